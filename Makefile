@@ -1,0 +1,77 @@
+# Needs make and Python >= 3.11 with pip; writes nothing outside this folder but the caches of pip and uv.
+
+UV_VERSION := 0.13.9
+UV := .uv/$(UV_VERSION)/bin/uv
+BIN := .venv/bin
+
+# The first that is new enough; `make PYTHON=/path/to/python` names another.
+PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
+
+PIP_FLAGS := -qq --disable-pip-version-check
+COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
+INSTALL := $(UV) pip install --quiet --python $(BIN)/python
+
+# Whoever has an environment of their own active still gets the project's.
+unexport VIRTUAL_ENV CONDA_PREFIX
+export UV_PYTHON_DOWNLOADS := never
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo serve test check format lint types layers lock clean
+
+help: ## List the targets
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: .venv/.runtime ## Serve sample tenants, and print requests to try (TENANTRY_PORT=8000)
+	@$(BIN)/tenantry demo
+
+serve: .venv/.runtime ## Serve what the settings name; without any, SQLite in ./data
+	@$(BIN)/tenantry serve
+
+test: .venv/.dev ## Run the tests; T="tests/unit -k name" chooses
+	$(BIN)/pytest $(T)
+
+check: lint types layers test ## Everything that CI asks: lint, types, layers, test
+
+format: .venv/.dev ## Rewrite the code in the house format
+	$(BIN)/ruff check --fix-only --quiet .
+	$(BIN)/ruff format .
+
+lint: .venv/.dev ## Check format and style
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: .venv/.dev ## Check the types
+	$(BIN)/mypy
+
+layers: .venv/.dev ## Check that imports go down the layers
+	$(BIN)/lint-imports
+
+lock: $(UV) ## Take up the newest versions that pyproject.toml allows
+	$(COMPILE) --upgrade --group build -o requirements.lock pyproject.toml
+	$(COMPILE) --upgrade --group dev -c requirements.lock -o requirements-dev.lock pyproject.toml
+
+clean: ## Remove all that make made
+	rm -rf .venv .uv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+
+# Both environments are one: `demo` needs less of it, and takes nothing away from `test`.
+.venv/.runtime: requirements.lock pyproject.toml | .venv/bin/python
+	$(INSTALL) --require-hashes -r requirements.lock
+	$(INSTALL) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.venv/.dev: requirements-dev.lock pyproject.toml | .venv/bin/python
+	$(UV) pip sync --quiet --python $(BIN)/python --require-hashes requirements-dev.lock
+	$(INSTALL) --no-deps --no-build-isolation --editable .
+	@touch .venv/.runtime $@
+
+.venv/bin/python: | $(UV)
+	$(UV) venv --quiet --clear --python $(PYTHON) .venv
+
+# A Python without pip may still have venv, which brings one.
+$(UV):
+	@test -n "$(PYTHON)" || { echo "Tenantry needs Python >= 3.11; PYTHON=/path/to/python names one." >&2; exit 1; }
+	@$(PYTHON) -m pip install $(PIP_FLAGS) --target .uv/$(UV_VERSION) uv==$(UV_VERSION) || { \
+		$(PYTHON) -m venv --clear .uv/$(UV_VERSION) && \
+		.uv/$(UV_VERSION)/bin/pip install $(PIP_FLAGS) uv==$(UV_VERSION); }

@@ -1,0 +1,1 @@
+"""The tests: unit, integration on both kinds of database, acceptance, contracts."""

