@@ -1,0 +1,1 @@
+"""Tenantry: a content-management API with a database for every tenant."""

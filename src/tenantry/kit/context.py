@@ -1,0 +1,21 @@
+"""The context of an operation: who asks, when, under which request id."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OperationContext:
+    """When something was asked, by whom, and under which request id. Operations take one first.
+
+    Attributes:
+        request_id: Names this operation in logs, in the audit log and in answers.
+        now: The instant of the operation, in UTC. Operations never read the clock.
+        actor: Who asks, as the audit log tells it.
+        address: Where from: the client's address, or the name of the door.
+    """
+
+    request_id: str
+    now: datetime
+    actor: str
+    address: str

@@ -1,0 +1,45 @@
+"""Pages of a list."""
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+PAGE_SIZE_DEFAULT = 10
+PAGE_SIZE_MAX = 100
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Which part of a list is wanted. A size over `PAGE_SIZE_MAX` is cut to it.
+
+    Attributes:
+        page: From 1.
+        size: Items on a page, from 1.
+    """
+
+    page: int = 1
+    size: int = PAGE_SIZE_DEFAULT
+
+    def __post_init__(self) -> None:
+        """Cut the size."""
+        object.__setattr__(self, "size", min(self.size, PAGE_SIZE_MAX))
+
+    @property
+    def offset(self) -> int:
+        """How many items come before the page."""
+        return (self.page - 1) * self.size
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[Item]):
+    """One page of a list, and how long the list is."""
+
+    items: list[Item]
+    window: Window
+    total_count: int
+
+    @property
+    def total_pages(self) -> int:
+        """How many pages there are: none when there is nothing."""
+        return -(-self.total_count // self.window.size)

@@ -1,0 +1,32 @@
+"""Text from outside."""
+
+import unicodedata
+
+from tenantry.kit.errors import Invalid
+
+
+class BadText(Invalid):
+    """A text breaks a rule; the message says which."""
+
+
+def checked_line(name: str, text: str, *, chars_max: int) -> str:
+    """Return *text*, the value of the member *name*, if it can be one line of a form.
+
+    Raises:
+        BadText: It is blank, longer than *chars_max*, or holds control characters.
+    """
+    if not text.strip():
+        raise BadText(f"`{name}` must not be blank.")
+    if len(text) > chars_max:
+        raise BadText(f"`{name}` must have at most {chars_max} characters.")
+    if any(unicodedata.category(char) in {"Cc", "Cs"} for char in text):
+        raise BadText(f"`{name}` must not hold control characters or broken Unicode.")
+    return text
+
+
+def canonical(text: str) -> str:
+    """Return the one form in which *text* is compared: composed (NFC) and in lower case.
+
+    In Python and not by SQL ``lower()``, which is another function on each engine.
+    """
+    return unicodedata.normalize("NFC", text).lower()

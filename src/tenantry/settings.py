@@ -1,0 +1,179 @@
+"""Settings: read once at the door, then passed by hand."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from dotenv import dotenv_values
+from pydantic import AfterValidator, Field, SecretStr, ValidationError, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from tenantry.kit.errors import Invalid
+
+PREFIX = "TENANTRY_"
+# The test suite's own variables may stand in the environment of what it starts.
+TEST_PREFIX = "TENANTRY_TEST_"
+ENV_FILE = ".env"
+SECRET_KEY_CHARS_MIN = 32
+SCHEMES = ("sqlite:///", "postgresql://", "postgres://")
+
+
+class BadSettings(Invalid):
+    """The settings are wrong."""
+
+
+def _database_url(url: str) -> str:
+    if url and not url.startswith(SCHEMES):
+        raise ValueError("must begin with sqlite:/// or postgresql://")
+    return url
+
+
+DatabaseUrl = Annotated[
+    SecretStr, AfterValidator(lambda v: SecretStr(_database_url(v.get_secret_value())))
+]
+
+
+class Settings(BaseSettings):
+    """How one process is configured: by ``TENANTRY_*`` variables, or a file named ``.env``."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, env_file=ENV_FILE, extra="ignore", frozen=True, hide_input_in_errors=True
+    )
+
+    data_dir: Path = Field(
+        Path("data"), description="The folder of everything that is kept in files."
+    )
+    catalog_url: DatabaseUrl = Field(
+        SecretStr(""),
+        description="The catalog: `sqlite:///path` or `postgresql://…`. "
+        "Empty: the file `catalog.db` in the data folder.",
+    )
+    tenant_server_url: DatabaseUrl = Field(
+        SecretStr(""),
+        description="Where tenant databases are made: `sqlite:///folder`, or the "
+        "`postgresql://…` of a server and a role that may create databases. "
+        "Empty: the folder `tenants` in the data folder.",
+    )
+    secret_key: SecretStr = Field(
+        SecretStr(""),
+        description="Seals the signing keys in the catalog; at least 32 characters. Required "
+        "with a PostgreSQL catalog; else a file `secret-key` is made in the data folder.",
+    )
+    host: str = Field("127.0.0.1", description="The address to listen on.")
+    port: int = Field(8000, ge=1, le=65535, description="The port to listen on.")
+    token_minutes: int = Field(60, ge=1, le=1440, description="How long a login lasts.")
+    password_min_length: int = Field(
+        8, ge=8, le=64, description="The fewest characters of a new password (NIST asks for 15)."
+    )
+    password_threads: int = Field(
+        1, ge=1, le=64, description="Passwords hashed at once; each takes 19 MiB and one core."
+    )
+    login_tries: int = Field(
+        5, ge=1, le=100, description="Failures of one account from one address before it waits."
+    )
+    login_account_hourly: int = Field(
+        100, ge=1, description="Failed logins of one account in an hour, over all addresses."
+    )
+    login_address_minutely: int = Field(
+        300, ge=1, description="Failed logins from one client address in a minute."
+    )
+    trusted_proxies: str = Field(
+        "",
+        description="Addresses of proxies whose `X-Forwarded-For` is believed, with commas "
+        "between them; empty for none.",
+    )
+    migrate_concurrency: int = Field(
+        4, ge=1, le=256, description="Tenant databases that this process migrates at once."
+    )
+    lock_timeout_ms: int = Field(
+        3000, ge=1, description="How long a migration holds up a tenant's traffic at one lock."
+    )
+    tenant_deadline_s: float = Field(
+        900, gt=0, description="How long the migration of one tenant may take."
+    )
+    connect_timeout_s: float = Field(
+        5, gt=0, description="How long to wait for a connection to a database."
+    )
+    catalog_connections: int = Field(
+        8, ge=1, le=1000, description="Connections of this process to the catalog, at most."
+    )
+    tenant_connections: int = Field(
+        64,
+        ge=1,
+        le=10000,
+        description="Connections of this process to each tenant server, at most.",
+    )
+    sqlite_synchronous: Literal["FULL", "NORMAL"] = Field(
+        "FULL",
+        description="`NORMAL` is faster, and may lose the last commits when the power fails.",
+    )
+    tenant_migrations: Path | None = Field(
+        None, description="Your own Alembic directory (with `versions/` in it), for every tenant."
+    )
+    tenant_version_table: str = Field(
+        "alembic_version",
+        pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,62}$",
+        description="The version table of your own migrations.",
+    )
+    log_format: Literal["auto", "json", "text"] = Field(
+        "auto", description="`auto` is text on a terminal and JSON elsewhere."
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="The least important event that is logged."
+    )
+
+    @model_validator(mode="after")
+    def _check_secret_key(self) -> Self:
+        secret = self.secret_key.get_secret_value()
+        if secret and len(secret) < SECRET_KEY_CHARS_MIN:
+            raise ValueError(
+                f"TENANTRY_SECRET_KEY must have at least {SECRET_KEY_CHARS_MIN} characters"
+            )
+        if not secret and self.catalog.startswith("postgres"):
+            raise ValueError("TENANTRY_SECRET_KEY must be set when the catalog is PostgreSQL")
+        return self
+
+    @property
+    def catalog(self) -> str:
+        """The URL of the catalog database."""
+        return self.catalog_url.get_secret_value() or f"sqlite:///{self.data_dir / 'catalog.db'}"
+
+    @property
+    def tenant_server(self) -> str:
+        """The URL of the server, or of the folder, that holds the tenant databases."""
+        return self.tenant_server_url.get_secret_value() or f"sqlite:///{self.data_dir / 'tenants'}"
+
+
+def read_settings(**overrides: object) -> Settings:
+    """Return the settings of this process.
+
+    Args:
+        overrides: What the command line says; None is nothing said.
+
+    Raises:
+        BadSettings: One is wrong, or a ``TENANTRY_*`` name is not known: a mistyped name
+            would otherwise be a setting that silently does nothing.
+    """
+    _check_names({**dotenv_values(ENV_FILE), **os.environ})  # noqa: TID251 - here they are read
+    try:
+        return Settings(**{k: v for k, v in overrides.items() if v is not None})  # type: ignore[arg-type]
+    except ValidationError as error:
+        raise BadSettings("; ".join(_explain(one) for one in error.errors())) from None
+
+
+def _check_names(environment: Mapping[str, str | None]) -> None:
+    known = {PREFIX + name.upper() for name in Settings.model_fields}
+    for name in sorted(environment):
+        upper = name.upper()
+        if upper.startswith(PREFIX) and not upper.startswith(TEST_PREFIX) and upper not in known:
+            raise BadSettings(
+                f"{name} is not a setting of Tenantry (see docs/reference/settings.md)."
+            )
+
+
+def _explain(error: Mapping[str, object]) -> str:
+    where = error["loc"]
+    assert isinstance(where, tuple)
+    message = str(error["msg"]).removeprefix("Value error, ")
+    return f"{PREFIX}{str(where[0]).upper()}: {message}" if where else message
