@@ -1,0 +1,1 @@
+"""Any database, the catalog's or a tenant's: servers, sessions, statements, revisions."""

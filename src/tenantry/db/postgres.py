@@ -1,0 +1,103 @@
+"""Connections for requests on PostgreSQL, over asyncpg."""
+
+import asyncio
+from typing import Any
+
+import asyncpg
+
+from tenantry.db.sessions import Connection, DatabaseUnavailable
+from tenantry.db.statements import Compiled, Statement
+
+STATEMENT_TIMEOUT_MS = 5_000
+CLOSE_SECONDS_MAX = 2.0
+
+# What a connection says that was lost, a server that is full or going down, or a database
+# that is not as it should be. A timeout is an OSError; InterfaceError and
+# InternalClientError come from asyncpg itself.
+UNAVAILABLE = (
+    asyncpg.PostgresConnectionError,
+    asyncpg.InsufficientResourcesError,
+    asyncpg.OperatorInterventionError,
+    asyncpg.LockNotAvailableError,
+    asyncpg.TransactionRollbackError,
+    asyncpg.UndefinedTableError,
+    asyncpg.UndefinedColumnError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    OSError,
+)
+
+
+class PostgresConnection(Connection):
+    """One connection to a PostgreSQL database."""
+
+    def __init__(self, raw: "asyncpg.Connection[asyncpg.Record]") -> None:
+        self._raw = raw
+        self._was_cancelled = False
+
+    async def run(self, statement: Statement[Any], values: dict[str, object]) -> list[Any]:
+        """Run *statement* and return its rows."""
+        compiled = statement.postgresql
+        try:
+            records = await self._fetch(compiled, compiled.arguments(values))
+        except asyncpg.UniqueViolationError as error:
+            raise _conflict(statement, error) from error
+        except UNAVAILABLE as error:
+            raise DatabaseUnavailable from error
+        except asyncio.CancelledError:
+            self._was_cancelled = True
+            raise
+        row, fields = statement.row, compiled.fields
+        return [] if row is None else [row(*fields(tuple(record))) for record in records]
+
+    async def command(self, sql: str) -> None:
+        """Run *sql* as it stands."""
+        try:
+            await self._raw.execute(sql)
+        except UNAVAILABLE as error:
+            raise DatabaseUnavailable from error
+
+    @property
+    def is_reusable(self) -> bool:
+        """Whether the connection is open, in no transaction, and was never cut short."""
+        raw = self._raw
+        return not (self._was_cancelled or raw.is_closed() or raw.is_in_transaction())
+
+    async def close(self) -> None:
+        """Close the connection, at the latest by cutting it."""
+        try:
+            await self._raw.close(timeout=CLOSE_SECONDS_MAX)
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+            self._raw.terminate()
+        except asyncio.CancelledError:
+            self._raw.terminate()
+            raise
+
+    async def _fetch(self, compiled: Compiled, arguments: list[object]) -> list[Any]:
+        try:
+            return await self._raw.fetch(compiled.sql, *arguments)
+        except asyncpg.InvalidCachedStatementError:
+            # A migration has changed the table since this connection prepared the statement.
+            # Inside a transaction it cannot be tried again.
+            if self._raw.is_in_transaction():
+                raise DatabaseUnavailable from None
+            return await self._raw.fetch(compiled.sql, *arguments)
+
+
+async def connect(url: str, *, timeout_seconds: float) -> PostgresConnection:
+    """Open a connection for requests.
+
+    Raises:
+        DatabaseUnavailable: The server or the database is not there.
+    """
+    settings = {"application_name": "tenantry", "statement_timeout": str(STATEMENT_TIMEOUT_MS)}
+    try:
+        raw = await asyncpg.connect(url, timeout=timeout_seconds, server_settings=settings)
+    except (asyncpg.PostgresError, *UNAVAILABLE) as error:
+        raise DatabaseUnavailable from error
+    return PostgresConnection(raw)
+
+
+def _conflict(statement: Statement[Any], error: asyncpg.UniqueViolationError) -> Exception:
+    conflict = statement.conflicts.get(error.constraint_name or "")
+    return error if conflict is None else conflict()

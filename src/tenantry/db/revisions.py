@@ -1,0 +1,175 @@
+"""Streams of Alembic revisions, and how one revision is executed.
+
+Alembic's usual ``from alembic import op`` is a process global: two upgrades that overlap
+write into each other's database. Here each execution loads the revision's file as a
+module of its own and gives that instance its own ``op``, so nothing is shared. The
+global is never installed: a helper module that imports it gets an error, not another's
+database.
+"""
+
+import importlib.util
+import inspect
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from itertools import takewhile
+from pathlib import Path
+from types import ModuleType
+
+import sqlalchemy as sa
+from alembic.operations import Operations
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from alembic.util import CommandError
+
+from tenantry.kit.errors import Unavailable
+
+BASE = ""
+"""What stands for the version of a database that has no revision yet."""
+
+
+class BadStream(Unavailable):
+    """The directory of revisions cannot be read."""
+
+
+class OutsideTransaction(Unavailable):
+    """The revision wants to run outside a transaction (autocommit_block)."""
+
+
+class UnknownRevision(Unavailable):
+    """The database is at a revision that this code does not know."""
+
+
+@dataclass(frozen=True)
+class Revision:
+    """One step of a stream, as a file."""
+
+    stream: str
+    id: str
+    path: Path
+
+    @property
+    def name(self) -> str:
+        """The name by which people know it: that of its file."""
+        return self.path.stem
+
+    def load(self) -> ModuleType:
+        """Return a new, private instance of the revision's module."""
+        spec = importlib.util.spec_from_file_location(f"revision_{self.id}", self.path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+
+class Stream:
+    """One history of a schema, as its folder was when it was first looked at.
+
+    Args:
+        name: Distinguishes the streams of one database.
+        folder: Holds ``versions/``.
+
+    Every member raises `BadStream` when the folder cannot be read.
+    """
+
+    def __init__(self, name: str, folder: Path) -> None:
+        self.name = name
+        self._folder = folder
+
+    @cached_property
+    def head(self) -> str:
+        """The newest revision."""
+        heads = self._script.get_heads()
+        if len(heads) > 1:
+            raise BadStream(f"There are {len(heads)} heads ({', '.join(heads)}): merge them.")
+        return heads[0] if heads else BASE
+
+    @cached_property
+    def revisions(self) -> Sequence[Revision]:
+        """Every revision, in order of application."""
+        return self._between(self.head, "base") if self.head else []
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """What changes whenever a revision is added or edited, in hex."""
+        content = sha256()
+        for revision in self.revisions:
+            content.update(revision.name.encode() + b"\0" + revision.path.read_bytes() + b"\0")
+        return content.hexdigest()
+
+    def after(self, version: str) -> Sequence[Revision]:
+        """Return what leads from *version* to the head, in order of application.
+
+        Raises:
+            UnknownRevision: *version* is none of this stream's.
+        """
+        if version == BASE:
+            return self.revisions
+        if version not in {revision.id for revision in self.revisions}:
+            raise UnknownRevision(
+                f"The database is at revision {version!r}, which is not among the {self.name} ones."
+            )
+        return self._between(self.head, version)
+
+    def until_online(self) -> "Stream":
+        """Return the stream as if it ended before the first ``online = True``."""
+        shorter = Stream(self.name, self._folder)
+        kept = list(takewhile(lambda revision: not is_online(revision), self.revisions))
+        vars(shorter).update(revisions=kept, head=kept[-1].id if kept else BASE)
+        return shorter
+
+    @staticmethod
+    def combine(fingerprints: Sequence[str]) -> str:
+        """Return one fingerprint for several."""
+        return sha256("".join(fingerprints).encode()).hexdigest()
+
+    @cached_property
+    def _script(self) -> ScriptDirectory:
+        try:
+            script = ScriptDirectory(
+                str(self._folder),
+                version_locations=[str(self._folder / "versions")],
+                recursive_version_locations=True,
+            )
+            script.revision_map.heads  # noqa: B018 - reads every file, so that errors come here
+        except Exception as error:  # a revision file can raise anything
+            raise BadStream(
+                f"The {self.name} revisions cannot be read: {type(error).__name__}."
+            ) from error
+        return script
+
+    def _between(self, upper: str, lower: str) -> Sequence[Revision]:
+        try:
+            steps = list(self._script.iterate_revisions(upper, lower))
+        except CommandError as error:
+            raise BadStream(f"The {self.name} revisions are not one line: {error}") from error
+        return [Revision(self.name, step.revision, Path(step.path)) for step in reversed(steps)]
+
+
+class _Context(MigrationContext):
+    """Runs inside a transaction that is not its own."""
+
+    @contextmanager
+    def autocommit_block(self) -> Iterator[None]:
+        """Refuse."""
+        raise OutsideTransaction
+        yield
+
+
+def is_online(revision: Revision) -> bool:
+    """Tell whether a revision says that it reads what no template can hold."""
+    return bool(getattr(revision.load(), "online", False))
+
+
+def upgrade_live(revision: Revision, connection: sa.Connection) -> None:
+    """Run a revision on the database itself, with an ``op`` of its own."""
+    module = revision.load()
+    op = Operations(_Context(connection.dialect, connection, {"transactional_ddl": True}))
+    if inspect.signature(module.upgrade).parameters:
+        module.upgrade(op)
+    else:
+        vars(module)["op"] = op
+        module.upgrade()

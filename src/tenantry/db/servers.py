@@ -1,0 +1,288 @@
+"""Servers: where databases are made, copied, opened and dropped.
+
+A server is a PostgreSQL server, or a folder of SQLite files. Names of databases are
+generated (`checked_name`), never taken from anybody's input.
+"""
+
+import asyncio
+import contextlib
+import os
+import re
+import shutil
+import sqlite3
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+
+from tenantry.db import postgres, sqlite
+from tenantry.db.database import Budget, Database
+from tenantry.db.sessions import Connection, DatabaseUnavailable
+from tenantry.db.urls import SQLITE_PREFIX, sqlite_path, with_database
+
+# One for each file: SQLite has one writer, and threads that wait for its lock only cost.
+SQLITE_CONNECTIONS_MAX = 1
+POSTGRESQL_CONNECTIONS_MAX = 4
+
+CREATE_SECONDS_MAX = 60.0
+SQLITE_SIDE_FILES = ("-wal", "-shm", "-journal")
+
+# PostgreSQL cuts a longer name at 63 bytes, with a mere notice.
+_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+
+
+def checked_name(name: str) -> str:
+    """Return *name*, which must be one that was generated."""
+    assert _NAME.fullmatch(name), f"no name of ours: {name!r}"
+    return name
+
+
+class Server(ABC):
+    """Holds databases by name, and the connections of this process to them."""
+
+    @abstractmethod
+    def url(self, name: str) -> str:
+        """Return where the database *name* is."""
+
+    @abstractmethod
+    def open(self, name: str) -> Database[Any]:
+        """Return the database *name*, to be closed by the caller. Nothing is connected yet."""
+
+    @abstractmethod
+    async def create(self, name: str) -> None:
+        """Make the empty database *name*.
+
+        Raises:
+            DatabaseUnavailable: The server cannot be reached, or refuses.
+        """
+
+    @abstractmethod
+    async def copy(self, template: str, name: str) -> bool:
+        """Make the database *name* as a copy of *template*; return False if there is none."""
+
+    @abstractmethod
+    async def publish(self, draft: str, template: str) -> None:
+        """Make the database *draft* the *template* that `copy` takes; nobody may use it else.
+
+        If somebody was quicker, *draft* is dropped.
+        """
+
+    @abstractmethod
+    async def names(self, prefix: str) -> list[str]:
+        """Return the names of the databases that begin with *prefix*."""
+
+    @abstractmethod
+    async def drop(self, name: str) -> None:
+        """Drop the database *name*, whoever is connected; it need not be there."""
+
+
+class PostgresServer(Server):
+    """A PostgreSQL server, through a role that may create databases.
+
+    Args:
+        url: Of its maintenance database.
+        budget: The connections of this process to it.
+        timeout_seconds: How long to wait for a connection.
+    """
+
+    def __init__(self, url: str, budget: Budget, *, timeout_seconds: float) -> None:
+        self._url = url
+        self._budget = budget
+        self._timeout_seconds = timeout_seconds
+
+    def url(self, name: str) -> str:
+        """Return where the database *name* is."""
+        return with_database(self._url, checked_name(name))
+
+    def open(self, name: str) -> Database[Any]:
+        """Return the database *name*."""
+        connect = partial(postgres.connect, self.url(name), timeout_seconds=self._timeout_seconds)
+        return Database(connect, self._budget, POSTGRESQL_CONNECTIONS_MAX)
+
+    async def create(self, name: str) -> None:
+        """Make the empty database *name*."""
+        # template0, because one idle session on template1 would hold this up.
+        async with self._maintenance() as raw:
+            await raw.execute(
+                f"CREATE DATABASE \"{checked_name(name)}\" TEMPLATE template0 ENCODING 'UTF8'"
+            )
+
+    async def copy(self, template: str, name: str) -> bool:
+        """Make the database *name* as a copy of *template*; return False if there is none."""
+        async with self._maintenance() as raw:
+            try:
+                await raw.execute(
+                    f'CREATE DATABASE "{checked_name(name)}" TEMPLATE "{checked_name(template)}"'
+                )
+            except asyncpg.InvalidCatalogNameError:
+                return False
+        return True
+
+    async def publish(self, draft: str, template: str) -> None:
+        """Make the database *draft* the *template*."""
+        async with self._maintenance() as raw:
+            await raw.execute(f'ALTER DATABASE "{checked_name(draft)}" ALLOW_CONNECTIONS false')
+            try:
+                await raw.execute(
+                    f'ALTER DATABASE "{checked_name(draft)}" RENAME TO "{checked_name(template)}"'
+                )
+            except asyncpg.DuplicateDatabaseError:
+                await raw.execute(f'DROP DATABASE "{checked_name(draft)}"')
+
+    async def names(self, prefix: str) -> list[str]:
+        """Return the names of the databases that begin with *prefix*."""
+        async with self._maintenance() as raw:
+            sql = "SELECT datname FROM pg_database WHERE starts_with(datname, $1)"
+            return [str(row[0]) for row in await raw.fetch(sql, checked_name(prefix))]
+
+    async def drop(self, name: str) -> None:
+        """Drop the database *name*."""
+        async with self._maintenance() as raw:
+            await raw.execute(f'DROP DATABASE IF EXISTS "{checked_name(name)}" WITH (FORCE)')
+
+    @contextlib.asynccontextmanager
+    async def _maintenance(self) -> "AsyncIterator[asyncpg.Connection[asyncpg.Record]]":
+        try:
+            raw = await asyncpg.connect(
+                self._url,
+                timeout=self._timeout_seconds,
+                command_timeout=CREATE_SECONDS_MAX,
+                server_settings={"application_name": "tenantry", "client_min_messages": "warning"},
+            )
+            try:
+                yield raw
+            finally:
+                await raw.close(timeout=postgres.CLOSE_SECONDS_MAX)
+        except (asyncpg.PostgresError, *postgres.UNAVAILABLE) as error:
+            raise DatabaseUnavailable from error
+
+
+class SqliteFolder(Server):
+    """A folder of SQLite files, in two levels of folders so that 100,000 are no burden.
+
+    Args:
+        folder: Made when it is not there.
+        budget: The files that this process keeps open.
+        synchronous: ``FULL`` or ``NORMAL``.
+    """
+
+    def __init__(self, folder: Path, budget: Budget, *, synchronous: str) -> None:
+        self._folder = folder
+        self._budget = budget
+        self._synchronous = synchronous
+
+    def path(self, name: str) -> Path:
+        """Return the file of the database *name*."""
+        # The end of a UUIDv7 is random; its beginning is the time.
+        name = checked_name(name)
+        return self._folder / name[-2:] / name[-4:-2] / f"{name}.db"
+
+    def url(self, name: str) -> str:
+        """Return where the database *name* is."""
+        return f"{SQLITE_PREFIX}{self.path(name)}"
+
+    def open(self, name: str) -> Database[Any]:
+        """Return the database *name*."""
+        connect = partial(sqlite.connect, self.path(name), synchronous=self._synchronous)
+        return Database(connect, self._budget, SQLITE_CONNECTIONS_MAX)
+
+    async def create(self, name: str) -> None:
+        """Make the empty database *name*."""
+        await asyncio.to_thread(create_file, self.path(name))
+
+    async def copy(self, template: str, name: str) -> bool:
+        """Make the database *name* as a copy of *template*; return False if there is none."""
+        return await asyncio.to_thread(_copy, self.path(template), self.path(name))
+
+    async def publish(self, draft: str, template: str) -> None:
+        """Make the database *draft* the *template*."""
+        await asyncio.to_thread(_move, self.path(draft), self.path(template))
+
+    async def names(self, prefix: str) -> list[str]:
+        """Return the names of the databases that begin with *prefix*."""
+        pattern = f"*/*/{checked_name(prefix)}*.db"
+        found = await asyncio.to_thread(lambda: list(self._folder.glob(pattern)))
+        return [path.stem for path in found]
+
+    async def drop(self, name: str) -> None:
+        """Drop the database *name*."""
+        await asyncio.to_thread(_remove, self.path(name))
+
+
+def open_server(
+    url: str, *, connections_max: int, timeout_seconds: float, synchronous: str
+) -> Server:
+    """Return the server, or the folder, at *url*."""
+    folder = sqlite_path(url)
+    budget = Budget(connections_max)
+    if folder is not None:
+        return SqliteFolder(folder, budget, synchronous=synchronous)
+    return PostgresServer(url, budget, timeout_seconds=timeout_seconds)
+
+
+def single_connector(
+    url: str, *, connections_max: int, timeout_seconds: float, synchronous: str
+) -> tuple[Callable[[], Awaitable[Connection]], int]:
+    """Return how to connect to the one database at *url*, and how often at once."""
+    path = sqlite_path(url)
+    if path is not None:
+        return partial(sqlite.connect, path, synchronous=synchronous), SQLITE_CONNECTIONS_MAX
+    return partial(postgres.connect, url, timeout_seconds=timeout_seconds), connections_max
+
+
+def create_file(path: Path) -> None:
+    """Make an empty database file, and its folder. WAL is a property of the file: set once."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.closing(
+            sqlite3.connect(sqlite.file_uri(path, create=True), uri=True)
+        ) as raw:
+            raw.execute("PRAGMA journal_mode = WAL")
+        path.chmod(0o600)
+        _sync_folder(path.parent)
+    except (OSError, sqlite3.Error) as error:
+        raise DatabaseUnavailable from error
+
+
+def _copy(template: Path, target: Path) -> bool:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    draft = target.with_suffix(".draft")
+    try:
+        with template.open("rb") as source, draft.open("wb") as copied:
+            shutil.copyfileobj(source, copied)
+            copied.flush()
+            os.fsync(copied.fileno())
+    except FileNotFoundError:
+        draft.unlink(missing_ok=True)
+        return False
+    except OSError as error:
+        raise DatabaseUnavailable from error
+    draft.chmod(0o600)
+    draft.replace(target)
+    _sync_folder(target.parent)
+    return True
+
+
+def _move(draft: Path, template: Path) -> None:
+    template.parent.mkdir(parents=True, exist_ok=True)
+    # The last connection that closed has taken the WAL back into the file.
+    draft.replace(template)
+    _sync_folder(template.parent)
+
+
+def _remove(path: Path) -> None:
+    for suffix in ("", *SQLITE_SIDE_FILES):
+        Path(f"{path}{suffix}").unlink(missing_ok=True)
+    path.with_suffix(".draft").unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    # A new name is only durable once its folder is.
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,67 @@
+"""Sessions: run statements on one database, alone or in a transaction."""
+
+from abc import ABC, abstractmethod
+from typing import Any, Generic, TypeVar
+
+from tenantry.db.statements import Row, Statement
+from tenantry.kit.errors import Unavailable
+
+Plane = TypeVar("Plane")
+"""Which database: a session on the catalog is no session on a tenant's, and mypy knows."""
+
+
+class DatabaseUnavailable(Unavailable):
+    """The database cannot be reached, or is busy."""
+
+
+class Session(ABC, Generic[Plane]):
+    """Runs statements on one database.
+
+    Every method takes the statement's parameters by name. All of them raise the
+    statement's own `Conflict` when a unique constraint is violated, and
+    `DatabaseUnavailable` when the database cannot be reached or is busy.
+    """
+
+    async def fetch_one(self, statement: Statement[Row], **values: object) -> Row | None:
+        """Return the first row, if there is one."""
+        rows = await self.fetch_all(statement, **values)
+        return rows[0] if rows else None
+
+    @abstractmethod
+    async def fetch_all(self, statement: Statement[Row], **values: object) -> list[Row]:
+        """Return every row."""
+
+    @abstractmethod
+    async def execute(self, statement: Statement[Any], **values: object) -> None:
+        """Run a statement that returns nothing."""
+
+
+class Connection(Session[Any]):
+    """One connection of a driver. It is in no transaction until told so."""
+
+    begin_sql = "BEGIN"
+
+    @abstractmethod
+    async def run(self, statement: Statement[Any], values: dict[str, object]) -> list[Any]:
+        """Run *statement* and return its rows as its Structs, or nothing if it has none."""
+
+    @abstractmethod
+    async def command(self, sql: str) -> None:
+        """Run *sql* as it stands: to begin, to end, to set something."""
+
+    @property
+    @abstractmethod
+    def is_reusable(self) -> bool:
+        """Whether the connection is open, in no transaction, and was never cut short."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Close the connection; never raises."""
+
+    async def fetch_all(self, statement: Statement[Row], **values: object) -> list[Row]:
+        """Return every row."""
+        return await self.run(statement, values)
+
+    async def execute(self, statement: Statement[Any], **values: object) -> None:
+        """Run a statement that returns nothing."""
+        await self.run(statement, values)

@@ -1,0 +1,118 @@
+"""Connections for requests on SQLite, over aiosqlite."""
+
+import asyncio
+import sqlite3
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import aiosqlite
+
+from tenantry.db.sessions import Connection, DatabaseUnavailable
+from tenantry.db.statements import Statement
+
+BUSY_TIMEOUT_SECONDS = 5.0
+
+
+class SqliteConnection(Connection):
+    """One connection to a SQLite file. Each has a thread of its own."""
+
+    # A transaction that begins by reading and then writes can meet SQLITE_BUSY at once,
+    # whatever the timeout; one that takes the write lock first waits for it.
+    begin_sql = "BEGIN IMMEDIATE"
+
+    def __init__(self, raw: aiosqlite.Connection) -> None:
+        self._raw = raw
+        self._is_open = True
+
+    async def run(self, statement: Statement[Any], values: dict[str, object]) -> list[Any]:
+        """Run *statement* and return its rows."""
+        compiled = statement.sqlite
+        try:
+            rows = await self._send(compiled.sql, compiled.arguments(values))
+        except sqlite3.IntegrityError as error:
+            raise _conflict(statement, error) from error
+        row, fields = statement.row, compiled.fields
+        return [] if row is None else [row(*fields(values)) for values in rows]
+
+    async def command(self, sql: str) -> None:
+        """Run *sql* as it stands."""
+        await self._send(sql, [])
+
+    @property
+    def is_reusable(self) -> bool:
+        """Whether the connection is open, in no transaction, and was never cut short."""
+        return self._is_open and not self._raw.in_transaction
+
+    async def close(self) -> None:
+        """Close the connection, and end its thread."""
+        self._is_open = False
+        await self._raw.close()
+
+    async def _send(self, sql: str, arguments: list[object]) -> Iterable[Any]:
+        try:
+            return await self._raw.execute_fetchall(sql, arguments)
+        except (sqlite3.OperationalError, sqlite3.NotSupportedError) as error:
+            raise DatabaseUnavailable from error
+        except sqlite3.IntegrityError:
+            raise
+        except asyncio.CancelledError:
+            self._is_open = False  # its thread may still be at work on what was sent
+            raise
+        except sqlite3.DatabaseError as error:  # the file is damaged, or no database
+            raise DatabaseUnavailable from error
+
+
+def file_uri(path: Path, *, create: bool = False) -> str:
+    """Return the URI of a database file. Only provisioning creates one: else opening would."""
+    return f"{path.absolute().as_uri()}?mode={'rwc' if create else 'rw'}"
+
+
+async def connect(path: Path, *, synchronous: str) -> SqliteConnection:
+    """Open a connection for requests.
+
+    Args:
+        path: The file.
+        synchronous: ``FULL`` or ``NORMAL``; every other setting is fixed.
+
+    Raises:
+        DatabaseUnavailable: The file is not there, or is no database.
+    """
+    # aiosqlite leaves a thread behind for a while when it cannot open, so ask first.
+    if not path.is_file():  # noqa: ASYNC240 - one stat
+        raise DatabaseUnavailable
+    # isolation_level None: the driver would begin transactions by itself, but not before
+    # DDL, and a revision that fails half-way would leave its tables behind.
+    try:
+        raw = await aiosqlite.connect(
+            file_uri(path), uri=True, isolation_level=None, timeout=BUSY_TIMEOUT_SECONDS
+        )
+    except sqlite3.Error as error:
+        raise DatabaseUnavailable from error
+    try:
+        await raw.executescript(pragmas(synchronous))
+    except sqlite3.Error as error:
+        await raw.close()
+        raise DatabaseUnavailable from error
+    return SqliteConnection(raw)
+
+
+def pragmas(synchronous: str) -> str:
+    """Return what every connection sets, the migrations' ones included."""
+    # SQLite ignores foreign keys unless each connection asks for them.
+    # Source: https://www.sqlite.org/foreignkeys.html#fk_enable
+    return (
+        f"PRAGMA journal_mode = WAL; PRAGMA synchronous = {synchronous}; PRAGMA foreign_keys = ON;"
+    )
+
+
+def _conflict(statement: Statement[Any], error: sqlite3.IntegrityError) -> Exception:
+    # SQLite tells the columns ("UNIQUE constraint failed: t.a, t.b"), not the constraint;
+    # by the naming convention of our tables they are the same thing.
+    _, _, columns = str(error).partition("UNIQUE constraint failed: ")
+    if not columns:
+        return error
+    table = columns.partition(".")[0]
+    names = [column.partition(".")[2] for column in columns.split(", ")]
+    conflict = statement.conflicts.get("_".join(["uq", table, *names]))
+    return error if conflict is None else conflict()

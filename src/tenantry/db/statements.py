@@ -1,0 +1,144 @@
+"""Statements, compiled once, when the module that declares them is imported.
+
+SQLAlchemy knows the types, the casts and the differences between the two engines, and
+is too slow to be asked on each request. So it is asked once: what remains of a
+statement is its SQL, the order of its parameters, and how each value is converted on
+its way in and out. A session runs that on the bare driver.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import msgspec
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.sql.base import Executable
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.types import TypeEngine
+
+from tenantry.kit.errors import Conflict
+
+POSTGRESQL: sa.Dialect = postgresql.asyncpg.dialect()  # type: ignore[no-untyped-call]
+SQLITE: sa.Dialect = sqlite.dialect()
+
+# SQLite compiles PostgreSQL's "on conflict do update", so one insert serves both.
+insert = postgresql.insert
+
+Convert = Callable[[Any], Any]
+Row = TypeVar("Row")
+
+
+class Count(msgspec.Struct, frozen=True):
+    """How many."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A statement on one engine."""
+
+    sql: str
+    _parameters: tuple[tuple[str, Convert | None], ...]
+    _constants: Mapping[str, object]
+    _conversions: tuple[tuple[int, Convert], ...] = ()
+
+    def arguments(self, values: Mapping[str, object]) -> list[object]:
+        """Return *values* as the driver wants them: converted, in the order of the SQL."""
+        known = {**self._constants, **values} if self._constants else values
+        return [
+            known[name] if convert is None else convert(known[name])
+            for name, convert in self._parameters
+        ]
+
+    def fields(self, row: Sequence[Any]) -> Sequence[Any]:
+        """Return what the driver answered as Python values."""
+        if not self._conversions:
+            return row
+        fields = list(row)
+        for position, convert in self._conversions:
+            fields[position] = convert(fields[position])
+        return fields
+
+
+class Statement(Generic[Row]):
+    """One SQL statement and the type of its rows.
+
+    Args:
+        clause: What to run. Its ``bindparam`` are the keyword arguments of a session's methods.
+        row: A Struct whose fields are the statement's columns, in their order.
+        conflicts: What a violated unique constraint means here, by the constraint's name.
+    """
+
+    def __init__(
+        self,
+        clause: Executable,
+        row: type[Row] | None = None,
+        *,
+        conflicts: Mapping[str, type[Conflict]] | None = None,
+    ) -> None:
+        self.row = row
+        self.conflicts = conflicts or {}
+        columns = _columns(clause, row)
+        self.postgresql = compile_for(POSTGRESQL, clause, columns)
+        self.sqlite = compile_for(SQLITE, clause, columns)
+
+    def on(self, dialect: sa.Dialect) -> Compiled:
+        """Return the statement on one of the two engines."""
+        return self.postgresql if dialect is POSTGRESQL else self.sqlite
+
+
+def compile_for(
+    dialect: sa.Dialect,
+    clause: Executable,
+    columns: Sequence[TypeEngine[Any]] = (),
+    names: Sequence[str] | None = None,
+) -> Compiled:
+    """Compile *clause* for one engine.
+
+    Args:
+        dialect: The engine.
+        clause: What to compile.
+        columns: The types of the result's columns.
+        names: The columns to write, for an insert or update that does not say so itself.
+    """
+    if isinstance(clause, sa.schema.ExecutableDDLElement):  # it has no parameters
+        return Compiled(str(clause.compile(dialect=dialect)), (), {})
+    compiled = clause.compile(dialect=dialect, column_keys=names)  # type: ignore[attr-defined]
+    assert isinstance(compiled, SQLCompiler)
+    parameters = [(name, compiled.binds[name]) for name in compiled.positiontup or ()]
+    results = [(at, _result(dialect, column)) for at, column in enumerate(columns)]
+    return Compiled(
+        compiled.string,
+        tuple((name, _bind(dialect, bind.type)) for name, bind in parameters),
+        {name: bind.effective_value for name, bind in parameters if not bind.required},
+        tuple((at, convert) for at, convert in results if convert is not None),
+    )
+
+
+def columns_of(table: sa.FromClause, row: type[Any]) -> list[sa.ColumnElement[Any]]:
+    """Return the columns of *table* that the fields of *row* name."""
+    return [table.c[field.name] for field in msgspec.structs.fields(row)]
+
+
+def parameters(*names: str) -> dict[str, sa.BindParameter[Any]]:
+    """Return ``values`` for an insert or update: each column from the parameter of its name."""
+    return {name: sa.bindparam(name) for name in names}
+
+
+def _columns(clause: Executable, row: type[Any] | None) -> list[TypeEngine[Any]]:
+    if row is None:
+        return []
+    columns = list(clause.exported_columns)  # type: ignore[attr-defined]
+    fields = tuple(field.name for field in msgspec.structs.fields(row))
+    assert tuple(column.key for column in columns) == fields, f"{row} is not the row of {clause}"
+    return [column.type for column in columns]
+
+
+def _bind(dialect: sa.Dialect, type_: TypeEngine[Any]) -> Convert | None:
+    return type_.dialect_impl(dialect).bind_processor(dialect)
+
+
+def _result(dialect: sa.Dialect, type_: TypeEngine[Any]) -> Convert | None:
+    return type_.dialect_impl(dialect).result_processor(dialect, None)

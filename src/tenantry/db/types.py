@@ -1,0 +1,86 @@
+"""Column types and functions that mean the same on PostgreSQL and on SQLite."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
+
+
+class _SqliteInstant(sa.TypeDecorator[datetime]):
+    """SQLite has no time zones, so none is stored; what is stored is in UTC."""
+
+    impl = sa.DateTime
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: sa.Dialect) -> datetime | None:
+        """Drop the zone."""
+        del dialect
+        return None if value is None else value.astimezone(UTC).replace(tzinfo=None)
+
+    def process_result_value(self, value: datetime | None, dialect: sa.Dialect) -> datetime | None:
+        """Put the zone back."""
+        del dialect
+        return None if value is None else value.replace(tzinfo=UTC)
+
+
+# A variant, so that PostgreSQL, which needs no help, is given none.
+Instant = sa.DateTime(timezone=True).with_variant(_SqliteInstant(), "sqlite")
+"""An instant in UTC, always timezone-aware in Python."""
+
+
+class Words(sa.TypeDecorator[frozenset[str]]):
+    """A set of words without spaces, kept as text."""
+
+    impl = sa.String
+    cache_ok = True
+
+    def process_bind_param(self, value: frozenset[str] | None, dialect: sa.Dialect) -> str | None:
+        """Join the words, sorted."""
+        del dialect
+        return None if value is None else " ".join(sorted(value))
+
+    def process_result_value(self, value: str | None, dialect: sa.Dialect) -> frozenset[str] | None:
+        """Split the words."""
+        del dialect
+        return None if value is None else frozenset(value.split())
+
+
+class Lines(sa.TypeDecorator[list[str]]):
+    """A list of texts without line breaks, kept as text, one on each line."""
+
+    impl = sa.String
+    cache_ok = True
+
+    def process_bind_param(self, value: list[str] | None, dialect: sa.Dialect) -> str | None:
+        """Join the lines."""
+        del dialect
+        return None if value is None else "\n".join(value)
+
+    def process_result_value(self, value: str | None, dialect: sa.Dialect) -> list[str] | None:
+        """Split the lines."""
+        del dialect
+        return None if value is None else value.split("\n") if value else []
+
+
+Canonical = sa.String().with_variant(sa.String(collation="C"), "postgresql")
+"""Text that is compared and sorted byte by byte, whatever the locale of the database."""
+
+
+class database_clock_ms(FunctionElement[int]):  # noqa: N801 - reads like the SQL function it is
+    """The database's own clock, in milliseconds since 1970: the same for every process."""
+
+    type = sa.BigInteger()
+    inherit_cache = True
+
+
+@compiles(database_clock_ms, "postgresql")
+def _clock_on_postgresql(_element: object, _compiler: SQLCompiler, **_kw: Any) -> str:
+    return "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)"
+
+
+@compiles(database_clock_ms, "sqlite")
+def _clock_on_sqlite(_element: object, _compiler: SQLCompiler, **_kw: Any) -> str:
+    return "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
