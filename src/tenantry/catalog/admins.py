@@ -1,0 +1,101 @@
+"""Admins: the people of the control plane."""
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import sqlalchemy as sa
+
+from tenantry.catalog.database import CatalogChange
+from tenantry.catalog.planes import CatalogSession
+from tenantry.catalog.tables import admin
+from tenantry.db.statements import Statement, columns_of
+from tenantry.kit.errors import Conflict, NotFound
+
+ADMINS_LISTED_MAX = 1_000
+
+
+class AdminEmailInUse(Conflict):
+    """An admin with this e-mail address exists."""
+
+
+class AdminNotFound(NotFound):
+    """There is no such admin."""
+
+
+class Admin(msgspec.Struct, frozen=True):
+    """Someone who may manage every tenant.
+
+    Attributes:
+        generation: Raised to end every session; a token carries the one it was issued in.
+    """
+
+    id: UUID
+    email: str
+    is_active: bool
+    generation: int
+    created_at: datetime
+
+
+class AdminAccount(msgspec.Struct, frozen=True):
+    """What a login needs to know of an admin."""
+
+    id: UUID
+    email: str
+    is_active: bool
+    generation: int
+    password_hash: str
+
+
+_ADD = Statement[Any](sa.insert(admin), conflicts={"uq_admin_canonical_email": AdminEmailInUse})
+_COLUMNS = columns_of(admin, Admin)
+_FIND = Statement(sa.select(*_COLUMNS).where(admin.c.id == sa.bindparam("id")), Admin)
+_FIND_ACCOUNT = Statement(
+    sa.select(*columns_of(admin, AdminAccount)).where(
+        admin.c.canonical_email == sa.bindparam("email")
+    ),
+    AdminAccount,
+)
+_ALL = Statement(sa.select(*_COLUMNS).order_by(admin.c.id).limit(ADMINS_LISTED_MAX), Admin)
+_SET_PASSWORD_HASH = Statement[Any](
+    sa.update(admin)
+    .values(password_hash=sa.bindparam("new"))
+    .where(admin.c.id == sa.bindparam("admin"), admin.c.password_hash == sa.bindparam("old"))
+)
+
+
+async def add(
+    session: CatalogChange, added: Admin, *, canonical_email: str, password_hash: str
+) -> None:
+    """Register an admin.
+
+    Raises:
+        AdminEmailInUse: The address is taken.
+    """
+    await session.execute(
+        _ADD,
+        canonical_email=canonical_email,
+        password_hash=password_hash,
+        **msgspec.structs.asdict(added),
+    )
+
+
+async def find(session: CatalogSession, admin_id: UUID) -> Admin | None:
+    """Return the admin with this id, if there is one."""
+    return await session.fetch_one(_FIND, id=admin_id)
+
+
+async def find_account(session: CatalogSession, canonical_email: str) -> AdminAccount | None:
+    """Return the admin with this e-mail address, if there is one."""
+    return await session.fetch_one(_FIND_ACCOUNT, email=canonical_email)
+
+
+async def every(session: CatalogSession) -> list[Admin]:
+    """Return the admins, the oldest first."""
+    return await session.fetch_all(_ALL)
+
+
+async def rehash(session: CatalogSession, admin_id: UUID, *, old: str, new: str) -> None:
+    """Store the same password at a higher cost, unless it was changed meanwhile."""
+    await session.execute(_SET_PASSWORD_HASH, admin=admin_id, old=old, new=new)

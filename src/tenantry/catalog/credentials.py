@@ -1,0 +1,193 @@
+"""API keys and McpTokens as stored: found by digest, never by secret."""
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import sqlalchemy as sa
+
+from tenantry.catalog.database import CatalogChange
+from tenantry.catalog.planes import CatalogSession
+from tenantry.catalog.tables import api_key, mcp_token
+from tenantry.db.statements import Statement, columns_of
+from tenantry.kit.errors import NotFound
+
+# Enough for every rotation that anybody has in hand; a page is not worth it.
+CREDENTIALS_LISTED_MAX = 1_000
+
+
+class ApiKeyNotFound(NotFound):
+    """There is no such API key."""
+
+
+class McpTokenNotFound(NotFound):
+    """There is no such McpToken."""
+
+
+class ApiKey(msgspec.Struct, frozen=True):
+    """A credential that names a tenant."""
+
+    id: UUID
+    tenant_id: UUID
+    prefix: str
+    created_at: datetime
+    expires_at: datetime | None
+    last_used_at: datetime | None
+
+
+class McpToken(msgspec.Struct, frozen=True):
+    """A credential that stands for a tenant, or for one of its users."""
+
+    id: UUID
+    tenant_id: UUID
+    name: str
+    prefix: str
+    user_id: UUID | None
+    scopes: frozenset[str]
+    created_at: datetime
+    expires_at: datetime
+    last_used_at: datetime | None
+
+
+class _Id(msgspec.Struct, frozen=True):
+    id: UUID
+
+
+_KEY_COLUMNS = columns_of(api_key, ApiKey)
+_TOKEN_COLUMNS = columns_of(mcp_token, McpToken)
+_of_digest = sa.bindparam("digest", type_=sa.String)
+_of_tenant = sa.bindparam("tenant", type_=sa.Uuid)
+_of_id = sa.bindparam("credential", type_=sa.Uuid)
+
+_ADD_KEY = Statement[Any](sa.insert(api_key))
+_ADD_TOKEN = Statement[Any](sa.insert(mcp_token))
+_FIND_KEY = Statement(sa.select(*_KEY_COLUMNS).where(api_key.c.digest == _of_digest), ApiKey)
+_FIND_TOKEN = Statement(
+    sa.select(*_TOKEN_COLUMNS).where(mcp_token.c.digest == _of_digest), McpToken
+)
+_KEYS = Statement(
+    sa.select(*_KEY_COLUMNS)
+    .where(api_key.c.tenant_id == _of_tenant)
+    .order_by(api_key.c.id)
+    .limit(CREDENTIALS_LISTED_MAX),
+    ApiKey,
+)
+_user = sa.bindparam("user", type_=sa.Uuid)
+_TOKENS = Statement(
+    sa.select(*_TOKEN_COLUMNS)
+    .where(
+        mcp_token.c.tenant_id == _of_tenant, sa.or_(_user.is_(None), mcp_token.c.user_id == _user)
+    )
+    .order_by(mcp_token.c.id)
+    .limit(CREDENTIALS_LISTED_MAX),
+    McpToken,
+)
+_REMOVE_KEY = Statement(
+    sa.delete(api_key)
+    .where(api_key.c.id == _of_id, api_key.c.tenant_id == _of_tenant)
+    .returning(api_key.c.id),
+    _Id,
+)
+_REMOVE_TOKEN = Statement(
+    sa.delete(mcp_token)
+    .where(
+        mcp_token.c.id == _of_id,
+        mcp_token.c.tenant_id == _of_tenant,
+        sa.or_(_user.is_(None), mcp_token.c.user_id == _user),
+    )
+    .returning(mcp_token.c.id),
+    _Id,
+)
+_REMOVE_TOKENS_OF_USER = Statement[Any](
+    sa.delete(mcp_token).where(mcp_token.c.tenant_id == _of_tenant, mcp_token.c.user_id == _user)
+)
+
+
+def _note_use(table: sa.Table) -> Statement[Any]:
+    used_at = sa.bindparam("used_at", type_=table.c.last_used_at.type)
+    is_later = sa.or_(table.c.last_used_at.is_(None), table.c.last_used_at < used_at)
+    changed = sa.update(table).values(last_used_at=used_at)
+    return Statement(changed.where(table.c.id == _of_id, is_later))
+
+
+_NOTE_KEY_USE = _note_use(api_key)
+_NOTE_TOKEN_USE = _note_use(mcp_token)
+
+
+async def add_key(session: CatalogChange, added: ApiKey, *, digest: str) -> None:
+    """Let a tenant have one more API key."""
+    await session.execute(_ADD_KEY, digest=digest, **msgspec.structs.asdict(added))
+
+
+async def add_token(session: CatalogChange, added: McpToken, *, digest: str) -> None:
+    """Let a tenant have one more McpToken."""
+    await session.execute(_ADD_TOKEN, digest=digest, **msgspec.structs.asdict(added))
+
+
+async def find_key(session: CatalogSession, digest: str) -> ApiKey | None:
+    """Return the API key with this digest, if there is one, live or expired."""
+    return await session.fetch_one(_FIND_KEY, digest=digest)
+
+
+async def find_token(session: CatalogSession, digest: str) -> McpToken | None:
+    """Return the McpToken with this digest, if there is one, live or expired."""
+    return await session.fetch_one(_FIND_TOKEN, digest=digest)
+
+
+async def keys(session: CatalogSession, tenant_id: UUID) -> list[ApiKey]:
+    """Return the API keys of a tenant, the oldest first."""
+    return await session.fetch_all(_KEYS, tenant=tenant_id)
+
+
+async def tokens(
+    session: CatalogSession, tenant_id: UUID, *, user_id: UUID | None = None
+) -> list[McpToken]:
+    """Return the McpTokens of a tenant, or of one of its users, the oldest first."""
+    return await session.fetch_all(_TOKENS, tenant=tenant_id, user=user_id)
+
+
+async def remove_key(session: CatalogChange, tenant_id: UUID, key_id: UUID) -> None:
+    """Revoke an API key.
+
+    Raises:
+        ApiKeyNotFound: The tenant has no such key.
+    """
+    if await session.fetch_one(_REMOVE_KEY, tenant=tenant_id, credential=key_id) is None:
+        raise ApiKeyNotFound
+
+
+async def remove_token(
+    session: CatalogChange, tenant_id: UUID, token_id: UUID, *, user_id: UUID | None = None
+) -> None:
+    """Revoke an McpToken.
+
+    Args:
+        session: A change of the catalog.
+        tenant_id: Whose it is.
+        token_id: The token.
+        user_id: Only if it is bound to this user.
+
+    Raises:
+        McpTokenNotFound: The tenant, or the user, has no such token.
+    """
+    removed = await session.fetch_one(
+        _REMOVE_TOKEN, tenant=tenant_id, credential=token_id, user=user_id
+    )
+    if removed is None:
+        raise McpTokenNotFound
+
+
+async def remove_tokens_of_user(session: CatalogChange, tenant_id: UUID, user_id: UUID) -> None:
+    """Revoke every McpToken that is bound to a user."""
+    await session.execute(_REMOVE_TOKENS_OF_USER, tenant=tenant_id, user=user_id)
+
+
+async def note_key_use(session: CatalogSession, key_id: UUID, used_at: datetime) -> None:
+    """Note that an API key was used."""
+    await session.execute(_NOTE_KEY_USE, credential=key_id, used_at=used_at)
+
+
+async def note_token_use(session: CatalogSession, token_id: UUID, used_at: datetime) -> None:
+    """Note that an McpToken was used."""
+    await session.execute(_NOTE_TOKEN_USE, credential=token_id, used_at=used_at)

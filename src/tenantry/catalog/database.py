@@ -1,0 +1,72 @@
+"""The catalog database: how it is read, and the one way to change what others rely on."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, NewType
+
+import sqlalchemy as sa
+
+from tenantry.catalog import audit
+from tenantry.catalog.facts import Facts
+from tenantry.catalog.planes import CatalogPlane, CatalogSession
+from tenantry.catalog.tables import catalog
+from tenantry.db.database import Budget, Database
+from tenantry.db.revisions import Stream
+from tenantry.db.servers import single_connector
+from tenantry.db.statements import Statement
+from tenantry.kit.context import OperationContext
+
+STREAM = Stream("catalog", Path(__file__).parent / "revisions")
+
+CatalogChange = NewType("CatalogChange", CatalogSession)
+"""A session of `Catalog.change`. What changes facts asks for it, so mypy sees to it."""
+
+_BUMP = Statement[Any](sa.update(catalog).values(epoch=catalog.c.epoch + 1))
+
+
+class Catalog(Database[CatalogPlane]):
+    """The catalog: a session for reading, and `change` for facts.
+
+    Args:
+        url: Where it is.
+        connections_max: To it, at once.
+        timeout_seconds: How long to wait for a connection.
+        synchronous: ``FULL`` or ``NORMAL``, on SQLite.
+    """
+
+    def __init__(
+        self, url: str, *, connections_max: int, timeout_seconds: float, synchronous: str
+    ) -> None:
+        connect, most = single_connector(
+            url,
+            connections_max=connections_max,
+            timeout_seconds=timeout_seconds,
+            synchronous=synchronous,
+        )
+        super().__init__(connect, Budget(most), most)
+        self.facts = Facts(self)
+
+    @asynccontextmanager
+    async def change(
+        self, ctx: OperationContext, action: str, target: object
+    ) -> AsyncIterator[CatalogChange]:
+        """Open a transaction that changes facts: it is audited, and every process forgets.
+
+        Args:
+            ctx: Who changes.
+            action: What is done, as ``noun.verb``.
+            target: To what: an id.
+        """
+        try:
+            async with self.begin() as session:
+                yield CatalogChange(session)
+                await audit.add(session, ctx, action=action, target=str(target))
+                # Last, because it makes other changes wait until this one has ended.
+                await session.execute(_BUMP)
+        finally:
+            self.facts.forget()
+
+    async def note(self, ctx: OperationContext, action: str, target: object) -> None:
+        """Audit a change that was made elsewhere, in a tenant's database."""
+        await audit.add(self, ctx, action=action, target=str(target))

@@ -1,0 +1,107 @@
+"""Facts of the catalog, remembered while it is certain that they have not changed.
+
+Every change of a fact raises the catalog's epoch in the same transaction. Each process
+looks at the epoch a few times a second and forgets everything when it has moved; a process
+that cannot look believes nothing it remembers and reads the catalog each time.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Any, TypeVar
+from uuid import UUID
+
+import msgspec
+import sqlalchemy as sa
+
+from tenantry.catalog.planes import CatalogSession
+from tenantry.catalog.tables import catalog
+from tenantry.db.sessions import DatabaseUnavailable
+from tenantry.db.statements import Statement
+from tenantry.kit.clock import monotonic_seconds
+
+Fact = TypeVar("Fact")
+
+# A change holds everywhere within a second: the time between two looks, and what a look
+# that has seen it too late may still be believed for, must stay below.
+LOOK_SECONDS = 0.25
+BELIEVED_SECONDS = 0.75
+FACTS_MAX = 10_000
+
+
+class CatalogRow(msgspec.Struct, frozen=True):
+    """The one row of the table ``catalog``."""
+
+    id: UUID
+    epoch: int
+
+
+READ_EPOCH = Statement(sa.select(catalog), CatalogRow)
+
+
+class Facts:
+    """What this process remembers of the catalog.
+
+    Args:
+        session: Reads the catalog.
+    """
+
+    def __init__(self, session: CatalogSession) -> None:
+        self._session = session
+        self._facts: dict[Hashable, Any] = {}
+        self._generation = 0
+        self._row: CatalogRow | None = None
+        self._looked_at = float("-inf")
+
+    @property
+    def catalog_id(self) -> UUID:
+        """Which catalog this is; known after the first look."""
+        assert self._row is not None, "somebody has looked"
+        return self._row.id
+
+    @property
+    def are_believed(self) -> bool:
+        """Whether the last look at the epoch is recent enough."""
+        return monotonic_seconds() - self._looked_at < BELIEVED_SECONDS
+
+    async def get(
+        self, key: Hashable, read: Callable[[CatalogSession], Awaitable[Fact | None]]
+    ) -> Fact | None:
+        """Return the fact *key*: remembered, or from *read*. None is never remembered.
+
+        Raises:
+            DatabaseUnavailable: It must be read, and the catalog cannot be reached.
+        """
+        if self.are_believed:
+            fact: Fact | None = self._facts.get(key)
+            if fact is not None:
+                return fact
+        generation = self._generation
+        fact = await read(self._session)
+        # A read that began before a change may hold what the change replaced.
+        if fact is not None and generation == self._generation:
+            if len(self._facts) >= FACTS_MAX:
+                self._facts.clear()
+            self._facts[key] = fact
+        return fact
+
+    def forget(self) -> None:
+        """Forget everything, and do not remember what is being read at this moment."""
+        self._generation += 1
+        self._facts.clear()
+
+    async def look(self) -> None:
+        """Look at the epoch once, and forget everything if it has moved."""
+        looked_at = monotonic_seconds()
+        row = await self._session.fetch_one(READ_EPOCH)
+        assert row is not None, "the first revision writes it"
+        if row != self._row or not self.are_believed:
+            self.forget()
+        self._row, self._looked_at = row, looked_at
+
+    async def watch(self) -> None:
+        """Look for ever."""
+        while True:
+            with contextlib.suppress(DatabaseUnavailable):
+                await self.look()
+            await asyncio.sleep(LOOK_SECONDS)

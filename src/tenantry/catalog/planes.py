@@ -1,0 +1,10 @@
+"""The session type of the catalog."""
+
+from tenantry.db.sessions import Session
+
+
+class CatalogPlane:
+    """Marks the sessions of the catalog."""
+
+
+CatalogSession = Session[CatalogPlane]

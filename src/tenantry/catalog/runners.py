@@ -1,0 +1,46 @@
+"""Runners: the processes that work on this catalog, each with a heartbeat.
+
+What a runner holds (a tenant in a run, a tenant that is being made) is free again when the
+runner has been silent for `SILENCE_MS`, by the database's clock.
+"""
+
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from tenantry.catalog.planes import CatalogSession
+from tenantry.catalog.tables import runner
+from tenantry.db.statements import Statement, insert
+from tenantry.db.types import database_clock_ms
+
+SILENCE_MS = 5_000
+FORGOTTEN_MS = 3_600_000
+
+_now = database_clock_ms()
+_BEAT = Statement[Any](
+    insert(runner)
+    .values(id=sa.bindparam("id"), seen_at_ms=_now)
+    .on_conflict_do_update(index_elements=[runner.c.id], set_={"seen_at_ms": _now})
+)
+_REMOVE = Statement[Any](sa.delete(runner).where(runner.c.id == sa.bindparam("id")))
+_FORGET = Statement[Any](sa.delete(runner).where(runner.c.seen_at_ms < _now - FORGOTTEN_MS))
+
+living = sa.select(runner.c.id).where(runner.c.seen_at_ms >= _now - SILENCE_MS)
+"""The runners that were heard of lately."""
+
+
+def is_free(holder: sa.ColumnElement[Any]) -> sa.ColumnElement[bool]:
+    """Return the condition that nobody living is the *holder*."""
+    return sa.or_(holder.is_(None), holder.not_in(living))
+
+
+async def beat(session: CatalogSession, runner_id: UUID) -> None:
+    """Say that a runner lives."""
+    await session.execute(_BEAT, id=runner_id)
+
+
+async def remove(session: CatalogSession, runner_id: UUID) -> None:
+    """Say that a runner has ended, and clear away those that ended without saying so."""
+    await session.execute(_REMOVE, id=runner_id)
+    await session.execute(_FORGET)

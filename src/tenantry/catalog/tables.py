@@ -1,0 +1,149 @@
+"""Tables of the catalog."""
+
+import sqlalchemy as sa
+
+from tenantry.db.types import Canonical, Instant, Words
+
+metadata = sa.MetaData(naming_convention={"uq": "uq_%(table_name)s_%(column_0_N_name)s"})
+
+catalog = sa.Table(
+    "catalog",
+    metadata,
+    sa.Column("id", sa.Uuid, primary_key=True),
+    sa.Column("epoch", sa.BigInteger, nullable=False),
+)
+
+# A process: whatever it holds is free again when it has been silent for a while.
+runner = sa.Table(
+    "runner",
+    metadata,
+    sa.Column("id", sa.Uuid, primary_key=True),
+    sa.Column("seen_at_ms", sa.BigInteger, nullable=False),
+)
+
+tenant = sa.Table(
+    "tenant",
+    metadata,
+    sa.Column("id", sa.Uuid, primary_key=True),
+    sa.Column("name", sa.String, nullable=False),
+    sa.Column("canonical_name", Canonical, nullable=False),
+    sa.Column("database_name", sa.String, nullable=False),
+    sa.Column("server_name", sa.String, nullable=False),
+    sa.Column("state", sa.String, nullable=False),
+    sa.Column("runner_id", sa.Uuid, nullable=True),
+    sa.Column("is_active", sa.Boolean, nullable=False),
+    sa.Column("modules", Words, nullable=False),
+    sa.Column("created_at", Instant, nullable=False),
+    sa.Column("schema_revision", sa.String, nullable=True),
+    sa.UniqueConstraint("canonical_name"),
+    sa.UniqueConstraint("database_name"),
+    sa.Index("ix_tenant_schema_revision", "schema_revision"),
+)
+
+api_key = sa.Table(
+    "api_key",
+    metadata,
+    sa.Column("id", sa.Uuid, primary_key=True),
+    sa.Column("tenant_id", sa.ForeignKey(tenant.c.id), nullable=False),
+    sa.Column("prefix", sa.String, nullable=False),
+    sa.Column("digest", sa.String, nullable=False),
+    sa.Column("created_at", Instant, nullable=False),
+    sa.Column("expires_at", Instant, nullable=True),
+    sa.Column("last_used_at", Instant, nullable=True),
+    sa.UniqueConstraint("digest"),
+    sa.Index("ix_api_key_tenant_id", "tenant_id"),
+)
+
+mcp_token = sa.Table(
+    "mcp_token",
+    metadata,
+    sa.Column("id", sa.Uuid, primary_key=True),
+    sa.Column("tenant_id", sa.ForeignKey(tenant.c.id), nullable=False),
+    sa.Column("name", sa.String, nullable=False),
+    sa.Column("prefix", sa.String, nullable=False),
+    sa.Column("digest", sa.String, nullable=False),
+    sa.Column("user_id", sa.Uuid, nullable=True),
+    sa.Column("scopes", Words, nullable=False),
+    sa.Column("created_at", Instant, nullable=False),
+    sa.Column("expires_at", Instant, nullable=False),
+    sa.Column("last_used_at", Instant, nullable=True),
+    sa.UniqueConstraint("digest"),
+    sa.Index("ix_mcp_token_tenant_id", "tenant_id"),
+)
+
+admin = sa.Table(
+    "admin",
+    metadata,
+    sa.Column("id", sa.Uuid, primary_key=True),
+    sa.Column("email", sa.String, nullable=False),
+    sa.Column("canonical_email", Canonical, nullable=False),
+    sa.Column("password_hash", sa.String, nullable=False),
+    sa.Column("is_active", sa.Boolean, nullable=False),
+    sa.Column("generation", sa.Integer, nullable=False),
+    sa.Column("created_at", Instant, nullable=False),
+    sa.UniqueConstraint("canonical_email"),
+)
+
+signing_key = sa.Table(
+    "signing_key",
+    metadata,
+    sa.Column("id", sa.Uuid, primary_key=True),
+    sa.Column("public_key", sa.LargeBinary, nullable=False),
+    sa.Column("sealed_private_key", sa.LargeBinary, nullable=False),
+    sa.Column("created_at", Instant, nullable=False),
+    sa.Column("signs_from", Instant, nullable=False),
+)
+
+# Who may try a password, and when again. The key is a digest: no address is kept.
+login_attempt = sa.Table(
+    "login_attempt",
+    metadata,
+    sa.Column("key", sa.String, primary_key=True),
+    sa.Column("failures", sa.Integer, nullable=False),
+    sa.Column("since_ms", sa.BigInteger, nullable=False),
+    sa.Column("next_ms", sa.BigInteger, nullable=False),
+    sa.Index("ix_login_attempt_next_ms", "next_ms"),
+)
+
+audit_entry = sa.Table(
+    "audit_entry",
+    metadata,
+    sa.Column("id", sa.Uuid, primary_key=True),
+    sa.Column("at", Instant, nullable=False),
+    sa.Column("actor", sa.String, nullable=False),
+    sa.Column("action", sa.String, nullable=False),
+    sa.Column("target", sa.String, nullable=False),
+    sa.Column("request_id", sa.String, nullable=False),
+)
+
+migration_run = sa.Table(
+    "migration_run",
+    metadata,
+    sa.Column("id", sa.Uuid, primary_key=True),
+    sa.Column("started_at", Instant, nullable=False),
+    sa.Column("finished_at", Instant, nullable=True),
+    sa.Column("triggered_by", sa.String, nullable=False),
+    sa.Column("total_count", sa.Integer, nullable=False),
+    sa.Column("success_count", sa.Integer, nullable=False),
+    sa.Column("failed_count", sa.Integer, nullable=False),
+    sa.Index("ix_migration_run_finished_at", "finished_at"),
+)
+
+# The names are copies: the history outlives the tenants.
+tenant_migration = sa.Table(
+    "tenant_migration",
+    metadata,
+    sa.Column("run_id", sa.ForeignKey(migration_run.c.id), primary_key=True),
+    sa.Column("tenant_id", sa.Uuid, primary_key=True),
+    sa.Column("tenant_name", sa.String, nullable=False),
+    sa.Column("database_name", sa.String, nullable=False),
+    sa.Column("server_name", sa.String, nullable=False),
+    sa.Column("state", sa.String, nullable=False),
+    sa.Column("applied", sa.String, nullable=True),
+    sa.Column("error", sa.String, nullable=True),
+    sa.Column("started_at", Instant, nullable=True),
+    sa.Column("finished_at", Instant, nullable=True),
+    sa.Column("runner_id", sa.Uuid, nullable=True),
+    sa.Index("ix_tenant_migration_state", "run_id", "state"),
+    sa.Index("ix_tenant_migration_runner_id", "runner_id"),
+)

@@ -1,0 +1,263 @@
+"""Tenants."""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import sqlalchemy as sa
+
+from tenantry.catalog.database import CatalogChange
+from tenantry.catalog.planes import CatalogSession
+from tenantry.catalog.runners import is_free
+from tenantry.catalog.tables import tenant
+from tenantry.db.statements import Count, Statement, columns_of, parameters
+from tenantry.kit.errors import Conflict, NotFound
+from tenantry.kit.pages import Page, Window
+from tenantry.kit.text import canonical
+
+
+class TenantNameInUse(Conflict):
+    """A tenant of this name exists."""
+
+
+class TenantNotFound(NotFound):
+    """There is no such tenant."""
+
+
+class TenantState(StrEnum):
+    """Where a tenant is in its life. Only a ready one exists for anybody."""
+
+    PROVISIONING = "provisioning"
+    READY = "ready"
+    DELETING = "deleting"
+
+
+class Tenant(msgspec.Struct, frozen=True):
+    """One isolated customer, and where its database is.
+
+    Attributes:
+        server_name: The tenant server that holds the database.
+        schema_revision: Where the database was seen last; the truth is in the database.
+    """
+
+    id: UUID
+    name: str
+    database_name: str
+    server_name: str
+    state: str
+    is_active: bool
+    modules: frozenset[str]
+    created_at: datetime
+    schema_revision: str | None
+
+
+class RevisionCount(msgspec.Struct, frozen=True):
+    """How many tenants were last seen at a revision."""
+
+    revision: str | None
+    count: int
+
+
+_COLUMNS = columns_of(tenant, Tenant)
+_NAME_IN_USE: dict[str, type[Conflict]] = {"uq_tenant_canonical_name": TenantNameInUse}
+_is_ready = tenant.c.state == TenantState.READY.value
+_by_id = tenant.c.id == sa.bindparam("tenant")
+
+_ADD = Statement[Any](sa.insert(tenant), conflicts=_NAME_IN_USE)
+_FIND = Statement(sa.select(*_COLUMNS).where(_by_id, _is_ready), Tenant)
+_FIND_BY_NAME = Statement(
+    sa.select(*_COLUMNS).where(tenant.c.canonical_name == sa.bindparam("name"), _is_ready), Tenant
+)
+_UPDATE = Statement(
+    sa.update(tenant)
+    .values(parameters("name", "canonical_name", "is_active", "modules"))
+    .where(_by_id, _is_ready)
+    .returning(*_COLUMNS),
+    Tenant,
+    conflicts=_NAME_IN_USE,
+)
+_SET_READY = Statement(
+    sa.update(tenant)
+    .values(state=TenantState.READY.value, runner_id=None, schema_revision=sa.bindparam("revision"))
+    .where(
+        _by_id,
+        tenant.c.state == TenantState.PROVISIONING.value,
+        tenant.c.runner_id == sa.bindparam("runner"),
+    )
+    .returning(*_COLUMNS),
+    Tenant,
+)
+_TAKE_ABANDONED = Statement(
+    sa.update(tenant)
+    .values(runner_id=sa.bindparam("runner"), state=TenantState.DELETING.value)
+    .where(~_is_ready, is_free(tenant.c.runner_id))
+    .returning(*_COLUMNS),
+    Tenant,
+)
+_SET_REVISION = Statement[Any](
+    sa.update(tenant).values(schema_revision=sa.bindparam("revision")).where(_by_id)
+)
+_is_held = sa.and_(_by_id, ~_is_ready, tenant.c.runner_id == sa.bindparam("runner"))
+_REMOVE = Statement[Any](sa.delete(tenant).where(_is_held))
+_ABANDON = Statement[Any](sa.update(tenant).values(runner_id=None).where(_is_held))
+
+_search = sa.bindparam("search", type_=sa.String)
+_active = sa.bindparam("is_active", type_=sa.Boolean)
+_revision = sa.bindparam("revision", type_=sa.String)
+_matches = sa.and_(
+    _is_ready,
+    sa.or_(_search.is_(None), tenant.c.canonical_name.like(_search, escape="\\")),
+    sa.or_(_active.is_(None), tenant.c.is_active == _active),
+    sa.or_(_revision.is_(None), tenant.c.schema_revision == _revision),
+)
+_PAGE = Statement(
+    sa.select(*_COLUMNS)
+    .where(_matches)
+    .order_by(tenant.c.canonical_name)
+    .limit(sa.bindparam("limit", type_=sa.BigInteger))
+    .offset(sa.bindparam("offset", type_=sa.BigInteger)),
+    Tenant,
+)
+_COUNT = Statement(
+    sa.select(sa.func.count().label("count")).select_from(tenant).where(_matches), Count
+)
+
+_COUNT_BY_REVISION = Statement(
+    sa.select(tenant.c.schema_revision.label("revision"), sa.func.count().label("count"))
+    .where(_is_ready, tenant.c.is_active)
+    .group_by(tenant.c.schema_revision)
+    .order_by(tenant.c.schema_revision),
+    RevisionCount,
+)
+
+
+async def add(session: CatalogSession, added: Tenant, *, runner_id: UUID) -> None:
+    """Reserve the name of a tenant that *runner_id* is about to make.
+
+    Raises:
+        TenantNameInUse: The name is taken.
+    """
+    await session.execute(
+        _ADD,
+        runner_id=runner_id,
+        canonical_name=canonical(added.name),
+        **msgspec.structs.asdict(added),
+    )
+
+
+async def find(session: CatalogSession, tenant_id: UUID) -> Tenant | None:
+    """Return the ready tenant with this id, if there is one."""
+    return await session.fetch_one(_FIND, tenant=tenant_id)
+
+
+async def get(session: CatalogSession, tenant_id: UUID) -> Tenant:
+    """Return the ready tenant with this id.
+
+    Raises:
+        TenantNotFound: There is none.
+    """
+    found = await find(session, tenant_id)
+    if found is None:
+        raise TenantNotFound
+    return found
+
+
+async def get_by_name(session: CatalogSession, name: str) -> Tenant:
+    """Return the ready tenant of this name.
+
+    Raises:
+        TenantNotFound: There is none.
+    """
+    found = await session.fetch_one(_FIND_BY_NAME, name=canonical(name))
+    if found is None:
+        raise TenantNotFound
+    return found
+
+
+async def page(
+    session: CatalogSession,
+    window: Window,
+    *,
+    search: str | None = None,
+    is_active: bool | None = None,
+    revision: str | None = None,
+) -> Page[Tenant]:
+    """Return some ready tenants, by name.
+
+    Args:
+        session: Of the catalog.
+        window: Which ones.
+        search: Part of their names, in any case.
+        is_active: Only active, or only suspended ones.
+        revision: Only those whose database was last seen there.
+    """
+    wanted = {
+        "search": None if search is None else f"%{_escape(search)}%",
+        "is_active": is_active,
+        "revision": revision,
+    }
+    items = await session.fetch_all(_PAGE, limit=window.size, offset=window.offset, **wanted)
+    total = await session.fetch_one(_COUNT, **wanted)
+    return Page(items, window, total.count if total else 0)
+
+
+async def count_by_revision(session: CatalogSession) -> list[RevisionCount]:
+    """Return where the databases of the active tenants were last seen, and how many there."""
+    return await session.fetch_all(_COUNT_BY_REVISION)
+
+
+async def update(
+    session: CatalogChange, tenant_id: UUID, *, name: str, is_active: bool, modules: frozenset[str]
+) -> Tenant:
+    """Change a tenant; return it as it then is.
+
+    Raises:
+        TenantNotFound: There is none.
+        TenantNameInUse: The name is taken.
+    """
+    changed = await session.fetch_one(
+        _UPDATE,
+        tenant=tenant_id,
+        name=name,
+        canonical_name=canonical(name),
+        is_active=is_active,
+        modules=modules,
+    )
+    if changed is None:
+        raise TenantNotFound
+    return changed
+
+
+async def set_ready(
+    session: CatalogChange, tenant_id: UUID, *, runner_id: UUID, revision: str
+) -> Tenant | None:
+    """Let a tenant exist for everybody; return None if *runner_id* has lost it."""
+    return await session.fetch_one(
+        _SET_READY, tenant=tenant_id, runner=runner_id, revision=revision
+    )
+
+
+async def take_abandoned(session: CatalogSession, *, runner_id: UUID) -> list[Tenant]:
+    """Take over every tenant whose making or deletion has died, to be deleted."""
+    return await session.fetch_all(_TAKE_ABANDONED, runner=runner_id)
+
+
+async def set_revision(session: CatalogSession, tenant_id: UUID, revision: str) -> None:
+    """Note where a tenant's database was seen."""
+    await session.execute(_SET_REVISION, tenant=tenant_id, revision=revision)
+
+
+async def remove_unseen(session: CatalogSession, tenant_id: UUID, *, runner_id: UUID) -> None:
+    """Remove a tenant that is not ready, and whose database is gone, if *runner_id* holds it."""
+    await session.execute(_REMOVE, tenant=tenant_id, runner=runner_id)
+
+
+async def abandon(session: CatalogSession, tenant_id: UUID, *, runner_id: UUID) -> None:
+    """Let anybody clear away a tenant that is not ready, if *runner_id* holds it."""
+    await session.execute(_ABANDON, tenant=tenant_id, runner=runner_id)
+
+
+def _escape(text: str) -> str:
+    return canonical(text).replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
