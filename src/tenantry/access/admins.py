@@ -1,0 +1,67 @@
+"""Admins: make one, and let one in."""
+
+from tenantry.access.emails import checked_email
+from tenantry.access.login import check_login
+from tenantry.access.passwords import Passwords
+from tenantry.access.principal import Person, Role
+from tenantry.access.throttle import Throttle
+from tenantry.access.tokens import IssuedToken, Tokens
+from tenantry.catalog import admins
+from tenantry.catalog.admins import Admin
+from tenantry.catalog.database import Catalog
+from tenantry.kit.context import OperationContext
+from tenantry.kit.ids import new_id
+from tenantry.kit.text import canonical
+
+REALM = "admin"
+
+
+async def create(
+    ctx: OperationContext, catalog: Catalog, passwords: Passwords, *, email: str, password: str
+) -> Admin:
+    """Return a new admin.
+
+    Raises:
+        BadEmail, BadPassword: A rule is broken.
+        AdminEmailInUse: The address is taken.
+    """
+    passwords.check_new(password, email=checked_email(email))
+    hashed = await passwords.hash(password)
+    admin = Admin(new_id(), email, is_active=True, generation=0, created_at=ctx.now)
+    async with catalog.change(ctx, "admin.create", admin.id) as session:
+        await admins.add(session, admin, canonical_email=canonical(email), password_hash=hashed)
+    return admin
+
+
+async def login(
+    ctx: OperationContext,
+    catalog: Catalog,
+    *,
+    passwords: Passwords,
+    throttle: Throttle,
+    tokens: Tokens,
+    email: str,
+    password: str,
+) -> IssuedToken:
+    """Return a token for an admin.
+
+    Raises:
+        LoginRefused: The address or the password is wrong, or the admin is inactive.
+        TooManyAttempts, TooManyLogins: Try again later.
+    """
+    account = await admins.find_account(catalog, canonical(email))
+    usable = account if account is not None and account.is_active else None
+    rehashed = await check_login(
+        passwords,
+        throttle,
+        realm=REALM,
+        account=email,
+        address=ctx.address,
+        stored=usable.password_hash if usable else None,
+        password=password,
+    )
+    assert usable is not None, "a password is never right for nobody"
+    if rehashed is not None:
+        await admins.rehash(catalog, usable.id, old=usable.password_hash, new=rehashed)
+    person = Person(usable.id, usable.email, Role.ADMIN, usable.generation)
+    return await tokens.issue(person, now=ctx.now)

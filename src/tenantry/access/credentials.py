@@ -1,0 +1,146 @@
+"""Issue API keys and McpTokens. Each secret is returned once, and only its digest is kept."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from tenantry.access.identify import API_KEY_KIND, MCP_TOKEN_KIND
+from tenantry.access.principal import ALL_SCOPES
+from tenantry.catalog import credentials
+from tenantry.catalog.credentials import ApiKey, McpToken
+from tenantry.catalog.database import Catalog, CatalogChange
+from tenantry.kit.context import OperationContext
+from tenantry.kit.errors import Invalid
+from tenantry.kit.ids import new_id
+from tenantry.kit.secrets import digest, mint, shown_prefix
+from tenantry.kit.text import checked_line
+
+TOKEN_NAME_CHARS_MAX = 100
+TOKEN_LIFETIME_DEFAULT = timedelta(days=30)
+TOKEN_LIFETIME_MAX = timedelta(days=365)
+
+
+class BadExpiry(Invalid):
+    """`expiresAt` is in the past, or too far ahead."""
+
+
+class BadScopes(Invalid):
+    """`scopes` holds something that is no scope, or nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class IssuedKey:
+    """A new API key, with its secret, which is known only now."""
+
+    key: ApiKey
+    secret: str
+
+
+@dataclass(frozen=True, slots=True)
+class IssuedMcpToken:
+    """A new McpToken, with its secret, which is known only now."""
+
+    token: McpToken
+    secret: str
+
+
+async def issue_key(
+    ctx: OperationContext, catalog: Catalog, tenant_id: UUID, *, expires_at: datetime | None
+) -> IssuedKey:
+    """Return a new API key of a tenant.
+
+    Raises:
+        BadExpiry: It would be dead already.
+    """
+    if expires_at is not None and expires_at <= ctx.now:
+        raise BadExpiry("`expiresAt` must be in the future.")
+    async with catalog.change(ctx, "api-key.issue", tenant_id) as session:
+        return await add_key(ctx, session, tenant_id, expires_at=expires_at)
+
+
+async def add_key(
+    ctx: OperationContext, session: CatalogChange, tenant_id: UUID, *, expires_at: datetime | None
+) -> IssuedKey:
+    """Return a new API key of a tenant, within a larger change."""
+    secret = mint(API_KEY_KIND)
+    key = ApiKey(new_id(), tenant_id, shown_prefix(secret), ctx.now, expires_at, None)
+    await credentials.add_key(session, key, digest=digest(secret))
+    return IssuedKey(key, secret)
+
+
+async def revoke_key(
+    ctx: OperationContext, catalog: Catalog, tenant_id: UUID, key_id: UUID
+) -> None:
+    """Revoke an API key.
+
+    Raises:
+        ApiKeyNotFound: The tenant has no such key.
+    """
+    async with catalog.change(ctx, "api-key.revoke", key_id) as session:
+        await credentials.remove_key(session, tenant_id, key_id)
+
+
+async def issue_mcp_token(
+    ctx: OperationContext,
+    catalog: Catalog,
+    tenant_id: UUID,
+    *,
+    name: str,
+    user_id: UUID | None,
+    scopes: frozenset[str] | None = None,
+    expires_at: datetime | None = None,
+) -> IssuedMcpToken:
+    """Return a new McpToken of a tenant.
+
+    Args:
+        ctx: Who issues it.
+        catalog: Where it is kept.
+        tenant_id: Whose it is.
+        name: By which people tell it from others.
+        user_id: As whom it acts; the caller knows that there is such a user.
+        scopes: What it allows; all of them by default.
+        expires_at: In `TOKEN_LIFETIME_DEFAULT` by default, `TOKEN_LIFETIME_MAX` at most.
+
+    Raises:
+        BadText, BadScopes, BadExpiry: A rule is broken.
+    """
+    scopes = ALL_SCOPES if scopes is None else scopes
+    if not scopes or not scopes <= ALL_SCOPES:
+        raise BadScopes(f"`scopes` must be some of {', '.join(sorted(ALL_SCOPES))}.")
+    expires_at = ctx.now + TOKEN_LIFETIME_DEFAULT if expires_at is None else expires_at
+    if not ctx.now < expires_at <= ctx.now + TOKEN_LIFETIME_MAX:
+        raise BadExpiry(
+            f"`expiresAt` must be in the future, at most {TOKEN_LIFETIME_MAX.days} days ahead."
+        )
+    secret = mint(MCP_TOKEN_KIND)
+    token = McpToken(
+        id=new_id(),
+        tenant_id=tenant_id,
+        name=checked_line("name", name, chars_max=TOKEN_NAME_CHARS_MAX),
+        prefix=shown_prefix(secret),
+        user_id=user_id,
+        scopes=scopes,
+        created_at=ctx.now,
+        expires_at=expires_at,
+        last_used_at=None,
+    )
+    async with catalog.change(ctx, "mcp-token.issue", token.id) as session:
+        await credentials.add_token(session, token, digest=digest(secret))
+    return IssuedMcpToken(token, secret)
+
+
+async def revoke_mcp_token(
+    ctx: OperationContext,
+    catalog: Catalog,
+    tenant_id: UUID,
+    token_id: UUID,
+    *,
+    user_id: UUID | None = None,
+) -> None:
+    """Revoke an McpToken; with *user_id*, only one that is bound to that user.
+
+    Raises:
+        McpTokenNotFound: The tenant, or the user, has no such token.
+    """
+    async with catalog.change(ctx, "mcp-token.revoke", token_id) as session:
+        await credentials.remove_token(session, tenant_id, token_id, user_id=user_id)

@@ -1,0 +1,216 @@
+"""From the credentials of a request to what they say: verified, in agreement, of an active tenant.
+
+No tenant database is opened here. The order of the checks is the contract's: whether each
+credential is good (401) comes before whether they agree and suffice (403).
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from tenantry.access.principal import AdminContext, Role
+from tenantry.access.tokens import Claims, Tokens
+from tenantry.access.usage import Usage
+from tenantry.catalog import admins, credentials, tenants
+from tenantry.catalog.credentials import ApiKey, McpToken
+from tenantry.catalog.database import Catalog
+from tenantry.catalog.planes import CatalogSession
+from tenantry.catalog.tenants import Tenant
+from tenantry.kit.context import OperationContext
+from tenantry.kit.errors import Forbidden, Unauthenticated
+from tenantry.kit.secrets import digest, is_well_formed
+
+API_KEY_KIND = "tnk_"
+MCP_TOKEN_KIND = "tnm_"  # noqa: S105 - the beginning of one, not a secret
+
+
+class BadKey(Unauthenticated):
+    """The API key is missing, blank, unknown or expired."""
+
+
+class BadMcpToken(Unauthenticated):
+    """The McpToken is unknown, expired or revoked."""
+
+
+class AdminGone(Unauthenticated):
+    """The admin's session has ended."""
+
+
+class AdminInactive(Forbidden):
+    """The admin is switched off."""
+
+
+class WrongRole(Forbidden):
+    """The bearer belongs to the other plane."""
+
+
+class OtherTenant(Forbidden):
+    """Two credentials belong to different tenants."""
+
+
+class TenantInactive(Forbidden):
+    """The tenant is suspended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """The credential headers of a request, as received; None when absent or blank."""
+
+    authorization: str | None = None
+    api_key: str | None = None
+    mcp_token: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What verified credentials say: a tenant, and by whom it is entered.
+
+    Attributes:
+        tenant: Active.
+        claims: Of the tenant's user, when a bearer was presented.
+        mcp_token: When that was presented; then there are no claims.
+    """
+
+    tenant: Tenant
+    claims: Claims | None = None
+    mcp_token: McpToken | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _KeyFact:
+    key: ApiKey
+    tenant: Tenant
+
+
+@dataclass(frozen=True, slots=True)
+class _TokenFact:
+    token: McpToken
+    tenant: Tenant
+
+
+class Identifier:
+    """Tells whose credentials they are, by the facts of the catalog."""
+
+    def __init__(self, catalog: Catalog, tokens: Tokens, usage: Usage) -> None:
+        self._facts = catalog.facts
+        self._tokens = tokens
+        self._usage = usage
+
+    async def admin(self, ctx: OperationContext, presented: Credentials) -> AdminContext:
+        """Return the context of an admin.
+
+        Raises:
+            BadToken, AdminGone: There is no good bearer.
+            WrongRole, AdminInactive: It does not suffice.
+        """
+        claims = await self._tokens.verify(presented.authorization, now=ctx.now)
+        if claims.role is not Role.ADMIN:
+            raise WrongRole
+        admin = await self._facts.get(
+            ("admin", claims.nameid), lambda session: admins.find(session, claims.nameid)
+        )
+        if admin is None:
+            raise AdminGone
+        if not admin.is_active:
+            raise AdminInactive
+        if admin.generation != claims.generation:
+            raise AdminGone
+        return AdminContext(
+            request_id=ctx.request_id,
+            now=ctx.now,
+            actor=admin.email,
+            address=ctx.address,
+            email=admin.email,
+        )
+
+    async def key(self, ctx: OperationContext, presented: Credentials) -> Identity:
+        """Return the tenant of an API key.
+
+        Raises:
+            BadKey: There is none, or it is not good.
+            TenantInactive: The tenant is suspended.
+        """
+        return _active(Identity(await self._tenant_of_key(presented.api_key, ctx.now)))
+
+    async def public(self, ctx: OperationContext, presented: Credentials) -> Identity:
+        """Return the tenant of an McpToken, or else of an API key.
+
+        Raises:
+            BadMcpToken, BadKey: There is no good credential.
+            OtherTenant, TenantInactive: Good credentials that do not suffice.
+        """
+        if presented.mcp_token is not None:
+            return _active(await self._by_mcp_token(ctx, presented))
+        return await self.key(ctx, presented)
+
+    async def tenant(self, ctx: OperationContext, presented: Credentials) -> Identity:
+        """Return the tenant of an McpToken, or else of an API key with its user's bearer.
+
+        Raises:
+            BadMcpToken, BadKey, BadToken: A credential is missing or not good.
+            WrongRole, OtherTenant, TenantInactive: Good credentials that do not suffice.
+        """
+        if presented.mcp_token is not None:
+            return _active(await self._by_mcp_token(ctx, presented))
+        tenant = await self._tenant_of_key(presented.api_key, ctx.now)
+        claims = await self._tokens.verify(presented.authorization, now=ctx.now)
+        if claims.role is not Role.TENANT_USER:
+            raise WrongRole
+        # A token without a tenant would be a token for any: None is no tenant's id.
+        if claims.tenant_id != tenant.id:
+            raise OtherTenant
+        return _active(Identity(tenant, claims))
+
+    async def _tenant_of_key(self, presented: str | None, now: datetime) -> Tenant:
+        found = await self._find_key(presented, now)
+        if found is None:
+            raise BadKey
+        self._usage.note_key(found.key.id, now)
+        return found.tenant
+
+    async def _find_key(self, presented: str | None, now: datetime) -> _KeyFact | None:
+        if presented is None or not is_well_formed(API_KEY_KIND, presented):
+            return None
+        by_digest = digest(presented)
+        found = await self._facts.get(
+            ("key", by_digest), lambda session: _read_key(session, by_digest)
+        )
+        if found is None or (found.key.expires_at is not None and found.key.expires_at <= now):
+            return None
+        return found
+
+    async def _by_mcp_token(self, ctx: OperationContext, presented: Credentials) -> Identity:
+        found = await self._find_token(presented.mcp_token or "")
+        if found is None or found.token.expires_at <= ctx.now:
+            raise BadMcpToken
+        # A key beside it may disagree; one that nobody knows says nothing.
+        beside = await self._find_key(presented.api_key, ctx.now)
+        if beside is not None and beside.tenant.id != found.tenant.id:
+            raise OtherTenant
+        self._usage.note_token(found.token.id, ctx.now)
+        return Identity(found.tenant, mcp_token=found.token)
+
+    async def _find_token(self, presented: str) -> _TokenFact | None:
+        if not is_well_formed(MCP_TOKEN_KIND, presented):
+            return None
+        by_digest = digest(presented)
+        return await self._facts.get(
+            ("token", by_digest), lambda session: _read_token(session, by_digest)
+        )
+
+
+def _active(identity: Identity) -> Identity:
+    if not identity.tenant.is_active:
+        raise TenantInactive
+    return identity
+
+
+async def _read_key(session: CatalogSession, by_digest: str) -> _KeyFact | None:
+    key = await credentials.find_key(session, by_digest)
+    tenant = None if key is None else await tenants.find(session, key.tenant_id)
+    return None if key is None or tenant is None else _KeyFact(key, tenant)
+
+
+async def _read_token(session: CatalogSession, by_digest: str) -> _TokenFact | None:
+    token = await credentials.find_token(session, by_digest)
+    tenant = None if token is None else await tenants.find(session, token.tenant_id)
+    return None if token is None or tenant is None else _TokenFact(token, tenant)

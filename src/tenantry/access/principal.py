@@ -1,0 +1,54 @@
+"""Roles, scopes, and the context of an admin."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from uuid import UUID
+
+from tenantry.kit.context import OperationContext
+
+
+class Role(StrEnum):
+    """Which plane a person belongs to; the values are those of the wire."""
+
+    ADMIN = "Admin"
+    TENANT_USER = "TenantUser"
+
+
+class Scope(StrEnum):
+    """One thing that an McpToken allows (OAuth 2.0 scope, RFC 6749 section 3.3)."""
+
+    CONTENT_READ = "content:read"
+    CONTENT_WRITE = "content:write"
+    PROFILE_READ = "profile:read"
+    PROFILE_WRITE = "profile:write"
+    MODULES_READ = "modules:read"
+
+
+ALL_SCOPES = frozenset(scope.value for scope in Scope)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AdminContext(OperationContext):
+    """An admin asks. Holding one is the proof: only `access.identify` makes them.
+
+    Attributes:
+        email: The admin's address.
+    """
+
+    email: str
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Whom a bearer token is issued to.
+
+    Attributes:
+        tenant_id: None for an admin.
+        generation: Of the person's sessions.
+    """
+
+    id: UUID
+    email: str
+    role: Role
+    generation: int
+    tenant_id: UUID | None = None
