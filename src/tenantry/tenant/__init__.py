@@ -1,0 +1,1 @@
+"""One tenant: the way in, and what can be done in its database."""

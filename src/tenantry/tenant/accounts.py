@@ -1,0 +1,153 @@
+"""What a person does with their own account: log in, change the password, the profile."""
+
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import sqlalchemy as sa
+
+from tenantry.access.emails import checked_email
+from tenantry.access.login import check_login
+from tenantry.access.passwords import BadPassword, Passwords, WrongPassword
+from tenantry.access.principal import Person, Role
+from tenantry.access.throttle import Throttle
+from tenantry.access.tokens import IssuedToken, Tokens
+from tenantry.db.statements import Statement, columns_of, parameters
+from tenantry.kit.text import canonical
+from tenantry.tenant.entry import PersonContext, TenantContext
+from tenantry.tenant.tables import user
+from tenantry.tenant.users import COLUMNS, EMAIL_IN_USE, User, UserNotFound, checked_name
+
+
+class _Account(msgspec.Struct, frozen=True):
+    id: UUID
+    email: str
+    is_active: bool
+    generation: int
+    password_hash: str
+
+
+class _Id(msgspec.Struct, frozen=True):
+    id: UUID
+
+
+_ACCOUNT_COLUMNS = columns_of(user, _Account)
+_by_id = user.c.id == sa.bindparam("user")
+_FIND = Statement(sa.select(*_ACCOUNT_COLUMNS).where(_by_id), _Account)
+_FIND_BY_EMAIL = Statement(
+    sa.select(*_ACCOUNT_COLUMNS).where(user.c.canonical_email == sa.bindparam("email")), _Account
+)
+_REHASH = Statement[Any](
+    sa.update(user)
+    .values(password_hash=sa.bindparam("new"))
+    .where(_by_id, user.c.password_hash == sa.bindparam("old"))
+)
+_CHANGE_PASSWORD = Statement(
+    sa.update(user)
+    .values(
+        password_hash=sa.bindparam("new"),
+        generation=user.c.generation + 1,
+        spared_jti=sa.bindparam("jti"),
+    )
+    .where(_by_id, user.c.password_hash == sa.bindparam("old"))
+    .returning(user.c.id),
+    _Id,
+)
+_UPDATE_PROFILE = Statement(
+    sa.update(user)
+    .values(parameters("email", "canonical_email", "full_name"))
+    .where(_by_id)
+    .returning(*COLUMNS),
+    User,
+    conflicts=EMAIL_IN_USE,
+)
+
+
+async def login(
+    ctx: TenantContext,
+    *,
+    passwords: Passwords,
+    throttle: Throttle,
+    tokens: Tokens,
+    email: str,
+    password: str,
+) -> IssuedToken:
+    """Return a token for a user.
+
+    Raises:
+        LoginRefused: The address or the password is wrong, or the user is inactive.
+        TooManyAttempts, TooManyLogins: Try again later.
+    """
+    account = await ctx.database.fetch_one(_FIND_BY_EMAIL, email=canonical(email))
+    usable = account if account is not None and account.is_active else None
+    rehashed = await check_login(
+        passwords,
+        throttle,
+        realm=str(ctx.tenant.id),
+        account=email,
+        address=ctx.address,
+        stored=usable.password_hash if usable else None,
+        password=password,
+    )
+    assert usable is not None, "a password is never right for nobody"
+    if rehashed is not None:
+        await ctx.database.execute(_REHASH, user=usable.id, old=usable.password_hash, new=rehashed)
+    person = Person(
+        usable.id, usable.email, Role.TENANT_USER, usable.generation, tenant_id=ctx.tenant.id
+    )
+    return await tokens.issue(person, now=ctx.now)
+
+
+async def change_password(
+    ctx: PersonContext,
+    *,
+    passwords: Passwords,
+    throttle: Throttle,
+    current_password: str,
+    new_password: str,
+) -> None:
+    """Change the caller's password, and end every session of theirs but this one.
+
+    Raises:
+        UserNotFound: The caller was deleted.
+        BadPassword: The new password breaks a rule.
+        WrongPassword: The current one is wrong, or was changed at this moment.
+        TooManyAttempts, TooManyLogins: Try again later.
+    """
+    account = await ctx.database.fetch_one(_FIND, user=ctx.user_id)
+    if account is None:
+        raise UserNotFound
+    passwords.check_new(new_password, email=account.email, name="newPassword")
+    if new_password == current_password:
+        raise BadPassword("`newPassword` must not be the current one.")
+    async with throttle.guess(realm=str(ctx.tenant.id), account=account.email, address=ctx.address):
+        await passwords.verify(account.password_hash, current_password)
+    changed = await ctx.database.fetch_one(
+        _CHANGE_PASSWORD,
+        user=account.id,
+        old=account.password_hash,
+        new=await passwords.hash(new_password),
+        jti=ctx.jti,
+    )
+    if changed is None:
+        raise WrongPassword
+
+
+async def update_profile(ctx: PersonContext, *, full_name: str, email: str) -> User:
+    """Change how the caller is called and reached; return them as they then are.
+
+    Raises:
+        BadEmail, BadText: A rule is broken.
+        EmailInUse: Another user of the tenant has the address.
+        UserNotFound: The caller was deleted.
+    """
+    changed = await ctx.database.fetch_one(
+        _UPDATE_PROFILE,
+        user=ctx.user_id,
+        full_name=checked_name(full_name),
+        email=checked_email(email),
+        canonical_email=canonical(email),
+    )
+    if changed is None:
+        raise UserNotFound
+    return changed

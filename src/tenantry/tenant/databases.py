@@ -1,0 +1,109 @@
+"""The tenant databases that this process has open."""
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import UUID
+
+from tenantry.catalog.tenants import Tenant
+from tenantry.db.database import Database
+from tenantry.db.revisions import Stream
+from tenantry.db.scripts import READ_VERSION
+from tenantry.db.servers import Server
+from tenantry.db.sessions import Session
+from tenantry.kit.errors import Unavailable
+
+# Each is a handful of objects; connections have a budget of their own.
+DATABASES_MAX = 4_096
+
+STREAM = Stream("tenantry", Path(__file__).parent / "revisions")
+SERVABLE_FROM = "0003"
+"""The oldest revision of our stream that this code can serve (they compare as text)."""
+
+
+class TenantPlane:
+    """Marks the sessions of a tenant's database."""
+
+
+TenantSession = Session[TenantPlane]
+TenantDatabase = Database[TenantPlane]
+
+
+class TenantOutdated(Unavailable):
+    """The tenant's database is waiting to be migrated."""
+
+
+class ServerUnknown(Unavailable):
+    """The tenant's database is on a server that this process is not configured for."""
+
+
+@dataclass(slots=True)
+class _Opened:
+    database: TenantDatabase
+    is_servable: bool = False
+
+
+class TenantDatabases:
+    """Opens tenant databases when they are needed, and keeps them.
+
+    Args:
+        servers: By the name that a tenant remembers.
+    """
+
+    def __init__(self, servers: Mapping[str, Server]) -> None:
+        self._servers = servers
+        self._opened: OrderedDict[UUID, _Opened] = OrderedDict()
+
+    def server(self, name: str) -> Server:
+        """Return the server of this name.
+
+        Raises:
+            ServerUnknown: There is none.
+        """
+        found = self._servers.get(name)
+        if found is None:
+            raise ServerUnknown
+        return found
+
+    async def open(self, tenant: Tenant) -> TenantDatabase:
+        """Return the database of *tenant*.
+
+        Raises:
+            DatabaseUnavailable: It cannot be reached.
+            TenantOutdated: Its schema is older than this code can serve.
+        """
+        opened = self._opened.get(tenant.id)
+        if opened is None:
+            opened = await self._add(tenant)
+        else:
+            self._opened.move_to_end(tenant.id)
+        # Once is enough: a schema only ever gets newer.
+        if not opened.is_servable:
+            await _check_version(opened.database)
+            opened.is_servable = True
+        return opened.database
+
+    async def forget(self, tenant_id: UUID) -> None:
+        """Close the database of a tenant that is going away."""
+        opened = self._opened.pop(tenant_id, None)
+        if opened is not None:
+            await opened.database.close()
+
+    async def close(self) -> None:
+        """Close every database."""
+        while self._opened:
+            await self._opened.popitem()[1].database.close()
+
+    async def _add(self, tenant: Tenant) -> _Opened:
+        database: TenantDatabase = self.server(tenant.server_name).open(tenant.database_name)
+        opened = self._opened[tenant.id] = _Opened(database)
+        if len(self._opened) > DATABASES_MAX:
+            await self._opened.popitem(last=False)[1].database.close()
+        return opened
+
+
+async def _check_version(database: TenantDatabase) -> None:
+    found = await database.fetch_one(READ_VERSION)
+    if found is None or found.version_num < SERVABLE_FROM:
+        raise TenantOutdated

@@ -1,0 +1,24 @@
+"""Create the users."""
+
+import sqlalchemy as sa
+from alembic.operations import Operations
+
+revision = "0001"
+down_revision = None
+
+CANONICAL = sa.String().with_variant(sa.String(collation="C"), "postgresql")
+
+
+def upgrade(op: Operations) -> None:
+    """Create the table."""
+    op.create_table(
+        "tenantry_user",
+        sa.Column("id", sa.Uuid, primary_key=True),
+        sa.Column("email", sa.String, nullable=False),
+        sa.Column("canonical_email", CANONICAL, nullable=False),
+        sa.Column("full_name", sa.String, nullable=False),
+        sa.Column("password_hash", sa.String, nullable=False),
+        sa.Column("is_active", sa.Boolean, nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.UniqueConstraint("canonical_email", name="uq_tenantry_user_canonical_email"),
+    )

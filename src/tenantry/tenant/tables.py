@@ -1,0 +1,49 @@
+"""Tables of a tenant database."""
+
+import sqlalchemy as sa
+
+from tenantry.db.types import Canonical, Instant, Lines
+
+metadata = sa.MetaData(naming_convention={"uq": "uq_%(table_name)s_%(column_0_N_name)s"})
+
+user = sa.Table(
+    "tenantry_user",
+    metadata,
+    sa.Column("id", sa.Uuid, primary_key=True),
+    sa.Column("email", sa.String, nullable=False),
+    sa.Column("canonical_email", Canonical, nullable=False),
+    sa.Column("full_name", sa.String, nullable=False),
+    sa.Column("password_hash", sa.String, nullable=False),
+    sa.Column("is_active", sa.Boolean, nullable=False),
+    sa.Column("created_at", Instant, nullable=False),
+    sa.Column("generation", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("spared_jti", sa.String, nullable=True),
+    sa.UniqueConstraint("canonical_email"),
+)
+
+post = sa.Table(
+    "tenantry_post",
+    metadata,
+    sa.Column("id", sa.Uuid, primary_key=True),
+    sa.Column("slug", Canonical, nullable=False),
+    sa.Column("title", sa.String, nullable=False),
+    sa.Column("content", sa.String, nullable=False),
+    sa.Column("excerpt", sa.String, nullable=False),
+    sa.Column("author_id", sa.Uuid, nullable=True),
+    sa.Column("author_name", sa.String, nullable=False),
+    sa.Column("tags", Lines, nullable=False),
+    sa.Column("created_at", Instant, nullable=False),
+    sa.Column("updated_at", Instant, nullable=False),
+    sa.Column("published_at", Instant, nullable=True),
+    sa.UniqueConstraint("slug"),
+    sa.Index("ix_tenantry_post_published_at", "published_at", "id"),
+)
+
+# The tags again, one in each row, to find posts by.
+post_tag = sa.Table(
+    "tenantry_post_tag",
+    metadata,
+    sa.Column("tag", Canonical, primary_key=True),
+    sa.Column("post_id", sa.ForeignKey(post.c.id, ondelete="CASCADE"), primary_key=True),
+    sa.Index("ix_tenantry_post_tag_post_id", "post_id"),
+)

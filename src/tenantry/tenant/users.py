@@ -1,0 +1,209 @@
+"""The users of a tenant, as others manage them."""
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import sqlalchemy as sa
+
+from tenantry.access.emails import checked_email
+from tenantry.access.passwords import Passwords
+from tenantry.db.statements import Count, Statement, columns_of, parameters
+from tenantry.kit.context import OperationContext
+from tenantry.kit.errors import Conflict, NotFound
+from tenantry.kit.ids import new_id
+from tenantry.kit.pages import Page, Window
+from tenantry.kit.text import canonical, checked_line
+from tenantry.tenant.databases import TenantDatabase, TenantSession
+from tenantry.tenant.tables import user
+
+FULL_NAME_CHARS_MAX = 200
+
+
+class UserNotFound(NotFound):
+    """There is no such user."""
+
+
+class EmailInUse(Conflict):
+    """This e-mail address is already in use."""
+
+
+class User(msgspec.Struct, frozen=True):
+    """A person inside one tenant.
+
+    Attributes:
+        generation: Raised to end every session; a token carries the one it was issued in.
+        spared_jti: The one token that outlived the last raise.
+    """
+
+    id: UUID
+    email: str
+    full_name: str
+    is_active: bool
+    created_at: datetime
+    generation: int
+    spared_jti: str | None
+
+
+class _Id(msgspec.Struct, frozen=True):
+    id: UUID
+
+
+COLUMNS = columns_of(user, User)
+EMAIL_IN_USE: dict[str, type[Conflict]] = {"uq_tenantry_user_canonical_email": EmailInUse}
+_by_id = user.c.id == sa.bindparam("user")
+
+_ADD = Statement[Any](sa.insert(user), conflicts=EMAIL_IN_USE)
+_FIND = Statement(sa.select(*COLUMNS).where(_by_id), User)
+_PAGE = Statement(
+    sa.select(*COLUMNS)
+    .order_by(user.c.id)
+    .limit(sa.bindparam("limit", type_=sa.BigInteger))
+    .offset(sa.bindparam("offset", type_=sa.BigInteger)),
+    User,
+)
+_COUNT = Statement(sa.select(sa.func.count().label("count")).select_from(user), Count)
+_UPDATE = Statement(
+    sa.update(user)
+    .values(parameters("email", "canonical_email", "full_name", "is_active"))
+    .where(_by_id)
+    .returning(*COLUMNS),
+    User,
+    conflicts=EMAIL_IN_USE,
+)
+_END_SESSIONS = Statement(
+    sa.update(user)
+    .values(generation=user.c.generation + 1, spared_jti=None)
+    .where(_by_id)
+    .returning(*COLUMNS),
+    User,
+)
+_SET_PASSWORD = Statement[Any](
+    sa.update(user).values(password_hash=sa.bindparam("password_hash")).where(_by_id)
+)
+_REMOVE = Statement(sa.delete(user).where(_by_id).returning(user.c.id), _Id)
+
+
+async def find(session: TenantSession, user_id: UUID) -> User | None:
+    """Return the user with this id, if there is one."""
+    return await session.fetch_one(_FIND, user=user_id)
+
+
+async def get(session: TenantSession, user_id: UUID) -> User:
+    """Return the user with this id.
+
+    Raises:
+        UserNotFound: There is none.
+    """
+    found = await find(session, user_id)
+    if found is None:
+        raise UserNotFound
+    return found
+
+
+async def page(session: TenantSession, window: Window) -> Page[User]:
+    """Return some users, the oldest first."""
+    items = await session.fetch_all(_PAGE, limit=window.size, offset=window.offset)
+    total = await session.fetch_one(_COUNT)
+    return Page(items, window, total.count if total else 0)
+
+
+async def create(
+    ctx: OperationContext,
+    session: TenantSession,
+    passwords: Passwords,
+    *,
+    email: str,
+    full_name: str,
+    password: str,
+) -> User:
+    """Return a new user.
+
+    Raises:
+        BadEmail, BadText, BadPassword: A rule is broken.
+        EmailInUse: Another user of the tenant has the address.
+    """
+    check_new(passwords, email=email, full_name=full_name, password=password)
+    added = User(new_id(), email, full_name, True, ctx.now, 0, None)  # noqa: FBT003
+    await session.execute(
+        _ADD,
+        canonical_email=canonical(email),
+        password_hash=await passwords.hash(password),
+        **msgspec.structs.asdict(added),
+    )
+    return added
+
+
+def check_new(passwords: Passwords, *, email: str, full_name: str, password: str) -> None:
+    """Check what a new user would be made of.
+
+    Raises:
+        BadEmail, BadText, BadPassword: A rule is broken.
+    """
+    checked_email(email)
+    checked_name(full_name)
+    passwords.check_new(password, email=email)
+
+
+async def update(
+    database: TenantDatabase,
+    passwords: Passwords,
+    user_id: UUID,
+    *,
+    email: str | None = None,
+    full_name: str | None = None,
+    is_active: bool | None = None,
+    password: str | None = None,
+) -> User:
+    """Change what is not None; return the user as it then is.
+
+    A new password, or being switched off, ends every session of the user.
+
+    Raises:
+        BadEmail, BadText, BadPassword: A rule is broken.
+        EmailInUse: Another user of the tenant has the address.
+        UserNotFound: There is no such user.
+    """
+    before = await get(database, user_id)
+    email = before.email if email is None else checked_email(email)
+    full_name = before.full_name if full_name is None else checked_name(full_name)
+    hashed = None
+    if password is not None:
+        passwords.check_new(password, email=email)
+        hashed = await passwords.hash(password)
+    async with database.begin() as session:
+        changed = await session.fetch_one(
+            _UPDATE,
+            user=user_id,
+            email=email,
+            canonical_email=canonical(email),
+            full_name=full_name,
+            is_active=before.is_active if is_active is None else is_active,
+        )
+        if hashed is not None:
+            await session.execute(_SET_PASSWORD, user=user_id, password_hash=hashed)
+        if hashed is not None or is_active is False:
+            changed = await session.fetch_one(_END_SESSIONS, user=user_id)
+    if changed is None:
+        raise UserNotFound
+    return changed
+
+
+async def remove(session: TenantSession, user_id: UUID) -> None:
+    """Delete a user.
+
+    Raises:
+        UserNotFound: There is no such user.
+    """
+    if await session.fetch_one(_REMOVE, user=user_id) is None:
+        raise UserNotFound
+
+
+def checked_name(full_name: str) -> str:
+    """Return *full_name* if it can be one.
+
+    Raises:
+        BadText: It cannot.
+    """
+    return checked_line("fullName", full_name, chars_max=FULL_NAME_CHARS_MAX)
