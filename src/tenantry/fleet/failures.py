@@ -1,0 +1,80 @@
+"""Say in one sentence why a tenant failed, without a password, a URL or a row's value."""
+
+import sqlite3
+
+import asyncpg
+import sqlalchemy.exc
+
+from tenantry.kit.errors import TenantryError
+
+# In these classes even the primary message can hold a value of a row.
+# Source: PostgreSQL manual, appendix A: 22 is "data exception".
+DATA_EXCEPTION_CLASS = "22"
+REASON_CHARS_MAX = 500
+
+_BY_TYPE: tuple[tuple[type[BaseException], str], ...] = (
+    (asyncpg.InvalidCatalogNameError, "The database does not exist"),
+    (asyncpg.InvalidAuthorizationSpecificationError, "The server refuses our role or password"),
+    (asyncpg.LockNotAvailableError, "A lock was not free in time: something else uses the table"),
+    (asyncpg.TooManyConnectionsError, "The server has no connection left"),
+)
+
+
+def explain(error: BaseException) -> str:
+    """Return the reason as it may be shown. What is not known is named by its type alone."""
+    # A message can hold what no database stores: NUL, and halves of characters.
+    text = _explain(cause_of(error)).replace("\0", "")
+    return text.encode(errors="replace").decode()[:REASON_CHARS_MAX]
+
+
+def is_lock(error: BaseException) -> bool:
+    """Tell whether the error is that a lock was not free, so that another try may succeed."""
+    cause = cause_of(error)
+    if isinstance(cause, sqlite3.OperationalError):
+        return "locked" in str(cause)
+    return isinstance(cause, asyncpg.LockNotAvailableError | asyncpg.TransactionRollbackError)
+
+
+def cause_of(error: BaseException) -> BaseException:
+    """Return what the driver raised.
+
+    SQLAlchemy wraps it, once on SQLite and twice over asyncpg.
+    """
+    while isinstance(error, sqlalchemy.exc.DBAPIError) and error.orig is not None:
+        error = error.orig
+    if not isinstance(error, asyncpg.PostgresError) and isinstance(
+        error.__cause__, asyncpg.PostgresError
+    ):
+        return error.__cause__
+    return error
+
+
+def _explain(cause: BaseException) -> str:
+    if isinstance(cause, TenantryError):
+        return cause.message
+    if isinstance(cause, asyncpg.PostgresError):
+        return _explain_postgres(cause)
+    if isinstance(cause, sqlite3.Error):
+        return _explain_sqlite(cause)
+    if isinstance(cause, TimeoutError):
+        return "The database did not answer in time."
+    if isinstance(cause, OSError | asyncpg.InterfaceError):
+        return "The database cannot be reached."
+    return f"The migration raised {type(cause).__name__}."
+
+
+def _explain_postgres(error: asyncpg.PostgresError) -> str:
+    state = f"(SQLSTATE {error.sqlstate})"
+    for type_, sentence in _BY_TYPE:
+        if isinstance(error, type_):
+            return f"{sentence} {state}."
+    if (error.sqlstate or "").startswith(DATA_EXCEPTION_CLASS):
+        return f"A value does not fit its column {state}."
+    return f"{error.args[0]} {state}."
+
+
+def _explain_sqlite(error: sqlite3.Error) -> str:
+    message = str(error.args[0]) if error.args else type(error).__name__
+    if message == "unable to open database file":
+        return "The database file does not exist, or cannot be opened."
+    return f"SQLite: {message}."

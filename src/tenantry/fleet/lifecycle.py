@@ -1,0 +1,232 @@
+"""A tenant's life: made, changed, brought back, deleted."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import structlog
+
+from tenantry.access import credentials
+from tenantry.access.credentials import IssuedKey
+from tenantry.access.passwords import Passwords
+from tenantry.catalog import tenants
+from tenantry.catalog.database import Catalog
+from tenantry.catalog.tenants import Tenant, TenantState
+from tenantry.db.scripts import Streams
+from tenantry.fleet.failures import explain
+from tenantry.fleet.migrate import SchemaMigrator, Scripts
+from tenantry.fleet.runner import Runner
+from tenantry.fleet.templates import Templates
+from tenantry.kit.clock import utc_now
+from tenantry.kit.context import OperationContext
+from tenantry.kit.errors import Conflict, TenantryError, Unavailable
+from tenantry.kit.ids import new_id
+from tenantry.kit.text import checked_line
+from tenantry.tenant import modules, users
+from tenantry.tenant.databases import TenantDatabases
+from tenantry.tenant.users import User
+
+NAME_CHARS_MAX = 100
+PROVISION_SECONDS_MAX = 120.0
+SERVER_DEFAULT = "default"
+
+_log = structlog.get_logger(__name__)
+
+
+class ProvisioningFailed(Unavailable):
+    """The tenant's database could not be made; nothing of it is left."""
+
+
+class ActivationFailed(Conflict):
+    """The tenant's database could not be migrated, so it stays inactive."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Owner:
+    """The first user of a tenant."""
+
+    email: str
+    full_name: str
+    password: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Provisioned:
+    """A new tenant, its owner, and its API key, whose secret is known only now."""
+
+    tenant: Tenant
+    owner: User
+    key: IssuedKey
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lifecycle:
+    """Makes and changes tenants.
+
+    Attributes:
+        catalog: Where they are listed.
+        databases: Where theirs are opened.
+        migrator: Brings them to the head.
+        templates: Of which they are copies.
+        passwords: For the owner's.
+        runner: Holds what is being made.
+        streams: Reads the revisions as they are now.
+    """
+
+    catalog: Catalog
+    databases: TenantDatabases
+    migrator: SchemaMigrator
+    templates: Templates
+    passwords: Passwords
+    runner: Runner
+    streams: Callable[[], Streams]
+
+    async def provision(
+        self, ctx: OperationContext, *, name: str, owner: Owner, module_keys: list[str] | None
+    ) -> Provisioned:
+        """Create a tenant at the head revision, all or nothing.
+
+        Raises:
+            BadText, BadEmail, BadPassword, UnknownModule: A rule is broken.
+            TenantNameInUse: The name is taken.
+            ProvisioningFailed: Its database could not be made.
+        """
+        users.check_new(
+            self.passwords, email=owner.email, full_name=owner.full_name, password=owner.password
+        )
+        tenant = _new_tenant(ctx, name, module_keys)
+        await tenants.add(self.catalog, tenant, runner_id=self.runner.id)
+        return await self._provision(ctx, tenant, owner)
+
+    async def update(
+        self,
+        ctx: OperationContext,
+        tenant: Tenant,
+        *,
+        name: str | None = None,
+        is_active: bool | None = None,
+        module_keys: list[str] | None = None,
+    ) -> Tenant:
+        """Change what is not None; return the tenant as it then is.
+
+        Raises:
+            BadText, UnknownModule: A rule is broken.
+            TenantNameInUse: The name is taken.
+            ActivationFailed: It could not be brought to the head, and nothing was changed.
+            TenantNotFound: It was deleted meanwhile.
+        """
+        name = tenant.name if name is None else _checked_name(name)
+        keys = tenant.modules if module_keys is None else modules.checked_keys(module_keys)
+        if is_active and not tenant.is_active:
+            await self._bring_to_head(tenant)
+        async with self.catalog.change(ctx, "tenant.update", tenant.id) as session:
+            return await tenants.update(
+                session,
+                tenant.id,
+                name=name,
+                is_active=tenant.is_active if is_active is None else is_active,
+                modules=keys,
+            )
+
+    async def reap(self) -> None:
+        """Clear away what died while it was made or deleted.
+
+        Raises:
+            DatabaseUnavailable: The catalog cannot be reached.
+        """
+        for tenant in await tenants.take_abandoned(self.catalog, runner_id=self.runner.id):
+            await self._clear(tenant)
+
+    async def _provision(self, ctx: OperationContext, tenant: Tenant, owner: Owner) -> Provisioned:
+        try:
+            async with asyncio.timeout(PROVISION_SECONDS_MAX):
+                return await self._make(ctx, tenant, owner)
+        except BaseException as error:
+            await self._clear(tenant)
+            if isinstance(error, TenantryError) and not isinstance(error, Unavailable):
+                raise
+            if not isinstance(error, Exception):
+                raise
+            raise ProvisioningFailed(
+                f"The tenant could not be made: {explain(error.__cause__ or error)}"
+            ) from error
+
+    async def _make(self, ctx: OperationContext, tenant: Tenant, owner: Owner) -> Provisioned:
+        server = self.databases.server(tenant.server_name)
+        scripts = Scripts(self.streams())
+        name = tenant.database_name
+        await self.templates.copy(
+            ctx, server, server_name=tenant.server_name, scripts=scripts, to=name
+        )
+        if scripts.streams.user is not None:  # what says `online` is in no template
+            await self._migrate(tenant, scripts)
+        user = await users.create(
+            ctx,
+            await self.databases.open(tenant),
+            self.passwords,
+            email=owner.email,
+            full_name=owner.full_name,
+            password=owner.password,
+        )
+        async with self.catalog.change(ctx, "tenant.create", tenant.id) as session:
+            ready = await tenants.set_ready(
+                session,
+                tenant.id,
+                runner_id=self.runner.id,
+                revision=str(await scripts.head()),
+            )
+            if ready is None:
+                raise ProvisioningFailed
+            key = await credentials.add_key(ctx, session, tenant.id, expires_at=None)
+        return Provisioned(tenant=ready, owner=user, key=key)
+
+    async def _bring_to_head(self, tenant: Tenant) -> None:
+        try:
+            await self._migrate(tenant, Scripts(self.streams()))
+        except Exception as error:
+            raise ActivationFailed(
+                f"The tenant stays inactive, because it cannot be migrated: {explain(error)}"
+            ) from error
+
+    async def _migrate(self, tenant: Tenant, scripts: Scripts) -> None:
+        url = self.databases.server(tenant.server_name).url(tenant.database_name)
+        migrated = await self.migrator.migrate(url, scripts, run_id=new_id(), now=utc_now)
+        if migrated.error is not None:
+            raise migrated.error
+        await tenants.set_revision(self.catalog, tenant.id, str(migrated.position))
+
+    async def _clear(self, tenant: Tenant) -> None:
+        """Drop what there is of a tenant that nobody can see; what fails is tried again later."""
+        try:
+            await self.databases.forget(tenant.id)
+            await self.databases.server(tenant.server_name).drop(tenant.database_name)
+            await tenants.remove_unseen(self.catalog, tenant.id, runner_id=self.runner.id)
+        except (Unavailable, OSError):
+            _log.warning("tenant not cleared yet", tenant=str(tenant.id), exc_info=True)
+            await self._leave(tenant)
+
+    async def _leave(self, tenant: Tenant) -> None:
+        try:
+            await tenants.abandon(self.catalog, tenant.id, runner_id=self.runner.id)
+        except Unavailable:
+            # The row stays this process's own; it is free as soon as the process ends.
+            _log.warning("tenant not left to others", tenant=str(tenant.id))
+
+
+def _new_tenant(ctx: OperationContext, name: str, module_keys: list[str] | None) -> Tenant:
+    tenant_id = new_id()
+    return Tenant(
+        id=tenant_id,
+        name=_checked_name(name),
+        database_name=f"tenantry_{tenant_id.hex}",
+        server_name=SERVER_DEFAULT,
+        state=TenantState.PROVISIONING.value,
+        is_active=True,
+        modules=modules.ALL_KEYS if module_keys is None else modules.checked_keys(module_keys),
+        created_at=ctx.now,
+        schema_revision=None,
+    )
+
+
+def _checked_name(name: str) -> str:
+    return checked_line("name", name, chars_max=NAME_CHARS_MAX)

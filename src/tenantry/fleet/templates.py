@@ -1,0 +1,100 @@
+"""Templates: a migrated, empty database of each server, of which new tenants are copies."""
+
+import asyncio
+from collections import defaultdict
+from uuid import UUID
+
+from tenantry.catalog import tenants
+from tenantry.catalog.database import Catalog
+from tenantry.catalog.tenants import Tenant, TenantState
+from tenantry.db.revisions import Stream
+from tenantry.db.scripts import Streams
+from tenantry.db.servers import Server
+from tenantry.fleet.migrate import SchemaMigrator, Scripts
+from tenantry.kit.context import OperationContext
+from tenantry.kit.ids import new_id
+
+CATALOG_CHARS = 12
+FINGERPRINT_CHARS = 16
+
+
+class Templates:
+    """Makes databases for new tenants, as copies of a template that is made when needed.
+
+    A template is named by its catalog and by what its revisions say, so that an edited
+    revision makes another one. A draft is listed in the catalog like a tenant that is
+    being made, so that what a crash leaves is cleared like one.
+    """
+
+    def __init__(self, catalog: Catalog, migrator: SchemaMigrator, runner_id: UUID) -> None:
+        self._catalog = catalog
+        self._migrator = migrator
+        self._runner_id = runner_id
+        self._making: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    async def copy(
+        self, ctx: OperationContext, server: Server, *, server_name: str, scripts: Scripts, to: str
+    ) -> None:
+        """Make the database *to*, migrated as far as a template can be.
+
+        Raises:
+            Exception: Whatever the drivers and the revisions raise.
+        """
+        prefix = f"tenantry_template_{self._catalog.facts.catalog_id.hex[-CATALOG_CHARS:]}_"
+        streams = scripts.streams
+        template = prefix + await asyncio.to_thread(_fingerprint, streams)
+        if await server.copy(template, to):
+            return
+        async with self._making[server_name]:
+            if await server.copy(template, to):
+                return
+            await self._make(ctx, server, server_name, streams, template)
+            for name in await server.names(prefix):
+                if name != template:
+                    await server.drop(name)
+        assert await server.copy(template, to), "a template that was just made is there"
+
+    async def _make(
+        self,
+        ctx: OperationContext,
+        server: Server,
+        server_name: str,
+        streams: Streams,
+        template: str,
+    ) -> None:
+        draft = _draft(ctx, server_name)
+        await tenants.add(self._catalog, draft, runner_id=self._runner_id)
+        await server.create(draft.database_name)
+        scripts = Scripts(await asyncio.to_thread(_without_online, streams))
+        await self._migrator.initialise(
+            server.url(draft.database_name), scripts, run_id=draft.id, now=ctx.now
+        )
+        await server.publish(draft.database_name, template)
+        await tenants.remove_unseen(self._catalog, draft.id, runner_id=self._runner_id)
+
+
+def _draft(ctx: OperationContext, server_name: str) -> Tenant:
+    draft_id = new_id()
+    name = f"tenantry_draft_{draft_id.hex}"
+    return Tenant(
+        id=draft_id,
+        name=name,
+        database_name=name,
+        server_name=server_name,
+        state=TenantState.PROVISIONING.value,
+        is_active=False,
+        modules=frozenset(),
+        created_at=ctx.now,
+        schema_revision=None,
+    )
+
+
+def _fingerprint(streams: Streams) -> str:
+    parts = [stream.fingerprint for stream in (streams.own, streams.user) if stream is not None]
+    return Stream.combine(parts)[:FINGERPRINT_CHARS]
+
+
+def _without_online(streams: Streams) -> Streams:
+    if streams.user is None:
+        return streams
+    return Streams(streams.own, streams.user.until_online(), streams.user_table)

@@ -1,0 +1,263 @@
+"""Migrate every tenant database: plan a run, and walk over what is planned.
+
+No transaction spans two databases. A run is a plan in the catalog (one pending row per
+tenant) and a walk over it, by this process and by every other; the version row in each
+tenant database stays the truth, and the catalog is the history of what was tried.
+
+In each process one task claims rows, a few tasks migrate what was claimed, and one task
+writes the outcomes. A caller of migrate-all only waits, so that a run goes on when its
+caller is gone.
+"""
+
+import asyncio
+import contextlib
+from collections import OrderedDict
+from collections.abc import Callable
+from datetime import datetime
+from uuid import UUID
+
+import msgspec
+import structlog
+
+from tenantry.catalog import audit, runs
+from tenantry.catalog.database import Catalog
+from tenantry.catalog.runs import MigrationRun, MigrationState, Outcome, TenantMigration
+from tenantry.db.scripts import Streams
+from tenantry.db.sessions import DatabaseUnavailable
+from tenantry.fleet.failures import explain
+from tenantry.fleet.migrate import SchemaMigrator, Scripts
+from tenantry.fleet.runner import Runner
+from tenantry.kit.clock import utc_now
+from tenantry.kit.context import OperationContext
+from tenantry.kit.errors import Unavailable
+from tenantry.kit.ids import new_id
+from tenantry.tenant.databases import TenantDatabases
+
+CLAIM_MAX = 8
+OUTCOMES_WRITTEN_MAX = 64
+POLL_SECONDS = 0.5
+RUNS_REMEMBERED_MAX = 16
+UNWRITABLE = "What became of this tenant could not be written down; see the log."
+
+_log = structlog.get_logger(__name__)
+
+
+class RunGoesOn(Unavailable):
+    """This process is stopping; the run goes on, and is in the migration history."""
+
+
+class Fleet:
+    """Migrates the tenants of a catalog, together with any other process.
+
+    Args:
+        catalog: Holds the runs.
+        databases: Knows where tenants' databases are.
+        migrator: Migrates one database.
+        runner: This process.
+        streams: Reads the revisions as they are now.
+        concurrency: How many tenants this process migrates at once.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        databases: TenantDatabases,
+        migrator: SchemaMigrator,
+        runner: Runner,
+        streams: Callable[[], Streams],
+        *,
+        concurrency: int,
+    ) -> None:
+        self._catalog = catalog
+        self._databases = databases
+        self._migrator = migrator
+        self._runner = runner
+        self._streams = streams
+        self._concurrency = concurrency
+        self._claimed: asyncio.Queue[TenantMigration] = asyncio.Queue(CLAIM_MAX)
+        self._outcomes: asyncio.Queue[Outcome] = asyncio.Queue(OUTCOMES_WRITTEN_MAX)
+        self._scripts: OrderedDict[UUID, Scripts] = OrderedDict()
+        self._planned = asyncio.Event()
+        self._written = asyncio.Event()
+        self._working = 0
+        self.is_stopping = False
+
+    async def plan(self, ctx: OperationContext, *, triggered_by: str) -> UUID:
+        """Record a run over the active tenants, before the first of them is touched."""
+        run_id = new_id()
+        async with self._catalog.begin() as session:
+            await runs.add(session, run_id, now=ctx.now, triggered_by=triggered_by)
+            await audit.add(session, ctx, action="migration-run.start", target=str(run_id))
+        self._planned.set()
+        return run_id
+
+    async def wait(self, run_id: UUID) -> MigrationRun:
+        """Return the run when it has ended, whoever ends it.
+
+        Raises:
+            RunGoesOn: This process is stopping, and the run has not ended.
+        """
+        while True:
+            written = self._written
+            run = await runs.get(self._catalog, run_id)
+            if run.finished_at is not None:
+                return run
+            if self.is_stopping and self.is_idle:
+                raise RunGoesOn
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(POLL_SECONDS):
+                    await written.wait()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether this process holds nothing that it has still to end."""
+        return self._claimed.empty() and not self._working and self._outcomes.empty()
+
+    async def work(self) -> None:
+        """Take part in every run, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._write_outcomes())
+            for _ in range(self._concurrency):
+                group.create_task(self._migrate_claimed())
+            await self._claim()
+
+    async def stop(self) -> None:
+        """Claim no more, end the tenants in work, and let others have the rest."""
+        self.is_stopping = True
+        while not self._claimed.empty():
+            self._claimed.get_nowait()
+        while not self.is_idle:  # noqa: ASYNC110 - three things at once, none of them an event
+            await asyncio.sleep(POLL_SECONDS / 10)
+        with contextlib.suppress(DatabaseUnavailable):
+            await runs.release(self._catalog, self._runner.id)
+        self._pulse()
+
+    async def _claim(self) -> None:
+        while True:
+            self._planned.clear()
+            parts = await self._claim_some()
+            for part in parts:
+                if not self.is_stopping:
+                    await self._claimed.put(part)
+            if not parts:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(POLL_SECONDS):
+                        await self._planned.wait()
+
+    async def _claim_some(self) -> list[TenantMigration]:
+        if self.is_stopping:
+            return []
+        try:
+            if not await runs.unfinished_count(self._catalog):
+                return []
+            return await runs.claim(self._catalog, self._runner.id, limit=CLAIM_MAX)
+        except DatabaseUnavailable:
+            _log.warning("catalog unavailable, claiming later")
+            return []
+
+    async def _migrate_claimed(self) -> None:
+        while True:
+            part = await self._claimed.get()
+            self._working += 1
+            try:
+                await self._outcomes.put(await self._migrate(part))
+            finally:
+                self._working -= 1
+
+    async def _migrate(self, part: TenantMigration) -> Outcome:
+        started_at = utc_now()
+        try:
+            url = self._databases.server(part.server_name).url(part.database_name)
+            scripts = self._scripts_of(part.run_id)
+            migrated = await self._migrator.migrate(url, scripts, run_id=part.run_id, now=utc_now)
+        except Exception as error:  # noqa: BLE001 - one bad tenant must not stop the others
+            return _failed(part, error, applied=[], started_at=started_at, position=None)
+        applied = [scripts.streams.display(one) for one in migrated.applied]
+        position = str(migrated.position)
+        if migrated.error is not None:
+            return _failed(
+                part, migrated.error, applied=applied, started_at=started_at, position=position
+            )
+        return _succeeded(part, applied=applied, started_at=started_at, position=position)
+
+    def _scripts_of(self, run_id: UUID) -> Scripts:
+        if run_id not in self._scripts:
+            self._scripts[run_id] = Scripts(self._streams())
+            if len(self._scripts) > RUNS_REMEMBERED_MAX:
+                self._scripts.popitem(last=False)
+        return self._scripts[run_id]
+
+    async def _write_outcomes(self) -> None:
+        while True:
+            outcomes = [await self._outcomes.get()]
+            while len(outcomes) < OUTCOMES_WRITTEN_MAX and not self._outcomes.empty():
+                outcomes.append(self._outcomes.get_nowait())
+            self._working += 1
+            try:
+                await self._write(outcomes)
+            finally:
+                self._working -= 1
+            self._pulse()
+
+    async def _write(self, outcomes: list[Outcome]) -> None:
+        while True:
+            try:
+                async with self._catalog.begin() as session:
+                    await runs.record(session, outcomes, self._runner.id)
+            except DatabaseUnavailable:
+                _log.warning("catalog unavailable, writing later", outcomes=len(outcomes))
+                await asyncio.sleep(POLL_SECONDS)
+            except Exception:  # noqa: BLE001 - an outcome must not keep the others from being written
+                _log.exception("outcomes not written", outcomes=len(outcomes))
+                await self._write_apart(outcomes)
+                return
+            else:
+                return
+
+    async def _write_apart(self, outcomes: list[Outcome]) -> None:
+        if len(outcomes) == 1:
+            # What could not be written is replaced by what surely can.
+            await asyncio.sleep(POLL_SECONDS)
+            part = msgspec.structs.replace(outcomes[0].part, error=UNWRITABLE, applied="")
+            outcomes = [Outcome(part, None)]
+        for outcome in outcomes:
+            await self._write([outcome])
+
+    def _pulse(self) -> None:
+        written, self._written = self._written, asyncio.Event()
+        written.set()
+
+
+def _succeeded(
+    part: TenantMigration, *, applied: list[str], started_at: datetime, position: str
+) -> Outcome:
+    ended = msgspec.structs.replace(
+        part,
+        state=MigrationState.SUCCESS.value,
+        applied=",".join(applied) or None,
+        started_at=started_at,
+        finished_at=utc_now(),
+    )
+    return Outcome(ended, position)
+
+
+def _failed(
+    part: TenantMigration,
+    error: Exception,
+    *,
+    applied: list[str],
+    started_at: datetime,
+    position: str | None,
+) -> Outcome:
+    _log.warning(
+        "tenant failed", tenant=str(part.tenant_id), run=str(part.run_id), error=explain(error)
+    )
+    ended = msgspec.structs.replace(
+        part,
+        state=MigrationState.FAILED.value,
+        applied=",".join(applied),
+        error=explain(error),
+        started_at=started_at,
+        finished_at=utc_now(),
+    )
+    return Outcome(ended, position)

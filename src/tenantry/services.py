@@ -1,0 +1,249 @@
+"""The composition root: the one place where everything is built and closed."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+
+import structlog
+
+from tenantry.access.identify import Identifier
+from tenantry.access.passwords import Passwords
+from tenantry.access.signing import SigningKeys, read_secret_file
+from tenantry.access.throttle import Limits, Throttle
+from tenantry.access.tokens import Tokens
+from tenantry.access.usage import Usage
+from tenantry.catalog import attempts
+from tenantry.catalog import database as catalog_database
+from tenantry.catalog.database import Catalog
+from tenantry.db.revisions import Stream, UnknownRevision
+from tenantry.db.scripts import Streams
+from tenantry.db.servers import create_file, open_server
+from tenantry.db.sessions import DatabaseUnavailable
+from tenantry.db.urls import sqlite_path
+from tenantry.fleet.failures import explain
+from tenantry.fleet.lifecycle import SERVER_DEFAULT, Lifecycle
+from tenantry.fleet.migrate import Patience, SchemaMigrator, Scripts
+from tenantry.fleet.runner import Runner
+from tenantry.fleet.templates import Templates
+from tenantry.fleet.walk import Fleet
+from tenantry.kit.clock import utc_now
+from tenantry.kit.context import OperationContext
+from tenantry.kit.errors import Unavailable
+from tenantry.kit.ids import new_id
+from tenantry.settings import Settings
+from tenantry.tenant import databases as tenant_databases
+from tenantry.tenant.databases import TenantDatabases
+from tenantry.tenant.entry import Entry
+
+RESTART_SECONDS = 1.0
+HOUSEKEEPING_SECONDS = 5.0
+# Beside the migrations: provisioning uses the threads too, and must not wait behind them.
+THREADS_BESIDE = 4
+
+_log = structlog.get_logger(__name__)
+
+
+class CatalogUnusable(Unavailable):
+    """The catalog cannot be reached, or cannot be brought up to date."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Services:
+    """Everything that a door needs. Passed by hand; there is no global."""
+
+    settings: Settings
+    catalog: Catalog
+    databases: TenantDatabases
+    identifier: Identifier
+    entry: Entry
+    fleet: Fleet
+    lifecycle: Lifecycle
+    migrator: SchemaMigrator
+    passwords: Passwords
+    throttle: Throttle
+    signing_keys: SigningKeys
+    tokens: Tokens
+    usage: Usage
+    runner: Runner
+    streams: Callable[[], Streams]
+
+
+@asynccontextmanager
+async def open_services(settings: Settings) -> AsyncIterator[Services]:
+    """Build the services of one process, and close them when the block ends.
+
+    Raises:
+        CatalogUnusable: The catalog cannot be reached, or cannot be brought up to date.
+        WrongSecretKey: The catalog was sealed with another key.
+    """
+    settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    threads = ThreadPoolExecutor(settings.migrate_concurrency + THREADS_BESIDE, "migrate")
+    services = _build(settings, threads)
+    try:
+        await _prepare(services)
+        async with _background(services):
+            yield services
+            await services.fleet.stop()
+        await services.usage.write()
+        await services.runner.end()
+    finally:
+        await services.databases.close()
+        await services.catalog.close()
+        services.passwords.close()
+        threads.shutdown(wait=False, cancel_futures=True)
+
+
+def system_context(actor: str) -> OperationContext:
+    """Return the context of what this process does by itself, or for its command line."""
+    return OperationContext(request_id=str(new_id()), now=utc_now(), actor=actor, address="local")
+
+
+def _build(settings: Settings, threads: ThreadPoolExecutor) -> Services:
+    catalog = Catalog(
+        settings.catalog,
+        connections_max=settings.catalog_connections,
+        timeout_seconds=settings.connect_timeout_s,
+        synchronous=settings.sqlite_synchronous,
+    )
+    server = open_server(
+        settings.tenant_server,
+        connections_max=settings.tenant_connections,
+        timeout_seconds=settings.connect_timeout_s,
+        synchronous=settings.sqlite_synchronous,
+    )
+    databases = TenantDatabases({SERVER_DEFAULT: server})
+    passwords = Passwords(threads=settings.password_threads, chars_min=settings.password_min_length)
+    keys = SigningKeys(catalog, _secret(settings))
+    tokens = Tokens(keys, lifetime=timedelta(minutes=settings.token_minutes))
+    usage = Usage(catalog)
+    identifier = Identifier(catalog, tokens, usage)
+    migrator = SchemaMigrator(threads, _patience(settings))
+    runner = Runner(catalog)
+
+    def streams() -> Streams:
+        return _tenant_streams(settings)
+
+    return Services(
+        settings=settings,
+        catalog=catalog,
+        databases=databases,
+        identifier=identifier,
+        entry=Entry(identifier, databases),
+        fleet=Fleet(
+            catalog, databases, migrator, runner, streams, concurrency=settings.migrate_concurrency
+        ),
+        lifecycle=Lifecycle(
+            catalog=catalog,
+            databases=databases,
+            migrator=migrator,
+            templates=Templates(catalog, migrator, runner.id),
+            passwords=passwords,
+            runner=runner,
+            streams=streams,
+        ),
+        migrator=migrator,
+        passwords=passwords,
+        throttle=Throttle(catalog, _limits(settings)),
+        signing_keys=keys,
+        tokens=tokens,
+        usage=usage,
+        runner=runner,
+        streams=streams,
+    )
+
+
+async def _prepare(services: Services) -> None:
+    settings = services.settings
+    path = sqlite_path(settings.catalog)
+    if path is not None and not path.exists():
+        await asyncio.to_thread(create_file, path)
+    await _upgrade_catalog(services)
+    await services.catalog.facts.look()
+    await services.signing_keys.ensure(system_context("start"))
+    await services.runner.beat()
+
+
+async def _upgrade_catalog(services: Services) -> None:
+    """Bring the catalog to the head; one that is newer than this code is good as it is."""
+    scripts = Scripts(Streams(catalog_database.STREAM))
+    try:
+        await services.migrator.initialise(
+            services.settings.catalog, scripts, run_id=new_id(), now=utc_now()
+        )
+    except UnknownRevision:
+        found = await services.migrator.position(services.settings.catalog, scripts.streams)
+        if found.own < catalog_database.STREAM.head:
+            raise
+        _log.info("the catalog is newer than this code", revision=found.own)
+    except Exception as error:
+        raise CatalogUnusable(f"The catalog cannot be used: {explain(error)}") from error
+
+
+@asynccontextmanager
+async def _background(services: Services) -> AsyncIterator[None]:
+    works = (
+        services.catalog.facts.watch,
+        services.runner.keep_beating,
+        services.fleet.work,
+        lambda: _keep_house(services),
+    )
+    tasks = [asyncio.create_task(_keep(work)) for work in works]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+
+async def _keep(work: Callable[[], Awaitable[None]]) -> None:
+    """Do *work* for ever, whatever it raises."""
+    while True:
+        try:
+            await work()
+        except Exception:  # noqa: BLE001 - it is to go on
+            _log.exception("background work failed, beginning again")
+        await asyncio.sleep(RESTART_SECONDS)
+
+
+async def _keep_house(services: Services) -> None:
+    while True:
+        with contextlib.suppress(DatabaseUnavailable):
+            await services.lifecycle.reap()
+            await services.usage.write()
+            await attempts.forget(services.catalog)
+        await asyncio.sleep(HOUSEKEEPING_SECONDS)
+
+
+def _tenant_streams(settings: Settings) -> Streams:
+    folder = settings.tenant_migrations
+    user = None if folder is None else Stream("user", folder)
+    return Streams(tenant_databases.STREAM, user, settings.tenant_version_table)
+
+
+def _secret(settings: Settings) -> str:
+    return settings.secret_key.get_secret_value() or read_secret_file(
+        settings.data_dir / "secret-key"
+    )
+
+
+def _patience(settings: Settings) -> Patience:
+    return Patience(
+        connect_seconds=settings.connect_timeout_s,
+        deadline_seconds=settings.tenant_deadline_s,
+        lock_ms=settings.lock_timeout_ms,
+    )
+
+
+def _limits(settings: Settings) -> Limits:
+    return Limits(
+        tries=settings.login_tries,
+        account_hourly=settings.login_account_hourly,
+        address_minutely=settings.login_address_minutely,
+    )
