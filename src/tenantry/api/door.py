@@ -1,0 +1,152 @@
+"""The door itself: an ASGI application over the table of endpoints.
+
+The order is the contract's: the form of the headers (400), the credentials (401), what they
+suffice for (403), and only then the body (400). A stranger learns nothing from a body.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from typing import Any
+
+import structlog
+
+from tenantry.api import envelope
+from tenantry.api.endpoints import Endpoint, Router
+from tenantry.api.envelope import NO_STORE, Answer
+from tenantry.api.levels import AUTHORIZATION, MCP_TOKEN
+from tenantry.api.requests import (
+    Receive,
+    decode_body,
+    decode_query,
+    read_body,
+    read_credentials,
+    read_parameters,
+)
+from tenantry.fleet.failures import explain
+from tenantry.kit.access_log import AccessEntry, AccessLog
+from tenantry.kit.clock import monotonic_seconds, utc_now
+from tenantry.kit.context import OperationContext
+from tenantry.kit.errors import TenantryError, Unavailable
+from tenantry.kit.ids import new_id
+from tenantry.services import Services
+from tenantry.tenant.entry import TenantContext
+
+Scope = MutableMapping[str, Any]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+TOKENS = frozenset({AUTHORIZATION, MCP_TOKEN})
+UNKNOWN_PATH = "-"
+
+_log = structlog.get_logger(__name__)
+
+
+class Api:
+    """Answers every HTTP request that reaches it, in the envelope."""
+
+    def __init__(
+        self, endpoints: Iterable[Endpoint], services: Services, access_log: AccessLog
+    ) -> None:
+        self._router = Router(endpoints)
+        self._services = services
+        self._access_log = access_log
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request (ASGI)."""
+        exchange = _Exchange(scope)
+        try:
+            answer = await self._answer(exchange, scope, receive)
+        except TenantryError as error:
+            answer = exchange.refuse(error)
+        except Exception as error:  # noqa: BLE001 - the caller gets the envelope, the log the rest
+            _log.exception("request failed", request_id=exchange.request_id)
+            exchange.error = type(error).__name__
+            answer = envelope.internal_error()
+        await _send(send, answer, exchange)
+        self._access_log.write(exchange.entry(answer.status))
+
+    async def _answer(self, exchange: "_Exchange", scope: Scope, receive: Receive) -> Answer:
+        headers = scope["headers"]
+        endpoint, values = self._router.find(exchange.method, scope["path"])
+        exchange.endpoint = endpoint
+        credentials = read_credentials(headers, endpoint.level.headers)
+        ctx = await endpoint.level.enter(
+            self._services, exchange.context(scope), credentials, endpoint.demand
+        )
+        exchange.ctx = ctx
+        if endpoint.reads_body:
+            request = decode_body(endpoint, await read_body(headers, receive))
+        else:
+            request = decode_query(endpoint, scope["query_string"])
+        parameters = read_parameters(values) if values else {}
+        data = await endpoint.handler(ctx, self._services, request, **parameters)
+        return _represent(endpoint, data)
+
+
+class _Exchange:
+    """One request and its answer, as far as they have come."""
+
+    def __init__(self, scope: Scope) -> None:
+        self.began = monotonic_seconds()
+        self.request_id = str(new_id())
+        self.is_head = scope["method"] == "HEAD"
+        # Every GET can be asked without its body (RFC 9110, section 9.1).
+        self.method: str = "GET" if self.is_head else scope["method"]
+        self.headers: list[tuple[bytes, bytes]] = scope["headers"]
+        self.endpoint: Endpoint | None = None
+        self.ctx: OperationContext | None = None
+        self.error: str | None = None
+
+    def context(self, scope: Scope) -> OperationContext:
+        client = scope.get("client")
+        return OperationContext(
+            request_id=self.request_id,
+            now=utc_now(),
+            actor="anonymous",
+            address=client[0] if client else "",
+        )
+
+    def refuse(self, error: TenantryError) -> Answer:
+        self.error = type(error).__name__
+        if isinstance(error, Unavailable) and error.__cause__ is not None:
+            cause = explain(error.__cause__) if isinstance(error.__cause__, Exception) else ""
+            _log.warning("unavailable", request_id=self.request_id, cause=cause)
+        looked_at = self.endpoint.level.headers & TOKENS if self.endpoint else frozenset()
+        token_sent = any(name in looked_at and value.strip() for name, value in self.headers)
+        return envelope.failure(error, token_sent=token_sent)
+
+    def entry(self, status: int) -> AccessEntry:
+        now = utc_now()
+        return AccessEntry(
+            at=now,
+            level="info" if status < 500 else "error",  # noqa: PLR2004 - as everybody knows
+            event="request",
+            request_id=self.request_id,
+            method=self.method,
+            path=self.endpoint.path if self.endpoint else UNKNOWN_PATH,
+            status=status,
+            ms=round((monotonic_seconds() - self.began) * 1000, 2),
+            tenant=str(self.ctx.tenant.id) if isinstance(self.ctx, TenantContext) else None,
+            actor=self.ctx.actor if self.ctx else None,
+            error=self.error,
+        )
+
+
+def _represent(endpoint: Endpoint, data: Any) -> Answer:
+    if endpoint.is_bare:
+        return envelope.bare(data)
+    if endpoint.response is None:
+        return envelope.done(endpoint.message)
+    answer = envelope.success(data, status=endpoint.status)
+    if endpoint.holds_secret:
+        answer.headers.append(NO_STORE)
+    return answer
+
+
+async def _send(send: Send, answer: Answer, exchange: _Exchange) -> None:
+    headers = [
+        *answer.headers,
+        (b"content-length", str(len(answer.body)).encode()),
+        (b"x-request-id", exchange.request_id.encode()),
+    ]
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    body = b"" if exchange.is_head else answer.body
+    await send({"type": "http.response.body", "body": body})

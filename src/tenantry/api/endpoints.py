@@ -1,0 +1,167 @@
+"""What an endpoint is, and how the one for a request is found.
+
+The table of endpoints (`api.table`) is the contract in code: it dispatches, it decides
+who is let in before a body is read, and it generates the OpenAPI description.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+
+from tenantry.access.principal import Scope
+from tenantry.api.envelope import MethodNotAllowed
+from tenantry.api.levels import Level
+from tenantry.api.schemas.base import Nothing
+from tenantry.kit.errors import NotFound
+from tenantry.tenant.entry import Demand
+
+BODY_BYTES_MAX = 65_536
+
+
+class NoSuchPath(NotFound):
+    """There is nothing at this path."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Endpoint:
+    """One method on one path.
+
+    Attributes:
+        method: GET, POST, PUT, PATCH or DELETE.
+        path: Literal segments, and ``{name}`` for parameters: ids, but for ``{slug}``.
+        level: Who is let in, and with which context.
+        handler: Takes the context, the services, the request and the path's parameters by
+            name; returns the data.
+        request: Filled from the JSON body (POST, PUT, PATCH), or from the query.
+        response: The ``data`` of the envelope; None when there is only a message.
+        summary: One line for the description.
+        message: What is said when there are no data.
+        status: Of success.
+        errors: The statuses that the endpoint adds to those of its level.
+        scope: What an McpToken needs.
+        module: What must be on for the tenant.
+        holds_secret: Whether the answer must not be stored anywhere.
+        is_bare: Whether a standard fixes the form of the answer, and not the envelope.
+    """
+
+    method: str
+    path: str
+    level: Level[Any]
+    handler: Callable[..., Awaitable[Any]]
+    request: type[msgspec.Struct] = Nothing
+    response: type[msgspec.Struct] | None
+    summary: str
+    message: str = "Done."
+    status: HTTPStatus = HTTPStatus.OK
+    errors: frozenset[HTTPStatus] = field(default_factory=frozenset)
+    scope: Scope | None = None
+    module: str | None = None
+    holds_secret: bool = False
+    is_bare: bool = False
+
+    @cached_property
+    def reads_body(self) -> bool:
+        """Whether the request is in the body, not in the query."""
+        return self.method in {"POST", "PUT", "PATCH"}
+
+    @cached_property
+    def demand(self) -> Demand:
+        """What is asked of whoever comes in."""
+        return Demand(self.scope, self.module)
+
+    @cached_property
+    def decoder(self) -> msgspec.json.Decoder[Any]:
+        """Decodes the body."""
+        return msgspec.json.Decoder(self.request)
+
+    @cached_property
+    def operation_id(self) -> str:
+        """The name of the operation for generated clients; it never changes."""
+        words = self.handler.__name__.split("_")
+        resource = self.handler.__module__.rpartition(".")[2]
+        return "".join([words[0], *(w.title() for w in [*words[1:], *resource.split("_")])])
+
+    @cached_property
+    def parameters(self) -> tuple[str, ...]:
+        """The names of the parameters in the path, as the handler takes them."""
+        return tuple(snake(part[1:-1]) for part in self.path.split("/") if part.startswith("{"))
+
+
+def snake(name: str) -> str:
+    """Return ``snake_case`` for ``camelCase``."""
+    return re.sub("([A-Z])", r"_\1", name).lower()
+
+
+Methods = dict[str, Endpoint]
+
+
+class _Node:
+    """One segment of a path, and what may follow it."""
+
+    def __init__(self) -> None:
+        self.literals: dict[str, _Node] = {}
+        self.parameter: _Node | None = None
+        self.methods: Methods = {}
+
+    def grow(self, segment: str) -> "_Node":
+        if not segment.startswith("{"):
+            return self.literals.setdefault(segment, _Node())
+        if self.parameter is None:
+            self.parameter = _Node()
+        return self.parameter
+
+
+class Router:
+    """Finds the endpoint of a path: exact paths in a dictionary, the others segment by segment.
+
+    A literal segment wins over a parameter.
+    """
+
+    def __init__(self, endpoints: Iterable[Endpoint]) -> None:
+        self._exact: dict[str, Methods] = {}
+        self._root = _Node()
+        for endpoint in endpoints:
+            self._methods(endpoint.path)[endpoint.method] = endpoint
+
+    def find(self, method: str, path: str) -> tuple[Endpoint, Mapping[str, str]]:
+        """Return the endpoint, and the parameters in *path*.
+
+        Raises:
+            NoSuchPath: No endpoint has this path.
+            MethodNotAllowed: None of those that have it takes *method*.
+        """
+        methods = self._exact.get(path)
+        values: list[str] = []
+        if methods is None:
+            methods = self._walk(path, values)
+        endpoint = methods.get(method)
+        if endpoint is None:
+            raise MethodNotAllowed(methods)
+        return endpoint, dict(zip(endpoint.parameters, values, strict=True))
+
+    def _walk(self, path: str, values: list[str]) -> Methods:
+        node = self._root
+        for segment in path.split("/")[1:]:
+            below = node.literals.get(segment)
+            if below is None and segment and node.parameter is not None:
+                below = node.parameter
+                values.append(segment)
+            if below is None:
+                raise NoSuchPath
+            node = below
+        if not node.methods:
+            raise NoSuchPath
+        return node.methods
+
+    def _methods(self, path: str) -> Methods:
+        node = self._root
+        for segment in path.split("/")[1:]:
+            node = node.grow(segment)
+        if "{" not in path:
+            self._exact[path] = node.methods
+        return node.methods

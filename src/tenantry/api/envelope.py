@@ -1,0 +1,150 @@
+"""The envelope of every answer, and the one table from error category to status."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from http import HTTPStatus
+
+import msgspec
+
+from tenantry.access.login import LoginRefused
+from tenantry.access.throttle import TooManyAttempts
+from tenantry.kit.errors import (
+    Conflict,
+    Forbidden,
+    Invalid,
+    NotFound,
+    TenantryError,
+    Unauthenticated,
+    Unavailable,
+)
+
+Headers = list[tuple[bytes, bytes]]
+
+
+class HttpError(TenantryError):
+    """The request is refused for its form, before anybody asks what it wants."""
+
+    status = HTTPStatus.BAD_REQUEST
+    headers: Headers = []  # noqa: RUF012 - a constant
+
+
+class MethodNotAllowed(HttpError):
+    """This path does not take this method."""
+
+    status = HTTPStatus.METHOD_NOT_ALLOWED
+
+    def __init__(self, allowed: Iterable[str]) -> None:
+        super().__init__()
+        self.headers = [(b"allow", ", ".join(sorted(allowed)).encode())]
+
+
+class BodyTooLarge(HttpError):
+    """The body is too large."""
+
+    status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+
+
+class BodyTooSlow(HttpError):
+    """The body did not arrive in time."""
+
+    status = HTTPStatus.REQUEST_TIMEOUT
+
+
+class HeadersTooLarge(HttpError):
+    """The headers are too large."""
+
+    status = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
+
+
+class UnsupportedMediaType(HttpError):
+    """The body must be application/json."""
+
+    status = HTTPStatus.UNSUPPORTED_MEDIA_TYPE
+
+
+# The first class in an error's ancestry that stands here decides.
+STATUS: dict[type[TenantryError], HTTPStatus] = {
+    Invalid: HTTPStatus.BAD_REQUEST,
+    Unauthenticated: HTTPStatus.UNAUTHORIZED,
+    LoginRefused: HTTPStatus.UNAUTHORIZED,
+    Forbidden: HTTPStatus.FORBIDDEN,
+    NotFound: HTTPStatus.NOT_FOUND,
+    Conflict: HTTPStatus.CONFLICT,
+    TooManyAttempts: HTTPStatus.TOO_MANY_REQUESTS,
+    Unavailable: HTTPStatus.SERVICE_UNAVAILABLE,
+}
+
+# One text for each, so that a stranger does not learn which part of a credential was good.
+FIXED_MESSAGES: dict[type[TenantryError], str] = {
+    Unauthenticated: "The token or key is missing or invalid.",
+    Forbidden: "You are not allowed to do this.",
+}
+
+JSON = (b"content-type", b"application/json")
+NO_STORE = (b"cache-control", b"no-store")
+_INTERNAL = "Something went wrong on our side."
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A response, ready to be sent."""
+
+    status: int
+    body: bytes
+    headers: Headers
+
+
+_encode = msgspec.json.Encoder().encode
+
+
+def success(data: object, *, status: int = 200) -> Answer:
+    """Return the answer that carries *data*."""
+    return Answer(status, b'{"success":true,"data":' + _encode(data) + b"}", [JSON])
+
+
+def done(message: str) -> Answer:
+    """Return the answer of what has nothing to return but a *message*."""
+    return Answer(200, _encode({"success": True, "message": message}), [JSON])
+
+
+def bare(data: object) -> Answer:
+    """Return an answer whose form a standard fixes, and not the envelope."""
+    return Answer(200, _encode(data), [JSON])
+
+
+def failure(error: TenantryError, *, token_sent: bool) -> Answer:
+    """Return the answer that tells *error*.
+
+    Args:
+        error: What went wrong.
+        token_sent: Whether the caller presented a token, for the challenge of a 401
+            (RFC 6750, section 3.1).
+    """
+    if isinstance(error, HttpError):
+        return _failure(error.status, error.message, error.headers)
+    category = category_of(error)
+    headers: Headers = []
+    if STATUS[category] is HTTPStatus.UNAUTHORIZED:
+        headers = [(b"www-authenticate", _challenge(token_sent=token_sent))]
+    elif isinstance(error, Unavailable):
+        headers = [(b"retry-after", str(error.retry_after_seconds).encode())]
+    return _failure(STATUS[category], FIXED_MESSAGES.get(category, error.message), headers)
+
+
+def internal_error() -> Answer:
+    """Return the answer to a bug of ours."""
+    return _failure(HTTPStatus.INTERNAL_SERVER_ERROR, _INTERNAL, [])
+
+
+def category_of(error: TenantryError) -> type[TenantryError]:
+    """Return the class that decides the status of *error*."""
+    return next(category for category in type(error).__mro__ if category in STATUS)
+
+
+def _failure(status: HTTPStatus, message: str, headers: Headers) -> Answer:
+    body = _encode({"success": False, "data": None, "message": message})
+    return Answer(status, body, [JSON, *headers])
+
+
+def _challenge(*, token_sent: bool) -> bytes:
+    return b'Bearer error="invalid_token"' if token_sent else b"Bearer"

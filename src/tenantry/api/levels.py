@@ -1,0 +1,85 @@
+"""The levels of access: which headers count, and how a request comes in."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from tenantry.access.identify import Credentials
+from tenantry.access.principal import AdminContext
+from tenantry.kit.context import OperationContext
+from tenantry.services import Services
+from tenantry.tenant.entry import Demand, PersonContext, TenantContext
+
+Ctx = TypeVar("Ctx")
+
+AUTHORIZATION = b"authorization"
+API_KEY = b"x-api-key"
+MCP_TOKEN = b"x-mcp-token"
+
+
+@dataclass(frozen=True)
+class Level(Generic[Ctx]):
+    """One level of access.
+
+    Attributes:
+        name: As in the contract.
+        headers: The credential headers that are looked at; the others do not exist here.
+        enter: From credentials to the context that the level's handlers take first.
+    """
+
+    name: str
+    headers: frozenset[bytes]
+    enter: Callable[[Services, OperationContext, Credentials, Demand], Awaitable[Ctx]]
+
+
+async def _open(
+    _services: Services, ctx: OperationContext, _presented: Credentials, _demand: Demand
+) -> OperationContext:
+    return ctx
+
+
+async def _admin(
+    services: Services, ctx: OperationContext, presented: Credentials, _demand: Demand
+) -> AdminContext:
+    return await services.identifier.admin(ctx, presented)
+
+
+async def _tenant_login(
+    services: Services, ctx: OperationContext, presented: Credentials, _demand: Demand
+) -> TenantContext:
+    return await services.entry.for_login(ctx, presented)
+
+
+async def _public(
+    services: Services, ctx: OperationContext, presented: Credentials, demand: Demand
+) -> TenantContext:
+    return await services.entry.as_public(ctx, presented, demand)
+
+
+async def _tenant(
+    services: Services, ctx: OperationContext, presented: Credentials, demand: Demand
+) -> TenantContext:
+    return await services.entry.as_tenant(ctx, presented, demand)
+
+
+async def _person(
+    services: Services, ctx: OperationContext, presented: Credentials, demand: Demand
+) -> PersonContext:
+    return await services.entry.as_person(ctx, presented, demand)
+
+
+async def _signed_in(
+    services: Services, ctx: OperationContext, presented: Credentials, demand: Demand
+) -> PersonContext:
+    return await services.entry.as_signed_in(ctx, presented, demand)
+
+
+_ANY = frozenset({AUTHORIZATION, API_KEY, MCP_TOKEN})
+
+OPEN = Level("Open", frozenset(), _open)
+ADMIN = Level("Admin", frozenset({AUTHORIZATION}), _admin)
+TENANT_LOGIN = Level("Tenant login", frozenset({API_KEY}), _tenant_login)
+PUBLIC = Level("Public", frozenset({API_KEY, MCP_TOKEN}), _public)
+TENANT = Level("Tenant", _ANY, _tenant)
+PERSON = Level("Tenant, a person", _ANY, _person)
+SIGNED_IN = Level("Tenant, signed in", _ANY, _signed_in)

@@ -1,0 +1,203 @@
+"""Read a request: its credential headers, its body, its members."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from typing import Any
+from urllib.parse import parse_qsl
+from uuid import UUID
+
+import msgspec
+
+from tenantry.access.identify import Credentials
+from tenantry.api.endpoints import BODY_BYTES_MAX, Endpoint, NoSuchPath
+from tenantry.api.envelope import (
+    BodyTooLarge,
+    BodyTooSlow,
+    HeadersTooLarge,
+    HttpError,
+    UnsupportedMediaType,
+)
+from tenantry.api.levels import API_KEY, AUTHORIZATION, MCP_TOKEN
+from tenantry.kit.errors import Invalid
+from tenantry.kit.ids import parse_id
+
+HEADERS_BYTES_MAX = 16_384
+BODY_SECONDS_MAX = 30.0
+QUERY_FIELDS_MAX = 50
+
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+RawHeaders = Iterable[tuple[bytes, bytes]]
+
+
+class RepeatedCredential(HttpError):
+    """A credential header was sent twice."""
+
+
+class ClientGone(HttpError):
+    """The client went away before its request was whole."""
+
+
+class BadRequest(Invalid):
+    """The request is invalid."""
+
+
+def read_credentials(headers: RawHeaders, looked_at: frozenset[bytes]) -> Credentials:
+    """Return the credentials in *headers*, as far as they are *looked_at*.
+
+    Raises:
+        RepeatedCredential: One that is looked at was sent twice.
+        HeadersTooLarge: All of them together are larger than `HEADERS_BYTES_MAX`.
+    """
+    found: dict[bytes, str] = {}
+    size = 0
+    for name, value in headers:
+        size += len(name) + len(value)
+        if name in looked_at:
+            if name in found:
+                raise RepeatedCredential
+            found[name] = value.decode("latin-1").strip()
+    if size > HEADERS_BYTES_MAX:
+        raise HeadersTooLarge
+    return Credentials(
+        found.get(AUTHORIZATION) or None, found.get(API_KEY) or None, found.get(MCP_TOKEN) or None
+    )
+
+
+async def read_body(headers: RawHeaders, receive: Receive) -> bytes:
+    """Return the whole body.
+
+    Raises:
+        BodyTooLarge: It has more than `BODY_BYTES_MAX`.
+        BodyTooSlow: It took longer than `BODY_SECONDS_MAX`.
+        ClientGone: It never came.
+        UnsupportedMediaType: There is one, and it says that it is no JSON.
+    """
+    message = await receive()
+    body: bytes = message.get("body", b"")
+    if message.get("more_body", False):
+        try:
+            async with asyncio.timeout(BODY_SECONDS_MAX):
+                body = await _read_rest(body, receive)
+        except TimeoutError as error:
+            raise BodyTooSlow from error
+    elif message["type"] == "http.disconnect":
+        raise ClientGone
+    if len(body) > BODY_BYTES_MAX:
+        raise BodyTooLarge
+    if body and not _is_json(headers):
+        raise UnsupportedMediaType
+    return body
+
+
+def decode_body(endpoint: Endpoint, body: bytes) -> Any:
+    """Return the endpoint's request, from its body. None at all is an empty object.
+
+    Raises:
+        BadRequest: It cannot be read, or breaks the type of a member; the message says which.
+    """
+    try:
+        decoded = endpoint.decoder.decode(body or b"{}")
+    except msgspec.DecodeError as error:
+        raise BadRequest(_readable(error)) from error
+    # msgspec lets these two escape: nesting bombs, and text that is not UTF-8.
+    except (RecursionError, UnicodeError) as error:
+        raise BadRequest("The body is not valid JSON in UTF-8.") from error
+    # In JSON text a NUL can only stand escaped.
+    if b"\\u0000" in body:
+        _check_text(decoded)
+    return decoded
+
+
+def decode_query(endpoint: Endpoint, query: bytes) -> Any:
+    """Return the endpoint's request, from the query string.
+
+    Raises:
+        BadRequest: It cannot be read, or breaks the type of a member; the message says which.
+    """
+    if not query:
+        return msgspec.convert({}, endpoint.request)
+    try:
+        pairs = parse_qsl(
+            query.decode(),
+            keep_blank_values=True,
+            errors="strict",
+            max_num_fields=QUERY_FIELDS_MAX,
+        )
+        members = dict(pairs)
+        known = endpoint.request.__struct_encode_fields__
+        if len(members) != len(pairs) and any(
+            [name for name, _ in pairs].count(member) > 1 for member in known
+        ):
+            raise BadRequest("A query parameter was sent twice.")
+        decoded = msgspec.convert(members, endpoint.request, strict=False)
+    except msgspec.ValidationError as error:
+        raise BadRequest(_readable(error)) from error
+    except ValueError as error:  # UnicodeError among them
+        raise BadRequest("The query string is invalid.") from error
+    if b"%00" in query or b"\0" in query:
+        _check_text(decoded)
+    return decoded
+
+
+def read_parameters(values: Mapping[str, str]) -> dict[str, UUID | str]:
+    """Return the parameters of a path: ids, but for ``slug``.
+
+    Raises:
+        NoSuchPath: What should be an id is none.
+    """
+    parameters: dict[str, UUID | str] = {}
+    for name, value in values.items():
+        if name == "slug":
+            parameters[name] = _checked_slug(value)
+            continue
+        parsed = parse_id(value)
+        if parsed is None:
+            raise NoSuchPath
+        parameters[name] = parsed
+    return parameters
+
+
+async def _read_rest(body: bytes, receive: Receive) -> bytes:
+    parts = [body]
+    size = len(body)
+    while size <= BODY_BYTES_MAX:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        if not message.get("more_body", False):
+            break
+    return b"".join(parts)
+
+
+def _is_json(headers: RawHeaders) -> bool:
+    for name, value in headers:
+        if name == b"content-type":
+            return value.partition(b";")[0].strip().lower() == b"application/json"
+    return True
+
+
+def _readable(error: Exception) -> str:
+    # "Expected `str`, got `int` - at `$.email`" names the member already, in another place.
+    rule, _, where = str(error).partition(" - at `$")
+    member = where.rstrip("`").lstrip(".")
+    text = rule.removesuffix(".")
+    return f"`{member}`: {text}." if member else f"{text}."
+
+
+def _checked_slug(slug: str) -> str:
+    if "\0" in slug or "\ufffd" in slug:
+        raise NoSuchPath
+    return slug
+
+
+def _check_text(decoded: Any) -> None:
+    for name in decoded.__struct_fields__:
+        value = getattr(decoded, name)
+        for text in value if isinstance(value, list) else [value]:
+            # PostgreSQL cannot store NUL.
+            if isinstance(text, str) and "\0" in text:
+                raise BadRequest(f"`{name}` must not hold NUL characters.")
+            if isinstance(text, msgspec.Struct):
+                _check_text(text)

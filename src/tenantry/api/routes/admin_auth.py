@@ -1,0 +1,20 @@
+"""``/api/admin/auth``."""
+
+from tenantry.access import admins
+from tenantry.api.schemas.people import LoginRequest, LoginResult
+from tenantry.kit.context import OperationContext
+from tenantry.services import Services
+
+
+async def login(ctx: OperationContext, services: Services, request: LoginRequest) -> LoginResult:
+    """Exchange an admin's password for a token."""
+    issued = await admins.login(
+        ctx,
+        services.catalog,
+        passwords=services.passwords,
+        throttle=services.throttle,
+        tokens=services.tokens,
+        email=request.email,
+        password=request.password,
+    )
+    return LoginResult.of(issued)

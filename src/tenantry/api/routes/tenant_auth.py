@@ -1,0 +1,54 @@
+"""``/api/tenant/auth``."""
+
+from tenantry.api.schemas.base import Nothing
+from tenantry.api.schemas.people import (
+    ChangePasswordRequest,
+    LoginRequest,
+    LoginResult,
+    TenantUserProfile,
+    UpdateProfileRequest,
+)
+from tenantry.services import Services
+from tenantry.tenant import accounts, users
+from tenantry.tenant.entry import PersonContext, TenantContext
+
+
+async def login(ctx: TenantContext, services: Services, request: LoginRequest) -> LoginResult:
+    """Exchange a user's password for a token."""
+    issued = await accounts.login(
+        ctx,
+        passwords=services.passwords,
+        throttle=services.throttle,
+        tokens=services.tokens,
+        email=request.email,
+        password=request.password,
+    )
+    return LoginResult.of(issued)
+
+
+async def change_password(
+    ctx: PersonContext, services: Services, request: ChangePasswordRequest
+) -> None:
+    """Change the caller's own password."""
+    await accounts.change_password(
+        ctx,
+        passwords=services.passwords,
+        throttle=services.throttle,
+        current_password=request.current_password,
+        new_password=request.new_password,
+    )
+
+
+async def update_profile(
+    ctx: PersonContext, _services: Services, request: UpdateProfileRequest
+) -> TenantUserProfile:
+    """Change the caller's own name and address."""
+    user = await accounts.update_profile(ctx, full_name=request.full_name, email=request.email)
+    return TenantUserProfile.of(user)
+
+
+async def show_profile(
+    ctx: PersonContext, _services: Services, _request: Nothing
+) -> TenantUserProfile:
+    """Tell the caller's own profile."""
+    return TenantUserProfile.of(await users.get(ctx.database, ctx.user_id))

@@ -1,0 +1,72 @@
+"""``/api/admin/tenants/{tenantId}/users``: the users of a customer, as admins manage them."""
+
+from uuid import UUID
+
+from tenantry.access.principal import AdminContext
+from tenantry.api.schemas.base import Nothing, PageRequest
+from tenantry.api.schemas.people import (
+    CreateUserRequest,
+    TenantUserPage,
+    TenantUserProfile,
+    UpdateUserRequest,
+    given,
+)
+from tenantry.catalog import credentials, tenants
+from tenantry.services import Services
+from tenantry.tenant import users
+from tenantry.tenant.databases import TenantDatabase
+
+
+async def list_users(
+    _ctx: AdminContext, services: Services, request: PageRequest, *, tenant_id: UUID
+) -> TenantUserPage:
+    """Tell of the users of a tenant."""
+    database = await _open(services, tenant_id)
+    return TenantUserPage.of(await users.page(database, request.window))
+
+
+async def create_user(
+    ctx: AdminContext, services: Services, request: CreateUserRequest, *, tenant_id: UUID
+) -> TenantUserProfile:
+    """Make a user of a tenant."""
+    database = await _open(services, tenant_id)
+    user = await users.create(
+        ctx,
+        database,
+        services.passwords,
+        email=request.email,
+        full_name=request.full_name,
+        password=request.password,
+    )
+    await services.catalog.note(ctx, "user.create", user.id)
+    return TenantUserProfile.of(user)
+
+
+async def update_user(
+    ctx: AdminContext,
+    services: Services,
+    request: UpdateUserRequest,
+    *,
+    tenant_id: UUID,
+    user_id: UUID,
+) -> TenantUserProfile:
+    """Change a user of a tenant."""
+    database = await _open(services, tenant_id)
+    user = await users.update(database, services.passwords, user_id, **given(request))
+    await services.catalog.note(ctx, "user.update", user_id)
+    return TenantUserProfile.of(user)
+
+
+async def delete_user(
+    ctx: AdminContext, services: Services, _request: Nothing, *, tenant_id: UUID, user_id: UUID
+) -> None:
+    """Delete a user of a tenant, and the McpTokens that act as that user."""
+    database = await _open(services, tenant_id)
+    await users.get(database, user_id)
+    async with services.catalog.change(ctx, "user.delete", user_id) as session:
+        await credentials.remove_tokens_of_user(session, tenant_id, user_id)
+    await users.remove(database, user_id)
+
+
+async def _open(services: Services, tenant_id: UUID) -> TenantDatabase:
+    return await services.databases.open(await tenants.get(services.catalog, tenant_id))

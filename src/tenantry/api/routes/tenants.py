@@ -1,0 +1,69 @@
+"""``/api/admin/tenants``: the customers."""
+
+from uuid import UUID
+
+from tenantry.access.principal import AdminContext
+from tenantry.api.schemas.base import Nothing
+from tenantry.api.schemas.people import given
+from tenantry.api.schemas.tenants import (
+    CreatedTenantResponse,
+    CreateTenantRequest,
+    TenantPage,
+    TenantPageRequest,
+    TenantResponse,
+    UpdateTenantRequest,
+)
+from tenantry.catalog import tenants
+from tenantry.fleet.lifecycle import Owner
+from tenantry.services import Services
+
+
+async def create_tenant(
+    ctx: AdminContext, services: Services, request: CreateTenantRequest
+) -> CreatedTenantResponse:
+    """Make a tenant, with its database, its owner and its first key."""
+    owner = request.owner
+    made = await services.lifecycle.provision(
+        ctx,
+        name=request.name,
+        owner=Owner(email=owner.email, full_name=owner.full_name, password=owner.password),
+        module_keys=given(request).get("modules"),
+    )
+    return CreatedTenantResponse.of(made)
+
+
+async def list_tenants(
+    _ctx: AdminContext, services: Services, request: TenantPageRequest
+) -> TenantPage:
+    """Tell of the tenants, by name."""
+    page = await tenants.page(
+        services.catalog,
+        request.window,
+        search=request.search,
+        is_active=request.is_active,
+        revision=request.revision,
+    )
+    return TenantPage.of(page)
+
+
+async def show_tenant(
+    _ctx: AdminContext, services: Services, _request: Nothing, *, tenant_id: UUID
+) -> TenantResponse:
+    """Tell of one tenant."""
+    return TenantResponse.of(await tenants.get(services.catalog, tenant_id))
+
+
+async def update_tenant(
+    ctx: AdminContext, services: Services, request: UpdateTenantRequest, *, tenant_id: UUID
+) -> TenantResponse:
+    """Change a tenant's name, modules, or whether it is active."""
+    tenant = await tenants.get(services.catalog, tenant_id)
+    asked = given(request)
+    changed = await services.lifecycle.update(
+        ctx,
+        tenant,
+        name=asked.get("name"),
+        is_active=asked.get("is_active"),
+        module_keys=asked.get("modules"),
+    )
+    return TenantResponse.of(changed)

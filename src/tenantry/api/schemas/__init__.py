@@ -1,0 +1,1 @@
+"""What is said over HTTP: requests and representations, named as on the wire."""

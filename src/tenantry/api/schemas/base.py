@@ -1,0 +1,43 @@
+"""The base of everything on the wire, and pages."""
+
+from datetime import datetime
+from typing import Annotated
+
+import msgspec
+
+from tenantry.kit.pages import PAGE_SIZE_DEFAULT, Window
+
+AtLeastOne = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
+Instant = Annotated[datetime, msgspec.Meta(tz=True)]
+
+
+class Schema(msgspec.Struct, frozen=True, rename="camel"):
+    """Base of everything on the wire: camelCase there, snake_case here."""
+
+
+class Nothing(Schema, frozen=True):
+    """A request that asks nothing."""
+
+
+class PageRequest(Schema, frozen=True):
+    """Which page of a list."""
+
+    page: AtLeastOne = 1
+    page_size: AtLeastOne = PAGE_SIZE_DEFAULT
+
+    @property
+    def window(self) -> Window:
+        """The part of the list that is wanted."""
+        return Window(self.page, self.page_size)
+
+
+class Health(Schema, frozen=True):
+    """That the service is well."""
+
+    status: str = "ok"
+
+
+class JwkSet(Schema, frozen=True):
+    """Public keys (RFC 7517)."""
+
+    keys: list[dict[str, str]]

@@ -1,0 +1,101 @@
+"""Logins, users and their profiles."""
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from tenantry.access.tokens import IssuedToken
+from tenantry.api.schemas.base import Schema
+from tenantry.kit.pages import Page
+from tenantry.tenant.users import User
+
+
+class LoginRequest(Schema, frozen=True):
+    """An e-mail address and a password."""
+
+    email: str
+    password: str
+
+
+class LoginResult(Schema, frozen=True):
+    """A bearer token."""
+
+    token: str
+    expires_at: datetime
+
+    @classmethod
+    def of(cls, issued: IssuedToken) -> "LoginResult":
+        """Return the representation of *issued*."""
+        return cls(issued.token, issued.expires_at)
+
+
+class ChangePasswordRequest(Schema, frozen=True):
+    """The current password, and the new one."""
+
+    current_password: str
+    new_password: str
+
+
+class UpdateProfileRequest(Schema, frozen=True):
+    """How a user wants to be called and reached."""
+
+    full_name: str
+    email: str
+
+
+class TenantUserProfile(Schema, frozen=True):
+    """A user as others may see them."""
+
+    id: UUID
+    email: str
+    full_name: str
+    is_active: bool
+    created_at: datetime
+
+    @classmethod
+    def of(cls, user: User) -> "TenantUserProfile":
+        """Return the representation of *user*."""
+        return cls(user.id, user.email, user.full_name, user.is_active, user.created_at)
+
+
+class TenantUserPage(Schema, frozen=True):
+    """One page of the users of a tenant."""
+
+    items: list[TenantUserProfile]
+    page: int
+    page_size: int
+    total_count: int
+    total_pages: int
+
+    @classmethod
+    def of(cls, page: Page[User]) -> "TenantUserPage":
+        """Return the representation of *page*."""
+        items = [TenantUserProfile.of(user) for user in page.items]
+        window = page.window
+        return cls(items, window.page, window.size, page.total_count, page.total_pages)
+
+
+class CreateUserRequest(Schema, frozen=True):
+    """A new user."""
+
+    email: str
+    full_name: str
+    password: str
+
+
+class UpdateUserRequest(Schema, frozen=True):
+    """What is to change of a user; what is left out stays."""
+
+    full_name: str | UnsetType = UNSET
+    email: str | UnsetType = UNSET
+    is_active: bool | UnsetType = UNSET
+    password: str | UnsetType = UNSET
+
+
+def given(request: msgspec.Struct) -> dict[str, Any]:
+    """Return the members of *request* that were sent, by our names."""
+    members = ((name, getattr(request, name)) for name in request.__struct_fields__)
+    return {name: value for name, value in members if value is not UNSET}

@@ -1,0 +1,199 @@
+"""The table of endpoints."""
+
+from http import HTTPStatus
+
+from tenantry.access.principal import Scope
+from tenantry.api.endpoints import Endpoint
+from tenantry.api.levels import OPEN, PERSON, PUBLIC, SIGNED_IN, TENANT, TENANT_LOGIN
+from tenantry.api.openapi import description_of
+from tenantry.api.routes import (
+    admin_auth,
+    blog,
+    service,
+    tenant_auth,
+    tenant_modules,
+    tenant_tokens,
+)
+from tenantry.api.schemas.base import Health, JwkSet
+from tenantry.api.schemas.content import PostPageRequest, PublishedPost, PublishedPostPage
+from tenantry.api.schemas.credentials import (
+    IssuedMcpTokenResponse,
+    IssueOwnMcpTokenRequest,
+    McpTokenList,
+)
+from tenantry.api.schemas.people import (
+    ChangePasswordRequest,
+    LoginRequest,
+    LoginResult,
+    TenantUserProfile,
+    UpdateProfileRequest,
+)
+from tenantry.api.schemas.tenants import ModuleList
+from tenantry.api.table_admin import ADMIN_ENDPOINTS
+from tenantry.tenant import modules
+
+NOT_FOUND = HTTPStatus.NOT_FOUND
+CONFLICT = HTTPStatus.CONFLICT
+TOO_MANY = HTTPStatus.TOO_MANY_REQUESTS
+LOGIN = frozenset({HTTPStatus.UNAUTHORIZED, TOO_MANY})
+
+_SERVICE = (
+    Endpoint(
+        method="GET",
+        path="/livez",
+        level=OPEN,
+        handler=service.live,
+        response=Health,
+        summary="Tell that the process lives",
+    ),
+    Endpoint(
+        method="GET",
+        path="/readyz",
+        level=OPEN,
+        handler=service.ready,
+        response=Health,
+        summary="Tell that the process can serve",
+    ),
+    Endpoint(
+        method="GET",
+        path="/.well-known/jwks.json",
+        level=OPEN,
+        handler=service.key_set,
+        response=JwkSet,
+        summary="List the public signing keys",
+        is_bare=True,
+    ),
+)
+_AUTH = (
+    Endpoint(
+        method="POST",
+        path="/api/admin/auth/login",
+        level=OPEN,
+        handler=admin_auth.login,
+        request=LoginRequest,
+        response=LoginResult,
+        summary="Log in as an admin",
+        errors=LOGIN,
+        holds_secret=True,
+    ),
+    Endpoint(
+        method="POST",
+        path="/api/tenant/auth/login",
+        level=TENANT_LOGIN,
+        handler=tenant_auth.login,
+        request=LoginRequest,
+        response=LoginResult,
+        summary="Log in as a user of a tenant",
+        errors=LOGIN,
+        holds_secret=True,
+    ),
+    Endpoint(
+        method="PUT",
+        path="/api/tenant/auth/change-password",
+        level=PERSON,
+        handler=tenant_auth.change_password,
+        request=ChangePasswordRequest,
+        response=None,
+        summary="Change one's own password",
+        message="The password was changed.",
+        errors=frozenset({NOT_FOUND, TOO_MANY}),
+        scope=Scope.PROFILE_WRITE,
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/tenant/auth/profile",
+        level=PERSON,
+        handler=tenant_auth.show_profile,
+        response=TenantUserProfile,
+        summary="Show one's own profile",
+        errors=frozenset({NOT_FOUND}),
+        scope=Scope.PROFILE_READ,
+    ),
+    Endpoint(
+        method="PUT",
+        path="/api/tenant/auth/profile",
+        level=PERSON,
+        handler=tenant_auth.update_profile,
+        request=UpdateProfileRequest,
+        response=TenantUserProfile,
+        summary="Change one's own profile",
+        errors=frozenset({NOT_FOUND, CONFLICT}),
+        scope=Scope.PROFILE_WRITE,
+    ),
+)
+_TENANT = (
+    Endpoint(
+        method="GET",
+        path="/api/tenant/modules",
+        level=TENANT,
+        handler=tenant_modules.list_active,
+        response=ModuleList,
+        summary="List the active modules",
+        scope=Scope.MODULES_READ,
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/tenant/mcp-tokens",
+        level=SIGNED_IN,
+        handler=tenant_tokens.list_own,
+        response=McpTokenList,
+        summary="List one's own McpTokens",
+        module=modules.MCP,
+    ),
+    Endpoint(
+        method="POST",
+        path="/api/tenant/mcp-tokens",
+        level=SIGNED_IN,
+        handler=tenant_tokens.issue_own,
+        request=IssueOwnMcpTokenRequest,
+        response=IssuedMcpTokenResponse,
+        summary="Issue an McpToken that acts as oneself",
+        status=HTTPStatus.CREATED,
+        module=modules.MCP,
+        holds_secret=True,
+    ),
+    Endpoint(
+        method="DELETE",
+        path="/api/tenant/mcp-tokens/{tokenId}",
+        level=SIGNED_IN,
+        handler=tenant_tokens.revoke_own,
+        response=None,
+        summary="Revoke one of one's own McpTokens",
+        message="The McpToken was revoked.",
+        errors=frozenset({NOT_FOUND}),
+        module=modules.MCP,
+    ),
+)
+_PUBLIC = (
+    Endpoint(
+        method="GET",
+        path="/api/public/blog/posts",
+        level=PUBLIC,
+        handler=blog.list_posts,
+        request=PostPageRequest,
+        response=PublishedPostPage,
+        summary="List the published posts",
+        scope=Scope.CONTENT_READ,
+        module=modules.BLOG,
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/public/blog/posts/{slug}",
+        level=PUBLIC,
+        handler=blog.show_post,
+        response=PublishedPost,
+        summary="Show one published post",
+        errors=frozenset({NOT_FOUND}),
+        scope=Scope.CONTENT_READ,
+        module=modules.BLOG,
+    ),
+)
+_DESCRIBED: tuple[Endpoint, ...] = (
+    *_SERVICE,
+    *_AUTH,
+    *_TENANT,
+    *_PUBLIC,
+    *ADMIN_ENDPOINTS,
+)
+
+ENDPOINTS = (*_DESCRIBED, description_of(_DESCRIBED))

@@ -1,0 +1,220 @@
+"""The part of the table of endpoints that is for admins."""
+
+from http import HTTPStatus
+
+from tenantry.api.endpoints import Endpoint
+from tenantry.api.levels import ADMIN
+from tenantry.api.routes import migrations, tenant_credentials, tenant_users, tenants
+from tenantry.api.schemas.base import PageRequest
+from tenantry.api.schemas.credentials import (
+    ApiKeyList,
+    IssueApiKeyRequest,
+    IssuedApiKeyResponse,
+    IssuedMcpTokenResponse,
+    IssueMcpTokenRequest,
+    McpTokenList,
+)
+from tenantry.api.schemas.migrations import (
+    MigrateAllRequest,
+    MigrationResultResponse,
+    MigrationRunPage,
+    MigrationRunResponse,
+)
+from tenantry.api.schemas.people import (
+    CreateUserRequest,
+    TenantUserPage,
+    TenantUserProfile,
+    UpdateUserRequest,
+)
+from tenantry.api.schemas.tenants import (
+    CreatedTenantResponse,
+    CreateTenantRequest,
+    TenantPage,
+    TenantPageRequest,
+    TenantResponse,
+    UpdateTenantRequest,
+)
+
+NOT_FOUND = HTTPStatus.NOT_FOUND
+CONFLICT = HTTPStatus.CONFLICT
+
+_MIGRATIONS = (
+    Endpoint(
+        method="POST",
+        path="/api/admin/tenants/migrate-all",
+        level=ADMIN,
+        handler=migrations.migrate_all,
+        request=MigrateAllRequest,
+        response=MigrationResultResponse,
+        summary="Migrate every active tenant",
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/admin/tenants/migration-history",
+        level=ADMIN,
+        handler=migrations.list_runs,
+        request=PageRequest,
+        response=MigrationRunPage,
+        summary="List the migration runs",
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/admin/tenants/migration-history/{runId}",
+        level=ADMIN,
+        handler=migrations.show_run,
+        response=MigrationRunResponse,
+        summary="Show one migration run",
+        errors=frozenset({NOT_FOUND}),
+    ),
+)
+_TENANTS = (
+    Endpoint(
+        method="POST",
+        path="/api/admin/tenants",
+        level=ADMIN,
+        handler=tenants.create_tenant,
+        request=CreateTenantRequest,
+        response=CreatedTenantResponse,
+        summary="Make a tenant",
+        status=HTTPStatus.CREATED,
+        errors=frozenset({CONFLICT}),
+        holds_secret=True,
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/admin/tenants",
+        level=ADMIN,
+        handler=tenants.list_tenants,
+        request=TenantPageRequest,
+        response=TenantPage,
+        summary="List the tenants",
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/admin/tenants/{tenantId}",
+        level=ADMIN,
+        handler=tenants.show_tenant,
+        response=TenantResponse,
+        summary="Show one tenant",
+        errors=frozenset({NOT_FOUND}),
+    ),
+    Endpoint(
+        method="PATCH",
+        path="/api/admin/tenants/{tenantId}",
+        level=ADMIN,
+        handler=tenants.update_tenant,
+        request=UpdateTenantRequest,
+        response=TenantResponse,
+        summary="Change, suspend or activate a tenant",
+        errors=frozenset({NOT_FOUND, CONFLICT}),
+    ),
+)
+_USERS = (
+    Endpoint(
+        method="GET",
+        path="/api/admin/tenants/{tenantId}/users",
+        level=ADMIN,
+        handler=tenant_users.list_users,
+        request=PageRequest,
+        response=TenantUserPage,
+        summary="List the users of a tenant",
+        errors=frozenset({NOT_FOUND}),
+    ),
+    Endpoint(
+        method="POST",
+        path="/api/admin/tenants/{tenantId}/users",
+        level=ADMIN,
+        handler=tenant_users.create_user,
+        request=CreateUserRequest,
+        response=TenantUserProfile,
+        summary="Make a user of a tenant",
+        status=HTTPStatus.CREATED,
+        errors=frozenset({NOT_FOUND, CONFLICT}),
+    ),
+    Endpoint(
+        method="PATCH",
+        path="/api/admin/tenants/{tenantId}/users/{userId}",
+        level=ADMIN,
+        handler=tenant_users.update_user,
+        request=UpdateUserRequest,
+        response=TenantUserProfile,
+        summary="Change a user of a tenant",
+        errors=frozenset({NOT_FOUND, CONFLICT}),
+    ),
+    Endpoint(
+        method="DELETE",
+        path="/api/admin/tenants/{tenantId}/users/{userId}",
+        level=ADMIN,
+        handler=tenant_users.delete_user,
+        response=None,
+        summary="Delete a user of a tenant",
+        message="The user was deleted.",
+        errors=frozenset({NOT_FOUND}),
+    ),
+)
+_CREDENTIALS = (
+    Endpoint(
+        method="GET",
+        path="/api/admin/tenants/{tenantId}/api-keys",
+        level=ADMIN,
+        handler=tenant_credentials.list_keys,
+        response=ApiKeyList,
+        summary="List the API keys of a tenant",
+        errors=frozenset({NOT_FOUND}),
+    ),
+    Endpoint(
+        method="POST",
+        path="/api/admin/tenants/{tenantId}/api-keys",
+        level=ADMIN,
+        handler=tenant_credentials.issue_key,
+        request=IssueApiKeyRequest,
+        response=IssuedApiKeyResponse,
+        summary="Issue an API key of a tenant",
+        status=HTTPStatus.CREATED,
+        errors=frozenset({NOT_FOUND}),
+        holds_secret=True,
+    ),
+    Endpoint(
+        method="DELETE",
+        path="/api/admin/tenants/{tenantId}/api-keys/{keyId}",
+        level=ADMIN,
+        handler=tenant_credentials.revoke_key,
+        response=None,
+        summary="Revoke an API key of a tenant",
+        message="The API key was revoked.",
+        errors=frozenset({NOT_FOUND}),
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/admin/tenants/{tenantId}/mcp-tokens",
+        level=ADMIN,
+        handler=tenant_credentials.list_tokens,
+        response=McpTokenList,
+        summary="List the McpTokens of a tenant",
+        errors=frozenset({NOT_FOUND}),
+    ),
+    Endpoint(
+        method="POST",
+        path="/api/admin/tenants/{tenantId}/mcp-tokens",
+        level=ADMIN,
+        handler=tenant_credentials.issue_token,
+        request=IssueMcpTokenRequest,
+        response=IssuedMcpTokenResponse,
+        summary="Issue an McpToken of a tenant",
+        status=HTTPStatus.CREATED,
+        errors=frozenset({NOT_FOUND}),
+        holds_secret=True,
+    ),
+    Endpoint(
+        method="DELETE",
+        path="/api/admin/tenants/{tenantId}/mcp-tokens/{tokenId}",
+        level=ADMIN,
+        handler=tenant_credentials.revoke_token,
+        response=None,
+        summary="Revoke an McpToken of a tenant",
+        message="The McpToken was revoked.",
+        errors=frozenset({NOT_FOUND}),
+    ),
+)
+
+ADMIN_ENDPOINTS: tuple[Endpoint, ...] = (*_MIGRATIONS, *_TENANTS, *_USERS, *_CREDENTIALS)

@@ -1,0 +1,196 @@
+"""A world: the services over SQLite or PostgreSQL, with two tenants and their people."""
+
+import secrets
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psycopg
+import pytest
+from starlette.applications import Starlette
+
+from tenantry.access import admins
+from tenantry.access.principal import Person, Role
+from tenantry.app import app_over
+from tenantry.catalog.admins import Admin
+from tenantry.fleet.lifecycle import Owner, Provisioned
+from tenantry.kit.clock import utc_now
+from tenantry.services import Services, open_services, system_context
+from tenantry.settings import Settings
+from tenantry.tenant import posts, tokens
+from tests.postgres import postgres
+
+PASSWORD = "correct horse battery staple"
+SECRET_KEY = "a secret key that is used in tests alone"
+
+
+@dataclass(frozen=True)
+class World:
+    """Two tenants, acme and globex, each with an owner and a published post, and an admin.
+
+    Whatever belongs to a tenant has the tenant's canary in its text.
+    """
+
+    services: Services
+    app: Starlette
+    acme: Provisioned
+    globex: Provisioned
+    admin_account: Admin
+    canaries: dict[str, str] = field(default_factory=dict)
+
+    def client(self, **headers: str) -> httpx.AsyncClient:
+        """Return a client that sends *headers* (``x_api_key`` for ``x-api-key``)."""
+        return client_of(self.app, **headers)
+
+    def stranger(self) -> httpx.AsyncClient:
+        return self.client()
+
+    async def admin(self) -> httpx.AsyncClient:
+        return self.client(authorization=f"Bearer {await self.admin_token()}")
+
+    async def owner(self, of: Provisioned, *, key: str | None = None) -> httpx.AsyncClient:
+        """Return a client of a tenant's owner, with the tenant's key or another's."""
+        token = await self.token(of)
+        return self.client(authorization=f"Bearer {token}", x_api_key=key or of.key.secret)
+
+    def public(self, of: Provisioned) -> httpx.AsyncClient:
+        return self.client(x_api_key=of.key.secret)
+
+    async def admin_token(self) -> str:
+        account = self.admin_account
+        person = Person(account.id, account.email, Role.ADMIN, account.generation)
+        return (await self.services.tokens.issue(person, now=utc_now())).token
+
+    async def token(self, of: Provisioned, *, generation: int = 0) -> str:
+        person = Person(
+            of.owner.id, of.owner.email, Role.TENANT_USER, generation, tenant_id=of.tenant.id
+        )
+        return (await self.services.tokens.issue(person, now=utc_now())).token
+
+    async def mcp_token(
+        self, of: Provisioned, *scopes: str, bound: bool = True, minutes: float = 5
+    ) -> str:
+        """Return an McpToken of a tenant: with all scopes unless some are named."""
+        issued = await tokens.issue(
+            system_context("test"),
+            self.services.catalog,
+            await self.services.databases.open(of.tenant),
+            of.tenant.id,
+            name="assistant",
+            user_id=of.owner.id if bound else None,
+            scopes=frozenset(scopes) or None,
+            expires_at=utc_now() + timedelta(minutes=minutes),
+        )
+        return issued.secret
+
+    async def provision(self, name: str, **owner: str) -> Provisioned:
+        return await provision(self.services, name, **owner)
+
+
+def client_of(app: Starlette, **headers: str) -> httpx.AsyncClient:
+    return httpx.AsyncClient(
+        transport=httpx.ASGITransport(app=app),
+        base_url="http://tenantry.test",
+        headers={name.replace("_", "-"): value for name, value in headers.items()},
+    )
+
+
+async def provision(services: Services, name: str, **owner: str) -> Provisioned:
+    details = {
+        "email": f"owner@{name}.example.com",
+        "full_name": "Owner",
+        "password": PASSWORD,
+        **owner,
+    }
+    return await services.lifecycle.provision(
+        system_context("test"), name=name, owner=Owner(**details), module_keys=None
+    )
+
+
+@pytest.fixture(name="postgres_url", scope="session")
+def _postgres_url() -> Iterator[str]:
+    with postgres() as url:
+        yield url
+
+
+@pytest.fixture(name="engine", params=["sqlite", "postgresql"])
+def _engine(request: pytest.FixtureRequest) -> str:
+    """Each test that touches a database runs on both engines."""
+    return str(request.param)
+
+
+@pytest.fixture(name="new_database")
+def _new_database(engine: str, tmp_path: Path, request: pytest.FixtureRequest) -> Callable[[], str]:
+    """Makes empty databases, and returns their URLs."""
+
+    def make() -> str:
+        name = f"test_{secrets.token_hex(8)}"
+        if engine == "sqlite":
+            (tmp_path / f"{name}.db").touch()
+            return f"sqlite:///{tmp_path / name}.db"
+        url: str = request.getfixturevalue("postgres_url")
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name} TEMPLATE template0")
+        return url.rpartition("/")[0] + "/" + name
+
+    return make
+
+
+@pytest.fixture(name="settings")
+def _settings(
+    engine: str, new_database: Callable[[], str], tmp_path: Path, request: pytest.FixtureRequest
+) -> Settings:
+    """The settings of a service that has never run."""
+    if engine == "sqlite":
+        return Settings(data_dir=tmp_path / "data")
+    values: dict[str, Any] = {
+        "data_dir": tmp_path / "data",
+        "catalog_url": new_database(),
+        "tenant_server_url": request.getfixturevalue("postgres_url"),
+        "secret_key": SECRET_KEY,
+        "tenant_connections": 16,
+    }
+    return Settings(**values)
+
+
+@pytest.fixture(name="services")
+async def _services(settings: Settings) -> AsyncIterator[Services]:
+    async with open_services(settings) as services:
+        yield services
+
+
+@pytest.fixture(name="world")
+async def _world(services: Services) -> World:
+    return await make_world(services)
+
+
+async def make_world(services: Services) -> World:
+    admin = await admins.create(
+        system_context("test"),
+        services.catalog,
+        services.passwords,
+        email="ada@example.com",
+        password=PASSWORD,
+    )
+    world = World(
+        services=services,
+        app=app_over(services),
+        acme=await provision(services, "acme", full_name="Owner acme-canary"),
+        globex=await provision(services, "globex", full_name="Owner globex-canary"),
+        admin_account=admin,
+        canaries={"acme": "acme-canary", "globex": "globex-canary"},
+    )
+    for of in (world.acme, world.globex):
+        await posts.publish_new(
+            await services.databases.open(of.tenant),
+            title=f"Hello from {of.tenant.name}",
+            content=f"The content is {world.canaries[of.tenant.name]}.",
+            tags=["news", f"{of.tenant.name}-canary"],
+            author_id=of.owner.id,
+            author_name=of.owner.full_name,
+            now=utc_now(),
+        )
+    return world
