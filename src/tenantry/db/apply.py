@@ -32,8 +32,6 @@ from tenantry.kit.errors import Unavailable
 
 Answer = TypeVar("Answer")
 
-INTERRUPT_SECONDS_MAX = 5.0
-
 
 class Moved(Exception):
     """Another run has moved the database since its version was read."""
@@ -122,7 +120,8 @@ async def open_migrator(
 
     Args:
         url: Where it is.
-        threads: Where SQLite runs: sqlite3 is synchronous, and faster here than aiosqlite.
+        threads: Where SQLite runs (sqlite3 is synchronous, and faster here than aiosqlite),
+            and revisions that run live.
         user_table: The version table of the user's stream; None when there is none.
         timeout_seconds: How long to wait for the connection.
     """
@@ -131,7 +130,7 @@ async def open_migrator(
         raw = await asyncpg.connect(
             url, timeout=timeout_seconds, server_settings={"application_name": "tenantry-migrate"}
         )
-        return _PostgresMigrator(raw, user_table)
+        return _PostgresMigrator(raw, threads, user_table)
     loop = asyncio.get_running_loop()
     file = await loop.run_in_executor(threads, _connect_sqlite, file_uri(path))
     return _SqliteMigrator(file, threads, user_table)
@@ -140,9 +139,15 @@ async def open_migrator(
 class _PostgresMigrator(Migrator):
     dialect = POSTGRESQL
 
-    def __init__(self, raw: "asyncpg.Connection[asyncpg.Record]", user_table: str | None) -> None:
+    def __init__(
+        self,
+        raw: "asyncpg.Connection[asyncpg.Record]",
+        threads: Executor,
+        user_table: str | None,
+    ) -> None:
         super().__init__(user_table)
         self._raw = raw
+        self._threads = threads
 
     async def play(self, steps: Sequence[Step]) -> None:
         try:
@@ -168,7 +173,7 @@ class _PostgresMigrator(Migrator):
 
     async def _send(self, step: Step) -> None:
         if isinstance(step, Revision):
-            await guests.on_postgresql(self._raw, partial(upgrade_live, step))
+            await guests.on_postgresql(self._raw, self._threads, partial(upgrade_live, step))
             if not self._raw.is_in_transaction():
                 raise TransactionEnded
         else:
@@ -216,7 +221,7 @@ class _SqliteMigrator(Migrator):
             # so that nothing is committed after somebody has called it a failure.
             self._stopped = True
             self._raw.interrupt()
-            await asyncio.wait([running], timeout=INTERRUPT_SECONDS_MAX)
+            await asyncio.wait([running], timeout=guests.STOP_SECONDS_MAX)
             raise
 
     def _play(self, steps: Sequence[Step]) -> None:

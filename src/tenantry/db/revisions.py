@@ -38,6 +38,22 @@ class OutsideTransaction(Unavailable):
     """The revision wants to run outside a transaction (autocommit_block)."""
 
 
+class RevisionExited(Unavailable):
+    """The revision ended the program (sys.exit)."""
+
+
+class RevisionFailed(Exception):
+    """A revision raised something, which is the cause.
+
+    Args:
+        name: Of the revision.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+
 class UnknownRevision(Unavailable):
     """The database is at a revision that this code does not know."""
 
@@ -135,7 +151,7 @@ class Stream:
                 recursive_version_locations=True,
             )
             script.revision_map.heads  # noqa: B018 - reads every file, so that errors come here
-        except Exception as error:  # a revision file can raise anything
+        except (Exception, SystemExit) as error:  # a revision file can raise anything
             raise BadStream(
                 f"The {self.name} revisions cannot be read: {type(error).__name__}."
             ) from error
@@ -165,8 +181,20 @@ def is_online(revision: Revision) -> bool:
 
 
 def upgrade_live(revision: Revision, connection: sa.Connection) -> None:
-    """Run a revision on the database itself, with an ``op`` of its own."""
-    module = revision.load()
+    """Run a revision on the database itself, with an ``op`` of its own.
+
+    Raises:
+        RevisionFailed: It raised something.
+    """
+    try:
+        _upgrade(revision.load(), connection)
+    except SystemExit:
+        raise RevisionFailed(revision.name) from RevisionExited()
+    except Exception as error:
+        raise RevisionFailed(revision.name) from error
+
+
+def _upgrade(module: ModuleType, connection: sa.Connection) -> None:
     op = Operations(_Context(connection.dialect, connection, {"transactional_ddl": True}))
     if inspect.signature(module.upgrade).parameters:
         module.upgrade(op)

@@ -5,6 +5,7 @@ import sqlite3
 import asyncpg
 import sqlalchemy.exc
 
+from tenantry.db.revisions import RevisionFailed
 from tenantry.kit.errors import TenantryError
 
 # In these classes even the primary message can hold a value of a row.
@@ -22,8 +23,11 @@ _BY_TYPE: tuple[tuple[type[BaseException], str], ...] = (
 
 def explain(error: BaseException) -> str:
     """Return the reason as it may be shown. What is not known is named by its type alone."""
+    text = _explain(cause_of(error))
+    if isinstance(error, RevisionFailed):
+        text = f"{error.name}: {text}"
     # A message can hold what no database stores: NUL, and halves of characters.
-    text = _explain(cause_of(error)).replace("\0", "")
+    text = text.replace("\0", "")
     return text.encode(errors="replace").decode()[:REASON_CHARS_MAX]
 
 
@@ -36,10 +40,12 @@ def is_lock(error: BaseException) -> bool:
 
 
 def cause_of(error: BaseException) -> BaseException:
-    """Return what the driver raised.
+    """Return what the driver raised, or the revision.
 
-    SQLAlchemy wraps it, once on SQLite and twice over asyncpg.
+    SQLAlchemy wraps it, once on SQLite and twice over asyncpg; and so do we.
     """
+    if isinstance(error, RevisionFailed) and error.__cause__ is not None:
+        error = error.__cause__
     while isinstance(error, sqlalchemy.exc.DBAPIError) and error.orig is not None:
         error = error.orig
     if not isinstance(error, asyncpg.PostgresError) and isinstance(
