@@ -114,8 +114,6 @@ def decode_query(endpoint: Endpoint, query: bytes) -> Any:
     Raises:
         BadRequest: It cannot be read, or breaks the type of a member; the message says which.
     """
-    if not query:
-        return msgspec.convert({}, endpoint.request)
     try:
         pairs = parse_qsl(
             query.decode(),

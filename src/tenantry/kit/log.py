@@ -5,11 +5,16 @@ What is logged are named values that the code chose: no header, no body, no quer
 
 import logging
 import sys
+import traceback
+from pathlib import Path
 from typing import Literal
 
 import structlog
 
 LogFormat = Literal["auto", "json", "text"]
+
+EXCEPTIONS_MAX = 5
+FRAMES_MAX = 12
 
 
 def configure(*, log_format: LogFormat, level: str) -> None:
@@ -20,6 +25,8 @@ def configure(*, log_format: LogFormat, level: str) -> None:
         level: The least important event that is logged.
     """
     as_json = writes_json(log_format)
+    # What cannot be logged would else be printed, with everything it holds.
+    logging.raiseExceptions = False
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
@@ -37,9 +44,7 @@ def configure(*, log_format: LogFormat, level: str) -> None:
             foreign_pre_chain=shared,
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                structlog.processors.dict_tracebacks
-                if as_json
-                else structlog.processors.format_exc_info,
+                _tell_where,
                 structlog.processors.JSONRenderer()
                 if as_json
                 else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()),
@@ -52,6 +57,27 @@ def configure(*, log_format: LogFormat, level: str) -> None:
     # They speak of statements and connections, and their text may hold values.
     for chatty in ("aiosqlite", "asyncio", "alembic", "sqlalchemy"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
+
+
+def _tell_where(
+    _logger: object, _method: str, event: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    """Replace an exception by its types and the lines it came through.
+
+    Neither its message nor the variables on its way are told: they can hold what somebody
+    sent, a password among it.
+    """
+    info = event.pop("exc_info", None)
+    error = sys.exc_info()[1] if info is True else info[1] if isinstance(info, tuple) else info
+    seen: list[str] = []
+    while isinstance(error, BaseException) and len(seen) < EXCEPTIONS_MAX:
+        frames = traceback.extract_tb(error.__traceback__)[-FRAMES_MAX:]
+        lines = [f"{Path(one.filename).name}:{one.lineno} {one.name}" for one in frames]
+        seen.append(" > ".join([*lines, type(error).__qualname__]))
+        error = error.__cause__ or error.__context__
+    if seen:
+        event["raised"] = seen
+    return event
 
 
 def writes_json(log_format: LogFormat) -> bool:
