@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 from starlette.applications import Starlette
 
+from tenantry.api.cors import Cors
 from tenantry.api.door import Api
 from tenantry.api.table import ENDPOINTS
 from tenantry.kit import log
@@ -42,5 +43,7 @@ def app_over(services: Services) -> Starlette:
     """
     app = Starlette()
     as_json = log.writes_json(services.settings.log_format)
-    app.router.default = Api(ENDPOINTS, services, AccessLog(as_json=as_json))
+    api = Api(ENDPOINTS, services, AccessLog(as_json=as_json))
+    origins = [one.strip() for one in services.settings.cors_origins.split(",") if one.strip()]
+    app.router.default = Cors(api, origins) if origins else api
     return app

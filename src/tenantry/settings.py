@@ -83,6 +83,11 @@ class Settings(BaseSettings):
         description="Addresses of proxies whose `X-Forwarded-For` is believed, with commas "
         "between them; empty for none.",
     )
+    cors_origins: str = Field(
+        "",
+        description="Origins of web pages that may call the public and tenant endpoints, with "
+        "commas between them; empty for none.",
+    )
     migrate_concurrency: int = Field(
         4, ge=1, le=256, description="Tenant databases that this process migrates at once."
     )

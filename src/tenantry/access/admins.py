@@ -1,5 +1,7 @@
 """Admins: make one, and let one in."""
 
+from uuid import UUID
+
 from tenantry.access.emails import checked_email
 from tenantry.access.login import check_login
 from tenantry.access.passwords import Passwords
@@ -10,10 +12,15 @@ from tenantry.catalog import admins
 from tenantry.catalog.admins import Admin
 from tenantry.catalog.database import Catalog
 from tenantry.kit.context import OperationContext
+from tenantry.kit.errors import Conflict
 from tenantry.kit.ids import new_id
 from tenantry.kit.text import canonical
 
 REALM = "admin"
+
+
+class LastAdmin(Conflict):
+    """The last active admin cannot be switched off."""
 
 
 async def create(
@@ -31,6 +38,41 @@ async def create(
     async with catalog.change(ctx, "admin.create", admin.id) as session:
         await admins.add(session, admin, canonical_email=canonical(email), password_hash=hashed)
     return admin
+
+
+async def update(
+    ctx: OperationContext,
+    catalog: Catalog,
+    passwords: Passwords,
+    admin_id: UUID,
+    *,
+    is_active: bool | None = None,
+    password: str | None = None,
+) -> Admin:
+    """Change what is not None, and end every session of the admin; return it as it then is.
+
+    Raises:
+        AdminNotFound: There is no such admin.
+        BadPassword: A rule is broken.
+        LastAdmin: Nobody would be left to switch anybody on again.
+    """
+    before = await admins.get(catalog, admin_id)
+    hashed = None
+    if password is not None:
+        passwords.check_new(password, email=before.email)
+        hashed = await passwords.hash(password)
+    if is_active is None and hashed is None:
+        return before
+    async with catalog.change(ctx, "admin.update", admin_id) as session:
+        active = {admin.id for admin in await admins.lock_active(session)}
+        if is_active is False and active == {admin_id}:
+            raise LastAdmin
+        return await admins.update(
+            session,
+            admin_id,
+            is_active=admin_id in active if is_active is None else is_active,
+            password_hash=hashed,
+        )
 
 
 async def login(

@@ -18,10 +18,16 @@ from tenantry.kit.text import checked_line
 TOKEN_NAME_CHARS_MAX = 100
 TOKEN_LIFETIME_DEFAULT = timedelta(days=30)
 TOKEN_LIFETIME_MAX = timedelta(days=365)
+GRACE_SECONDS_DEFAULT = 86_400
+GRACE_SECONDS_MAX = 2_592_000
 
 
 class BadExpiry(Invalid):
     """`expiresAt` is in the past, or too far ahead."""
+
+
+class BadGracePeriod(Invalid):
+    """`gracePeriodSeconds` must be from 0 to 2592000."""
 
 
 class BadScopes(Invalid):
@@ -63,9 +69,36 @@ async def add_key(
 ) -> IssuedKey:
     """Return a new API key of a tenant, within a larger change."""
     secret = mint(API_KEY_KIND)
-    key = ApiKey(new_id(), tenant_id, shown_prefix(secret), ctx.now, expires_at, None)
+    key = ApiKey(
+        id=new_id(),
+        tenant_id=tenant_id,
+        prefix=shown_prefix(secret),
+        created_at=ctx.now,
+        expires_at=expires_at,
+        last_used_at=None,
+        replaced_at=None,
+    )
     await credentials.add_key(session, key, digest=digest(secret))
     return IssuedKey(key, secret)
+
+
+async def rotate_key(
+    ctx: OperationContext, catalog: Catalog, tenant_id: UUID, key_id: UUID, *, grace_seconds: int
+) -> IssuedKey:
+    """Return a new API key in place of another, which lives for *grace_seconds* from now.
+
+    Raises:
+        BadGracePeriod: It is negative, or more than `GRACE_SECONDS_MAX`.
+        ApiKeyNotFound: The tenant has no such key.
+    """
+    if not 0 <= grace_seconds <= GRACE_SECONDS_MAX:
+        raise BadGracePeriod
+    expires_at = ctx.now + timedelta(seconds=grace_seconds)
+    async with catalog.change(ctx, "api-key.rotate", key_id) as session:
+        await credentials.replace_key(
+            session, tenant_id, key_id, replaced_at=ctx.now, expires_at=expires_at
+        )
+        return await add_key(ctx, session, tenant_id, expires_at=None)
 
 
 async def revoke_key(

@@ -68,11 +68,13 @@ class Identity:
         tenant: Active.
         claims: Of the tenant's user, when a bearer was presented.
         mcp_token: When that was presented; then there are no claims.
+        api_key: When that named the tenant.
     """
 
     tenant: Tenant
     claims: Claims | None = None
     mcp_token: McpToken | None = None
+    api_key: ApiKey | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +131,8 @@ class Identifier:
             BadKey: There is none, or it is not good.
             TenantInactive: The tenant is suspended.
         """
-        return _active(Identity(await self._tenant_of_key(presented.api_key, ctx.now)))
+        found = await self._key_fact(presented.api_key, ctx.now)
+        return _active(Identity(found.tenant, api_key=found.key))
 
     async def public(self, ctx: OperationContext, presented: Credentials) -> Identity:
         """Return the tenant of an McpToken, or else of an API key.
@@ -151,21 +154,21 @@ class Identifier:
         """
         if presented.mcp_token is not None:
             return _active(await self._by_mcp_token(ctx, presented))
-        tenant = await self._tenant_of_key(presented.api_key, ctx.now)
+        found = await self._key_fact(presented.api_key, ctx.now)
         claims = await self._tokens.verify(presented.authorization, now=ctx.now)
         if claims.role is not Role.TENANT_USER:
             raise WrongRole
         # A token without a tenant would be a token for any: None is no tenant's id.
-        if claims.tenant_id != tenant.id:
+        if claims.tenant_id != found.tenant.id:
             raise OtherTenant
-        return _active(Identity(tenant, claims))
+        return _active(Identity(found.tenant, claims, api_key=found.key))
 
-    async def _tenant_of_key(self, presented: str | None, now: datetime) -> Tenant:
+    async def _key_fact(self, presented: str | None, now: datetime) -> _KeyFact:
         found = await self._find_key(presented, now)
         if found is None:
             raise BadKey
         self._usage.note_key(found.key.id, now)
-        return found.tenant
+        return found
 
     async def _find_key(self, presented: str | None, now: datetime) -> _KeyFact | None:
         if presented is None or not is_well_formed(API_KEY_KIND, presented):

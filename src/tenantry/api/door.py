@@ -5,13 +5,14 @@ suffice for (403), and only then the body (400). A stranger learns nothing from 
 """
 
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from email.utils import format_datetime
 from typing import Any
 
 import structlog
 
 from tenantry.api import envelope
 from tenantry.api.endpoints import Endpoint, Router
-from tenantry.api.envelope import NO_STORE, Answer
+from tenantry.api.envelope import NO_STORE, Answer, Headers
 from tenantry.api.levels import AUTHORIZATION, MCP_TOKEN
 from tenantry.api.requests import (
     Receive,
@@ -60,6 +61,7 @@ class Api:
             _log.exception("request failed", request_id=exchange.request_id)
             exchange.error = type(error).__name__
             answer = envelope.internal_error()
+        answer.headers.extend(exchange.warnings())
         await _send(send, answer, exchange)
         self._access_log.write(exchange.entry(answer.status))
 
@@ -112,6 +114,15 @@ class _Exchange:
         looked_at = self.endpoint.level.headers & TOKENS if self.endpoint else frozenset()
         token_sent = any(name in looked_at and value.strip() for name, value in self.headers)
         return envelope.failure(error, token_sent=token_sent)
+
+    def warnings(self) -> Headers:
+        """Return what is said to whoever uses a key that was replaced (RFC 9745, RFC 8594)."""
+        key = self.ctx.api_key if isinstance(self.ctx, TenantContext) else None
+        if key is None or key.replaced_at is None or key.expires_at is None:
+            return []
+        since = f"@{int(key.replaced_at.timestamp())}"
+        until = format_datetime(key.expires_at, usegmt=True)
+        return [(b"deprecation", since.encode()), (b"sunset", until.encode())]
 
     def entry(self, status: int) -> AccessEntry:
         now = utc_now()

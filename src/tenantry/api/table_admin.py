@@ -4,7 +4,14 @@ from http import HTTPStatus
 
 from tenantry.api.endpoints import Endpoint
 from tenantry.api.levels import ADMIN
-from tenantry.api.routes import migrations, tenant_credentials, tenant_users, tenants
+from tenantry.api.routes import admins, migrations, tenant_credentials, tenant_users, tenants
+from tenantry.api.schemas.admins import (
+    AdminList,
+    AdminResponse,
+    AuditPage,
+    CreateAdminRequest,
+    UpdateAdminRequest,
+)
 from tenantry.api.schemas.base import PageRequest
 from tenantry.api.schemas.credentials import (
     ApiKeyList,
@@ -13,12 +20,14 @@ from tenantry.api.schemas.credentials import (
     IssuedMcpTokenResponse,
     IssueMcpTokenRequest,
     McpTokenList,
+    RotateApiKeyRequest,
 )
 from tenantry.api.schemas.migrations import (
     MigrateAllRequest,
     MigrationResultResponse,
     MigrationRunPage,
     MigrationRunResponse,
+    SchemaStatusResponse,
 )
 from tenantry.api.schemas.people import (
     CreateUserRequest,
@@ -29,6 +38,7 @@ from tenantry.api.schemas.people import (
 from tenantry.api.schemas.tenants import (
     CreatedTenantResponse,
     CreateTenantRequest,
+    DeleteTenantRequest,
     TenantPage,
     TenantPageRequest,
     TenantResponse,
@@ -65,6 +75,56 @@ _MIGRATIONS = (
         response=MigrationRunResponse,
         summary="Show one migration run",
         errors=frozenset({NOT_FOUND}),
+    ),
+)
+_STATUS = (
+    Endpoint(
+        method="GET",
+        path="/api/admin/tenants/schema-status",
+        level=ADMIN,
+        handler=migrations.show_status,
+        response=SchemaStatusResponse,
+        summary="Count the tenants by revision",
+    ),
+)
+_ADMINS = (
+    Endpoint(
+        method="GET",
+        path="/api/admin/admins",
+        level=ADMIN,
+        handler=admins.list_admins,
+        response=AdminList,
+        summary="List the admins",
+    ),
+    Endpoint(
+        method="POST",
+        path="/api/admin/admins",
+        level=ADMIN,
+        handler=admins.create_admin,
+        request=CreateAdminRequest,
+        response=AdminResponse,
+        summary="Make an admin",
+        status=HTTPStatus.CREATED,
+        errors=frozenset({CONFLICT}),
+    ),
+    Endpoint(
+        method="PATCH",
+        path="/api/admin/admins/{adminId}",
+        level=ADMIN,
+        handler=admins.update_admin,
+        request=UpdateAdminRequest,
+        response=AdminResponse,
+        summary="Switch an admin on or off, or set the password",
+        errors=frozenset({NOT_FOUND, CONFLICT}),
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/admin/audit-log",
+        level=ADMIN,
+        handler=admins.list_audit,
+        request=PageRequest,
+        response=AuditPage,
+        summary="List the changes, the newest first",
     ),
 )
 _TENANTS = (
@@ -106,6 +166,19 @@ _TENANTS = (
         request=UpdateTenantRequest,
         response=TenantResponse,
         summary="Change, suspend or activate a tenant",
+        errors=frozenset({NOT_FOUND, CONFLICT}),
+    ),
+)
+_DELETION = (
+    Endpoint(
+        method="DELETE",
+        path="/api/admin/tenants/{tenantId}",
+        level=ADMIN,
+        handler=tenants.delete_tenant,
+        request=DeleteTenantRequest,
+        response=None,
+        summary="Delete an inactive tenant for ever",
+        message="The tenant was deleted.",
         errors=frozenset({NOT_FOUND, CONFLICT}),
     ),
 )
@@ -175,6 +248,18 @@ _CREDENTIALS = (
         holds_secret=True,
     ),
     Endpoint(
+        method="POST",
+        path="/api/admin/tenants/{tenantId}/api-keys/{keyId}/rotate",
+        level=ADMIN,
+        handler=tenant_credentials.rotate_key,
+        request=RotateApiKeyRequest,
+        response=IssuedApiKeyResponse,
+        summary="Issue an API key in place of another",
+        status=HTTPStatus.CREATED,
+        errors=frozenset({NOT_FOUND}),
+        holds_secret=True,
+    ),
+    Endpoint(
         method="DELETE",
         path="/api/admin/tenants/{tenantId}/api-keys/{keyId}",
         level=ADMIN,
@@ -217,4 +302,12 @@ _CREDENTIALS = (
     ),
 )
 
-ADMIN_ENDPOINTS: tuple[Endpoint, ...] = (*_MIGRATIONS, *_TENANTS, *_USERS, *_CREDENTIALS)
+ADMIN_ENDPOINTS: tuple[Endpoint, ...] = (
+    *_MIGRATIONS,
+    *_STATUS,
+    *_ADMINS,
+    *_TENANTS,
+    *_DELETION,
+    *_USERS,
+    *_CREDENTIALS,
+)

@@ -58,6 +58,21 @@ _FIND_ACCOUNT = Statement(
     AdminAccount,
 )
 _ALL = Statement(sa.select(*_COLUMNS).order_by(admin.c.id).limit(ADMINS_LISTED_MAX), Admin)
+_ACTIVE = Statement(
+    sa.select(*_COLUMNS).where(admin.c.is_active).order_by(admin.c.id).with_for_update(), Admin
+)
+_UPDATE = Statement(
+    sa.update(admin)
+    .values(is_active=sa.bindparam("active"), generation=admin.c.generation + 1)
+    .where(admin.c.id == sa.bindparam("admin"))
+    .returning(*_COLUMNS),
+    Admin,
+)
+_RESET_PASSWORD = Statement[Any](
+    sa.update(admin)
+    .values(password_hash=sa.bindparam("new"))
+    .where(admin.c.id == sa.bindparam("admin"))
+)
 _SET_PASSWORD_HASH = Statement[Any](
     sa.update(admin)
     .values(password_hash=sa.bindparam("new"))
@@ -86,6 +101,18 @@ async def find(session: CatalogSession, admin_id: UUID) -> Admin | None:
     return await session.fetch_one(_FIND, id=admin_id)
 
 
+async def get(session: CatalogSession, admin_id: UUID) -> Admin:
+    """Return the admin with this id.
+
+    Raises:
+        AdminNotFound: There is none.
+    """
+    found = await find(session, admin_id)
+    if found is None:
+        raise AdminNotFound
+    return found
+
+
 async def find_account(session: CatalogSession, canonical_email: str) -> AdminAccount | None:
     """Return the admin with this e-mail address, if there is one."""
     return await session.fetch_one(_FIND_ACCOUNT, email=canonical_email)
@@ -94,6 +121,27 @@ async def find_account(session: CatalogSession, canonical_email: str) -> AdminAc
 async def every(session: CatalogSession) -> list[Admin]:
     """Return the admins, the oldest first."""
     return await session.fetch_all(_ALL)
+
+
+async def lock_active(session: CatalogChange) -> list[Admin]:
+    """Return the active admins, who stay what they are until the change ends."""
+    return await session.fetch_all(_ACTIVE)
+
+
+async def update(
+    session: CatalogChange, admin_id: UUID, *, is_active: bool, password_hash: str | None
+) -> Admin:
+    """Switch an admin on or off, set the password unless None, and end every session.
+
+    Raises:
+        AdminNotFound: There is no such admin.
+    """
+    if password_hash is not None:
+        await session.execute(_RESET_PASSWORD, admin=admin_id, new=password_hash)
+    changed = await session.fetch_one(_UPDATE, admin=admin_id, active=is_active)
+    if changed is None:
+        raise AdminNotFound
+    return changed
 
 
 async def rehash(session: CatalogSession, admin_id: UUID, *, old: str, new: str) -> None:

@@ -26,7 +26,11 @@ class McpTokenNotFound(NotFound):
 
 
 class ApiKey(msgspec.Struct, frozen=True):
-    """A credential that names a tenant."""
+    """A credential that names a tenant.
+
+    Attributes:
+        replaced_at: Since when there is another to use in its place.
+    """
 
     id: UUID
     tenant_id: UUID
@@ -34,6 +38,7 @@ class ApiKey(msgspec.Struct, frozen=True):
     created_at: datetime
     expires_at: datetime | None
     last_used_at: datetime | None
+    replaced_at: datetime | None
 
 
 class McpToken(msgspec.Struct, frozen=True):
@@ -83,6 +88,21 @@ _TOKENS = Statement(
     .limit(CREDENTIALS_LISTED_MAX),
     McpToken,
 )
+_expires_at = sa.bindparam("expires_at", type_=api_key.c.expires_at.type)
+_REPLACE_KEY = Statement(
+    sa.update(api_key)
+    .values(
+        replaced_at=sa.bindparam("replaced_at"),
+        expires_at=sa.case(
+            (api_key.c.expires_at < _expires_at, api_key.c.expires_at), else_=_expires_at
+        ),
+    )
+    .where(api_key.c.id == _of_id, api_key.c.tenant_id == _of_tenant)
+    .returning(*_KEY_COLUMNS),
+    ApiKey,
+)
+_REMOVE_KEYS = Statement[Any](sa.delete(api_key).where(api_key.c.tenant_id == _of_tenant))
+_REMOVE_TOKENS = Statement[Any](sa.delete(mcp_token).where(mcp_token.c.tenant_id == _of_tenant))
 _REMOVE_KEY = Statement(
     sa.delete(api_key)
     .where(api_key.c.id == _of_id, api_key.c.tenant_id == _of_tenant)
@@ -145,6 +165,36 @@ async def tokens(
 ) -> list[McpToken]:
     """Return the McpTokens of a tenant, or of one of its users, the oldest first."""
     return await session.fetch_all(_TOKENS, tenant=tenant_id, user=user_id)
+
+
+async def replace_key(
+    session: CatalogChange,
+    tenant_id: UUID,
+    key_id: UUID,
+    *,
+    replaced_at: datetime,
+    expires_at: datetime,
+) -> None:
+    """Let an API key end at *expires_at*, unless it ends earlier.
+
+    Raises:
+        ApiKeyNotFound: The tenant has no such key.
+    """
+    replaced = await session.fetch_one(
+        _REPLACE_KEY,
+        tenant=tenant_id,
+        credential=key_id,
+        replaced_at=replaced_at,
+        expires_at=expires_at,
+    )
+    if replaced is None:
+        raise ApiKeyNotFound
+
+
+async def remove_all(session: CatalogChange, tenant_id: UUID) -> None:
+    """Revoke every API key and every McpToken of a tenant."""
+    await session.execute(_REMOVE_KEYS, tenant=tenant_id)
+    await session.execute(_REMOVE_TOKENS, tenant=tenant_id)
 
 
 async def remove_key(session: CatalogChange, tenant_id: UUID, key_id: UUID) -> None:

@@ -50,6 +50,7 @@ api_key = sa.Table(
     sa.Column("created_at", Instant, nullable=False),
     sa.Column("expires_at", Instant, nullable=True),
     sa.Column("last_used_at", Instant, nullable=True),
+    sa.Column("replaced_at", Instant, nullable=True),
     sa.UniqueConstraint("digest"),
     sa.Index("ix_api_key_tenant_id", "tenant_id"),
 )

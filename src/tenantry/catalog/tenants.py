@@ -89,6 +89,13 @@ _SET_READY = Statement(
     .returning(*_COLUMNS),
     Tenant,
 )
+_SET_DELETING = Statement(
+    sa.update(tenant)
+    .values(state=TenantState.DELETING.value, runner_id=sa.bindparam("runner"))
+    .where(_by_id, _is_ready, ~tenant.c.is_active)
+    .returning(*_COLUMNS),
+    Tenant,
+)
 _TAKE_ABANDONED = Statement(
     sa.update(tenant)
     .values(runner_id=sa.bindparam("runner"), state=TenantState.DELETING.value)
@@ -237,6 +244,13 @@ async def set_ready(
     return await session.fetch_one(
         _SET_READY, tenant=tenant_id, runner=runner_id, revision=revision
     )
+
+
+async def set_deleting(
+    session: CatalogChange, tenant_id: UUID, *, runner_id: UUID
+) -> Tenant | None:
+    """Let an inactive tenant exist for nobody; return None if it is active, or gone."""
+    return await session.fetch_one(_SET_DELETING, tenant=tenant_id, runner=runner_id)
 
 
 async def take_abandoned(session: CatalogSession, *, runner_id: UUID) -> list[Tenant]:

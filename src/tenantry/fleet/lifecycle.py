@@ -9,6 +9,7 @@ import structlog
 from tenantry.access import credentials
 from tenantry.access.credentials import IssuedKey
 from tenantry.access.passwords import Passwords
+from tenantry.catalog import credentials as stored
 from tenantry.catalog import tenants
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.tenants import Tenant, TenantState
@@ -19,7 +20,7 @@ from tenantry.fleet.runner import Runner
 from tenantry.fleet.templates import Templates
 from tenantry.kit.clock import utc_now
 from tenantry.kit.context import OperationContext
-from tenantry.kit.errors import Conflict, TenantryError, Unavailable
+from tenantry.kit.errors import Conflict, Invalid, TenantryError, Unavailable
 from tenantry.kit.ids import new_id
 from tenantry.kit.text import checked_line
 from tenantry.tenant import modules, users
@@ -35,6 +36,14 @@ _log = structlog.get_logger(__name__)
 
 class ProvisioningFailed(Unavailable):
     """The tenant's database could not be made; nothing of it is left."""
+
+
+class WrongName(Invalid):
+    """`name` must be the exact name of the tenant."""
+
+
+class TenantActive(Conflict):
+    """The tenant is active: suspend it before it is deleted."""
 
 
 class ActivationFailed(Conflict):
@@ -127,6 +136,27 @@ class Lifecycle:
                 is_active=tenant.is_active if is_active is None else is_active,
                 modules=keys,
             )
+
+    async def delete(self, ctx: OperationContext, tenant: Tenant, *, name: str) -> None:
+        """Delete an inactive tenant for ever: its keys, its tokens, its database.
+
+        Args:
+            ctx: Who deletes.
+            tenant: What.
+            name: Its exact name, because this cannot be undone.
+
+        Raises:
+            WrongName: It has another name.
+            TenantActive: It must be suspended first.
+        """
+        if name != tenant.name:
+            raise WrongName
+        async with self.catalog.change(ctx, "tenant.delete", tenant.id) as session:
+            deleting = await tenants.set_deleting(session, tenant.id, runner_id=self.runner.id)
+            if deleting is None:
+                raise TenantActive
+            await stored.remove_all(session, tenant.id)
+        await self._clear(tenant)
 
     async def reap(self) -> None:
         """Clear away what died while it was made or deleted.

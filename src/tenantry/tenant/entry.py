@@ -5,6 +5,7 @@ from uuid import UUID
 
 from tenantry.access.identify import Credentials, Identifier, Identity
 from tenantry.access.principal import Scope
+from tenantry.catalog.credentials import ApiKey
 from tenantry.catalog.tenants import Tenant
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Forbidden, Unauthenticated
@@ -57,10 +58,12 @@ class TenantContext(OperationContext):
     Attributes:
         tenant: The tenant.
         database: Its database.
+        api_key: The key that named the tenant, if one did.
     """
 
     tenant: Tenant
     database: TenantDatabase
+    api_key: ApiKey | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -181,6 +184,7 @@ class Entry:
             actor=_actor(identity),
             address=ctx.address,
             tenant=identity.tenant,
+            api_key=identity.api_key,
             database=await self._databases.open(identity.tenant),
         )
 
@@ -192,6 +196,7 @@ def _person(inside: TenantContext, identity: Identity, user_id: UUID) -> PersonC
         actor=inside.actor,
         address=inside.address,
         tenant=inside.tenant,
+        api_key=inside.api_key,
         database=inside.database,
         user_id=user_id,
         jti=identity.claims.jti if identity.claims else None,

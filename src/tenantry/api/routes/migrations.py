@@ -9,9 +9,11 @@ from tenantry.api.schemas.migrations import (
     MigrationResultResponse,
     MigrationRunPage,
     MigrationRunResponse,
+    SchemaStatusResponse,
 )
 from tenantry.catalog import runs
 from tenantry.catalog.runs import MigrationRun
+from tenantry.fleet.status import schema_status
 from tenantry.services import Services
 
 
@@ -39,6 +41,13 @@ async def show_run(
 ) -> MigrationRunResponse:
     """Tell of one run."""
     return await _represent(services, await runs.get(services.catalog, run_id))
+
+
+async def show_status(
+    _ctx: AdminContext, services: Services, _request: Nothing
+) -> SchemaStatusResponse:
+    """Tell where the fleet stands."""
+    return SchemaStatusResponse.of(await schema_status(services.catalog, services.streams()))
 
 
 async def _represent(services: Services, run: MigrationRun) -> MigrationRunResponse:

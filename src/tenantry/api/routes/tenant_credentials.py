@@ -14,6 +14,7 @@ from tenantry.api.schemas.credentials import (
     IssueMcpTokenRequest,
     McpTokenList,
     McpTokenResponse,
+    RotateApiKeyRequest,
 )
 from tenantry.api.schemas.people import given
 from tenantry.catalog import credentials, tenants
@@ -37,6 +38,22 @@ async def issue_key(
     tenant = await tenants.get(services.catalog, tenant_id)
     issued = await access.issue_key(
         ctx, services.catalog, tenant.id, expires_at=given(request).get("expires_at")
+    )
+    return IssuedApiKeyResponse.of(issued)
+
+
+async def rotate_key(
+    ctx: AdminContext,
+    services: Services,
+    request: RotateApiKeyRequest,
+    *,
+    tenant_id: UUID,
+    key_id: UUID,
+) -> IssuedApiKeyResponse:
+    """Issue a key in place of another, which lives on for a while."""
+    seconds = given(request).get("grace_period_seconds", access.GRACE_SECONDS_DEFAULT)
+    issued = await access.rotate_key(
+        ctx, services.catalog, tenant_id, key_id, grace_seconds=seconds
     )
     return IssuedApiKeyResponse.of(issued)
 

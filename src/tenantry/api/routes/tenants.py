@@ -8,6 +8,7 @@ from tenantry.api.schemas.people import given
 from tenantry.api.schemas.tenants import (
     CreatedTenantResponse,
     CreateTenantRequest,
+    DeleteTenantRequest,
     TenantPage,
     TenantPageRequest,
     TenantResponse,
@@ -67,3 +68,11 @@ async def update_tenant(
         module_keys=asked.get("modules"),
     )
     return TenantResponse.of(changed)
+
+
+async def delete_tenant(
+    ctx: AdminContext, services: Services, request: DeleteTenantRequest, *, tenant_id: UUID
+) -> None:
+    """Delete an inactive tenant for ever."""
+    tenant = await tenants.get(services.catalog, tenant_id)
+    await services.lifecycle.delete(ctx, tenant, name=request.name)

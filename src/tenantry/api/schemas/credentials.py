@@ -37,6 +37,12 @@ class IssueApiKeyRequest(Schema, frozen=True):
     expires_at: Instant | UnsetType = UNSET
 
 
+class RotateApiKeyRequest(Schema, frozen=True):
+    """How long the old API key is to live beside the new one."""
+
+    grace_period_seconds: int | UnsetType = UNSET
+
+
 class IssuedApiKeyResponse(Schema, frozen=True):
     """A new API key, with its secret, which is shown this once."""
 

@@ -8,6 +8,7 @@ import msgspec
 
 from tenantry.api.schemas.base import Schema
 from tenantry.catalog.runs import MigrationRun, TenantMigration
+from tenantry.fleet.status import SchemaStatus
 
 
 class MigrateAllRequest(Schema, frozen=True, forbid_unknown_fields=True):
@@ -88,6 +89,37 @@ class MigrationRunResponse(Schema, frozen=True):
         """Return the representation of *run* with its *parts*."""
         details = [MigrationRunDetailResponse.of(part) for part in parts]
         return cls(**msgspec.structs.asdict(run), details=details)
+
+
+class RevisionCountResponse(Schema, frozen=True):
+    """How many customers were last seen at a revision; null: never seen."""
+
+    revision: str | None
+    count: int
+
+
+class SchemaStatusResponse(Schema, frozen=True):
+    """Where the databases of the active customers were last seen."""
+
+    head: str
+    total: int
+    up_to_date: int
+    behind: int
+    unknown: int
+    revisions: list[RevisionCountResponse]
+
+    @classmethod
+    def of(cls, status: SchemaStatus) -> "SchemaStatusResponse":
+        """Return the representation of *status*."""
+        counts = [RevisionCountResponse(one.revision, one.count) for one in status.revisions]
+        return cls(
+            status.head,
+            status.total,
+            status.up_to_date,
+            status.behind,
+            status.unknown,
+            counts,
+        )
 
 
 class MigrationRunPage(Schema, frozen=True):

@@ -91,6 +91,12 @@ class TenantPage(Schema, frozen=True):
         return cls(items, window.page, window.size, page.total_count, page.total_pages)
 
 
+class DeleteTenantRequest(Schema, frozen=True):
+    """The exact name of the customer that is to be deleted for ever."""
+
+    name: str
+
+
 class ModuleList(Schema, frozen=True):
     """The active modules of a tenant."""
 

@@ -1,0 +1,48 @@
+"""``/api/admin/admins`` and ``/api/admin/audit-log``."""
+
+from uuid import UUID
+
+from tenantry.access import admins as access
+from tenantry.access.principal import AdminContext
+from tenantry.api.schemas.admins import (
+    AdminList,
+    AdminResponse,
+    AuditPage,
+    CreateAdminRequest,
+    UpdateAdminRequest,
+)
+from tenantry.api.schemas.base import Nothing, PageRequest
+from tenantry.api.schemas.people import given
+from tenantry.catalog import admins, audit
+from tenantry.services import Services
+
+
+async def list_admins(_ctx: AdminContext, services: Services, _request: Nothing) -> AdminList:
+    """Tell of the admins."""
+    found = await admins.every(services.catalog)
+    return AdminList([AdminResponse.of(admin) for admin in found])
+
+
+async def create_admin(
+    ctx: AdminContext, services: Services, request: CreateAdminRequest
+) -> AdminResponse:
+    """Make an admin."""
+    admin = await access.create(
+        ctx, services.catalog, services.passwords, email=request.email, password=request.password
+    )
+    return AdminResponse.of(admin)
+
+
+async def update_admin(
+    ctx: AdminContext, services: Services, request: UpdateAdminRequest, *, admin_id: UUID
+) -> AdminResponse:
+    """Switch an admin on or off, or set the password."""
+    admin = await access.update(
+        ctx, services.catalog, services.passwords, admin_id, **given(request)
+    )
+    return AdminResponse.of(admin)
+
+
+async def list_audit(_ctx: AdminContext, services: Services, request: PageRequest) -> AuditPage:
+    """Tell who changed what, the newest first."""
+    return AuditPage.of(await audit.page(services.catalog, request.window))

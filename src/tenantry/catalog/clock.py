@@ -1,0 +1,26 @@
+"""The clock of the catalog's database, by which heartbeats and waits are measured."""
+
+import msgspec
+import sqlalchemy as sa
+
+from tenantry.catalog.planes import CatalogSession
+from tenantry.db.statements import Statement
+from tenantry.db.types import database_clock_ms
+
+
+class _Now(msgspec.Struct, frozen=True):
+    now_ms: int
+
+
+_NOW = Statement(sa.select(database_clock_ms().label("now_ms")), _Now)
+
+
+async def now_ms(session: CatalogSession) -> int:
+    """Return what time it is there, in milliseconds since 1970.
+
+    Raises:
+        DatabaseUnavailable: The catalog cannot be reached.
+    """
+    found = await session.fetch_one(_NOW)
+    assert found is not None
+    return found.now_ms
