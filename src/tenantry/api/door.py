@@ -27,7 +27,7 @@ from tenantry.kit.access_log import AccessEntry, AccessLog
 from tenantry.kit.clock import monotonic_seconds, utc_now
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import TenantryError, Unavailable
-from tenantry.kit.ids import new_id
+from tenantry.kit.ids import new_request_id
 from tenantry.services import Services
 from tenantry.tenant.entry import TenantContext
 
@@ -88,7 +88,7 @@ class _Exchange:
 
     def __init__(self, scope: Scope) -> None:
         self.began = monotonic_seconds()
-        self.request_id = str(new_id())
+        self.request_id = new_request_id()
         self.is_head = scope["method"] == "HEAD"
         # Every GET can be asked without its body (RFC 9110, section 9.1).
         self.method: str = "GET" if self.is_head else scope["method"]
