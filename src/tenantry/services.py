@@ -21,11 +21,11 @@ from tenantry.catalog import database as catalog_database
 from tenantry.catalog.database import Catalog
 from tenantry.db.revisions import Stream, UnknownRevision
 from tenantry.db.scripts import Streams
-from tenantry.db.servers import create_file, open_server
+from tenantry.db.servers import Server, create_file, open_server
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.urls import sqlite_path
 from tenantry.fleet.failures import explain
-from tenantry.fleet.lifecycle import SERVER_DEFAULT, Lifecycle
+from tenantry.fleet.lifecycle import Lifecycle
 from tenantry.fleet.migrate import Patience, SchemaMigrator, Scripts
 from tenantry.fleet.runner import Runner
 from tenantry.fleet.templates import Templates
@@ -109,13 +109,9 @@ def _build(settings: Settings, threads: ThreadPoolExecutor) -> Services:
         timeout_seconds=settings.connect_timeout_s,
         synchronous=settings.sqlite_synchronous,
     )
-    server = open_server(
-        settings.tenant_server,
-        connections_max=settings.tenant_connections,
-        timeout_seconds=settings.connect_timeout_s,
-        synchronous=settings.sqlite_synchronous,
+    databases = TenantDatabases(
+        {name: _open_server(settings, url) for name, url in settings.servers.items()}
     )
-    databases = TenantDatabases({SERVER_DEFAULT: server})
     passwords = Passwords(threads=settings.password_threads, chars_min=settings.password_min_length)
     keys = SigningKeys(catalog, _secret(settings))
     tokens = Tokens(keys, lifetime=timedelta(minutes=settings.token_minutes))
@@ -225,6 +221,15 @@ def _tenant_streams(settings: Settings) -> Streams:
     folder = settings.tenant_migrations
     user = None if folder is None else Stream("user", folder)
     return Streams(tenant_databases.STREAM, user, settings.tenant_version_table)
+
+
+def _open_server(settings: Settings, url: str) -> Server:
+    return open_server(
+        url,
+        connections_max=settings.tenant_connections,
+        timeout_seconds=settings.connect_timeout_s,
+        synchronous=settings.sqlite_synchronous,
+    )
 
 
 def _secret(settings: Settings) -> str:

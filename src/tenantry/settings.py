@@ -6,7 +6,14 @@ from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from dotenv import dotenv_values
-from pydantic import AfterValidator, Field, SecretStr, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    SecretStr,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from tenantry.kit.errors import Invalid
@@ -16,6 +23,7 @@ PREFIX = "TENANTRY_"
 TEST_PREFIX = "TENANTRY_TEST_"
 ENV_FILE = ".env"
 SECRET_KEY_CHARS_MIN = 32
+SERVER_DEFAULT = "default"
 SCHEMES = ("sqlite:///", "postgresql://", "postgres://")
 
 
@@ -32,6 +40,9 @@ def _database_url(url: str) -> str:
 DatabaseUrl = Annotated[
     SecretStr, AfterValidator(lambda v: SecretStr(_database_url(v.get_secret_value())))
 ]
+
+
+ServerName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,31}$")]
 
 
 class Settings(BaseSettings):
@@ -54,6 +65,12 @@ class Settings(BaseSettings):
         description="Where tenant databases are made: `sqlite:///folder`, or the "
         "`postgresql://…` of a server and a role that may create databases. "
         "Empty: the folder `tenants` in the data folder.",
+    )
+    tenant_servers: dict[ServerName, DatabaseUrl] = Field(
+        default_factory=dict,
+        description="More tenant servers by name, as JSON: "
+        '`{"eu": "postgresql://…", "us": "postgresql://…"}`. A tenant stays on the server that '
+        "it was made on; the name `default` is taken.",
     )
     secret_key: SecretStr = Field(
         SecretStr(""),
@@ -129,12 +146,14 @@ class Settings(BaseSettings):
     )
 
     @model_validator(mode="after")
-    def _check_secret_key(self) -> Self:
+    def _check_together(self) -> Self:
         secret = self.secret_key.get_secret_value()
         if secret and len(secret) < SECRET_KEY_CHARS_MIN:
             raise ValueError(
                 f"TENANTRY_SECRET_KEY must have at least {SECRET_KEY_CHARS_MIN} characters"
             )
+        if SERVER_DEFAULT in self.tenant_servers:
+            raise ValueError(f"TENANTRY_TENANT_SERVERS must not name {SERVER_DEFAULT!r}")
         if not secret and self.catalog.startswith("postgres"):
             raise ValueError("TENANTRY_SECRET_KEY must be set when the catalog is PostgreSQL")
         return self
@@ -146,8 +165,15 @@ class Settings(BaseSettings):
 
     @property
     def tenant_server(self) -> str:
-        """The URL of the server, or of the folder, that holds the tenant databases."""
-        return self.tenant_server_url.get_secret_value() or f"sqlite:///{self.data_dir / 'tenants'}"
+        """The URL of the server, or of the folder, for tenants that name no other."""
+        return self.servers[SERVER_DEFAULT]
+
+    @property
+    def servers(self) -> dict[str, str]:
+        """The URLs of the servers, or folders, that hold the tenant databases, by name."""
+        default = self.tenant_server_url.get_secret_value()
+        named = {name: url.get_secret_value() for name, url in self.tenant_servers.items()}
+        return {SERVER_DEFAULT: default or f"sqlite:///{self.data_dir / 'tenants'}", **named}
 
 
 def read_settings(**overrides: object) -> Settings:

@@ -23,19 +23,23 @@ from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Conflict, Invalid, TenantryError, Unavailable
 from tenantry.kit.ids import new_id
 from tenantry.kit.text import checked_line
+from tenantry.settings import SERVER_DEFAULT
 from tenantry.tenant import modules, users
 from tenantry.tenant.databases import TenantDatabases
 from tenantry.tenant.users import User
 
 NAME_CHARS_MAX = 100
 PROVISION_SECONDS_MAX = 120.0
-SERVER_DEFAULT = "default"
 
 _log = structlog.get_logger(__name__)
 
 
 class ProvisioningFailed(Unavailable):
     """The tenant's database could not be made; nothing of it is left."""
+
+
+class UnknownServer(Invalid):
+    """There is no tenant server of this name."""
 
 
 class WrongName(Invalid):
@@ -91,11 +95,25 @@ class Lifecycle:
     streams: Callable[[], Streams]
 
     async def provision(
-        self, ctx: OperationContext, *, name: str, owner: Owner, module_keys: list[str] | None
+        self,
+        ctx: OperationContext,
+        *,
+        name: str,
+        owner: Owner,
+        module_keys: list[str] | None = None,
+        server_name: str = SERVER_DEFAULT,
     ) -> Provisioned:
         """Create a tenant at the head revision, all or nothing.
 
+        Args:
+            ctx: Who creates it.
+            name: Of the tenant.
+            owner: Its first user.
+            module_keys: What is on for it; everything unless given.
+            server_name: The tenant server that is to hold its database.
+
         Raises:
+            UnknownServer: There is no server of this name.
             BadText, BadEmail, BadPassword, UnknownModule: A rule is broken.
             TenantNameInUse: The name is taken.
             ProvisioningFailed: Its database could not be made.
@@ -103,7 +121,9 @@ class Lifecycle:
         users.check_new(
             self.passwords, email=owner.email, full_name=owner.full_name, password=owner.password
         )
-        tenant = _new_tenant(ctx, name, module_keys)
+        if server_name not in self.databases.server_names:
+            raise UnknownServer
+        tenant = _new_tenant(ctx, name, module_keys, server_name)
         await tenants.add(self.catalog, tenant, runner_id=self.runner.id)
         return await self._provision(ctx, tenant, owner)
 
@@ -243,13 +263,15 @@ class Lifecycle:
             _log.warning("tenant not left to others", tenant=str(tenant.id))
 
 
-def _new_tenant(ctx: OperationContext, name: str, module_keys: list[str] | None) -> Tenant:
+def _new_tenant(
+    ctx: OperationContext, name: str, module_keys: list[str] | None, server_name: str
+) -> Tenant:
     tenant_id = new_id()
     return Tenant(
         id=tenant_id,
         name=_checked_name(name),
         database_name=f"tenantry_{tenant_id.hex}",
-        server_name=SERVER_DEFAULT,
+        server_name=server_name,
         state=TenantState.PROVISIONING.value,
         is_active=True,
         modules=modules.ALL_KEYS if module_keys is None else modules.checked_keys(module_keys),

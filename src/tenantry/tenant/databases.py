@@ -55,6 +55,11 @@ class TenantDatabases:
         self._servers = servers
         self._opened: OrderedDict[UUID, _Opened] = OrderedDict()
 
+    @property
+    def server_names(self) -> frozenset[str]:
+        """The names of the servers."""
+        return frozenset(self._servers)
+
     def server(self, name: str) -> Server:
         """Return the server of this name.
 
