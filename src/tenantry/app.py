@@ -5,6 +5,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from starlette.applications import Starlette
+from starlette.datastructures import State
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tenantry.api.cors import Cors
 from tenantry.api.door import Api
@@ -18,32 +20,52 @@ from tenantry.settings import Settings
 GC_THRESHOLD = 50_000
 
 
-def create_app(settings: Settings) -> Starlette:
+class App:
+    """The doors of one process.
+
+    Every HTTP request goes to the API, which therefore also answers for paths that nobody
+    has, in its envelope. Starlette has the rest: it opens what lives, and closes it.
+
+    Attributes:
+        state: Holds ``services`` while they are open.
+    """
+
+    def __init__(self, starlette: Starlette, api: ASGIApp) -> None:
+        self.state: State = starlette.state
+        self.api = api
+        self._starlette = starlette
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request, or the whole life of the process (ASGI)."""
+        await (self.api if scope["type"] == "http" else self._starlette)(scope, receive, send)
+
+
+def create_app(settings: Settings) -> App:
     """Return the application of one process. Its lifespan opens the services and closes them."""
 
     @asynccontextmanager
-    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+    async def lifespan(starlette: Starlette) -> AsyncIterator[None]:
         async with open_services(settings) as services:
-            app.state.services = services
-            app.router.default = app_over(services).router.default
+            starlette.state.services = services
+            app.api = _api_over(services)
             # What start-up made stays: the collector need not look at it again.
             gc.collect()
             gc.freeze()
             gc.set_threshold(GC_THRESHOLD)
             yield
 
-    return Starlette(lifespan=lifespan)
-
-
-def app_over(services: Services) -> Starlette:
-    """Return the application over *services* that the caller opens and closes.
-
-    Starlette routes what is not the API's. Its *default* is the API, which therefore also
-    answers for paths that nobody has, in its envelope.
-    """
-    app = Starlette()
-    as_json = log.writes_json(services.settings.log_format)
-    api = Api(ENDPOINTS, services, AccessLog(as_json=as_json))
-    origins = [one.strip() for one in services.settings.cors_origins.split(",") if one.strip()]
-    app.router.default = Cors(api, origins) if origins else api
+    starlette = Starlette(lifespan=lifespan)
+    app = App(starlette, starlette)
     return app
+
+
+def app_over(services: Services) -> App:
+    """Return the application over *services* that the caller opens and closes."""
+    return App(Starlette(), _api_over(services))
+
+
+def _api_over(services: Services) -> ASGIApp:
+    settings = services.settings
+    api = Api(ENDPOINTS, services, AccessLog(as_json=log.writes_json(settings.log_format)))
+    origins = [one.strip() for one in settings.cors_origins.split(",") if one.strip()]
+    return Cors(api, origins) if origins else api

@@ -74,10 +74,14 @@ class Api:
             self._services, exchange.context(scope), credentials, endpoint.demand
         )
         exchange.ctx = ctx
-        if endpoint.reads_body:
-            request = decode_body(endpoint, await read_body(headers, receive))
-        else:
-            request = decode_query(endpoint, scope["query_string"])
+        try:
+            if endpoint.reads_body:
+                request = decode_body(endpoint, await read_body(headers, receive))
+            else:
+                request = decode_query(endpoint, scope["query_string"])
+        except TenantryError:
+            await endpoint.level.confirm(ctx)
+            raise
         parameters = read_parameters(values) if values else {}
         data = await endpoint.handler(ctx, self._services, request, **parameters)
         return _represent(endpoint, data)
@@ -117,7 +121,7 @@ class _Exchange:
 
     def warnings(self) -> Headers:
         """Return what is said to whoever uses a key that was replaced (RFC 9745, RFC 8594)."""
-        key = self.ctx.api_key if isinstance(self.ctx, TenantContext) else None
+        key = self.ctx.identity.api_key if isinstance(self.ctx, TenantContext) else None
         if key is None or key.replaced_at is None or key.expires_at is None:
             return []
         since = f"@{int(key.replaced_at.timestamp())}"

@@ -2,19 +2,29 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from tenantry.access.identify import Credentials
 from tenantry.access.principal import AdminContext
 from tenantry.kit.context import OperationContext
 from tenantry.services import Services
-from tenantry.tenant.entry import Demand, PersonContext, TenantContext
+from tenantry.tenant.entry import (
+    Claimant,
+    Demand,
+    PersonContext,
+    TenantContext,
+    confirm_claimant,
+)
 
 Ctx = TypeVar("Ctx")
 
 AUTHORIZATION = b"authorization"
 API_KEY = b"x-api-key"
 MCP_TOKEN = b"x-mcp-token"
+
+
+async def nothing_left(_ctx: Any) -> None:
+    """Do nothing: coming in has checked everything."""
 
 
 @dataclass(frozen=True)
@@ -25,11 +35,14 @@ class Level(Generic[Ctx]):
         name: As in the contract.
         headers: The credential headers that are looked at; the others do not exist here.
         enter: From credentials to the context that the level's handlers take first.
+        confirm: Checks what `enter` has left to the handler's own statement, before
+            anything else is refused.
     """
 
     name: str
     headers: frozenset[bytes]
     enter: Callable[[Services, OperationContext, Credentials, Demand], Awaitable[Ctx]]
+    confirm: Callable[[Ctx], Awaitable[None]] = nothing_left
 
 
 async def _open(
@@ -68,6 +81,12 @@ async def _person(
     return await services.entry.as_person(ctx, presented, demand)
 
 
+async def _claimant(
+    services: Services, ctx: OperationContext, presented: Credentials, demand: Demand
+) -> Claimant:
+    return await services.entry.as_claimant(ctx, presented, demand)
+
+
 async def _signed_in(
     services: Services, ctx: OperationContext, presented: Credentials, demand: Demand
 ) -> PersonContext:
@@ -82,4 +101,5 @@ TENANT_LOGIN = Level("Tenant login", frozenset({API_KEY}), _tenant_login)
 PUBLIC = Level("Public", frozenset({API_KEY, MCP_TOKEN}), _public)
 TENANT = Level("Tenant", _ANY, _tenant)
 PERSON = Level("Tenant, a person", _ANY, _person)
+CLAIMANT = Level(PERSON.name, _ANY, _claimant, confirm_claimant)
 SIGNED_IN = Level("Tenant, signed in", _ANY, _signed_in)

@@ -4,7 +4,7 @@ from http import HTTPStatus
 
 from tenantry.access.principal import Scope
 from tenantry.api.endpoints import Endpoint
-from tenantry.api.levels import OPEN, PERSON, PUBLIC, SIGNED_IN, TENANT, TENANT_LOGIN
+from tenantry.api.levels import CLAIMANT, OPEN, PERSON, PUBLIC, SIGNED_IN, TENANT, TENANT_LOGIN
 from tenantry.api.openapi import description_of
 from tenantry.api.routes import (
     admin_auth,
@@ -112,7 +112,7 @@ _AUTH = (
     Endpoint(
         method="PUT",
         path="/api/tenant/auth/profile",
-        level=PERSON,
+        level=CLAIMANT,
         handler=tenant_auth.update_profile,
         request=UpdateProfileRequest,
         response=TenantUserProfile,

@@ -61,12 +61,8 @@ class Budget:
 
     def give_back(self) -> None:
         """Give the right to whoever waits longest, or keep it."""
-        while self._waiting:
-            waiting = self._waiting.popleft()
-            if not waiting.done():
-                waiting.set_result(None)
-                return
-        self._left += 1
+        if not wake_first(self._waiting):
+            self._left += 1
 
     def park(self, connection: Connection, pool: list[Connection]) -> None:
         """Note that *connection*, now in *pool*, may be closed for others."""
@@ -79,17 +75,45 @@ class Budget:
     async def _wait(self) -> None:
         waiting = asyncio.get_running_loop().create_future()
         self._waiting.append(waiting)
-        try:
-            async with asyncio.timeout(WAIT_SECONDS_MAX):
-                await waiting
-        except BaseException as error:
-            if waiting.done() and not waiting.cancelled():
-                self.give_back()  # it came at the same moment
-            elif waiting in self._waiting:
-                self._waiting.remove(waiting)
-            if isinstance(error, TimeoutError):
-                raise DatabaseUnavailable from error
-            raise
+        await wait_for_turn(waiting, self._waiting, self.give_back)
+
+
+def wake_first(waiting: deque[asyncio.Future[None]]) -> bool:
+    """Let the first of those *waiting* have its turn; return whether there was one."""
+    while waiting:
+        first = waiting.popleft()
+        if not first.done():
+            first.set_result(None)
+            return True
+    return False
+
+
+async def wait_for_turn(
+    turn: asyncio.Future[None],
+    waiting: deque[asyncio.Future[None]],
+    pass_on: Callable[[], None],
+) -> None:
+    """Wait for *turn*, which is among those *waiting*.
+
+    Args:
+        turn: Done when it comes.
+        waiting: Left when it does not.
+        pass_on: Called when it came to somebody who had just stopped waiting.
+
+    Raises:
+        DatabaseUnavailable: It did not come within `WAIT_SECONDS_MAX`.
+    """
+    try:
+        async with asyncio.timeout(WAIT_SECONDS_MAX):
+            await turn
+    except BaseException as error:
+        if turn.done() and not turn.cancelled():
+            pass_on()
+        elif turn in waiting:
+            waiting.remove(turn)
+        if isinstance(error, TimeoutError):
+            raise DatabaseUnavailable from error
+        raise
 
 
 class Database(Session[Plane]):
@@ -106,17 +130,19 @@ class Database(Session[Plane]):
     ) -> None:
         self._connect = connect
         self._budget = budget
-        self._slots = asyncio.Semaphore(connections_max)
+        self._free = connections_max
+        self._waiting: deque[asyncio.Future[None]] = deque()
         self._idle: list[Connection] = []
         self._closed = False
 
     async def fetch_all(self, statement: Statement[Row], **values: object) -> list[Row]:
         """Return every row."""
-        connection = await self._take()
+        connection = self._take_idle() or await self._take()
         try:
             return await connection.run(statement, values)
         finally:
-            await self._give_back(connection)
+            if not self._keep(connection):
+                await self._drop(connection)
 
     async def execute(self, statement: Statement[Any], **values: object) -> None:
         """Run a statement that returns nothing."""
@@ -125,7 +151,7 @@ class Database(Session[Plane]):
     @asynccontextmanager
     async def begin(self) -> AsyncIterator[Session[Plane]]:
         """Open a transaction: committed when the block ends, rolled back if it raises."""
-        connection = await self._take()
+        connection = self._take_idle() or await self._take()
         try:
             await connection.command(connection.begin_sql)
             try:
@@ -137,7 +163,8 @@ class Database(Session[Plane]):
         finally:
             # One that is still in a transaction (a cancelled block, a failed COMMIT) is
             # not used again; closing it rolls back.
-            await self._give_back(connection)
+            if not self._keep(connection):
+                await self._drop(connection)
 
     async def close(self) -> None:
         """Close every connection: the idle ones now, the others when they are given back."""
@@ -147,13 +174,27 @@ class Database(Session[Plane]):
             self._budget.unpark(connection)
             await self._close(connection)
 
+    def _take_idle(self) -> Connection | None:
+        """Return an idle connection if there is one to have: the way of nearly every request."""
+        if not self._free or not self._idle or not self._idle[-1].is_reusable:
+            return None
+        self._free -= 1
+        connection = self._idle.pop()
+        self._budget.unpark(connection)
+        return connection
+
     async def _take(self) -> Connection:
-        await self._acquire_slot()
+        if self._free:
+            self._free -= 1
+        else:
+            await self._wait()
         try:
-            if self._idle:
+            while self._idle:
                 connection = self._idle.pop()
                 self._budget.unpark(connection)
-                return connection
+                if connection.is_reusable:
+                    return connection
+                await self._close(connection)  # it was lost while nobody used it
             await self._budget.reserve()
             try:
                 return await self._connect()
@@ -161,29 +202,33 @@ class Database(Session[Plane]):
                 self._budget.give_back()
                 raise
         except BaseException:
-            self._slots.release()
+            self._release()
             raise
 
-    async def _acquire_slot(self) -> None:
-        if not self._slots.locked():
-            await self._slots.acquire()
-            return
-        try:
-            async with asyncio.timeout(WAIT_SECONDS_MAX):
-                await self._slots.acquire()
-        except TimeoutError as error:
-            raise DatabaseUnavailable from error
+    async def _wait(self) -> None:
+        waiting = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiting)
+        await wait_for_turn(waiting, self._waiting, self._release)
 
-    async def _give_back(self, connection: Connection) -> None:
-        # The place goes back last: who waits for it may need the budget of this connection.
+    def _keep(self, connection: Connection) -> bool:
+        """Keep *connection* for the next one, if it can be used again and nobody lacks it."""
+        if self._closed or self._budget.is_short or not connection.is_reusable:
+            return False
+        self._idle.append(connection)
+        self._budget.park(connection, self._idle)
+        self._release()
+        return True
+
+    async def _drop(self, connection: Connection) -> None:
+        # The place goes back last: who waits for it needs the budget of this connection.
         try:
-            if connection.is_reusable and not self._closed and not self._budget.is_short:
-                self._idle.append(connection)
-                self._budget.park(connection, self._idle)
-            else:
-                await self._close(connection)
+            await self._close(connection)
         finally:
-            self._slots.release()
+            self._release()
+
+    def _release(self) -> None:
+        if not wake_first(self._waiting):
+            self._free += 1
 
     async def _close(self, connection: Connection) -> None:
         try:

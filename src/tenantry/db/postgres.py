@@ -40,15 +40,15 @@ class PostgresConnection(Connection):
         compiled = statement.postgresql
         try:
             records = await self._fetch(compiled, compiled.arguments(values))
+        except asyncio.CancelledError:
+            self._was_cancelled = True
+            raise
         except asyncpg.UniqueViolationError as error:
             raise _conflict(statement, error) from error
         except UNAVAILABLE as error:
             raise DatabaseUnavailable from error
-        except asyncio.CancelledError:
-            self._was_cancelled = True
-            raise
         row, fields = statement.row, compiled.fields
-        return [] if row is None else [row(*fields(tuple(record))) for record in records]
+        return [] if row is None else [row(*fields(record)) for record in records]
 
     async def command(self, sql: str) -> None:
         """Run *sql* as it stands."""
@@ -56,6 +56,9 @@ class PostgresConnection(Connection):
             await self._raw.execute(sql)
         except UNAVAILABLE as error:
             raise DatabaseUnavailable from error
+        except asyncio.CancelledError:
+            self._was_cancelled = True
+            raise
 
     @property
     def is_reusable(self) -> bool:

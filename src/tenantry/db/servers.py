@@ -1,7 +1,8 @@
 """Servers: where databases are made, copied, opened and dropped.
 
-A server is a PostgreSQL server, or a folder of SQLite files. Names of databases are
-generated (`checked_name`), never taken from anybody's input.
+A server is a PostgreSQL server, or a folder of SQLite files. Names of databases that are
+made here are generated (`checked_name`); one that was adopted keeps its own, so every name
+is quoted.
 """
 
 import asyncio
@@ -10,15 +11,17 @@ import os
 import re
 import shutil
 import sqlite3
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import asyncpg
 
-from tenantry.db import postgres, sqlite
+from tenantry.db import foreign, postgres, sqlite
 from tenantry.db.database import Budget, Database
 from tenantry.db.sessions import Connection, DatabaseUnavailable
 from tenantry.db.urls import SQLITE_PREFIX, sqlite_path, with_database
@@ -30,7 +33,8 @@ POSTGRESQL_CONNECTIONS_MAX = 4
 CREATE_SECONDS_MAX = 60.0
 SQLITE_SIDE_FILES = ("-wal", "-shm", "-journal")
 
-# PostgreSQL cuts a longer name at 63 bytes, with a mere notice.
+# PostgreSQL cuts a longer name, with a mere notice.
+NAME_BYTES_MAX = 63
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 
 
@@ -38,6 +42,14 @@ def checked_name(name: str) -> str:
     """Return *name*, which must be one that was generated."""
     assert _NAME.fullmatch(name), f"no name of ours: {name!r}"
     return name
+
+
+def quoted(name: str) -> str:
+    """Return *name* as an identifier in SQL. PostgreSQL allows any character but NUL in it."""
+    assert 0 < len(name.encode()) <= NAME_BYTES_MAX, f"no name at all: {name!r}"
+    assert "\0" not in name
+    escaped = name.replace('"', '""')
+    return f'"{escaped}"'
 
 
 class Server(ABC):
@@ -78,6 +90,43 @@ class Server(ABC):
     async def drop(self, name: str) -> None:
         """Drop the database *name*, whoever is connected; it need not be there."""
 
+    @abstractmethod
+    async def check_foreign(self, database: str, *, version_table: str) -> list[str]:
+        """Look at a database that nobody here has made, and change nothing.
+
+        Args:
+            database: Its name; or the path of its file.
+            version_table: Of its own revisions.
+
+        Returns:
+            The rows of its version table; none when there is no such table.
+
+        Raises:
+            Invalid, Conflict: It cannot be adopted; see `db.foreign` for why.
+            DatabaseUnavailable: The server cannot be reached.
+            Exception: Whatever the driver raises at the database itself.
+        """
+
+    @abstractmethod
+    def adopted_name(self, database: str, generated: str) -> str:
+        """Return the name that *database* has here once it is taken in: its own, or *generated*."""
+
+    @abstractmethod
+    async def take_in(self, database: str, name: str) -> None:
+        """Have *database*, which was made elsewhere, here as *name*.
+
+        Raises:
+            Exception: Whatever the driver raises.
+        """
+
+    @abstractmethod
+    async def let_go(self, name: str, run_id: UUID) -> None:
+        """Undo `take_in`, and what the run *run_id* has made of it since.
+
+        Raises:
+            DatabaseUnavailable: It cannot be reached, or is in use.
+        """
+
 
 class PostgresServer(Server):
     """A PostgreSQL server, through a role that may create databases.
@@ -95,7 +144,7 @@ class PostgresServer(Server):
 
     def url(self, name: str) -> str:
         """Return where the database *name* is."""
-        return with_database(self._url, checked_name(name))
+        return with_database(self._url, name)
 
     def open(self, name: str) -> Database[Any]:
         """Return the database *name*."""
@@ -107,7 +156,7 @@ class PostgresServer(Server):
         # template0, because one idle session on template1 would hold this up.
         async with self._maintenance() as raw:
             await raw.execute(
-                f"CREATE DATABASE \"{checked_name(name)}\" TEMPLATE template0 ENCODING 'UTF8'"
+                f"CREATE DATABASE {_generated(name)} TEMPLATE template0 ENCODING 'UTF8'"
             )
 
     async def copy(self, template: str, name: str) -> bool:
@@ -115,7 +164,7 @@ class PostgresServer(Server):
         async with self._maintenance() as raw:
             try:
                 await raw.execute(
-                    f'CREATE DATABASE "{checked_name(name)}" TEMPLATE "{checked_name(template)}"'
+                    f"CREATE DATABASE {_generated(name)} TEMPLATE {_generated(template)}"
                 )
             except asyncpg.InvalidCatalogNameError:
                 return False
@@ -124,13 +173,13 @@ class PostgresServer(Server):
     async def publish(self, draft: str, template: str) -> None:
         """Make the database *draft* the *template*."""
         async with self._maintenance() as raw:
-            await raw.execute(f'ALTER DATABASE "{checked_name(draft)}" ALLOW_CONNECTIONS false')
+            await raw.execute(f"ALTER DATABASE {_generated(draft)} ALLOW_CONNECTIONS false")
             try:
                 await raw.execute(
-                    f'ALTER DATABASE "{checked_name(draft)}" RENAME TO "{checked_name(template)}"'
+                    f"ALTER DATABASE {_generated(draft)} RENAME TO {_generated(template)}"
                 )
             except asyncpg.DuplicateDatabaseError:
-                await raw.execute(f'DROP DATABASE "{checked_name(draft)}"')
+                await raw.execute(f"DROP DATABASE {_generated(draft)}")
 
     async def names(self, prefix: str) -> list[str]:
         """Return the names of the databases that begin with *prefix*."""
@@ -141,7 +190,32 @@ class PostgresServer(Server):
     async def drop(self, name: str) -> None:
         """Drop the database *name*."""
         async with self._maintenance() as raw:
-            await raw.execute(f'DROP DATABASE IF EXISTS "{checked_name(name)}" WITH (FORCE)')
+            await raw.execute(f"DROP DATABASE IF EXISTS {quoted(name)} WITH (FORCE)")
+
+    async def check_foreign(self, database: str, *, version_table: str) -> list[str]:
+        """Look at the database that is called *database*."""
+        async with self._maintenance() as raw:
+            await foreign.check_listed(raw, database)
+        return await foreign.check_postgres(
+            self.url(database), version_table=version_table, timeout_seconds=self._timeout_seconds
+        )
+
+    def adopted_name(self, database: str, generated: str) -> str:
+        """Return its own: it stays where it is."""
+        del generated
+        return database
+
+    async def take_in(self, database: str, name: str) -> None:
+        """Do nothing: it is here."""
+
+    async def let_go(self, name: str, run_id: UUID) -> None:
+        """Take our tables out of the database *name*, which is not ours to drop."""
+        try:
+            await foreign.remove_added(
+                self.url(name), run_id, timeout_seconds=self._timeout_seconds
+            )
+        except (asyncpg.PostgresError, *postgres.UNAVAILABLE) as error:
+            raise DatabaseUnavailable from error
 
     @contextlib.asynccontextmanager
     async def _maintenance(self) -> "AsyncIterator[asyncpg.Connection[asyncpg.Record]]":
@@ -211,6 +285,39 @@ class SqliteFolder(Server):
         """Drop the database *name*."""
         await asyncio.to_thread(_remove, self.path(name))
 
+    async def check_foreign(self, database: str, *, version_table: str) -> list[str]:
+        """Look at the file whose path is *database*."""
+        return await asyncio.to_thread(
+            foreign.check_sqlite, Path(database), version_table=version_table
+        )
+
+    def adopted_name(self, database: str, generated: str) -> str:
+        """Return *generated*: it is a copy."""
+        del database
+        return generated
+
+    async def take_in(self, database: str, name: str) -> None:
+        """Copy the file whose path is *database*."""
+        stopped = threading.Event()
+        path = self.path(name)
+        copying = asyncio.get_running_loop().run_in_executor(
+            None, foreign.copy_sqlite, Path(database), path, stopped
+        )
+        try:
+            await asyncio.shield(copying)
+        except asyncio.CancelledError:
+            # A thread cannot be cancelled, and what it writes is about to be deleted.
+            stopped.set()
+            await asyncio.wait([copying])
+            copying.exception()
+            raise
+        await asyncio.to_thread(_sync_folder, path.parent)
+
+    async def let_go(self, name: str, run_id: UUID) -> None:
+        """Delete the copy."""
+        del run_id
+        await self.drop(name)
+
 
 def open_server(
     url: str, *, connections_max: int, timeout_seconds: float, synchronous: str
@@ -231,6 +338,10 @@ def single_connector(
     if path is not None:
         return partial(sqlite.connect, path, synchronous=synchronous), SQLITE_CONNECTIONS_MAX
     return partial(postgres.connect, url, timeout_seconds=timeout_seconds), connections_max
+
+
+def _generated(name: str) -> str:
+    return quoted(checked_name(name))
 
 
 def create_file(path: Path) -> None:

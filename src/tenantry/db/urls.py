@@ -1,7 +1,7 @@
 """The URLs of databases: ``sqlite:///path`` or ``postgresql://…``."""
 
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 SQLITE_PREFIX = "sqlite:///"
 
@@ -13,4 +13,4 @@ def sqlite_path(url: str) -> Path | None:
 
 def with_database(url: str, name: str) -> str:
     """Return the URL of another database on the PostgreSQL server of *url*."""
-    return urlsplit(url)._replace(path=f"/{name}").geturl()
+    return urlsplit(url)._replace(path=f"/{quote(name, safe='')}").geturl()

@@ -13,10 +13,17 @@ from tenantry.access.principal import Person, Role
 from tenantry.access.throttle import Throttle
 from tenantry.access.tokens import IssuedToken, Tokens
 from tenantry.db.statements import Statement, columns_of, parameters
+from tenantry.kit.errors import Invalid
 from tenantry.kit.text import canonical
-from tenantry.tenant.entry import PersonContext, TenantContext
+from tenantry.tenant.entry import Claimant, PersonContext, TenantContext, confirm_claimant
 from tenantry.tenant.tables import user
-from tenantry.tenant.users import COLUMNS, EMAIL_IN_USE, User, UserNotFound, checked_name
+from tenantry.tenant.users import (
+    COLUMNS,
+    EMAIL_IN_USE,
+    User,
+    UserNotFound,
+    checked_name,
+)
 
 
 class _Account(msgspec.Struct, frozen=True):
@@ -53,10 +60,19 @@ _CHANGE_PASSWORD = Statement(
     .returning(user.c.id),
     _Id,
 )
+# What `confirm_claimant` asks for, in the statement itself.
+_may_act = sa.and_(
+    user.c.is_active,
+    sa.or_(
+        sa.bindparam("by_token", type_=sa.Boolean),
+        user.c.generation == sa.bindparam("session_generation", type_=sa.Integer),
+        user.c.spared_jti == sa.bindparam("session_jti", type_=sa.String),
+    ),
+)
 _UPDATE_PROFILE = Statement(
     sa.update(user)
     .values(parameters("email", "canonical_email", "full_name"))
-    .where(_by_id)
+    .where(_by_id, _may_act)
     .returning(*COLUMNS),
     User,
     conflicts=EMAIL_IN_USE,
@@ -133,21 +149,33 @@ async def change_password(
         raise WrongPassword
 
 
-async def update_profile(ctx: PersonContext, *, full_name: str, email: str) -> User:
+async def update_profile(claimant: Claimant, *, full_name: str, email: str) -> User:
     """Change how the caller is called and reached; return them as they then are.
 
     Raises:
+        UserInactive, SessionEnded, UserGone: The caller may not act (any more).
         BadEmail, BadText: A rule is broken.
         EmailInUse: Another user of the tenant has the address.
         UserNotFound: The caller was deleted.
     """
-    changed = await ctx.database.fetch_one(
+    try:
+        checked_name(full_name)
+        checked_email(email)
+    except Invalid:
+        await confirm_claimant(claimant)
+        raise
+    claims = claimant.identity.claims
+    changed = await claimant.database.fetch_one(
         _UPDATE_PROFILE,
-        user=ctx.user_id,
-        full_name=checked_name(full_name),
-        email=checked_email(email),
+        user=claimant.user_id,
+        by_token=claims is None,
+        session_generation=claims.generation if claims else None,
+        session_jti=claims.jti if claims else None,
+        full_name=full_name,
+        email=email,
         canonical_email=canonical(email),
     )
     if changed is None:
+        await confirm_claimant(claimant)
         raise UserNotFound
     return changed

@@ -5,7 +5,6 @@ from uuid import UUID
 
 from tenantry.access.identify import Credentials, Identifier, Identity
 from tenantry.access.principal import Scope
-from tenantry.catalog.credentials import ApiKey
 from tenantry.catalog.tenants import Tenant
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Forbidden, Unauthenticated
@@ -56,14 +55,17 @@ class TenantContext(OperationContext):
     """Somebody asks inside a tenant. Holding one is the proof: only this module makes them.
 
     Attributes:
-        tenant: The tenant.
-        database: Its database.
-        api_key: The key that named the tenant, if one did.
+        identity: What the credentials say.
+        database: The tenant's.
     """
 
-    tenant: Tenant
+    identity: Identity
     database: TenantDatabase
-    api_key: ApiKey | None
+
+    @property
+    def tenant(self) -> Tenant:
+        """The tenant."""
+        return self.identity.tenant
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,11 +74,29 @@ class PersonContext(TenantContext):
 
     Attributes:
         user_id: The person.
-        jti: The person's own session, when that is how they came in.
     """
 
     user_id: UUID
-    jti: str | None
+
+    @property
+    def jti(self) -> str | None:
+        """The person's own session, when that is how they came in."""
+        claims = self.identity.claims
+        return None if claims is None else claims.jti
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Claimant(TenantContext):
+    """Somebody claims to be a person, by good credentials; the user is not read yet.
+
+    The operation's own statement must ask for what `confirm_claimant` asks for; so that one
+    statement does for both. Whatever is refused before it, is refused after `confirm_claimant`.
+
+    Attributes:
+        user_id: The person.
+    """
+
+    user_id: UUID
 
 
 class Entry:
@@ -92,7 +112,8 @@ class Entry:
         Raises:
             BadKey, TenantInactive: See `access.identify`.
         """
-        return await self._inside(ctx, await self._identifier.key(ctx, presented))
+        identity = await self._identifier.key(ctx, presented)
+        return _inside(ctx, identity, await self._databases.open(identity.tenant))
 
     async def as_public(
         self, ctx: OperationContext, presented: Credentials, demand: Demand
@@ -103,8 +124,7 @@ class Entry:
             Unauthenticated: A credential is missing or not good.
             Forbidden: Good credentials that do not suffice.
         """
-        identity = await self._identifier.public(ctx, presented)
-        return await self._enter(ctx, identity, demand)
+        return await self._enter(ctx, await self._identifier.public(ctx, presented), demand)
 
     async def as_tenant(
         self, ctx: OperationContext, presented: Credentials, demand: Demand
@@ -115,8 +135,7 @@ class Entry:
             Unauthenticated: A credential is missing or not good, or its session has ended.
             Forbidden: Good credentials that do not suffice.
         """
-        identity = await self._identifier.tenant(ctx, presented)
-        return await self._enter(ctx, identity, demand)
+        return await self._enter(ctx, await self._identifier.tenant(ctx, presented), demand)
 
     async def as_person(
         self, ctx: OperationContext, presented: Credentials, demand: Demand
@@ -129,13 +148,31 @@ class Entry:
             Unauthenticated, Forbidden: As for `as_tenant`.
             PersonRequired: The McpToken is bound to no user.
         """
+        claimant = await self.as_claimant(ctx, presented, demand)
+        await confirm_claimant(claimant)
+        return _person(ctx, claimant.identity, claimant.database, claimant.user_id)
+
+    async def as_claimant(
+        self, ctx: OperationContext, presented: Credentials, demand: Demand
+    ) -> Claimant:
+        """Let in like `as_person`, but leave it to the operation to look at the user.
+
+        Raises:
+            Unauthenticated, Forbidden: As for `as_person`, as far as credentials tell.
+        """
         identity = await self._identifier.tenant(ctx, presented)
         user_id = _user_id(identity)
         if user_id is None:
             raise PersonRequired
-        gone_is_refused = identity.claims is None
-        inside = await self._enter(ctx, identity, demand, gone_is_refused=gone_is_refused)
-        return _person(inside, identity, user_id)
+        return Claimant(
+            request_id=ctx.request_id,
+            now=ctx.now,
+            actor=_actor(identity),
+            address=ctx.address,
+            identity=identity,
+            database=await self._open(identity, demand),
+            user_id=user_id,
+        )
 
     async def as_signed_in(
         self, ctx: OperationContext, presented: Credentials, demand: Demand
@@ -149,17 +186,18 @@ class Entry:
         identity = await self._identifier.tenant(ctx, presented)
         if identity.claims is None:
             raise SignInRequired
-        inside = await self._enter(ctx, identity, demand)
-        return _person(inside, identity, identity.claims.nameid)
+        database = await self._open(identity, demand)
+        await _confirm(identity, database)
+        return _person(ctx, identity, database, identity.claims.nameid)
 
     async def _enter(
-        self,
-        ctx: OperationContext,
-        identity: Identity,
-        demand: Demand,
-        *,
-        gone_is_refused: bool = True,
+        self, ctx: OperationContext, identity: Identity, demand: Demand
     ) -> TenantContext:
+        database = await self._open(identity, demand)
+        await _confirm(identity, database)
+        return _inside(ctx, identity, database)
+
+    async def _open(self, identity: Identity, demand: Demand) -> TenantDatabase:
         token = identity.mcp_token
         if token is not None:
             modules.require(identity.tenant, modules.MCP)
@@ -167,39 +205,55 @@ class Entry:
                 raise ScopeRequired
         if demand.module is not None:
             modules.require(identity.tenant, demand.module)
-        inside = await self._inside(ctx, identity)
-        user_id = _user_id(identity)
-        if user_id is not None:
-            user = await users.find(inside.database, user_id)
-            if user is not None:
-                _check_session(user, identity)
-            elif gone_is_refused:
-                raise UserGone
-        return inside
-
-    async def _inside(self, ctx: OperationContext, identity: Identity) -> TenantContext:
-        return TenantContext(
-            request_id=ctx.request_id,
-            now=ctx.now,
-            actor=_actor(identity),
-            address=ctx.address,
-            tenant=identity.tenant,
-            api_key=identity.api_key,
-            database=await self._databases.open(identity.tenant),
-        )
+        return await self._databases.open(identity.tenant)
 
 
-def _person(inside: TenantContext, identity: Identity, user_id: UUID) -> PersonContext:
+async def confirm_claimant(claimant: Claimant) -> None:
+    """Check that the user behind a claimant may act, if there still is one.
+
+    Raises:
+        UserInactive, SessionEnded: The user may not.
+        UserGone: There is none, and the McpToken was bound to them.
+    """
+    identity = claimant.identity
+    await _confirm(identity, claimant.database, gone_is_refused=identity.claims is None)
+
+
+async def _confirm(
+    identity: Identity, database: TenantDatabase, *, gone_is_refused: bool = True
+) -> None:
+    user_id = _user_id(identity)
+    if user_id is None:
+        return
+    user = await users.find(database, user_id)
+    if user is not None:
+        _check_session(user, identity)
+    elif gone_is_refused:
+        raise UserGone
+
+
+def _inside(ctx: OperationContext, identity: Identity, database: TenantDatabase) -> TenantContext:
+    return TenantContext(
+        request_id=ctx.request_id,
+        now=ctx.now,
+        actor=_actor(identity),
+        address=ctx.address,
+        identity=identity,
+        database=database,
+    )
+
+
+def _person(
+    ctx: OperationContext, identity: Identity, database: TenantDatabase, user_id: UUID
+) -> PersonContext:
     return PersonContext(
-        request_id=inside.request_id,
-        now=inside.now,
-        actor=inside.actor,
-        address=inside.address,
-        tenant=inside.tenant,
-        api_key=inside.api_key,
-        database=inside.database,
+        request_id=ctx.request_id,
+        now=ctx.now,
+        actor=_actor(identity),
+        address=ctx.address,
+        identity=identity,
+        database=database,
         user_id=user_id,
-        jti=identity.claims.jti if identity.claims else None,
     )
 
 

@@ -10,7 +10,7 @@ from tenantry.api.schemas.people import (
 )
 from tenantry.services import Services
 from tenantry.tenant import accounts, users
-from tenantry.tenant.entry import PersonContext, TenantContext
+from tenantry.tenant.entry import Claimant, PersonContext, TenantContext
 
 
 async def login(ctx: TenantContext, services: Services, request: LoginRequest) -> LoginResult:
@@ -40,10 +40,10 @@ async def change_password(
 
 
 async def update_profile(
-    ctx: PersonContext, _services: Services, request: UpdateProfileRequest
+    claimant: Claimant, _services: Services, request: UpdateProfileRequest
 ) -> TenantUserProfile:
     """Change the caller's own name and address."""
-    user = await accounts.update_profile(ctx, full_name=request.full_name, email=request.email)
+    user = await accounts.update_profile(claimant, full_name=request.full_name, email=request.email)
     return TenantUserProfile.of(user)
 
 
