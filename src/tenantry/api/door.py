@@ -116,7 +116,9 @@ class _Exchange:
             cause = explain(error.__cause__) if isinstance(error.__cause__, Exception) else ""
             _log.warning("unavailable", request_id=self.request_id, cause=cause)
         looked_at = self.endpoint.level.headers & TOKENS if self.endpoint else frozenset()
-        token_sent = any(name in looked_at and value.strip() for name, value in self.headers)
+        token_sent = any(
+            name in looked_at and _is_token(name, value) for name, value in self.headers
+        )
         return envelope.failure(error, token_sent=token_sent)
 
     def warnings(self) -> Headers:
@@ -143,6 +145,14 @@ class _Exchange:
             actor=self.ctx.actor if self.ctx else None,
             error=self.error,
         )
+
+
+def _is_token(name: bytes, value: bytes) -> bool:
+    """Tell whether the value of a credential header is a token, good or bad."""
+    if name != AUTHORIZATION:
+        return bool(value.strip())
+    scheme, _, token = value.strip().partition(b" ")
+    return scheme.lower() == b"bearer" and bool(token.strip())
 
 
 def _represent(endpoint: Endpoint, data: Any) -> Answer:

@@ -80,6 +80,14 @@ class Endpoint:
         return msgspec.json.Decoder(self.request)
 
     @cached_property
+    def numbers(self) -> frozenset[str]:
+        """The members of the request that are whole numbers, by their names on the wire."""
+        described = msgspec.inspect.type_info(self.request)
+        assert isinstance(described, msgspec.inspect.StructType)
+        whole = (one for one in described.fields if isinstance(one.type, msgspec.inspect.IntType))
+        return frozenset(one.encode_name for one in whole)
+
+    @cached_property
     def operation_id(self) -> str:
         """The name of the operation for generated clients; it never changes."""
         words = self.handler.__name__.split("_")

@@ -127,6 +127,9 @@ def decode_query(endpoint: Endpoint, query: bytes) -> Any:
             [name for name, _ in pairs].count(member) > 1 for member in known
         ):
             raise BadRequest("A query parameter was sent twice.")
+        for name in endpoint.numbers & members.keys():
+            if not (members[name].isascii() and members[name].isdigit()):
+                raise BadRequest(f"`{name}` must be a whole number, in digits.")
         decoded = msgspec.convert(members, endpoint.request, strict=False)
     except msgspec.ValidationError as error:
         raise BadRequest(_readable(error)) from error
