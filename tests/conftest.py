@@ -10,10 +10,11 @@ from typing import Any
 import httpx
 import psycopg
 import pytest
+from starlette.types import ASGIApp
 
 from tenantry.access import admins
 from tenantry.access.principal import Person, Role
-from tenantry.app import App, app_over
+from tenantry.app import app_over
 from tenantry.catalog.admins import Admin
 from tenantry.fleet.lifecycle import Owner, Provisioned
 from tenantry.kit.clock import utc_now
@@ -34,7 +35,7 @@ class World:
     """
 
     services: Services
-    app: App
+    app: ASGIApp
     acme: Provisioned
     globex: Provisioned
     admin_account: Admin
@@ -89,7 +90,7 @@ class World:
         return await provision(self.services, name, **owner)
 
 
-def client_of(app: App, **headers: str) -> httpx.AsyncClient:
+def client_of(app: ASGIApp, **headers: str) -> httpx.AsyncClient:
     return httpx.AsyncClient(
         transport=httpx.ASGITransport(app=app),
         base_url="http://tenantry.test",

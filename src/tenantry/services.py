@@ -24,6 +24,7 @@ from tenantry.db.scripts import Streams
 from tenantry.db.servers import Server, create_file, open_server
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.urls import sqlite_path
+from tenantry.fleet.adopt import Adoption
 from tenantry.fleet.failures import explain
 from tenantry.fleet.lifecycle import Lifecycle
 from tenantry.fleet.migrate import Patience, SchemaMigrator, Scripts
@@ -62,6 +63,7 @@ class Services:
     entry: Entry
     fleet: Fleet
     lifecycle: Lifecycle
+    adoption: Adoption
     migrator: SchemaMigrator
     passwords: Passwords
     throttle: Throttle
@@ -73,8 +75,13 @@ class Services:
 
 
 @asynccontextmanager
-async def open_services(settings: Settings) -> AsyncIterator[Services]:
+async def open_services(settings: Settings, *, works: bool = True) -> AsyncIterator[Services]:
     """Build the services of one process, and close them when the block ends.
+
+    Args:
+        settings: Of the process.
+        works: Whether it takes part in migration runs, and in clearing away what others
+            have left half-made.
 
     Raises:
         CatalogUnusable: The catalog cannot be reached, or cannot be brought up to date.
@@ -85,7 +92,7 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
     services = _build(settings, threads)
     try:
         await _prepare(services)
-        async with _background(services):
+        async with _background(services, works=works):
             yield services
             await services.fleet.stop()
         await services.usage.write()
@@ -123,6 +130,15 @@ def _build(settings: Settings, threads: ThreadPoolExecutor) -> Services:
     def streams() -> Streams:
         return _tenant_streams(settings)
 
+    lifecycle = Lifecycle(
+        catalog=catalog,
+        databases=databases,
+        migrator=migrator,
+        templates=Templates(catalog, migrator, runner.id),
+        passwords=passwords,
+        runner=runner,
+        streams=streams,
+    )
     return Services(
         settings=settings,
         catalog=catalog,
@@ -132,14 +148,9 @@ def _build(settings: Settings, threads: ThreadPoolExecutor) -> Services:
         fleet=Fleet(
             catalog, databases, migrator, runner, streams, concurrency=settings.migrate_concurrency
         ),
-        lifecycle=Lifecycle(
-            catalog=catalog,
-            databases=databases,
-            migrator=migrator,
-            templates=Templates(catalog, migrator, runner.id),
-            passwords=passwords,
-            runner=runner,
-            streams=streams,
+        lifecycle=lifecycle,
+        adoption=Adoption(
+            lifecycle=lifecycle, threads=threads, connect_seconds=settings.connect_timeout_s
         ),
         migrator=migrator,
         passwords=passwords,
@@ -180,14 +191,10 @@ async def _upgrade_catalog(services: Services) -> None:
 
 
 @asynccontextmanager
-async def _background(services: Services) -> AsyncIterator[None]:
-    works = (
-        services.catalog.facts.watch,
-        services.runner.keep_beating,
-        services.fleet.work,
-        lambda: _keep_house(services),
-    )
-    tasks = [asyncio.create_task(_keep(work)) for work in works]
+async def _background(services: Services, *, works: bool) -> AsyncIterator[None]:
+    always = [services.catalog.facts.watch, services.runner.keep_beating]
+    for_all = [services.fleet.work, lambda: _keep_house(services)] if works else []
+    tasks = [asyncio.create_task(_keep(work)) for work in (*always, *for_all)]
     try:
         yield
     finally:

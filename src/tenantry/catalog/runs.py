@@ -24,6 +24,8 @@ from tenantry.db.statements import Count, Statement, columns_of
 from tenantry.kit.errors import NotFound
 from tenantry.kit.pages import Page, Window
 
+UNFINISHED_MAX = 100
+
 
 class MigrationRunNotFound(NotFound):
     """There is no migration run with this id."""
@@ -80,6 +82,18 @@ class Outcome(msgspec.Struct, frozen=True):
     schema_revision: str | None
 
 
+class UnfinishedRun(msgspec.Struct, frozen=True):
+    """A run that goes on.
+
+    Attributes:
+        head: Where it is to bring the tenants; None when its planner could not tell.
+    """
+
+    id: UUID
+    head: str | None
+    started_at: datetime
+
+
 class _Id(msgspec.Struct, frozen=True):
     tenant_id: UUID
 
@@ -124,23 +138,22 @@ _PAGE = Statement(
     MigrationRun,
 )
 _COUNT = Statement(sa.select(sa.func.count().label("count")).select_from(migration_run), Count)
-_COUNT_UNFINISHED = Statement(
-    sa.select(sa.func.count().label("count")).select_from(migration_run).where(_is_unfinished),
-    Count,
+_UNFINISHED = Statement(
+    sa.select(_run.id, _run.head, _run.started_at)
+    .where(_is_unfinished)
+    .order_by(_run.id)
+    .limit(UNFINISHED_MAX),
+    UnfinishedRun,
 )
 _ENDED = Statement(
     sa.select(*_PART_COLUMNS).where(_of_run, ~_is_open).order_by(_part.tenant_id),
     TenantMigration,
 )
-# The oldest run first. SQLite has one writer, and ignores the locking.
+# SQLite has one writer, and ignores the locking.
 _free = (
     sa.select(_part.run_id, _part.tenant_id)
-    .where(
-        _part.state == MigrationState.PENDING.value,
-        _part.run_id.in_(sa.select(_run.id).where(_is_unfinished)),
-        is_free(_part.runner_id),
-    )
-    .order_by(_part.run_id, _part.tenant_id)
+    .where(_of_run, _part.state == MigrationState.PENDING.value, is_free(_part.runner_id))
+    .order_by(_part.tenant_id)
     .limit(sa.bindparam("limit", type_=sa.BigInteger))
     .with_for_update(skip_locked=True)
     .cte("free")  # read once: as a subquery it may be read again for every row
@@ -185,7 +198,14 @@ _ADD_UP = Statement[Any](
 )
 
 
-async def add(session: CatalogSession, run_id: UUID, *, now: datetime, triggered_by: str) -> None:
+async def add(
+    session: CatalogSession,
+    run_id: UUID,
+    *,
+    now: datetime,
+    triggered_by: str,
+    head: str | None = None,
+) -> None:
     """Record a run, with one pending row for each active tenant.
 
     Args:
@@ -193,6 +213,7 @@ async def add(session: CatalogSession, run_id: UUID, *, now: datetime, triggered
         run_id: Of the new run.
         now: Its start.
         triggered_by: Whose run it is, as the history tells it for ever.
+        head: Where it is to bring the tenants.
     """
     await session.execute(
         _ADD,
@@ -203,6 +224,7 @@ async def add(session: CatalogSession, run_id: UUID, *, now: datetime, triggered
         total_count=0,
         success_count=0,
         failed_count=0,
+        head=head,
     )
     pending = await session.fetch_all(_ADD_PENDING, run=run_id)
     await session.execute(_START, run=run_id, total=len(pending))
@@ -227,10 +249,9 @@ async def page(session: CatalogSession, window: Window) -> Page[MigrationRun]:
     return Page(items, window, total.count if total else 0)
 
 
-async def unfinished_count(session: CatalogSession) -> int:
-    """Return how many runs have not ended."""
-    found = await session.fetch_one(_COUNT_UNFINISHED)
-    return found.count if found else 0
+async def unfinished(session: CatalogSession) -> list[UnfinishedRun]:
+    """Return the runs that have not ended, the oldest first."""
+    return await session.fetch_all(_UNFINISHED)
 
 
 async def ended(session: CatalogSession, run_id: UUID) -> list[TenantMigration]:
@@ -238,9 +259,11 @@ async def ended(session: CatalogSession, run_id: UUID) -> list[TenantMigration]:
     return await session.fetch_all(_ENDED, run=run_id)
 
 
-async def claim(session: CatalogSession, runner_id: UUID, *, limit: int) -> list[TenantMigration]:
-    """Take up to *limit* parts that nobody living holds, of any run that has not ended."""
-    return await session.fetch_all(_CLAIM, runner=runner_id, limit=limit)
+async def claim(
+    session: CatalogSession, run_id: UUID, runner_id: UUID, *, limit: int
+) -> list[TenantMigration]:
+    """Take up to *limit* parts of a run that nobody living holds."""
+    return await session.fetch_all(_CLAIM, run=run_id, runner=runner_id, limit=limit)
 
 
 async def release(session: CatalogSession, runner_id: UUID) -> None:

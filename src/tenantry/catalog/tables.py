@@ -127,6 +127,7 @@ migration_run = sa.Table(
     sa.Column("total_count", sa.Integer, nullable=False),
     sa.Column("success_count", sa.Integer, nullable=False),
     sa.Column("failed_count", sa.Integer, nullable=False),
+    sa.Column("head", sa.String, nullable=True),
     sa.Index("ix_migration_run_finished_at", "finished_at"),
 )
 

@@ -22,6 +22,10 @@ class TenantNameInUse(Conflict):
     """A tenant of this name exists."""
 
 
+class DatabaseInUse(Conflict):
+    """A tenant has a database of this name already."""
+
+
 class TenantNotFound(NotFound):
     """There is no such tenant."""
 
@@ -30,6 +34,7 @@ class TenantState(StrEnum):
     """Where a tenant is in its life. Only a ready one exists for anybody."""
 
     PROVISIONING = "provisioning"
+    ADOPTING = "adopting"  # what its database holds is not ours, and must outlive a failure
     READY = "ready"
     DELETING = "deleting"
 
@@ -62,10 +67,12 @@ class RevisionCount(msgspec.Struct, frozen=True):
 
 _COLUMNS = columns_of(tenant, Tenant)
 _NAME_IN_USE: dict[str, type[Conflict]] = {"uq_tenant_canonical_name": TenantNameInUse}
+_IN_USE = {**_NAME_IN_USE, "uq_tenant_database_name": DatabaseInUse}
 _is_ready = tenant.c.state == TenantState.READY.value
+_is_adopting = tenant.c.state == TenantState.ADOPTING.value
 _by_id = tenant.c.id == sa.bindparam("tenant")
 
-_ADD = Statement[Any](sa.insert(tenant), conflicts=_NAME_IN_USE)
+_ADD = Statement[Any](sa.insert(tenant), conflicts=_IN_USE)
 _FIND = Statement(sa.select(*_COLUMNS).where(_by_id, _is_ready), Tenant)
 _FIND_BY_NAME = Statement(
     sa.select(*_COLUMNS).where(tenant.c.canonical_name == sa.bindparam("name"), _is_ready), Tenant
@@ -83,7 +90,7 @@ _SET_READY = Statement(
     .values(state=TenantState.READY.value, runner_id=None, schema_revision=sa.bindparam("revision"))
     .where(
         _by_id,
-        tenant.c.state == TenantState.PROVISIONING.value,
+        sa.or_(tenant.c.state == TenantState.PROVISIONING.value, _is_adopting),
         tenant.c.runner_id == sa.bindparam("runner"),
     )
     .returning(*_COLUMNS),
@@ -98,7 +105,13 @@ _SET_DELETING = Statement(
 )
 _TAKE_ABANDONED = Statement(
     sa.update(tenant)
-    .values(runner_id=sa.bindparam("runner"), state=TenantState.DELETING.value)
+    .values(
+        runner_id=sa.bindparam("runner"),
+        state=sa.case(
+            (_is_adopting, TenantState.ADOPTING.value),
+            else_=TenantState.DELETING.value,
+        ),
+    )
     .where(~_is_ready, is_free(tenant.c.runner_id))
     .returning(*_COLUMNS),
     Tenant,
@@ -145,6 +158,7 @@ async def add(session: CatalogSession, added: Tenant, *, runner_id: UUID) -> Non
 
     Raises:
         TenantNameInUse: The name is taken.
+        DatabaseInUse: Its database is another tenant's.
     """
     await session.execute(
         _ADD,
@@ -254,7 +268,10 @@ async def set_deleting(
 
 
 async def take_abandoned(session: CatalogSession, *, runner_id: UUID) -> list[Tenant]:
-    """Take over every tenant whose making or deletion has died, to be deleted."""
+    """Take over every tenant whose making or deletion has died, to be cleared away.
+
+    One whose state is still that of an adoption is to be let go, and its database kept.
+    """
     return await session.fetch_all(_TAKE_ABANDONED, runner=runner_id)
 
 

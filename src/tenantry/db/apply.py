@@ -220,6 +220,7 @@ class _SqliteMigrator(Migrator):
             # A thread cannot be cancelled; its statement can, and its next step is refused,
             # so that nothing is committed after somebody has called it a failure.
             self._stopped = True
+            running.add_done_callback(_forget)
             self._raw.interrupt()
             await asyncio.wait([running], timeout=guests.STOP_SECONDS_MAX)
             raise
@@ -247,6 +248,12 @@ class _SqliteMigrator(Migrator):
         found = len(cursor.fetchall()) if cursor.description else cursor.rowcount
         if command.guards and found != 1:
             raise Moved
+
+
+def _forget(running: "asyncio.Future[Any]") -> None:
+    """Look at the outcome that nobody waits for, so that nobody complains that it was lost."""
+    if not running.cancelled():
+        running.exception()
 
 
 def _connect_sqlite(uri: str) -> sqlite3.Connection:

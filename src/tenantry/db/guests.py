@@ -18,7 +18,6 @@ from typing import Any
 import asyncpg
 import greenlet  # type: ignore[import-untyped]
 import sqlalchemy as sa
-from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import StaticPool
 
@@ -26,31 +25,24 @@ from sqlalchemy.pool import StaticPool
 STOP_SECONDS_MAX = 5.0
 
 
-class _Sqlite(SQLiteDialect_pysqlite):
-    """Leaves the transaction alone.
-
-    SQLAlchemy's AUTOCOMMIT would not: it assigns ``isolation_level``, and Python's driver
-    answers that with a COMMIT.
-    """
-
-    supports_statement_cache = True
-
-    def do_begin(self, dbapi_connection: Any) -> None:
-        """Do nothing."""
-
-    def do_commit(self, dbapi_connection: Any) -> None:
-        """Do nothing."""
-
-    def do_rollback(self, dbapi_connection: Any) -> None:
-        """Do nothing."""
-
-
 def on_sqlite(raw: sqlite3.Connection) -> sa.Connection:
     """Return a guest on *raw*. It need not be closed."""
-    dialect = _Sqlite(dbapi=sqlite3)
-    pool = StaticPool(lambda: raw, reset_on_return=None, dialect=dialect)  # type: ignore[arg-type]
-    engine = sa.Engine(pool, dialect, sa.make_url("sqlite://"), hide_parameters=True)
+    engine = sa.create_engine(
+        "sqlite://",
+        creator=lambda: raw,
+        poolclass=StaticPool,
+        pool_reset_on_return=None,
+        hide_parameters=True,
+    )
+    # The transaction is not the guest's. SQLAlchemy's AUTOCOMMIT would not do: it assigns
+    # ``isolation_level``, and Python's driver answers that with a COMMIT.
+    for ending in ("do_begin", "do_commit", "do_rollback"):
+        setattr(engine.dialect, ending, _leave_alone)
     return engine.connect()
+
+
+def _leave_alone(_raw: object) -> None:
+    """Do nothing."""
 
 
 async def on_postgresql(
@@ -68,6 +60,7 @@ async def on_postgresql(
         await asyncio.shield(running)
     except asyncio.CancelledError:
         bridge.is_closed = True
+        running.add_done_callback(lambda done: done.cancelled() or done.exception())
         await asyncio.wait([running], timeout=STOP_SECONDS_MAX)
         raise
 

@@ -144,6 +144,12 @@ class Streams:
         """Where every database should stand."""
         return Position(self.own.head, self.user.head if self.user else None)
 
+    def know(self, head: str) -> bool:
+        """Tell whether *head*, as a `Position` is written, is a place in these streams."""
+        own, _, user = head.partition("/")
+        known = {revision.id for revision in self.user.revisions} if self.user else set()
+        return own in {revision.id for revision in self.own.revisions} and user in {BASE, *known}
+
     def display(self, applied: Applied) -> str:
         """Return the name of a revision, with its stream where both streams have the name."""
         if self.user is None:

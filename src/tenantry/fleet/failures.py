@@ -31,6 +31,12 @@ def explain(error: BaseException) -> str:
     return text.encode(errors="replace").decode()[:REASON_CHARS_MAX]
 
 
+def reason_of(error: BaseException) -> str:
+    """Return why the database was not available, where the error alone does not say it."""
+    hidden = None if isinstance(error, RevisionFailed) else error.__cause__
+    return explain(hidden or error)
+
+
 def is_lock(error: BaseException) -> bool:
     """Tell whether the error is that a lock was not free, so that another try may succeed."""
     cause = cause_of(error)
@@ -75,7 +81,7 @@ def _explain_postgres(error: asyncpg.PostgresError) -> str:
         if isinstance(error, type_):
             return f"{sentence} {state}."
     if (error.sqlstate or "").startswith(DATA_EXCEPTION_CLASS):
-        return f"A value does not fit its column {state}."
+        return f"A value in a row does not fit, or cannot be computed with {state}."
     return f"{error.args[0]} {state}."
 
 

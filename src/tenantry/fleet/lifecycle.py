@@ -14,7 +14,7 @@ from tenantry.catalog import tenants
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.tenants import Tenant, TenantState
 from tenantry.db.scripts import Streams
-from tenantry.fleet.failures import explain
+from tenantry.fleet.failures import explain, reason_of
 from tenantry.fleet.migrate import SchemaMigrator, Scripts
 from tenantry.fleet.runner import Runner
 from tenantry.fleet.templates import Templates
@@ -123,7 +123,7 @@ class Lifecycle:
         )
         if server_name not in self.databases.server_names:
             raise UnknownServer
-        tenant = _new_tenant(ctx, name, module_keys, server_name)
+        tenant = new_tenant(ctx, name, module_keys, server_name)
         await tenants.add(self.catalog, tenant, runner_id=self.runner.id)
         return await self._provision(ctx, tenant, owner)
 
@@ -176,7 +176,7 @@ class Lifecycle:
             if deleting is None:
                 raise TenantActive
             await stored.remove_all(session, tenant.id)
-        await self._clear(tenant)
+        await self.clear(tenant)
 
     async def reap(self) -> None:
         """Clear away what died while it was made or deleted.
@@ -185,21 +185,29 @@ class Lifecycle:
             DatabaseUnavailable: The catalog cannot be reached.
         """
         for tenant in await tenants.take_abandoned(self.catalog, runner_id=self.runner.id):
-            await self._clear(tenant)
+            await self.clear(tenant)
+
+    async def clear(self, tenant: Tenant) -> None:
+        """Clear away a tenant that nobody can see; what fails is tried again later."""
+        try:
+            await self.databases.forget(tenant.id)
+            await self._remove_database(tenant)
+            await tenants.remove_unseen(self.catalog, tenant.id, runner_id=self.runner.id)
+        except (Unavailable, OSError):
+            _log.warning("tenant not cleared yet", tenant=str(tenant.id), exc_info=True)
+            await self._leave(tenant)
 
     async def _provision(self, ctx: OperationContext, tenant: Tenant, owner: Owner) -> Provisioned:
         try:
             async with asyncio.timeout(PROVISION_SECONDS_MAX):
                 return await self._make(ctx, tenant, owner)
         except BaseException as error:
-            await self._clear(tenant)
+            await self.clear(tenant)
             if isinstance(error, TenantryError) and not isinstance(error, Unavailable):
                 raise
             if not isinstance(error, Exception):
                 raise
-            raise ProvisioningFailed(
-                f"The tenant could not be made: {explain(error.__cause__ or error)}"
-            ) from error
+            raise ProvisioningFailed(f"The tenant could not be made: {reason_of(error)}") from error
 
     async def _make(self, ctx: OperationContext, tenant: Tenant, owner: Owner) -> Provisioned:
         server = self.databases.server(tenant.server_name)
@@ -245,15 +253,13 @@ class Lifecycle:
             raise migrated.error
         await tenants.set_revision(self.catalog, tenant.id, str(migrated.position))
 
-    async def _clear(self, tenant: Tenant) -> None:
-        """Drop what there is of a tenant that nobody can see; what fails is tried again later."""
-        try:
-            await self.databases.forget(tenant.id)
-            await self.databases.server(tenant.server_name).drop(tenant.database_name)
-            await tenants.remove_unseen(self.catalog, tenant.id, runner_id=self.runner.id)
-        except (Unavailable, OSError):
-            _log.warning("tenant not cleared yet", tenant=str(tenant.id), exc_info=True)
-            await self._leave(tenant)
+    async def _remove_database(self, tenant: Tenant) -> None:
+        server = self.databases.server(tenant.server_name)
+        if tenant.state != TenantState.ADOPTING.value:
+            await server.drop(tenant.database_name)
+        # A commit whose answer was lost may have made it ready, and then nothing is taken back.
+        elif await tenants.find(self.catalog, tenant.id) is None:
+            await server.let_go(tenant.database_name, tenant.id)
 
     async def _leave(self, tenant: Tenant) -> None:
         try:
@@ -263,9 +269,14 @@ class Lifecycle:
             _log.warning("tenant not left to others", tenant=str(tenant.id))
 
 
-def _new_tenant(
+def new_tenant(
     ctx: OperationContext, name: str, module_keys: list[str] | None, server_name: str
 ) -> Tenant:
+    """Return a tenant that is about to be made.
+
+    Raises:
+        BadText, UnknownModule: A rule is broken.
+    """
     tenant_id = new_id()
     return Tenant(
         id=tenant_id,

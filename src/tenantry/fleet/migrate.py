@@ -11,6 +11,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from tenantry.db.apply import Migrator, Moved, open_migrator
+from tenantry.db.revisions import BadStream
 from tenantry.db.scripts import Applied, Limits, Position, Script, Streams, bootstrap
 from tenantry.fleet.failures import is_lock
 from tenantry.kit.clock import monotonic_seconds
@@ -70,6 +71,14 @@ class Scripts:
         """
         async with self._lock:
             return await asyncio.to_thread(lambda: self.streams.head)
+
+    async def know(self, head: str) -> bool:
+        """Tell whether these streams know *head*, as a `Position` is written."""
+        async with self._lock:
+            try:
+                return await asyncio.to_thread(self.streams.know, head)
+            except BadStream:
+                return False
 
     async def get(self, dialect: sa.Dialect, start: Position) -> Script:
         """Return the script from *start* to the head.

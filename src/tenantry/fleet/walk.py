@@ -13,7 +13,8 @@ import asyncio
 import contextlib
 from collections import OrderedDict
 from collections.abc import Callable
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from uuid import UUID
 
 import msgspec
@@ -21,13 +22,20 @@ import structlog
 
 from tenantry.catalog import audit, runs
 from tenantry.catalog.database import Catalog
-from tenantry.catalog.runs import MigrationRun, MigrationState, Outcome, TenantMigration
+from tenantry.catalog.runs import (
+    MigrationRun,
+    MigrationState,
+    Outcome,
+    TenantMigration,
+    UnfinishedRun,
+)
+from tenantry.db.revisions import BadStream
 from tenantry.db.scripts import Streams
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.fleet.failures import explain
-from tenantry.fleet.migrate import SchemaMigrator, Scripts
+from tenantry.fleet.migrate import Migrated, SchemaMigrator, Scripts
 from tenantry.fleet.runner import Runner
-from tenantry.kit.clock import utc_now
+from tenantry.kit.clock import monotonic_seconds, utc_now
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Unavailable
 from tenantry.kit.ids import new_id
@@ -36,7 +44,11 @@ from tenantry.tenant.databases import TenantDatabases
 CLAIM_MAX = 8
 OUTCOMES_WRITTEN_MAX = 64
 POLL_SECONDS = 0.5
-RUNS_REMEMBERED_MAX = 16
+PLANS_REMEMBERED_MAX = 100
+# How soon a run whose revisions this process does not know is looked at again, and after
+# how long somebody has to say that nobody knows them.
+FOREIGN_SECONDS = 5.0
+ORPHANED_AFTER = timedelta(seconds=60)
 UNWRITABLE = "What became of this tenant could not be written down; see the log."
 
 _log = structlog.get_logger(__name__)
@@ -44,6 +56,23 @@ _log = structlog.get_logger(__name__)
 
 class RunGoesOn(Unavailable):
     """This process is stopping; the run goes on, and is in the migration history."""
+
+
+class RevisionsUnknown(Unavailable):
+    """Not attempted: no process that works knows the revisions of this run."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """How this process takes part in a run.
+
+    Attributes:
+        scripts: Of the run.
+        is_known: Whether they lead to where the run is to bring the tenants.
+    """
+
+    scripts: Scripts
+    is_known: bool = True
 
 
 class Fleet:
@@ -74,19 +103,26 @@ class Fleet:
         self._runner = runner
         self._streams = streams
         self._concurrency = concurrency
-        self._claimed: asyncio.Queue[TenantMigration] = asyncio.Queue(CLAIM_MAX)
+        self._claimed: asyncio.Queue[tuple[TenantMigration, _Plan]] = asyncio.Queue(CLAIM_MAX)
         self._outcomes: asyncio.Queue[Outcome] = asyncio.Queue(OUTCOMES_WRITTEN_MAX)
-        self._scripts: OrderedDict[UUID, Scripts] = OrderedDict()
+        self._held = 0  # claimed, and neither written down nor left to others
+        self._plans: OrderedDict[UUID, _Plan] = OrderedDict()
+        self._foreign: OrderedDict[UUID, float] = OrderedDict()
         self._planned = asyncio.Event()
         self._written = asyncio.Event()
-        self._working = 0
         self.is_stopping = False
 
     async def plan(self, ctx: OperationContext, *, triggered_by: str) -> UUID:
         """Record a run over the active tenants, before the first of them is touched."""
         run_id = new_id()
+        scripts = Scripts(self._streams())
+        try:
+            head = str(await scripts.head())
+        except BadStream:
+            head = None  # then every tenant fails, and says so
+        self._remember(run_id, _Plan(scripts))
         async with self._catalog.begin() as session:
-            await runs.add(session, run_id, now=ctx.now, triggered_by=triggered_by)
+            await runs.add(session, run_id, now=ctx.now, triggered_by=triggered_by, head=head)
             await audit.add(session, ctx, action="migration-run.start", target=str(run_id))
         self._planned.set()
         return run_id
@@ -111,7 +147,7 @@ class Fleet:
     @property
     def is_idle(self) -> bool:
         """Whether this process holds nothing that it has still to end."""
-        return self._claimed.empty() and not self._working and self._outcomes.empty()
+        return self._held == 0
 
     async def work(self) -> None:
         """Take part in every run, until cancelled."""
@@ -124,9 +160,7 @@ class Fleet:
     async def stop(self) -> None:
         """Claim no more, end the tenants in work, and let others have the rest."""
         self.is_stopping = True
-        while not self._claimed.empty():
-            self._claimed.get_nowait()
-        while not self.is_idle:  # noqa: ASYNC110 - three things at once, none of them an event
+        while not self.is_idle:  # noqa: ASYNC110 - several things at once, none of them an event
             await asyncio.sleep(POLL_SECONDS / 10)
         with contextlib.suppress(DatabaseUnavailable):
             await runs.release(self._catalog, self._runner.id)
@@ -135,41 +169,68 @@ class Fleet:
     async def _claim(self) -> None:
         while True:
             self._planned.clear()
-            parts = await self._claim_some()
-            for part in parts:
-                if not self.is_stopping:
-                    await self._claimed.put(part)
-            if not parts:
+            claimed = await self._claim_some()
+            self._held += len(claimed)
+            for one in claimed:
+                await self._claimed.put(one)
+            if not claimed:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(POLL_SECONDS):
                         await self._planned.wait()
 
-    async def _claim_some(self) -> list[TenantMigration]:
-        if self.is_stopping:
-            return []
+    async def _claim_some(self) -> list[tuple[TenantMigration, _Plan]]:
         try:
-            if not await runs.unfinished_count(self._catalog):
-                return []
-            return await runs.claim(self._catalog, self._runner.id, limit=CLAIM_MAX)
+            for run in [] if self.is_stopping else await runs.unfinished(self._catalog):
+                plan = await self._plan_of(run)
+                if plan is None:
+                    continue
+                runner_id = self._runner.id
+                parts = await runs.claim(self._catalog, run.id, runner_id, limit=CLAIM_MAX)
+                if parts:
+                    return [(part, plan) for part in parts]
         except DatabaseUnavailable:
             _log.warning("catalog unavailable, claiming later")
-            return []
+        return []
+
+    async def _plan_of(self, run: UnfinishedRun) -> _Plan | None:
+        """Return how to take part in a run, or None if that is for others.
+
+        An older release, or a process that is configured without the user's revisions,
+        would find every tenant at its own head, and call that a success. What nobody has
+        taken after a while is ended as failed, by whoever comes upon it.
+        """
+        if run.id in self._plans:
+            return self._plans[run.id]
+        if self._foreign.get(run.id, 0) > monotonic_seconds():
+            return None
+        scripts = Scripts(self._streams())
+        is_known = run.head is None or await scripts.know(run.head)
+        if is_known or utc_now() - run.started_at > ORPHANED_AFTER:
+            return self._remember(run.id, _Plan(scripts, is_known))
+        self._foreign[run.id] = monotonic_seconds() + FOREIGN_SECONDS
+        if len(self._foreign) > PLANS_REMEMBERED_MAX:
+            self._foreign.popitem(last=False)
+        return None
+
+    def _remember(self, run_id: UUID, plan: _Plan) -> _Plan:
+        self._plans[run_id] = plan
+        if len(self._plans) > PLANS_REMEMBERED_MAX:
+            self._plans.popitem(last=False)
+        return plan
 
     async def _migrate_claimed(self) -> None:
         while True:
-            part = await self._claimed.get()
-            self._working += 1
-            try:
-                await self._outcomes.put(await self._migrate(part))
-            finally:
-                self._working -= 1
+            part, plan = await self._claimed.get()
+            if self.is_stopping:
+                self._held -= 1  # released by `stop`
+            else:
+                await self._outcomes.put(await self._migrate(part, plan))
 
-    async def _migrate(self, part: TenantMigration) -> Outcome:
+    async def _migrate(self, part: TenantMigration, plan: _Plan) -> Outcome:
         started_at = utc_now()
+        scripts = plan.scripts
         try:
-            url = self._databases.server(part.server_name).url(part.database_name)
-            scripts = self._scripts_of(part.run_id)
-            migrated = await self._migrator.migrate(url, scripts, run_id=part.run_id, now=utc_now)
+            migrated = await self._attempt(part, plan)
         except Exception as error:  # noqa: BLE001 - one bad tenant must not stop the others
             return _failed(part, error, applied=[], started_at=started_at, position=None)
         applied = [scripts.streams.display(one) for one in migrated.applied]
@@ -180,23 +241,19 @@ class Fleet:
             )
         return _succeeded(part, applied=applied, started_at=started_at, position=position)
 
-    def _scripts_of(self, run_id: UUID) -> Scripts:
-        if run_id not in self._scripts:
-            self._scripts[run_id] = Scripts(self._streams())
-            if len(self._scripts) > RUNS_REMEMBERED_MAX:
-                self._scripts.popitem(last=False)
-        return self._scripts[run_id]
+    async def _attempt(self, part: TenantMigration, plan: _Plan) -> Migrated:
+        if not plan.is_known:
+            raise RevisionsUnknown
+        url = self._databases.server(part.server_name).url(part.database_name)
+        return await self._migrator.migrate(url, plan.scripts, run_id=part.run_id, now=utc_now)
 
     async def _write_outcomes(self) -> None:
         while True:
             outcomes = [await self._outcomes.get()]
             while len(outcomes) < OUTCOMES_WRITTEN_MAX and not self._outcomes.empty():
                 outcomes.append(self._outcomes.get_nowait())
-            self._working += 1
-            try:
-                await self._write(outcomes)
-            finally:
-                self._working -= 1
+            await self._write(outcomes)
+            self._held -= len(outcomes)
             self._pulse()
 
     async def _write(self, outcomes: list[Outcome]) -> None:
@@ -249,8 +306,12 @@ def _failed(
     started_at: datetime,
     position: str | None,
 ) -> Outcome:
-    _log.warning(
-        "tenant failed", tenant=str(part.tenant_id), run=str(part.run_id), error=explain(error)
+    _log.info(
+        "tenant failed",
+        tenant=str(part.tenant_id),
+        run=str(part.run_id),
+        error=explain(error),
+        exc_info=error,
     )
     ended = msgspec.structs.replace(
         part,

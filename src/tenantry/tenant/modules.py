@@ -27,7 +27,7 @@ class Module(msgspec.Struct, frozen=True):
 
 MODULES = (
     Module(BLOG, "Blog", "Posts, drafts and their publication"),
-    Module(MCP, "MCP", "McpTokens and the MCP server for assistants"),
+    Module(MCP, "MCP", "McpTokens, by which assistants act"),
 )
 ALL_KEYS = frozenset(module.key for module in MODULES)
 

@@ -1,0 +1,77 @@
+"""The HTTP/1.1 connection: uvicorn's, with the two bounds that it lacks.
+
+uvicorn waits for ever for the head of a request, and httptools takes one of any size; so a
+few hundred silent or chatty connections would be enough to exhaust a process.
+"""
+
+import asyncio
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+HEAD_SECONDS_MAX = 15.0
+# The request line and the headers; the headers alone are bounded again, in the envelope.
+HEAD_BYTES_MAX = 32_768
+
+_TOO_LARGE = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
+    b"content-length: 0\r\n"
+    b"connection: close\r\n"
+    b"\r\n"
+)
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """A connection whose next request must begin, and have its head, in time and in measure."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._is_in_head = True
+        self._head_bytes = 0
+        self._head_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Wait for the first request, but not for ever."""
+        super().connection_made(transport)
+        self._arm()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no more."""
+        self._disarm()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Read on; nearly every head comes whole, and costs no timer."""
+        super().data_received(data)
+        if not self._is_in_head:
+            self._disarm()
+            return
+        self._head_bytes += len(data)
+        if self._head_bytes > HEAD_BYTES_MAX:
+            self.transport.write(_TOO_LARGE)
+            self.transport.close()
+        elif self._head_timer is None:
+            self._arm()
+
+    def on_message_begin(self) -> None:
+        """Begin to count the head."""
+        self._is_in_head = True
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """Stop counting."""
+        self._is_in_head = False
+        self._head_bytes = 0
+        super().on_headers_complete()
+
+    def _arm(self) -> None:
+        self._head_timer = self.loop.call_later(HEAD_SECONDS_MAX, self._give_up)
+
+    def _disarm(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _give_up(self) -> None:
+        self._head_timer = None
+        self.transport.close()

@@ -1,0 +1,215 @@
+"""The checks of the doctor. Each looks at one thing and changes nothing that stays."""
+
+import asyncio
+import os
+import shutil
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from tenantry.access.signing import SigningKeys, WrongSecretKey, read_secret_file
+from tenantry.catalog import clock
+from tenantry.catalog import database as catalog_database
+from tenantry.catalog.database import Catalog
+from tenantry.db.apply import NoVersion
+from tenantry.db.revisions import BadStream, Stream
+from tenantry.db.scripts import Streams
+from tenantry.db.servers import open_server
+from tenantry.db.sessions import DatabaseUnavailable
+from tenantry.db.urls import sqlite_path
+from tenantry.fleet.failures import explain
+from tenantry.fleet.migrate import Patience, SchemaMigrator
+from tenantry.kit.clock import utc_now
+from tenantry.kit.ids import new_id
+from tenantry.settings import Settings
+from tenantry.tenant import databases as tenant_databases
+
+FREE_BYTES_MIN = 2**30
+CLOCK_DIFFERENCE_MS_MAX = 2_000
+LOOK_SECONDS_MAX = 15.0
+CATALOG_ADVICE = "See that TENANTRY_CATALOG_URL is right, and that the server lets this machine in."
+SERVER_ADVICE = "See that its URL is right, and that its role may create databases."
+
+
+class State(StrEnum):
+    """How well a thing is."""
+
+    OK = "ok"
+    WARNING = "warning"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a check has found.
+
+    Attributes:
+        advice: What to do about it, if there is something to do.
+    """
+
+    check: str
+    state: State
+    detail: str
+    advice: str | None = None
+
+
+async def examine(settings: Settings) -> list[Finding]:
+    """Return what every check finds."""
+    findings = [Finding("settings", State.OK, "Every one is known and valid.")]
+    findings.append(_check_folder("data folder", settings.data_dir))
+    findings.append(_check_space(settings.data_dir))
+    findings += await _check_catalog(settings)
+    findings += await _check_tenant_servers(settings)
+    findings += await asyncio.to_thread(_check_revisions, settings)
+    return findings
+
+
+def _check_folder(check: str, folder: Path) -> Finding:
+    standing = _nearest(folder)
+    if not standing.is_dir():
+        return Finding(check, State.FAILED, f"{standing} is no folder.", "Name another one.")
+    if not os.access(standing, os.W_OK | os.X_OK):
+        advice = "Let the user that runs Tenantry write there."
+        return Finding(check, State.FAILED, f"{standing} cannot be written to.", advice)
+    found = "can be written to" if standing == folder else "will be made by the first start"
+    return Finding(check, State.OK, f"{folder} {found}.")
+
+
+def _check_space(folder: Path) -> Finding:
+    free = shutil.disk_usage(_nearest(folder)).free
+    detail = f"{free / 2**30:,.1f} GiB are free."
+    if free < FREE_BYTES_MIN:
+        return Finding("disk space", State.WARNING, detail, "Make room.")
+    return Finding("disk space", State.OK, detail)
+
+
+def _nearest(path: Path) -> Path:
+    """Return *path*, or the nearest of its parents that exists."""
+    return next(one for one in (path, *path.absolute().parents) if one.exists())
+
+
+async def _check_catalog(settings: Settings) -> list[Finding]:
+    path = sqlite_path(settings.catalog)
+    if path is not None and not path.exists():
+        folder = _check_folder("catalog", path.parent)
+        if folder.state is State.FAILED:
+            return [folder]
+        return [Finding("catalog", State.OK, f"{path} will be made by the first start.")]
+    finding = await _check_catalog_revision(settings)
+    if finding.state is not State.OK:
+        return [finding]
+    async with _opened_catalog(settings) as catalog:
+        return [finding, await _check_keys(settings, catalog), *await _check_clock(path, catalog)]
+
+
+async def _check_catalog_revision(settings: Settings) -> Finding:
+    head = catalog_database.STREAM.head
+    try:
+        found = await _position(settings, settings.catalog, Streams(catalog_database.STREAM))
+    except NoVersion:
+        advice = "The first start makes its tables, if it is the database you mean."
+        return Finding("catalog", State.WARNING, "There is no catalog in the database yet.", advice)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is what was found
+        return Finding("catalog", State.FAILED, explain(error), CATALOG_ADVICE)
+    if found < head:
+        advice = "The next start brings it to the head."
+        return Finding("catalog", State.WARNING, f"At {found}, the head is {head}.", advice)
+    where = "the head" if found == head else f"newer than this code ({head})"
+    return Finding("catalog", State.OK, f"At {found}, {where}.")
+
+
+async def _position(settings: Settings, url: str, streams: Streams) -> str:
+    patience = Patience(
+        connect_seconds=settings.connect_timeout_s, deadline_seconds=LOOK_SECONDS_MAX, lock_ms=1
+    )
+    with ThreadPoolExecutor(1) as threads:
+        return (await SchemaMigrator(threads, patience).position(url, streams)).own
+
+
+@asynccontextmanager
+async def _opened_catalog(settings: Settings) -> AsyncIterator[Catalog]:
+    catalog = Catalog(
+        settings.catalog,
+        connections_max=1,
+        timeout_seconds=settings.connect_timeout_s,
+        synchronous=settings.sqlite_synchronous,
+    )
+    try:
+        yield catalog
+    finally:
+        await catalog.close()
+
+
+async def _check_keys(settings: Settings, catalog: Catalog) -> Finding:
+    advice = "Set TENANTRY_SECRET_KEY (or put back the file) that the catalog was made with."
+    file = settings.data_dir / "secret-key"
+    secret = settings.secret_key.get_secret_value()
+    if not secret and not file.exists():
+        return Finding("signing keys", State.FAILED, f"{file} is not there.", advice)
+    try:
+        ring = await SigningKeys(catalog, secret or read_secret_file(file)).ring()
+    except WrongSecretKey as error:
+        return Finding("signing keys", State.FAILED, error.message, advice)
+    except (DatabaseUnavailable, OSError) as error:
+        return Finding("signing keys", State.FAILED, explain(error), advice)
+    return Finding("signing keys", State.OK, f"{len(ring.publics)}, and they can be opened.")
+
+
+async def _check_clock(path: Path | None, catalog: Catalog) -> list[Finding]:
+    if path is not None:  # a file has the clock of this machine
+        return []
+    try:
+        difference_ms = await clock.now_ms(catalog) - utc_now().timestamp() * 1000
+    except DatabaseUnavailable as error:
+        return [Finding("clock", State.FAILED, explain(error))]
+    detail = f"{abs(difference_ms) / 1000:.1f} s from the clock of the catalog's server."
+    if abs(difference_ms) > CLOCK_DIFFERENCE_MS_MAX:
+        return [Finding("clock", State.WARNING, detail, "Let both machines keep time (NTP).")]
+    return [Finding("clock", State.OK, detail)]
+
+
+async def _check_tenant_servers(settings: Settings) -> list[Finding]:
+    return [
+        await _check_tenant_server(settings, f"tenant server {name}", url)
+        for name, url in settings.servers.items()
+    ]
+
+
+async def _check_tenant_server(settings: Settings, check: str, url: str) -> Finding:
+    folder = sqlite_path(url)
+    if folder is not None:
+        return _check_folder(check, folder)
+    server = open_server(
+        url,
+        connections_max=1,
+        timeout_seconds=settings.connect_timeout_s,
+        synchronous=settings.sqlite_synchronous,
+    )
+    probe = f"tenantry_doctor_{new_id().hex}"
+    try:
+        async with asyncio.timeout(LOOK_SECONDS_MAX):
+            await server.create(probe)
+            await server.drop(probe)
+    except (DatabaseUnavailable, TimeoutError) as error:
+        return Finding(check, State.FAILED, explain(error.__cause__ or error), SERVER_ADVICE)
+    return Finding(check, State.OK, "Reachable, and a database could be made there.")
+
+
+def _check_revisions(settings: Settings) -> list[Finding]:
+    findings = [_check_stream("revisions", tenant_databases.STREAM, "Install Tenantry again.")]
+    if settings.tenant_migrations is not None:
+        advice = "TENANTRY_TENANT_MIGRATIONS must be a folder with one line of revisions."
+        stream = Stream("user", settings.tenant_migrations)
+        findings.append(_check_stream("your revisions", stream, advice))
+    return findings
+
+
+def _check_stream(check: str, stream: Stream, advice: str) -> Finding:
+    try:
+        head, count = stream.head, len(stream.revisions)
+    except BadStream as error:
+        return Finding(check, State.FAILED, error.message, advice)
+    return Finding(check, State.OK, f"{count}, the head is {head or 'none'}.")

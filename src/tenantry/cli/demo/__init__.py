@@ -1,0 +1,1 @@
+"""``tenantry demo``: sample tenants to look at, migrated before one's eyes."""

@@ -1,0 +1,164 @@
+"""The command: check, set the stage, serve, and say how to look at it."""
+
+import asyncio
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from tenantry.api.schemas.base import Schema
+from tenantry.api.schemas.migrations import MigrationResultResponse
+from tenantry.cli import options, output, reports, server, session
+from tenantry.cli.demo.folder import fresh
+from tenantry.cli.demo.stage import Login, Stage, set_stage
+from tenantry.cli.serve import Port, url_of
+from tenantry.kit.errors import Unavailable
+from tenantry.settings import Settings, read_settings
+
+HOST = "127.0.0.1"
+TENANTS = 12
+# What the printed requests carry should work for a while.
+TOKEN_MINUTES = 24 * 60
+GRACE_SECONDS = 3
+# Only for finding out what else is set.
+ANY_SECRET = "0" * 32
+
+
+class RealDatabaseNamed(Unavailable):
+    """The demo keeps to its own folder; the message says which setting names another place."""
+
+
+class Account(Schema, frozen=True):
+    """Somebody who can log in."""
+
+    email: str
+    password: str
+
+
+class Playing(Schema, frozen=True):
+    """A demo that answers."""
+
+    url: str
+    migration: MigrationResultResponse
+    admin: Account
+    tenant: str
+    user: Account
+    api_key: str
+    requests: list[str]
+
+
+def demo(
+    *,
+    port: Port = None,
+    folder: Annotated[Path, typer.Option(help="The demo's own; emptied at the start.")] = Path(
+        "demo-data"
+    ),
+    tenants: Annotated[int, typer.Option(min=1, max=10_000, help="Sample tenants.")] = TENANTS,
+    as_json: options.Json = False,
+) -> None:
+    """Make sample tenants, migrate them (one is broken), and serve them until Ctrl-C."""
+    settings = _settings(folder, port)
+    with server.listening(settings.host, settings.port) as sockets, fresh(folder):
+        stage = asyncio.run(set_stage(settings, tenants_wanted=tenants))
+
+        def tell() -> None:
+            playing = _playing(settings, stage)
+            if as_json:
+                output.show_json(playing)
+            else:
+                _show(playing)
+            sys.stdout.flush()
+
+        if not as_json:
+            reports.show_outcome(stage.ended)
+        server.serve(settings, sockets, on_answering=tell, grace_seconds=GRACE_SECONDS)
+
+
+def _settings(folder: Path, port: int | None) -> Settings:
+    """Return the settings of the demo.
+
+    Raises:
+        BadSettings: One is wrong, or not known.
+        RealDatabaseNamed: They name a database that is no demo's.
+    """
+    named = read_settings(secret_key=ANY_SECRET)
+    elsewhere = {
+        "TENANTRY_CATALOG_URL": named.catalog_url.get_secret_value(),
+        "TENANTRY_TENANT_SERVER_URL": named.tenant_server_url.get_secret_value(),
+        "TENANTRY_TENANT_SERVERS": named.tenant_servers,
+    }
+    for name, value in elsewhere.items():
+        if value:
+            raise RealDatabaseNamed(f"The demo keeps to its own folder: unset {name} for it.")
+    return session.configure(
+        log_level="error",
+        host=HOST,
+        port=port,
+        data_dir=folder,
+        tenant_migrations=folder / "migrations",
+        secret_key="",
+        password_min_length=8,
+        token_minutes=TOKEN_MINUTES,
+    )
+
+
+def _playing(settings: Settings, stage: Stage) -> Playing:
+    url = url_of(settings)
+    return Playing(
+        url=url,
+        migration=MigrationResultResponse.of(stage.ended.run, stage.ended.parts),
+        admin=_account(stage.admin),
+        tenant=stage.tenant.tenant.name,
+        user=_account(stage.owner),
+        api_key=stage.tenant.key.secret,
+        requests=_requests(url, stage),
+    )
+
+
+def _account(login: Login) -> Account:
+    return Account(login.email, login.password)
+
+
+def _requests(url: str, stage: Stage) -> list[str]:
+    key = f"X-Api-Key: {stage.tenant.key.secret}"
+    body = msgspec.json.encode(_account(stage.owner)).decode()
+    return [
+        _curl(f"{url}/api/tenant/auth/login", key, "Content-Type: application/json", body=body),
+        _curl(f"{url}/api/public/blog/posts", key),
+        _curl(
+            f"{url}/api/admin/tenants/migration-history",
+            f"Authorization: Bearer {stage.admin_token}",
+        ),
+    ]
+
+
+def _curl(url: str, *headers: str, body: str | None = None) -> str:
+    words = ["curl", "-sS", "-w", r"\n", url]
+    for header in headers:
+        words += ["-H", header]
+    if body is not None:
+        words += ["-d", body]
+    return shlex.join(words)
+
+
+def _show(playing: Playing) -> None:
+    output.show_line()
+    output.show_facts(
+        {
+            "API": playing.url,
+            "admin": f"{playing.admin.email}  {playing.admin.password}",
+            "tenant": playing.tenant,
+            "user": f"{playing.user.email}  {playing.user.password}",
+            "API key": playing.api_key,
+        }
+    )
+    output.show_line()
+    output.show_line("Log in as the user, read the posts, read the migration history:")
+    output.show_line()
+    # As they are: a line that the terminal's width has broken does not work when pasted.
+    sys.stdout.writelines(f"{request}\n" for request in playing.requests)
+    output.show_line()
+    output.show_line("Ctrl-C ends the demo. It begins afresh each time.")

@@ -1,0 +1,147 @@
+"""Set the stage: sample tenants that stand some revisions behind, and one that is broken."""
+
+import asyncio
+import contextlib
+import secrets
+import shutil
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from tenantry.access import admins
+from tenantry.cli import output, session
+from tenantry.cli.demo.samples import SampleTenant, sample_tenants
+from tenantry.cli.migrating import Ended, migrate_all
+from tenantry.db.urls import sqlite_path
+from tenantry.fleet.lifecycle import Owner, Provisioned
+from tenantry.services import Services, open_services
+from tenantry.settings import Settings
+from tenantry.tenant import posts
+
+ADMIN = "admin@example.com"
+PASSWORD_BYTES = 12
+POST_EVERY = timedelta(days=9)
+
+REVISIONS = Path(__file__).parent / "revisions" / "versions"
+# Tenants are born with the first; the others come when all of them are there.
+REVISIONS_AT_BIRTH = 1
+# The next revision creates this table.
+BREAKING = "CREATE TABLE invoices (id INTEGER PRIMARY KEY, note TEXT)"
+BROKEN = "Kestrel Cycles"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Login:
+    """Somebody's address and password."""
+
+    email: str
+    password: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """What there is to see, and the keys to it.
+
+    Attributes:
+        admin_token: A bearer token of the admin.
+        tenant: The one whose owner's password is shown.
+        ended: The migration run.
+    """
+
+    admin: Login
+    admin_token: str
+    tenant: Provisioned
+    owner: Login
+    ended: Ended
+
+
+async def set_stage(settings: Settings, *, tenants_wanted: int) -> Stage:
+    """Make the tenants, let them fall behind, break one, and migrate them all."""
+    assert settings.tenant_migrations is not None
+    versions = settings.tenant_migrations / "versions"
+    await asyncio.to_thread(_write_revisions, versions, REVISIONS_AT_BIRTH)
+    async with open_services(settings) as services:
+        admin = _login(ADMIN)
+        await admins.create(
+            session.context(),
+            services.catalog,
+            services.passwords,
+            email=admin.email,
+            password=admin.password,
+        )
+        samples = sample_tenants(tenants_wanted)
+        logins = [_login(sample.email) for sample in samples]
+        made = await _make_all(services, samples, logins)
+        await asyncio.to_thread(_write_revisions, versions, None)
+        await asyncio.to_thread(_break, services, made)
+        ended = await migrate_all(services, triggered_by=admin.email)
+        token = await _admin_token(services, admin)
+    return Stage(admin=admin, admin_token=token, tenant=made[0], owner=logins[0], ended=ended)
+
+
+def _login(email: str) -> Login:
+    return Login(email=email, password=secrets.token_urlsafe(PASSWORD_BYTES))
+
+
+def _write_revisions(versions: Path, count: int | None) -> None:
+    versions.mkdir(parents=True, exist_ok=True)
+    for revision in sorted(REVISIONS.glob("*.py"))[:count]:
+        shutil.copyfile(revision, versions / revision.name)
+
+
+async def _make_all(
+    services: Services, samples: Sequence[SampleTenant], logins: Sequence[Login]
+) -> list[Provisioned]:
+    made = []
+    console = output.progress()
+    columns = (TextColumn("Making tenants"), BarColumn(), MofNCompleteColumn())
+    disable = not console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=disable) as progress:
+        for sample, login in progress.track(list(zip(samples, logins, strict=True))):
+            made.append(await _make(services, sample, login))
+    return made
+
+
+async def _make(services: Services, sample: SampleTenant, login: Login) -> Provisioned:
+    ctx = session.context()
+    owner = Owner(email=login.email, full_name=sample.owner, password=login.password)
+    made = await services.lifecycle.provision(ctx, name=sample.name, owner=owner, module_keys=None)
+    database = await services.databases.open(made.tenant)
+    for age, post in enumerate(sample.posts):
+        await posts.publish_new(
+            database,
+            title=post.title,
+            content=post.content,
+            tags=list(post.tags),
+            author_id=made.owner.id,
+            author_name=made.owner.full_name,
+            now=ctx.now - age * POST_EVERY,
+        )
+    return made
+
+
+def _break(services: Services, made: Sequence[Provisioned]) -> None:
+    """Let one database be other than its revision says, as if somebody had worked on it by hand."""
+    tenants = [one.tenant for one in made]
+    tenant = next((one for one in tenants if one.name == BROKEN), tenants[-1])
+    path = sqlite_path(services.databases.server(tenant.server_name).url(tenant.database_name))
+    assert path is not None
+    with contextlib.closing(sqlite3.connect(path)) as raw:
+        raw.execute(BREAKING)
+
+
+async def _admin_token(services: Services, admin: Login) -> str:
+    issued = await admins.login(
+        session.context(),
+        services.catalog,
+        passwords=services.passwords,
+        throttle=services.throttle,
+        tokens=services.tokens,
+        email=admin.email,
+        password=admin.password,
+    )
+    return issued.token

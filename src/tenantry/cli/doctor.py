@@ -1,0 +1,59 @@
+"""``tenantry doctor``: look at everything that a start needs, and say what to do."""
+
+import asyncio
+
+import typer
+from rich.table import Column
+from rich.text import Text
+
+from tenantry.api.schemas.base import Schema
+from tenantry.cli import checks, options, output, session
+from tenantry.cli.checks import Finding, State
+from tenantry.cli.exits import ExitStatus
+from tenantry.settings import BadSettings
+
+STYLES = {State.OK: "green", State.WARNING: "yellow", State.FAILED: "red"}
+
+
+class FindingResponse(Schema, frozen=True):
+    """What one check has found."""
+
+    check: str
+    state: str
+    detail: str
+    advice: str | None
+
+
+class Findings(Schema, frozen=True):
+    """What every check has found."""
+
+    items: list[FindingResponse]
+
+
+def doctor(*, as_json: options.Json = False) -> None:
+    """Check settings, databases, folders and revisions; leave nothing behind."""
+    findings = _examine()
+    if as_json:
+        items = [
+            FindingResponse(one.check, one.state.value, one.detail, one.advice) for one in findings
+        ]
+        output.show_json(Findings(items))
+    else:
+        columns = [Column("Check"), Column("State"), Column("Found"), Column("What to do")]
+        output.show_table(columns, (_row(one) for one in findings))
+    if any(one.state is State.FAILED for one in findings):
+        raise typer.Exit(ExitStatus.UNUSABLE)
+
+
+def _examine() -> list[Finding]:
+    try:
+        settings = session.configure(log_level="error")
+    except BadSettings as error:
+        advice = "Correct it in the environment or in .env; nothing else was checked."
+        return [Finding("settings", State.FAILED, error.message, advice)]
+    return asyncio.run(checks.examine(settings))
+
+
+def _row(finding: Finding) -> tuple[object, ...]:
+    state = Text(finding.state.value, STYLES[finding.state])
+    return finding.check, state, finding.detail, finding.advice or " "

@@ -1,0 +1,197 @@
+"""Migrate the fleet in this process, and show how far it is: a bar, or lines in a log file."""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from uuid import UUID
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
+
+from tenantry.catalog import runs
+from tenantry.catalog.database import Catalog
+from tenantry.catalog.runs import MigrationRun, MigrationState, TenantMigration
+from tenantry.cli import output, session, signals
+from tenantry.db.sessions import DatabaseUnavailable
+from tenantry.fleet.migrate import Scripts
+from tenantry.fleet.walk import RunGoesOn
+from tenantry.kit.clock import monotonic_seconds
+from tenantry.services import Services
+
+LOOK_SECONDS = 0.1
+LINE_SECONDS = 10.0
+CATALOG_LOST_SECONDS_MAX = 60.0
+
+Show = Callable[[MigrationRun], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A run that has ended, and what became of each tenant."""
+
+    run: MigrationRun
+    parts: Sequence[TenantMigration]
+
+    @property
+    def failures(self) -> list[TenantMigration]:
+        """The tenants that failed."""
+        return [part for part in self.parts if part.state == MigrationState.FAILED.value]
+
+    @property
+    def seconds(self) -> float:
+        """How long the run took."""
+        assert self.run.finished_at is not None
+        return (self.run.finished_at - self.run.started_at).total_seconds()
+
+
+class RunLeft(RunGoesOn):
+    """This process was asked to stop, and the run has not ended.
+
+    Args:
+        run_id: Of the run.
+    """
+
+    def __init__(self, run_id: UUID) -> None:
+        super().__init__(
+            f"Stopped. What is left of the run is taken up by any process that serves, or by the "
+            f"next `tenantry migrate all`; `tenantry migrate show {run_id}` tells how far it is."
+        )
+
+
+class _Speed(ProgressColumn):
+    """Tenants per second."""
+
+    def render(self, task: Task) -> Text:
+        """Return the speed of *task*."""
+        speed = task.finished_speed or task.speed
+        return Text("" if speed is None else f"{speed:,.0f} tenants/s")
+
+
+class _Failed(ProgressColumn):
+    """Tenants that failed."""
+
+    def render(self, task: Task) -> Text:
+        """Return the failures of *task*."""
+        failed = task.fields["failed"]
+        return Text(f"{failed:,} failed", "red" if failed else "dim")
+
+
+async def migrate_all(services: Services, *, triggered_by: str) -> Ended:
+    """Plan a run over the active tenants, and work on it here until it has ended.
+
+    Args:
+        services: Whose background works on every run.
+        triggered_by: Whose run it is: an admin's e-mail address.
+
+    Raises:
+        BadStream: The directory of revisions cannot be read; there is no run.
+        RunLeft: A signal asked this process to stop.
+        DatabaseUnavailable: The catalog has not answered for `CATALOG_LOST_SECONDS_MAX`.
+    """
+    await Scripts(services.streams()).head()
+    stopping: list[asyncio.Task[None]] = []
+
+    def begin_to_stop() -> None:
+        stopping.append(asyncio.create_task(services.fleet.stop()))
+
+    with signals.heeded(begin_to_stop), shown_on(output.progress()) as show:
+        run_id = await services.fleet.plan(session.context(), triggered_by=triggered_by)
+        run = await follow(
+            services.catalog,
+            run_id,
+            show=show,
+            has_stopped=lambda: any(task.done() for task in stopping),
+        )
+    return Ended(run, await runs.ended(services.catalog, run_id))
+
+
+async def follow(
+    catalog: Catalog, run_id: UUID, *, show: Show, has_stopped: Callable[[], bool]
+) -> MigrationRun:
+    """Return the run when it has ended, whoever ends it.
+
+    Args:
+        catalog: Holds the run.
+        run_id: Of the run.
+        show: Shows it, now and then.
+        has_stopped: Tells whether this process has ended its own part in it.
+
+    Raises:
+        RunLeft: This process has ended its part, and the run has not ended.
+        DatabaseUnavailable: The catalog has not answered for `CATALOG_LOST_SECONDS_MAX`.
+    """
+    seen_at = monotonic_seconds()
+    while True:
+        try:
+            run = await runs.get(catalog, run_id)
+        except DatabaseUnavailable:
+            if monotonic_seconds() - seen_at > CATALOG_LOST_SECONDS_MAX:
+                raise
+        else:
+            seen_at = monotonic_seconds()
+            show(run)
+            if run.finished_at is not None:
+                return run
+        if has_stopped():
+            raise RunLeft(run_id)
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+@contextmanager
+def shown_on(console: Console) -> Iterator[Show]:
+    """Yield what shows a run on *console* while the block lasts."""
+    if not console.is_terminal:
+        yield _Lines(console)
+        return
+    columns = (
+        TextColumn("Migrating"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        _Failed(),
+        _Speed(),
+        TimeRemainingColumn(compact=True),
+    )
+    with Progress(*columns, console=console) as progress:
+        yield _Bar(progress)
+
+
+class _Bar:
+    """A progress bar."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._task: TaskID | None = None
+
+    def __call__(self, run: MigrationRun) -> None:
+        """Move the bar."""
+        if self._task is None:
+            self._task = self._progress.add_task("", total=run.total_count, failed=0)
+        done = run.success_count + run.failed_count
+        self._progress.update(self._task, completed=done, failed=run.failed_count)
+
+
+class _Lines:
+    """A line now and then, for a log file."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._next_at = monotonic_seconds() + LINE_SECONDS
+
+    def __call__(self, run: MigrationRun) -> None:
+        """Print a line if it is time."""
+        if monotonic_seconds() < self._next_at:
+            return
+        self._next_at = monotonic_seconds() + LINE_SECONDS
+        done = run.success_count + run.failed_count
+        self._console.print(f"{done} of {run.total_count} tenants, {run.failed_count} failed")

@@ -1,0 +1,153 @@
+"""``tenantry migrate``: every tenant database at once."""
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from tenantry.api.schemas.migrations import (
+    MigrationResultResponse,
+    MigrationRunPage,
+    MigrationRunResponse,
+)
+from tenantry.catalog import admins, runs
+from tenantry.catalog.database import Catalog
+from tenantry.catalog.runs import MigrationRun, MigrationRunNotFound
+from tenantry.cli import options, output, reports, session
+from tenantry.cli.exits import ExitStatus
+from tenantry.cli.migrating import Ended, migrate_all
+from tenantry.cli.reports import StatusResponse
+from tenantry.fleet.status import schema_status
+from tenantry.kit.errors import Invalid
+from tenantry.kit.ids import parse_id
+from tenantry.kit.pages import PAGE_SIZE_DEFAULT, Page, Window
+from tenantry.kit.text import canonical
+from tenantry.services import open_services
+from tenantry.settings import Settings
+
+group = typer.Typer(help="Migrate every tenant database, and look back.", no_args_is_help=True)
+
+
+class NobodyToName(Invalid):
+    """There are several active admins, and the history names one for each run: say --by EMAIL."""
+
+
+class NoSuchAdmin(Invalid):
+    """--by names no active admin; `tenantry admin list` shows them."""
+
+
+@group.command("all")
+def migrate_fleet(
+    *,
+    by: Annotated[
+        str | None, typer.Option(help="The admin whose run it is; by default the only one.")
+    ] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Migrate every active tenant to the newest revision."""
+    # What failed is in the result; a log would only say it twice.
+    settings = session.configure(log_level="error")
+    ended = asyncio.run(_migrate_fleet(settings, by))
+    if as_json:
+        output.show_json(MigrationResultResponse.of(ended.run, ended.parts))
+    else:
+        reports.show_outcome(ended)
+        output.note(f"`tenantry migrate show {ended.run.id}` tells of each tenant.")
+    if ended.run.failed_count:
+        raise typer.Exit(ExitStatus.TENANTS_FAILED)
+
+
+@group.command("status")
+def status(*, as_json: options.Json = False) -> None:
+    """Show how many tenants are at which revision, and what is running."""
+    found = asyncio.run(_status(session.configure()))
+    if as_json:
+        output.show_json(found)
+    else:
+        reports.show_status(found)
+
+
+@group.command("history")
+def history(
+    *,
+    page: options.Page = 1,
+    page_size: options.PageSize = PAGE_SIZE_DEFAULT,
+    as_json: options.Json = False,
+) -> None:
+    """List the migration runs, the newest first."""
+    window = Window(page, page_size)
+    settings = session.configure()
+    if as_json:
+        output.show_json(asyncio.run(_page_with_details(settings, window)))
+    else:
+        reports.show_history(asyncio.run(_page(settings, window)))
+
+
+@group.command("show")
+def show(
+    run: Annotated[str, typer.Argument(help="The id of the run.")],
+    *,
+    as_json: options.Json = False,
+) -> None:
+    """Show one migration run, and what became of each tenant."""
+    found = asyncio.run(_find(session.configure(), run))
+    if as_json:
+        output.show_json(found)
+    else:
+        reports.show_run(found)
+
+
+async def _migrate_fleet(settings: Settings, by: str | None) -> Ended:
+    async with open_services(settings) as services:
+        catalog = services.catalog
+        email = await _only_admin(catalog) if by is None else await _active_admin(catalog, by)
+        return await migrate_all(services, triggered_by=email)
+
+
+async def _active_admin(catalog: Catalog, email: str) -> str:
+    account = await admins.find_account(catalog, canonical(email))
+    if account is None or not account.is_active:
+        raise NoSuchAdmin
+    return account.email
+
+
+async def _only_admin(catalog: Catalog) -> str:
+    active = [admin.email for admin in await admins.every(catalog) if admin.is_active]
+    if not active:
+        raise NobodyToName("There is no active admin: `tenantry admin create EMAIL` makes one.")
+    if len(active) > 1:
+        raise NobodyToName
+    return active[0]
+
+
+async def _status(settings: Settings) -> StatusResponse:
+    async with session.opened(settings) as services:
+        found = await schema_status(services.catalog, services.streams())
+        catalog = services.catalog
+        running = [await runs.get(catalog, run.id) for run in await runs.unfinished(catalog)]
+        return StatusResponse.with_runs(found, running)
+
+
+async def _page(settings: Settings, window: Window) -> Page[MigrationRun]:
+    async with session.opened(settings) as services:
+        return await runs.page(services.catalog, window)
+
+
+async def _page_with_details(settings: Settings, window: Window) -> MigrationRunPage:
+    async with session.opened(settings) as services:
+        page = await runs.page(services.catalog, window)
+        items = [await _represent(services.catalog, run) for run in page.items]
+    window = page.window
+    return MigrationRunPage(items, window.page, window.size, page.total_count, page.total_pages)
+
+
+async def _find(settings: Settings, run: str) -> MigrationRunResponse:
+    run_id = parse_id(run)
+    if run_id is None:
+        raise MigrationRunNotFound
+    async with session.opened(settings) as services:
+        return await _represent(services.catalog, await runs.get(services.catalog, run_id))
+
+
+async def _represent(catalog: Catalog, run: MigrationRun) -> MigrationRunResponse:
+    return MigrationRunResponse.of(run, await runs.ended(catalog, run.id))

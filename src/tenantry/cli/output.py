@@ -1,0 +1,103 @@
+"""What commands print: the result on stdout, everything else on stderr."""
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from rich.console import Console
+from rich.table import Column, Table
+from rich.text import Text
+
+from tenantry.kit.pages import Page
+
+# Into a pipe nothing is cut or wrapped.
+PIPE_COLUMNS = 10_000
+NOTHING = "-"
+
+
+def result() -> Console:
+    """Return where results go."""
+    return _console(to_stderr=False)
+
+
+def progress() -> Console:
+    """Return where everything else goes."""
+    return _console(to_stderr=True)
+
+
+def show_json(data: object) -> None:
+    """Print *data* as JSON."""
+    text = msgspec.json.format(msgspec.json.encode(data), indent=2)
+    sys.stdout.write(f"{text.decode()}\n")
+    sys.stdout.flush()
+
+
+def show_line(line: str = "") -> None:
+    """Print one line."""
+    result().print(_printable(line), soft_wrap=True)
+
+
+def show_table(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> None:
+    """Print a table; nothing if it has no rows."""
+    table = Table(*columns, box=None, pad_edge=False, header_style="bold")
+    for row in rows:
+        table.add_row(*(cell(value) for value in row))
+    if table.row_count:
+        result().print(table)
+
+
+def show_facts(facts: Mapping[str, object]) -> None:
+    """Print what is known of one thing, one line each."""
+    width = max(len(name) for name in facts)
+    for name, value in facts.items():
+        line = Text.assemble((name.ljust(width), "bold"), "  ", cell(value))
+        result().print(line, soft_wrap=True)
+
+
+def note(line: str) -> None:
+    """Say something beside the result."""
+    progress().print(line, style="dim", soft_wrap=True)
+
+
+def note_page(page: Page[Any], noun: str) -> None:
+    """Say which part of a list was shown, when it was not all of it."""
+    if not page.total_count:
+        note(f"No {noun}.")
+    elif len(page.items) < page.total_count:
+        note(f"{page.total_count} {noun}, page {page.window.page} of {page.total_pages}.")
+
+
+def minute(instant: datetime) -> str:
+    """Return *instant* as a column of a list has it, in UTC."""
+    return f"{instant.astimezone(UTC):%Y-%m-%d %H:%M}"
+
+
+def cell(value: object) -> Text:
+    """Return *value* as people read it. What others named never is markup or a control code."""
+    if isinstance(value, Text):
+        return value
+    return Text(_printable(_plain(value)))
+
+
+def _printable(text: str) -> str:
+    return "".join(char if char.isprintable() else " " for char in text)
+
+
+def _plain(value: object) -> str:
+    if value is None or value == "":
+        return NOTHING
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, datetime):
+        return f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z"
+    return str(value)
+
+
+def _console(*, to_stderr: bool) -> Console:
+    stream = sys.stderr if to_stderr else sys.stdout
+    width = None if stream.isatty() else PIPE_COLUMNS
+    return Console(
+        stderr=to_stderr, width=width, markup=False, emoji=False, highlight=False, soft_wrap=False
+    )

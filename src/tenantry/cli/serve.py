@@ -1,0 +1,55 @@
+"""``tenantry serve``: answer requests, and take part in migration runs."""
+
+import signal
+from typing import Annotated
+
+import structlog
+import typer
+
+from tenantry.api.schemas.base import Schema
+from tenantry.cli import options, output, server, session
+from tenantry.cli.exits import ExitStatus
+from tenantry.settings import Settings
+
+_log = structlog.get_logger(__name__)
+
+Port = Annotated[
+    int | None, typer.Option(min=1, max=65535, help="The port to listen on, not TENANTRY_PORT.")
+]
+
+
+class Serving(Schema, frozen=True):
+    """Where requests are answered."""
+
+    url: str
+
+
+def serve(
+    *,
+    host: Annotated[
+        str | None, typer.Option(help="The address to listen on, not TENANTRY_HOST.")
+    ] = None,
+    port: Port = None,
+    as_json: options.Json = False,
+) -> None:
+    """Serve the API until SIGTERM or Ctrl-C."""
+    settings = session.configure(log_level="info", host=host, port=port)
+
+    def tell() -> None:
+        url = url_of(settings)
+        if as_json:
+            output.show_json(Serving(url))
+        else:
+            output.show_line(f"Tenantry answers at {url}")
+        _log.info("serving", url=url)
+
+    with server.sole_server(settings), server.listening(settings.host, settings.port) as sockets:
+        ended_by = server.serve(settings, sockets, on_answering=tell)
+    if ended_by is signal.SIGINT:
+        raise typer.Exit(ExitStatus.INTERRUPTED)
+
+
+def url_of(settings: Settings) -> str:
+    """Return the URL at which a process with these *settings* answers."""
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    return f"http://{host}:{settings.port}"

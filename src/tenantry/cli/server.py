@@ -1,0 +1,250 @@
+"""Serve the application until a signal ends it: a port that is ours, a lock, a readable end."""
+
+import asyncio
+import contextlib
+import errno
+import fcntl
+import os
+import signal
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import structlog
+import uvicorn
+import uvloop
+
+from tenantry.api.protocol import BoundedProtocol
+from tenantry.app import app_over, settle
+from tenantry.cli import signals
+from tenantry.db.urls import sqlite_path
+from tenantry.fleet.walk import Fleet
+from tenantry.kit.errors import Unavailable
+from tenantry.services import Services, open_services
+from tenantry.settings import Settings
+
+LOCK_FILE = "serve.lock"
+PID_CHARS_MAX = 20
+BACKLOG = 2048
+# How long requests that are under way may go on after a signal.
+GRACE_SECONDS = 30
+# One address of a name may be of a kind that this machine does not speak.
+NO_SUCH_ADDRESS = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
+
+_log = structlog.get_logger(__name__)
+
+
+class AddressUnusable(Unavailable):
+    """The address to listen on cannot be used; the message says why."""
+
+
+class FolderInUse(Unavailable):
+    """Another process serves this data folder; the message says which."""
+
+
+class _Server(uvicorn.Server):
+    """Uvicorn, told by us when to stop, and telling us when it answers.
+
+    Args:
+        config: As for uvicorn.
+        on_answering: Called when requests are answered.
+    """
+
+    def __init__(self, config: uvicorn.Config, on_answering: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._on_answering = on_answering
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave the signals alone: they are heeded before the server starts and after it ends."""
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to answer, and say so."""
+        try:
+            await super().startup(sockets)
+        except OSError as error:
+            raise _unusable(self.config.host, self.config.port, error) from error
+        self._on_answering()
+
+
+def serve(
+    settings: Settings,
+    sockets: Sequence[socket.socket],
+    *,
+    on_answering: Callable[[], None],
+    grace_seconds: int = GRACE_SECONDS,
+) -> signal.Signals | None:
+    """Serve on *sockets* until a signal comes; return it.
+
+    The first signal ends the tenants in work, and then the process. The second one breaks off.
+
+    Args:
+        settings: Of this process.
+        sockets: Bound, and closed when this returns.
+        on_answering: Called when requests are answered.
+        grace_seconds: How long requests that are under way may go on after the signal.
+
+    Raises:
+        AddressUnusable: Somebody else was faster to listen.
+        CatalogUnusable, WrongSecretKey: As for `open_services`.
+    """
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_serve(settings, sockets, on_answering, grace_seconds))
+
+
+@contextmanager
+def listening(host: str, port: int) -> Iterator[list[socket.socket]]:
+    """Yield sockets that are bound to the address: it is ours before anything else is begun.
+
+    Raises:
+        AddressUnusable: It is another's, or no address of this machine.
+    """
+    with contextlib.ExitStack() as stack:
+        try:
+            sockets = [stack.enter_context(bound) for bound in _bind(host, port)]
+        except OSError as error:
+            raise _unusable(host, port, error) from error
+        yield sockets
+
+
+@contextmanager
+def sole_server(settings: Settings) -> Iterator[None]:
+    """Be the only process that serves a SQLite catalog; PostgreSQL may have any number.
+
+    Raises:
+        FolderInUse: Another one does.
+    """
+    if sqlite_path(settings.catalog) is None:
+        yield
+        return
+    with locked(settings.data_dir):
+        yield
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of a data folder while the block lasts, however this process ends.
+
+    Raises:
+        FolderInUse: Another process holds it.
+    """
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    handle = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            holder = os.read(handle, PID_CHARS_MAX).decode(errors="replace").strip()
+            raise FolderInUse(
+                f"The process {holder or '(unknown)'} serves the data folder {folder}: "
+                "end it first, or serve another folder."
+            ) from error
+        os.ftruncate(handle, 0)
+        os.write(handle, f"{os.getpid()}\n".encode())
+        yield
+    finally:
+        os.close(handle)
+
+
+async def _serve(
+    settings: Settings,
+    sockets: Sequence[socket.socket],
+    on_answering: Callable[[], None],
+    grace_seconds: int,
+) -> signal.Signals | None:
+    life = _Life()
+    with signals.heeded(life.begin_to_stop) as stop:
+        async with open_services(settings) as services:
+            settle()
+            server = _Server(_config(app_over(services), settings, grace_seconds), on_answering)
+            life.begin(services, server)
+            await server.serve(list(sockets))
+            _log.info("stopping", tenants_in_work=not services.fleet.is_idle)
+    return stop.by
+
+
+class _Life:
+    """What a signal ends: as much of it as there already is."""
+
+    def __init__(self) -> None:
+        self._is_ending = False
+        self._fleet: Fleet | None = None
+        self._server: uvicorn.Server | None = None
+        self._stopping: asyncio.Task[None] | None = None
+
+    def begin(self, services: Services, server: uvicorn.Server) -> None:
+        self._fleet, self._server = services.fleet, server
+        if self._is_ending:
+            self.begin_to_stop()
+
+    def begin_to_stop(self) -> None:
+        self._is_ending = True
+        if self._server is not None and self._fleet is not None:
+            self._server.should_exit = True
+            # At once: whoever waits for a migration keeps uvicorn waiting.
+            self._stopping = asyncio.create_task(self._fleet.stop())
+
+
+def _config(app: object, settings: Settings, grace_seconds: int) -> uvicorn.Config:
+    proxies = settings.trusted_proxies
+    return uvicorn.Config(
+        app,  # type: ignore[arg-type]
+        loop="uvloop",
+        http=BoundedProtocol,
+        host=settings.host,
+        port=settings.port,
+        ws="none",
+        lifespan="off",
+        access_log=False,
+        log_config=None,
+        log_level="warning",
+        server_header=False,
+        proxy_headers=bool(proxies),
+        forwarded_allow_ips=proxies or None,
+        backlog=BACKLOG,
+        timeout_graceful_shutdown=grace_seconds,
+    )
+
+
+def _bind(host: str, port: int) -> list[socket.socket]:
+    """Return a bound socket for each address of *host* that this machine has."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    sockets: list[socket.socket] = []
+    missing: OSError | None = None
+    for family, address in dict.fromkeys((one[0], one[4]) for one in found):
+        try:
+            sockets.append(_bound(family, address))
+        except OSError as error:
+            if error.errno not in NO_SUCH_ADDRESS:
+                for bound in sockets:
+                    bound.close()
+                raise
+            missing = error
+    if missing is not None and not sockets:
+        raise missing
+    return sockets
+
+
+def _bound(family: socket.AddressFamily, address: Any) -> socket.socket:
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        # What an earlier process has left of its connections does not matter.
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family is socket.AF_INET6:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        bound.bind(address)
+    except OSError:
+        bound.close()
+        raise
+    return bound
+
+
+def _unusable(host: str, port: int, error: OSError) -> AddressUnusable:
+    if error.errno == errno.EADDRINUSE:
+        return AddressUnusable(
+            f"Port {port} of {host} is taken: end what listens there, or choose another --port."
+        )
+    return AddressUnusable(f"Cannot listen on port {port} of {host}: {error.strerror}.")

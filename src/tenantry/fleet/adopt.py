@@ -1,0 +1,223 @@
+"""Adopt a database: one that exists, with tables of its own, becomes a tenant's.
+
+What was there before is not touched, and not ours to lose. So the catalog lists the tenant
+as one that is being adopted, and not as one that is being made: whatever dies on the way is
+let go, its database is never dropped. Our tables come in one transaction, with the tenant's
+id in their log, by which whoever takes them away again knows that they are of this adoption.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+
+import msgspec
+
+from tenantry.access import credentials
+from tenantry.catalog import tenants
+from tenantry.catalog.tenants import DatabaseInUse, Tenant, TenantNameInUse, TenantState
+from tenantry.db.apply import Moved, open_migrator
+from tenantry.db.foreign import AlreadyTenantry
+from tenantry.db.revisions import BASE, UnknownRevision
+from tenantry.db.scripts import Command, Limits, Position, Script, Step, Streams, bootstrap
+from tenantry.db.servers import Server
+from tenantry.fleet.failures import explain, reason_of
+from tenantry.fleet.lifecycle import Lifecycle, Owner, Provisioned, UnknownServer, new_tenant
+from tenantry.kit.context import OperationContext
+from tenantry.kit.errors import Conflict, TenantryError, Unavailable
+from tenantry.settings import SERVER_DEFAULT
+from tenantry.tenant import users
+
+LOOK_SECONDS_MAX = 60.0
+ADOPT_SECONDS_MAX = 3_600.0  # a SQLite file is copied
+LOCK_WAIT_MS = 3_000
+
+
+class DatabaseUnreadable(Conflict):
+    """The database exists, and cannot be looked into."""
+
+
+class SeveralRevisions(Conflict):
+    """The database stands at several revisions of its own at once: merge them first."""
+
+
+class RevisionNotFound(Conflict):
+    """The database is at a revision that TENANTRY_TENANT_MIGRATIONS does not have."""
+
+
+class AdoptionFailed(Unavailable):
+    """The database could not be adopted; what was added to it is taken away again."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adoption:
+    """Makes tenants of databases that exist.
+
+    Attributes:
+        lifecycle: Of all tenants.
+        threads: Where SQLite runs.
+        connect_seconds: How long to wait for a connection.
+    """
+
+    lifecycle: Lifecycle
+    threads: Executor
+    connect_seconds: float
+
+    async def adopt(
+        self,
+        ctx: OperationContext,
+        *,
+        name: str,
+        database: str,
+        owner: Owner,
+        server_name: str = SERVER_DEFAULT,
+    ) -> Provisioned:
+        """Make a tenant of a database that exists, all or nothing.
+
+        Its own revisions stay where they are: what is pending comes with the next run.
+
+        Args:
+            ctx: Who adopts.
+            name: Of the tenant.
+            database: Its name on the server, which is taken over as it is; or the path of a
+                SQLite file, which is copied.
+            owner: The tenant's first user.
+            server_name: The tenant server that has it, or that is to have the copy.
+
+        Raises:
+            UnknownServer: There is no server of this name.
+            BadText, BadEmail, BadPassword: A rule is broken.
+            DatabaseMissing, DatabaseReserved, NotUtf8, NotOwner, MayNotCreate, AlreadyTenantry,
+                NamesTaken: See `db.foreign`.
+            DatabaseUnreadable, SeveralRevisions, RevisionNotFound: See above.
+            SourceChanged: The file was written to while it was copied.
+            TenantNameInUse, DatabaseInUse: Another tenant has it.
+            DatabaseUnavailable: The server cannot be reached.
+            BadStream: The directory of revisions cannot be read.
+            AdoptionFailed: Anything else.
+        """
+        lifecycle = self.lifecycle
+        users.check_new(
+            lifecycle.passwords,
+            email=owner.email,
+            full_name=owner.full_name,
+            password=owner.password,
+        )
+        if server_name not in lifecycle.databases.server_names:
+            raise UnknownServer
+        new = new_tenant(ctx, name, None, server_name)
+        streams = lifecycle.streams()
+        server = lifecycle.databases.server(server_name)
+        await _check(server, database, streams)
+        tenant = msgspec.structs.replace(
+            new,
+            state=TenantState.ADOPTING.value,
+            database_name=server.adopted_name(database, new.database_name),
+        )
+        return await self._adopt(ctx, tenant, database, owner, streams)
+
+    async def _adopt(
+        self,
+        ctx: OperationContext,
+        tenant: Tenant,
+        database: str,
+        owner: Owner,
+        streams: Streams,
+    ) -> Provisioned:
+        try:
+            async with asyncio.timeout(ADOPT_SECONDS_MAX):
+                await tenants.add(
+                    self.lifecycle.catalog, tenant, runner_id=self.lifecycle.runner.id
+                )
+                server = self.lifecycle.databases.server(tenant.server_name)
+                await server.take_in(database, tenant.database_name)
+                position = await self._add_tables(ctx, tenant, server, streams)
+                return await self._finish(ctx, tenant, owner, position)
+        except (TenantNameInUse, DatabaseInUse):  # nothing was begun
+            raise
+        except BaseException as error:
+            await self.lifecycle.clear(tenant)
+            if isinstance(error, TenantryError) and not isinstance(error, Unavailable):
+                raise
+            if not isinstance(error, Exception):
+                raise
+            raise AdoptionFailed(
+                f"The database could not be adopted: {reason_of(error)}"
+            ) from error
+
+    async def _add_tables(
+        self, ctx: OperationContext, tenant: Tenant, server: Server, streams: Streams
+    ) -> Position:
+        """Add our tables, and return where the database then stands."""
+        migrator = await open_migrator(
+            server.url(tenant.database_name),
+            self.threads,
+            user_table=streams.user_table if streams.user else None,
+            timeout_seconds=self.connect_seconds,
+        )
+        try:
+            dialect = migrator.dialect
+            script = await asyncio.to_thread(
+                Script, dialect, Streams(streams.own), Position(BASE, None)
+            )
+            limits = Limits(swap_ms=LOCK_WAIT_MS, lock_ms=LOCK_WAIT_MS)
+            steps = script.transaction(tenant.id, ctx.now, limits)
+            await migrator.play(_in_one(bootstrap(dialect), steps))
+            return await migrator.position()
+        except Moved as error:  # somebody else was quicker, perhaps from another catalog
+            raise AlreadyTenantry from error
+        finally:
+            await migrator.close()
+
+    async def _finish(
+        self, ctx: OperationContext, tenant: Tenant, owner: Owner, position: Position
+    ) -> Provisioned:
+        lifecycle = self.lifecycle
+        user = await users.create(
+            ctx,
+            await lifecycle.databases.open(tenant),
+            lifecycle.passwords,
+            email=owner.email,
+            full_name=owner.full_name,
+            password=owner.password,
+        )
+        async with lifecycle.catalog.change(ctx, "tenant.adopt", tenant.id) as session:
+            ready = await tenants.set_ready(
+                session, tenant.id, runner_id=lifecycle.runner.id, revision=str(position)
+            )
+            if ready is None:
+                raise AdoptionFailed
+            key = await credentials.add_key(ctx, session, tenant.id, expires_at=None)
+        return Provisioned(tenant=ready, owner=user, key=key)
+
+
+async def _check(server: Server, database: str, streams: Streams) -> None:
+    try:
+        async with asyncio.timeout(LOOK_SECONDS_MAX):
+            versions = await server.check_foreign(database, version_table=streams.user_table)
+    except TenantryError:
+        raise
+    except Exception as error:
+        raise DatabaseUnreadable(f"The database cannot be looked into: {explain(error)}") from error
+    if len(versions) > 1:
+        raise SeveralRevisions
+    if streams.user is not None:
+        version = versions[0] if versions else BASE
+        try:
+            await asyncio.to_thread(streams.user.after, version)
+        except UnknownRevision as error:
+            raise RevisionNotFound(
+                f"The database is at revision {version!r} of its own, which is not among "
+                "those in TENANTRY_TENANT_MIGRATIONS."
+            ) from error
+
+
+def _in_one(first: Sequence[Step], second: Sequence[Step]) -> list[Step]:
+    """Return two scripts as one transaction."""
+    return [step for step in first if not _is(step, "COMMIT")] + [
+        step for step in second if not _is(step, "BEGIN")
+    ]
+
+
+def _is(step: Step, command: str) -> bool:
+    return isinstance(step, Command) and step.sql.split()[0] == command

@@ -1,0 +1,141 @@
+"""``tenantry`` as a program: started, looked at while it runs, ended."""
+
+import logging
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import structlog
+
+from tenantry.settings import Settings
+
+START_SECONDS_MAX = 40
+END_SECONDS_MAX = 15
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program that runs."""
+
+    process: "subprocess.Popen[bytes]"
+    _stdout: Path
+    _stderr: Path
+
+    @property
+    def stdout(self) -> str:
+        return self._stdout.read_text()
+
+    @property
+    def stderr(self) -> str:
+        return self._stderr.read_text()
+
+    def wait_for(self, pattern: str) -> "re.Match[str]":
+        """Return the match of *pattern* in the output, as soon as there is one."""
+        ends = time.monotonic() + START_SECONDS_MAX
+        while (found := re.search(pattern, self.stdout, re.MULTILINE)) is None:
+            assert self.process.poll() is None, f"It ended: {self.stdout}\n{self.stderr}"
+            assert time.monotonic() < ends, f"No {pattern!r}: {self.stdout}\n{self.stderr}"
+            time.sleep(0.05)
+        return found
+
+    def end(self, by: signal.Signals = signal.SIGTERM) -> int:
+        """Return the exit status after the signal *by*."""
+        self.process.send_signal(by)
+        return self.process.wait(END_SECONDS_MAX)
+
+
+@contextmanager
+def running(folder: Path, *arguments: str, **environment: str) -> Iterator[Program]:
+    """Yield ``tenantry`` with *arguments*, started in *folder*, and kill it after the block."""
+    outputs = [folder / f"{time.monotonic_ns()}.{name}" for name in ("stdout", "stderr")]
+    with outputs[0].open("wb") as stdout, outputs[1].open("wb") as stderr:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tenantry", *arguments],
+            cwd=folder,
+            env=environment_of(**environment),
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+        )
+    try:
+        yield Program(process, *outputs)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def run(folder: Path, *arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    """Run ``tenantry`` with *arguments* in *folder* to its end."""
+    return subprocess.run(
+        [sys.executable, "-m", "tenantry", *arguments],
+        cwd=folder,
+        env=environment_of(**environment),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=START_SECONDS_MAX,
+        check=False,
+    )
+
+
+def environment_of(**environment: str) -> Mapping[str, str]:
+    """Return our environment without its settings of Tenantry, and with others."""
+    ours = {name: value for name, value in os.environ.items() if not _is_setting(name)}  # noqa: TID251
+    return {**ours, **environment}
+
+
+@contextmanager
+def logs_kept() -> Iterator[None]:
+    """Leave the logs of the test run as they were, whatever a command sets up."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    try:
+        yield
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(level)
+        structlog.reset_defaults()
+
+
+def variables(settings: Settings) -> dict[str, str]:
+    """Return the variables that make *settings*."""
+    values = {
+        "TENANTRY_DATA_DIR": str(settings.data_dir),
+        "TENANTRY_CATALOG_URL": settings.catalog_url.get_secret_value(),
+        "TENANTRY_TENANT_SERVER_URL": settings.tenant_server_url.get_secret_value(),
+        "TENANTRY_SECRET_KEY": settings.secret_key.get_secret_value(),
+    }
+    return {name: value for name, value in values.items() if value}
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+def answers(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/livez", timeout=5).is_success
+    except httpx.TransportError:
+        return False
+
+
+def only_line(text: str) -> str:
+    """Return *text*, which must be one readable line of the program's own."""
+    assert text.startswith("tenantry: "), text
+    assert text.endswith("\n"), text
+    assert text.count("\n") == 1, text
+    return text
+
+
+def _is_setting(name: str) -> bool:
+    return name.startswith("TENANTRY_") and not name.startswith("TENANTRY_TEST_")
