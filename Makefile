@@ -18,7 +18,7 @@ export UV_PYTHON_DOWNLOADS := never
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo serve test check format lint types layers lock clean
+.PHONY: help demo serve test check bench docs format lint types layers lock clean
 
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,6 +33,12 @@ test: .venv/.dev ## Run the tests; T="tests/unit -k name" chooses
 	$(BIN)/pytest $(T)
 
 check: lint types layers test ## Everything that CI asks: lint, types, layers, test
+
+bench: .venv/.bench ## Measure speed and memory; ROW=profile chooses, QUICK=1 is short
+	$(BIN)/python -m benchmarks $(if $(QUICK),--quick) $(if $(ROW),--rows $(ROW)) $(BENCH)
+
+docs: .venv/.dev ## Write docs/reference from the code
+	$(BIN)/python -m tools.reference
 
 format: .venv/.dev ## Rewrite the code in the house format
 	$(BIN)/ruff check --fix-only --quiet .
@@ -51,6 +57,7 @@ layers: .venv/.dev ## Check that imports go down the layers
 lock: $(UV) ## Take up the newest versions that pyproject.toml allows
 	$(COMPILE) --upgrade --group build -o requirements.lock pyproject.toml
 	$(COMPILE) --upgrade --group dev -c requirements.lock -o requirements-dev.lock pyproject.toml
+	$(COMPILE) --upgrade --group bench -c requirements-dev.lock -o requirements-bench.lock pyproject.toml
 
 clean: ## Remove all that make made
 	rm -rf .venv .uv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
@@ -65,6 +72,11 @@ clean: ## Remove all that make made
 	$(UV) pip sync --quiet --python $(BIN)/python --require-hashes requirements-dev.lock
 	$(INSTALL) --no-deps --no-build-isolation --editable .
 	@touch .venv/.runtime $@
+
+# The versions of `test`, and the peers beside them.
+.venv/.bench: requirements-bench.lock .venv/.dev
+	$(INSTALL) --require-hashes -r requirements-bench.lock
+	@touch $@
 
 .venv/bin/python: | $(UV)
 	$(UV) venv --quiet --clear --python $(PYTHON) .venv

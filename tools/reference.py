@@ -1,0 +1,432 @@
+"""Write ``docs/reference``: settings, endpoints, errors and commands, as the code has them.
+
+``python -m tools.reference`` writes the pages; ``tests/contracts/test_docs.py`` fails when one
+of them is not what this would write.
+"""
+
+import importlib
+import pkgutil
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+import msgspec
+import msgspec.inspect as ms
+import typer.main
+from pydantic import SecretStr
+from pydantic.fields import FieldInfo
+
+import tenantry
+from tenantry.api.endpoints import Endpoint
+from tenantry.api.envelope import FIXED_MESSAGES, STATUS, HttpError
+from tenantry.api.openapi import statuses
+from tenantry.api.schemas.base import Nothing
+from tenantry.api.table import ENDPOINTS
+from tenantry.cli import exits
+from tenantry.cli import main as cli
+from tenantry.kit import errors
+from tenantry.kit.errors import TenantryError
+from tenantry.settings import PREFIX, Settings
+
+FOLDER = Path(__file__).parents[1] / "docs" / "reference"
+NOTICE = "<!-- Made by `make docs` from the code; change that instead. -->"
+
+CATEGORIES = (
+    HttpError,
+    errors.Invalid,
+    errors.Unauthenticated,
+    errors.Forbidden,
+    errors.NotFound,
+    errors.Conflict,
+    errors.Unavailable,
+)
+UNUSABLE = str(int(exits.ExitStatus.UNUSABLE))
+# Raised before anybody listens, or by the command line alone.
+NEVER_OVER_HTTP = ("tenantry.cli", "tenantry.settings", "tenantry.services")
+
+Rows = Sequence[Sequence[str]]
+
+
+def pages() -> dict[str, str]:
+    """Return the text of every page, by the name of its file."""
+    return {
+        "settings.md": _settings_page(),
+        "endpoints.md": _endpoints_page(),
+        "errors.md": _errors_page(),
+        "commands.md": _commands_page(),
+    }
+
+
+def main() -> None:
+    """Write the pages."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for name, text in pages().items():
+        (FOLDER / name).write_text(text, encoding="utf-8")
+        sys.stdout.write(f"docs/reference/{name}\n")
+
+
+# Settings
+
+
+def setting_names() -> list[str]:
+    """Return the names of the settings, as the environment has them."""
+    return [PREFIX + name.upper() for name in Settings.model_fields]
+
+
+def _settings_page() -> str:
+    fields = Settings.model_fields.values()
+    rows = [
+        (f"`{name}`", field.description or "", _default(field), _bounds(field))
+        for name, field in zip(setting_names(), fields, strict=True)
+    ]
+    return _page(
+        "Settings",
+        "They are read once, at the start, from the environment, or from a file named `.env` in "
+        "the folder where the process starts; the environment wins. A name that begins with "
+        f"`{PREFIX}` and is not in this table stops the start: a mistyped setting would do "
+        "nothing, and say nothing.",
+        _table(("setting", "meaning", "default", "allowed"), rows),
+    )
+
+
+def _default(field: FieldInfo) -> str:
+    value = field.get_default(call_default_factory=True)
+    if isinstance(value, SecretStr):
+        value = value.get_secret_value()
+    return "empty" if value in ("", None, {}) else f"`{value}`"
+
+
+def _bounds(field: FieldInfo) -> str:
+    signs = {"ge": "≥", "gt": "&gt;", "le": "≤", "lt": "&lt;", "pattern": "like"}
+    found = [
+        f"{sign} `{getattr(rule, name)}`"
+        for rule in field.metadata
+        for name, sign in signs.items()
+        if getattr(rule, name, None) is not None
+    ]
+    choices = [f"`{one}`" for one in get_args(field.annotation) if isinstance(one, str)]
+    return ", ".join(found + choices)
+
+
+# Endpoints
+
+
+def endpoint_names() -> list[str]:
+    """Return ``METHOD /path`` of every endpoint."""
+    return [f"{endpoint.method} {endpoint.path}" for endpoint in ENDPOINTS]
+
+
+def _endpoints_page() -> str:
+    types = _Types()
+    sections = [_endpoint_section(endpoint, types) for endpoint in ENDPOINTS]
+    overview = [
+        (f"[{name}](#{anchor(name)})", endpoint.level.name, endpoint.summary)
+        for name, endpoint in zip(endpoint_names(), ENDPOINTS, strict=True)
+    ]
+    return _page(
+        "Endpoints",
+        "`GET /openapi.json` says the same to machines. What each level asks for is in "
+        "[the README](../../README.md#who-may-do-what), the errors are in [errors.md](errors.md).",
+        'Every answer is an envelope: `{"success": true, "data": …}`, or '
+        '`{"success": true, "message": "…"}` where there is nothing to return, or '
+        '`{"success": false, "data": null, "message": "…"}`. Answers that are called *bare* have '
+        "the form that their standard gives them. Every answer has an `X-Request-Id`.",
+        "Beside the statuses named here, any request can meet 405 (method), 408 (the body does "
+        "not arrive), 431 (headers over 16 KiB) and 500. A timestamp is ISO 8601 in UTC. "
+        "Members and parameters that nobody asked for are ignored.",
+        _table(("endpoint", "level", "what it does"), overview),
+        *sections,
+        "## Types",
+        *types.sections(),
+    )
+
+
+def _endpoint_section(endpoint: Endpoint, types: "_Types") -> str:
+    facts = [f"- Level: {endpoint.level.name}; {_headers(endpoint)}"]
+    if endpoint.scope is not None:
+        facts.append(f"- Scope that an McpToken needs: `{endpoint.scope}`")
+    if endpoint.module is not None:
+        facts.append(f"- Module that the tenant needs: `{endpoint.module}`")
+    facts.append(f"- Answer: {_answer(endpoint, types)}")
+    facts.append(f"- Refusals: {', '.join(str(int(one)) for one in statuses(endpoint))}")
+    parts = [
+        f"### {endpoint.method} {endpoint.path}",
+        f"{endpoint.summary}.",
+        "\n".join(facts),
+        _request(endpoint, types),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _headers(endpoint: Endpoint) -> str:
+    shown = {
+        b"x-mcp-token": "`X-Mcp-Token`",
+        b"x-api-key": "`X-Api-Key`",
+        b"authorization": "`Authorization`",
+    }
+    looked_at = [text for name, text in shown.items() if name in endpoint.level.headers]
+    return f"headers: {', '.join(looked_at)}" if looked_at else "no header is looked at"
+
+
+def _answer(endpoint: Endpoint, types: "_Types") -> str:
+    status = int(endpoint.status)
+    if endpoint.response is None:
+        return f"{status}, the message `{endpoint.message}`"
+    notes = [" (*bare*)"] if endpoint.is_bare else []
+    notes += ["; not to be stored (`Cache-Control: no-store`)"] if endpoint.holds_secret else []
+    return f"{status}, {types.link(endpoint.response)}{''.join(notes)}"
+
+
+def _request(endpoint: Endpoint, types: "_Types") -> str:
+    if endpoint.request is Nothing:
+        return ""
+    if not endpoint.request.__struct_fields__:
+        return "Body: none, or an empty object. A member of any name is refused (400)."
+    where = "Body" if endpoint.reads_body else "Query"
+    return f"{where}:\n\n{types.request(endpoint.request)}"
+
+
+class _Types:
+    """Tells of structures, and remembers those that were named, to be told later."""
+
+    def __init__(self) -> None:
+        self._named: dict[str, type[msgspec.Struct]] = {}
+
+    def link(self, type_: type[msgspec.Struct]) -> str:
+        """Return a link to the section of a structure."""
+        self._named.setdefault(type_.__name__, type_)
+        return f"[{type_.__name__}](#{type_.__name__.lower()})"
+
+    def request(self, type_: type[msgspec.Struct]) -> str:
+        """Return the members of a request."""
+        rows = [
+            (f"`{field.encode_name}`", self._name(field.type), _need(field))
+            for field in _fields(type_)
+        ]
+        return _table(("member", "type", "required"), rows)
+
+    def sections(self) -> Iterator[str]:
+        """Yield the section of every structure that was named, and of those that they name."""
+        done: set[str] = set()
+        while left := sorted(self._named.keys() - done):
+            done.add(left[0])
+            type_ = self._named[left[0]]
+            rows = [(f"`{field.encode_name}`", self._name(field.type)) for field in _fields(type_)]
+            members = _table(("member", "type"), rows)
+            yield f"### {type_.__name__}\n\n{_first_line(type_)}\n\n{members}"
+
+    def _name(self, info: ms.Type) -> str:
+        if isinstance(info, ms.Metadata):
+            return self._name(info.type)
+        if isinstance(info, ms.UnionType):
+            return " or ".join(self._name(one) for one in info.types)
+        if isinstance(info, ms.ListType):
+            return f"list of {self._name(info.item_type)}"
+        if isinstance(info, ms.StructType):
+            return self.link(info.cls)
+        if isinstance(info, ms.IntType) and info.ge is not None:
+            return f"integer, ≥ {info.ge}"
+        return _SIMPLE[type(info)]
+
+
+_SIMPLE: dict[type[ms.Type], str] = {
+    ms.BoolType: "boolean",
+    ms.DateTimeType: "timestamp",
+    ms.DictType: "object",
+    ms.IntType: "integer",
+    ms.NoneType: "null",
+    ms.StrType: "string",
+    ms.UUIDType: "GUID",
+}
+
+
+def _fields(type_: type[msgspec.Struct]) -> Sequence[ms.Field]:
+    info = ms.type_info(type_)
+    assert isinstance(info, ms.StructType)
+    return info.fields
+
+
+def _need(field: ms.Field) -> str:
+    if field.required:
+        return "yes"
+    is_said = field.default not in {None, msgspec.UNSET, msgspec.NODEFAULT}
+    return f"no; `{field.default}`" if is_said else "no"
+
+
+# Errors
+
+
+def error_types() -> list[type[TenantryError]]:
+    """Return every error of ours that is no category, by name."""
+    for module in pkgutil.walk_packages(tenantry.__path__, "tenantry."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    found = set[type[TenantryError]]()
+    waiting: list[type[TenantryError]] = [TenantryError]
+    while waiting:
+        below = waiting.pop().__subclasses__()
+        found.update(below)
+        waiting.extend(below)
+    ours = {error for error in found if error.__module__.startswith("tenantry.")}
+    return sorted(ours - set(CATEGORIES), key=lambda error: error.__name__)
+
+
+def _errors_page() -> str:
+    every = error_types()
+    sections = []
+    for category in CATEGORIES:
+        rows = [_error_row(error) for error in every if issubclass(error, category)]
+        header = ("error", "status", "exit", "message", "declared in")
+        told = FIXED_MESSAGES.get(category)
+        fixed = f" Whatever the cause, the answer says: {told}" if told else ""
+        sections.append(f"## {category.__name__}\n\n{_first_line(category)}{fixed}")
+        sections.append(_table(header, rows))
+    return _page(
+        "Errors",
+        "Each error is a class, declared beside the function that raises it. Its category decides "
+        "the status of an HTTP answer and the exit status of a command; a few errors have a "
+        "status of their own. A dash: it is not seen there.",
+        "The message is what the caller reads. Where a rule can be broken in several ways, the "
+        "answer names the member and the rule instead. All 401 have one message, but that of a "
+        "login, and so have all 403: which credential was good, and which was not, is told by the "
+        "name of the error, and to the log alone.",
+        *sections,
+    )
+
+
+def _error_row(error: type[TenantryError]) -> Sequence[str]:
+    return (
+        f"`{error.__name__}`",
+        _http_status(error),
+        _exit_status(error),
+        _first_line(error),
+        f"`{error.__module__}`",
+    )
+
+
+def _http_status(error: type[TenantryError]) -> str:
+    if issubclass(error, HttpError):
+        return str(int(error.status))
+    ends_a_start = issubclass(error, errors.Invalid) and _exit_status(error) == UNUSABLE
+    if ends_a_start or error.__module__.startswith(NEVER_OVER_HTTP):
+        return "-"
+    return str(int(_nearest(error, STATUS)))
+
+
+def _exit_status(error: type[TenantryError]) -> str:
+    if error.__module__.startswith("tenantry.api"):
+        return "-"
+    return str(int(_nearest(error, exits.STATUS)))
+
+
+def _nearest(error: type[TenantryError], table: dict[type[TenantryError], Any]) -> Any:
+    return next(table[one] for one in error.__mro__ if one in table)
+
+
+# Commands
+
+
+def commands() -> dict[str, Any]:
+    """Return every command that does something, by what is typed."""
+    return dict(_walk("tenantry", typer.main.get_command(cli.cli)))
+
+
+def _walk(name: str, command: Any) -> Iterator[tuple[str, Any]]:
+    below = getattr(command, "commands", None)
+    if below is None:
+        yield name, command
+        return
+    for word, one in below.items():
+        if not one.hidden:
+            yield from _walk(f"{name} {word}", one)
+
+
+def _commands_page() -> str:
+    found = commands()
+    overview = [
+        (f"[`{name}`](#{anchor(name)})", _summary(command)) for name, command in found.items()
+    ]
+    statuses_of_exit = [
+        (f"`{int(one)}`", one.name.lower().replace("_", " ")) for one in exits.ExitStatus
+    ]
+    return _page(
+        "Commands",
+        "Results go to standard output, progress and logs to standard error. `--json` prints what "
+        "the HTTP API has in `data`. Passwords are asked for, or read from the input; they are "
+        "never arguments. The settings are in [settings.md](settings.md).",
+        _table(("command", "what it does"), overview),
+        "## Exit statuses",
+        _table(("status", "means"), statuses_of_exit),
+        *(_command_section(name, command) for name, command in found.items()),
+    )
+
+
+def _command_section(name: str, command: Any) -> str:
+    parameters = [one for one in command.params if "--help" not in one.opts and not _is_hidden(one)]
+    arguments = [one for one in parameters if one.param_type_name == "argument"]
+    options = [one for one in parameters if one.param_type_name == "option"]
+    words = [name, *(_metavar(one) for one in arguments), *(["[OPTIONS]"] if options else [])]
+    rows = [
+        (f"`{_typed(one)}`", _help_of(one), "yes" if one.required else "no")
+        for one in [*arguments, *options]
+    ]
+    table = [_table(("parameter", "meaning", "required"), rows)] if rows else []
+    help_ = " ".join((command.help or "").split())
+    return "\n\n".join([f"## {name}", help_, f"    {' '.join(words)}", *table])
+
+
+def _is_hidden(parameter: Any) -> bool:
+    return bool(getattr(parameter, "hidden", False))
+
+
+def _metavar(parameter: Any) -> str:
+    name = (parameter.metavar or parameter.name).strip("[]").upper()
+    return name if parameter.required else f"[{name}]"
+
+
+def _typed(parameter: Any) -> str:
+    if parameter.param_type_name == "argument":
+        return _metavar(parameter)
+    return "/".join([*parameter.opts, *parameter.secondary_opts])
+
+
+def _help_of(parameter: Any) -> str:
+    words = " ".join((getattr(parameter, "help", None) or "").split())
+    default = parameter.default
+    is_said = isinstance(default, int | str) and not isinstance(default, bool)
+    return f"{words} Default: `{default}`.".strip() if is_said else words
+
+
+def _summary(command: Any) -> str:
+    return " ".join((command.help or "").split()).partition(". ")[0].removesuffix(".")
+
+
+# Markdown
+
+
+def _page(title: str, *parts: str) -> str:
+    return "\n\n".join([f"# {title}", NOTICE, *parts]) + "\n"
+
+
+def _table(header: Sequence[str], rows: Rows) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(_cell(cell) for cell in line)} |" for line in lines)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def anchor(heading: str) -> str:
+    """Return the fragment that leads to a heading, as GitHub makes it."""
+    kept = (char for char in heading.lower() if char.isalnum() or char in " -_")
+    return "".join(kept).replace(" ", "-")
+
+
+def _first_line(type_: type[Any]) -> str:
+    return (type_.__doc__ or "").partition("\n")[0]
+
+
+if __name__ == "__main__":
+    main()
