@@ -1,5 +1,6 @@
 """E-mail addresses: shown as they were typed, compared in one canonical form."""
 
+import re
 from functools import lru_cache
 
 from email_validator import EmailNotValidError, validate_email
@@ -7,15 +8,17 @@ from email_validator import EmailNotValidError, validate_email
 from tenantry.kit.errors import Invalid
 
 EMAIL_CHARS_MAX = 254
-REMEMBERED_MAX = 4_096
+LOCAL_CHARS_MAX = 64
+DOMAINS_REMEMBERED_MAX = 4_096
+
+# A dot-atom of ASCII (RFC 5322, section 3.2.3): what nearly every address begins with.
+_PLAIN_LOCAL = re.compile(r"[a-zA-Z0-9!#$%&'*+/=?^_`{|}~-]+(?:\.[a-zA-Z0-9!#$%&'*+/=?^_`{|}~-]+)*")
 
 
 class BadEmail(Invalid):
     """`email` is not an e-mail address."""
 
 
-# The check costs 19 µs, and most addresses that are sent are the ones that stand already.
-@lru_cache(REMEMBERED_MAX)
 def checked_email(email: str) -> str:
     """Return *email* if it is an address of at most `EMAIL_CHARS_MAX` characters (RFC 5321).
 
@@ -24,8 +27,22 @@ def checked_email(email: str) -> str:
     """
     if len(email) > EMAIL_CHARS_MAX:
         raise BadEmail(f"`email` must have at most {EMAIL_CHARS_MAX} characters.")
+    local, _, domain = email.rpartition("@")
+    # The library takes 19 µs, most of it for the domain; and domains come back.
+    is_plain = len(local) <= LOCAL_CHARS_MAX and _PLAIN_LOCAL.fullmatch(local) is not None
+    if not (_is_domain(domain) if is_plain else _is_address(email)):
+        raise BadEmail
+    return email
+
+
+@lru_cache(DOMAINS_REMEMBERED_MAX)
+def _is_domain(domain: str) -> bool:
+    return _is_address(f"a@{domain}")
+
+
+def _is_address(email: str) -> bool:
     try:
         validate_email(email, check_deliverability=False, strict=True)
-    except EmailNotValidError as error:
-        raise BadEmail from error
-    return email
+    except EmailNotValidError:
+        return False
+    return True

@@ -210,21 +210,19 @@ class Lifecycle:
             raise ProvisioningFailed(f"The tenant could not be made: {reason_of(error)}") from error
 
     async def _make(self, ctx: OperationContext, tenant: Tenant, owner: Owner) -> Provisioned:
-        server = self.databases.server(tenant.server_name)
         scripts = Scripts(self.streams())
-        name = tenant.database_name
-        await self.templates.copy(
-            ctx, server, server_name=tenant.server_name, scripts=scripts, to=name
-        )
-        if scripts.streams.user is not None:  # what says `online` is in no template
-            await self._migrate(tenant, scripts)
-        user = await users.create(
+        # The hash takes longer than a copy, so both go on at once.
+        hashing = asyncio.ensure_future(self.passwords.hash(owner.password))
+        try:
+            await self._make_database(ctx, tenant, scripts)
+        finally:
+            password_hash = await hashing
+        user = await users.add(
             ctx,
             await self.databases.open(tenant),
-            self.passwords,
             email=owner.email,
             full_name=owner.full_name,
-            password=owner.password,
+            password_hash=password_hash,
         )
         async with self.catalog.change(ctx, "tenant.create", tenant.id) as session:
             ready = await tenants.set_ready(
@@ -237,6 +235,15 @@ class Lifecycle:
                 raise ProvisioningFailed
             key = await credentials.add_key(ctx, session, tenant.id, expires_at=None)
         return Provisioned(tenant=ready, owner=user, key=key)
+
+    async def _make_database(self, ctx: OperationContext, tenant: Tenant, scripts: Scripts) -> None:
+        server = self.databases.server(tenant.server_name)
+        name = tenant.database_name
+        await self.templates.copy(
+            ctx, server, server_name=tenant.server_name, scripts=scripts, to=name
+        )
+        if scripts.streams.user is not None:  # what says `online` is in no template
+            await self._migrate(tenant, scripts)
 
     async def _bring_to_head(self, tenant: Tenant) -> None:
         try:

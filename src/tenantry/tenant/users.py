@@ -125,11 +125,23 @@ async def create(
         EmailInUse: Another user of the tenant has the address.
     """
     check_new(passwords, email=email, full_name=full_name, password=password)
+    password_hash = await passwords.hash(password)
+    return await add(ctx, session, email=email, full_name=full_name, password_hash=password_hash)
+
+
+async def add(
+    ctx: OperationContext, session: TenantSession, *, email: str, full_name: str, password_hash: str
+) -> User:
+    """Return a new user, of whom everything was checked (`check_new`) and hashed.
+
+    Raises:
+        EmailInUse: Another user of the tenant has the address.
+    """
     added = User(new_id(), email, full_name, True, ctx.now, 0, None)  # noqa: FBT003
     await session.execute(
         _ADD,
         canonical_email=canonical(email),
-        password_hash=await passwords.hash(password),
+        password_hash=password_hash,
         **msgspec.structs.asdict(added),
     )
     return added
