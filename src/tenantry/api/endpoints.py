@@ -80,6 +80,14 @@ class Endpoint:
         return msgspec.json.Decoder(self.request)
 
     @cached_property
+    def unasked(self) -> msgspec.Struct | None:
+        """The request that asks for nothing, if there can be such."""
+        try:
+            return msgspec.convert({}, self.request)
+        except msgspec.ValidationError:
+            return None
+
+    @cached_property
     def numbers(self) -> frozenset[str]:
         """The members of the request that are whole numbers, by their names on the wire."""
         described = msgspec.inspect.type_info(self.request)

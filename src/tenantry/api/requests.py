@@ -114,22 +114,10 @@ def decode_query(endpoint: Endpoint, query: bytes) -> Any:
     Raises:
         BadRequest: It cannot be read, or breaks the type of a member; the message says which.
     """
+    if not query and endpoint.unasked is not None:
+        return endpoint.unasked
     try:
-        pairs = parse_qsl(
-            query.decode(),
-            keep_blank_values=True,
-            errors="strict",
-            max_num_fields=QUERY_FIELDS_MAX,
-        )
-        members = dict(pairs)
-        known = endpoint.request.__struct_encode_fields__
-        if len(members) != len(pairs) and any(
-            [name for name, _ in pairs].count(member) > 1 for member in known
-        ):
-            raise BadRequest("A query parameter was sent twice.")
-        for name in endpoint.numbers & members.keys():
-            if not (members[name].isascii() and members[name].isdigit()):
-                raise BadRequest(f"`{name}` must be a whole number, in digits.")
+        members = _read_query(endpoint, query.decode())
         decoded = msgspec.convert(members, endpoint.request, strict=False)
     except msgspec.ValidationError as error:
         raise BadRequest(_readable(error)) from error
@@ -156,6 +144,21 @@ def read_parameters(values: Mapping[str, str]) -> dict[str, UUID | str]:
             raise NoSuchPath
         parameters[name] = parsed
     return parameters
+
+
+def _read_query(endpoint: Endpoint, query: str) -> dict[str, str]:
+    pairs = parse_qsl(
+        query, keep_blank_values=True, errors="strict", max_num_fields=QUERY_FIELDS_MAX
+    )
+    members = dict(pairs)
+    names = [name for name, _ in pairs]
+    for name in endpoint.request.__struct_encode_fields__:
+        if names.count(name) > 1:
+            raise BadRequest(f"`{name}` was sent twice.")
+    for name in endpoint.numbers & members.keys():
+        if not (members[name].isascii() and members[name].isdigit()):
+            raise BadRequest(f"`{name}` must be a whole number, in digits.")
+    return members
 
 
 async def _read_rest(body: bytes, receive: Receive) -> bytes:

@@ -58,6 +58,10 @@ class Post(msgspec.Struct, frozen=True):
     content: str
 
 
+class _Listed(PostSummary, frozen=True):
+    total_count: int
+
+
 _is_published = post.c.published_at.is_not(None)
 _tag = sa.bindparam("tag", type_=sa.String)
 _has_tag = sa.exists().where(post_tag.c.tag == _tag, post_tag.c.post_id == post.c.id)
@@ -65,16 +69,16 @@ _has_tag = sa.exists().where(post_tag.c.tag == _tag, post_tag.c.post_id == post.
 
 def _page_of(
     *conditions: sa.ColumnElement[bool],
-) -> tuple[Statement[PostSummary], Statement[Count]]:
+) -> tuple[Statement[_Listed], Statement[Count]]:
     listed = (
-        sa.select(*columns_of(post, PostSummary))
+        sa.select(*columns_of(post, PostSummary), sa.func.count().over().label("total_count"))
         .where(*conditions)
         .order_by(post.c.published_at.desc(), post.c.id.desc())
         .limit(sa.bindparam("limit", type_=sa.BigInteger))
         .offset(sa.bindparam("offset", type_=sa.BigInteger))
     )
     counted = sa.select(sa.func.count().label("count")).select_from(post).where(*conditions)
-    return Statement(listed, PostSummary), Statement(counted, Count)
+    return Statement(listed, _Listed), Statement(counted, Count)
 
 
 _PAGE, _COUNT = _page_of(_is_published)
@@ -91,16 +95,17 @@ async def page_published(
     session: TenantSession, window: Window, *, tag: str | None = None
 ) -> Page[PostSummary]:
     """Return some published posts, the newest first; with *tag*, only those that have it."""
-    if tag is None:
-        items = await session.fetch_all(_PAGE, limit=window.size, offset=window.offset)
-        total = await session.fetch_one(_COUNT)
-    else:
-        wanted = canonical(tag)
-        items = await session.fetch_all(
-            _PAGE_OF_TAG, limit=window.size, offset=window.offset, tag=wanted
-        )
-        total = await session.fetch_one(_COUNT_OF_TAG, tag=wanted)
-    return Page(items, window, total.count if total else 0)
+    statement, count, wanted = _PAGE, _COUNT, {}
+    if tag is not None:
+        statement, count, wanted = _PAGE_OF_TAG, _COUNT_OF_TAG, {"tag": canonical(tag)}
+    listed = await session.fetch_all(statement, limit=window.size, offset=window.offset, **wanted)
+    if listed:
+        return Page(list[PostSummary](listed), window, listed[0].total_count)
+    if not window.offset:
+        return Page([], window, 0)
+    # Past the end no row is there to tell how many there are.
+    counted = await session.fetch_one(count, **wanted)
+    return Page([], window, counted.count if counted else 0)
 
 
 async def get_published(session: TenantSession, slug: str) -> Post:

@@ -28,6 +28,20 @@ class PublishedPostSummary(Schema, frozen=True):
     published_at: datetime
     updated_at: datetime
 
+    @classmethod
+    def of(cls, post: PostSummary) -> "PublishedPostSummary":
+        """Return the representation of *post*."""
+        return cls(
+            post.id,
+            post.title,
+            post.slug,
+            post.excerpt,
+            post.author_name,
+            post.tags,
+            post.published_at,
+            post.updated_at,
+        )
+
 
 class PublishedPost(Schema, frozen=True):
     """A published post, whole."""
@@ -60,6 +74,6 @@ class PublishedPostPage(Schema, frozen=True):
     @classmethod
     def of(cls, page: Page[PostSummary]) -> "PublishedPostPage":
         """Return the representation of *page*."""
-        items = [PublishedPostSummary(*msgspec.structs.astuple(post)) for post in page.items]
+        items = [PublishedPostSummary.of(post) for post in page.items]
         window = page.window
         return cls(items, window.page, window.size, page.total_count, page.total_pages)
