@@ -17,6 +17,7 @@ from tenantry.access.principal import Person, Role
 from tenantry.app import app_over
 from tenantry.catalog.admins import Admin
 from tenantry.fleet.lifecycle import Owner, Provisioned
+from tenantry.kit import log
 from tenantry.kit.clock import utc_now
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
@@ -25,6 +26,10 @@ from tests.postgres import postgres
 
 PASSWORD = "correct horse battery staple"
 SECRET_KEY = "a secret key that is used in tests alone"
+
+
+# Structlog's own default draws every traceback, with all variables: seconds for each failure.
+log.configure(log_format="json", level="error")
 
 
 @dataclass(frozen=True)

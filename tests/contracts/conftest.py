@@ -1,0 +1,74 @@
+"""Worlds that last for a whole module, one on each engine: the contracts ask them a lot."""
+
+import logging
+import secrets
+from collections.abc import AsyncIterator, Iterator
+
+import psycopg
+import pytest
+import pytest_asyncio
+import structlog
+
+from tenantry.kit import log
+from tenantry.services import Services, open_services
+from tenantry.settings import Settings
+from tests.conftest import SECRET_KEY, make_world
+from tests.contracts.cast import Cast, assemble
+from tests.contracts.ledger import Ledger
+from tests.contracts.stage import Stage, set_up
+
+
+@pytest.fixture(name="module_settings", scope="module", params=["sqlite", "postgresql"])
+def _module_settings(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Settings:
+    """The settings of a service that has never run, and that bears many failed logins."""
+    values: dict[str, object] = {
+        "data_dir": tmp_path_factory.mktemp("data"),
+        "secret_key": SECRET_KEY,
+        "password_threads": 2,
+        "login_tries": 100,
+        "login_account_hourly": 100_000,
+        "login_address_minutely": 100_000,
+    }
+    if request.param == "postgresql":
+        url: str = request.getfixturevalue("postgres_url")
+        name = f"test_{secrets.token_hex(8)}"
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name} TEMPLATE template0")
+        values["catalog_url"] = url.rpartition("/")[0] + "/" + name
+        values["tenant_server_url"] = url
+        values["tenant_connections"] = 16
+    return Settings(**values)  # type: ignore[arg-type]
+
+
+@pytest.fixture(name="logs", scope="module", autouse=True)
+def _logs() -> Iterator[None]:
+    """Logs as the product writes them: structlog's own draw each traceback, for a second."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    log.configure(log_format="json", level="info")
+    yield
+    structlog.reset_defaults()
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+@pytest_asyncio.fixture(name="module_services", scope="module", loop_scope="module")
+async def _module_services(module_settings: Settings) -> AsyncIterator[Services]:
+    async with open_services(module_settings) as services:
+        yield services
+
+
+@pytest_asyncio.fixture(name="stage", scope="module", loop_scope="module")
+async def _stage(module_services: Services) -> AsyncIterator[Stage]:
+    ledger = Ledger(module_services)
+    try:
+        yield await set_up(await make_world(module_services), ledger)
+    finally:
+        ledger.close()
+
+
+@pytest_asyncio.fixture(name="cast", scope="module", loop_scope="module")
+async def _cast(stage: Stage) -> Cast:
+    return await assemble(stage)

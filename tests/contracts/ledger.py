@@ -1,0 +1,107 @@
+"""What the databases hold, read and put back by other drivers than the product's."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import sqlalchemy as sa
+
+from tenantry.catalog import tables as catalog_tables
+from tenantry.catalog.tenants import Tenant
+from tenantry.services import Services
+from tenantry.tenant import tables as tenant_tables
+
+# Written in the background, whoever asked for what.
+TRACES = {"last_used_at", "seen_at_ms"}
+UNWATCHED = {"runner", "login_attempt"}
+RESTORED = ("tenant", "api_key", "mcp_token", "admin")
+
+Rows = list[dict[str, Any]]
+Dump = dict[str, Rows]
+
+
+def sync_engine(url: str) -> sa.Engine:
+    return sa.create_engine(url.replace("postgresql://", "postgresql+psycopg://", 1))
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """The catalog and the tenants' databases, as somebody with the keys to the server sees them."""
+
+    services: Services
+    _engines: dict[str, sa.Engine] = field(default_factory=dict)
+
+    @property
+    def catalog(self) -> sa.Engine:
+        return self._engine(self.services.settings.catalog)
+
+    def of(self, tenant: Tenant) -> sa.Engine:
+        server = self.services.databases.server(tenant.server_name)
+        return self._engine(server.url(tenant.database_name))
+
+    def dump_catalog(self) -> Dump:
+        return _dump(self.catalog, catalog_tables.metadata.sorted_tables)
+
+    def dump(self, tenant: Tenant) -> Dump:
+        return _dump(self.of(tenant), tenant_tables.metadata.sorted_tables)
+
+    def dump_all(self, tenants: Iterable[Tenant]) -> dict[str, Dump]:
+        dumps = {tenant.name: self.dump(tenant) for tenant in tenants}
+        return {"catalog": self.dump_catalog(), **dumps}
+
+    def restore_catalog(self, dump: Dump) -> None:
+        """Put back whoever may come in, as in *dump*; the history stays."""
+        every = catalog_tables.metadata.sorted_tables
+        _restore(self.catalog, [table for table in every if table.name in RESTORED], dump)
+        self.services.catalog.facts.forget()
+
+    def restore(self, tenant: Tenant, dump: Dump) -> None:
+        _restore(self.of(tenant), tenant_tables.metadata.sorted_tables, dump)
+
+    def close(self) -> None:
+        for engine in self._engines.values():
+            engine.dispose()
+
+    def _engine(self, url: str) -> sa.Engine:
+        if url not in self._engines:
+            self._engines[url] = sync_engine(url)
+        return self._engines[url]
+
+
+def essence(dump: Dump) -> dict[str, list[str]]:
+    """Return *dump* without the traces that requests may leave."""
+    return {
+        table: sorted(
+            repr({name: value for name, value in row.items() if name not in TRACES}) for row in rows
+        )
+        for table, rows in dump.items()
+        if table not in UNWATCHED
+    }
+
+
+def difference(before: dict[str, Dump], after: dict[str, Dump]) -> list[str]:
+    """Return what changed, readably."""
+    found = []
+    for name, dump in before.items():
+        old, new = essence(dump), essence(after[name])
+        for table in old:
+            found += [f"{name}.{table} lost {row}" for row in set(old[table]) - set(new[table])]
+            found += [f"{name}.{table} got {row}" for row in set(new[table]) - set(old[table])]
+    return found
+
+
+def _dump(engine: sa.Engine, tables: Iterable[sa.Table]) -> Dump:
+    with engine.begin() as connection:
+        return {
+            table.name: [dict(row) for row in connection.execute(sa.select(table)).mappings()]
+            for table in tables
+        }
+
+
+def _restore(engine: sa.Engine, tables: list[sa.Table], dump: Dump) -> None:
+    with engine.begin() as connection:
+        for table in reversed(tables):
+            connection.execute(sa.delete(table))
+        for table in tables:
+            if dump[table.name]:
+                connection.execute(sa.insert(table), dump[table.name])

@@ -1,0 +1,367 @@
+"""The decision table of the contract (section 2), in the contract's words.
+
+Nothing here is read from the code but what an endpoint says that it demands, and even that
+is stated by path where the contract names the path.
+"""
+
+from dataclasses import dataclass, field
+
+from tenantry.access.principal import Scope
+from tenantry.api.endpoints import Endpoint
+
+LET_IN = 0
+SCOPES = frozenset(
+    {"content:read", "content:write", "profile:read", "profile:write", "modules:read"}
+)
+
+# "Open": these, and nothing else.
+OPEN_PATHS = frozenset(
+    {
+        "/api/admin/auth/login",
+        "/livez",
+        "/readyz",
+        "/openapi.json",
+        "/docs",
+        "/.well-known/jwks.json",
+    }
+)
+# "For an Admin bearer", though it is not below /api/admin.
+ADMIN_PATHS = frozenset({"/metrics"})
+TENANT_LOGIN_PATH = "/api/tenant/auth/login"
+OWN_ACCOUNT_PATHS = frozenset({"/api/tenant/auth/profile", "/api/tenant/auth/change-password"})
+OWN_TOKENS_PATH = "/api/tenant/mcp-tokens"
+
+# Whose headers count on which level; the others are not looked at.
+LOOKED_AT = {
+    "Open": frozenset(),
+    "Admin": frozenset({"authorization"}),
+    "Tenant login": frozenset({"x-api-key"}),
+    "Tenant": frozenset({"authorization", "x-api-key", "x-mcp-token"}),
+    "Public": frozenset({"x-api-key", "x-mcp-token"}),
+}
+
+SUSPENDED, BLOGLESS, MCPLESS, OUTDATED = "suspended", "blogless", "mcpless", "outdated"
+TENANTS = ("acme", "globex", SUSPENDED, BLOGLESS, MCPLESS, OUTDATED)
+MODULES_OFF = {BLOGLESS: "blog", MCPLESS: "mcp"}
+
+
+@dataclass(frozen=True)
+class Key:
+    """What an API key is good for: a tenant, or nothing."""
+
+    tenant: str | None = None
+
+
+@dataclass(frozen=True)
+class Bearer:
+    """What an ``Authorization`` header verifiably says; nothing without a role.
+
+    Attributes:
+        state: Of the person, or of the session.
+        is_token: Whether there is a token in the header, good or bad.
+    """
+
+    role: str | None = None
+    tenant: str | None = None
+    state: str = "good"
+    is_token: bool = True
+
+
+@dataclass(frozen=True)
+class McpToken:
+    """What an McpToken is good for: a tenant, or nothing.
+
+    Attributes:
+        user: The state of the user that it is bound to; None when there is none.
+    """
+
+    tenant: str | None = None
+    user: str | None = None
+    scopes: frozenset[str] = SCOPES
+
+
+KEYS = {
+    **{tenant: Key(tenant) for tenant in TENANTS},
+    "empty": Key(),
+    "spaces": Key(),
+    "unknown": Key(),
+    "malformed": Key(),
+    "revoked": Key(),
+    "expired": Key(),
+    "revoked of globex": Key(),
+    "expired of globex": Key(),
+    "an McpToken": Key(),
+}
+KEYS_NOT_SENT = {"empty", "spaces"}
+
+BEARERS = {
+    **{f"user of {tenant}": Bearer("TenantUser", tenant) for tenant in TENANTS},
+    "admin": Bearer("Admin"),
+    "admin, in lower case": Bearer("Admin"),
+    "inactive admin": Bearer("Admin", state="inactive"),
+    "deleted admin": Bearer("Admin", state="deleted"),
+    "old session of an admin": Bearer("Admin", state="old session"),
+    "inactive user": Bearer("TenantUser", "acme", "inactive"),
+    "reactivated user": Bearer("TenantUser", "acme", "reactivated"),
+    "deleted user": Bearer("TenantUser", "acme", "deleted"),
+    "old session": Bearer("TenantUser", "acme", "old session"),
+    "spared session": Bearer("TenantUser", "acme"),
+    "user of no tenant": Bearer("TenantUser", "no tenant"),
+    "forged": Bearer(),
+    "expired": Bearer(),
+    "expired admin": Bearer(),
+    "malformed": Bearer(),
+    "role swapped": Bearer(),
+    "admin by the key of tenants": Bearer(),
+    "unsigned": Bearer(),
+    "an McpToken": Bearer(),
+    "an API key": Bearer(),
+    "empty": Bearer(is_token=False),
+    "spaces": Bearer(is_token=False),
+    "scheme alone": Bearer(is_token=False),
+    "another scheme": Bearer(is_token=False),
+    "a token by another scheme": Bearer(is_token=False),
+}
+
+MCP_TOKENS = {
+    **{f"unbound of {tenant}": McpToken(tenant) for tenant in TENANTS},
+    "bound": McpToken("acme", "good"),
+    "bound of globex": McpToken("globex", "good"),
+    "bound of suspended": McpToken(SUSPENDED, "good"),
+    "bound to inactive": McpToken("acme", "inactive"),
+    "bound to deleted": McpToken("acme", "deleted"),
+    **{
+        f"bound without {scope}": McpToken("acme", "good", SCOPES - {scope})
+        for scope in sorted(SCOPES)
+    },
+    **{
+        f"bound with {scope} alone": McpToken("acme", "good", frozenset({scope}))
+        for scope in sorted(SCOPES)
+    },
+    "unknown": McpToken(),
+    "malformed": McpToken(),
+    "expired": McpToken(),
+    "revoked": McpToken(),
+    "an API key": McpToken(),
+    "a bearer": McpToken(),
+    "empty": McpToken(),
+    "spaces": McpToken(),
+}
+MCP_NOT_SENT = {"empty", "spaces"}
+
+
+@dataclass(frozen=True)
+class Combination:
+    """What a request presents, by the names above; None is no such header.
+
+    Attributes:
+        twice: The header that is sent twice.
+        other: The second value of it, by the same names; the same again when None.
+    """
+
+    key: str | None = None
+    bearer: str | None = None
+    mcp: str | None = None
+    twice: str | None = None
+    other: str | None = None
+
+    def __str__(self) -> str:
+        parts = [
+            f"{name}: {value}"
+            for name, value in (("key", self.key), ("bearer", self.bearer), ("mcp", self.mcp))
+            if value is not None
+        ]
+        if self.twice:
+            parts.append(f"{self.twice} twice" + (f" ({self.other})" if self.other else ""))
+        return ", ".join(parts) or "nothing"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What an endpoint asks for."""
+
+    level: str
+    scope: str | None = None
+    module: str | None = None
+    is_own_account: bool = field(default=False)
+    is_own_tokens: bool = field(default=False)
+
+
+def asked_by(endpoint: Endpoint) -> Asked:
+    """Return what the contract asks for at this path, and the endpoint where it is silent."""
+    level = level_of(endpoint.path)
+    if level not in {"Tenant", "Public"}:
+        return Asked(level)
+    if endpoint.path.startswith(OWN_TOKENS_PATH):
+        return Asked(level, module="mcp", is_own_tokens=True)
+    if endpoint.path in OWN_ACCOUNT_PATHS:
+        scope = "profile:read" if endpoint.method == "GET" else "profile:write"
+        return Asked(level, scope, is_own_account=True)
+    if endpoint.path == "/api/tenant/modules":
+        return Asked(level, "modules:read")
+    if "/blog/" in endpoint.path:
+        scope = "content:read" if endpoint.method == "GET" else "content:write"
+        return Asked(level, scope, "blog")
+    return Asked(level, _scope(endpoint.scope), endpoint.module)
+
+
+def level_of(path: str) -> str:
+    """Return the level that the contract gives to *path*."""
+    if path in OPEN_PATHS:
+        return "Open"
+    if path in ADMIN_PATHS:
+        return "Admin"
+    if path == TENANT_LOGIN_PATH:
+        return "Tenant login"
+    levels = {"/api/admin/": "Admin", "/api/tenant/": "Tenant", "/api/public/": "Public"}
+    for prefix, level in levels.items():
+        if path.startswith(prefix):
+            return level
+    raise AssertionError(f"the contract has no level for {path}")
+
+
+def expected(asked: Asked, sent: Combination) -> int:
+    """Return the status that the contract wants, or `LET_IN`."""
+    if sent.twice in LOOKED_AT[asked.level]:
+        return 400
+    if asked.level == "Open":
+        return LET_IN
+    if asked.level == "Admin":
+        return _admin(BEARERS.get(sent.bearer or "", Bearer()))
+    return _inside(asked, sent, KEYS.get(sent.key or "", Key()))
+
+
+def acting(asked: Asked, sent: Combination) -> str:
+    """Return the tenant that whoever was let in acts in."""
+    if asked.level in {"Open", "Admin"}:
+        return "acme"
+    if asked.level != "Tenant login" and sent.mcp is not None and sent.mcp not in MCP_NOT_SENT:
+        return MCP_TOKENS[sent.mcp].tenant or "acme"
+    return KEYS.get(sent.key or "", Key()).tenant or "acme"
+
+
+def is_token_sent(asked: Asked, sent: Combination) -> bool:
+    """Tell whether a token was sent in a header that is looked at."""
+    looked_at = LOOKED_AT[asked.level]
+    mcp = sent.mcp is not None and sent.mcp not in MCP_NOT_SENT and "x-mcp-token" in looked_at
+    bearer = (
+        sent.bearer is not None and BEARERS[sent.bearer].is_token and "authorization" in looked_at
+    )
+    return mcp or bearer
+
+
+def _admin(bearer: Bearer) -> int:
+    if bearer.role is None:
+        return 401
+    if bearer.role != "Admin":
+        return 403
+    return {"good": LET_IN, "inactive": 403, "deleted": 401, "old session": 401}[bearer.state]
+
+
+def _inside(asked: Asked, sent: Combination, key: Key) -> int:
+    if asked.level == "Tenant login":
+        return _tenant_of(key.tenant)
+    if sent.mcp is not None and sent.mcp not in MCP_NOT_SENT:
+        return _mcp(asked, MCP_TOKENS[sent.mcp], key)
+    if asked.level == "Public":
+        return _public(asked, key)
+    return _tenant(asked, key, BEARERS.get(sent.bearer or "", Bearer()))
+
+
+def _tenant_of(tenant: str | None) -> int:
+    if tenant is None:
+        return 401
+    return {SUSPENDED: 403, OUTDATED: 503}.get(tenant, LET_IN)
+
+
+def _public(asked: Asked, key: Key) -> int:
+    if key.tenant is not None and MODULES_OFF.get(key.tenant) == asked.module is not None:
+        return 403
+    return _tenant_of(key.tenant)
+
+
+def _mcp(asked: Asked, token: McpToken, key: Key) -> int:
+    if token.tenant is None:
+        return 401
+    if (
+        key.tenant not in {None, token.tenant}  # another tenant's key that is found
+        or token.tenant == SUSPENDED
+        or asked.is_own_tokens
+        or (asked.is_own_account and token.user is None)
+        or (asked.scope is not None and asked.scope not in token.scopes)
+        # An McpToken is of the module `mcp`, whatever it is used for.
+        or MODULES_OFF.get(token.tenant) in {"mcp", asked.module or "mcp"}
+    ):
+        return 403
+    if token.tenant == OUTDATED:
+        return 503
+    return {None: LET_IN, "good": LET_IN, "inactive": 403, "deleted": 401}[token.user]
+
+
+def _tenant(asked: Asked, key: Key, bearer: Bearer) -> int:
+    if key.tenant is None or bearer.role is None:
+        return 401
+    if (
+        bearer.role != "TenantUser"
+        or bearer.tenant != key.tenant
+        or key.tenant == SUSPENDED
+        or MODULES_OFF.get(key.tenant) == asked.module is not None
+    ):
+        return 403
+    if key.tenant == OUTDATED:
+        return 503
+    deleted = 404 if asked.is_own_account else 401
+    states = {"inactive": 403, "reactivated": 401, "old session": 401, "deleted": deleted}
+    return {"good": LET_IN, **states}[bearer.state]
+
+
+def _scope(scope: Scope | None) -> str | None:
+    return None if scope is None else scope.value
+
+
+def combinations() -> list[Combination]:
+    """Return what the matrix presents: every credential, alone and beside others."""
+    found = [
+        Combination(key, bearer) for bearer in (None, *BEARERS) for key in (None, "acme", "globex")
+    ]
+    found += [
+        Combination(key, bearer)
+        for key in KEYS
+        for bearer in (None, "user of acme", f"user of {key}", "forged")
+        if bearer is None or bearer in BEARERS
+    ]
+    found += [
+        Combination(key, None, mcp)
+        for mcp in MCP_TOKENS
+        for key in (None, "acme", "globex", "unknown")
+    ]
+    # A valid McpToken is the principal, and what else is sent is not looked at.
+    found += [
+        Combination("acme", bearer, mcp)
+        for bearer in ("user of acme", "user of globex", "forged", "admin", "old session")
+        for mcp in ("bound", "unbound of acme", "expired", "empty", "spaces")
+    ]
+    found += [
+        Combination(key, None, "bound")
+        for key in ("revoked of globex", "expired of globex", SUSPENDED)
+    ]
+    found += _sent_twice()
+    return list(dict.fromkeys(found))
+
+
+def _sent_twice() -> list[Combination]:
+    mixed = [
+        Combination("acme", "user of acme", None, "x-api-key"),
+        Combination("acme", "user of acme", None, "x-api-key", "globex"),
+        Combination("acme", "user of acme", None, "x-api-key", "empty"),
+        Combination("acme", "user of acme", None, "authorization"),
+        Combination("acme", "user of acme", None, "authorization", "user of globex"),
+        Combination("acme", "admin", None, "authorization"),
+        Combination("acme", "admin", None, "authorization", "empty"),
+        Combination(None, "forged", None, "authorization"),
+        Combination(None, None, "bound", "x-mcp-token"),
+        Combination(None, None, "bound", "x-mcp-token", "unbound of globex"),
+        Combination(None, None, "unknown", "x-mcp-token"),
+        Combination("unknown", None, None, "x-api-key"),
+    ]
+    return [*mixed, Combination("acme", "user of acme", "bound", "x-mcp-token", "spaces")]

@@ -1,0 +1,115 @@
+"""Paths and bodies for any endpoint of the table, also for those that nobody has written yet."""
+
+import secrets
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import urlencode
+from uuid import uuid4
+
+import msgspec
+from msgspec import inspect
+
+from tenantry.api.endpoints import Endpoint
+from tests.conftest import PASSWORD
+
+NEW_PASSWORD = "another quite long passphrase"
+# Everything is optional there, and all of it together contradicts itself.
+EMPTY = {"/api/admin/tenants/migrate-all"}
+
+
+def body_of(endpoint: Endpoint, *, login: str, user_id: str) -> dict[str, Any]:
+    """Return a body that the endpoint takes, and that would change something.
+
+    Args:
+        endpoint: Of the table.
+        login: The e-mail address for a login.
+        user_id: Of a user of the tenant.
+    """
+    if endpoint.path in EMPTY:
+        return {}
+    if endpoint.path.endswith("/auth/login"):
+        return {"email": login, "password": PASSWORD}
+    return _struct(inspect.type_info(endpoint.request), user_id)
+
+
+def path_of(endpoint: Endpoint, ids: dict[str, str]) -> str:
+    """Return the endpoint's path, with *ids* by the names of parameters, or else random ones."""
+    parts = [
+        ids.get(part[1:-1], str(uuid4())) if part.startswith("{") else part
+        for part in endpoint.path.split("/")
+    ]
+    return "/".join(parts)
+
+
+def query_of(endpoint: Endpoint, *, name: str) -> bytes:
+    """Return the parameters that the endpoint insists on; *name* is that of the tenant."""
+    required = [member for member, field in members_of(endpoint).items() if field.required]
+    return urlencode({member: name if member == "name" else "1" for member in required}).encode()
+
+
+def members_of(endpoint: Endpoint) -> dict[str, inspect.Field]:
+    """Return the members of the endpoint's request, by their names on the wire."""
+    info = inspect.type_info(endpoint.request)
+    assert isinstance(info, inspect.StructType)
+    return {field.encode_name: field for field in info.fields}
+
+
+def kinds_of(type_: inspect.Type) -> set[type[inspect.Type]]:
+    """Return what a member may be."""
+    if isinstance(type_, inspect.UnionType):
+        return {kind for one in type_.types for kind in kinds_of(one)}
+    return {type(type_)}
+
+
+def tomorrow() -> str:
+    return (datetime.now(UTC) + timedelta(days=1)).isoformat()  # noqa: TID251 - of a test
+
+
+def _struct(info: inspect.Type, user_id: str) -> dict[str, Any]:
+    assert isinstance(info, inspect.StructType)
+    return {field.encode_name: _value(field, user_id) for field in info.fields}
+
+
+def _value(field: inspect.Field, user_id: str) -> Any:
+    unique = secrets.token_hex(6)
+    known: dict[str, Any] = {
+        "email": f"{unique}@changed.example.com",
+        "password": NEW_PASSWORD,
+        "currentPassword": PASSWORD,
+        "newPassword": NEW_PASSWORD,
+        "fullName": f"Changed {unique}",
+        "name": f"changed-{unique}",
+        "title": f"Changed {unique}",
+        "slug": f"changed-{unique}",
+        "isActive": False,
+        "modules": ["blog", "mcp"],
+        "scopes": ["content:read", "profile:read"],
+        "userId": user_id,
+        "expiresAt": tomorrow(),
+        "gracePeriodSeconds": 60,
+        "tags": ["changed"],
+    }
+    return known[field.encode_name] if field.encode_name in known else _any(field.type, user_id)
+
+
+def _any(type_: inspect.Type, user_id: str) -> Any:
+    if isinstance(type_, inspect.UnionType):
+        type_ = next(one for one in type_.types if not _is_nothing(one))
+    if isinstance(type_, inspect.StructType):
+        return _struct(type_, user_id)
+    samples: dict[type[inspect.Type], Any] = {
+        inspect.StrType: "changed",
+        inspect.IntType: 1,
+        inspect.FloatType: 1.0,
+        inspect.BoolType: True,
+        inspect.UUIDType: str(uuid4()),
+        inspect.DateTimeType: tomorrow(),
+        inspect.ListType: [],
+    }
+    return samples[type(type_)]
+
+
+def _is_nothing(type_: inspect.Type) -> bool:
+    return isinstance(type_, inspect.NoneType) or (
+        isinstance(type_, inspect.CustomType) and type_.cls is msgspec.UnsetType
+    )

@@ -1,0 +1,164 @@
+"""A world for many requests: what it holds can be looked at, and put back as it was."""
+
+from dataclasses import dataclass
+
+from tenantry.api.endpoints import Endpoint
+from tenantry.catalog.tenants import Tenant
+from tenantry.kit.clock import utc_now
+from tenantry.tenant import posts
+from tests.conftest import World, provision
+from tests.contracts.asgi import Answer, Headers, ask
+from tests.contracts.ledger import Dump, Ledger, difference
+from tests.contracts.oracle import level_of
+from tests.contracts.samples import body_of, path_of, query_of
+
+
+@dataclass
+class Stage:
+    """A world, with what there was in the beginning.
+
+    Attributes:
+        tenants: By name.
+        ids: Real ones, by the names of parameters in paths.
+        user_id: Of a user of acme who is not needed for anything else.
+    """
+
+    world: World
+    ledger: Ledger
+    tenants: dict[str, Tenant]
+    ids: dict[str, str]
+    user_id: str
+    bearers: dict[str, str]
+    begun: dict[str, Dump]
+
+    async def ask(
+        self,
+        endpoint: Endpoint,
+        *,
+        headers: Headers = (),
+        body: bytes | list[bytes] = b"",
+        query: bytes = b"",
+        path: str | None = None,
+    ) -> Answer:
+        path = path_of(endpoint, self.ids) if path is None else path
+        return await ask(
+            self.world.app, endpoint.method, path, headers=headers, body=body, query=query
+        )
+
+    def good(self, endpoint: Endpoint) -> list[tuple[str, str]]:
+        """Return the headers of somebody who may use the endpoint."""
+        key = ("x-api-key", self.world.acme.key.secret)
+        return {
+            "Open": [],
+            "Admin": [("authorization", self.bearers["admin"])],
+            "Tenant login": [key],
+            "Tenant": [key, ("authorization", self.bearers["user of acme"])],
+            "Public": [key],
+        }[level_of(endpoint.path)]
+
+    def body(self, endpoint: Endpoint, tenant: str = "acme") -> dict[str, object]:
+        is_admin = level_of(endpoint.path) == "Open"
+        login = "ada@example.com" if is_admin else f"owner@{tenant}.example.com"
+        return body_of(endpoint, login=login, user_id=self.user_id)
+
+    def query(self, endpoint: Endpoint) -> bytes:
+        """Return the query without which the endpoint would not even look."""
+        return b"" if endpoint.reads_body else query_of(endpoint, name="acme")
+
+    def now(self) -> dict[str, Dump]:
+        return self.ledger.dump_all(self.tenants.values())
+
+    def changes(self) -> list[str]:
+        """Return what is not as it was in the beginning, but for the history."""
+        return [
+            line for line in difference(self.begun, self.now()) if line.split()[0] not in HISTORY
+        ]
+
+    def restore(self, tenant: str = "acme") -> None:
+        """Put back who may come in, and what a tenant holds."""
+        self.ledger.restore_catalog(self.begun["catalog"])
+        self.ledger.restore(self.tenants[tenant], self.begun[tenant])
+
+
+HISTORY = {
+    "catalog.audit_entry",
+    "catalog.migration_run",
+    "catalog.tenant_migration",
+    "catalog.catalog",
+}
+
+
+async def set_up(world: World, ledger: Ledger) -> Stage:
+    """Return a stage over *world*, with two tenants."""
+    admin = f"Bearer {await world.admin_token()}"
+    owner = f"Bearer {await world.token(world.acme)}"
+    stage = Stage(
+        world=world,
+        ledger=ledger,
+        tenants={"acme": world.acme.tenant, "globex": world.globex.tenant},
+        ids={},
+        user_id="",
+        bearers={"admin": admin, "user of acme": owner},
+        begun={},
+    )
+    await _find_ids(stage)
+    stage.begun = stage.now()
+    return stage
+
+
+async def add_tenant(stage: Stage, name: str) -> str:
+    """Provision one more tenant like those of the world; return its API key."""
+    made = await provision(stage.world.services, name, full_name=f"Owner {name}-canary")
+    stage.tenants[name] = made.tenant
+    stage.world.canaries[name] = f"{name}-canary"
+    await posts.publish_new(
+        await stage.world.services.databases.open(made.tenant),
+        title=f"Hello from {name}",
+        content=f"The content is {name}-canary.",
+        tags=["news", f"{name}-canary"],
+        author_id=made.owner.id,
+        author_name=made.owner.full_name,
+        now=utc_now(),
+    )
+    stage.bearers[f"user of {name}"] = f"Bearer {await stage.world.token(made)}"
+    return made.key.secret
+
+
+async def as_admin(stage: Stage, method: str, path: str, **body: object) -> dict[str, object]:
+    """Do something as an admin, over HTTP."""
+    client = stage.world.client(authorization=stage.bearers["admin"])
+    async with client:
+        answer = await client.request(method, path, json=body or None)
+    assert answer.is_success, answer.text
+    data: dict[str, object] = answer.json().get("data", {})
+    return data
+
+
+async def _find_ids(stage: Stage) -> None:
+    tenant_id = str(stage.world.acme.tenant.id)
+    base = f"/api/admin/tenants/{tenant_id}"
+    user = await as_admin(
+        stage,
+        "POST",
+        f"{base}/users",
+        email="bystander@acme.example.com",
+        fullName="Bystander acme-canary",
+        password="bystander's long passphrase",
+    )
+    key = await as_admin(stage, "POST", f"{base}/api-keys")
+    token = await as_admin(
+        stage, "POST", f"{base}/mcp-tokens", name="spare", userId=str(stage.world.acme.owner.id)
+    )
+    await as_admin(stage, "POST", "/api/admin/tenants/migrate-all")
+    runs = await as_admin(stage, "GET", "/api/admin/tenants/migration-history")
+    listed = runs["items"]
+    assert isinstance(listed, list)
+    stage.user_id = str(user["id"])
+    stage.ids.update(
+        tenantId=tenant_id,
+        userId=stage.user_id,
+        keyId=str(key["id"]),
+        tokenId=str(token["id"]),
+        runId=listed[0]["id"],
+        slug="hello-from-acme",
+    )

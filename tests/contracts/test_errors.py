@@ -1,0 +1,87 @@
+"""Every error says what is wrong, and has its place in every door."""
+
+from http import HTTPStatus
+
+import pytest
+
+from tenantry.api.envelope import STATUS, HttpError, category_of, failure
+from tenantry.kit import errors
+from tenantry.kit.errors import TenantryError
+from tests.contracts.sources import import_everything
+
+import_everything()
+
+CATEGORIES = {
+    errors.Invalid: 400,
+    errors.Unauthenticated: 401,
+    errors.Forbidden: 403,
+    errors.NotFound: 404,
+    errors.Conflict: 409,
+    errors.Unavailable: 503,
+}
+
+
+def everything_below(base: type[TenantryError]) -> list[type[TenantryError]]:
+    return [one for below in base.__subclasses__() for one in (below, *everything_below(below))]
+
+
+EVERY = sorted(
+    {one for one in everything_below(TenantryError) if one.__module__.startswith("tenantry.")},
+    key=lambda one: (one.__module__, one.__name__),
+)
+EVERY_PARAM = [pytest.param(one, id=f"{one.__module__}.{one.__name__}") for one in EVERY]
+
+
+def raised(error: type[TenantryError]) -> TenantryError:
+    """Return an instance, however it is made."""
+    made = error.__new__(error)
+    TenantryError.__init__(made)
+    if isinstance(made, errors.Unavailable):
+        made.retry_after_seconds = 1
+    return made
+
+
+@pytest.mark.parametrize("error", EVERY_PARAM)
+class TestError:
+    def test_says_what_is_wrong(self, error: type[TenantryError]):
+        """Its own docstring begins with a sentence, which is shown unless a message is given."""
+        own = vars(error).get("__doc__")
+
+        assert own, f"{error.__name__} has no docstring"
+        assert own.splitlines()[0].endswith(".")
+        assert raised(error).message == own.splitlines()[0]
+
+    def test_has_one_category(self, error: type[TenantryError]):
+        """It is of exactly one category, or it is about HTTP itself."""
+        found = [one for one in (*CATEGORIES, HttpError) if issubclass(error, one)]
+
+        assert len(found) == 1
+
+    def test_has_a_status(self, error: type[TenantryError]):
+        """It has the status of its category, unless the table knows better."""
+        answer = failure(raised(error), token_sent=False)
+
+        assert answer.status in set(HTTPStatus)
+        assert 400 <= answer.status < 600
+        if not issubclass(error, HttpError):
+            special = STATUS[category_of(raised(error))]
+            category = next(status for one, status in CATEGORIES.items() if issubclass(error, one))
+            assert special in {category, 429}
+
+    def test_is_told_from_others_by_its_name(self, error: type[TenantryError]):
+        """No other error has its name: the log tells errors by their names."""
+        assert [one.__name__ for one in EVERY].count(error.__name__) == 1
+
+
+class TestCategories:
+    def test_all_have_a_status(self):
+        """The table of the HTTP door holds every category."""
+        assert {one: int(STATUS[one]) for one in CATEGORIES} == CATEGORIES
+
+    def test_are_all_that_is_directly_below_the_base(self):
+        """Nothing of ours is an error without a category, but what is about HTTP itself."""
+        below = {
+            one for one in TenantryError.__subclasses__() if one.__module__.startswith("tenantry.")
+        }
+
+        assert below == {*CATEGORIES, HttpError}

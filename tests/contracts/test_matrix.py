@@ -1,0 +1,247 @@
+"""The decision table of the contract, over every endpoint and every combination of credentials."""
+
+import dataclasses
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+
+from tenantry.api.endpoints import Endpoint
+from tenantry.api.openapi import statuses
+from tenantry.api.table import ENDPOINTS
+from tests.contracts.answers import FORBIDDEN, UNAUTHENTICATED, faults
+from tests.contracts.asgi import Answer
+from tests.contracts.cast import Cast
+from tests.contracts.ledger import difference, essence
+from tests.contracts.oracle import (
+    LET_IN,
+    SCOPES,
+    Asked,
+    Combination,
+    acting,
+    asked_by,
+    combinations,
+    expected,
+    is_token_sent,
+    level_of,
+)
+from tests.contracts.samples import path_of
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
+
+EVERY = [pytest.param(one, id=f"{one.method} {one.path}") for one in ENDPOINTS]
+COMBINATIONS = combinations()
+MALFORMED = b'{"email": '
+NO_TOKENS = {"scheme alone", "another scheme", "a token by another scheme"}
+LEGITIMATE = {400, 404, 409}
+# What the contract's own examples of a good caller present.
+CANONICAL = {
+    Combination(),
+    Combination(None, "admin"),
+    Combination("acme"),
+    Combination("acme", "user of acme"),
+    Combination(None, None, "bound"),
+}
+# A login that succeeds costs a hash. These are enough; the others send no password.
+LOGINS_OF = CANONICAL | {Combination(key) for key in ("globex", "blogless", "mcpless")}
+
+
+def cells(endpoint: Endpoint, *, let_in: bool) -> Iterator[tuple[Combination, int]]:
+    """Return the combinations that are let in, or those that are not, with their status."""
+    asked = asked_by(endpoint)
+    for sent in COMBINATIONS:
+        status = expected(asked, sent)
+        if (status == LET_IN) == let_in:
+            yield sent, status
+
+
+def leaks(cast: Cast, answer: Answer, *, but: str | None = None) -> list[str]:
+    """Return the canaries in an answer that are not those of the tenant *but*."""
+    canaries = cast.stage.world.canaries
+    return [
+        f"tells {canary}"
+        for tenant, canary in canaries.items()
+        if tenant != but and canary.encode() in answer.raw
+    ]
+
+
+def refusal_faults(asked: Asked, sent: Combination, answer: Answer) -> Iterator[str]:
+    """Return what is wrong with a 401 or a 403, beside its form."""
+    message = answer.json()["message"]
+    if answer.status == 403 and message != FORBIDDEN:
+        yield f"a 403 that says {message!r}"
+    if answer.status != 401:
+        return
+    if message != UNAUTHENTICATED:
+        yield f"a 401 that says {message!r}"
+    challenge = answer.said.get("www-authenticate")
+    with_error = 'Bearer error="invalid_token"'
+    if challenge not in {"Bearer", with_error}:
+        yield f"challenges with {challenge}"
+    if sent.bearer in NO_TOKENS:
+        return  # see `test_calls_no_token_invalid_that_is_none`
+    if challenge == with_error and not is_token_sent(asked, sent):
+        yield "says invalid_token where none was sent"
+    if challenge == "Bearer" and is_token_sent(asked, sent) and sent.key in {None, "acme"}:
+        yield "does not say invalid_token"
+
+
+def is_undeclared(endpoint: Endpoint, status: int) -> bool:
+    return status not in {int(endpoint.status), *map(int, statuses(endpoint))}
+
+
+@pytest.mark.parametrize("endpoint", EVERY)
+class TestEveryEndpoint:
+    async def test_refuses_as_the_contract_says(self, cast: Cast, endpoint: Endpoint):
+        """Each combination that does not suffice has its status, and changes nothing."""
+        asked, wrong = asked_by(endpoint), []
+        bodies = [_encoded(cast, endpoint, "acme")]
+        bodies += [MALFORMED] if endpoint.reads_body else []
+        before = cast.stage.now()
+
+        for sent, status in cells(endpoint, let_in=False):
+            for body in bodies:
+                answer = await _ask(cast, endpoint, sent, body)
+                # Only a person who may come in learns of a body before learning they are gone.
+                wanted = 400 if status == 404 and body == MALFORMED else status
+                found = [*faults(answer, endpoint.path), *leaks(cast, answer)]
+                if answer.status != wanted:
+                    found.append(f"{answer.status} instead of {wanted}: {answer.body[:200]!r}")
+                elif status in {401, 403}:
+                    found += refusal_faults(asked, sent, answer)
+                if is_undeclared(endpoint, answer.status):
+                    found.append(f"{answer.status} is not declared")
+                wrong += [f"[{sent}] {fault}" for fault in found]
+
+        assert not wrong, "\n".join(wrong)
+        assert not (changed := difference(before, cast.stage.now())), "\n".join(changed)
+
+    async def test_lets_in_as_the_contract_says(self, cast: Cast, endpoint: Endpoint):
+        """Each combination that suffices succeeds, or meets what its request deserves."""
+        asked, wrong = asked_by(endpoint), []
+        globex = essence(cast.stage.ledger.dump(cast.stage.world.globex.tenant))
+
+        for sent, _ in cells(endpoint, let_in=True):
+            tenant = acting(asked, sent)
+            is_costly = endpoint.path.endswith("/login") and sent not in LOGINS_OF
+            body = b"{}" if is_costly else _encoded(cast, endpoint, tenant)
+            answer = await _ask(cast, endpoint, sent, body)
+            found = [*faults(answer, endpoint.path), *leaks(cast, answer, but=tenant)]
+            if not 200 <= answer.status < 300 and answer.status not in LEGITIMATE:
+                found.append(f"{answer.status}: {answer.body[:200]!r}")
+            if is_undeclared(endpoint, answer.status):
+                found.append(f"{answer.status} is not declared")
+            if endpoint.method != "GET" and answer.status < 300:
+                if tenant != "globex":
+                    now = essence(cast.stage.ledger.dump(cast.stage.world.globex.tenant))
+                    found += ["changed the other tenant"] if now != globex else []
+                cast.stage.restore(tenant)
+            wrong += [f"[{sent}] {fault}" for fault in found]
+
+        assert not wrong, "\n".join(wrong)
+        assert not (changed := cast.stage.changes()), "\n".join(changed)
+
+    async def test_takes_what_the_matrix_sends(self, cast: Cast, endpoint: Endpoint):
+        """A good caller's body is good, so that the refusals above had something to refuse."""
+        suffices = [sent for sent, _ in cells(endpoint, let_in=True) if sent in CANONICAL]
+        assert suffices, "nobody is let in"
+
+        for sent in suffices:
+            tenant = acting(asked_by(endpoint), sent)
+            answer = await _ask(cast, endpoint, sent, _encoded(cast, endpoint, tenant))
+            cast.stage.restore(tenant)
+
+            if endpoint.reads_body:
+                assert answer.status != 400, f"give it a sample: {answer.body!r}"
+            has_known_path = all(name in cast.stage.ids for name in _names(endpoint.path))
+            if endpoint.method == "GET" and has_known_path:
+                assert answer.status == 200
+
+    async def test_tells_a_stranger_nothing(self, cast: Cast, endpoint: Endpoint):
+        """Whatever else is wrong with a request, who may not come in hears only that."""
+        if level_of(endpoint.path) == "Open":
+            pytest.skip("nobody is a stranger there")
+        asked = asked_by(endpoint)
+        path = path_of(endpoint, dict.fromkeys(_names(endpoint.path), "no-guid"))
+
+        for sent in (Combination(), Combination("unknown", "forged")):
+            headers = cast.headers(sent)
+            answers = [
+                await cast.stage.ask(endpoint, headers=headers),
+                await cast.stage.ask(endpoint, headers=headers, path=path),
+                await cast.stage.ask(endpoint, headers=headers, body=b"x" * 2_000_000),
+                await cast.stage.ask(endpoint, headers=headers, query=b"page=0&page=%ff"),
+                await cast.stage.ask(
+                    endpoint, headers=[*headers, ("content-type", "text/plain")], body=b"x"
+                ),
+            ]
+
+            assert {answer.status for answer in answers} == {expected(asked, sent)} == {401}
+            assert len({answer.body for answer in answers}) == 1
+
+    async def test_answers_head_like_get_without_a_body(self, cast: Cast, endpoint: Endpoint):
+        """HEAD has the status of GET, whoever asks."""
+        if endpoint.method != "GET":
+            pytest.skip("HEAD is a GET")
+        head = _with_method(endpoint, "HEAD")
+
+        for sent in CANONICAL:
+            got = await cast.stage.ask(endpoint, headers=cast.headers(sent))
+            answer = await cast.stage.ask(head, headers=cast.headers(sent))
+
+            assert answer.status == got.status
+            assert answer.body == b""
+            assert list(faults(answer, endpoint.path, has_body=False)) == []
+            assert answer.said.get("content-type") == got.said.get("content-type")
+
+
+class TestMatrix:
+    async def test_calls_no_token_invalid_that_is_none(self, cast: Cast):
+        """A challenge says ``invalid_token`` of tokens alone (RFC 6750, section 3.1)."""
+        endpoint = next(one for one in ENDPOINTS if level_of(one.path) == "Admin")
+
+        for bearer in sorted(NO_TOKENS):
+            answer = await cast.stage.ask(
+                endpoint, headers=cast.headers(Combination(bearer=bearer))
+            )
+
+            assert answer.status == 401
+            assert answer.said["www-authenticate"] == "Bearer"
+
+    async def test_names_every_request_anew(self, cast: Cast):
+        """A request id never comes back, and a caller cannot choose it."""
+        endpoint = ENDPOINTS[0]
+        answers = [
+            await cast.stage.ask(endpoint, headers=[("x-request-id", "mine")]) for _ in range(50)
+        ]
+
+        assert len({answer.said["x-request-id"] for answer in answers} - {"mine"}) == 50
+
+    async def test_has_a_cell_for_every_scope(self):
+        """The tokens of the matrix lack each scope of the contract once."""
+        demanded = {asked_by(endpoint).scope for endpoint in ENDPOINTS} - {None}
+
+        assert demanded <= SCOPES
+
+    async def test_leaves_the_other_tenant_as_it_was(self, cast: Cast):
+        """After all of it, the users and posts of the other tenant are what they were."""
+        globex = cast.stage.world.globex.tenant
+
+        assert essence(cast.stage.ledger.dump(globex)) == essence(cast.stage.begun["globex"])
+
+
+async def _ask(cast: Cast, endpoint: Endpoint, sent: Combination, body: bytes) -> Answer:
+    headers, query = cast.headers(sent), cast.stage.query(endpoint)
+    return await cast.stage.ask(endpoint, headers=headers, body=body, query=query)
+
+
+def _encoded(cast: Cast, endpoint: Endpoint, tenant: str) -> bytes:
+    return msgspec.json.encode(cast.stage.body(endpoint, tenant)) if endpoint.reads_body else b""
+
+
+def _names(path: str) -> list[str]:
+    return [part[1:-1] for part in path.split("/") if part.startswith("{")]
+
+
+def _with_method(endpoint: Endpoint, method: str) -> Endpoint:
+    return dataclasses.replace(endpoint, method=method)

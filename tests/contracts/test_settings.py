@@ -1,0 +1,137 @@
+"""Every setting says what it does, and a wrong one stops the start with one line."""
+
+from pathlib import Path
+
+import pytest
+
+from tenantry.settings import BadSettings, Settings, read_settings
+
+EVERY = sorted(Settings.model_fields)
+WRONG = {
+    "PORT": ["0", "65536", "-1", "x", "", "1.5"],
+    "TOKEN_MINUTES": ["0", "x", "1e9"],
+    "PASSWORD_MIN_LENGTH": ["7", "65", "eight"],
+    "SECRET_KEY": ["short"],
+    "CATALOG_URL": ["mysql://localhost/x", "catalog.db", "http://localhost"],
+    "TENANT_SERVER_URL": ["oracle://localhost", "localhost"],
+    "LOG_FORMAT": ["yaml"],
+    "LOG_LEVEL": ["loud"],
+    "SQLITE_SYNCHRONOUS": ["OFF"],
+    "TENANT_VERSION_TABLE": ["a b", 'x"; DROP TABLE y', "1x", "x" * 64],
+    "MIGRATE_CONCURRENCY": ["0", "-1", "many"],
+    "LOCK_TIMEOUT_MS": ["0", "-1", "soon"],
+    "TENANT_DEADLINE_S": ["0", "-1", "nan", "soon"],
+}
+SECRET = "hunter2-hunter2"
+
+
+@pytest.fixture(autouse=True)
+def _clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """An empty folder, and no setting from outside."""
+    monkeypatch.chdir(tmp_path)
+    for name in EVERY:
+        monkeypatch.delenv(f"TENANTRY_{name.upper()}", raising=False)
+
+
+def refusal() -> str:
+    with pytest.raises(BadSettings) as caught:
+        read_settings()
+    return caught.value.message
+
+
+class TestSetting:
+    @pytest.mark.parametrize("name", EVERY)
+    def test_says_what_it_does(self, name: str):
+        """It has a description, which is a sentence."""
+        description = Settings.model_fields[name].description
+
+        assert description
+        assert description.endswith(".")
+        assert "\n" not in description
+
+    @pytest.mark.parametrize("name", EVERY)
+    def test_has_a_default(self, name: str):
+        """Nothing must be set to begin."""
+        assert not Settings.model_fields[name].is_required()
+
+    @pytest.mark.parametrize("name", EVERY)
+    def test_is_read_from_the_environment(self, name: str, monkeypatch: pytest.MonkeyPatch):
+        """Its name in the environment is known."""
+        default = Settings.model_fields[name].get_default(call_default_factory=True)
+        secret = getattr(default, "get_secret_value", None)
+        text = str(secret() if secret else default if default is not None else "x")
+        if text in {"", "()", "{}", "[]"}:
+            pytest.skip("what is empty is not there")
+        monkeypatch.setenv(f"TENANTRY_{name.upper()}", text)
+
+        assert getattr(read_settings(), name) is not None
+
+
+class TestReadSettings:
+    @pytest.mark.parametrize(
+        "name", ["TENANTRY_PROT", "TENANTRY_", "tenantry_prot", "Tenantry_Host2"]
+    )
+    def test_refuses_an_unknown_name(self, name: str, monkeypatch: pytest.MonkeyPatch):
+        """A mistyped name stops the start, in one line that holds it."""
+        monkeypatch.setenv(name, SECRET)
+
+        message = refusal()
+
+        assert name in message
+        assert SECRET not in message
+        assert "\n" not in message
+
+    def test_refuses_an_unknown_name_in_the_file(self, tmp_path: Path):
+        """``.env`` is read as strictly."""
+        (tmp_path / ".env").write_text("TENANTRY_PROT=8000\n")
+
+        assert "TENANTRY_PROT" in refusal()
+
+    def test_reads_the_file(self, tmp_path: Path):
+        """``.env`` counts, and other programs may have their names in it."""
+        (tmp_path / ".env").write_text("TENANTRY_PORT=8123\nOTHER=1\n")
+
+        assert read_settings().port == 8123
+
+    def test_ignores_the_names_of_others(self, monkeypatch: pytest.MonkeyPatch):
+        """Only names that begin with TENANTRY_ are looked at."""
+        monkeypatch.setenv("TENANT_PROT", "1")
+        monkeypatch.setenv("PORT", "1")
+
+        assert read_settings().port == 8000
+
+    @pytest.mark.parametrize(
+        ("name", "value"), [(name, value) for name, values in WRONG.items() for value in values]
+    )
+    def test_refuses_a_wrong_value(self, name: str, value: str, monkeypatch: pytest.MonkeyPatch):
+        """A wrong value stops the start, in one line that names the setting."""
+        monkeypatch.setenv(f"TENANTRY_{name}", value)
+
+        message = refusal()
+
+        assert f"TENANTRY_{name}" in message
+        assert "\n" not in message
+        assert "pydantic" not in message
+
+    @pytest.mark.parametrize("name", ["CATALOG_URL", "TENANT_SERVER_URL"])
+    def test_never_shows_a_secret(self, name: str, monkeypatch: pytest.MonkeyPatch):
+        """Not even a wrong URL is shown with its password."""
+        monkeypatch.setenv(f"TENANTRY_{name}", f"mysql://user:{SECRET}@localhost/x")
+
+        assert SECRET not in refusal()
+
+    def test_wants_a_secret_key_for_postgresql(self, monkeypatch: pytest.MonkeyPatch):
+        """A catalog on PostgreSQL does not start without TENANTRY_SECRET_KEY."""
+        monkeypatch.setenv("TENANTRY_CATALOG_URL", f"postgresql://user:{SECRET}@localhost/x")
+
+        message = refusal()
+
+        assert "TENANTRY_SECRET_KEY" in message
+        assert SECRET not in message
+
+    def test_shows_no_secret_of_good_settings(self, monkeypatch: pytest.MonkeyPatch):
+        """Printed settings hide what is secret."""
+        monkeypatch.setenv("TENANTRY_SECRET_KEY", SECRET * 3)
+        monkeypatch.setenv("TENANTRY_CATALOG_URL", f"postgresql://user:{SECRET}@localhost/x")
+
+        assert SECRET not in repr(read_settings())

@@ -1,0 +1,56 @@
+"""Who may come in without a credential is known by name, and nobody else may."""
+
+from tenantry.api.table import ENDPOINTS
+from tests.contracts.oracle import OPEN_PATHS, asked_by, level_of
+
+# A new one needs its name here and in the contract.
+OPEN_TODAY = {
+    ("POST", "/api/admin/auth/login"),
+    ("GET", "/livez"),
+    ("GET", "/readyz"),
+    ("GET", "/openapi.json"),
+    ("GET", "/.well-known/jwks.json"),
+}
+
+
+class TestOpenPaths:
+    def test_are_known_by_name(self):
+        """The endpoints that ask for nothing are these, and no others."""
+        found = {(one.method, one.path) for one in ENDPOINTS if not one.level.headers}
+
+        assert found >= OPEN_TODAY
+        assert {path for _, path in found - OPEN_TODAY} <= OPEN_PATHS - {p for _, p in OPEN_TODAY}
+
+    def test_are_those_that_say_so(self):
+        """Only the level "Open" looks at no header."""
+        for endpoint in ENDPOINTS:
+            assert (endpoint.level.name == "Open") == (not endpoint.level.headers)
+
+
+class TestEveryPath:
+    def test_has_the_level_of_the_contract(self):
+        """Nobody can put an endpoint on another level than its path says."""
+        for endpoint in ENDPOINTS:
+            level = endpoint.level.name.partition(",")[0]
+
+            assert level == level_of(endpoint.path), endpoint.path
+
+    def test_demands_what_the_contract_demands(self):
+        """Scopes and modules are those that the contract gives to the path."""
+        for endpoint in ENDPOINTS:
+            asked = asked_by(endpoint)
+
+            assert (endpoint.scope, endpoint.module) == (asked.scope, asked.module), endpoint.path
+
+    def test_is_there_once(self):
+        """No endpoint hides another."""
+        found = [(one.method, one.path) for one in ENDPOINTS]
+
+        assert sorted(set(found)) == sorted(found)
+
+    def test_demands_a_scope_wherever_a_token_can_act(self):
+        """Where an McpToken is let in, it needs a scope: a new endpoint is not free by default."""
+        for endpoint in ENDPOINTS:
+            asked = asked_by(endpoint)
+            if asked.level in {"Tenant", "Public"} and not asked.is_own_tokens:
+                assert endpoint.scope is not None, endpoint.path
