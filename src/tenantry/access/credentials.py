@@ -1,7 +1,7 @@
 """Issue API keys and McpTokens. Each secret is returned once, and only its digest is kept."""
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from tenantry.access.identify import API_KEY_KIND, MCP_TOKEN_KIND
@@ -58,6 +58,7 @@ async def issue_key(
     Raises:
         BadExpiry: It would be dead already.
     """
+    expires_at = None if expires_at is None else _in_utc(expires_at)
     if expires_at is not None and expires_at <= ctx.now:
         raise BadExpiry("`expiresAt` must be in the future.")
     async with catalog.change(ctx, "api-key.issue", tenant_id) as session:
@@ -140,7 +141,7 @@ async def issue_mcp_token(
     scopes = ALL_SCOPES if scopes is None else scopes
     if not scopes or not scopes <= ALL_SCOPES:
         raise BadScopes(f"`scopes` must be some of {', '.join(sorted(ALL_SCOPES))}.")
-    expires_at = ctx.now + TOKEN_LIFETIME_DEFAULT if expires_at is None else expires_at
+    expires_at = ctx.now + TOKEN_LIFETIME_DEFAULT if expires_at is None else _in_utc(expires_at)
     if not ctx.now < expires_at <= ctx.now + TOKEN_LIFETIME_MAX:
         raise BadExpiry(
             f"`expiresAt` must be in the future, at most {TOKEN_LIFETIME_MAX.days} days ahead."
@@ -177,3 +178,10 @@ async def revoke_mcp_token(
     """
     async with catalog.change(ctx, "mcp-token.revoke", token_id) as session:
         await credentials.remove_token(session, tenant_id, token_id, user_id=user_id)
+
+
+def _in_utc(instant: datetime) -> datetime:
+    try:
+        return instant.astimezone(UTC)
+    except OverflowError as error:
+        raise BadExpiry from error

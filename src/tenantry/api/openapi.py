@@ -6,10 +6,12 @@ from importlib.metadata import version
 from typing import Any
 
 import msgspec
+import msgspec.inspect as ms
 
 from tenantry.api.endpoints import Endpoint
+from tenantry.api.examples import example_of, example_of_parameter
 from tenantry.api.levels import ADMIN, OPEN, PUBLIC, TENANT_LOGIN
-from tenantry.api.schemas.base import Nothing
+from tenantry.api.schemas.base import MetricsText, Nothing
 from tenantry.kit.context import OperationContext
 from tenantry.services import Services
 
@@ -40,9 +42,24 @@ _DONE: Json = {
     "properties": {"success": {"const": True}, "message": {"type": "string"}},
 }
 _SCHEMES: Json = {
-    "bearer": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"},
-    "apiKey": {"type": "apiKey", "in": "header", "name": "X-Api-Key"},
-    "mcpToken": {"type": "apiKey", "in": "header", "name": "X-Mcp-Token"},
+    "bearer": {
+        "type": "http",
+        "scheme": "bearer",
+        "bearerFormat": "JWT",
+        "description": "The token of a login: an admin's, or that of a tenant's user.",
+    },
+    "apiKey": {
+        "type": "apiKey",
+        "in": "header",
+        "name": "X-Api-Key",
+        "description": "Says which tenant.",
+    },
+    "mcpToken": {
+        "type": "apiKey",
+        "in": "header",
+        "name": "X-Mcp-Token",
+        "description": "In place of the other two, as far as its scopes go.",
+    },
 }
 _TENANT_SECURITY: list[Json] = [{"mcpToken": []}, {"apiKey": [], "bearer": []}]
 _SECURITY: Mapping[str, list[Json]] = {
@@ -58,10 +75,10 @@ def describe(endpoints: Iterable[Endpoint], *, release: str) -> Json:
     table = list(endpoints)
     types = {endpoint.request for endpoint in table}
     types |= {endpoint.response for endpoint in table if endpoint.response is not None}
-    _, components = msgspec.json.schema_components(
-        sorted(types - {Nothing}, key=lambda type_: type_.__name__),
-        ref_template="#/components/schemas/{name}",
-    )
+    told = sorted(types - {Nothing, MetricsText}, key=lambda type_: type_.__name__)
+    _, components = msgspec.json.schema_components(told, ref_template="#/components/schemas/{name}")
+    for info in ms.multi_type_info(told):
+        _mark_times(components, info)
     paths: dict[str, Json] = {}
     for endpoint in table:
         operation = _operation(endpoint, components.get(endpoint.request.__name__, {}))
@@ -77,9 +94,13 @@ def describe(endpoints: Iterable[Endpoint], *, release: str) -> Json:
     }
 
 
-def description_of(endpoints: Iterable[Endpoint]) -> Endpoint:
-    """Return the endpoint that tells the description of *endpoints*."""
-    description = msgspec.convert(describe(endpoints, release=version("tenantry")), OpenApi)
+def description_of(endpoints: Iterable[Endpoint]) -> OpenApi:
+    """Return the description of *endpoints*, of the release that is installed."""
+    return msgspec.convert(describe(endpoints, release=version("tenantry")), OpenApi)
+
+
+def endpoint_of(description: OpenApi) -> Endpoint:
+    """Return the endpoint that tells *description*."""
 
     async def show_description(
         _ctx: OperationContext, _services: Services, _request: Nothing
@@ -107,11 +128,28 @@ def statuses(endpoint: Endpoint) -> list[HTTPStatus]:
     return sorted(found)
 
 
+def _mark_times(schemas: Json, info: ms.Type) -> None:
+    """Say which members are times; msgspec does so only where it insists on a time zone."""
+    if isinstance(info, ms.ListType):
+        _mark_times(schemas, info.item_type)
+    if not isinstance(info, ms.StructType):
+        return
+    for field in info.fields:
+        schema = schemas[info.cls.__name__]["properties"][field.encode_name]
+        kinds = field.type.types if isinstance(field.type, ms.UnionType) else (field.type,)
+        if any(isinstance(kind, ms.DateTimeType) for kind in kinds):
+            for one in (schema, *schema.get("anyOf", ())):
+                if one.get("type") == "string":
+                    one["format"] = "date-time"
+        for kind in kinds:
+            _mark_times(schemas, kind)
+
+
 def _operation(endpoint: Endpoint, request: Json) -> Json:
     operation: Json = {
         "operationId": endpoint.operation_id,
         "summary": endpoint.summary,
-        "tags": [endpoint.level.name],
+        "tags": [endpoint.level.name.partition(",")[0]],
         "security": _SECURITY.get(endpoint.level.name, _TENANT_SECURITY),
         "responses": _responses(endpoint),
     }
@@ -119,11 +157,12 @@ def _operation(endpoint: Endpoint, request: Json) -> Json:
     if endpoint.reads_body and endpoint.request is not Nothing:
         operation["requestBody"] = {
             "required": bool(request.get("required")),
-            "content": _json(_ref(endpoint.request)),
+            "content": _json(_ref(endpoint.request), example_of(endpoint.request, is_request=True)),
         }
     else:
+        required = request.get("required", [])
         parameters += [
-            {"name": name, "in": "query", "required": False, "schema": schema}
+            _parameter(name, "query", schema, required=name in required)
             for name, schema in request.get("properties", {}).items()
         ]
     return {**operation, "parameters": parameters} if parameters else operation
@@ -131,39 +170,49 @@ def _operation(endpoint: Endpoint, request: Json) -> Json:
 
 def _responses(endpoint: Endpoint) -> Json:
     status = str(int(endpoint.status))
-    answers = {status: _answer(endpoint.status.phrase, _success(endpoint))}
+    answers = {
+        status: {"description": endpoint.status.phrase, "content": _success(endpoint)},
+    }
     for refused in statuses(endpoint):
-        answers[str(int(refused))] = _answer(
-            refused.phrase, {"$ref": "#/components/schemas/Failure"}
-        )
+        failure = {"success": False, "data": None, "message": "What is wrong."}
+        answers[str(int(refused))] = {
+            "description": refused.phrase,
+            "content": _json({"$ref": "#/components/schemas/Failure"}, failure),
+        }
     return answers
 
 
 def _success(endpoint: Endpoint) -> Json:
     if endpoint.response is None:
-        return {"$ref": "#/components/schemas/Done"}
+        done = {"success": True, "message": endpoint.message}
+        return _json({"$ref": "#/components/schemas/Done"}, done)
+    example = example_of(endpoint.response)
+    if endpoint.response is MetricsText:
+        return {"text/plain": {"schema": {"type": "string"}, "example": example}}
     if endpoint.is_bare:
-        return _ref(endpoint.response)
-    return {
+        return _json(_ref(endpoint.response), example)
+    schema = {
         "type": "object",
         "required": ["success", "data"],
         "properties": {"success": {"const": True}, "data": _ref(endpoint.response)},
     }
+    return _json(schema, {"success": True, "data": example})
 
 
 def _path_parameter(part: str) -> Json:
     name = part[1:-1]
     schema = {"type": "string"} if name == "slug" else {"type": "string", "format": "uuid"}
-    return {"name": name, "in": "path", "required": True, "schema": schema}
+    return _parameter(name, "path", schema, required=True)
+
+
+def _parameter(name: str, where: str, schema: Json, *, required: bool) -> Json:
+    example = example_of_parameter(name, schema)
+    return {"name": name, "in": where, "required": required, "schema": schema, "example": example}
 
 
 def _ref(type_: type[Any]) -> Json:
     return {"$ref": f"#/components/schemas/{type_.__name__}"}
 
 
-def _answer(description: str, schema: Json) -> Json:
-    return {"description": description, "content": _json(schema)}
-
-
-def _json(schema: Json) -> Json:
-    return {"application/json": {"schema": schema}}
+def _json(schema: Json, example: Any) -> Json:
+    return {"application/json": {"schema": schema, "example": example}}

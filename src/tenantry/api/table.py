@@ -5,7 +5,7 @@ from http import HTTPStatus
 from tenantry.access.principal import Scope
 from tenantry.api.endpoints import Endpoint
 from tenantry.api.levels import CLAIMANT, OPEN, PERSON, PUBLIC, SIGNED_IN, TENANT, TENANT_LOGIN
-from tenantry.api.openapi import description_of
+from tenantry.api.openapi import description_of, endpoint_of
 from tenantry.api.routes import (
     admin_auth,
     blog,
@@ -196,4 +196,5 @@ _DESCRIBED: tuple[Endpoint, ...] = (
     *ADMIN_ENDPOINTS,
 )
 
-ENDPOINTS = (*_DESCRIBED, description_of(_DESCRIBED))
+DESCRIPTION = description_of(_DESCRIBED)
+ENDPOINTS = (*_DESCRIBED, endpoint_of(DESCRIPTION))

@@ -34,7 +34,7 @@ class SigningKey(msgspec.Struct, frozen=True):
 _ADD = Statement[Any](sa.insert(signing_key))
 _ALL = Statement(
     sa.select(*columns_of(signing_key, SigningKey))
-    .order_by(signing_key.c.signs_from, signing_key.c.id)
+    .order_by(signing_key.c.signs_from.desc(), signing_key.c.id.desc())
     .limit(SIGNING_KEYS_MAX),
     SigningKey,
 )
@@ -48,7 +48,8 @@ async def add(session: CatalogChange, added: SigningKey) -> None:
 
 async def every(session: CatalogSession) -> list[SigningKey]:
     """Return the keys, in the order in which they (began to) sign."""
-    return await session.fetch_all(_ALL)
+    newest_first = await session.fetch_all(_ALL)
+    return newest_first[::-1]
 
 
 async def remove(session: CatalogChange, key_id: UUID) -> None:

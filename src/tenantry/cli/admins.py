@@ -8,9 +8,10 @@ from rich.table import Column
 from tenantry.access import admins
 from tenantry.api.schemas.admins import AdminList, AdminResponse
 from tenantry.catalog import admins as catalog_admins
-from tenantry.catalog.admins import Admin
+from tenantry.catalog.admins import Admin, AdminNotFound
 from tenantry.cli import options, output, session
 from tenantry.cli.secrets import read_password
+from tenantry.kit.text import canonical
 from tenantry.settings import Settings
 
 group = typer.Typer(help="The people who may manage every tenant.", no_args_is_help=True)
@@ -24,10 +25,7 @@ def create(
     settings = session.configure()
     password = read_password(from_stdin=password_stdin)
     admin = asyncio.run(_create(settings, email, password))
-    if as_json:
-        output.show_json(AdminResponse.of(admin))
-    else:
-        output.show_facts({"admin": admin.email, "id": admin.id})
+    _show(admin, as_json=as_json)
 
 
 @group.command("list")
@@ -51,6 +49,38 @@ def show_all(*, as_json: options.Json = False) -> None:
         output.note("No admins: `tenantry admin create EMAIL` makes one.")
 
 
+@group.command("disable")
+def disable(email: str, *, as_json: options.Json = False) -> None:
+    """Switch an admin off, and end every session of theirs."""
+    changed = asyncio.run(_update(session.configure(), email, is_active=False))
+    _show(changed, as_json=as_json)
+
+
+@group.command("enable")
+def enable(email: str, *, as_json: options.Json = False) -> None:
+    """Switch an admin on again."""
+    changed = asyncio.run(_update(session.configure(), email, is_active=True))
+    _show(changed, as_json=as_json)
+
+
+@group.command("reset-password")
+def reset_password(
+    email: str, *, password_stdin: options.PasswordStdin = False, as_json: options.Json = False
+) -> None:
+    """Set the password of an admin, and end every session of theirs."""
+    settings = session.configure()
+    password = read_password(from_stdin=password_stdin)
+    changed = asyncio.run(_update(settings, email, password=password))
+    _show(changed, as_json=as_json)
+
+
+def _show(admin: Admin, *, as_json: bool) -> None:
+    if as_json:
+        output.show_json(AdminResponse.of(admin))
+    else:
+        output.show_facts({"admin": admin.email, "id": admin.id, "active": admin.is_active})
+
+
 async def _create(settings: Settings, email: str, password: str) -> Admin:
     async with session.opened(settings) as services:
         return await admins.create(
@@ -65,3 +95,20 @@ async def _create(settings: Settings, email: str, password: str) -> Admin:
 async def _every(settings: Settings) -> list[Admin]:
     async with session.opened(settings) as services:
         return await catalog_admins.every(services.catalog)
+
+
+async def _update(
+    settings: Settings, email: str, *, is_active: bool | None = None, password: str | None = None
+) -> Admin:
+    async with session.opened(settings) as services:
+        found = await catalog_admins.find_account(services.catalog, canonical(email))
+        if found is None:
+            raise AdminNotFound
+        return await admins.update(
+            session.context(),
+            services.catalog,
+            services.passwords,
+            found.id,
+            is_active=is_active,
+            password=password,
+        )

@@ -9,9 +9,11 @@ import typer
 from typer.core import TyperGroup
 
 from tenantry.access.signing import WrongSecretKey
-from tenantry.catalog.admins import AdminEmailInUse
+from tenantry.catalog.admins import AdminEmailInUse, AdminNotFound
+from tenantry.catalog.credentials import ApiKeyNotFound, McpTokenNotFound
 from tenantry.catalog.runs import MigrationRunNotFound
 from tenantry.catalog.tenants import TenantNameInUse, TenantNotFound
+from tenantry.fleet.lifecycle import ActivationFailed, TenantActive, UnknownServer, WrongName
 from tenantry.fleet.walk import RunGoesOn
 from tenantry.kit.errors import (
     Conflict,
@@ -24,6 +26,7 @@ from tenantry.kit.errors import (
 )
 from tenantry.services import CatalogUnusable
 from tenantry.settings import BadSettings
+from tenantry.tenant.users import EmailInUse, UserNotFound
 
 
 class ExitStatus(IntEnum):
@@ -40,6 +43,7 @@ class ExitStatus(IntEnum):
 STATUS: dict[type[TenantryError], ExitStatus] = {
     BadSettings: ExitStatus.UNUSABLE,
     WrongSecretKey: ExitStatus.UNUSABLE,
+    ActivationFailed: ExitStatus.TENANTS_FAILED,
     RunGoesOn: ExitStatus.INTERRUPTED,
     Unavailable: ExitStatus.UNUSABLE,
     Invalid: ExitStatus.USAGE,
@@ -52,10 +56,18 @@ STATUS: dict[type[TenantryError], ExitStatus] = {
 # What to do, where the message itself does not say it.
 ADVICE: dict[type[TenantryError], str] = {
     AdminEmailInUse: "`tenantry admin list` shows them.",
+    AdminNotFound: "`tenantry admin list` shows them.",
+    ApiKeyNotFound: "`tenantry key list TENANT` shows them.",
     CatalogUnusable: "`tenantry doctor` looks closer.",
+    EmailInUse: "`tenantry user list TENANT` shows whose.",
+    McpTokenNotFound: "`tenantry token list TENANT` shows them.",
     MigrationRunNotFound: "`tenantry migrate history` shows the runs.",
+    TenantActive: "`tenantry tenant suspend TENANT` does it.",
     TenantNameInUse: "Choose another name.",
     TenantNotFound: "`tenantry tenant list` shows them.",
+    UnknownServer: "TENANTRY_TENANT_SERVERS names them.",
+    UserNotFound: "`tenantry user list TENANT` shows them.",
+    WrongName: "`tenantry tenant show TENANT` tells it.",
     WrongSecretKey: "Set the one that the catalog was made with.",
 }
 

@@ -5,7 +5,21 @@ from io import TextIOWrapper
 
 import typer
 
-from tenantry.cli import admins, adoption, doctor, migrations, serve, tenants
+from tenantry.cli import (
+    admins,
+    adoption,
+    audit,
+    describing,
+    doctor,
+    keys,
+    migrations,
+    serve,
+    signing,
+    tenants,
+    tokens,
+    users,
+    worker,
+)
 from tenantry.cli.demo import command as demo
 from tenantry.cli.exits import Commands
 
@@ -19,10 +33,17 @@ cli = typer.Typer(
 )
 cli.command("demo")(demo.demo)
 cli.command("serve")(serve.serve)
+cli.command("worker")(worker.worker)
 cli.command("doctor")(doctor.doctor)
+cli.command("audit")(audit.audit)
+cli.command("openapi")(describing.openapi)
 tenants.group.command("adopt")(adoption.adopt)
 cli.add_typer(admins.group, name="admin")
 cli.add_typer(tenants.group, name="tenant")
+cli.add_typer(users.group, name="user")
+cli.add_typer(keys.group, name="key")
+cli.add_typer(tokens.group, name="token")
+cli.add_typer(signing.group, name="signing-key")
 cli.add_typer(migrations.group, name="migrate")
 
 

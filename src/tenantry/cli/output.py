@@ -10,11 +10,18 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
+from tenantry.api.schemas.base import Schema
 from tenantry.kit.pages import Page
 
 # Into a pipe nothing is cut or wrapped.
 PIPE_COLUMNS = 10_000
 NOTHING = "-"
+
+
+class Done(Schema, frozen=True):
+    """Where the HTTP API has no `data`, but a message."""
+
+    message: str
 
 
 def result() -> Console:
@@ -29,14 +36,27 @@ def progress() -> Console:
 
 def show_json(data: object) -> None:
     """Print *data* as JSON."""
-    text = msgspec.json.format(msgspec.json.encode(data), indent=2)
-    sys.stdout.write(f"{text.decode()}\n")
+    sys.stdout.write(json_text(data))
     sys.stdout.flush()
+
+
+def json_text(data: object) -> str:
+    """Return *data* as JSON for people and for files."""
+    text = msgspec.json.format(msgspec.json.encode(data), indent=2)
+    return f"{text.decode()}\n"
 
 
 def show_line(line: str = "") -> None:
     """Print one line."""
     result().print(_printable(line), soft_wrap=True)
+
+
+def show_done(message: str, *, as_json: bool) -> None:
+    """Say what was done, where there is nothing else to show."""
+    if as_json:
+        show_json(Done(message))
+    else:
+        show_line(message)
 
 
 def show_table(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> None:
@@ -69,8 +89,10 @@ def note_page(page: Page[Any], noun: str) -> None:
         note(f"{page.total_count} {noun}, page {page.window.page} of {page.total_pages}.")
 
 
-def minute(instant: datetime) -> str:
+def minute(instant: datetime | None) -> str:
     """Return *instant* as a column of a list has it, in UTC."""
+    if instant is None:
+        return NOTHING
     return f"{instant.astimezone(UTC):%Y-%m-%d %H:%M}"
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import structlog
 import uvicorn
 import uvloop
+from prometheus_client import start_http_server
 
 from tenantry.api.protocol import BoundedProtocol
 from tenantry.app import app_over, settle
@@ -22,6 +23,7 @@ from tenantry.cli import signals
 from tenantry.db.urls import sqlite_path
 from tenantry.fleet.walk import Fleet
 from tenantry.kit.errors import Unavailable
+from tenantry.kit.metrics import Metrics
 from tenantry.services import Services, open_services
 from tenantry.settings import Settings
 
@@ -149,6 +151,31 @@ def locked(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
+@contextmanager
+def metrics_told(settings: Settings, metrics: Metrics) -> Iterator[None]:
+    """Tell the metrics without credentials while the block lasts, if the settings say where.
+
+    It is a thread's work: a process whose event loop is held up still tells so.
+
+    Raises:
+        AddressUnusable: It is another's, or no address of this machine.
+    """
+    host, port = settings.metrics_host, settings.metrics_port
+    if not port:
+        yield
+        return
+    try:
+        server, thread = start_http_server(port, host, metrics.registry)
+    except OSError as error:
+        raise _unusable(host, port, error) from error
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
 async def _serve(
     settings: Settings,
     sockets: Sequence[socket.socket],
@@ -161,7 +188,8 @@ async def _serve(
             settle()
             server = _Server(_config(app_over(services), settings, grace_seconds), on_answering)
             life.begin(services, server)
-            await server.serve(list(sockets))
+            with metrics_told(settings, services.metrics):
+                await server.serve(list(sockets))
             _log.info("stopping", tenants_in_work=not services.fleet.is_idle)
     return stop.by
 

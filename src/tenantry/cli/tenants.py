@@ -11,11 +11,12 @@ from tenantry.catalog import tenants
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.tenants import Tenant
 from tenantry.cli import options, output, session
+from tenantry.cli.confirming import ask_name
 from tenantry.cli.secrets import read_password
 from tenantry.fleet.lifecycle import Owner, Provisioned
 from tenantry.kit.ids import parse_id
 from tenantry.kit.pages import PAGE_SIZE_MAX, Page, Window
-from tenantry.settings import Settings
+from tenantry.settings import SERVER_DEFAULT, Settings
 
 group = typer.Typer(help="The tenants, each with a database of its own.", no_args_is_help=True)
 
@@ -26,6 +27,9 @@ def create(
     *,
     owner_email: Annotated[str, typer.Option(help="The e-mail address of its first user.")],
     owner_name: Annotated[str, typer.Option(help="The full name of its first user.")],
+    server: Annotated[
+        str, typer.Option(help="The tenant server for its database, by its name in the settings.")
+    ] = SERVER_DEFAULT,
     password_stdin: options.PasswordStdin = False,
     as_json: options.Json = False,
 ) -> None:
@@ -33,7 +37,7 @@ def create(
     settings = session.configure()
     password = read_password(from_stdin=password_stdin)
     owner = Owner(email=owner_email, full_name=owner_name, password=password)
-    made = asyncio.run(_create(settings, name, owner))
+    made = asyncio.run(_create(settings, name, owner, server))
     if as_json:
         output.show_json(CreatedTenantResponse.of(made))
         return
@@ -67,17 +71,42 @@ def show_all(
 
 
 @group.command("show")
-def show(
-    tenant: Annotated[str, typer.Argument(help="Its id or its name.")],
+def show(tenant: options.Tenant, *, as_json: options.Json = False) -> None:
+    """Show one tenant."""
+    _show(asyncio.run(_find(session.configure(), tenant)), as_json=as_json)
+
+
+@group.command("suspend")
+def suspend(tenant: options.Tenant, *, as_json: options.Json = False) -> None:
+    """Switch a tenant off: its credentials are refused, and its data stay."""
+    changed = asyncio.run(_set_active(session.configure(), tenant, is_active=False))
+    _show(changed, as_json=as_json)
+
+
+@group.command("activate")
+def activate(tenant: options.Tenant, *, as_json: options.Json = False) -> None:
+    """Bring a tenant to the newest revision, and switch it on again."""
+    changed = asyncio.run(_set_active(session.configure(), tenant, is_active=True))
+    _show(changed, as_json=as_json)
+
+
+@group.command("delete")
+def delete(
+    tenant: options.Tenant,
     *,
+    name: Annotated[
+        str | None, typer.Option(help="Its exact name; a terminal is asked for it otherwise.")
+    ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Show one tenant."""
-    found = asyncio.run(_find(session.configure(), tenant))
-    if as_json:
-        output.show_json(TenantResponse.of(found))
-    else:
-        output.show_facts(_facts(found))
+    """Delete a suspended tenant for ever, with its database."""
+    settings = session.configure()
+    if name is None:
+        found = asyncio.run(_find(settings, tenant))
+        tenant = str(found.id)
+        name = ask_name(f"Type `{found.name}` to delete it and its database for ever: ")
+    asyncio.run(_delete(settings, tenant, name))
+    output.show_done("The tenant was deleted.", as_json=as_json)
 
 
 async def find(catalog: Catalog, id_or_name: str) -> Tenant:
@@ -89,6 +118,13 @@ async def find(catalog: Catalog, id_or_name: str) -> Tenant:
     tenant_id = parse_id(id_or_name)
     found = None if tenant_id is None else await tenants.find(catalog, tenant_id)
     return found or await tenants.get_by_name(catalog, id_or_name)
+
+
+def _show(tenant: Tenant, *, as_json: bool) -> None:
+    if as_json:
+        output.show_json(TenantResponse.of(tenant))
+    else:
+        output.show_facts(_facts(tenant))
 
 
 def _facts(tenant: Tenant) -> dict[str, object]:
@@ -103,10 +139,10 @@ def _facts(tenant: Tenant) -> dict[str, object]:
     }
 
 
-async def _create(settings: Settings, name: str, owner: Owner) -> Provisioned:
+async def _create(settings: Settings, name: str, owner: Owner, server: str) -> Provisioned:
     async with session.opened(settings) as services:
         return await services.lifecycle.provision(
-            session.context(), name=name, owner=owner, module_keys=None
+            session.context(), name=name, owner=owner, server_name=server
         )
 
 
@@ -118,3 +154,15 @@ async def _page(settings: Settings, window: Window, search: str | None) -> Page[
 async def _find(settings: Settings, id_or_name: str) -> Tenant:
     async with session.opened(settings) as services:
         return await find(services.catalog, id_or_name)
+
+
+async def _set_active(settings: Settings, id_or_name: str, *, is_active: bool) -> Tenant:
+    async with session.opened(settings) as services:
+        found = await find(services.catalog, id_or_name)
+        return await services.lifecycle.update(session.context(), found, is_active=is_active)
+
+
+async def _delete(settings: Settings, id_or_name: str, name: str) -> None:
+    async with session.opened(settings) as services:
+        found = await find(services.catalog, id_or_name)
+        await services.lifecycle.delete(session.context(), found, name=name)

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from tenantry.access.emails import checked_email
 from tenantry.access.passwords import Passwords
-from tenantry.db.statements import Count, Statement, columns_of, parameters
+from tenantry.db.statements import Count, Statement, columns_of
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Conflict, NotFound
 from tenantry.kit.ids import new_id
@@ -56,6 +56,9 @@ _by_id = user.c.id == sa.bindparam("user")
 
 _ADD = Statement[Any](sa.insert(user), conflicts=EMAIL_IN_USE)
 _FIND = Statement(sa.select(*COLUMNS).where(_by_id), User)
+_FIND_BY_EMAIL = Statement(
+    sa.select(*COLUMNS).where(user.c.canonical_email == sa.bindparam("email")), User
+)
 _PAGE = Statement(
     sa.select(*COLUMNS)
     .order_by(user.c.id)
@@ -64,9 +67,15 @@ _PAGE = Statement(
     User,
 )
 _COUNT = Statement(sa.select(sa.func.count().label("count")).select_from(user), Count)
+# What is None stays as it is at that moment, not as it was when somebody read it.
 _UPDATE = Statement(
     sa.update(user)
-    .values(parameters("email", "canonical_email", "full_name", "is_active"))
+    .values(
+        {
+            name: sa.func.coalesce(sa.bindparam(name, type_=user.c[name].type), user.c[name])
+            for name in ("email", "canonical_email", "full_name", "is_active", "password_hash")
+        }
+    )
     .where(_by_id)
     .returning(*COLUMNS),
     User,
@@ -79,15 +88,17 @@ _END_SESSIONS = Statement(
     .returning(*COLUMNS),
     User,
 )
-_SET_PASSWORD = Statement[Any](
-    sa.update(user).values(password_hash=sa.bindparam("password_hash")).where(_by_id)
-)
 _REMOVE = Statement(sa.delete(user).where(_by_id).returning(user.c.id), _Id)
 
 
 async def find(session: TenantSession, user_id: UUID) -> User | None:
     """Return the user with this id, if there is one."""
     return await session.fetch_one(_FIND, user=user_id)
+
+
+async def find_by_email(session: TenantSession, email: str) -> User | None:
+    """Return the user with this e-mail address, if there is one."""
+    return await session.fetch_one(_FIND_BY_EMAIL, email=canonical(email))
 
 
 async def get(session: TenantSession, user_id: UUID) -> User:
@@ -178,23 +189,24 @@ async def update(
         UserNotFound: There is no such user.
     """
     before = await get(database, user_id)
-    email = before.email if email is None else checked_email(email)
-    full_name = before.full_name if full_name is None else checked_name(full_name)
     hashed = None
+    if email is not None:
+        checked_email(email)
+    if full_name is not None:
+        checked_name(full_name)
     if password is not None:
-        passwords.check_new(password, email=email)
+        passwords.check_new(password, email=email or before.email)
         hashed = await passwords.hash(password)
     async with database.begin() as session:
         changed = await session.fetch_one(
             _UPDATE,
             user=user_id,
             email=email,
-            canonical_email=canonical(email),
+            canonical_email=None if email is None else canonical(email),
             full_name=full_name,
-            is_active=before.is_active if is_active is None else is_active,
+            is_active=is_active,
+            password_hash=hashed,
         )
-        if hashed is not None:
-            await session.execute(_SET_PASSWORD, user=user_id, password_hash=hashed)
         if hashed is not None or is_active is False:
             changed = await session.fetch_one(_END_SESSIONS, user=user_id)
     if changed is None:

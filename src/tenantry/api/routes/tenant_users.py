@@ -11,9 +11,9 @@ from tenantry.api.schemas.people import (
     UpdateUserRequest,
     given,
 )
-from tenantry.catalog import credentials, tenants
+from tenantry.catalog import tenants
 from tenantry.services import Services
-from tenantry.tenant import users
+from tenantry.tenant import people, users
 from tenantry.tenant.databases import TenantDatabase
 
 
@@ -30,15 +30,15 @@ async def create_user(
 ) -> TenantUserProfile:
     """Make a user of a tenant."""
     database = await _open(services, tenant_id)
-    user = await users.create(
+    user = await people.create(
         ctx,
+        services.catalog,
         database,
         services.passwords,
         email=request.email,
         full_name=request.full_name,
         password=request.password,
     )
-    await services.catalog.note(ctx, "user.create", user.id)
     return TenantUserProfile.of(user)
 
 
@@ -52,8 +52,9 @@ async def update_user(
 ) -> TenantUserProfile:
     """Change a user of a tenant."""
     database = await _open(services, tenant_id)
-    user = await users.update(database, services.passwords, user_id, **given(request))
-    await services.catalog.note(ctx, "user.update", user_id)
+    user = await people.update(
+        ctx, services.catalog, database, services.passwords, user_id, **given(request)
+    )
     return TenantUserProfile.of(user)
 
 
@@ -62,10 +63,7 @@ async def delete_user(
 ) -> None:
     """Delete a user of a tenant, and the McpTokens that act as that user."""
     database = await _open(services, tenant_id)
-    await users.get(database, user_id)
-    async with services.catalog.change(ctx, "user.delete", user_id) as session:
-        await credentials.remove_tokens_of_user(session, tenant_id, user_id)
-    await users.remove(database, user_id)
+    await people.delete(ctx, services.catalog, database, tenant_id, user_id)
 
 
 async def _open(services: Services, tenant_id: UUID) -> TenantDatabase:

@@ -1,0 +1,127 @@
+"""``tenantry key``: the API keys of a tenant."""
+
+import asyncio
+from datetime import datetime
+from typing import Annotated
+from uuid import UUID
+
+import typer
+from rich.table import Column
+
+from tenantry.access import credentials
+from tenantry.access.credentials import GRACE_SECONDS_DEFAULT, GRACE_SECONDS_MAX, IssuedKey
+from tenantry.api.schemas.credentials import ApiKeyList, ApiKeyResponse, IssuedApiKeyResponse
+from tenantry.catalog import credentials as stored
+from tenantry.catalog.credentials import ApiKey, ApiKeyNotFound
+from tenantry.cli import options, output, session, tenants
+from tenantry.kit.ids import parse_id
+from tenantry.settings import Settings
+
+KeyId = Annotated[str, typer.Argument(help="The id of the key.")]
+
+group = typer.Typer(help="The API keys of a tenant.", no_args_is_help=True)
+
+
+@group.command("create")
+def create(
+    tenant: options.Tenant,
+    *,
+    expires_at: options.ExpiresAt = None,
+    as_json: options.Json = False,
+) -> None:
+    """Issue one more API key of a tenant; it is shown this once."""
+    _show(asyncio.run(_issue(session.configure(), tenant, expires_at)), as_json=as_json)
+
+
+@group.command("list")
+def show_all(tenant: options.Tenant, *, as_json: options.Json = False) -> None:
+    """List the API keys of a tenant, the oldest first."""
+    found = asyncio.run(_every(session.configure(), tenant))
+    if as_json:
+        output.show_json(ApiKeyList([ApiKeyResponse.of(key) for key in found]))
+        return
+    columns = [
+        Column("ID", no_wrap=True),
+        Column("Key", no_wrap=True),
+        Column("Last used, UTC", overflow="fold"),
+        Column("Expires, UTC", overflow="fold"),
+    ]
+    rows = [
+        (key.id, f"{key.prefix}…", output.minute(key.last_used_at), output.minute(key.expires_at))
+        for key in found
+    ]
+    output.show_table(columns, rows)
+    if not rows:
+        output.note("No API keys.")
+
+
+@group.command("rotate")
+def rotate(
+    tenant: options.Tenant,
+    key_id: KeyId,
+    *,
+    grace_period_seconds: Annotated[
+        int, typer.Option(min=0, max=GRACE_SECONDS_MAX, help="How long the old key lives on.")
+    ] = GRACE_SECONDS_DEFAULT,
+    as_json: options.Json = False,
+) -> None:
+    """Issue an API key in place of another, which lives on for a while."""
+    issued = asyncio.run(_rotate(session.configure(), tenant, key_id, grace_period_seconds))
+    _show(issued, as_json=as_json)
+    if not as_json:
+        output.note(f"The old key lives for {grace_period_seconds:,} s more, if not less.")
+
+
+@group.command("revoke")
+def revoke(tenant: options.Tenant, key_id: KeyId, *, as_json: options.Json = False) -> None:
+    """Revoke an API key of a tenant: it is dead at once."""
+    asyncio.run(_revoke(session.configure(), tenant, key_id))
+    output.show_done("The API key was revoked.", as_json=as_json)
+
+
+def _show(issued: IssuedKey, *, as_json: bool) -> None:
+    if as_json:
+        output.show_json(IssuedApiKeyResponse.of(issued))
+        return
+    key = issued.key
+    output.show_facts({"API key": issued.secret, "id": key.id, "expires": key.expires_at})
+    output.note("The API key is shown only now.")
+
+
+async def _issue(settings: Settings, tenant: str, expires_at: datetime | None) -> IssuedKey:
+    async with session.opened(settings) as services:
+        found = await tenants.find(services.catalog, tenant)
+        return await credentials.issue_key(
+            session.context(), services.catalog, found.id, expires_at=expires_at
+        )
+
+
+async def _every(settings: Settings, tenant: str) -> list[ApiKey]:
+    async with session.opened(settings) as services:
+        found = await tenants.find(services.catalog, tenant)
+        return await stored.keys(services.catalog, found.id)
+
+
+async def _rotate(settings: Settings, tenant: str, key_id: str, grace_seconds: int) -> IssuedKey:
+    async with session.opened(settings) as services:
+        found = await tenants.find(services.catalog, tenant)
+        return await credentials.rotate_key(
+            session.context(),
+            services.catalog,
+            found.id,
+            _parse(key_id),
+            grace_seconds=grace_seconds,
+        )
+
+
+async def _revoke(settings: Settings, tenant: str, key_id: str) -> None:
+    async with session.opened(settings) as services:
+        found = await tenants.find(services.catalog, tenant)
+        await credentials.revoke_key(session.context(), services.catalog, found.id, _parse(key_id))
+
+
+def _parse(key_id: str) -> UUID:
+    found = parse_id(key_id)
+    if found is None:
+        raise ApiKeyNotFound
+    return found

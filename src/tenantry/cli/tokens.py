@@ -1,0 +1,135 @@
+"""``tenantry token``: the McpTokens of a tenant."""
+
+import asyncio
+from datetime import datetime
+from typing import Annotated
+
+import typer
+from rich.table import Column
+
+from tenantry.access import credentials
+from tenantry.access.credentials import IssuedMcpToken
+from tenantry.access.principal import ALL_SCOPES, Scope
+from tenantry.api.schemas.credentials import IssuedMcpTokenResponse, McpTokenList, McpTokenResponse
+from tenantry.catalog import credentials as stored
+from tenantry.catalog.credentials import McpToken, McpTokenNotFound
+from tenantry.cli import options, output, session, tenants, users
+from tenantry.kit.ids import parse_id
+from tenantry.settings import Settings
+from tenantry.tenant import tokens
+
+group = typer.Typer(help="The McpTokens of a tenant.", no_args_is_help=True)
+
+
+@group.command("issue")
+def issue(
+    tenant: options.Tenant,
+    *,
+    name: Annotated[str, typer.Option(help="By which people tell it from others.")],
+    user: Annotated[
+        str | None,
+        typer.Option(help="As whom it acts: an e-mail address or an id; as nobody by default."),
+    ] = None,
+    scope: Annotated[
+        list[Scope] | None,
+        typer.Option(help="What it allows, once for each; all of it by default."),
+    ] = None,
+    expires_at: options.ExpiresAt = None,
+    as_json: options.Json = False,
+) -> None:
+    """Issue an McpToken of a tenant; it is shown this once. It lives for 30 days by default."""
+    scopes = frozenset(one.value for one in scope) if scope else None
+    issued = asyncio.run(
+        _issue(session.configure(), tenant, name, user, scopes=scopes, expires_at=expires_at)
+    )
+    if as_json:
+        output.show_json(IssuedMcpTokenResponse.of(issued))
+        return
+    token = issued.token
+    facts = {"McpToken": issued.secret, "id": token.id, "scopes": _scopes(token)}
+    output.show_facts({**facts, "expires": token.expires_at})
+    output.note("The McpToken is shown only now.")
+
+
+@group.command("list")
+def show_all(tenant: options.Tenant, *, as_json: options.Json = False) -> None:
+    """List the McpTokens of a tenant, the oldest first."""
+    found = asyncio.run(_every(session.configure(), tenant))
+    if as_json:
+        output.show_json(McpTokenList([McpTokenResponse.of(token) for token in found]))
+        return
+    columns = [
+        Column("ID", no_wrap=True),
+        Column("Name", overflow="fold"),
+        Column("Bound", no_wrap=True),
+        Column("Scopes", overflow="fold"),
+        Column("Expires, UTC", no_wrap=True),
+    ]
+    rows = [
+        (
+            token.id,
+            token.name,
+            token.user_id is not None,
+            _scopes(token),
+            output.minute(token.expires_at),
+        )
+        for token in found
+    ]
+    output.show_table(columns, rows)
+    if not rows:
+        output.note("No McpTokens: `tenantry token issue TENANT` issues one.")
+
+
+@group.command("revoke")
+def revoke(
+    tenant: options.Tenant,
+    token_id: Annotated[str, typer.Argument(help="The id of the McpToken.")],
+    *,
+    as_json: options.Json = False,
+) -> None:
+    """Revoke an McpToken of a tenant: it is dead at once."""
+    asyncio.run(_revoke(session.configure(), tenant, token_id))
+    output.show_done("The McpToken was revoked.", as_json=as_json)
+
+
+def _scopes(token: McpToken) -> str:
+    return "all" if token.scopes == ALL_SCOPES else ", ".join(sorted(token.scopes))
+
+
+async def _issue(
+    settings: Settings,
+    tenant: str,
+    name: str,
+    user: str | None,
+    *,
+    scopes: frozenset[str] | None,
+    expires_at: datetime | None,
+) -> IssuedMcpToken:
+    async with session.opened(settings) as services:
+        found = await tenants.find(services.catalog, tenant)
+        database = await services.databases.open(found)
+        return await tokens.issue(
+            session.context(),
+            services.catalog,
+            database,
+            found.id,
+            name=name,
+            user_id=None if user is None else (await users.find(database, user)).id,
+            scopes=scopes,
+            expires_at=expires_at,
+        )
+
+
+async def _every(settings: Settings, tenant: str) -> list[McpToken]:
+    async with session.opened(settings) as services:
+        found = await tenants.find(services.catalog, tenant)
+        return await stored.tokens(services.catalog, found.id)
+
+
+async def _revoke(settings: Settings, tenant: str, token_id: str) -> None:
+    async with session.opened(settings) as services:
+        found = await tenants.find(services.catalog, tenant)
+        parsed = parse_id(token_id)
+        if parsed is None:
+            raise McpTokenNotFound
+        await credentials.revoke_mcp_token(session.context(), services.catalog, found.id, parsed)

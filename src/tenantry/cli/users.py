@@ -1,0 +1,133 @@
+"""``tenantry user``: the people inside one tenant."""
+
+import asyncio
+from typing import Annotated
+
+import typer
+from rich.table import Column
+
+from tenantry.api.schemas.people import TenantUserPage, TenantUserProfile
+from tenantry.cli import options, output, session, tenants
+from tenantry.cli.secrets import read_password
+from tenantry.kit.ids import parse_id
+from tenantry.kit.pages import PAGE_SIZE_MAX, Page, Window
+from tenantry.settings import Settings
+from tenantry.tenant import people
+from tenantry.tenant import users as tenant_users
+from tenantry.tenant.databases import TenantSession
+from tenantry.tenant.users import User, UserNotFound
+
+group = typer.Typer(help="The users of a tenant.", no_args_is_help=True)
+
+
+@group.command("create")
+def create(
+    tenant: options.Tenant,
+    email: str,
+    *,
+    full_name: Annotated[str, typer.Option(help="What the user is called.")],
+    password_stdin: options.PasswordStdin = False,
+    as_json: options.Json = False,
+) -> None:
+    """Create a user of a tenant."""
+    settings = session.configure()
+    password = read_password(from_stdin=password_stdin)
+    user = asyncio.run(_create(settings, tenant, email, full_name, password))
+    _show(user, as_json=as_json)
+
+
+@group.command("list")
+def show_all(
+    tenant: options.Tenant,
+    *,
+    page: options.Page = 1,
+    page_size: options.PageSize = PAGE_SIZE_MAX,
+    as_json: options.Json = False,
+) -> None:
+    """List the users of a tenant, the oldest first."""
+    found = asyncio.run(_page(session.configure(), tenant, Window(page, page_size)))
+    if as_json:
+        output.show_json(TenantUserPage.of(found))
+        return
+    columns = [
+        Column("ID", no_wrap=True),
+        Column("E-mail", overflow="fold"),
+        Column("Name", overflow="fold"),
+        Column("Active", no_wrap=True),
+    ]
+    rows = [(one.id, one.email, one.full_name, one.is_active) for one in found.items]
+    output.show_table(columns, rows)
+    output.note_page(found, "users")
+
+
+@group.command("reset-password")
+def reset_password(
+    tenant: options.Tenant,
+    user: Annotated[str, typer.Argument(help="The user's e-mail address or id.")],
+    *,
+    password_stdin: options.PasswordStdin = False,
+    as_json: options.Json = False,
+) -> None:
+    """Set the password of a user, and end every session of theirs."""
+    settings = session.configure()
+    password = read_password(from_stdin=password_stdin)
+    changed = asyncio.run(_reset_password(settings, tenant, user, password))
+    _show(changed, as_json=as_json)
+
+
+async def find(database: TenantSession, email_or_id: str) -> User:
+    """Return the user of a tenant with this e-mail address or id.
+
+    Raises:
+        UserNotFound: There is none.
+    """
+    user_id = parse_id(email_or_id)
+    if user_id is not None:
+        return await tenant_users.get(database, user_id)
+    found = await tenant_users.find_by_email(database, email_or_id)
+    if found is None:
+        raise UserNotFound
+    return found
+
+
+def _show(user: User, *, as_json: bool) -> None:
+    if as_json:
+        output.show_json(TenantUserProfile.of(user))
+    else:
+        output.show_facts({"user": user.email, "name": user.full_name, "id": user.id})
+
+
+async def _create(
+    settings: Settings, tenant: str, email: str, full_name: str, password: str
+) -> User:
+    async with session.opened(settings) as services:
+        found = await tenants.find(services.catalog, tenant)
+        return await people.create(
+            session.context(),
+            services.catalog,
+            await services.databases.open(found),
+            services.passwords,
+            email=email,
+            full_name=full_name,
+            password=password,
+        )
+
+
+async def _page(settings: Settings, tenant: str, window: Window) -> Page[User]:
+    async with session.opened(settings) as services:
+        found = await tenants.find(services.catalog, tenant)
+        return await tenant_users.page(await services.databases.open(found), window)
+
+
+async def _reset_password(settings: Settings, tenant: str, user: str, password: str) -> User:
+    async with session.opened(settings) as services:
+        found = await tenants.find(services.catalog, tenant)
+        database = await services.databases.open(found)
+        return await people.update(
+            session.context(),
+            services.catalog,
+            database,
+            services.passwords,
+            (await find(database, user)).id,
+            password=password,
+        )

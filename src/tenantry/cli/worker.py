@@ -1,0 +1,64 @@
+"""``tenantry worker``: take part in migration runs, and answer no requests."""
+
+import asyncio
+import signal
+from collections.abc import Callable
+from uuid import UUID
+
+import structlog
+import typer
+
+from tenantry.api.schemas.base import Schema
+from tenantry.cli import options, output, server, session, signals
+from tenantry.cli.exits import ExitStatus
+from tenantry.db.urls import sqlite_path
+from tenantry.kit.errors import Unavailable
+from tenantry.services import Services, open_services
+from tenantry.settings import Settings
+
+_log = structlog.get_logger(__name__)
+
+
+class NoWorkToShare(Unavailable):
+    """A worker needs a PostgreSQL catalog; on SQLite, the process that serves does the work."""
+
+
+class Working(Schema, frozen=True):
+    """A process that works, and how many tenants it migrates at once."""
+
+    runner_id: UUID
+    migrate_concurrency: int
+
+
+def worker(*, as_json: options.Json = False) -> None:
+    """Take part in migration runs until SIGTERM or Ctrl-C, without answering requests.
+
+    The signal ends the tenants in work; the rest is left to the other processes.
+    """
+    settings = session.configure(log_level="info")
+    if sqlite_path(settings.catalog) is not None:
+        raise NoWorkToShare
+
+    def tell(services: Services) -> None:
+        working = Working(services.runner.id, settings.migrate_concurrency)
+        if as_json:
+            output.show_json(working)
+        else:
+            count = working.migrate_concurrency
+            output.show_line(f"Tenantry works on migration runs, {count} tenants at once.")
+        _log.info("working", runner=str(working.runner_id))
+
+    ended_by = asyncio.run(_work(settings, tell))
+    if ended_by is signal.SIGINT:
+        raise typer.Exit(ExitStatus.INTERRUPTED)
+
+
+async def _work(settings: Settings, tell: Callable[[Services], None]) -> signal.Signals | None:
+    asked = asyncio.Event()
+    with signals.heeded(asked.set) as stop:
+        async with open_services(settings) as services:
+            with server.metrics_told(settings, services.metrics):
+                tell(services)
+                await asked.wait()
+            _log.info("stopping", tenants_in_work=not services.fleet.is_idle)
+    return stop.by

@@ -1,0 +1,84 @@
+"""Manage the users of a tenant from outside: what is changed stands in the audit log."""
+
+from uuid import UUID
+
+from tenantry.access.passwords import Passwords
+from tenantry.catalog import credentials
+from tenantry.catalog.database import Catalog
+from tenantry.kit.context import OperationContext
+from tenantry.tenant import users
+from tenantry.tenant.databases import TenantDatabase
+from tenantry.tenant.users import User
+
+
+async def create(
+    ctx: OperationContext,
+    catalog: Catalog,
+    database: TenantDatabase,
+    passwords: Passwords,
+    *,
+    email: str,
+    full_name: str,
+    password: str,
+) -> User:
+    """Return a new user.
+
+    Raises:
+        BadEmail, BadText, BadPassword: A rule is broken.
+        EmailInUse: Another user of the tenant has the address.
+    """
+    user = await users.create(
+        ctx, database, passwords, email=email, full_name=full_name, password=password
+    )
+    await catalog.note(ctx, "user.create", user.id)
+    return user
+
+
+async def update(
+    ctx: OperationContext,
+    catalog: Catalog,
+    database: TenantDatabase,
+    passwords: Passwords,
+    user_id: UUID,
+    *,
+    email: str | None = None,
+    full_name: str | None = None,
+    is_active: bool | None = None,
+    password: str | None = None,
+) -> User:
+    """Change what is not None; return the user as it then is; see `users.update`.
+
+    Raises:
+        BadEmail, BadText, BadPassword: A rule is broken.
+        EmailInUse: Another user of the tenant has the address.
+        UserNotFound: There is no such user.
+    """
+    user = await users.update(
+        database,
+        passwords,
+        user_id,
+        email=email,
+        full_name=full_name,
+        is_active=is_active,
+        password=password,
+    )
+    await catalog.note(ctx, "user.update", user_id)
+    return user
+
+
+async def delete(
+    ctx: OperationContext,
+    catalog: Catalog,
+    database: TenantDatabase,
+    tenant_id: UUID,
+    user_id: UUID,
+) -> None:
+    """Delete a user, and the McpTokens that act as that user.
+
+    Raises:
+        UserNotFound: There is no such user.
+    """
+    await users.get(database, user_id)
+    async with catalog.change(ctx, "user.delete", user_id) as session:
+        await credentials.remove_tokens_of_user(session, tenant_id, user_id)
+    await users.remove(database, user_id)

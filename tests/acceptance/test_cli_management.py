@@ -1,0 +1,576 @@
+"""The command line for what lives long: tenants, users, credentials, admins, the audit log."""
+
+import asyncio
+import json
+import signal
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import httpx
+import pytest
+
+from tenantry.app import app_over
+from tenantry.services import open_services, system_context
+from tenantry.settings import Settings
+from tests.acceptance.programs import logs_kept, only_line, running, variables
+from tests.acceptance.test_cli import (
+    ADA,
+    CREATE_WIDGETS,
+    PAGE,
+    SLOWLY,
+    TENANT,
+    UNREACHABLE,
+    Commands,
+    _at_a_terminal,
+    _wait_until,
+)
+from tests.conftest import PASSWORD, client_of
+from tests.integration.looking import rows
+
+NOBODY = "01890a5d-ac96-774b-bcce-b302099a8057"
+OWNER = "owner@example.com"
+BOB = "bob@example.com"
+ANOTHER = "another fine password"
+USER = {"id", "email", "fullName", "isActive", "createdAt"}
+KEY = {"id", "prefix", "createdAt", "lastUsedAt", "expiresAt"}
+TOKEN = KEY | {"name", "userId", "scopes"}
+POSTS = "/api/public/blog/posts"
+PROFILE = "/api/tenant/auth/profile"
+NAME_ASKED = "Type `acme` to delete it and its database for ever: "
+
+
+@pytest.fixture(name="as_before", autouse=True)
+def _as_before() -> Iterator[None]:
+    with logs_kept():
+        yield
+
+
+@pytest.fixture(name="tenantry")
+def _tenantry(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Commands:
+    monkeypatch.chdir(tmp_path)
+    return Commands(settings, tmp_path, variables(settings))
+
+
+@pytest.fixture(name="alone")
+def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Commands:
+    """Runs commands on SQLite, where the engine does not matter."""
+    monkeypatch.chdir(tmp_path)
+    return Commands(Settings(data_dir=tmp_path / "data"), tmp_path, {})
+
+
+class TestTenantSuspend:
+    def test_shuts_the_doors_until_it_is_activated(self, tenantry: Commands):
+        made = tenantry.create_tenant("acme")
+        key = {"X-Api-Key": made["apiKey"]}
+
+        suspended = tenantry("tenant", "suspend", "ACME", "--json").data
+        while_suspended = _asked(tenantry, POSTS, key).status_code
+        activated = tenantry("tenant", "activate", made["id"], "--json").data
+
+        assert set(suspended) == TENANT
+        assert (suspended["isActive"], activated["isActive"]) == (False, True)
+        assert while_suspended == 403
+        assert _asked(tenantry, POSTS, key).status_code == 200
+
+    def test_tells_people(self, alone: Commands):
+        alone.create_tenant("acme")
+
+        ended = alone("tenant", "suspend", "acme")
+
+        assert "active    no" in ended.stdout
+        assert "tenant list" in only_line(alone("tenant", "suspend", "globex").stderr)
+
+
+class TestTenantActivate:
+    def test_brings_the_tenant_to_the_head_first(self, tenantry: Commands):
+        made = tenantry.create_tenant("acme")
+        tenantry("tenant", "suspend", "acme")
+        migrations = {"TENANTRY_TENANT_MIGRATIONS": tenantry.migrations(CREATE_WIDGETS)}
+
+        activated = tenantry("tenant", "activate", "acme", "--json", **migrations).data
+
+        assert activated["schemaRevision"] == f"{made['schemaRevision']}/w1"
+
+    def test_ends_with_1_when_it_cannot(self, tenantry: Commands):
+        made = tenantry.create_tenant("acme")
+        tenantry("tenant", "suspend", "acme")
+        tenantry.break_tenant(made)
+        migrations = {"TENANTRY_TENANT_MIGRATIONS": tenantry.migrations(CREATE_WIDGETS)}
+
+        ended = tenantry("tenant", "activate", "acme", **migrations)
+
+        assert (ended.status, ended.stdout) == (1, "")
+        assert "widgets" in only_line(ended.stderr)
+        assert tenantry("tenant", "show", "acme", "--json").data["isActive"] is False
+
+
+class TestTenantDelete:
+    def test_takes_a_suspended_tenant_with_its_exact_name(self, tenantry: Commands):
+        made = tenantry.create_tenant("acme")
+
+        active = tenantry("tenant", "delete", "acme", "--name", "acme")
+        tenantry("tenant", "suspend", "acme")
+        misnamed = tenantry("tenant", "delete", "acme", "--name", "ACME")
+        deleted = tenantry("tenant", "delete", made["id"], "--name", "acme", "--json")
+
+        assert (active.status, misnamed.status) == (2, 2)
+        assert "tenant suspend" in only_line(active.stderr)
+        assert "tenant show" in only_line(misnamed.stderr)
+        assert deleted.data == {"message": "The tenant was deleted."}
+        assert not _database_exists(tenantry, made["databaseName"])
+        assert tenantry("tenant", "show", "acme").status == 2
+        assert tenantry.create_tenant("acme")["id"] != made["id"]
+
+    def test_needs_the_name(self, alone: Commands):
+        alone.create_tenant("acme")
+        alone("tenant", "suspend", "acme")
+
+        ended = alone("tenant", "delete", "acme")
+
+        assert ended.status == 2
+        assert "--name" in only_line(ended.stderr)
+        assert alone("tenant", "list", "--json").data["totalCount"] == 1
+
+    def test_asks_at_a_terminal(self, alone: Commands):
+        alone.create_tenant("acme")
+        alone("tenant", "suspend", "acme")
+        asked = ["tenant", "delete", "ACME"]
+
+        refused, refused_status = _at_a_terminal(alone.folder, asked, {NAME_ASKED: "ACME"})
+        deleted, status = _at_a_terminal(alone.folder, asked, {NAME_ASKED: "acme"})
+
+        assert (refused_status, status) == (2, 0)
+        assert "exact name" in refused
+        assert "The tenant was deleted." in deleted
+        assert alone("tenant", "list", "--json").data["totalCount"] == 0
+
+
+class TestTenantCreate:
+    def test_takes_the_server_that_is_named(self, alone: Commands):
+        owner = ("--owner-email", OWNER, "--owner-name", "The Owner")
+        servers = {"TENANTRY_TENANT_SERVERS": json.dumps({"eu": f"sqlite:///{alone.folder}/eu"})}
+        asked = ("tenant", "create", "acme", *owner, "--json")
+
+        made = alone(*asked, "--server", "eu", password=PASSWORD, **servers).data
+        unknown = alone(*asked, "--server", "us", password=PASSWORD, **servers)
+
+        assert list(Path("eu").rglob(f"{made['databaseName']}.db"))
+        assert unknown.status == 2
+        assert "TENANTRY_TENANT_SERVERS" in only_line(unknown.stderr)
+
+
+class TestUser:
+    def test_is_created_and_listed(self, tenantry: Commands):
+        made = tenantry.create_tenant("acme")
+
+        bob = _create_bob(tenantry)
+        page = tenantry("user", "list", made["id"], "--json").data
+        second = tenantry("user", "list", "acme", "--page", "2", "--page-size", "1", "--json").data
+
+        assert set(bob) == USER
+        assert (bob["email"], bob["fullName"], bob["isActive"]) == (BOB, "Bob", True)
+        assert set(page) == PAGE
+        assert page["items"] == [made["owner"], bob]
+        assert second["items"] == [bob]
+        assert _logs_in(tenantry, made, BOB, PASSWORD)
+        assert tenantry("audit", "--json").data["items"][0]["target"] == bob["id"]
+
+    @pytest.mark.parametrize("email", [BOB.upper(), None])
+    def test_gets_a_new_password(self, tenantry: Commands, email: str | None):
+        made = tenantry.create_tenant("acme")
+        bob = _create_bob(tenantry)
+
+        changed = tenantry(
+            "user", "reset-password", "acme", email or bob["id"], "--json", password=ANOTHER
+        ).data
+
+        assert changed == bob
+        assert not _logs_in(tenantry, made, BOB, PASSWORD)
+        assert _logs_in(tenantry, made, BOB, ANOTHER)
+        assert tenantry("audit", "--json").data["items"][0]["action"] == "user.update"
+
+    def test_is_shown_to_people(self, alone: Commands):
+        alone.create_tenant("acme")
+
+        made = alone("user", "create", "acme", BOB, "--full-name", "Bob", password=PASSWORD)
+        listed = alone("user", "list", "acme").stdout
+
+        assert made.status == 0
+        assert BOB in made.stdout
+        assert PASSWORD not in made.stdout + made.stderr
+        assert all(text in listed for text in (OWNER, BOB, "The Owner", "Bob"))
+
+    @pytest.mark.parametrize(
+        ("arguments", "said"),
+        [
+            (("create", "acme", OWNER.upper(), "--full-name", "O"), "user list"),
+            (("create", "acme", "nobody", "--full-name", "O"), "email"),
+            (("create", "acme", BOB, "--full-name", " "), "fullName"),
+            (("create", "globex", BOB, "--full-name", "Bob"), "tenant list"),
+            (("reset-password", "acme", BOB), "user list"),
+            (("reset-password", "acme", NOBODY), "user list"),
+        ],
+    )
+    def test_is_refused_in_one_line(self, alone: Commands, arguments: tuple[str, ...], said: str):
+        alone.create_tenant("acme")
+
+        ended = alone("user", *arguments, password=PASSWORD)
+
+        assert (ended.status, ended.stdout) == (2, "")
+        assert said in only_line(ended.stderr)
+
+
+class TestKey:
+    def test_is_created_listed_and_revoked(self, tenantry: Commands):
+        made = tenantry.create_tenant("acme")
+
+        issued = tenantry(
+            "key", "create", "acme", "--expires-at", "2100-01-31T12:00:00+02:00", "--json"
+        ).data
+        key = {"X-Api-Key": issued["key"]}
+        alive = _asked(tenantry, POSTS, key).status_code
+        listed = tenantry("key", "list", made["id"], "--json").data["items"]
+        revoked = tenantry("key", "revoke", "acme", issued["id"].upper(), "--json").data
+
+        assert set(issued) == KEY | {"key"}
+        assert issued["expiresAt"] == "2100-01-31T10:00:00Z"
+        assert alive == 200
+        assert [set(one) for one in listed] == [KEY, KEY]
+        assert listed[1]["id"] == issued["id"]
+        assert revoked == {"message": "The API key was revoked."}
+        assert _asked(tenantry, POSTS, key).status_code == 401
+
+    def test_is_rotated(self, tenantry: Commands):
+        made = tenantry.create_tenant("acme")
+        old = tenantry("key", "list", "acme", "--json").data["items"][0]
+
+        new = tenantry("key", "rotate", "acme", old["id"], "--json").data
+        newest = tenantry(
+            "key", "rotate", "acme", new["id"], "--grace-period-seconds", "0", "--json"
+        ).data
+
+        first, second, third = tenantry("key", "list", "acme", "--json").data["items"]
+        lived = datetime.fromisoformat(first["expiresAt"]) - datetime.now(UTC)  # noqa: TID251
+        assert timedelta(hours=23) < lived < timedelta(hours=24)
+        assert (second["id"], third["id"], third["expiresAt"]) == (new["id"], newest["id"], None)
+        secrets = (made["apiKey"], new["key"], newest["key"])
+        answers = [_asked(tenantry, POSTS, {"X-Api-Key": one}).status_code for one in secrets]
+        assert answers == [200, 401, 200]
+
+    def test_is_shown_once(self, alone: Commands):
+        alone.create_tenant("acme")
+
+        ended = alone("key", "create", "acme")
+        secret = ended.stdout.split()[2]
+
+        assert secret.startswith("tnk_")
+        assert "only now" in ended.stderr
+        assert secret not in ended.stderr + alone("key", "list", "acme").stdout
+
+    @pytest.mark.parametrize(
+        ("arguments", "said"),
+        [
+            (("create", "globex"), "tenant list"),
+            (("create", "acme", "--expires-at", "2001-01-31T12:00:00Z"), "future"),
+            (("create", "acme", "--expires-at", "2100-01-31T12:00:00"), "offset"),
+            (("create", "acme", "--expires-at", "tomorrow"), "offset"),
+            (("create", "acme", "--expires-at", "9999-12-31T23:59:59-01:00"), "offset"),
+            (("rotate", "acme", NOBODY), "key list"),
+            (("revoke", "acme", NOBODY), "key list"),
+            (("revoke", "acme", "nonsense"), "key list"),
+        ],
+    )
+    def test_is_refused_in_one_line(self, alone: Commands, arguments: tuple[str, ...], said: str):
+        alone.create_tenant("acme")
+
+        ended = alone("key", *arguments)
+
+        assert (ended.status, ended.stdout) == (2, "")
+        assert said in only_line(ended.stderr)
+
+    def test_of_another_tenant_is_none(self, alone: Commands):
+        alone.create_tenant("acme")
+        alone.create_tenant("globex")
+        key = alone("key", "list", "globex", "--json").data["items"][0]["id"]
+
+        assert alone("key", "revoke", "acme", key).status == 2
+        assert alone("key", "rotate", "acme", key).status == 2
+        assert len(alone("key", "list", "globex", "--json").data["items"]) == 1
+
+
+class TestToken:
+    def test_acts_as_its_user_until_it_is_revoked(self, tenantry: Commands):
+        tenantry.create_tenant("acme")
+        bob = _create_bob(tenantry)
+
+        issued = tenantry(
+            *("token", "issue", "acme", "--name", "assistant", "--user", BOB.upper()),
+            *("--scope", "profile:read", "--scope", "content:read", "--json"),
+        ).data
+        token = {"X-Mcp-Token": issued["token"]}
+        profile = _asked(tenantry, PROFILE, token)
+        modules = _asked(tenantry, "/api/tenant/modules", token)
+        listed = tenantry("token", "list", "acme", "--json").data["items"]
+        revoked = tenantry("token", "revoke", "acme", issued["id"], "--json").data
+
+        assert set(issued) == TOKEN | {"token"}
+        assert (issued["name"], issued["userId"]) == ("assistant", bob["id"])
+        assert issued["scopes"] == ["content:read", "profile:read"]
+        assert profile.json()["data"] == bob
+        assert modules.status_code == 403
+        assert [(one["id"], set(one)) for one in listed] == [(issued["id"], TOKEN)]
+        assert revoked == {"message": "The McpToken was revoked."}
+        assert _asked(tenantry, PROFILE, token).status_code == 401
+
+    def test_allows_everything_as_nobody_by_default(self, alone: Commands):
+        alone.create_tenant("acme")
+
+        issued = alone("token", "issue", "acme", "--name", "assistant", "--json").data
+        ended = alone("token", "issue", "acme", "--name", "another")
+        listed = alone("token", "list", "acme").stdout
+
+        lives = datetime.fromisoformat(issued["expiresAt"]) - datetime.now(UTC)  # noqa: TID251
+        assert timedelta(days=29) < lives < timedelta(days=30)
+        assert issued["userId"] is None
+        assert len(issued["scopes"]) == 5
+        assert "tnm_" in ended.stdout
+        assert "assistant" in listed
+        assert "tnm_" not in listed
+
+    @pytest.mark.parametrize(
+        ("arguments", "said"),
+        [
+            (("issue", "globex", "--name", "n"), "tenant list"),
+            (("issue", "acme", "--name", " "), "name"),
+            (("issue", "acme", "--name", "n", "--user", BOB), "user list"),
+            (("issue", "acme", "--name", "n", "--user", NOBODY), "user list"),
+            (("issue", "acme", "--name", "n", "--expires-at", "2100-01-31T12:00:00Z"), "365"),
+            (("revoke", "acme", NOBODY), "token list"),
+            (("revoke", "acme", "nonsense"), "token list"),
+        ],
+    )
+    def test_is_refused_in_one_line(self, alone: Commands, arguments: tuple[str, ...], said: str):
+        alone.create_tenant("acme")
+
+        ended = alone("token", *arguments)
+
+        assert (ended.status, ended.stdout) == (2, "")
+        assert said in only_line(ended.stderr)
+
+    def test_has_only_scopes_that_there_are(self, alone: Commands):
+        ended = alone("token", "issue", "acme", "--name", "n", "--scope", "nonsense")
+
+        assert (ended.status, ended.stdout) == (2, "")
+        assert "content:read" in ended.stderr
+
+
+class TestAdmin:
+    def test_is_switched_off_and_on_again(self, tenantry: Commands):
+        made = tenantry.create_admin()
+        tenantry.create_admin(BOB)
+
+        disabled = tenantry("admin", "disable", ADA.upper(), "--json").data
+        while_disabled = _admin_logs_in(tenantry, PASSWORD)
+        enabled = tenantry("admin", "enable", ADA, "--json").data
+
+        assert disabled == {**made, "isActive": False}
+        assert enabled == made
+        assert not while_disabled
+        assert _admin_logs_in(tenantry, PASSWORD)
+
+    def test_gets_a_new_password(self, tenantry: Commands):
+        made = tenantry.create_admin()
+
+        changed = tenantry("admin", "reset-password", ADA, "--json", password=ANOTHER).data
+
+        assert changed == made
+        assert not _admin_logs_in(tenantry, PASSWORD)
+        assert _admin_logs_in(tenantry, ANOTHER)
+
+    def test_stays_when_it_is_the_last(self, tenantry: Commands):
+        tenantry.create_admin()
+
+        ended = tenantry("admin", "disable", ADA)
+
+        assert ended.status == 2
+        assert "last" in only_line(ended.stderr)
+        assert _admin_logs_in(tenantry, PASSWORD)
+
+    @pytest.mark.parametrize("command", ["disable", "enable", "reset-password"])
+    def test_is_one_that_there_is(self, alone: Commands, command: str):
+        password = PASSWORD if command == "reset-password" else None
+
+        ended = alone("admin", command, ADA, password=password)
+
+        assert ended.status == 2
+        assert "admin list" in only_line(ended.stderr)
+
+
+class TestSigningKeyRotate:
+    def test_publishes_a_key_a_minute_before_it_signs(self, tenantry: Commands):
+        tenantry.create_admin()
+
+        added = tenantry("signing-key", "rotate", "--json").data
+        published = _asked(tenantry, "/.well-known/jwks.json").json()["keys"]
+
+        assert set(added) == {"id", "createdAt", "signsFrom"}
+        created, signs = (datetime.fromisoformat(added[one]) for one in ("createdAt", "signsFrom"))
+        assert signs - created == timedelta(seconds=60)
+        assert len(published) == 2
+        assert added["id"] in {key["kid"] for key in published}
+        assert _admin_logs_in(tenantry, PASSWORD)
+
+    def test_tells_people_from_when(self, alone: Commands):
+        ended = alone("signing-key", "rotate")
+
+        assert ended.status == 0
+        assert "signs from" in ended.stdout
+
+
+class TestAudit:
+    def test_is_a_page_of_changes_the_newest_first(self, tenantry: Commands):
+        made = tenantry.create_tenant("acme")
+        tenantry("tenant", "suspend", "acme")
+
+        page = tenantry("audit", "--page-size", "2", "--json").data
+
+        assert set(page) == PAGE
+        assert [(one["action"], one["target"], one["actor"]) for one in page["items"]] == [
+            ("tenant.update", made["id"], "command line"),
+            ("tenant.create", made["id"], "command line"),
+        ]
+        members = {"id", "at", "actor", "action", "target", "requestId"}
+        assert all(set(one) == members for one in page["items"])
+
+    def test_is_a_line_for_each(self, alone: Commands):
+        made = alone.create_admin()
+
+        ended = alone("audit")
+
+        assert len(ended.stdout.splitlines()) == 3
+        assert "admin.create" in ended.stdout.splitlines()[1]
+        assert made["id"] in ended.stdout.splitlines()[1]
+
+
+class TestOpenapi:
+    def test_is_what_the_service_tells(self, alone: Commands):
+        printed = alone("openapi")
+
+        assert not alone.settings.data_dir.exists()
+        assert json.loads(printed.stdout) == _asked(alone, "/openapi.json").json()
+
+    def test_is_written_to_a_file_without_a_database(self, alone: Commands):
+        ended = alone("openapi", "-o", "openapi.json", TENANTRY_CATALOG_URL=UNREACHABLE)
+
+        assert (ended.status, ended.stdout) == (0, "")
+        assert Path("openapi.json").read_text() == alone("openapi", "--json").stdout
+
+    def test_says_why_a_file_cannot_be_written(self, alone: Commands):
+        ended = alone("openapi", "-o", "nowhere/openapi.json")
+
+        assert ended.status == 3
+        assert "nowhere" in only_line(ended.stderr)
+
+
+class TestWorker:
+    def test_is_not_needed_on_sqlite(self, alone: Commands):
+        ended = alone("worker")
+
+        assert (ended.status, ended.stdout) == (3, "")
+        assert "PostgreSQL" in only_line(ended.stderr)
+        assert not alone.settings.data_dir.exists()
+
+    @pytest.mark.parametrize("engine", ["postgresql"], indirect=True)
+    def test_works_on_runs_until_a_signal(self, tenantry: Commands):
+        """What the first leaves at the signal, the second takes up."""
+        for number in range(6):
+            tenantry.create_tenant(f"tenant {number}")
+        migrations = {"TENANTRY_TENANT_MIGRATIONS": tenantry.migrations(SLOWLY)}
+        environment = {**tenantry.environment, **migrations, "TENANTRY_MIGRATE_CONCURRENCY": "1"}
+        run_id = _planned(tenantry)
+
+        with running(tenantry.folder, "worker", "--json", **environment) as first:
+            working = json.loads(first.wait_for(r"(?s)\{.*\}")[0])
+            _wait_until(lambda: _run(tenantry, run_id)[0] > 0)
+            interrupted = first.end(signal.SIGINT)
+        left = _run(tenantry, run_id)
+        held = rows(
+            tenantry.settings.catalog,
+            "SELECT count(*) FROM tenant_migration WHERE state = 'Pending' AND runner_id IS NULL",
+        )
+
+        assert set(working) == {"runnerId", "migrateConcurrency"}
+        assert interrupted == 130
+        assert 0 < left[0] < 6
+        assert held == [(6 - left[0],)]
+
+        with running(tenantry.folder, "worker", **environment) as second:
+            second.wait_for("works on migration runs")
+            _wait_until(lambda: _run(tenantry, run_id)[1])
+            status = second.end()
+
+        assert status == 0
+        assert _run(tenantry, run_id) == (6, True)
+        assert "Traceback" not in first.stderr + second.stderr
+
+
+def _create_bob(tenantry: Commands) -> Any:
+    asked = ("user", "create", "acme", BOB, "--full-name", "Bob", "--json")
+    return tenantry(*asked, password=PASSWORD).data
+
+
+def _asked(
+    tenantry: Commands, path: str, headers: dict[str, str] | None = None, body: object = None
+) -> httpx.Response:
+    """Return what a service that has just started answers."""
+
+    async def ask() -> httpx.Response:
+        async with (
+            open_services(tenantry.settings) as services,
+            client_of(app_over(services)) as client,
+        ):
+            method = "GET" if body is None else "POST"
+            return await client.request(method, path, headers=headers, json=body)
+
+    return asyncio.run(ask())
+
+
+def _logs_in(tenantry: Commands, tenant: Any, email: str, password: str) -> bool:
+    body = {"email": email, "password": password}
+    key = {"X-Api-Key": tenant["apiKey"]}
+    return _asked(tenantry, "/api/tenant/auth/login", key, body).status_code == 200
+
+
+def _admin_logs_in(tenantry: Commands, password: str) -> bool:
+    body = {"email": ADA, "password": password}
+    return _asked(tenantry, "/api/admin/auth/login", body=body).status_code == 200
+
+
+def _database_exists(tenantry: Commands, name: str) -> bool:
+    if tenantry.settings.catalog.startswith("sqlite"):
+        return bool(list(tenantry.settings.data_dir.rglob(f"{name}*")))
+    sql = f"SELECT 1 FROM pg_database WHERE datname = '{name}'"
+    return bool(rows(tenantry.settings.catalog, sql))
+
+
+def _planned(tenantry: Commands) -> UUID:
+    """Return a run that nobody works on yet."""
+    settings = tenantry.settings.model_copy(
+        update={"tenant_migrations": tenantry.folder / "migrations"}
+    )
+
+    async def plan() -> UUID:
+        async with open_services(settings, works=False) as services:
+            return await services.fleet.plan(system_context("test"), triggered_by=ADA)
+
+    return asyncio.run(plan())
+
+
+def _run(tenantry: Commands, run_id: UUID) -> tuple[int, bool]:
+    """Return how many tenants of a run have succeeded, and whether it has ended."""
+    sql = f"SELECT success_count, finished_at IS NOT NULL FROM migration_run WHERE id = '{run_id}'"
+    ((count, has_ended),) = rows(tenantry.settings.catalog, sql)
+    return count, has_ended
