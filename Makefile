@@ -37,7 +37,7 @@ check: lint types layers test ## Everything that CI asks: lint, types, layers, t
 bench: .venv/.bench ## Measure speed and memory; ROW=profile chooses, QUICK=1 is short
 	$(BIN)/python -m benchmarks $(if $(QUICK),--quick) $(if $(ROW),--rows $(ROW)) $(BENCH)
 
-docs: .venv/.dev ## Write docs/reference from the code
+docs: .venv/.dev ## Write docs/reference, openapi.json, requests.http and .env.example from the code
 	$(BIN)/python -m tools.reference
 
 format: .venv/.dev ## Rewrite the code in the house format

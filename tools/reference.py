@@ -1,7 +1,7 @@
 """Write ``docs/reference``: settings, endpoints, errors and commands, as the code has them.
 
-``python -m tools.reference`` writes the pages; ``tests/contracts/test_docs.py`` fails when one
-of them is not what this would write.
+``python -m tools.reference`` writes the pages, and the files of `tools.files`; the contract tests
+fail when one of them is not what this would write.
 """
 
 import importlib
@@ -28,6 +28,7 @@ from tenantry.cli import main as cli
 from tenantry.kit import errors
 from tenantry.kit.errors import TenantryError
 from tenantry.settings import PREFIX, Settings
+from tools import files
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"
 NOTICE = "<!-- Made by `make docs` from the code; change that instead. -->"
@@ -64,6 +65,9 @@ def main() -> None:
     for name, text in pages().items():
         (FOLDER / name).write_text(text, encoding="utf-8")
         sys.stdout.write(f"docs/reference/{name}\n")
+    for name, text in files.files().items():
+        (files.FOLDER / name).write_text(text, encoding="utf-8")
+        sys.stdout.write(f"{name}\n")
 
 
 # Settings

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -35,6 +35,7 @@ from tenantry.kit.clock import utc_now
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Unavailable
 from tenantry.kit.ids import new_id
+from tenantry.kit.metrics import Metrics
 from tenantry.settings import Settings
 from tenantry.tenant import databases as tenant_databases
 from tenantry.tenant.databases import TenantDatabases
@@ -71,6 +72,7 @@ class Services:
     tokens: Tokens
     usage: Usage
     runner: Runner
+    metrics: Metrics
     streams: Callable[[], Streams]
 
 
@@ -116,9 +118,8 @@ def _build(settings: Settings, threads: ThreadPoolExecutor) -> Services:
         timeout_seconds=settings.connect_timeout_s,
         synchronous=settings.sqlite_synchronous,
     )
-    databases = TenantDatabases(
-        {name: _open_server(settings, url) for name, url in settings.servers.items()}
-    )
+    servers = {name: _open_server(settings, url) for name, url in settings.servers.items()}
+    databases = TenantDatabases(servers)
     passwords = Passwords(threads=settings.password_threads, chars_min=settings.password_min_length)
     keys = SigningKeys(catalog, _secret(settings))
     tokens = Tokens(keys, lifetime=timedelta(minutes=settings.token_minutes))
@@ -126,6 +127,7 @@ def _build(settings: Settings, threads: ThreadPoolExecutor) -> Services:
     identifier = Identifier(catalog, tokens, usage)
     migrator = SchemaMigrator(threads, _patience(settings))
     runner = Runner(catalog)
+    metrics = _metrics(catalog, servers, passwords)
 
     def streams() -> Streams:
         return _tenant_streams(settings)
@@ -146,7 +148,13 @@ def _build(settings: Settings, threads: ThreadPoolExecutor) -> Services:
         identifier=identifier,
         entry=Entry(identifier, databases),
         fleet=Fleet(
-            catalog, databases, migrator, runner, streams, concurrency=settings.migrate_concurrency
+            catalog,
+            databases,
+            migrator,
+            runner,
+            streams,
+            metrics=metrics,
+            concurrency=settings.migrate_concurrency,
         ),
         lifecycle=lifecycle,
         adoption=Adoption(
@@ -154,11 +162,12 @@ def _build(settings: Settings, threads: ThreadPoolExecutor) -> Services:
         ),
         migrator=migrator,
         passwords=passwords,
-        throttle=Throttle(catalog, _limits(settings)),
+        throttle=Throttle(catalog, _limits(settings), metrics),
         signing_keys=keys,
         tokens=tokens,
         usage=usage,
         runner=runner,
+        metrics=metrics,
         streams=streams,
     )
 
@@ -222,6 +231,15 @@ async def _keep_house(services: Services) -> None:
             await services.usage.write()
             await attempts.forget(services.catalog)
         await asyncio.sleep(HOUSEKEEPING_SECONDS)
+
+
+def _metrics(catalog: Catalog, servers: Mapping[str, Server], passwords: Passwords) -> Metrics:
+    metrics = Metrics()
+    metrics.watch_pool("catalog", catalog.budget)
+    for name, server in servers.items():
+        metrics.watch_pool(f"tenants/{name}", server.budget)
+    metrics.watch_queue(lambda: passwords.pending_count)
+    return metrics
 
 
 def _tenant_streams(settings: Settings) -> Streams:

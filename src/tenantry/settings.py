@@ -79,6 +79,15 @@ class Settings(BaseSettings):
     )
     host: str = Field("127.0.0.1", description="The address to listen on.")
     port: int = Field(8000, ge=1, le=65535, description="The port to listen on.")
+    metrics_host: str = Field(
+        "127.0.0.1", description="The address where `TENANTRY_METRICS_PORT` is."
+    )
+    metrics_port: int = Field(
+        0,
+        ge=0,
+        le=65535,
+        description="The port where `/metrics` is told without credentials; 0 for none.",
+    )
     token_minutes: int = Field(60, ge=1, le=1440, description="How long a login lasts.")
     password_min_length: int = Field(
         8, ge=8, le=64, description="The fewest characters of a new password (NIST asks for 15)."

@@ -1,15 +1,12 @@
 """Worlds that last for a whole module, one on each engine: the contracts ask them a lot."""
 
-import logging
 import secrets
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import psycopg
 import pytest
 import pytest_asyncio
-import structlog
 
-from tenantry.kit import log
 from tenantry.services import Services, open_services
 from tenantry.settings import Settings
 from tests.conftest import SECRET_KEY, make_world
@@ -40,18 +37,6 @@ def _module_settings(
         values["tenant_server_url"] = url
         values["tenant_connections"] = 16
     return Settings(**values)  # type: ignore[arg-type]
-
-
-@pytest.fixture(name="logs", scope="module", autouse=True)
-def _logs() -> Iterator[None]:
-    """Logs as the product writes them: structlog's own draw each traceback, for a second."""
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    log.configure(log_format="json", level="info")
-    yield
-    structlog.reset_defaults()
-    root.handlers[:] = handlers
-    root.setLevel(level)
 
 
 @pytest_asyncio.fixture(name="module_services", scope="module", loop_scope="module")

@@ -25,7 +25,7 @@ CODE_PATH = re.compile(r"`((?:src|tests|tools|docs|benchmarks)/[\w./-]+)`")
 MAKE = re.compile(r"(?:`|^ {4}|; |&& )make ([a-z]+)", re.MULTILINE)
 TARGET = re.compile(r"^([a-z]+):", re.MULTILINE)
 SETTING = re.compile(r"\bTENANTRY_(?!TEST_)[A-Z_]+[A-Z]\b")
-COMMAND = re.compile(r"\btenantry ((?:[a-z]+)(?: [a-z]+)?)")
+COMMAND = re.compile(r"\btenantry ([a-z]+(?:-[a-z]+)*(?: [a-z]+(?:-[a-z]+)*)?)")
 ENDPOINT = re.compile(r"`(GET|POST|PUT|PATCH|DELETE) (/[^\s`?…]+)`")
 CURL = re.compile(
     r"^curl (?:-X (\w+) )?http://127\.0\.0\.1:8000(\S+)((?:.*\\\n)*.*)$", re.MULTILINE

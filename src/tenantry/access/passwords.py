@@ -63,6 +63,11 @@ class Passwords:
         self._pending = 0
         self._decoy = self._hasher.hash(os.urandom(16))
 
+    @property
+    def pending_count(self) -> int:
+        """How many passwords are being hashed, or wait for it."""
+        return self._pending
+
     def check_new(self, password: str, *, email: str, name: str = "password") -> None:
         """Check that *password*, the value of the member *name*, may be the one of *email*.
 

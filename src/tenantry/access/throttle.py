@@ -17,6 +17,7 @@ from tenantry.catalog import attempts
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.planes import CatalogSession
 from tenantry.kit.errors import Unavailable
+from tenantry.kit.metrics import TOO_MANY, WRONG_PASSWORD, Metrics
 from tenantry.kit.text import canonical
 
 MINUTE_MS = 60_000
@@ -54,9 +55,10 @@ class _Keys:
 class Throttle:
     """Counts the guesses at passwords, in the catalog."""
 
-    def __init__(self, catalog: Catalog, limits: Limits) -> None:
+    def __init__(self, catalog: Catalog, limits: Limits, metrics: Metrics) -> None:
         self._catalog = catalog
         self._limits = limits
+        self._metrics = metrics
 
     @asynccontextmanager
     async def guess(self, *, realm: str, account: str, address: str) -> AsyncIterator[None]:
@@ -71,10 +73,15 @@ class Throttle:
             TooManyAttempts: There were too many; the block is not entered.
         """
         keys = _keys(realm, canonical(account), _network(address))
-        await self._take(keys)
+        try:
+            await self._take(keys)
+        except TooManyAttempts:
+            self._metrics.count_login_failure(TOO_MANY)
+            raise
         try:
             yield
         except WrongPassword:
+            self._metrics.count_login_failure(WRONG_PASSWORD)
             raise
         except BaseException:
             await self._give_back(keys, pair_is_cleared=False)

@@ -63,7 +63,9 @@ class Api:
             answer = envelope.internal_error()
         answer.headers.extend(exchange.warnings())
         await _send(send, answer, exchange)
-        self._access_log.write(exchange.entry(answer.status))
+        entry = exchange.entry(answer.status)
+        self._access_log.write(entry)
+        self._services.metrics.count_request(entry.method, entry.path, entry.status, entry.ms)
 
     async def _answer(self, exchange: "_Exchange", scope: Scope, receive: Receive) -> Answer:
         headers = scope["headers"]

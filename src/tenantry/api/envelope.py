@@ -8,6 +8,7 @@ import msgspec
 
 from tenantry.access.login import LoginRefused
 from tenantry.access.throttle import TooManyAttempts
+from tenantry.api.schemas.base import MetricsText
 from tenantry.kit.errors import (
     Conflict,
     Forbidden,
@@ -81,6 +82,8 @@ FIXED_MESSAGES: dict[type[TenantryError], str] = {
 }
 
 JSON = (b"content-type", b"application/json")
+# Source: https://prometheus.io/docs/instrumenting/exposition_formats/
+METRICS = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
 NO_STORE = (b"cache-control", b"no-store")
 _INTERNAL = "Something went wrong on our side."
 
@@ -109,6 +112,8 @@ def done(message: str) -> Answer:
 
 def bare(data: object) -> Answer:
     """Return an answer whose form a standard fixes, and not the envelope."""
+    if isinstance(data, MetricsText):
+        return Answer(200, data.text.encode(), [METRICS])
     return Answer(200, _encode(data), [JSON])
 
 

@@ -4,7 +4,14 @@ from http import HTTPStatus
 
 from tenantry.api.endpoints import Endpoint
 from tenantry.api.levels import ADMIN
-from tenantry.api.routes import admins, migrations, tenant_credentials, tenant_users, tenants
+from tenantry.api.routes import (
+    admins,
+    migrations,
+    service,
+    tenant_credentials,
+    tenant_users,
+    tenants,
+)
 from tenantry.api.schemas.admins import (
     AdminList,
     AdminResponse,
@@ -12,7 +19,7 @@ from tenantry.api.schemas.admins import (
     CreateAdminRequest,
     UpdateAdminRequest,
 )
-from tenantry.api.schemas.base import PageRequest
+from tenantry.api.schemas.base import MetricsText, PageRequest
 from tenantry.api.schemas.credentials import (
     ApiKeyList,
     IssueApiKeyRequest,
@@ -302,6 +309,18 @@ _CREDENTIALS = (
     ),
 )
 
+_METRICS = (
+    Endpoint(
+        method="GET",
+        path="/metrics",
+        level=ADMIN,
+        handler=service.show_metrics,
+        response=MetricsText,
+        summary="Tell what this process has counted",
+        is_bare=True,
+    ),
+)
+
 ADMIN_ENDPOINTS: tuple[Endpoint, ...] = (
     *_MIGRATIONS,
     *_STATUS,
@@ -310,4 +329,5 @@ ADMIN_ENDPOINTS: tuple[Endpoint, ...] = (
     *_DELETION,
     *_USERS,
     *_CREDENTIALS,
+    *_METRICS,
 )

@@ -44,7 +44,8 @@ class Catalog(Database[CatalogPlane]):
             timeout_seconds=timeout_seconds,
             synchronous=synchronous,
         )
-        super().__init__(connect, Budget(most), most)
+        self.budget = Budget(most)
+        super().__init__(connect, self.budget, most)
         self.facts = Facts(self)
 
     @asynccontextmanager

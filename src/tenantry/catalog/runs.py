@@ -94,6 +94,18 @@ class UnfinishedRun(msgspec.Struct, frozen=True):
     started_at: datetime
 
 
+class Recorded(msgspec.Struct, frozen=True):
+    """What was written down.
+
+    Attributes:
+        tenants: The states of the parts.
+        runs: The runs that have ended with them.
+    """
+
+    tenants: list[str]
+    runs: list[MigrationRun]
+
+
 class _Id(msgspec.Struct, frozen=True):
     tenant_id: UUID
 
@@ -182,7 +194,7 @@ _RECORD = Statement(
 )
 _successes = sa.bindparam("successes", type_=sa.Integer)
 _failures = sa.bindparam("failures", type_=sa.Integer)
-_ADD_UP = Statement[Any](
+_ADD_UP = Statement(
     sa.update(migration_run)
     .values(
         success_count=_run.success_count + _successes,
@@ -195,6 +207,8 @@ _ADD_UP = Statement[Any](
         ),
     )
     .where(_run.id == sa.bindparam("run"), _is_unfinished)
+    .returning(*_RUN_COLUMNS),
+    MigrationRun,
 )
 
 
@@ -205,7 +219,7 @@ async def add(
     now: datetime,
     triggered_by: str,
     head: str | None = None,
-) -> None:
+) -> int:
     """Record a run, with one pending row for each active tenant.
 
     Args:
@@ -214,6 +228,9 @@ async def add(
         now: Its start.
         triggered_by: Whose run it is, as the history tells it for ever.
         head: Where it is to bring the tenants.
+
+    Returns:
+        How many tenants are in it; a run of none has ended.
     """
     await session.execute(
         _ADD,
@@ -228,6 +245,7 @@ async def add(
     )
     pending = await session.fetch_all(_ADD_PENDING, run=run_id)
     await session.execute(_START, run=run_id, total=len(pending))
+    return len(pending)
 
 
 async def get(session: CatalogSession, run_id: UUID) -> MigrationRun:
@@ -271,7 +289,7 @@ async def release(session: CatalogSession, runner_id: UUID) -> None:
     await session.execute(_RELEASE, runner=runner_id)
 
 
-async def record(session: CatalogSession, outcomes: Sequence[Outcome], runner_id: UUID) -> None:
+async def record(session: CatalogSession, outcomes: Sequence[Outcome], runner_id: UUID) -> Recorded:
     """Write what became of some parts, as far as *runner_id* still holds them.
 
     The counts of the runs move in the same transaction, and a run ends with its last part.
@@ -287,14 +305,17 @@ async def record(session: CatalogSession, outcomes: Sequence[Outcome], runner_id
         if await _record_one(session, outcome, runner_id):
             written[outcome.part.run_id, outcome.part.state] += 1
     now = max(outcome.part.finished_at for outcome in outcomes if outcome.part.finished_at)
+    runs: list[MigrationRun] = []
     for run_id in sorted({run_id for run_id, _ in written}):
-        await session.execute(
+        runs += await session.fetch_all(
             _ADD_UP,
             run=run_id,
             now=now,
             successes=written[run_id, MigrationState.SUCCESS.value],
             failures=written[run_id, MigrationState.FAILED.value],
         )
+    tenants_ = [state for _, state in written.elements()]
+    return Recorded(tenants_, [run for run in runs if run.finished_at is not None])
 
 
 async def _record_one(session: CatalogSession, outcome: Outcome, runner_id: UUID) -> bool:

@@ -25,7 +25,7 @@ class Budget:
     """
 
     def __init__(self, connections_max: int) -> None:
-        self._left = connections_max
+        self._most = self._left = connections_max
         self._idle: dict[Connection, list[Connection]] = {}  # the longest idle first
         self._waiting: deque[asyncio.Future[None]] = deque()
 
@@ -33,6 +33,11 @@ class Budget:
     def is_short(self) -> bool:
         """Whether somebody waits for a connection."""
         return bool(self._waiting)
+
+    @property
+    def open_count(self) -> int:
+        """How many connections are open, or about to be."""
+        return self._most - self._left
 
     @property
     def idle_count(self) -> int:

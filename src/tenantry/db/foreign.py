@@ -4,6 +4,7 @@ A look changes nothing, not even beside a SQLite file: the database is somebody'
 and may well be refused.
 """
 
+import asyncio
 import contextlib
 import sqlite3
 from collections.abc import Sequence
@@ -146,6 +147,20 @@ def check_sqlite(path: Path, *, version_table: str) -> list[str]:
         return [str(row[0]) for row in rows]
 
 
+async def copy_in_thread(source: Path, target: Path) -> None:
+    """Do what `copy_sqlite` does, beside everything else."""
+    stopped = Event()
+    copying = asyncio.get_running_loop().run_in_executor(None, copy_sqlite, source, target, stopped)
+    try:
+        await asyncio.shield(copying)
+    except asyncio.CancelledError:
+        # A thread cannot be cancelled, and what it writes is about to be deleted.
+        stopped.set()
+        await asyncio.wait([copying])
+        copying.exception()
+        raise
+
+
 def copy_sqlite(source: Path, target: Path, stopped: Event) -> None:
     """Make *target* a copy of *source* as it is at one instant.
 
@@ -174,7 +189,6 @@ def copy_sqlite(source: Path, target: Path, stopped: Event) -> None:
         read.execute("BEGIN")
         read.execute("SELECT count(*) FROM sqlite_master").fetchone()
         read.backup(written, pages=PAGES_COPIED_AT_ONCE, progress=check_stopped)
-        written.execute("PRAGMA journal_mode = WAL")
     after = source.stat()
     is_same = (after.st_mtime_ns, after.st_size) == (before.st_mtime_ns, before.st_size)
     if is_unused and not (is_same and _is_unused_wal(source)):

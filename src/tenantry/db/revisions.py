@@ -159,7 +159,7 @@ class Stream:
 
     def _between(self, upper: str, lower: str) -> Sequence[Revision]:
         try:
-            steps = list(self._script.iterate_revisions(upper, lower))
+            steps = list(self._script.iterate_revisions(upper, lower, implicit_base=True))
         except CommandError as error:
             raise BadStream(f"The {self.name} revisions are not one line: {error}") from error
         return [Revision(self.name, step.revision, Path(step.path)) for step in reversed(steps)]

@@ -11,7 +11,6 @@ import os
 import re
 import shutil
 import sqlite3
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
@@ -53,7 +52,13 @@ def quoted(name: str) -> str:
 
 
 class Server(ABC):
-    """Holds databases by name, and the connections of this process to them."""
+    """Holds databases by name, and the connections of this process to them.
+
+    Attributes:
+        budget: Of those connections.
+    """
+
+    budget: Budget
 
     @abstractmethod
     def url(self, name: str) -> str:
@@ -139,7 +144,7 @@ class PostgresServer(Server):
 
     def __init__(self, url: str, budget: Budget, *, timeout_seconds: float) -> None:
         self._url = url
-        self._budget = budget
+        self.budget = budget
         self._timeout_seconds = timeout_seconds
 
     def url(self, name: str) -> str:
@@ -149,7 +154,7 @@ class PostgresServer(Server):
     def open(self, name: str) -> Database[Any]:
         """Return the database *name*."""
         connect = partial(postgres.connect, self.url(name), timeout_seconds=self._timeout_seconds)
-        return Database(connect, self._budget, POSTGRESQL_CONNECTIONS_MAX)
+        return Database(connect, self.budget, POSTGRESQL_CONNECTIONS_MAX)
 
     async def create(self, name: str) -> None:
         """Make the empty database *name*."""
@@ -245,7 +250,7 @@ class SqliteFolder(Server):
 
     def __init__(self, folder: Path, budget: Budget, *, synchronous: str) -> None:
         self._folder = folder
-        self._budget = budget
+        self.budget = budget
         self._synchronous = synchronous
 
     def path(self, name: str) -> Path:
@@ -261,7 +266,7 @@ class SqliteFolder(Server):
     def open(self, name: str) -> Database[Any]:
         """Return the database *name*."""
         connect = partial(sqlite.connect, self.path(name), synchronous=self._synchronous)
-        return Database(connect, self._budget, SQLITE_CONNECTIONS_MAX)
+        return Database(connect, self.budget, SQLITE_CONNECTIONS_MAX)
 
     async def create(self, name: str) -> None:
         """Make the empty database *name*."""
@@ -298,19 +303,8 @@ class SqliteFolder(Server):
 
     async def take_in(self, database: str, name: str) -> None:
         """Copy the file whose path is *database*."""
-        stopped = threading.Event()
         path = self.path(name)
-        copying = asyncio.get_running_loop().run_in_executor(
-            None, foreign.copy_sqlite, Path(database), path, stopped
-        )
-        try:
-            await asyncio.shield(copying)
-        except asyncio.CancelledError:
-            # A thread cannot be cancelled, and what it writes is about to be deleted.
-            stopped.set()
-            await asyncio.wait([copying])
-            copying.exception()
-            raise
+        await foreign.copy_in_thread(Path(database), path)
         await asyncio.to_thread(_sync_folder, path.parent)
 
     async def let_go(self, name: str, run_id: UUID) -> None:

@@ -91,9 +91,11 @@ async def connect(path: Path, *, synchronous: str) -> SqliteConnection:
         raise DatabaseUnavailable from error
     try:
         await raw.executescript(pragmas(synchronous))
-    except sqlite3.Error as error:
+    except BaseException as error:  # whoever is cancelled here leaves no thread behind either
         await raw.close()
-        raise DatabaseUnavailable from error
+        if isinstance(error, sqlite3.Error):
+            raise DatabaseUnavailable from error
+        raise
     return SqliteConnection(raw)
 
 

@@ -26,6 +26,7 @@ from tenantry.catalog.runs import (
     MigrationRun,
     MigrationState,
     Outcome,
+    Recorded,
     TenantMigration,
     UnfinishedRun,
 )
@@ -39,6 +40,7 @@ from tenantry.kit.clock import monotonic_seconds, utc_now
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Unavailable
 from tenantry.kit.ids import new_id
+from tenantry.kit.metrics import FAILED, SUCCESS, Metrics
 from tenantry.tenant.databases import TenantDatabases
 
 CLAIM_MAX = 8
@@ -84,6 +86,7 @@ class Fleet:
         migrator: Migrates one database.
         runner: This process.
         streams: Reads the revisions as they are now.
+        metrics: Count what this process has ended.
         concurrency: How many tenants this process migrates at once.
     """
 
@@ -95,6 +98,7 @@ class Fleet:
         runner: Runner,
         streams: Callable[[], Streams],
         *,
+        metrics: Metrics,
         concurrency: int,
     ) -> None:
         self._catalog = catalog
@@ -102,6 +106,7 @@ class Fleet:
         self._migrator = migrator
         self._runner = runner
         self._streams = streams
+        self._metrics = metrics
         self._concurrency = concurrency
         self._claimed: asyncio.Queue[tuple[TenantMigration, _Plan]] = asyncio.Queue(CLAIM_MAX)
         self._outcomes: asyncio.Queue[Outcome] = asyncio.Queue(OUTCOMES_WRITTEN_MAX)
@@ -122,8 +127,12 @@ class Fleet:
             head = None  # then every tenant fails, and says so
         self._remember(run_id, _Plan(scripts))
         async with self._catalog.begin() as session:
-            await runs.add(session, run_id, now=ctx.now, triggered_by=triggered_by, head=head)
+            total = await runs.add(
+                session, run_id, now=ctx.now, triggered_by=triggered_by, head=head
+            )
             await audit.add(session, ctx, action="migration-run.start", target=str(run_id))
+        if not total:
+            self._metrics.count_run(SUCCESS)
         self._planned.set()
         return run_id
 
@@ -260,7 +269,7 @@ class Fleet:
         while True:
             try:
                 async with self._catalog.begin() as session:
-                    await runs.record(session, outcomes, self._runner.id)
+                    recorded = await runs.record(session, outcomes, self._runner.id)
             except DatabaseUnavailable:
                 _log.warning("catalog unavailable, writing later", outcomes=len(outcomes))
                 await asyncio.sleep(POLL_SECONDS)
@@ -269,7 +278,14 @@ class Fleet:
                 await self._write_apart(outcomes)
                 return
             else:
+                self._count(recorded)
                 return
+
+    def _count(self, recorded: Recorded) -> None:
+        for state in recorded.tenants:
+            self._metrics.count_tenant(SUCCESS if state == MigrationState.SUCCESS else FAILED)
+        for run in recorded.runs:
+            self._metrics.count_run(FAILED if run.failed_count else SUCCESS)
 
     async def _write_apart(self, outcomes: list[Outcome]) -> None:
         if len(outcomes) == 1:

@@ -1,6 +1,7 @@
 """What the service tells of itself to anybody."""
 
-from tenantry.api.schemas.base import Health, JwkSet, Nothing
+from tenantry.access.principal import AdminContext
+from tenantry.api.schemas.base import Health, JwkSet, MetricsText, Nothing
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Unavailable
 from tenantry.services import Services
@@ -26,3 +27,8 @@ async def ready(_ctx: OperationContext, services: Services, _request: Nothing) -
 async def key_set(_ctx: OperationContext, services: Services, _request: Nothing) -> JwkSet:
     """Tell the public halves of the signing keys."""
     return JwkSet(await services.tokens.jwks())
+
+
+async def show_metrics(_ctx: AdminContext, services: Services, _request: Nothing) -> MetricsText:
+    """Tell what this process has counted."""
+    return MetricsText(services.metrics.render().decode())

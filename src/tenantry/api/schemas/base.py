@@ -41,3 +41,9 @@ class JwkSet(Schema, frozen=True):
     """Public keys (RFC 7517)."""
 
     keys: list[dict[str, str]]
+
+
+class MetricsText(Schema, frozen=True):
+    """What one process has counted, in the text format of Prometheus: the text is the body."""
+
+    text: str

@@ -1,0 +1,31 @@
+# The virtual environment is made by the pip of the first stage, and has none itself.
+FROM python:3.11.14-slim-bookworm AS build
+WORKDIR /src
+RUN python -m venv --without-pip /opt/tenantry
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
+COPY requirements.lock ./
+RUN python -m pip --python /opt/tenantry/bin/python install \
+      --require-hashes --only-binary :all: --requirement requirements.lock
+COPY pyproject.toml LICENSE README.md ./
+COPY src ./src
+RUN python -m pip --python /opt/tenantry/bin/python install \
+      --no-index --no-deps --no-build-isolation . \
+ && python -m pip --python /opt/tenantry/bin/python uninstall --yes flit-core
+
+FROM python:3.11.14-slim-bookworm
+RUN python -m pip uninstall --yes --quiet setuptools wheel pip \
+ && useradd --system --uid 10001 --home-dir /data --shell /usr/sbin/nologin tenantry \
+ && install --directory --owner tenantry --group tenantry --mode 0700 /data
+COPY --from=build /opt/tenantry /opt/tenantry
+ENV PATH=/opt/tenantry/bin:$PATH \
+    TENANTRY_HOST=0.0.0.0 \
+    TENANTRY_PORT=8000 \
+    TENANTRY_DATA_DIR=/data
+USER 10001
+WORKDIR /data
+VOLUME /data
+EXPOSE 8000
+HEALTHCHECK --interval=10s --timeout=5s --start-period=30s --retries=3 \
+  CMD ["python", "-c", "import os, urllib.request as u; u.urlopen(f\"http://127.0.0.1:{os.environ['TENANTRY_PORT']}/readyz\", timeout=4)"]
+ENTRYPOINT ["tenantry"]
+CMD ["serve"]

@@ -1,0 +1,137 @@
+"""Examples for the description of the API: small values, by the names and types of members."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import msgspec.inspect as ms
+
+ID = "01a1fe04-0cba-7691-a504-1fe21be2f694"
+INSTANT = "2026-11-21T12:10:40Z"
+
+# By the name of the member on the wire, or of the parameter.
+_BY_NAME: Mapping[str, Any] = {
+    "action": "tenant.create",
+    "actor": "ada@example.com",
+    "apiKey": "tnk_…",
+    "appliedMigrations": "0003_add_posts,0004_add_tags",
+    "authorName": "Grace Hopper",
+    "behind": 0,
+    "content": "The whole text of the post.",
+    "currentPassword": "correct horse battery staple",
+    "customerName": "Acme",
+    "databaseName": "tenantry_01a1fe040cba7691a5041fe21be2f694",
+    "description": "Posts, for everybody to read.",
+    "email": "grace@acme.example.com",
+    "error": None,
+    "errorMessage": None,
+    "excerpt": "The first words of it.",
+    "expiresAt": "2026-12-21T12:10:40Z",
+    "failed": 0,
+    "failedCount": 0,
+    "fullName": "Grace Hopper",
+    "gracePeriodSeconds": 86_400,
+    "head": "0004",
+    "key": "blog",
+    "keys": [
+        {"kty": "OKP", "crv": "Ed25519", "alg": "EdDSA", "use": "sig", "kid": ID, "x": "11q…"}
+    ],
+    "modules": ["blog", "mcp"],
+    "name": "Acme",
+    "newPassword": "another quite long passphrase",
+    "page": 1,
+    "pageSize": 20,
+    "password": "correct horse battery staple",
+    "prefix": "tnk_JtbZxuWU",
+    "requestId": ID,
+    "revision": "0004",
+    "schemaRevision": "0004",
+    "scopes": ["content:read"],
+    "search": "acme",
+    "slug": "hello-world",
+    "status": "success",
+    "tag": "news",
+    "tags": ["news"],
+    "target": ID,
+    "title": "Hello, world",
+    "token": "tnm_…",
+    "triggeredBy": "ada@example.com",
+    "unknown": 0,
+}
+# Where a name means something else in one type.
+_BY_TYPE: Mapping[tuple[str, str], Any] = {
+    ("CreateAdminRequest", "email"): "ada@example.com",
+    ("AdminResponse", "email"): "ada@example.com",
+    ("Health", "status"): "ok",
+    ("IssueMcpTokenRequest", "name"): "assistant",
+    ("IssueOwnMcpTokenRequest", "name"): "assistant",
+    ("IssuedApiKeyResponse", "key"): "tnk_…",
+    ("IssuedMcpTokenResponse", "name"): "assistant",
+    ("IssuedMcpTokenResponse", "prefix"): "tnm_8sYq0LdK",
+    ("LoginResult", "token"): "eyJhbGciOiJFZERTQSIs…",
+    ("McpTokenResponse", "name"): "assistant",
+    ("McpTokenResponse", "prefix"): "tnm_8sYq0LdK",
+    ("MigrationRunDetailResponse", "status"): "Success",
+    ("Module", "name"): "Blog",
+}
+_WHOLE: Mapping[str, Any] = {
+    # Everything is optional there, and all of it together contradicts itself.
+    "MigrateAllRequest": {},
+    "MetricsText": 'tenantry_requests_total{method="GET",route="/livez",status="200"} 1.0\n',
+}
+_BY_KIND: Mapping[type[ms.Type], Any] = {
+    ms.BoolType: True,
+    ms.DateTimeType: INSTANT,
+    ms.DictType: {},
+    ms.IntType: 1,
+    ms.UUIDType: ID,
+}
+# A time that is still to come would one day have passed.
+_NOT_ASKED = {"expiresAt"}
+
+
+def example_of(type_: type[msgspec.Struct], *, is_request: bool = False) -> Any:
+    """Return an example of *type_*, as it is on the wire."""
+    return _struct(ms.type_info(type_), is_request=is_request)
+
+
+def example_of_parameter(name: str, schema: Mapping[str, Any]) -> Any:
+    """Return an example of a parameter in a path, or in a query."""
+    if name in _BY_NAME:
+        return _BY_NAME[name]
+    kinds = [one.get("type") for one in (schema, *schema.get("anyOf", ()))]
+    return True if "boolean" in kinds else 1 if "integer" in kinds else ID
+
+
+def _struct(info: ms.Type, *, is_request: bool) -> Any:
+    assert isinstance(info, ms.StructType)
+    name = info.cls.__name__
+    if name in _WHOLE:
+        return _WHOLE[name]
+    return {
+        field.encode_name: _member(name, field, is_request=is_request)
+        for field in info.fields
+        if not (is_request and field.encode_name in _NOT_ASKED)
+    }
+
+
+def _member(type_name: str, field: ms.Field, *, is_request: bool) -> Any:
+    name = field.encode_name
+    if (type_name, name) in _BY_TYPE:
+        return _BY_TYPE[type_name, name]
+    if name in _BY_NAME:
+        return _BY_NAME[name]
+    return _value(name, field.type, is_request=is_request)
+
+
+def _value(name: str, info: ms.Type, *, is_request: bool) -> Any:
+    if isinstance(info, ms.Metadata):
+        return _value(name, info.type, is_request=is_request)
+    if isinstance(info, ms.UnionType):
+        said = [one for one in info.types if not isinstance(one, ms.NoneType)]
+        return _value(name, said[0], is_request=is_request)
+    if isinstance(info, ms.ListType):
+        return [_value(name, info.item_type, is_request=is_request)]
+    if isinstance(info, ms.StructType):
+        return _struct(info, is_request=is_request)
+    return _BY_KIND.get(type(info), name)

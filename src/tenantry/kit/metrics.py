@@ -1,0 +1,175 @@
+"""Metrics: what one process counts, and what it looks at when it is asked.
+
+What is counted are plain numbers here, so that a request costs a look into a dictionary;
+prometheus-client gives them their form. No label ever names a tenant: there may be a hundred
+thousand of them, and who reads metrics need not know them.
+"""
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Protocol
+
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+
+BUCKETS_MS = (1, 2.5, 5, 10, 25, 50, 100, 250, 1_000, 5_000)
+METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
+OTHER_METHOD = "-"
+
+# How the counters tell apart; a run in which a tenant failed is a failed one.
+SUCCESS, FAILED = "success", "failed"
+WRONG_PASSWORD, TOO_MANY = "wrong password", "too many attempts"
+
+_ROUTE = ("method", "route")
+
+
+class Pool(Protocol):
+    """The connections of this process to one server."""
+
+    @property
+    def open_count(self) -> int:
+        """How many connections are open."""
+
+    @property
+    def idle_count(self) -> int:
+        """How many of them are unused."""
+
+
+@dataclass(slots=True)
+class _Durations:
+    """How long the requests to one endpoint took: how many fell into which bucket."""
+
+    ms: float = 0.0
+    counts: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS_MS) + 1))
+
+
+@dataclass(slots=True)
+class _Requests:
+    """The requests to one endpoint that were answered with one status."""
+
+    durations: _Durations
+    count: int = 0
+
+
+class Metrics(Collector):
+    """The metrics of one process.
+
+    Attributes:
+        registry: What prometheus-client asks; it is this process's own, and not the global one.
+    """
+
+    def __init__(self) -> None:
+        self._requests: dict[tuple[str, str, int], _Requests] = {}
+        self._durations: dict[tuple[str, str], _Durations] = {}
+        # Zeros are told too: without them the first failure would be no rise.
+        self._tenants = Counter({SUCCESS: 0, FAILED: 0})
+        self._runs = Counter({SUCCESS: 0, FAILED: 0})
+        self._login_failures = Counter({WRONG_PASSWORD: 0, TOO_MANY: 0})
+        self._pools: dict[str, Pool] = {}
+        self._read_queue: Callable[[], int] = int
+        self.registry = CollectorRegistry(auto_describe=False)
+        self.registry.register(self)
+        ProcessCollector(registry=self.registry)
+
+    def count_request(self, method: str, route: str, status: int, ms: float) -> None:
+        """Count one request that was answered.
+
+        Args:
+            method: Of the request.
+            route: The template of the endpoint, or one text for all that is no endpoint.
+            status: Of the answer.
+            ms: How long it took.
+        """
+        requests = self._requests.get((method, route, status))
+        if requests is None:
+            requests = self._first(method, route, status)
+        requests.count += 1
+        durations = requests.durations
+        durations.ms += ms
+        durations.counts[bisect_left(BUCKETS_MS, ms)] += 1
+
+    def count_tenant(self, outcome: str) -> None:
+        """Count one tenant whose part in a migration run this process has ended."""
+        self._tenants[outcome] += 1
+
+    def count_run(self, outcome: str) -> None:
+        """Count one migration run whose end this process has written down."""
+        self._runs[outcome] += 1
+
+    def count_login_failure(self, reason: str) -> None:
+        """Count one guess at a password that was refused."""
+        self._login_failures[reason] += 1
+
+    def watch_pool(self, server: str, pool: Pool) -> None:
+        """Tell from now on of the connections to *server*."""
+        self._pools[server] = pool
+
+    def watch_queue(self, read: Callable[[], int]) -> None:
+        """Tell from now on of the passwords that are hashed, or wait for it."""
+        self._read_queue = read
+
+    def render(self) -> bytes:
+        """Return everything, in the text format of Prometheus (version 0.0.4)."""
+        return generate_latest(self.registry)
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield everything, for prometheus-client, from whatever thread it asks."""
+        yield from self._collect_requests()
+        yield _counter(
+            "tenantry_migrated_tenants", "Tenants migrated by this process.", self._tenants
+        )
+        yield _counter("tenantry_migration_runs", "Runs ended by this process.", self._runs)
+        yield _counter(
+            "tenantry_login_failures", "Passwords refused.", self._login_failures, label="reason"
+        )
+        yield from self._collect_pools()
+        queue = "Passwords that are being hashed, or wait for it."
+        yield GaugeMetricFamily("tenantry_hashing_queue", queue, self._read_queue())
+
+    def _first(self, method: str, route: str, status: int) -> _Requests:
+        if method not in METHODS:
+            method = OTHER_METHOD  # a stranger may send any word
+        durations = self._durations.setdefault((method, route), _Durations())
+        return self._requests.setdefault((method, route, status), _Requests(durations))
+
+    def _collect_requests(self) -> Iterator[Metric]:
+        requests = CounterMetricFamily(
+            "tenantry_requests", "Requests answered.", labels=[*_ROUTE, "status"]
+        )
+        for (method, route, status), found in list(self._requests.items()):
+            requests.add_metric([method, route, str(status)], found.count)
+        yield requests
+        durations = HistogramMetricFamily(
+            "tenantry_request_duration_seconds", "From the head to the answer.", labels=_ROUTE
+        )
+        bounds = [*(str(bound / 1000) for bound in BUCKETS_MS), "+Inf"]
+        for labels, took in list(self._durations.items()):
+            buckets = list(zip(bounds, accumulate(took.counts), strict=True))
+            durations.add_metric(labels, buckets, took.ms / 1000)
+        yield durations
+
+    def _collect_pools(self) -> Iterator[Metric]:
+        told = "Connections of this process to a server, by its name."
+        connections = GaugeMetricFamily(
+            "tenantry_pool_connections", told, labels=["server", "state"]
+        )
+        for server, pool in self._pools.items():
+            connections.add_metric([server, "open"], pool.open_count)
+            connections.add_metric([server, "idle"], pool.idle_count)
+        yield connections
+
+
+def _counter(name: str, told: str, counted: Counter[str], *, label: str = "outcome") -> Metric:
+    counter = CounterMetricFamily(name, told, labels=[label])
+    for value, count in sorted(counted.copy().items()):
+        counter.add_metric([value], count)
+    return counter

@@ -1,0 +1,206 @@
+"""What a process counts, and who is told."""
+
+import asyncio
+import re
+from pathlib import Path
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tenantry.kit.metrics import Metrics
+from tests.acceptance.programs import free_port, only_line, run, running
+from tests.acceptance.support import LOGIN, MIGRATE_ALL, database_of, must_be_for_admins
+from tests.conftest import PASSWORD, World
+
+METRICS = "/metrics"
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+Labels = dict[str, str]
+
+
+async def scraped(world: World) -> str:
+    answer = await (await world.admin()).get(METRICS)
+    assert answer.status_code == 200
+    return answer.text
+
+
+def value(text: str, name: str, **labels: str) -> float:
+    """Return the value of the one sample with this name and these labels; 0 if there is none."""
+    found = [
+        sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.name == name and labels.items() <= sample.labels.items()
+    ]
+    assert len(found) <= 1, f"{name} {labels} is there {len(found)} times"
+    return found[0] if found else 0
+
+
+class TestMetrics:
+    async def test_are_for_admins(self, world: World):
+        """Without an admin's bearer nobody is told."""
+        await must_be_for_admins(world, lambda client: client.get(METRICS))
+
+    async def test_have_the_form_of_prometheus(self, world: World):
+        """The body is the text, in version 0.0.4 of the format, and has no envelope."""
+        answer = await (await world.admin()).get(METRICS)
+
+        assert answer.headers["content-type"] == CONTENT_TYPE
+        names = {family.name for family in text_string_to_metric_families(answer.text)}
+        assert names >= {
+            "tenantry_requests",
+            "tenantry_request_duration_seconds",
+            "tenantry_migrated_tenants",
+            "tenantry_migration_runs",
+            "tenantry_login_failures",
+            "tenantry_pool_connections",
+            "tenantry_hashing_queue",
+            "process_resident_memory_bytes",
+        }
+
+    async def test_count_requests_by_route(self, world: World):
+        """A request counts under the template of its endpoint, its method and its status."""
+        before = await scraped(world)
+        path = f"/api/admin/tenants/{world.acme.tenant.id}"
+        for client in (await world.admin(), world.stranger()):
+            await client.get(path)
+        after = await scraped(world)
+
+        route = {"method": "GET", "route": "/api/admin/tenants/{tenantId}"}
+        for status in ("200", "401"):
+            counted = ("tenantry_requests_total", {**route, "status": status})
+            assert value(after, counted[0], **counted[1]) == 1 + value(
+                before, counted[0], **counted[1]
+            )
+        lasted = "tenantry_request_duration_seconds"
+        assert value(after, f"{lasted}_count", **route) == 2
+        assert value(after, f"{lasted}_bucket", le="+Inf", **route) == 2
+        assert 0 < value(after, f"{lasted}_sum", **route) < 60
+
+    async def test_count_what_is_no_endpoint_as_one(self, world: World):
+        """Paths and methods that strangers make up are not kept: they would fill the memory."""
+        for path in ("/a", "/b", "/c?d=e"):
+            await world.stranger().get(path)
+        await world.stranger().request("BREW", "/livez")
+        text = await scraped(world)
+
+        counted = "tenantry_requests_total"
+        assert value(text, counted, method="GET", route="-", status="404") == 3
+        assert value(text, counted, method="-", route="-", status="405") == 1
+        assert "BREW" not in text
+
+    async def test_count_failed_logins(self, world: World):
+        """Wrong passwords, and guesses that were not let through, each by their reason."""
+        client = world.public(world.acme)
+        for _ in range(6):
+            await client.post(LOGIN, json={"email": "nobody@example.com", "password": PASSWORD})
+        text = await scraped(world)
+
+        assert value(text, "tenantry_login_failures_total", reason="wrong password") == 5
+        assert value(text, "tenantry_login_failures_total", reason="too many attempts") == 1
+
+    async def test_count_what_was_migrated(self, world: World):
+        """Tenants by their outcome; a run in which one failed is a failed run."""
+        admin = await world.admin()
+        await admin.post(MIGRATE_ALL)
+        once = await scraped(world)
+        database_of(world, world.acme.tenant).destroy()
+        await admin.post(MIGRATE_ALL)
+        twice = await scraped(world)
+
+        def counted(text: str) -> list[float]:
+            return [
+                value(text, f"tenantry_{what}_total", outcome=outcome)
+                for what in ("migrated_tenants", "migration_runs")
+                for outcome in ("success", "failed")
+            ]
+
+        assert counted(once) == [2, 0, 1, 0]
+        assert counted(twice) == [3, 1, 1, 1]
+
+    async def test_tell_of_pools_and_queue(self, world: World):
+        """Open and idle connections of each server, and what waits to be hashed."""
+        await world.public(world.acme).get("/api/public/blog/posts")
+        text = await scraped(world)
+
+        for server in ("catalog", "tenants/default"):
+            opened = value(text, "tenantry_pool_connections", server=server, state="open")
+            idle = value(text, "tenantry_pool_connections", server=server, state="idle")
+            assert 0 < idle <= opened <= 64
+        assert value(text, "tenantry_hashing_queue") == 0
+
+    async def test_name_no_tenant(self, world: World):
+        """No tenant, person or key is ever in a label."""
+        for of in (world.acme, world.globex):
+            await (await world.owner(of)).get("/api/tenant/modules")
+        await (await world.admin()).post(MIGRATE_ALL)
+        text = await scraped(world)
+
+        labels = {
+            label
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+            for label in sample.labels
+        }
+        assert labels == {
+            "method", "route", "status", "le", "outcome", "reason", "server", "state"
+        }  # fmt: skip
+        for word in ("acme", "globex", str(world.acme.tenant.id), "owner@", "tnk_"):
+            assert word not in text
+
+    async def test_are_of_one_process(self, world: World):
+        """Two sets of metrics in one process share nothing."""
+        other = Metrics()
+        other.count_run("success")
+
+        assert value(await scraped(world), "tenantry_migration_runs_total", outcome="success") == 0
+
+
+class TestMetricsPort:
+    def test_tells_without_credentials(self, tmp_path: Path):
+        """Where the settings say so, until the process ends; on no other address."""
+        port, metrics = free_port(), free_port()
+        with running(
+            tmp_path, "serve", "--port", str(port), TENANTRY_METRICS_PORT=str(metrics)
+        ) as program:
+            program.wait_for("^Tenantry answers")
+            httpx.get(f"http://127.0.0.1:{port}/livez")
+            answer = httpx.get(f"http://127.0.0.1:{metrics}/metrics")
+
+            assert answer.headers["content-type"].startswith("text/plain")
+            requests = {"method": "GET", "route": "/livez", "status": "200"}
+            assert value(answer.text, "tenantry_requests_total", **requests) == 1
+            assert httpx.get(f"http://127.0.0.1:{port}/metrics").status_code == 401
+            assert program.end() == 0
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(f"http://127.0.0.1:{metrics}/metrics")
+
+    def test_must_be_free(self, tmp_path: Path):
+        """A port that is taken ends the start with one line that says which."""
+        with running(tmp_path, "serve", "--port", str(port := free_port())) as program:
+            program.wait_for("^Tenantry answers")
+            (tmp_path / "other").mkdir()
+            ended = run(
+                tmp_path / "other",
+                "serve",
+                "--port",
+                str(free_port()),
+                TENANTRY_METRICS_PORT=str(port),
+            )
+
+        assert ended.returncode == 3
+        last = ended.stderr.splitlines(keepends=True)[-1]
+        assert re.search(rf"Port {port} of 127.0.0.1 is taken", only_line(last))
+
+
+class TestManyAtOnce:
+    async def test_lose_no_request(self, world: World):
+        """What is asked at the same time is counted, each."""
+        before = value(await scraped(world), "tenantry_requests_total", route="/livez")
+        client = world.stranger()
+        await asyncio.gather(*(client.get("/livez") for _ in range(200)))
+
+        assert (
+            value(await scraped(world), "tenantry_requests_total", route="/livez") == before + 200
+        )

@@ -1,0 +1,145 @@
+"""What other programs are told: the description, the collection, and the recipe for a client."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from openapi_schema_validator import OAS31Validator
+from openapi_spec_validator import OpenAPIV31SpecValidator
+from tools import files
+
+from tenantry.api.endpoints import Endpoint, Router
+from tenantry.api.table import ENDPOINTS
+
+ROOT = Path(__file__).parents[2]
+DESCRIPTION: dict[str, Any] = json.loads((ROOT / "openapi.json").read_text(encoding="utf-8"))
+COLLECTION = (ROOT / "requests.http").read_text(encoding="utf-8")
+RECIPE = (ROOT / "docs" / "howto" / "generate-a-client.md").read_text(encoding="utf-8")
+
+OPERATIONS = [
+    pytest.param(operation, id=operation["operationId"])
+    for methods in DESCRIPTION["paths"].values()
+    for operation in methods.values()
+]
+REQUEST = re.compile(
+    r"^### (.+)\n# @name (\w+)\n([A-Z]+) \{\{host\}\}(\S+)\n((?:[\w-]+: .*\n)*)", re.MULTILINE
+)
+IMPORT = re.compile(r"^from tenantry_client\.(api\.(\w+)|models) import (.+)$", re.MULTILINE)
+HEADERS = {
+    "bearer": "Authorization: Bearer",
+    "apiKey": "X-Api-Key:",
+    "mcpToken": "X-Mcp-Token:",
+}
+
+
+def media_in(operation: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield whatever an operation takes and answers, each with its schema and example."""
+    for holder in (operation.get("requestBody"), *operation["responses"].values()):
+        yield from (holder or {"content": {}})["content"].values()
+
+
+def complaints(schema: dict[str, Any], example: object) -> list[str]:
+    """Return what is wrong with an example."""
+    whole = {**schema, "components": DESCRIPTION["components"]}
+    validator = OAS31Validator(whole, format_checker=OAS31Validator.FORMAT_CHECKER)
+    return [error.message for error in validator.iter_errors(example)]
+
+
+class TestFiles:
+    @pytest.mark.parametrize("name", sorted(files.files()))
+    def test_are_what_the_code_makes(self, name: str):
+        """What is committed is what the code says."""
+        assert (ROOT / name).read_text(encoding="utf-8") == files.files()[name], "run `make docs`"
+
+
+class TestDescription:
+    def test_is_valid(self):
+        """It is a document of OpenAPI 3.1."""
+        assert DESCRIPTION["openapi"].startswith("3.1")
+        assert [error.message for error in OpenAPIV31SpecValidator(DESCRIPTION).iter_errors()] == []
+
+    @pytest.mark.parametrize("operation", OPERATIONS)
+    def test_has_examples_that_fit(self, operation: dict[str, Any]):
+        """Whatever is sent and answered has an example, which fits its schema."""
+        for one in [*media_in(operation), *operation.get("parameters", [])]:
+            assert complaints(one["schema"], one["example"]) == []
+
+    def test_can_refuse_an_example(self):
+        """The check above does find what does not fit."""
+        profile = {"$ref": "#/components/schemas/TenantUserProfile"}
+
+        for wrong in ({}, {"id": "no-guid"}, []):
+            assert complaints(profile, wrong)
+
+    @pytest.mark.parametrize("operation", OPERATIONS)
+    def test_names_operations_for_programs(self, operation: dict[str, Any]):
+        """An operation id is an identifier in any language."""
+        assert re.fullmatch(r"[a-z][A-Za-z0-9]+", operation["operationId"])
+
+    def test_tells_of_times(self):
+        """A member that is a time is described as one."""
+        for name, schema in DESCRIPTION["components"]["schemas"].items():
+            for member, told in schema.get("properties", {}).items():
+                if member == "at" or member.endswith("At"):
+                    kinds = [told, *told.get("anyOf", [])]
+                    assert any(kind.get("format") == "date-time" for kind in kinds), (name, member)
+
+
+class TestCollection:
+    def test_has_every_endpoint_once(self):
+        """A request for each endpoint of the table, by its operation id."""
+        found = [(name, method) for _, name, method, _, _ in REQUEST.findall(COLLECTION)]
+
+        assert found == [(one.operation_id, one.method) for one in ENDPOINTS]
+
+    def test_asks_for_what_is_there(self):
+        """Each request finds its endpoint, whatever stands for its variables."""
+        router = Router(ENDPOINTS)
+
+        for _, name, method, path, _ in REQUEST.findall(COLLECTION):
+            sent = re.sub(r"\{\{\w+\}\}", "x", path).partition("?")[0]
+            assert router.find(method, sent)[0].operation_id == name
+
+    def test_sends_what_the_level_asks_for(self):
+        """Each request has the credentials that its description asks for, and no others."""
+        by_id = {param.id: param.values[0] for param in OPERATIONS}
+
+        for _, name, _, _, headers in REQUEST.findall(COLLECTION):
+            schemes = by_id.get(name, {"security": []})["security"]
+            wanted = max(schemes, key=lambda one: "apiKey" in one, default={})
+            sent = {scheme for scheme, header in HEADERS.items() if header in headers}  # type: ignore[attr-defined]
+            assert sent == set(wanted), name
+
+    def test_says_what_its_variables_are(self):
+        """Each variable that a request uses is set, or is another request's answer."""
+        names = {one.operation_id for one in ENDPOINTS}
+
+        used = set(re.findall(r"\{\{(\w+)", COLLECTION))
+        assert used - names == set(re.findall(r"^@(\w+) = ", COLLECTION, re.MULTILINE))
+        assert used & names == {"loginAdminAuth", "loginTenantAuth"}
+
+
+class TestRecipe:
+    def test_names_what_a_client_has(self):
+        """The modules and types of its program are those that the description makes."""
+        found = IMPORT.findall(RECIPE)
+        assert found
+
+        for _, tag, names in found:
+            there = _modules(tag) if tag else set(DESCRIPTION["components"]["schemas"])
+            assert set(names.split(", ")) <= there
+
+
+def _modules(tag: str) -> set[str]:
+    return {_snake(one.operation_id) for one in ENDPOINTS if _tag(one) == tag}
+
+
+def _tag(endpoint: Endpoint) -> str:
+    return endpoint.level.name.partition(",")[0].lower().replace(" ", "_")
+
+
+def _snake(name: str) -> str:
+    return re.sub("([A-Z])", r"_\1", name).lower()

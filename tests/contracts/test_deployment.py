@@ -1,0 +1,245 @@
+"""The files for deployment are right about the program that they start."""
+
+import configparser
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from dotenv import dotenv_values
+from tools import reference
+
+from tenantry.api.levels import OPEN
+from tenantry.api.table import ENDPOINTS
+from tenantry.cli.server import GRACE_SECONDS
+from tenantry.settings import PREFIX, Settings
+
+ROOT = Path(__file__).parents[2]
+DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+# An instruction and all of its lines.
+INSTRUCTIONS = re.findall(r"^([A-Z]+) ((?:.*\\\n)*.*)$", DOCKERFILE, re.MULTILINE)
+COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text(encoding="utf-8"))
+UNIT_FILE = ROOT / "deploy" / "tenantry.service"
+EXAMPLE = ROOT / ".env.example"
+
+NAMES_SETTINGS = [
+    ROOT / "Dockerfile",
+    ROOT / "compose.yaml",
+    EXAMPLE,
+    UNIT_FILE,
+    ROOT / "deploy" / "postgres.sh",
+]
+SETTING = re.compile(rf"\b{PREFIX}[A-Z_]+[A-Z]\b")
+PINNED = re.compile(r"(python|postgres):\d+\.\d+(\.\d+)?-[a-z-]+")
+OPEN_PATHS = {one.path for one in ENDPOINTS if one.level is OPEN and one.method == "GET"}
+COMMANDS = {name.removeprefix("tenantry ") for name in reference.commands()}
+OURS = [name for name in COMPOSE["services"] if name != "postgres"]
+
+
+def of(instruction: str) -> list[str]:
+    return [rest for name, rest in INSTRUCTIONS if name == instruction]
+
+
+def unit() -> dict[str, str]:
+    """Return the section of the service; of a name that is there twice, the last."""
+    parser = configparser.ConfigParser(strict=False, interpolation=None)
+    parser.optionxform = str  # type: ignore[assignment, method-assign]
+    parser.read(UNIT_FILE)
+    return dict(parser["Service"])
+
+
+@pytest.mark.parametrize("file", NAMES_SETTINGS, ids=lambda file: file.name)
+def test_settings_exist(file: Path):
+    """A name that is not known would stop the start."""
+    named = set(SETTING.findall(file.read_text(encoding="utf-8")))
+
+    assert named <= set(reference.setting_names())
+
+
+@pytest.mark.parametrize(
+    "lock", sorted(ROOT.glob("requirements*.lock")), ids=lambda lock: lock.name
+)
+def test_locks_name_no_host(lock: Path):
+    """A package is known by its hash, wherever it comes from."""
+    text = lock.read_text(encoding="utf-8")
+
+    assert "--hash=sha256:" in text
+    assert "://" not in text
+    assert "--index-url" not in text
+
+
+class TestExample:
+    def test_names_every_setting_once(self):
+        """Each is there, with a sentence above it, and nothing is set."""
+        text = EXAMPLE.read_text(encoding="utf-8")
+
+        assert re.findall(r"^# .+\n#(\w+)=", text, re.MULTILINE) == reference.setting_names()
+        assert dotenv_values(EXAMPLE) == {}
+
+    def test_shows_what_can_be_set(self, tmp_path: Path):
+        """What it shows is valid, all of it at once."""
+        shown = re.sub(r"^#(\w+=)", r"\1", EXAMPLE.read_text(encoding="utf-8"), flags=re.MULTILINE)
+        (tmp_path / "env").write_text(shown, encoding="utf-8")
+
+        settings = Settings(_env_file=tmp_path / "env")  # type: ignore[call-arg]
+
+        assert settings.model_fields_set == set(Settings.model_fields)
+        for name in ("port", "token_minutes", "migrate_concurrency", "log_format"):
+            assert getattr(settings, name) == Settings.model_fields[name].default
+
+
+class TestDockerfile:
+    def test_pins_its_images(self):
+        """Each stage begins with one release of Python."""
+        images = {rest.split()[0] for rest in of("FROM")}
+
+        assert len(images) == 1
+        assert all(PINNED.fullmatch(image) for image in images)
+
+    def test_installs_what_is_locked(self):
+        """With hashes, from no named place, and ourselves without looking anywhere."""
+        installs = [one for one in of("RUN") if " install " in one and "pip" in one]
+
+        assert len([one for one in installs if "--require-hashes" in one]) == 1
+        assert all(
+            "--require-hashes" in one or "--no-index" in one
+            for one in installs
+            if "--python" in one
+        )
+        assert "://" not in DOCKERFILE.replace("http://127.0.0.1", "")
+
+    def test_copies_what_is_there(self):
+        """What it copies is in the project, and is let through to it."""
+        let_through = (ROOT / ".dockerignore").read_text(encoding="utf-8")
+
+        for rest in of("COPY"):
+            if not rest.startswith("--from"):
+                for source in rest.split()[:-1]:
+                    assert (ROOT / source).exists()
+                    assert f"!{source}\n" in let_through
+
+    def test_leaves_no_build_tools(self):
+        """The environment has no pip, no builder, and neither has the image."""
+        last = DOCKERFILE.rpartition("FROM ")[2]
+
+        assert "venv --without-pip" in DOCKERFILE
+        assert "uninstall --yes flit-core" in DOCKERFILE
+        assert "pip uninstall --yes --quiet setuptools wheel pip" in last
+
+    def test_runs_as_nobody_special(self):
+        """The last stage has a user, by number, that is not root."""
+        assert INSTRUCTIONS.index(("USER", of("USER")[-1])) > INSTRUCTIONS.index(
+            ("FROM", of("FROM")[-1])
+        )
+        assert int(of("USER")[-1]) > 0
+
+    def test_looks_after_its_health(self):
+        """It asks an endpoint that is there and asks for nothing."""
+        [asked] = of("HEALTHCHECK")
+
+        [path] = re.findall(r"TENANTRY_PORT'\]\}(/\w+)", asked)
+        assert path == "/readyz"
+        assert path in OPEN_PATHS
+
+    def test_starts_what_is_there(self):
+        """It serves, on the port that it names."""
+        assert of("ENTRYPOINT") == ['["tenantry"]']
+        assert of("CMD") == ['["serve"]']
+        assert "serve" in COMMANDS
+        assert of("EXPOSE") == ["8000"]
+        assert "TENANTRY_PORT=8000" in DOCKERFILE
+
+
+class TestCompose:
+    def test_has_two_that_serve_and_one_that_works(self):
+        """Two processes that answer, one that migrates, and one PostgreSQL."""
+        commands = sorted(COMPOSE["services"][name]["command"][0] for name in OURS)
+
+        assert commands == ["serve", "serve", "worker"]
+        assert set(commands) <= COMMANDS
+
+    @pytest.mark.parametrize("name", OURS)
+    def test_sets_what_can_be_set(self, name: str):
+        """The settings are valid together."""
+        given = {
+            key.removeprefix(PREFIX).lower(): re.sub(r"\$\{\w+:\?\}", "x" * 40, value)
+            for key, value in COMPOSE["services"][name]["environment"].items()
+        }
+
+        assert Settings(**given).catalog.startswith("postgresql://")
+
+    def test_holds_no_secret(self):
+        """Secrets come from the environment, and it does not start without them."""
+        for service in COMPOSE["services"].values():
+            for key, value in service["environment"].items():
+                if re.search("PASSWORD|SECRET|URL", key):
+                    assert re.search(r"\$\{\w+:\?\}", value)
+        used = set(re.findall(r"\$\{(\w+)", (ROOT / "compose.yaml").read_text(encoding="utf-8")))
+        known = set(reference.setting_names())
+        assert all(name in known or not name.startswith(PREFIX) for name in used)
+
+    def test_looks_after_health(self):
+        """Nobody starts before PostgreSQL is well, and the worker has a check of its own."""
+        services = COMPOSE["services"]
+
+        assert "healthcheck" in services["postgres"]
+        assert "healthcheck" in services["worker"]
+        port = services["worker"]["environment"]["TENANTRY_METRICS_PORT"]
+        assert f"127.0.0.1:{port}/metrics" in services["worker"]["healthcheck"]["test"][-1]
+        assert "/metrics" in {one.path for one in ENDPOINTS}
+        for name in OURS:
+            assert services[name]["depends_on"]["postgres"]["condition"] == "service_healthy"
+
+    def test_waits_for_the_end(self):
+        """It kills nobody who still has time."""
+        for name in OURS:
+            assert int(COMPOSE["services"][name]["stop_grace_period"].rstrip("s")) > GRACE_SECONDS
+
+    def test_has_connections_for_everybody(self):
+        """All processes together stay below what PostgreSQL gives."""
+        fields = Settings.model_fields
+        each = sum(
+            fields[name].default
+            for name in ("catalog_connections", "tenant_connections", "migrate_concurrency")
+        )
+        [most] = re.findall(
+            r"max_connections=(\d+)", " ".join(COMPOSE["services"]["postgres"]["command"])
+        )
+
+        assert each * len(OURS) < int(most)
+
+    def test_pins_its_images(self):
+        """PostgreSQL is one release; ours is built here."""
+        assert PINNED.fullmatch(COMPOSE["services"]["postgres"]["image"])
+        assert all(COMPOSE["services"][name]["build"] == "." for name in OURS)
+
+    def test_mounts_what_is_there(self):
+        """The file that makes the role is in the project."""
+        mounted = [one.split(":")[0] for one in COMPOSE["services"]["postgres"]["volumes"]]
+
+        assert all((ROOT / one).exists() for one in mounted if one.startswith("./"))
+
+
+class TestUnit:
+    def test_starts_what_is_there(self):
+        """It serves, as somebody of its own."""
+        program, command = unit()["ExecStart"].split()
+
+        assert program.endswith("/bin/tenantry")
+        assert command in COMMANDS
+        assert unit()["User"] not in {"root", "0"}
+
+    def test_waits_for_the_end(self):
+        """SIGTERM first, and longer than requests have."""
+        assert unit()["KillSignal"] == "SIGTERM"
+        assert int(unit()["TimeoutStopSec"]) > GRACE_SECONDS
+
+    def test_is_hardened(self):
+        """It can write its own folder and no other, and gain nothing."""
+        section = unit()
+
+        assert section["ProtectSystem"] == "strict"
+        assert section["NoNewPrivileges"] == "yes"
+        assert section["CapabilityBoundingSet"] == ""
+        assert f"TENANTRY_DATA_DIR=/var/lib/{section['StateDirectory']}" == section["Environment"]
