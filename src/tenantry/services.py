@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -36,6 +36,7 @@ from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Unavailable
 from tenantry.kit.ids import new_id
 from tenantry.kit.metrics import Metrics
+from tenantry.kit.threads import DaemonThreads
 from tenantry.settings import Settings
 from tenantry.tenant import databases as tenant_databases
 from tenantry.tenant.databases import TenantDatabases
@@ -90,7 +91,7 @@ async def open_services(settings: Settings, *, works: bool = True) -> AsyncItera
         WrongSecretKey: The catalog was sealed with another key.
     """
     settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    threads = ThreadPoolExecutor(settings.migrate_concurrency + THREADS_BESIDE, "migrate")
+    threads = DaemonThreads(settings.migrate_concurrency + THREADS_BESIDE, "migrate")
     services = _build(settings, threads)
     try:
         await _prepare(services)
@@ -103,7 +104,7 @@ async def open_services(settings: Settings, *, works: bool = True) -> AsyncItera
         await services.databases.close()
         await services.catalog.close()
         services.passwords.close()
-        threads.shutdown(wait=False, cancel_futures=True)
+        threads.shutdown()
 
 
 def system_context(actor: str) -> OperationContext:
@@ -111,7 +112,7 @@ def system_context(actor: str) -> OperationContext:
     return OperationContext(request_id=str(new_id()), now=utc_now(), actor=actor, address="local")
 
 
-def _build(settings: Settings, threads: ThreadPoolExecutor) -> Services:
+def _build(settings: Settings, threads: Executor) -> Services:
     catalog = Catalog(
         settings.catalog,
         connections_max=settings.catalog_connections,

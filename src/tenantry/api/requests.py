@@ -1,6 +1,7 @@
 """Read a request: its credential headers, its body, its members."""
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from typing import Any
 from urllib.parse import parse_qsl
@@ -97,8 +98,13 @@ def decode_body(endpoint: Endpoint, body: bytes) -> Any:
     """
     try:
         decoded = endpoint.decoder.decode(body or b"{}")
-    except msgspec.DecodeError as error:
+    except msgspec.ValidationError as error:
         raise BadRequest(_readable(error)) from error
+    except msgspec.DecodeError as error:
+        # A lone surrogate is refused wherever it stands, and matters only where it was asked.
+        if b"\\ud" not in body.lower():
+            raise BadRequest(_readable(error)) from error
+        decoded = _decode_asked(endpoint, body)
     # msgspec lets these two escape: nesting bombs, and text that is not UTF-8.
     except (RecursionError, UnicodeError) as error:
         raise BadRequest("The body is not valid JSON in UTF-8.") from error
@@ -159,6 +165,22 @@ def _read_query(endpoint: Endpoint, query: str) -> dict[str, str]:
         if not (members[name].isascii() and members[name].isdigit()):
             raise BadRequest(f"`{name}` must be a whole number, in digits.")
     return members
+
+
+def _decode_asked(endpoint: Endpoint, body: bytes) -> Any:
+    """Decode the members that were asked for, whatever stands in the others."""
+    try:
+        members = json.loads(body)
+        if isinstance(members, dict):
+            names = endpoint.request.__struct_encode_fields__
+            asked = {name: value for name, value in members.items() if name in names}
+            # Encoded again, it is msgspec that judges it, as it judges everything.
+            return endpoint.decoder.decode(json.dumps(asked, ensure_ascii=False).encode())
+    except msgspec.ValidationError as error:
+        raise BadRequest(_readable(error)) from error
+    except (ValueError, RecursionError) as error:
+        raise BadRequest("The body is not valid JSON, or its text is not Unicode.") from error
+    raise BadRequest("The body must be an object.")
 
 
 async def _read_rest(body: bytes, receive: Receive) -> bytes:

@@ -12,7 +12,7 @@ from tenantry.catalog.database import CatalogChange
 from tenantry.catalog.planes import CatalogSession
 from tenantry.catalog.runners import is_free
 from tenantry.catalog.tables import tenant
-from tenantry.db.statements import Count, Statement, columns_of, parameters
+from tenantry.db.statements import Count, Statement, columns_of
 from tenantry.kit.errors import Conflict, NotFound
 from tenantry.kit.pages import Page, Window
 from tenantry.kit.text import canonical
@@ -77,9 +77,15 @@ _FIND = Statement(sa.select(*_COLUMNS).where(_by_id, _is_ready), Tenant)
 _FIND_BY_NAME = Statement(
     sa.select(*_COLUMNS).where(tenant.c.canonical_name == sa.bindparam("name"), _is_ready), Tenant
 )
+# What is None stays as it is at that moment, not as it was when somebody read it.
 _UPDATE = Statement(
     sa.update(tenant)
-    .values(parameters("name", "canonical_name", "is_active", "modules"))
+    .values(
+        {
+            name: sa.func.coalesce(sa.bindparam(name, type_=tenant.c[name].type), tenant.c[name])
+            for name in ("name", "canonical_name", "is_active", "modules")
+        }
+    )
     .where(_by_id, _is_ready)
     .returning(*_COLUMNS),
     Tenant,
@@ -121,7 +127,9 @@ _SET_REVISION = Statement[Any](
 )
 _is_held = sa.and_(_by_id, ~_is_ready, tenant.c.runner_id == sa.bindparam("runner"))
 _REMOVE = Statement[Any](sa.delete(tenant).where(_is_held))
-_ABANDON = Statement[Any](sa.update(tenant).values(runner_id=None).where(_is_held))
+_ABANDON = Statement[Any](
+    sa.update(tenant).values(runner_id=None, canonical_name=tenant.c.database_name).where(_is_held)
+)
 
 _search = sa.bindparam("search", type_=sa.String)
 _active = sa.bindparam("is_active", type_=sa.Boolean)
@@ -230,9 +238,14 @@ async def count_by_revision(session: CatalogSession) -> list[RevisionCount]:
 
 
 async def update(
-    session: CatalogChange, tenant_id: UUID, *, name: str, is_active: bool, modules: frozenset[str]
+    session: CatalogChange,
+    tenant_id: UUID,
+    *,
+    name: str | None,
+    is_active: bool | None,
+    modules: frozenset[str] | None,
 ) -> Tenant:
-    """Change a tenant; return it as it then is.
+    """Change what is not None of a tenant; return it as it then is.
 
     Raises:
         TenantNotFound: There is none.
@@ -242,7 +255,7 @@ async def update(
         _UPDATE,
         tenant=tenant_id,
         name=name,
-        canonical_name=canonical(name),
+        canonical_name=None if name is None else canonical(name),
         is_active=is_active,
         modules=modules,
     )
@@ -286,7 +299,10 @@ async def remove_unseen(session: CatalogSession, tenant_id: UUID, *, runner_id: 
 
 
 async def abandon(session: CatalogSession, tenant_id: UUID, *, runner_id: UUID) -> None:
-    """Let anybody clear away a tenant that is not ready, if *runner_id* holds it."""
+    """Let anybody clear away a tenant that is not ready, if *runner_id* holds it.
+
+    Its name is free from now on.
+    """
     await session.execute(_ABANDON, tenant=tenant_id, runner=runner_id)
 
 

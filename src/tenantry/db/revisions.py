@@ -190,7 +190,8 @@ def upgrade_live(revision: Revision, connection: sa.Connection) -> None:
         _upgrade(revision.load(), connection)
     except SystemExit:
         raise RevisionFailed(revision.name) from RevisionExited()
-    except Exception as error:
+    except BaseException as error:
+        # Nobody cancels or interrupts a thread: whatever it is, the revision has raised it.
         raise RevisionFailed(revision.name) from error
 
 

@@ -189,20 +189,23 @@ class Script:
             self._guard(_SWAP, start=self._start.own, target=self._head.own),
             *self._expect_user(),
             *([_lock_timeout(limits.lock_ms)] if postgres else []),
-            *self._revisions,
-            *self._move_user(),
             *(
-                self._command(
-                    _LOG,
-                    run_id=run_id,
-                    stream=revision.stream,
-                    revision=revision.name,
-                    applied_at=now,
-                )
+                step
                 for revision in self._revisions
+                for step in (revision, self._log(revision, run_id, now))
             ),
+            *self._move_user(),
             Command("COMMIT"),
         ]
+
+    def _log(self, revision: Revision, run_id: UUID | None, now: datetime) -> Command:
+        return self._command(
+            _LOG,
+            run_id=run_id,
+            stream=revision.stream,
+            revision=revision.name,
+            applied_at=now,
+        )
 
     def _expect_user(self) -> list[Step]:
         """Return the look at the user's version: it was read before the mutex was held."""

@@ -144,8 +144,9 @@ class Lifecycle:
             ActivationFailed: It could not be brought to the head, and nothing was changed.
             TenantNotFound: It was deleted meanwhile.
         """
-        name = tenant.name if name is None else _checked_name(name)
-        keys = tenant.modules if module_keys is None else modules.checked_keys(module_keys)
+        if name is not None:
+            _checked_name(name)
+        keys = None if module_keys is None else modules.checked_keys(module_keys)
         if is_active and not tenant.is_active:
             await self._bring_to_head(tenant)
         async with self.catalog.change(ctx, "tenant.update", tenant.id) as session:
@@ -153,7 +154,7 @@ class Lifecycle:
                 session,
                 tenant.id,
                 name=name,
-                is_active=tenant.is_active if is_active is None else is_active,
+                is_active=is_active,
                 modules=keys,
             )
 

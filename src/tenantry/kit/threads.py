@@ -1,0 +1,61 @@
+"""Threads that do not keep the process from ending.
+
+The standard pool joins its threads at the end of the process, and a thread in somebody's
+endless loop cannot be told to stop.
+"""
+
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from typing import Any, TypeVar
+
+Answer = TypeVar("Answer")
+
+
+class DaemonThreads(Executor):
+    """A pool of daemon threads.
+
+    Args:
+        threads_max: Started when they are needed, and kept.
+        name: Of the threads.
+    """
+
+    def __init__(self, threads_max: int, name: str) -> None:
+        self._threads_max = threads_max
+        self._name = name
+        self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._idle = threading.Semaphore(0)
+        self._started = 0
+
+    def submit(self, fn: Callable[..., Answer], /, *args: Any, **kwargs: Any) -> "Future[Answer]":
+        """Run *fn* in a thread."""
+        future: Future[Answer] = Future()
+
+        def run() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
+            try:
+                answer = fn(*args, **kwargs)
+            except BaseException as error:  # noqa: BLE001 - it is whoever waits that is told
+                future.set_exception(error)
+            else:
+                future.set_result(answer)
+
+        self._work.put(run)
+        if not self._idle.acquire(blocking=False) and self._started < self._threads_max:
+            self._started += 1
+            name = f"{self._name}-{self._started}"
+            threading.Thread(target=self._serve, name=name, daemon=True).start()
+        return future
+
+    def shutdown(self, wait: bool = False, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002
+        """End the threads that are idle now, and the others when they become so."""
+        del wait, cancel_futures
+        for _ in range(self._started):
+            self._work.put(None)
+
+    def _serve(self) -> None:
+        while (run := self._work.get()) is not None:
+            run()
+            self._idle.release()

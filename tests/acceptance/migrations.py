@@ -1,0 +1,54 @@
+"""Somebody's own Alembic directory, for the tests of migrate-all."""
+
+from pathlib import Path
+
+SLEEP = """
+    if op.get_bind().dialect.name == "postgresql":
+        op.execute("SELECT pg_sleep({seconds})")
+    else:
+        import time
+        time.sleep({seconds})
+"""
+
+
+class Migrations:
+    """An Alembic directory, to which revisions are added one after the other."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._last: str | None = None
+        (folder / "versions").mkdir(parents=True)
+
+    def add(self, name: str, upgrade: str = "pass", *, after: str | None = "") -> str:
+        """Add the revision *name*, whose ``upgrade`` is *upgrade*; return the name.
+
+        Args:
+            name: Of the file; what comes before the first ``_`` is the revision.
+            upgrade: The body of the function.
+            after: The revision before it; the one added last unless given.
+        """
+        revision = name.partition("_")[0]
+        down = self._last if after == "" else after
+        (self.folder / "versions" / f"{name}.py").write_text(
+            "import sqlalchemy as sa\n"
+            "from alembic import op\n"
+            f"revision = {revision!r}\n"
+            f"down_revision = {down!r}\n"
+            f"def upgrade():\n    {upgrade}\n"
+            "def downgrade():\n    pass\n"
+        )
+        self._last = revision
+        return name
+
+    def add_table(self, name: str, table: str, *, after: str | None = "") -> str:
+        return self.add(name, create(table), after=after)
+
+    def add_slow(self, name: str, seconds: float) -> str:
+        return self.add(name, SLEEP.format(seconds=seconds).strip())
+
+    def remove(self, name: str) -> None:
+        (self.folder / "versions" / f"{name}.py").unlink()
+
+
+def create(table: str) -> str:
+    return f"op.create_table({table!r}, sa.Column('id', sa.Integer, primary_key=True))"

@@ -1,0 +1,316 @@
+"""What the acceptance tests have in common: answers, clients, and a look into the databases."""
+
+import contextlib
+import json
+import sqlite3
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import argon2
+import httpx
+import psycopg
+import pytest
+
+from tenantry.app import app_over
+from tenantry.catalog import attempts
+from tenantry.catalog.tenants import Tenant
+from tenantry.db.urls import sqlite_path
+from tenantry.fleet.lifecycle import Provisioned
+from tenantry.services import open_services
+from tenantry.settings import Settings
+from tests.conftest import PASSWORD, World, client_of
+
+LOGIN = "/api/tenant/auth/login"
+CHANGE_PASSWORD = "/api/tenant/auth/change-password"
+PROFILE = "/api/tenant/auth/profile"
+MODULES = "/api/tenant/modules"
+OWN_TOKENS = "/api/tenant/mcp-tokens"
+POSTS = "/api/public/blog/posts"
+ADMIN_LOGIN = "/api/admin/auth/login"
+TENANTS = "/api/admin/tenants"
+MIGRATE_ALL = "/api/admin/tenants/migrate-all"
+HISTORY = "/api/admin/tenants/migration-history"
+
+# Fixed human-readable texts (seed, section 7); every refusal of the kind carries the one text.
+UNAUTHENTICATED = "The token or key is missing or invalid."
+FORBIDDEN = "You are not allowed to do this."
+LOGIN_REFUSED = "The e-mail address or the password is wrong."
+FIXED = {401: UNAUTHENTICATED, 403: FORBIDDEN}
+
+NEW_PASSWORD = "a new password nobody has guessed"
+NOBODY = "01890a5d-ac96-774b-bcce-b302099a8057"
+
+# What no endpoint with an e-mail and a password takes for a body.
+BROKEN_JSON: tuple[bytes, ...] = (
+    b"",
+    b"{",
+    b"null",
+    b"[]",
+    b'"text"',
+    b"1",
+    b"{}",
+    b"\xff\xfe{\x00}\x00",
+    b'{"a": "\xff"}',
+    b'{"a":' * 5_000 + b"1" + b"}" * 5_000,
+    b"[" * 30_000 + b"]" * 30_000,
+)
+
+Send = Callable[[httpx.AsyncClient], Awaitable[httpx.Response]]
+
+
+def ok(response: httpx.Response, status: int = 200) -> Any:
+    """Return the data of an answer, which must be a success with exactly the members it has."""
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/json"
+    assert response.headers["x-request-id"]
+    body = response.json()
+    assert set(body) == {"success", "data"}
+    assert body["success"] is True
+    assert isinstance(body["data"], dict)
+    return body["data"]
+
+
+def done(response: httpx.Response) -> str:
+    """Return the message of an answer, which must be a success without data."""
+    assert response.status_code == 200, response.text
+    body = response.json()
+    assert set(body) == {"success", "message"}
+    assert body["success"] is True
+    assert isinstance(body["message"], str)
+    assert body["message"]
+    return str(body["message"])
+
+
+def refused(response: httpx.Response, status: int, message: str | None = None) -> str:
+    """Return the message of an answer, which must be an error of this *status*."""
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/json"
+    assert response.headers["x-request-id"]
+    body = response.json()
+    assert set(body) == {"success", "data", "message"}
+    assert body["success"] is False
+    assert body["data"] is None
+    assert isinstance(body["message"], str)
+    assert body["message"] == (message or FIXED.get(status) or body["message"]) != ""
+    if status == 401:
+        assert response.headers["www-authenticate"].split(" ")[0] == "Bearer"
+    if status in {429, 503}:
+        assert int(response.headers["retry-after"]) >= 1
+    return str(body["message"])
+
+
+def encoded(body: object) -> bytes:
+    """Return *body* as JSON that is plain ASCII: what is no Unicode text can stand in it."""
+    return json.dumps(body).encode()
+
+
+def at(world: World, address: str, **headers: str) -> httpx.AsyncClient:
+    """Return a client whose requests come from *address*."""
+    return httpx.AsyncClient(
+        transport=httpx.ASGITransport(app=world.app, client=(address, 4711)),
+        base_url="http://tenantry.test",
+        headers={name.replace("_", "-"): value for name, value in headers.items()},
+    )
+
+
+async def log_in(
+    world: World,
+    of: Provisioned,
+    password: str = PASSWORD,
+    *,
+    email: str | None = None,
+    address: str = "127.0.0.1",
+) -> httpx.Response:
+    """Return the answer to a login with the tenant's key; the owner's unless *email* is given."""
+    client = at(world, address, x_api_key=of.key.secret)
+    return await client.post(LOGIN, json={"email": email or of.owner.email, "password": password})
+
+
+async def session(world: World, of: Provisioned, password: str = PASSWORD) -> httpx.AsyncClient:
+    """Return a client with a session of the tenant's owner, by a login."""
+    token = ok(await log_in(world, of, password))["token"]
+    return world.client(authorization=f"Bearer {token}", x_api_key=of.key.secret)
+
+
+async def patch_tenant(world: World, of: Provisioned, **changes: object) -> Any:
+    admin = await world.admin()
+    return ok(await admin.patch(f"{TENANTS}/{of.tenant.id}", json=changes))
+
+
+async def patch_user(world: World, of: Provisioned, user: object, **changes: object) -> Any:
+    admin = await world.admin()
+    return ok(await admin.patch(f"{TENANTS}/{of.tenant.id}/users/{user}", json=changes))
+
+
+async def add_user(world: World, of: Provisioned, email: str, **user: str) -> Any:
+    admin = await world.admin()
+    body = {"email": email, "fullName": "Somebody", "password": PASSWORD, **user}
+    return ok(await admin.post(f"{TENANTS}/{of.tenant.id}/users", json=body), 201)
+
+
+async def must_be_for_tenants(world: World, send: Send) -> None:
+    """Check who is refused at an endpoint of the tenant level, and how."""
+    key = world.acme.key.secret
+    token = await world.token(world.acme)
+    admins = await world.admin_token()
+    header, payload, signature = token.split(".")
+    other = (await world.token(world.globex)).split(".")
+
+    for client in (
+        world.stranger(),
+        world.client(x_api_key=key),
+        world.client(authorization=f"Bearer {token}"),
+        world.client(authorization=f"Bearer {token}", x_api_key=""),
+        world.client(authorization=f"Bearer {token}", x_api_key="tnk_unknown"),
+        world.client(authorization="Bearer ", x_api_key=key),
+        world.client(authorization=f"Basic {token}", x_api_key=key),
+        world.client(authorization=token, x_api_key=key),
+        world.client(authorization=f"Bearer {header}.{payload}.{signature[::-1]}", x_api_key=key),
+        world.client(authorization=f"Bearer {header}.{other[1]}.{signature}", x_api_key=key),
+        world.client(authorization="Bearer not.a.token", x_api_key=key),
+        world.client(authorization=f"Bearer {admins}"),
+        world.client(authorization=f"Bearer {token}", x_api_key=key, x_mcp_token="tnm_unknown"),
+    ):
+        refused(await send(client), 401)
+    for client in (
+        await world.owner(world.acme, key=world.globex.key.secret),
+        await world.owner(world.globex, key=key),
+        world.client(authorization=f"Bearer {admins}", x_api_key=key),
+    ):
+        refused(await send(client), 403)
+    for name, value in (("authorization", f"Bearer {token}"), ("x-api-key", key)):
+        twice = httpx.Headers([(name, value), (name, value)])
+        client = await world.owner(world.acme)
+        client.headers = twice
+        refused(await send(client), 400)
+
+
+async def must_be_for_admins(world: World, send: Send) -> None:
+    """Check who is refused at an endpoint of the admin level, and how."""
+    key = world.acme.key.secret
+    token = await world.mcp_token(world.acme)
+
+    for client in (
+        world.stranger(),
+        world.client(x_api_key=key),
+        world.client(x_mcp_token=token),
+        world.client(authorization="Bearer not.a.token"),
+        world.client(authorization=f"Bearer {token}"),
+        world.client(authorization=f"Bearer {key}"),
+    ):
+        refused(await send(client), 401)
+    refused(await send(await world.owner(world.acme)), 403)
+    refused(await send(world.client(authorization=f"Bearer {await world.token(world.acme)}")), 403)
+
+
+class Raw:
+    """A database, past the service: to look, and to break something."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.path = sqlite_path(url)
+
+    @contextlib.contextmanager
+    def connect(self) -> Iterator[Any]:
+        """Yield a connection on which every statement commits by itself."""
+        if self.path is not None:
+            connection: Any = sqlite3.connect(
+                f"{self.path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None
+            )
+        else:
+            connection = psycopg.connect(self.url, autocommit=True)
+        with contextlib.closing(connection):
+            yield connection
+
+    def run(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
+        """Run *sql*, with ``?`` for each value, and return its rows."""
+        if self.path is None:
+            sql = sql.replace("?", "%s")
+        else:
+            values = tuple(one.hex if isinstance(one, UUID) else one for one in values)
+        with self.connect() as connection:
+            cursor = connection.execute(sql, values)
+            return list(cursor.fetchall()) if cursor.description else []
+
+    def tables(self) -> set[str]:
+        if self.path is not None:
+            return {row[0] for row in self.run("SELECT name FROM sqlite_master WHERE type='table'")}
+        return {
+            row[0] for row in self.run("SELECT tablename FROM pg_tables WHERE schemaname='public'")
+        }
+
+    def dump(self) -> str:
+        """Return every row of every table, as text."""
+        return "\n".join(
+            repr([bytes(one) if isinstance(one, memoryview) else one for one in row])
+            for table in sorted(self.tables())
+            for row in self.run(f'SELECT * FROM "{table}"')
+        )
+
+    def destroy(self) -> None:
+        """Delete the database."""
+        if self.path is not None:
+            for suffix in ("", "-wal", "-shm"):
+                Path(f"{self.path}{suffix}").unlink(missing_ok=True)
+            return
+        server, _, name = self.url.rpartition("/")
+        with psycopg.connect(f"{server}/postgres", autocommit=True) as connection:
+            connection.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+
+
+def catalog_of(world: World) -> Raw:
+    return Raw(world.services.settings.catalog)
+
+
+def database_of(world: World, tenant: Tenant) -> Raw:
+    return Raw(world.services.databases.server(tenant.server_name).url(tenant.database_name))
+
+
+@asynccontextmanager
+async def restarted(settings: Settings) -> AsyncIterator[Callable[..., httpx.AsyncClient]]:
+    """Yield what makes clients of another process on the same settings."""
+    async with open_services(settings) as services:
+        app = app_over(services)
+        yield lambda **headers: client_of(app, **headers)
+
+
+def make_hashing_cheap(raw: Raw) -> None:
+    """Let the stored passwords cost next to nothing, where a test is about short waits."""
+    hasher = argon2.PasswordHasher(time_cost=1, memory_cost=64, parallelism=1)
+    raw.run("UPDATE tenantry_user SET password_hash = ?", hasher.hash(PASSWORD))
+
+
+class CountingHasher:
+    """Argon2, and how often it was asked."""
+
+    def __init__(self, hasher: Any) -> None:
+        self._hasher = hasher
+        self.verified: list[str] = []
+        self.hashed = 0
+
+    def verify(self, stored: str, password: str) -> bool:
+        self.verified.append(stored)
+        return bool(self._hasher.verify(stored, password))
+
+    def hash(self, password: str) -> str:
+        self.hashed += 1
+        return str(self._hasher.hash(password))
+
+    def check_needs_rehash(self, stored: str) -> bool:
+        return bool(self._hasher.check_needs_rehash(stored))
+
+
+def count_hashes(world: World, monkeypatch: pytest.MonkeyPatch) -> CountingHasher:
+    """Count from now on what is hashed."""
+    passwords = world.services.passwords
+    counting = CountingHasher(vars(passwords)["_hasher"])
+    monkeypatch.setattr(passwords, "_hasher", counting)
+    return counting
+
+
+def make_waits_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the first wait after failed logins be a minute, however slow this computer is."""
+    monkeypatch.setattr(attempts, "BACKOFF_FIRST_MS", 60_000)

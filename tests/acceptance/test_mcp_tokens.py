@@ -1,0 +1,361 @@
+"""McpTokens: issued by an admin or by the signed-in user, and what they open."""
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import httpx
+
+from tenantry.kit.clock import utc_now
+from tests.acceptance.shapes import ISSUED_MCP_TOKEN, MCP_TOKEN, instant, list_of, must_be
+from tests.acceptance.support import (
+    LOGIN,
+    MODULES,
+    NOBODY,
+    OWN_TOKENS,
+    POSTS,
+    PROFILE,
+    TENANTS,
+    add_user,
+    catalog_of,
+    done,
+    encoded,
+    log_in,
+    must_be_for_admins,
+    must_be_for_tenants,
+    ok,
+    patch_tenant,
+    patch_user,
+    refused,
+    session,
+)
+from tests.conftest import World
+
+ALL_SCOPES = ["content:read", "content:write", "modules:read", "profile:read", "profile:write"]
+FULL = {"name": "assistant"}
+
+BAD_TOKENS: tuple[Any, ...] = (
+    {},
+    {"name": None},
+    {"name": ""},
+    {"name": " "},
+    {"name": 1},
+    {"name": "x" * 5_000},
+    {"name": "assis\0tant"},
+    {"name": "assis\ud800tant"},
+    {**FULL, "scopes": []},
+    {**FULL, "scopes": ["content:read", "everything"]},
+    {**FULL, "scopes": "content:read"},
+    {**FULL, "scopes": [None]},
+    {**FULL, "expiresAt": "2020-01-01T00:00:00Z"},
+    {**FULL, "expiresAt": "9999-12-31T23:59:59-14:00"},
+    {**FULL, "expiresAt": "2099-01-01T00:00:00"},
+    {**FULL, "expiresAt": "soon"},
+    {**FULL, "expiresAt": 4102444800},
+)
+BAD_BINDINGS: tuple[Any, ...] = (
+    {**FULL, "userId": NOBODY},
+    {**FULL, "userId": "rubbish"},
+    {**FULL, "userId": 1},
+)
+
+
+def path_of(world: World) -> str:
+    return f"{TENANTS}/{world.acme.tenant.id}/mcp-tokens"
+
+
+def in_days(days: float) -> str:
+    return (utc_now() + timedelta(days=days)).isoformat()
+
+
+async def issue(world: World, **wanted: object) -> Any:
+    """Return what an admin gets for a new token of acme."""
+    admin = await world.admin()
+    return ok(await admin.post(path_of(world), json={**FULL, **wanted}), 201)
+
+
+def bearer_of(issued: dict[str, str], world: World) -> httpx.AsyncClient:
+    return world.client(x_mcp_token=issued["token"])
+
+
+class TestIssueAsAdmin:
+    async def test_returns_a_token_this_once(self, world: World) -> None:
+        """201; all scopes, for 30 days, bound to nobody, unless something else is said."""
+        admin = await world.admin()
+
+        answer = await admin.post(path_of(world), json=FULL)
+
+        issued = ok(answer, 201)
+        must_be(issued, ISSUED_MCP_TOKEN)
+        assert answer.headers["cache-control"] == "no-store"
+        assert issued["token"].startswith("tnm_")
+        assert issued["token"].startswith(issued["prefix"])
+        assert len(issued["prefix"]) < 20
+        assert issued["scopes"] == ALL_SCOPES
+        assert (issued["name"], issued["userId"]) == ("assistant", None)
+        lifetime = instant(issued["expiresAt"]) - instant(issued["createdAt"])
+        assert lifetime == timedelta(days=30)
+        listed = await admin.get(path_of(world))
+        must_be(ok(listed), {"items": list_of(MCP_TOKEN)})
+        [shown] = ok(listed)["items"]
+        assert shown == {name: issued[name] for name in MCP_TOKEN}
+        assert issued["token"] not in listed.text
+        assert issued["token"] not in catalog_of(world).dump()
+        ok(await bearer_of(issued, world).get(MODULES))
+        await world.services.usage.write()
+        [used] = ok(await admin.get(path_of(world)))["items"]
+        assert utc_now() - instant(used["lastUsedAt"]) < timedelta(seconds=30)
+
+    async def test_takes_a_user_scopes_and_an_expiry(self, world: World) -> None:
+        """At most 365 days ahead, told in UTC."""
+        user = str(world.acme.owner.id)
+        expires_at = utc_now().replace(microsecond=0) + timedelta(days=364)
+        local = expires_at.astimezone().isoformat().replace("+00:00", "Z")
+
+        issued = await issue(world, userId=user, scopes=["profile:read"], expiresAt=local)
+
+        assert issued["userId"] == user
+        assert issued["scopes"] == ["profile:read"]
+        assert instant(issued["expiresAt"]) == expires_at
+        assert ok(await bearer_of(issued, world).get(PROFILE))["id"] == user
+
+    async def test_tells_every_instant_in_utc(self, world: World) -> None:
+        """Whatever the offset that was sent."""
+        day = (utc_now() + timedelta(days=10)).date()
+
+        issued = await issue(world, expiresAt=f"{day}T02:00:00+02:00")
+
+        assert issued["expiresAt"] == f"{day}T00:00:00Z"
+
+    async def test_refuses_a_bad_body(self, world: World) -> None:
+        """400: in the past, too far ahead, no such scope, no such user here."""
+        admin = await world.admin()
+        other = {**FULL, "userId": str(world.globex.owner.id)}
+        far = {**FULL, "expiresAt": in_days(365.01)}
+
+        for body in (*BAD_TOKENS, *BAD_BINDINGS, other, far):
+            refused(await admin.post(path_of(world), content=encoded(body)), 400)
+        refused(await admin.post(f"{TENANTS}/{NOBODY}/mcp-tokens", json=FULL), 404)
+        refused(await admin.get(f"{TENANTS}/{NOBODY}/mcp-tokens"), 404)
+        await must_be_for_admins(world, lambda client: client.post(path_of(world), json=FULL))
+        await must_be_for_admins(world, lambda client: client.get(path_of(world)))
+
+        assert ok(await admin.get(path_of(world))) is not None
+        assert len(ok(await admin.get(path_of(world)))["items"]) == 2  # of must_be_for_admins
+
+    async def test_is_undone_at_the_very_next_request(self, world: World) -> None:
+        """A revoked token is 401, with a good key and bearer beside it too; others go on."""
+        admin = await world.admin()
+        issued, other = await issue(world), await issue(world)
+        client = bearer_of(issued, world)
+        beside = await session(world, world.acme)
+        beside.headers["x-mcp-token"] = issued["token"]
+        path = f"{path_of(world)}/{issued['id']}"
+        ok(await client.get(MODULES))
+        ok(await beside.get(MODULES))
+        await must_be_for_admins(world, lambda client: client.delete(path))
+
+        done(await admin.delete(path))
+
+        for request in (client.get(MODULES), client.get(POSTS), beside.get(MODULES)):
+            refused(await request, 401)
+        ok(await bearer_of(other, world).get(MODULES))
+        refused(await admin.delete(path), 404)
+        globex = f"{TENANTS}/{world.globex.tenant.id}/mcp-tokens/{other['id']}"
+        refused(await admin.delete(globex), 404)
+        ok(await bearer_of(other, world).get(MODULES))
+
+
+class TestIssueAsUser:
+    async def test_binds_the_token_to_the_caller(self, world: World) -> None:
+        """It acts as that user, whatever the body says of others."""
+        user = await session(world, world.acme)
+        other = await add_user(world, world.acme, "other@acme.example.com")
+
+        answer = await user.post(OWN_TOKENS, json={**FULL, "userId": other["id"]})
+
+        issued = ok(answer, 201)
+        must_be(issued, ISSUED_MCP_TOKEN)
+        assert answer.headers["cache-control"] == "no-store"
+        assert issued["userId"] == str(world.acme.owner.id)
+        profile = ok(await bearer_of(issued, world).get(PROFILE))
+        assert profile["id"] == str(world.acme.owner.id)
+
+    async def test_shows_and_revokes_ones_own_alone(self, world: World) -> None:
+        """Another user's tokens, and those of nobody, are not there."""
+        user = await session(world, world.acme)
+        added = await add_user(world, world.acme, "other@acme.example.com")
+        token = ok(await log_in(world, world.acme, email=added["email"]))["token"]
+        other = world.client(authorization=f"Bearer {token}", x_api_key=world.acme.key.secret)
+        mine = ok(await user.post(OWN_TOKENS, json=FULL), 201)
+        theirs = ok(await other.post(OWN_TOKENS, json=FULL), 201)
+        nobodys = await issue(world)
+
+        listed = ok(await user.get(OWN_TOKENS))
+        must_be(listed, {"items": list_of(MCP_TOKEN)})
+        assert [one["id"] for one in listed["items"]] == [mine["id"]]
+        for one in (theirs, nobodys, {"id": NOBODY}, {"id": "rubbish"}):
+            refused(await user.delete(f"{OWN_TOKENS}/{one['id']}"), 404)
+        done(await user.delete(f"{OWN_TOKENS}/{mine['id']}"))
+
+        refused(await bearer_of(mine, world).get(MODULES), 401)
+        ok(await bearer_of(theirs, world).get(MODULES))
+        assert ok(await user.get(OWN_TOKENS)) == {"items": []}
+
+    async def test_refuses_a_bad_body(self, world: World) -> None:
+        """400, by the same rules as for admins."""
+        user = await session(world, world.acme)
+        far = {**FULL, "expiresAt": in_days(365.01)}
+
+        for body in (*BAD_TOKENS, far):
+            refused(await user.post(OWN_TOKENS, content=encoded(body)), 400)
+
+        assert ok(await user.get(OWN_TOKENS)) == {"items": []}
+
+    async def test_is_for_signed_in_people(self, world: World) -> None:
+        """403 for every McpToken, to list, to issue and to revoke: none makes another."""
+        sends = (
+            lambda client: client.get(OWN_TOKENS),
+            lambda client: client.post(OWN_TOKENS, json=FULL),
+            lambda client: client.delete(f"{OWN_TOKENS}/{NOBODY}"),
+        )
+        for send in sends:
+            await must_be_for_tenants(world, send)
+
+        for bound in (True, False):
+            token = world.client(x_mcp_token=await world.mcp_token(world.acme, bound=bound))
+            for send in sends:
+                refused(await send(token), 403)
+        await patch_tenant(world, world.acme, modules=["blog"])
+        for send in sends:
+            refused(await send(await session(world, world.acme)), 403)
+
+
+class TestMcpToken:
+    async def test_opens_tenant_and_public_endpoints(self, world: World) -> None:
+        """Alone: no user's password, no JWT and no key is needed; but no admin endpoint."""
+        token = world.client(x_mcp_token=await world.mcp_token(world.acme))
+
+        assert ok(await token.get(PROFILE))["email"] == world.acme.owner.email
+        assert len(ok(await token.get(MODULES))["items"]) == 2
+        [post] = ok(await token.get(POSTS))["items"]
+        assert post["title"] == "Hello from acme"
+        ok(await token.get(f"{POSTS}/{post['slug']}"))
+        ok(await token.put(PROFILE, json={"fullName": "Me", "email": "me@acme.example.com"}))
+        refused(await token.get(TENANTS), 401)
+        login = {"email": world.acme.owner.email, "password": "x"}
+        refused(await token.post(LOGIN, json=login), 401)
+
+    async def test_ends_at_its_own_date(self, world: World) -> None:
+        """It is good until then, and 401 from then on, whatever stands beside it."""
+        user = str(world.acme.owner.id)
+        beside = await session(world, world.acme)
+        longer = await issue(world)
+        ends = utc_now() + timedelta(seconds=2)
+        issued = await issue(world, userId=user, expiresAt=ends.isoformat())
+        token = bearer_of(issued, world)
+        beside.headers["x-mcp-token"] = issued["token"]
+        for path in (PROFILE, MODULES, POSTS):
+            ok(await token.get(path))
+
+        await asyncio.sleep((ends - utc_now()).total_seconds() + 0.05)
+
+        for path in (PROFILE, MODULES, POSTS):
+            refused(await token.get(path), 401)
+            refused(await beside.get(path), 401)
+        ok(await bearer_of(longer, world).get(MODULES))
+
+    async def test_is_looked_at_first(self, world: World) -> None:
+        """Where there is none, the key counts; where there is one, it alone is the principal."""
+        good = await world.mcp_token(world.acme)
+        key = world.acme.key.secret
+        bearer = f"Bearer {await world.token(world.acme)}"
+        others = f"Bearer {await world.token(world.globex)}"
+        no_token: list[dict[str, str]] = [{}, {"x_mcp_token": ""}, {"x_mcp_token": "  "}]
+        bad_token = ["tnm_unknown", f"{good}x", good[:-1], key, bearer, good.upper()]
+
+        for headers in no_token:  # none is found: the key is the fallback
+            ok(await world.client(**headers, x_api_key=key).get(POSTS))
+            ok(await world.client(**headers, x_api_key=key, authorization=bearer).get(PROFILE))
+            refused(await world.client(**headers, authorization=bearer).get(PROFILE), 401)
+        for bad in bad_token:  # one is found, and it is bad: no fall-back
+            client = world.client(x_mcp_token=bad, x_api_key=key, authorization=bearer)
+            for path in (PROFILE, MODULES, POSTS):
+                refused(await client.get(path), 401)
+        for beside in (  # one is found, and it is good: what stands beside it is not looked at
+            {"authorization": "Bearer rubbish"},
+            {"authorization": others},
+            {"authorization": f"Bearer {await world.admin_token()}"},
+            {"x_api_key": "tnk_unknown"},
+            {"x_api_key": ""},
+            {"x_api_key": key, "authorization": others},
+        ):
+            client = world.client(x_mcp_token=good, **beside)
+            for path in (PROFILE, MODULES, POSTS):
+                ok(await client.get(path))
+            assert ok(await client.get(PROFILE))["id"] == str(world.acme.owner.id)
+
+    async def test_agrees_with_the_key_beside_it(self, world: World) -> None:
+        """A key that is found and belongs to another tenant is 403; a dead one is ignored."""
+        token = await world.mcp_token(world.acme)
+        admin = await world.admin()
+        keys = f"{TENANTS}/{world.globex.tenant.id}/api-keys"
+        issued = ok(await admin.post(keys, json={}), 201)
+        client = world.client(x_mcp_token=token, x_api_key=issued["key"])
+
+        for path in (PROFILE, MODULES, POSTS):
+            refused(await client.get(path), 403)
+        done(await admin.delete(f"{keys}/{issued['id']}"))
+
+        for path in (PROFILE, MODULES, POSTS):
+            ok(await client.get(path))
+
+    async def test_is_closed_with_its_tenant_its_user_and_its_module(self, world: World) -> None:
+        """403 while one of them is off, at the very next request; back when it is on again."""
+        user = world.acme.owner.id
+        bound = world.client(x_mcp_token=await world.mcp_token(world.acme))
+        unbound = world.client(x_mcp_token=await world.mcp_token(world.acme, bound=False))
+        for token in (bound, unbound):
+            ok(await token.get(MODULES))
+
+        await patch_tenant(world, world.acme, isActive=False)
+        for token in (bound, unbound):
+            refused(await token.get(MODULES), 403)
+        await patch_tenant(world, world.acme, isActive=True, modules=["blog"])
+        for token in (bound, unbound):
+            refused(await token.get(MODULES), 403)
+            refused(await token.get(POSTS), 403)
+        await patch_tenant(world, world.acme, modules=["blog", "mcp"])
+        await patch_user(world, world.acme, user, isActive=False)
+        refused(await bound.get(MODULES), 403)
+        refused(await bound.get(POSTS), 403)
+        ok(await unbound.get(MODULES))
+        await patch_user(world, world.acme, user, isActive=True)
+        for token in (bound, unbound):
+            ok(await token.get(MODULES))
+
+    async def test_opens_what_its_scopes_allow(self, world: World) -> None:
+        """403 for the rest; without a user, no profile at all."""
+        needs = {"profile:read": PROFILE, "modules:read": MODULES, "content:read": POSTS}
+
+        for scope in ALL_SCOPES:
+            token = world.client(x_mcp_token=await world.mcp_token(world.acme, scope))
+            for needed, path in needs.items():
+                answer = await token.get(path)
+                assert answer.status_code == (200 if needed == scope else 403)
+        unbound = world.client(x_mcp_token=await world.mcp_token(world.acme, bound=False))
+        ok(await unbound.get(POSTS))
+        refused(await unbound.get(PROFILE), 403)
+
+    async def test_is_refused_when_sent_twice_or_elsewhere(self, world: World) -> None:
+        """400 twice; in the query, in a cookie or as a bearer it is no McpToken."""
+        token = await world.mcp_token(world.acme)
+        twice = [("x-mcp-token", token)] * 2
+
+        refused(await world.stranger().get(POSTS, headers=twice), 400)
+        refused(await world.stranger().get(POSTS, params={"X-Mcp-Token": token}), 401)
+        refused(await world.client(cookie=f"X-Mcp-Token={token}").get(POSTS), 401)
+        refused(await world.client(authorization=f"Bearer {token}").get(POSTS), 401)
+        key = world.acme.key.secret
+        as_bearer = world.client(authorization=f"Bearer {token}", x_api_key=key)
+        refused(await as_bearer.get(MODULES), 401)
