@@ -1,0 +1,115 @@
+"""A PostgreSQL server of our own that keeps what it has said it keeps."""
+
+import asyncio
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+from tests import postgres as launcher
+
+# Of the defaults only what more than one process with its pools needs.
+SETTINGS = """
+listen_addresses = '127.0.0.1'
+unix_socket_directories = ''
+max_connections = 300
+"""
+DURABLE = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}
+
+
+class NotDurable(Exception):
+    """The server would lose commits, so its speed says nothing."""
+
+
+@contextmanager
+def durable_server(folder: Path) -> Iterator[str]:
+    """Yield the URL of a superuser's database, on the cores of this process.
+
+    Args:
+        folder: On a disk; it must not be there yet, and is gone after the block.
+
+    Raises:
+        PostgresMissing: There are no binaries.
+    """
+    found = launcher.find_binaries()
+    folder.mkdir()
+    run_as = launcher._run_as(folder)
+    binaries = launcher._reachable(found, folder, run_as)
+    with _patiently_guarded(folder, binaries, run_as):
+        server = launcher.Server(binaries, folder, run_as)
+        server._run("initdb", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync")
+        with (folder / "data" / "postgresql.conf").open("a") as file:
+            file.write(SETTINGS)
+        server.port = launcher._free_port()
+        server.start()
+        yield server.url
+
+
+@contextmanager
+def _patiently_guarded(folder: Path, binaries: Path, run_as: dict[str, Any]) -> Iterator[None]:
+    guarded = launcher._guarded(folder, binaries, run_as)
+    guarded.__enter__()
+    try:
+        yield
+    finally:
+        # On a busy disk it takes long; the guard then goes on clearing away by itself.
+        with suppress(subprocess.TimeoutExpired):
+            guarded.__exit__(None, None, None)
+
+
+@contextmanager
+def careless(url: str) -> Iterator[None]:
+    """Let the server at *url* be quick instead of durable, while things are put into place.
+
+    Raises:
+        NotDurable: It does not become durable again.
+    """
+    asyncio.run(_set(url, "off"))
+    try:
+        yield
+    finally:
+        asyncio.run(_set(url, "on"))
+
+
+def create_database(url: str, name: str) -> str:
+    """Make an empty database, and return its URL."""
+
+    async def create() -> None:
+        connection = await asyncpg.connect(url)
+        try:
+            await connection.execute(f'CREATE DATABASE "{name}" TEMPLATE template0')
+        finally:
+            await connection.close()
+
+    asyncio.run(create())
+    return url.rpartition("/")[0] + "/" + name
+
+
+async def _set(url: str, value: str) -> None:
+    connection = await asyncpg.connect(url)
+    try:
+        for name in DURABLE:
+            await connection.execute(f"ALTER SYSTEM SET {name} = {value}")
+        await connection.execute("SELECT pg_reload_conf()")
+        if value == "on":
+            # What was written carelessly is on the disk before anything is measured.
+            await connection.execute("CHECKPOINT")
+            os.sync()
+    finally:
+        await connection.close()
+    if value == "on":
+        await _check_durable(url)
+
+
+async def _check_durable(url: str) -> None:
+    connection = await asyncpg.connect(url)
+    try:
+        for name, wanted in DURABLE.items():
+            found = await connection.fetchval(f"SHOW {name}")
+            if found != wanted:
+                raise NotDurable(f"{name} is {found}")
+    finally:
+        await connection.close()

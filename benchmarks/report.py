@@ -1,0 +1,83 @@
+"""The table: printed, written as JSON, and put into the document."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.figures import Figure
+from benchmarks.processes import ROOT
+
+DOCUMENT = ROOT / "docs" / "benchmarks.md"
+BEGIN = "<!-- Written by `make bench`: begin -->"
+END = "<!-- Written by `make bench`: end -->"
+COLUMNS = ["work", "measured", "accept", "aim", "", "beside it"]
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a run has found.
+
+    Attributes:
+        date: When it ended.
+        command: What began it.
+        machine: Where.
+        figures: By the row that made them.
+    """
+
+    date: str
+    command: str
+    machine: Sequence[str]
+    figures: Mapping[str, Sequence[Figure]]
+
+    @property
+    def failed(self) -> list[Figure]:
+        """The figures that are not accepted."""
+        return [one for many in self.figures.values() for one in many if one.is_refused]
+
+    def text(self) -> str:
+        """Return all of it, as Markdown that can be read as it is."""
+        return "\n".join(
+            [
+                *(f"- {line}" for line in [f"{self.date}, `{self.command}`", *self.machine]),
+                "",
+                *self._table(),
+                "",
+                *self._notes(),
+            ]
+        )
+
+    def write_json(self, path: Path) -> None:
+        """Write all of it for machines."""
+        rows = {row: [one.as_json() for one in many] for row, many in self.figures.items()}
+        about = {"date": self.date, "command": self.command, "machine": list(self.machine)}
+        path.write_text(json.dumps(about | {"rows": rows}, indent=2, ensure_ascii=False) + "\n")
+
+    def record(self) -> None:
+        """Put it into the document, in place of what was there."""
+        before, found, rest = DOCUMENT.read_text().partition(BEGIN)
+        _, ended, after = rest.partition(END)
+        assert found and ended, f"{DOCUMENT} has lost its markers"  # noqa: PT018 - one fact
+        DOCUMENT.write_text(f"{before}{BEGIN}\n\n{self.text()}\n\n{END}{after}")
+
+    def _table(self) -> list[str]:
+        lines = [one.cells for many in self.figures.values() for one in many]
+        widths = [max(len(line[i]) for line in [COLUMNS, *lines]) for i in range(len(COLUMNS))]
+        return [
+            _line(COLUMNS, widths),
+            _line(["-" * max(width, 3) for width in widths], widths),
+            *(_line(line, widths) for line in lines),
+        ]
+
+    def _notes(self) -> list[str]:
+        return [
+            f"- {row}: {note}"
+            for row, many in self.figures.items()
+            for one in many
+            for note in one.notes
+        ]
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    padded = (cell.ljust(max(width, 3)) for cell, width in zip(cells, widths, strict=True))
+    return f"| {' | '.join(padded)} |"

@@ -1,0 +1,20 @@
+"""What is measured: a function for each row, or pair of rows, of the table."""
+
+from collections.abc import Callable, Mapping
+
+from benchmarks.bench import Bench
+from benchmarks.figures import Figure
+from benchmarks.rows import logins, memory, provisioning, requests
+
+ROWS: Mapping[str, Callable[[Bench], list[Figure]]] = {
+    "profile-postgresql": requests.profile_postgresql,
+    "profile-sqlite": requests.profile_sqlite,
+    "modules": requests.modules,
+    "blog": requests.blog,
+    "logins": logins.logins,
+    "storm": logins.storm,
+    "provision-postgresql": provisioning.on_postgresql,
+    "provision-sqlite": provisioning.on_sqlite,
+    "memory-sqlite": memory.on_sqlite,
+    "memory-postgresql": memory.on_postgresql,
+}

@@ -1,0 +1,121 @@
+"""Provisioning a tenant, against the copying alone."""
+
+import asyncio
+import os
+import shutil
+import statistics
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import asyncpg
+
+from benchmarks import wire
+from benchmarks.bench import Bench
+from benchmarks.figures import Bound, Figure
+from benchmarks.processes import Process
+from benchmarks.rows.logins import bare_pool
+from benchmarks.world import PASSWORD, World
+from tenantry.db.urls import sqlite_path
+
+WARM = 2
+
+
+def on_postgresql(bench: Bench) -> list[Figure]:
+    """Measure against ``CREATE DATABASE`` from the same template."""
+    world = bench.on_postgresql
+    url = bench.postgres_url
+    loop = asyncio.new_event_loop()
+    connection = loop.run_until_complete(asyncpg.connect(url))
+    # Of two catalogs on the server there are two templates, which are alike.
+    template = loop.run_until_complete(
+        connection.fetchval(
+            "SELECT datname FROM pg_database WHERE starts_with(datname, 'tenantry_template_')"
+        )
+    )
+
+    def copy(number: int) -> None:
+        sql = f'CREATE DATABASE "bare_{number}" TEMPLATE "{template}"'
+        loop.run_until_complete(connection.execute(sql))
+
+    try:
+        work = "provisioning a tenant, PostgreSQL / `CREATE DATABASE` from a template"
+        return [_measure(bench, world, copy, work)]
+    finally:
+        loop.run_until_complete(connection.close())
+        loop.close()
+
+
+def on_sqlite(bench: Bench) -> list[Figure]:
+    """Measure against the copy of a file that is synchronised, and its folder."""
+    world = bench.on_sqlite
+    path = sqlite_path(world.tenants[0].url)
+    assert path is not None
+    template = next(path.parents[2].glob("*/*/tenantry_template_*.db"))
+    target = bench.folder / "copies"
+    target.mkdir()
+
+    def copy(number: int) -> None:
+        with template.open("rb") as source, (target / f"{number}.db").open("wb") as copied:
+            shutil.copyfileobj(source, copied)
+            copied.flush()
+            os.fsync(copied.fileno())
+        _synchronise(target)
+
+    return [_measure(bench, world, copy, "provisioning a tenant, SQLite / a copy of a file")]
+
+
+def _measure(bench: Bench, world: World, copy: Callable[[int], None], work: str) -> Figure:
+    bare, ours = [], []
+    with bench.ours(world) as process:
+        for number in range(bench.plan.provisioned + WARM):
+            bare.append(_milliseconds(partial(copy, number)))
+            ours.append(_milliseconds(partial(_provision, process, world, number)))
+    bare, ours = bare[WARM:], ours[WARM:]
+    hashing = 1000 / bare_pool(bench, 1.0)
+    base, whole = statistics.median(bare), statistics.median(ours)
+    ratio = whole / base
+    return Figure(
+        work=work,
+        value=ratio,
+        shown=f"{ratio:.2f}",
+        rate=f"{whole:.1f} ms, bare {base:.1f} ms",
+        bound=Bound(3, 1.5, at_least=False),
+        notes=[
+            f"ours {_range(ours)}, bare {_range(bare)}, {len(ours)} of each in turn",
+            f"the hash of the owner's password takes {hashing:.1f} ms by itself",
+            f"without that the ratio would be {(whole - hashing) / base:.2f}",
+        ],
+    )
+
+
+def _provision(process: Process, world: World, number: int) -> None:
+    owner = {"email": f"owner@new{number}.example.com", "fullName": "Owner", "password": PASSWORD}
+    request = wire.request(
+        "POST",
+        "/api/admin/tenants",
+        headers={"authorization": f"Bearer {world.admin_token}"},
+        body={"name": f"New {number}", "owner": owner},
+    )
+    answer = wire.ask(process.port, request)
+    if answer.status != 201 or wire.SUCCESS not in answer.body:
+        raise wire.WrongAnswer(repr(answer))
+
+
+def _milliseconds(work: Callable[[], None]) -> float:
+    began = time.perf_counter()
+    work()
+    return (time.perf_counter() - began) * 1000
+
+
+def _synchronise(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _range(milliseconds: list[float]) -> str:
+    return f"{min(milliseconds):.1f} to {max(milliseconds):.1f} ms"

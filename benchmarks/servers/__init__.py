@@ -1,0 +1,1 @@
+"""Programs that are measured beside Tenantry, each in a process of its own."""

@@ -1,0 +1,86 @@
+"""Requests as bytes, and the least that can be known of an answer."""
+
+import json
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+ANSWER_SECONDS_MAX = 30
+CHUNK_BYTES = 262_144
+SUCCESS = b'"success":true'
+
+
+class WrongAnswer(Exception):
+    """A server answered something else than it should."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request, and what its answer must hold.
+
+    Attributes:
+        wire: The whole request.
+        expected: Stands in the body, beside the success of the envelope.
+    """
+
+    wire: bytes
+    expected: bytes = SUCCESS
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer, whole."""
+
+    status: int
+    headers: list[tuple[str, str]]
+    body: bytes
+
+
+def request(
+    method: str,
+    path: str,
+    *,
+    headers: Mapping[str, str] | None = None,
+    body: object = None,
+) -> bytes:
+    """Return a request. It has only the headers it needs: more would flatter the ratios."""
+    lines = [f"{method} {path} HTTP/1.1", "host: tenantry.test"]
+    lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
+    content = b"" if body is None else json.dumps(body, separators=(",", ":")).encode()
+    if content:
+        lines += ["content-type: application/json", f"content-length: {len(content)}"]
+    return "\r\n".join([*lines, "", ""]).encode() + content
+
+
+def ask(port: int, wire: bytes) -> Answer:
+    """Return the answer to one request, over a connection of its own.
+
+    Raises:
+        OSError: Nobody listens, or the connection broke.
+    """
+    with socket.create_connection(("127.0.0.1", port), timeout=ANSWER_SECONDS_MAX) as connection:
+        connection.sendall(wire)
+        got = b""
+        while length_of(got) != len(got):
+            chunk = connection.recv(CHUNK_BYTES)
+            if not chunk:
+                raise ConnectionResetError("the answer was cut short")
+            got += chunk
+    head, _, body = got.partition(b"\r\n\r\n")
+    first, *lines = head.decode("latin-1").split("\r\n")
+    pairs = [line.partition(": ") for line in lines]
+    return Answer(int(first.split()[1]), [(name, value) for name, _, value in pairs], body)
+
+
+def length_of(begun: bytes) -> int:
+    """Return how long an answer will be that has *begun* like this; -1 if one cannot tell yet.
+
+    Every server here writes ``content-length`` in lower case, and no answer without a body.
+    """
+    end = begun.find(b"\r\n\r\n")
+    if end < 0:
+        return -1
+    at = begun.find(b"content-length: ", 0, end)
+    if at < 0:
+        raise WrongAnswer(f"no content-length: {begun[:200]!r}")
+    return end + 4 + int(begun[at + 16 : begun.find(b"\r", at)])

@@ -1,0 +1,191 @@
+"""A world: tenants, their users and posts, and what is needed to ask as one of them."""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from tenantry.access import admins
+from tenantry.access.passwords import Passwords
+from tenantry.access.principal import Person, Role
+from tenantry.access.tokens import ALGORITHM, AUDIENCES, ISSUER
+from tenantry.fleet.lifecycle import Lifecycle, Owner, Provisioned
+from tenantry.kit.clock import utc_now
+from tenantry.services import Services, open_services, system_context
+from tenantry.settings import Settings
+from tenantry.tenant import posts, users
+
+PASSWORD = "correct horse battery staple"
+SECRET_KEY = "a secret key that is used in benchmarks alone"
+AT_ONCE = 8
+CONTENT = "It rained all day, and nobody minded. " * 40
+
+
+class _HashedOnce(Passwords):
+    """Hashes a password the first time, and remembers it: there are hundreds of users."""
+
+    _hashed: str | None = None
+
+    async def hash(self, password: str) -> str:
+        """Return what to store; everybody has the same password."""
+        if self._hashed is None:
+            self._hashed = await super().hash(password)
+        return self._hashed
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large a world is.
+
+    Attributes:
+        tenants: In it.
+        users: Of each tenant.
+        posts: Of each tenant.
+    """
+
+    tenants: int
+    users: int = 1
+    posts: int = 0
+
+
+@dataclass(frozen=True)
+class User:
+    """A user of a tenant, and a token of theirs."""
+
+    id: str
+    email: str
+    token: str
+
+
+@dataclass(frozen=True)
+class Tenant:
+    """A tenant, and the way in."""
+
+    id: str
+    url: str
+    api_key: str
+    users: list[User]
+
+
+@dataclass(frozen=True)
+class World:
+    """What is in one catalog.
+
+    Attributes:
+        environment: The settings of a server of this world.
+        tenants: All of them.
+        admin_token: Of an admin.
+        facts: A file of what the peers have to know.
+    """
+
+    environment: Mapping[str, str]
+    tenants: list[Tenant]
+    admin_token: str
+    facts: Path
+
+
+def make_world(
+    folder: Path, size: Size, *, catalog_url: str | None = None, server_url: str | None = None
+) -> World:
+    """Return a new world: on PostgreSQL if URLs are given, else in SQLite files in *folder*."""
+    environment = {"TENANTRY_DATA_DIR": str(folder / "data")}
+    if catalog_url and server_url:
+        environment |= {
+            "TENANTRY_CATALOG_URL": catalog_url,
+            "TENANTRY_TENANT_SERVER_URL": server_url,
+            "TENANTRY_SECRET_KEY": SECRET_KEY,
+        }
+    folder.mkdir()
+    return asyncio.run(_make(folder, size, environment))
+
+
+async def _make(folder: Path, size: Size, environment: dict[str, str]) -> World:
+    values = {name.removeprefix("TENANTRY_").lower(): v for name, v in environment.items()}
+    settings = Settings(_env_file=None, sqlite_synchronous="NORMAL", **values)  # type: ignore[arg-type, call-arg]
+    async with open_services(settings) as services:
+        passwords = _HashedOnce(threads=1, chars_min=8)
+        await passwords.hash(PASSWORD)
+        lifecycle = replace(services.lifecycle, passwords=passwords)
+        admin = await admins.create(
+            system_context("bench"),
+            services.catalog,
+            passwords,
+            email="ada@example.com",
+            password=PASSWORD,
+        )
+        person = Person(admin.id, admin.email, Role.ADMIN, admin.generation)
+        admin_token = (await services.tokens.issue(person, now=utc_now())).token
+        # The first one alone: it makes the template.
+        tenants = [await _add_tenant(services, lifecycle, 0, size)]
+        gate = asyncio.Semaphore(AT_ONCE)
+
+        async def add(number: int) -> Tenant:
+            async with gate:
+                return await _add_tenant(services, lifecycle, number, size)
+
+        tenants += await asyncio.gather(*(add(number) for number in range(1, size.tenants)))
+        facts = folder / "facts.json"
+        facts.write_text(
+            json.dumps(
+                {
+                    "algorithm": ALGORITHM,
+                    "issuer": ISSUER,
+                    "audience": AUDIENCES[Role.TENANT_USER],
+                    "keys": await services.tokens.jwks(),
+                    "tenants": [asdict(tenant) | {"users": []} for tenant in tenants],
+                }
+            )
+        )
+        passwords.close()
+    return World(environment, tenants, admin_token, facts)
+
+
+async def _add_tenant(services: Services, lifecycle: Lifecycle, number: int, size: Size) -> Tenant:
+    made = await lifecycle.provision(
+        system_context("bench"),
+        name=f"Tenant {number}",
+        owner=Owner(email=_email(number, 0), full_name="Owner", password=PASSWORD),
+        module_keys=None,
+    )
+    database = await services.databases.open(made.tenant)
+    found = [made.owner]
+    found += [
+        await users.create(
+            system_context("bench"),
+            database,
+            lifecycle.passwords,
+            email=_email(number, one),
+            full_name=f"User {one}",
+            password=PASSWORD,
+        )
+        for one in range(1, size.users)
+    ]
+    for one in range(size.posts):
+        await posts.publish_new(
+            database,
+            title=f"What happened on day {one} of tenant {number}",
+            content=CONTENT,
+            tags=["news", "weather", f"day-{one}"],
+            author_id=made.owner.id,
+            author_name=made.owner.full_name,
+            now=utc_now(),
+        )
+    return Tenant(
+        id=str(made.tenant.id),
+        url=services.databases.server(made.tenant.server_name).url(made.tenant.database_name),
+        api_key=made.key.secret,
+        users=[await _with_token(services, made, user) for user in found],
+    )
+
+
+async def _with_token(services: Services, made: Provisioned, user: users.User) -> User:
+    person = Person(
+        user.id, user.email, Role.TENANT_USER, user.generation, tenant_id=made.tenant.id
+    )
+    issued = await services.tokens.issue(person, now=utc_now())
+    return User(str(user.id), user.email, issued.token)
+
+
+def _email(tenant: int, user: int) -> str:
+    return f"user{user}@tenant{tenant}.example.com"

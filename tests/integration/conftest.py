@@ -1,0 +1,91 @@
+"""What the integration tests have in common: servers, directories of revisions, a migrator."""
+
+import secrets
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tenantry.db.revisions import Stream
+from tenantry.db.scripts import Streams
+from tenantry.db.servers import Server, open_server
+from tenantry.fleet.migrate import Migrated, Patience, SchemaMigrator, Scripts
+from tenantry.kit.clock import utc_now
+from tenantry.kit.ids import new_id
+from tenantry.tenant.databases import STREAM
+from tests.integration.revisions import AlembicFolder
+
+DEADLINE_SECONDS = 30.0
+LOCK_MS = 400
+
+
+@dataclass(frozen=True)
+class Rig:
+    """Migrates databases with our own stream and a user's directory."""
+
+    migrator: SchemaMigrator
+    folder: AlembicFolder
+
+    def streams(self, table: str = "alembic_version") -> Streams:
+        """Return the streams as they are now."""
+        return Streams(STREAM, Stream("user", self.folder.path), table)
+
+    async def migrate(self, url: str, streams: Streams | None = None) -> Migrated:
+        """Migrate one database in a run of its own."""
+        scripts = Scripts(streams or self.streams())
+        return await self.migrator.migrate(url, scripts, run_id=new_id(), now=utc_now)
+
+    async def initialise(self, url: str, streams: Streams | None = None) -> str:
+        """Make an empty database a tenant's, with our own stream alone at its head."""
+        scripts = Scripts(streams or Streams(STREAM))
+        await self.migrator.initialise(url, scripts, run_id=new_id(), now=utc_now())
+        return url
+
+
+@pytest.fixture(name="folder")
+def _folder(tmp_path: Path) -> AlembicFolder:
+    return AlembicFolder(tmp_path / "alembic")
+
+
+@pytest.fixture(name="rig")
+def _rig(folder: AlembicFolder) -> Iterator[Rig]:
+    threads = ThreadPoolExecutor(16)
+    patience = Patience(connect_seconds=5.0, deadline_seconds=DEADLINE_SECONDS, lock_ms=LOCK_MS)
+    yield Rig(SchemaMigrator(threads, patience), folder)
+    threads.shutdown(wait=False, cancel_futures=True)
+
+
+@pytest.fixture(name="tenant_url")
+async def _tenant_url(rig: Rig, new_database: Callable[[], str]) -> str:
+    """A tenant's database, at the head of our own stream."""
+    return await rig.initialise(new_database())
+
+
+@pytest.fixture(name="make_server")
+def _make_server(
+    engine: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> Callable[[int], Server]:
+    """Opens the server, or the folder, with a budget."""
+
+    def make(connections_max: int) -> Server:
+        if engine == "sqlite":
+            url = f"sqlite:///{tmp_path / 'server'}"
+        else:
+            url = request.getfixturevalue("postgres_url")
+        return open_server(
+            url, connections_max=connections_max, timeout_seconds=5.0, synchronous="NORMAL"
+        )
+
+    return make
+
+
+@pytest.fixture(name="prefix")
+async def _prefix(make_server: Callable[[int], Server]) -> AsyncIterator[str]:
+    """The beginning of names that no other test has; what has it is dropped afterwards."""
+    prefix = f"tenantry_t{secrets.token_hex(6)}_"
+    yield prefix
+    server = make_server(1)
+    for name in await server.names(prefix):
+        await server.drop(name)

@@ -1,0 +1,104 @@
+"""Look into databases from outside, with drivers that the product does not use for requests."""
+
+import contextlib
+import sqlite3
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+
+from tenantry.db.urls import sqlite_path
+
+LOG = "tenantry_migration_log"  # when, and in which run: of no interest to a comparison
+
+_PG_SCHEMA = """
+SELECT 'column', table_name, column_name, data_type, is_nullable, column_default
+FROM information_schema.columns WHERE table_schema = 'public'
+UNION ALL
+SELECT 'index', tablename, indexname, indexdef, '', '' FROM pg_indexes WHERE schemaname = 'public'
+UNION ALL
+SELECT 'constraint', conrelid::regclass::text, conname, pg_get_constraintdef(oid), '', ''
+FROM pg_constraint WHERE connamespace = 'public'::regnamespace
+ORDER BY 1, 2, 3
+"""
+_SQLITE_SCHEMA = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY 1, 2"
+
+
+@dataclass(frozen=True)
+class Dump:
+    """Everything that a database holds, but for the log."""
+
+    schema: list[tuple[Any, ...]]
+    data: dict[str, list[tuple[Any, ...]]]
+
+
+Query = Callable[[str], list[tuple[Any, ...]]]
+
+
+@contextlib.contextmanager
+def looking_into(url: str) -> Iterator[Query]:
+    """Yield what runs a statement, each for itself, and returns its rows."""
+    path = sqlite_path(url)
+    if path is not None:
+        file = sqlite3.connect(f"file:{path}?mode=rw", uri=True, isolation_level=None)
+        with contextlib.closing(file):
+            yield lambda sql: file.execute(sql).fetchall()
+        return
+    with psycopg.connect(url, autocommit=True) as connection:
+
+        def query(sql: str) -> list[tuple[Any, ...]]:
+            cursor = connection.execute(sql.encode())
+            return cursor.fetchall() if cursor.description else []
+
+        yield query
+
+
+def rows(url: str, sql: str) -> list[tuple[Any, ...]]:
+    """Return what *sql* finds."""
+    with looking_into(url) as query:
+        return query(sql)
+
+
+def run(url: str, *statements: str) -> None:
+    """Run *statements*, each for itself."""
+    with looking_into(url) as query:
+        for sql in statements:
+            query(sql)
+
+
+def tables(url: str) -> set[str]:
+    """Return the names of the tables."""
+    with looking_into(url) as query:
+        return _tables(query, is_file=sqlite_path(url) is not None)
+
+
+def columns(url: str, table: str) -> list[str]:
+    """Return the names of a table's columns."""
+    if sqlite_path(url) is None:
+        sql = f"SELECT column_name FROM information_schema.columns WHERE table_name = '{table}'"
+    else:
+        sql = f"SELECT name FROM pragma_table_info('{table}')"
+    return [name for (name,) in rows(url, sql)]
+
+
+def dump(url: str) -> Dump:
+    """Return everything."""
+    is_file = sqlite_path(url) is not None
+    text = "*" if is_file else "to_jsonb(t)::text"
+    with looking_into(url) as query:
+        return Dump(
+            query(_SQLITE_SCHEMA if is_file else _PG_SCHEMA),
+            {
+                name: sorted(query(f'SELECT {text} FROM "{name}" AS t'), key=repr)
+                for name in sorted(_tables(query, is_file=is_file) - {LOG})
+            },
+        )
+
+
+def _tables(query: Query, *, is_file: bool) -> set[str]:
+    if is_file:
+        found = query("SELECT name FROM sqlite_master WHERE type = 'table'")
+    else:
+        found = query("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
+    return {name for (name,) in found}

@@ -1,0 +1,54 @@
+"""Directories of Alembic revisions, written as their users write them."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from textwrap import dedent, indent
+
+
+@dataclass
+class AlembicFolder:
+    """A user's script directory."""
+
+    path: Path
+    last: str | None = None
+
+    def __post_init__(self) -> None:
+        (self.path / "versions").mkdir(parents=True)
+
+    def add(
+        self,
+        name: str,
+        body: str,
+        *,
+        down: str | None = None,
+        below: str = "",
+        signature: str = "",
+        head: str = "",
+    ) -> Path:
+        """Add the revision whose id is the beginning of *name*, after the last one.
+
+        Args:
+            name: Of the file.
+            body: Of its ``upgrade``.
+            down: The revision before, if it is not the one that was added last.
+            below: A folder in ``versions``.
+            signature: The parameters of ``upgrade``.
+            head: What stands above the function.
+        """
+        revision = name.partition("_")[0]
+        text = (
+            f"from alembic import op\nimport sqlalchemy as sa\n\n"
+            f"revision = {revision!r}\ndown_revision = {down or self.last!r}\n\n"
+            f"{dedent(head)}\n\ndef upgrade({signature}):\n{indent(dedent(body), '    ')}\n"
+        )
+        file = self.write(name, text, below=below)
+        self.last = revision
+        return file
+
+    def write(self, name: str, text: str, *, below: str = "") -> Path:
+        """Write a file as it stands."""
+        folder = self.path / "versions" / below
+        folder.mkdir(parents=True, exist_ok=True)
+        file = folder / f"{name}.py"
+        file.write_text(text)
+        return file

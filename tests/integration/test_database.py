@@ -1,0 +1,517 @@
+"""Sessions, transactions and the budget of connections, on real databases."""
+
+import asyncio
+import contextlib
+import random
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import msgspec
+import pytest
+import sqlalchemy as sa
+
+from tenantry.db import database as db_database
+from tenantry.db.database import Budget, Database
+from tenantry.db.servers import Server, single_connector
+from tenantry.db.sessions import Connection, DatabaseUnavailable
+from tenantry.db.statements import POSTGRESQL, SQLITE, Statement, compile_for
+from tenantry.kit.ids import new_id
+from tests.integration import looking
+from tests.integration.engines import on_postgresql, on_sqlite
+from tests.integration.samples import ADD, FIND, NoteInUse, Sample, sample
+
+SLOW = {
+    "sqlite": Statement[Any](
+        sa.text(
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 3000000) "
+            "SELECT max(i) FROM n"
+        )
+    ),
+    "postgresql": Statement[Any](sa.text("SELECT pg_sleep(0.5)")),
+}
+
+
+class Counting:
+    """Opens real connections, and counts how many are open."""
+
+    def __init__(self) -> None:
+        self.open = 0
+        self.most = 0
+
+    def over(self, connect: Callable[[], Awaitable[Connection]]) -> Callable[[], Awaitable[Any]]:
+        async def counted() -> Connection:
+            connection = await connect()
+            self.open += 1
+            self.most = max(self.most, self.open)
+            close, is_open = connection.close, [True]
+
+            async def closing() -> None:
+                try:
+                    await close()
+                finally:
+                    self.open -= is_open.pop() if is_open else 0
+
+            connection.close = closing  # type: ignore[method-assign]
+            return connection
+
+        return counted
+
+
+@pytest.fixture(name="url")
+def _url(engine: str, new_database: Callable[[], str]) -> str:
+    url = new_database()
+    create_sample(engine, url)
+    return url
+
+
+@pytest.fixture(name="counting")
+def _counting() -> Counting:
+    return Counting()
+
+
+@pytest.fixture(name="database")
+async def _database(url: str, counting: Counting) -> AsyncIterator[Database[Any]]:
+    """One connection, so that one that leaked is missed."""
+    async with opened(url, counting, 1) as database:
+        yield database
+
+
+def create_sample(engine: str, url: str) -> None:
+    dialect = SQLITE if engine == "sqlite" else POSTGRESQL
+    looking.run(url, compile_for(dialect, sa.schema.CreateTable(sample)).sql)
+
+
+@contextlib.asynccontextmanager
+async def opened(url: str, counting: Counting, most: int) -> AsyncIterator[Database[Any]]:
+    connect, _ = single_connector(
+        url, connections_max=most, timeout_seconds=5, synchronous="NORMAL"
+    )
+    database: Database[Any] = Database(counting.over(connect), Budget(most), most)
+    try:
+        yield database
+    finally:
+        await database.close()
+        assert counting.open == 0, "every connection is closed with its database"
+
+
+def a_sample(note: str) -> dict[str, Any]:
+    return msgspec.structs.asdict(msgspec.structs.replace(Sample(id=new_id()), note=note))
+
+
+def notes(url: str) -> set[str]:
+    return {note for (note,) in looking.rows(url, "SELECT note FROM sample")}
+
+
+async def cancelled_after(work: Awaitable[object], steps: int, pause: float = 0) -> None:
+    """Begin *work*, let the loop turn *steps* times, and cancel it."""
+    task = asyncio.ensure_future(work)
+    for _ in range(steps):
+        await asyncio.sleep(pause)
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+class TestAutocommit:
+    async def test_commits_each_statement(self, database: Database[Any], url: str):
+        await database.execute(ADD, **a_sample("one"))
+
+        assert notes(url) == {"one"}
+
+    async def test_goes_on_after_a_conflict(self, database: Database[Any], url: str):
+        await database.execute(ADD, **a_sample("one"))
+
+        with pytest.raises(NoteInUse):
+            await database.execute(ADD, **a_sample("one"))
+        await database.execute(ADD, **a_sample("two"))
+
+        assert notes(url) == {"one", "two"}
+
+
+class TestBegin:
+    async def test_commits_at_the_end_of_the_block(self, database: Database[Any], url: str):
+        async with database.begin() as session:
+            await session.execute(ADD, **a_sample("one"))
+            await session.execute(ADD, **a_sample("two"))
+            assert notes(url) == set()
+
+        assert notes(url) == {"one", "two"}
+
+    async def test_rolls_back_when_the_block_raises(self, database: Database[Any], url: str):
+        with pytest.raises(ZeroDivisionError):  # noqa: PT012
+            async with database.begin() as session:
+                await session.execute(ADD, **a_sample("one"))
+                raise ZeroDivisionError
+        await database.execute(ADD, **a_sample("two"))
+
+        assert notes(url) == {"two"}
+
+    async def test_rolls_back_after_a_conflict(self, database: Database[Any], url: str):
+        with pytest.raises(NoteInUse):  # noqa: PT012
+            async with database.begin() as session:
+                await session.execute(ADD, **a_sample("one"))
+                await session.execute(ADD, **a_sample("one"))
+        await database.execute(ADD, **a_sample("two"))
+
+        assert notes(url) == {"two"}
+
+    async def test_rolls_back_when_the_block_is_cancelled(self, database: Database[Any], url: str):
+        async def block() -> None:
+            async with database.begin() as session:
+                await session.execute(ADD, **a_sample("one"))
+                await asyncio.sleep(60)
+
+        await cancelled_after(block(), 20, 0.005)
+        await database.execute(ADD, **a_sample("two"))
+
+        assert notes(url) == {"two"}
+
+
+class TestCancellation:
+    async def test_in_a_statement_gives_the_connection_up(
+        self, engine: str, database: Database[Any], counting: Counting, url: str
+    ):
+        """It may still be at work, so it is closed, and its place is free again."""
+        await database.execute(ADD, **a_sample("warm"))
+
+        await cancelled_after(database.execute(SLOW[engine]), 3, 0.01)
+
+        assert counting.open == 0
+        await database.execute(ADD, **a_sample("after"))
+        assert notes(url) == {"warm", "after"}
+
+    @pytest.mark.parametrize("steps", range(6))
+    async def test_while_a_transaction_begins_loses_no_later_write(
+        self, database: Database[Any], url: str, steps: int
+    ):
+        """A connection whose BEGIN was cut short may be inside a transaction that nobody ends."""
+
+        async def block() -> None:
+            async with database.begin():
+                await asyncio.sleep(60)
+
+        await database.execute(ADD, **a_sample("warm"))  # so that there is an idle connection
+
+        await cancelled_after(block(), steps)
+        await database.execute(ADD, **a_sample("after"))
+
+        assert notes(url) == {"warm", "after"}
+
+    async def test_at_any_moment_leaks_nothing_and_loses_no_later_write(
+        self, database: Database[Any], url: str, counting: Counting
+    ):
+        """Every acknowledged write is there, whatever was cancelled before it."""
+        expected = set()
+
+        async def block(note: str) -> None:
+            async with database.begin() as session:
+                await session.execute(ADD, **a_sample(note))
+                await session.execute(ADD, **a_sample(f"{note} too"))
+
+        for number in range(60):
+            await cancelled_after(block(f"cut {number}"), number % 20, random.choice([0, 0.0004]))  # noqa: S311
+            async with asyncio.timeout(2):
+                await database.execute(ADD, **a_sample(f"kept {number}"))
+            expected.add(f"kept {number}")
+
+        found = notes(url)
+        assert {note for note in found if note.startswith("kept")} == expected
+        cut = {note for note in found if note.startswith("cut")}
+        assert all(f"{note} too" in cut for note in cut if not note.endswith("too"))
+        assert counting.most == 1
+
+    async def test_of_a_waiter_for_the_only_connection_costs_nobody_its_place(
+        self, database: Database[Any]
+    ):
+        async with database.begin():
+            for _ in range(5):
+                await cancelled_after(database.execute(ADD, **a_sample("never")), 2)
+
+        async with asyncio.timeout(2):
+            await database.execute(ADD, **a_sample("served"))
+
+
+class TestLostConnection:
+    @on_postgresql
+    async def test_is_unavailable_and_the_next_statement_works(
+        self, engine: str, url: str, counting: Counting
+    ):
+        async with opened(url, counting, 1) as database:
+            running = asyncio.create_task(database.execute(SLOW[engine]))
+            await asyncio.sleep(0.1)
+            _terminate_backends(url)
+
+            with pytest.raises(DatabaseUnavailable):
+                await running
+
+            await database.execute(ADD, **a_sample("after"))
+            assert notes(url) == {"after"}
+
+    @on_postgresql
+    async def test_in_a_transaction_leaves_nothing(self, url: str, counting: Counting):
+        async with opened(url, counting, 1) as database:
+            with pytest.raises(DatabaseUnavailable):  # noqa: PT012
+                async with database.begin() as session:
+                    await session.execute(ADD, **a_sample("one"))
+                    _terminate_backends(url)
+                    await session.execute(ADD, **a_sample("two"))
+
+            await database.execute(ADD, **a_sample("after"))
+            assert notes(url) == {"after"}
+
+    @on_postgresql
+    async def test_while_idle_is_not_handed_out(self, url: str, counting: Counting):
+        """What the server has closed long ago is replaced, not tried."""
+        async with opened(url, counting, 1) as database:
+            await database.execute(ADD, **a_sample("one"))
+            _terminate_backends(url)
+            await asyncio.sleep(0.2)
+
+            await database.execute(ADD, **a_sample("two"))
+
+            assert notes(url) == {"one", "two"}
+
+    async def test_to_a_database_that_is_not_there_is_unavailable(
+        self, url: str, counting: Counting
+    ):
+        async with opened(f"{url}_gone", counting, 1) as database:
+            for _ in range(3):
+                async with asyncio.timeout(2):  # nobody waits for a place that has got lost
+                    with pytest.raises(DatabaseUnavailable):
+                        await database.execute(ADD, **a_sample("never"))
+
+    @on_sqlite
+    async def test_to_what_is_no_database_is_unavailable(self, url: str, counting: Counting):
+        looking.rows(url, "SELECT 1")
+        path = url.removeprefix("sqlite:///")
+        with open(path, "wb") as file:  # noqa: ASYNC230, PTH123 - damage it
+            file.write(b"no database at all" * 500)
+
+        async with opened(url, counting, 1) as database:
+            with pytest.raises(DatabaseUnavailable):
+                await database.execute(ADD, **a_sample("never"))
+
+
+class TestBusyFile:
+    @on_sqlite
+    async def test_is_unavailable_when_its_writer_does_not_end(
+        self, url: str, counting: Counting, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr("tenantry.db.sqlite.BUSY_TIMEOUT_SECONDS", 0.2)
+        async with opened(url, Counting(), 1) as writer, opened(url, counting, 1) as database:
+            async with writer.begin() as session:
+                await session.execute(ADD, **a_sample("first"))
+                with pytest.raises(DatabaseUnavailable):
+                    await database.execute(ADD, **a_sample("never"))
+                assert await database.fetch_all(FIND, id=new_id()) == [], "readers go on"
+
+            await database.execute(ADD, **a_sample("second"))
+            assert notes(url) == {"first", "second"}
+
+    @on_sqlite
+    async def test_is_waited_for(self, url: str, counting: Counting):
+        async with opened(url, Counting(), 1) as writer, opened(url, counting, 1) as database:
+            async with writer.begin() as session:
+                await session.execute(ADD, **a_sample("first"))
+                waiting = asyncio.create_task(database.execute(ADD, **a_sample("second")))
+                await asyncio.sleep(0.3)
+                assert not waiting.done()
+            await waiting
+
+        assert notes(url) == {"first", "second"}
+
+
+class TestChangedTable:
+    """A migration changes a table under connections that have used it."""
+
+    @on_postgresql
+    async def test_is_read_again_after_a_change_of_type(self, database: Database[Any], url: str):
+        one = a_sample("one")
+        await database.execute(ADD, **one)
+        for _ in range(3):
+            await database.fetch_one(FIND, id=one["id"])
+
+        looking.run(url, "ALTER TABLE sample ALTER COLUMN note TYPE text, ADD COLUMN more int")
+        found = await database.fetch_one(FIND, id=one["id"])
+
+        assert found is not None
+        assert found.note == "one"
+
+    @on_postgresql
+    async def test_inside_a_transaction_is_unavailable_and_the_next_one_works(
+        self, database: Database[Any], url: str
+    ):
+        one = a_sample("one")
+        await database.execute(ADD, **one)
+        await database.fetch_one(FIND, id=one["id"])
+
+        with pytest.raises(DatabaseUnavailable):  # noqa: PT012
+            async with database.begin() as session:
+                looking.run(url, "ALTER TABLE sample ALTER COLUMN note TYPE text")
+                await session.fetch_one(FIND, id=one["id"])
+
+        async with database.begin() as session:
+            assert await session.fetch_one(FIND, id=one["id"]) is not None
+
+
+class TestBudget:
+    async def test_closes_the_longest_idle_connection_first(
+        self, make_server: Callable[[int], Server], prefix: str
+    ):
+        server = make_server(2)
+        counting = {name: Counting() for name in ("a", "b", "c")}
+        databases = {}
+        for name, counted in counting.items():
+            await server.create(prefix + name)
+            databases[name] = server.open(prefix + name)
+            databases[name]._connect = counted.over(databases[name]._connect)  # noqa: SLF001
+
+        one = Statement[Any](sa.text("SELECT 1"))
+        for name in ("a", "b", "a", "c"):
+            await databases[name].execute(one)
+
+        assert {name: counted.open for name, counted in counting.items()} == {
+            "a": 1,
+            "b": 0,
+            "c": 1,
+        }
+        for database in databases.values():
+            await database.close()
+
+    async def test_serves_who_waits_longest_first(
+        self, make_server: Callable[[int], Server], prefix: str
+    ):
+        server = make_server(1)
+        for name in ("a", "b", "c"):
+            await server.create(prefix + name)
+        served = []
+        databases = [server.open(prefix + name) for name in ("a", "b", "c")]
+
+        async def use(number: int) -> None:
+            async with databases[number].begin():
+                served.append(number)
+
+        async with databases[0].begin():
+            waiting = []
+            for number in (1, 2):
+                waiting.append(asyncio.create_task(use(number)))
+                await asyncio.sleep(0.02)
+        await asyncio.gather(*waiting)
+
+        assert served == [1, 2]
+        for database in databases:
+            await database.close()
+
+    async def test_goes_on_to_the_next_when_it_came_to_somebody_who_had_left(self):
+        """The right and the cancellation meet in the same moment."""
+        budget = Budget(1)
+        await budget.reserve()
+        leaving = asyncio.create_task(budget.reserve())
+        staying = asyncio.create_task(budget.reserve())
+        await asyncio.sleep(0)
+
+        budget.give_back()
+        leaving.cancel()
+
+        async with asyncio.timeout(1):
+            await staying
+        assert leaving.cancelled()
+
+    async def test_of_one_database_goes_on_to_the_next_who_waits(
+        self, database: Database[Any], url: str
+    ):
+        async def work(note: str) -> None:
+            await database.execute(ADD, **a_sample(note))
+
+        for number in range(10):
+            async with database.begin():
+                leaving = asyncio.create_task(work("never"))
+                staying = asyncio.create_task(work(f"note {number}"))
+                await asyncio.sleep(0)
+            leaving.cancel()
+            async with asyncio.timeout(2):
+                await asyncio.gather(leaving, staying, return_exceptions=True)
+
+        assert notes(url) >= {f"note {number}" for number in range(10)}
+
+    async def test_lets_nobody_wait_for_ever(
+        self,
+        make_server: Callable[[int], Server],
+        prefix: str,
+        monkeypatch: pytest.MonkeyPatch,
+    ):
+        monkeypatch.setattr(db_database, "WAIT_SECONDS_MAX", 0.2)
+        server = make_server(1)
+        for name in ("a", "b"):
+            await server.create(prefix + name)
+        first, second = server.open(prefix + "a"), server.open(prefix + "b")
+        one = Statement[Any](sa.text("SELECT 1"))
+
+        async with first.begin():
+            with pytest.raises(DatabaseUnavailable):
+                await second.execute(one)
+            with pytest.raises(DatabaseUnavailable):
+                await second.execute(one)
+
+        await second.execute(one)
+        await first.close()
+        await second.close()
+
+    async def test_holds_under_a_storm_and_leaks_nothing(
+        self, engine: str, make_server: Callable[[int], Server], prefix: str
+    ):
+        """200 tasks over 50 databases, some of them cancelled, with a budget of 8."""
+        server, counting, most = make_server(8), Counting(), 8
+        threads = threading.active_count()
+        names = [f"{prefix}{number}" for number in range(50)]
+        await _create(engine, server, names)
+        databases = []
+        for name in names:
+            database = server.open(name)
+            database._connect = counting.over(database._connect)  # noqa: SLF001
+            databases.append(database)
+        written: set[tuple[str, str]] = set()
+
+        async def work(number: int) -> None:
+            database, name = databases[number % 50], names[number % 50]
+            note = f"note {number}"
+            async with database.begin() as session:
+                await session.execute(ADD, **a_sample(note))
+            written.add((name, note))
+            await database.fetch_all(FIND, id=new_id())
+
+        tasks = [asyncio.create_task(work(number)) for number in range(200)]
+        for task in random.sample(tasks, 30):
+            await asyncio.sleep(0.005)
+            task.cancel()
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+
+        assert {type(one) for one in results} <= {type(None), asyncio.CancelledError}
+        assert counting.most <= most
+        for name in names:
+            assert {note for where, note in written if where == name} <= notes(server.url(name))
+        async with asyncio.timeout(5):  # nobody's right has got lost
+            async with contextlib.AsyncExitStack() as stack:
+                for database in databases[:most]:
+                    await stack.enter_async_context(database.begin())
+        for database in databases:
+            await database.close()
+        assert counting.open == 0
+        await asyncio.sleep(0.1)
+        assert threading.active_count() <= threads + 6, "threads of the default executor at most"
+
+
+async def _create(engine: str, server: Server, names: list[str]) -> None:
+    await server.create(names[0])
+    create_sample(engine, server.url(names[0]))
+    for name in names[1:]:
+        assert await server.copy(names[0], name)
+
+
+def _terminate_backends(url: str) -> None:
+    looking.rows(
+        url,
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        "WHERE datname = current_database() AND application_name = 'tenantry'",
+    )

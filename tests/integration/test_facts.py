@@ -1,0 +1,283 @@
+"""A change holds at once here, and within a second in every other process."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+from uuid import UUID
+
+import httpx
+import msgspec
+import pytest
+import sqlalchemy as sa
+
+from tenantry.access import credentials
+from tenantry.app import app_over
+from tenantry.catalog.facts import BELIEVED_SECONDS, Facts
+from tenantry.catalog.planes import CatalogSession
+from tenantry.catalog.tables import admin
+from tenantry.db.statements import Statement
+from tenantry.services import Services, open_services, system_context
+from tenantry.settings import Settings
+from tests.conftest import SECRET_KEY, World, client_of, make_world
+from tests.integration import looking
+from tests.postgres import Server, own_server
+
+HELD_SECONDS_MAX = 1.0
+POSTS = "/api/public/blog/posts"
+
+
+@asynccontextmanager
+async def another(settings: Settings) -> AsyncIterator[Services]:
+    """Another process, as far as facts are concerned."""
+    async with open_services(settings) as services:
+        yield services
+
+
+async def seconds_until(status: int, ask: Callable[[], Awaitable[httpx.Response]]) -> float:
+    began = time.monotonic()
+    while (answer := await ask()).status_code != status:
+        assert time.monotonic() - began < 5, answer.text
+        await asyncio.sleep(0.02)
+    return time.monotonic() - began
+
+
+class TestChange:
+    """Made in one process; the other has the fact in its memory."""
+
+    async def test_of_a_revoked_key_holds_in_the_other_process(
+        self, world: World, settings: Settings
+    ):
+        async with another(settings) as other, world.public(world.acme) as here:
+            there = client_of(app_over(other), x_api_key=world.acme.key.secret)
+            assert (await there.get(POSTS)).status_code == 200
+            assert (await here.get(POSTS)).status_code == 200
+
+            await credentials.revoke_key(
+                system_context("test"),
+                world.services.catalog,
+                world.acme.tenant.id,
+                world.acme.key.key.id,
+            )
+
+            assert (await here.get(POSTS)).status_code == 401
+            assert await seconds_until(401, lambda: there.get(POSTS)) < HELD_SECONDS_MAX
+            await there.aclose()
+
+    async def test_of_a_revoked_token_holds_in_the_other_process(
+        self, world: World, settings: Settings
+    ):
+        secret = await world.mcp_token(world.acme)
+        async with another(settings) as other, world.client(x_mcp_token=secret) as here:
+            there = client_of(app_over(other), x_mcp_token=secret)
+            assert (await there.get(POSTS)).status_code == 200
+            assert (await here.get(POSTS)).status_code == 200
+            (token,) = looking.rows(settings.catalog, "SELECT id FROM mcp_token")[0]
+
+            await credentials.revoke_mcp_token(
+                system_context("test"),
+                world.services.catalog,
+                world.acme.tenant.id,
+                UUID(str(token)),
+            )
+
+            assert (await here.get(POSTS)).status_code == 401
+            assert await seconds_until(401, lambda: there.get(POSTS)) < HELD_SECONDS_MAX
+            await there.aclose()
+
+    async def test_of_a_suspended_tenant_holds_in_the_other_process_and_so_does_its_return(
+        self, world: World, settings: Settings
+    ):
+        async with another(settings) as other, world.public(world.acme) as here:
+            there = client_of(app_over(other), x_api_key=world.acme.key.secret)
+            for active, status in ((False, 403), (True, 200)):
+                assert (await there.get(POSTS)).status_code != status
+                tenant = msgspec.structs.replace(world.acme.tenant, is_active=not active)
+
+                await world.services.lifecycle.update(
+                    system_context("test"), tenant, is_active=active
+                )
+
+                assert (await here.get(POSTS)).status_code == status
+                assert await seconds_until(status, lambda: there.get(POSTS)) < HELD_SECONDS_MAX
+            await there.aclose()
+
+    async def test_of_the_modules_holds_in_the_other_process(
+        self, world: World, settings: Settings
+    ):
+        async with another(settings) as other, world.public(world.acme) as here:
+            there = client_of(app_over(other), x_api_key=world.acme.key.secret)
+            assert (await there.get(POSTS)).status_code == 200
+
+            await world.services.lifecycle.update(
+                system_context("test"), world.acme.tenant, module_keys=["mcp"]
+            )
+
+            assert (await here.get(POSTS)).status_code == 403
+            assert await seconds_until(403, lambda: there.get(POSTS)) < HELD_SECONDS_MAX
+            await there.aclose()
+
+    async def test_of_an_admin_holds_in_the_other_process(self, world: World, settings: Settings):
+        async with another(settings) as other, await world.admin() as here:
+            there = client_of(app_over(other), authorization=f"Bearer {await world.admin_token()}")
+            path = "/api/admin/tenants"
+            assert (await there.get(path)).status_code == 200
+            assert (await here.get(path)).status_code == 200
+
+            async with world.services.catalog.change(
+                system_context("test"), "test", "admin"
+            ) as session:
+                await session.execute(Statement[Any](sa.update(admin).values(is_active=False)))
+
+            assert (await here.get(path)).status_code == 403
+            assert await seconds_until(403, lambda: there.get(path)) < HELD_SECONDS_MAX
+            await there.aclose()
+
+
+class TestFacts:
+    async def test_are_remembered_while_nothing_changes(self, services: Services):
+        facts, reads = services.catalog.facts, []
+
+        async def read(session: CatalogSession) -> str:
+            del session
+            reads.append(1)
+            return "fact"
+
+        await facts.look()
+        assert [await facts.get("key", read) for _ in range(5)] == ["fact"] * 5
+        assert len(reads) == 1
+
+    async def test_are_not_believed_without_a_look(self, services: Services):
+        """Nobody looks at this one's epoch: after a while, each is read again."""
+        facts = Facts(services.catalog)
+        answers = iter("abc")
+
+        async def read(session: CatalogSession) -> str:
+            del session
+            return next(answers)
+
+        await facts.look()
+        assert [await facts.get("key", read) for _ in range(2)] == ["a", "a"]
+        await asyncio.sleep(BELIEVED_SECONDS + 0.05)
+
+        assert [await facts.get("key", read) for _ in range(2)] == ["b", "c"]
+
+    async def test_do_not_return_with_a_look_after_a_pause(self, services: Services):
+        """What was read while nobody looked may be older than the epoch that is found then."""
+        facts = Facts(services.catalog)
+        answers = iter("ab")
+
+        async def read(session: CatalogSession) -> str:
+            del session
+            return next(answers)
+
+        await facts.look()
+        await facts.get("key", read)
+        await asyncio.sleep(BELIEVED_SECONDS + 0.05)
+        await facts.look()
+
+        assert await facts.get("key", read) == "b"
+
+    @pytest.mark.parametrize("elsewhere", [False, True], ids=["here", "elsewhere"])
+    async def test_do_not_return_by_a_read_that_began_before_a_change(
+        self,
+        services: Services,
+        settings: Settings,
+        elsewhere: bool,  # noqa: FBT001
+    ):
+        """A slow read holds the old value, and ends after everybody has forgotten it."""
+        facts, began, may_end = services.catalog.facts, asyncio.Event(), asyncio.Event()
+
+        async def slow(session: CatalogSession) -> str:
+            del session
+            began.set()
+            await may_end.wait()
+            return "old"
+
+        async def fresh(session: CatalogSession) -> str:
+            del session
+            return "new"
+
+        await facts.look()
+        reading = asyncio.create_task(facts.get("key", slow))
+        await began.wait()
+        if elsewhere:
+            looking.run(settings.catalog, "UPDATE catalog SET epoch = epoch + 1")
+            await facts.look()
+        else:
+            async with services.catalog.change(system_context("test"), "test.change", "x"):
+                pass
+        may_end.set()
+
+        assert await reading == "old"
+        assert await facts.get("key", fresh) == "new"
+
+    async def test_stay_true_under_a_storm_of_changes_and_reads(
+        self, services: Services, settings: Settings
+    ):
+        """Whoever has made a change never reads what was before it."""
+        async with another(settings) as other:
+            facts = services.catalog.facts
+            truth = [0]
+
+            async def read(session: CatalogSession) -> int:
+                del session
+                value = truth[0]
+                await asyncio.sleep(0.002)
+                return value + 1  # None is never remembered, and 0 might be taken for it
+
+            async def ask() -> None:
+                for _ in range(150):
+                    await facts.get("key", read)
+                    await asyncio.sleep(0)
+
+            async def change() -> None:
+                for _ in range(20):
+                    async with services.catalog.change(system_context("t"), "test", "x"):
+                        truth[0] += 1
+                    assert await facts.get("key", read) == truth[0] + 1
+
+            await asyncio.gather(change(), *(ask() for _ in range(8)))
+            assert other.catalog.facts.catalog_id == facts.catalog_id
+
+
+@pytest.fixture(name="server", scope="module")
+def _server() -> Iterator[Server]:
+    with own_server() as server:
+        yield server
+
+
+class TestCatalogGone:
+    async def test_answers_503_and_works_again_when_it_is_back(
+        self, server: Server, tmp_path_factory: pytest.TempPathFactory
+    ):
+        """What is remembered is not believed for long; nothing has to be started again."""
+        looking.run(server.url, "CREATE DATABASE gone TEMPLATE template0")
+        settings = Settings(
+            data_dir=tmp_path_factory.mktemp("data"),
+            catalog_url=server.url.rpartition("/")[0] + "/gone",
+            tenant_server_url="",  # the tenants are in files, and stay
+            secret_key=SECRET_KEY,
+        )
+        async with open_services(settings) as services:
+            world = await make_world(services)
+            async with world.public(world.acme) as client, await world.admin() as boss:
+                assert (await client.get(POSTS)).status_code == 200
+                assert (await boss.get("/api/admin/tenants")).status_code == 200
+
+                await asyncio.to_thread(server.stop)
+                await asyncio.sleep(1)
+                gone = [await client.get(POSTS), await boss.get("/api/admin/tenants")]
+                await asyncio.to_thread(server.start)
+
+                for answer in gone:
+                    assert answer.status_code == 503
+                    assert int(answer.headers["retry-after"]) >= 1
+                    assert set(answer.json()) == {"success", "data", "message"}
+                assert await seconds_until(200, lambda: client.get(POSTS)) < 3
+                assert await seconds_until(200, lambda: boss.get("/api/admin/tenants")) < 3
+                run_id = await services.fleet.plan(system_context("test"), triggered_by="test")
+                async with asyncio.timeout(10):
+                    run = await services.fleet.wait(run_id)
+                assert (run.success_count, run.failed_count) == (2, 0)

@@ -1,0 +1,107 @@
+"""Revisions that would end, or hang, the process that runs them: in a process of their own."""
+
+import contextlib
+import time
+from uuid import UUID
+
+import pytest
+
+from tenantry.catalog import runs
+from tenantry.catalog.runs import MigrationState, TenantMigration
+from tenantry.services import open_services
+from tenantry.settings import Settings
+from tests.conftest import provision
+from tests.integration.programs import running
+from tests.integration.revisions import AlembicFolder
+
+DEADLINE_SECONDS = 1.5
+END_SECONDS_MAX = 4
+RUN_SECONDS_MAX = 15
+# On one tenant alone; the others find nothing to do.
+AT_VICTIM = """
+me = op.get_bind().scalar(sa.text("SELECT email FROM tenantry_user"))
+if me == "owner@victim.example.com":
+    {body}
+op.create_table("done", sa.Column("id", sa.Integer))
+"""
+
+
+@pytest.fixture(name="hostile")
+def _hostile(settings: Settings, folder: AlembicFolder) -> Settings:
+    return settings.model_copy(
+        update={"tenant_migrations": folder.path, "tenant_deadline_s": DEADLINE_SECONDS}
+    )
+
+
+async def outcomes(
+    hostile: Settings, folder: AlembicFolder, body: str, *, head: str = ""
+) -> tuple[float, int | None, dict[str, TenantMigration]]:
+    """Return how long a run took, how its process ended, and what became of each tenant."""
+    async with open_services(hostile) as services:
+        for name in ("first", "victim", "third", "fourth"):
+            await provision(services, name)
+    folder.add("u1_hostile", AT_VICTIM.format(body=body), head=head)
+    status = None
+    async with running("migrate", hostile) as process:
+        run_id = UUID(await process.line())
+        began = time.monotonic()
+        said = await process.line(RUN_SECONDS_MAX)
+        took = time.monotonic() - began
+        assert said == "3 1", "the run ends, and the others are migrated"
+        with contextlib.suppress(TimeoutError):
+            status, _ = await process.ended(END_SECONDS_MAX)
+    async with open_services(hostile) as services:
+        parts = await runs.ended(services.catalog, run_id)
+    return took, status, {part.tenant_name: part for part in parts}
+
+
+class TestHostileRevision:
+    @pytest.mark.parametrize(
+        ("body", "head"),
+        [
+            ("sys.exit(3)", "import sys"),
+            ("raise KeyboardInterrupt", ""),
+            ("raise asyncio.CancelledError", "import asyncio"),
+        ],
+        ids=["sys.exit", "KeyboardInterrupt", "CancelledError"],
+    )
+    async def test_that_would_end_the_process_fails_its_tenant_alone(
+        self, hostile: Settings, folder: AlembicFolder, body: str, head: str
+    ):
+        _, status, parts = await outcomes(hostile, folder, body, head=head)
+
+        assert status == 0
+        victim = parts.pop("victim")
+        assert victim.state == MigrationState.FAILED
+        assert victim.error
+        assert victim.applied == ""
+        assert {part.applied for part in parts.values()} == {"u1_hostile"}
+
+    async def test_that_never_ends_fails_its_tenant_at_the_deadline(
+        self, hostile: Settings, folder: AlembicFolder
+    ):
+        """A thread cannot be killed, so there is a little patience on top."""
+        took, status, parts = await outcomes(hostile, folder, "while True: pass")
+
+        victim = parts.pop("victim")
+        assert took < DEADLINE_SECONDS + 12
+        assert victim.state == MigrationState.FAILED
+        assert victim.error == "The database did not answer in time."
+        assert {part.applied for part in parts.values()} == {"u1_hostile"}
+        assert status == 0, "the process cannot end before the revision does"
+
+    async def test_whose_statement_never_ends_fails_its_tenant_at_the_deadline(
+        self, hostile: Settings, folder: AlembicFolder, engine: str
+    ):
+        sql = (
+            "SELECT pg_sleep(60)"
+            if engine == "postgresql"
+            else "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) "
+            "SELECT max(i) FROM n"
+        )
+
+        took, status, parts = await outcomes(hostile, folder, f"op.execute({sql!r})")
+
+        assert took < DEADLINE_SECONDS + 10
+        assert status == 0
+        assert parts["victim"].error == "The database did not answer in time."

@@ -1,0 +1,234 @@
+"""Kill processes that migrate, and look at what they leave."""
+
+import asyncio
+import contextlib
+import random
+import signal
+import time
+from collections.abc import AsyncIterator
+from uuid import UUID
+
+import pytest
+
+from tenantry.catalog import runs
+from tenantry.catalog.runs import MigrationState
+from tenantry.catalog.tenants import Tenant
+from tenantry.db.revisions import Stream
+from tenantry.db.scripts import Streams
+from tenantry.fleet.migrate import Scripts
+from tenantry.kit.clock import utc_now
+from tenantry.kit.ids import new_id
+from tenantry.services import Services, open_services, system_context
+from tenantry.settings import Settings
+from tenantry.tenant.databases import STREAM
+from tests.conftest import provision
+from tests.integration import looking
+from tests.integration.looking import Dump
+from tests.integration.programs import Program, running
+from tests.integration.revisions import AlembicFolder
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+
+TENANTS = 30
+PROVISIONED_AT_ONCE = 5
+KILLS = 6
+RESUMED_SECONDS_MAX = 15
+# Where our own stream stood before its last revision.
+ONE_BACK = (
+    "DROP INDEX IF EXISTS ix_tenantry_post_published_at",
+    "UPDATE tenantry_version SET version_num = '0003'",
+)
+REVISIONS = {
+    "create": """
+        op.create_table("t{n}", sa.Column("id", sa.Integer, primary_key=True),
+                        sa.Column("text", sa.String))
+        time.sleep(0.01)
+    """,
+    "fill": """
+        op.execute('''INSERT INTO t{n} (id, text)
+            WITH RECURSIVE i(k) AS (SELECT 1 UNION ALL SELECT k + 1 FROM i WHERE k < 400)
+            SELECT k, 'row ' || k FROM i''')
+        time.sleep(0.01)
+    """,
+    "change": """
+        count = op.get_bind().scalar(sa.text("SELECT count(*) FROM t{n}"))
+        op.execute(f"UPDATE t{n} SET text = text || ' of {{count}}'")
+        time.sleep(0.01)
+    """,
+}
+
+
+class Fleet:
+    """Tenants, their databases, and the states that their databases may be in."""
+
+    def __init__(self, settings: Settings, folder: AlembicFolder) -> None:
+        self.settings = settings
+        self.folder = folder
+        self.urls: dict[UUID, str] = {}
+        self.rounds = 0
+
+    async def provision(self, services: Services, count: int) -> None:
+        for start in range(0, count, PROVISIONED_AT_ONCE):
+            numbers = range(start, min(start + PROVISIONED_AT_ONCE, count))
+            for made in await asyncio.gather(
+                *(provision(services, f"tenant{number}") for number in numbers)
+            ):
+                self.urls[made.tenant.id] = url_of(services, made.tenant)
+
+    def add_revisions(self) -> None:
+        """Let there be more to do: three revisions of the user's, and one of our own."""
+        self.rounds += 1
+        for number, (kind, body) in enumerate(REVISIONS.items()):
+            name = f"r{self.rounds}{number}_{kind}"
+            self.folder.add(name, body.format(n=self.rounds), head="import time")
+        for url in self.urls.values():
+            looking.run(url, *ONE_BACK)
+
+    def dumps(self) -> dict[UUID, Dump]:
+        return {tenant_id: looking.dump(url) for tenant_id, url in self.urls.items()}
+
+    def check_log(self, tenant_id: UUID) -> None:
+        """Check that each revision of the user's is in a tenant's log once, in order."""
+        sql = "SELECT revision FROM tenantry_migration_log WHERE stream = 'user' ORDER BY position"
+        found = [name for (name,) in looking.rows(self.urls[tenant_id], sql)]
+        assert found == sorted(path.stem for path in self.folder.path.glob("versions/*.py"))
+
+    def log(self, tenant_id: UUID) -> dict[UUID, str]:
+        """Return what each run has applied to a tenant, by the tenant's own log."""
+        sql = "SELECT run_id, revision FROM tenantry_migration_log ORDER BY position"
+        applied: dict[UUID, list[str]] = {}
+        for run_id, revision in looking.rows(self.urls[tenant_id], sql):
+            applied.setdefault(UUID(str(run_id)), []).append(revision)
+        return {run_id: ",".join(names) for run_id, names in applied.items()}
+
+
+def url_of(services: Services, tenant: Tenant) -> str:
+    return services.databases.server(tenant.server_name).url(tenant.database_name)
+
+
+async def reference(services: Services, folder: AlembicFolder, url: str) -> Dump:
+    """Return what a database looks like that was migrated in peace."""
+    scripts = Scripts(Streams(STREAM, Stream("user", folder.path)))
+    done = await services.migrator.migrate(url, scripts, run_id=new_id(), now=utc_now)
+    assert done.error is None
+    return looking.dump(url)
+
+
+def with_data_of(reference: Dump, own: Dump) -> Dump:
+    """Return *reference* with a tenant's own people and posts."""
+    kept = {n for n in own.data if n.startswith("tenantry_") and n != "tenantry_version"}
+    return Dump(reference.schema, reference.data | {name: own.data[name] for name in kept})
+
+
+@pytest.fixture(name="fleet_settings")
+def _fleet_settings(settings: Settings, folder: AlembicFolder) -> Settings:
+    return settings.model_copy(update={"tenant_migrations": folder.path, "migrate_concurrency": 3})
+
+
+@pytest.fixture(name="processes")
+async def _processes(fleet_settings: Settings) -> AsyncIterator[list[Program]]:
+    """Processes that wait to plan a run and to work on it."""
+    async with contextlib.AsyncExitStack() as stack:
+        yield [
+            await stack.enter_async_context(running("migrate", fleet_settings, waits=True))
+            for _ in range(KILLS)
+        ]
+
+
+class TestKill:
+    async def test_leaves_each_tenant_before_or_after_and_the_runs_go_on(
+        self, fleet_settings: Settings, folder: AlembicFolder, processes: list[Program]
+    ):
+        """SIGKILL at random moments, with migrations of many tenants under way."""
+        fleet = Fleet(fleet_settings, folder)
+        async with open_services(fleet_settings) as services:
+            await fleet.provision(services, TENANTS)
+            model = (await provision(services, "model")).tenant
+            await services.lifecycle.update(
+                system_context("test"), model, name="model", is_active=False
+            )
+            model_url = url_of(services, model)
+        planned = []
+        landed = 0
+        before = after = {}
+        for process in processes:
+            fleet.add_revisions()
+            before = fleet.dumps()
+            await process.begin()
+            planned.append(UUID(await process.line()))
+            await asyncio.sleep(random.uniform(0.05, 0.9))  # noqa: S311
+            process.signal(signal.SIGKILL)
+            await asyncio.sleep(0.1)  # the server notices that the client is gone
+            after = await self._model(fleet_settings, folder, model_url)
+
+            found = fleet.dumps()
+            for tenant_id, dump in found.items():
+                allowed = (before[tenant_id], with_data_of(after, before[tenant_id]))
+                assert dump in allowed, "half migrated"
+            moved = sum(found[tenant_id] != before[tenant_id] for tenant_id in found)
+            landed += 0 < moved < TENANTS
+
+        started = time.monotonic()
+        async with open_services(fleet_settings) as services:
+            for run_id in planned:
+                async with asyncio.timeout(RESUMED_SECONDS_MAX + started - time.monotonic()):
+                    await services.fleet.wait(run_id)
+                await self._check(services, fleet, run_id)
+            again = await services.fleet.plan(system_context("test"), triggered_by="test")
+            last = await services.fleet.wait(again)
+
+        assert (last.success_count, last.failed_count) == (TENANTS, 0)
+        for tenant_id, dump in fleet.dumps().items():
+            assert dump == with_data_of(after, before[tenant_id])
+            fleet.check_log(tenant_id)
+        assert landed >= 1, "no kill has hit the middle of a run; the test says nothing"
+
+    async def _model(self, settings: Settings, folder: AlembicFolder, url: str) -> Dump:
+        async with open_services(settings) as services:
+            await services.fleet.stop()
+            return await reference(services, folder, url)
+
+    async def _check(self, services: Services, fleet: Fleet, run_id: UUID) -> None:
+        run = await runs.get(services.catalog, run_id)
+        parts = await runs.ended(services.catalog, run_id)
+        assert (run.total_count, run.success_count, run.failed_count) == (TENANTS, TENANTS, 0)
+        assert len(parts) == TENANTS
+        for part in parts:
+            assert part.state == MigrationState.SUCCESS
+            assert part.applied == fleet.log(part.tenant_id).get(run_id), "by the tenant's log"
+
+
+class TestTerminate:
+    async def test_ends_the_tenants_in_work_and_releases_the_rest(
+        self, fleet_settings: Settings, folder: AlembicFolder
+    ):
+        """Nothing is half done, nothing is done and not recorded, and nobody has to wait."""
+        fleet = Fleet(fleet_settings, folder)
+        async with open_services(fleet_settings) as services:
+            await fleet.provision(services, 20)
+        fleet.add_revisions()
+        before = fleet.dumps()
+        async with running("work", fleet_settings) as process:
+            assert await process.line() == "ready"
+            async with open_services(fleet_settings) as services:
+                await services.fleet.stop()  # the other process is to do the work
+                run_id = await services.fleet.plan(system_context("test"), triggered_by="test")
+                while not await runs.ended(services.catalog, run_id):  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+                process.signal(signal.SIGTERM)
+                status, _ = await process.ended(10)
+                ended = await runs.ended(services.catalog, run_id)
+        moved = {one for one, dump in fleet.dumps().items() if dump != before[one]}
+        held = looking.rows(
+            fleet_settings.catalog, "SELECT runner_id FROM tenant_migration WHERE state = 'Pending'"
+        )
+
+        assert status == 0
+        assert {part.tenant_id for part in ended} == moved
+        assert 0 < len(ended) < 20
+        assert held == [(None,)] * (20 - len(ended))
+        started = time.monotonic()
+        async with open_services(fleet_settings) as services:
+            run = await services.fleet.wait(run_id)
+        assert (run.success_count, run.failed_count) == (20, 0)
+        assert time.monotonic() - started < 4, "nobody waits for the heartbeat of who has ended"

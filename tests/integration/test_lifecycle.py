@@ -1,0 +1,380 @@
+"""A tenant is made whole or not at all, whatever happens meanwhile."""
+
+import asyncio
+import random
+import secrets
+import signal
+import time
+from collections.abc import AsyncIterator, Callable  # noqa: F401
+from contextlib import asynccontextmanager
+
+import pytest
+
+from tenantry.access.emails import BadEmail
+from tenantry.access.passwords import BadPassword
+from tenantry.catalog import tenants
+from tenantry.catalog.tenants import TenantNameInUse
+from tenantry.fleet.lifecycle import ActivationFailed, ProvisioningFailed
+from tenantry.kit.text import BadText
+from tenantry.services import Services, open_services, system_context
+from tenantry.settings import Settings
+from tenantry.tenant.modules import UnknownModule
+from tests.conftest import provision
+from tests.integration import looking
+from tests.integration.engines import on_postgresql
+from tests.integration.programs import Program, running
+from tests.integration.revisions import AlembicFolder
+
+KILLS = 4
+CLEARED_SECONDS_MAX = 15
+CREATE_NOTES = "op.create_table('note', sa.Column('id', sa.Integer, primary_key=True))"
+
+
+@pytest.fixture(name="with_user")
+def _with_user(settings: Settings, folder: AlembicFolder) -> Settings:
+    """Settings with a directory of the user's own revisions."""
+    return settings.model_copy(update={"tenant_migrations": folder.path})
+
+
+def listed(settings: Settings) -> set[str]:
+    return {name for (name,) in looking.rows(settings.catalog, "SELECT name FROM tenant")}
+
+
+async def all_names(services: Services) -> set[str]:
+    return set(await services.databases.server("default").names("tenantry_"))
+
+
+class TestProvision:
+    async def test_makes_everything(self, services: Services, settings: Settings):
+        made = await provision(services, "acme")
+
+        assert made.tenant.schema_revision == "0004"
+        assert listed(settings) == {"acme"}
+        url = services.databases.server("default").url(made.tenant.database_name)
+        assert looking.rows(url, "SELECT email FROM tenantry_user") == [("owner@acme.example.com",)]
+        assert looking.rows(url, "SELECT version_num FROM tenantry_version") == [("0004",)]
+
+    @pytest.mark.parametrize(
+        ("name", "owner", "error"),
+        [
+            ("acme", {"email": "nobody"}, BadEmail),
+            ("acme", {"password": "short"}, BadPassword),
+            ("acme", {"full_name": ""}, BadText),
+            (" ", {"email": "a@example.com"}, BadText),
+            ("x" * 101, {"email": "a@example.com"}, BadText),
+        ],
+    )
+    async def test_of_something_bad_leaves_nothing(
+        self,
+        services: Services,
+        settings: Settings,
+        name: str,
+        owner: dict[str, str],
+        error: type[Exception],
+    ):
+        before = await all_names(services)
+
+        with pytest.raises(error):
+            await provision(services, name, **owner)
+
+        assert listed(settings) == set()
+        assert await all_names(services) == before
+
+    async def test_with_an_unknown_module_leaves_nothing(
+        self, services: Services, settings: Settings
+    ):
+        acme = await provision(services, "acme")
+        with pytest.raises(UnknownModule):
+            await services.lifecycle.update(
+                system_context("t"), acme.tenant, module_keys=["nothing"]
+            )
+
+        assert listed(settings) == {"acme"}
+
+    async def test_of_a_name_that_is_taken_in_any_case_is_a_conflict(
+        self, services: Services, settings: Settings
+    ):
+        await provision(services, "Zoë")
+
+        with pytest.raises(TenantNameInUse):
+            await provision(services, "ZOË", email="a@example.com")
+
+        assert listed(settings) == {"Zoë"}
+
+    async def test_whose_revisions_fail_leaves_nothing_and_can_be_tried_again(
+        self, with_user: Settings, folder: AlembicFolder
+    ):
+        file = folder.add("u1_fail", "raise ValueError('a secret value')")
+        async with open_services(with_user) as services:
+            before = await all_names(services)
+            with pytest.raises(ProvisioningFailed) as caught:
+                await provision(services, "acme")
+            cleared = await _cleared(services, before)
+
+            file.write_text(file.read_text().replace("raise ValueError('a secret value')", "pass"))
+            made = await provision(services, "acme")
+
+        assert "secret value" not in caught.value.message
+        assert made.tenant.schema_revision == "0004/u1"
+        assert cleared, "a draft of a template is left for as long as the process lives"
+
+    @on_postgresql
+    async def test_whose_database_cannot_be_made_leaves_nothing(
+        self, settings: Settings, postgres_url: str
+    ):
+        """The role may not create databases: said readably, and the name is free at once."""
+        role = f"limited_{secrets.token_hex(4)}"
+        looking.run(postgres_url, f"CREATE ROLE {role} LOGIN")
+        values = settings.model_dump()
+        values["tenant_server_url"] = postgres_url.replace("//postgres@", f"//{role}@")
+        async with open_services(Settings(**values)) as services:
+            for _ in range(2):
+                with pytest.raises(ProvisioningFailed) as caught:
+                    await provision(services, "acme")
+
+                assert "permission denied" in caught.value.message
+                assert role not in caught.value.message
+                assert "acme" not in listed(settings)
+
+        looking.run(postgres_url, f"DROP ROLE {role}")
+
+    async def test_many_at_once_makes_one_template(self, services: Services):
+        made = await asyncio.gather(*(provision(services, f"tenant{n}") for n in range(10)))
+
+        assert len({one.tenant.database_name for one in made}) == 10
+        for one in made:
+            database = await services.databases.open(one.tenant)
+            assert database is not None
+        assert len(await _templates(services)) == 1
+
+    async def test_of_one_name_at_once_makes_one_tenant(
+        self, services: Services, settings: Settings
+    ):
+        done = await asyncio.gather(
+            *(provision(services, "acme") for _ in range(5)), return_exceptions=True
+        )
+
+        assert (
+            sorted(type(one).__name__ for one in done) == ["Provisioned"] + ["TenantNameInUse"] * 4
+        )
+        assert listed(settings) == {"acme"}
+
+    async def test_that_is_cancelled_leaves_nothing(self, services: Services, settings: Settings):
+        await provision(services, "first")
+        before = await all_names(services)
+        for number in range(12):
+            task = asyncio.create_task(provision(services, "cut"))
+            await asyncio.sleep(number * 0.012)
+            task.cancel()
+            result = (await asyncio.gather(task, return_exceptions=True))[0]
+            if not isinstance(result, BaseException):
+                break  # it was quicker
+
+            assert listed(settings) == {"first"}, f"cancelled after {number * 12} ms"
+            assert await all_names(services) == before
+
+
+class TestUnansweredCommit:
+    @on_postgresql
+    async def test_leaves_a_tenant_whole_or_not_at_all(self, settings: Settings):
+        """The commit that makes it visible succeeds, but the answer is lost on its way."""
+        async with open_services(settings) as services:
+            await provision(services, "first")
+        host, _, port = settings.catalog.rpartition("@")[2].partition("/")[0].partition(":")
+        async with _cutting_proxy(host, int(port)) as (own_port, cut):
+            values = settings.model_dump()
+            values["catalog_url"] = settings.catalog.replace(f":{port}/", f":{own_port}/")
+            async with open_services(Settings(**values)) as services:
+                cut.set()
+                with pytest.raises(ProvisioningFailed):
+                    await provision(services, "acme")
+                cut.clear()
+                await asyncio.sleep(0.2)
+
+                left = looking.rows(
+                    settings.catalog, "SELECT state, database_name FROM tenant WHERE name = 'acme'"
+                )
+                names = await all_names(services)
+                for state, name in left:
+                    assert state != "ready" or name in names, "a ready tenant has its database"
+
+
+class TestTemplates:
+    async def test_are_made_anew_when_a_revision_is_edited_and_the_old_ones_go(
+        self, with_user: Settings, folder: AlembicFolder
+    ):
+        file = folder.add("u1_create_notes", CREATE_NOTES)
+        async with open_services(with_user) as services:
+            await provision(services, "first")
+            await provision(services, "second")
+            before = await _templates(services)
+
+            file.write_text(file.read_text().replace("'note'", "'renamed_note'"))
+            made = await provision(services, "third")
+            after = await _templates(services)
+
+            url = services.databases.server("default").url(made.tenant.database_name)
+        assert len(before) == len(after) == 1
+        assert before != after
+        assert "renamed_note" in looking.tables(url)
+        assert "note" not in looking.tables(url)
+
+    async def test_hold_nothing_of_what_is_marked_online(
+        self, with_user: Settings, folder: AlembicFolder
+    ):
+        folder.add("u1_create_notes", CREATE_NOTES)
+        folder.add(
+            "u2_online",
+            'op.execute(f"INSERT INTO note VALUES ({time.time_ns() % 1000000007})")',
+            head="import time\nonline = True",
+        )
+        async with open_services(with_user) as services:
+            made = [await provision(services, name) for name in ("first", "second")]
+            server = services.databases.server("default")
+            found = [
+                looking.rows(server.url(one.tenant.database_name), "SELECT id FROM note")
+                for one in made
+            ]
+
+        assert all(len(one) == 1 for one in found)
+        assert found[0] != found[1], "each tenant has run it"
+        assert {one.tenant.schema_revision for one in made} == {"0004/u2"}
+
+
+class TestActivate:
+    async def test_brings_the_tenant_to_the_head_first(
+        self, with_user: Settings, folder: AlembicFolder
+    ):
+        async with open_services(with_user) as services:
+            made = (await provision(services, "acme")).tenant
+            ctx = system_context("test")
+            suspended = await services.lifecycle.update(ctx, made, is_active=False)
+            folder.add("u1_create_notes", CREATE_NOTES)
+
+            active = await services.lifecycle.update(ctx, suspended, is_active=True)
+
+            url = services.databases.server("default").url(made.database_name)
+            seen = (await tenants.get(services.catalog, made.id)).schema_revision
+        assert active.is_active
+        assert seen == "0004/u1"
+        assert "note" in looking.tables(url)
+
+    async def test_that_cannot_be_migrated_stays_inactive_and_as_it_was(
+        self, with_user: Settings, folder: AlembicFolder
+    ):
+        async with open_services(with_user) as services:
+            made = (await provision(services, "acme")).tenant
+            ctx = system_context("test")
+            suspended = await services.lifecycle.update(ctx, made, is_active=False)
+            folder.add("u1_fail", "op.execute('SELEKT 1')")
+
+            with pytest.raises(ActivationFailed) as caught:
+                await services.lifecycle.update(ctx, suspended, is_active=True, name="renamed")
+
+            now = await tenants.get(services.catalog, made.id)
+        assert not now.is_active
+        assert now.name == "acme"
+        assert "syntax error" in caught.value.message
+
+
+class TestKill:
+    @pytest.mark.slow
+    @pytest.mark.timeout(120)
+    async def test_leaves_nothing_that_is_not_cleared_away(
+        self, with_user: Settings, folder: AlembicFolder
+    ):
+        """SIGKILL at random moments of provisioning, templates included; then a fresh process."""
+        folder.add("u0_create_notes", CREATE_NOTES)
+        async with open_services(with_user) as services:
+            before = await all_names(services)
+            kept = (await provision(services, "kept")).tenant
+        names = []
+        for number in range(KILLS):
+            # Another template each time, so that its making is killed too.
+            folder.add(
+                f"v{number}_step",
+                f"op.execute('SELECT {number}')\ntime.sleep(0.05)",
+                head="import time",
+            )
+            names.append(f"killed{number}")
+            async with running("provision", with_user, names[-1]) as process:
+                await _killed(process)
+        began = time.monotonic()
+        async with open_services(with_user) as services:
+            while rest := listed(with_user) - {"kept", *_ready(services, names)}:
+                assert time.monotonic() - began < CLEARED_SECONDS_MAX, f"not cleared: {rest}"
+                await asyncio.sleep(0.2)
+            ready = _ready(services, names)
+            left = await all_names(services) - before - await _templates(services)
+            expected = {kept.database_name}
+            for name in ready:
+                expected.add((await tenants.get_by_name(services.catalog, name)).database_name)
+            for name in set(names) - ready:
+                again = await provision(services, name)
+                expected.add(again.tenant.database_name)
+
+        assert left <= expected
+
+
+async def _killed(process: Program) -> None:
+    assert await process.line() == "ready"
+    await asyncio.sleep(random.uniform(0, 0.35))  # noqa: S311
+    process.signal(signal.SIGKILL)
+
+
+def _ready(services: Services, names: list[str]) -> set[str]:
+    rows = looking.rows(services.settings.catalog, "SELECT name FROM tenant WHERE state = 'ready'")
+    return {name for (name,) in rows} & set(names)
+
+
+async def _templates(services: Services) -> set[str]:
+    own = services.catalog.facts.catalog_id.hex[-12:]
+    return set(await services.databases.server("default").names(f"tenantry_template_{own}_"))
+
+
+async def _cleared(services: Services, before: set[str]) -> bool:
+    """Tell whether everything goes that was not there *before*."""
+    began = time.monotonic()
+    while await all_names(services) - before:
+        if time.monotonic() - began > CLEARED_SECONDS_MAX:
+            return False
+        await asyncio.sleep(0.2)
+    return True
+
+
+@asynccontextmanager
+async def _cutting_proxy(host: str, port: int) -> AsyncIterator[tuple[int, asyncio.Event]]:
+    """Yield a port, and what makes it cut a connection when a COMMIT has been answered."""
+    cut = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        up_reader, up_writer = await asyncio.open_connection(host, port)
+        commits = asyncio.Event()
+
+        async def up() -> None:
+            while data := await reader.read(65536):
+                if cut.is_set() and b"COMMIT" in data:
+                    commits.set()
+                up_writer.write(data)
+                await up_writer.drain()
+
+        async def down() -> None:
+            while data := await up_reader.read(65536):
+                if commits.is_set():
+                    return  # the answer is lost
+                writer.write(data)
+                await writer.drain()
+
+        tasks = [asyncio.create_task(up()), asyncio.create_task(down())]
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for one in (writer, up_writer):
+            one.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1], cut
+    finally:
+        server.close()

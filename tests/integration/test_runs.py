@@ -1,0 +1,317 @@
+"""Runs: who claims, who may write, and how the counts stay exact."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from uuid import UUID
+
+import msgspec
+import pytest
+
+from tenantry.catalog import runners, runs, tenants
+from tenantry.catalog.runs import MigrationState, Outcome, TenantMigration
+from tenantry.catalog.tenants import Tenant, TenantState
+from tenantry.kit.clock import utc_now
+from tenantry.kit.ids import new_id
+from tenantry.services import Services, open_services, system_context
+from tenantry.settings import Settings
+from tests.conftest import provision
+from tests.integration import looking
+from tests.integration.revisions import AlembicFolder
+
+TENANTS = 12
+SILENCE_MS = 5_000  # contract, section 5
+
+
+@pytest.fixture(name="quiet")
+async def _quiet(settings: Settings) -> AsyncIterator[Services]:
+    """Services that take no part in runs, over a dozen tenants without databases."""
+    async with open_services(settings) as services:
+        await services.fleet.stop()
+        for number in range(TENANTS):
+            await _add(services, f"tenant{number:02}")
+        yield services
+
+
+async def _add(services: Services, name: str) -> Tenant:
+    tenant_id, runner_id = new_id(), services.runner.id
+    added = Tenant(
+        id=tenant_id,
+        name=name,
+        database_name=f"tenantry_{tenant_id.hex}",
+        server_name="default",
+        state=TenantState.PROVISIONING.value,
+        is_active=True,
+        modules=frozenset(),
+        created_at=utc_now(),
+        schema_revision=None,
+    )
+    await tenants.add(services.catalog, added, runner_id=runner_id)
+    async with services.catalog.change(system_context("test"), "test", tenant_id) as session:
+        ready = await tenants.set_ready(session, tenant_id, runner_id=runner_id, revision="0001")
+    assert ready is not None
+    return ready
+
+
+async def planned(services: Services) -> UUID:
+    return await services.fleet.plan(system_context("test"), triggered_by="ada@example.com")
+
+
+async def runner(services: Services) -> UUID:
+    made = new_id()
+    await runners.beat(services.catalog, made)
+    return made
+
+
+async def claimed(services: Services, by: UUID, limit: int = 100) -> list[TenantMigration]:
+    for run in await runs.unfinished(services.catalog):
+        if parts := await runs.claim(services.catalog, run.id, by, limit=limit):
+            return parts
+    return []
+
+
+async def record(
+    services: Services,
+    by: UUID,
+    parts: list[TenantMigration],
+    state: MigrationState = MigrationState.SUCCESS,
+) -> None:
+    ended = [
+        Outcome(
+            msgspec.structs.replace(
+                part,
+                state=state.value,
+                applied=None if state is MigrationState.SUCCESS else "",
+                error=None if state is MigrationState.SUCCESS else "why",
+                started_at=utc_now(),
+                finished_at=utc_now(),
+            ),
+            "0004",
+        )
+        for part in parts
+    ]
+    async with services.catalog.begin() as session:
+        await runs.record(session, ended, by)
+
+
+class TestPlan:
+    async def test_has_a_pending_row_for_each_active_tenant(self, quiet: Services):
+        suspended = await tenants.get_by_name(quiet.catalog, "tenant03")
+        async with quiet.catalog.change(system_context("t"), "t", "x") as session:
+            await tenants.update(
+                session, suspended.id, name="tenant03", is_active=False, modules=frozenset()
+            )
+
+        run_id = await planned(quiet)
+
+        run = await runs.get(quiet.catalog, run_id)
+        assert (run.total_count, run.success_count, run.failed_count) == (TENANTS - 1, 0, 0)
+        assert run.finished_at is None
+        assert run.triggered_by == "ada@example.com"
+        assert await runs.ended(quiet.catalog, run_id) == []
+        assert suspended.id not in {
+            part.tenant_id for part in await claimed(quiet, await runner(quiet))
+        }
+
+    async def test_without_tenants_has_ended(self, services: Services):
+        began = time.monotonic()
+        run_id = await planned(services)
+        run = await services.fleet.wait(run_id)
+
+        assert (run.total_count, run.success_count, run.failed_count) == (0, 0, 0)
+        assert run.finished_at == run.started_at
+        assert time.monotonic() - began < 0.5
+
+
+class TestClaim:
+    async def test_by_two_at_once_is_disjoint(self, quiet: Services, settings: Settings):
+        async with open_services(settings) as other:
+            await other.fleet.stop()
+            await planned(quiet)
+            several = [(quiet, await runner(quiet)), (other, await runner(other))] * 4
+
+            found = await asyncio.gather(*(claimed(where, by, 2) for where, by in several))
+
+            ids = [part.tenant_id for parts in found for part in parts]
+            assert len(ids) == len(set(ids))
+            rest = await claimed(quiet, several[0][1])
+            assert len(ids) + len(rest) == TENANTS
+
+    async def test_of_a_silent_runner_is_free_after_a_while_and_not_before(
+        self, quiet: Services, settings: Settings
+    ):
+        """Silent: no heartbeat for five seconds, by the clock of the database."""
+        await planned(quiet)
+        first, second = await runner(quiet), await runner(quiet)
+        assert len(await claimed(quiet, first)) == TENANTS
+
+        _set_back(settings, first, SILENCE_MS - 1_000)
+        before = await claimed(quiet, second)
+        _set_back(settings, first, 1_100)
+        after = await claimed(quiet, second)
+
+        assert before == []
+        assert len(after) == TENANTS
+
+    async def test_of_a_runner_that_beats_stays_its_own(self, quiet: Services):
+        await planned(quiet)
+        second = await runner(quiet)
+        mine = await claimed(quiet, quiet.runner.id)
+
+        await asyncio.sleep(SILENCE_MS / 1000 + 0.5)
+
+        assert len(mine) == TENANTS
+        assert await claimed(quiet, second) == [], "the services beat in the background"
+
+    async def test_takes_the_oldest_run_first(self, quiet: Services):
+        first = await planned(quiet)
+        await planned(quiet)
+
+        parts = await claimed(quiet, await runner(quiet), TENANTS)
+
+        assert {part.run_id for part in parts} == {first}
+
+    async def test_released_is_free_at_once(self, quiet: Services):
+        await planned(quiet)
+        first, second = await runner(quiet), await runner(quiet)
+        mine = await claimed(quiet, first)
+        await record(quiet, first, mine[:3])
+
+        await runs.release(quiet.catalog, first)
+
+        assert len(await claimed(quiet, second)) == TENANTS - 3
+
+
+class TestRecord:
+    async def test_counts_and_ends_the_run_with_its_last_part(self, quiet: Services):
+        run_id, by = await planned(quiet), await runner(quiet)
+        parts = await claimed(quiet, by)
+        await record(quiet, by, parts[:4], MigrationState.FAILED)
+        between = await runs.get(quiet.catalog, run_id)
+
+        await record(quiet, by, parts[4:])
+
+        run = await runs.get(quiet.catalog, run_id)
+        assert (between.success_count, between.failed_count, between.finished_at) == (0, 4, None)
+        assert (run.success_count, run.failed_count) == (TENANTS - 4, 4)
+        assert run.finished_at is not None
+        assert abs(run.finished_at - utc_now()) < timedelta(seconds=10)
+        ended = await runs.ended(quiet.catalog, run_id)
+        assert [part.tenant_id for part in ended] == sorted(part.tenant_id for part in parts)
+        assert await runs.unfinished(quiet.catalog) == []
+
+    async def test_is_for_the_holder_alone(self, quiet: Services, settings: Settings):
+        """Who has lost a row to another may not write over what the other found."""
+        run_id = await planned(quiet)
+        first, second = await runner(quiet), await runner(quiet)
+        parts = await claimed(quiet, first)
+        _set_back(settings, first, SILENCE_MS + 1_000)
+        await claimed(quiet, second, 5)
+
+        await record(quiet, first, parts, MigrationState.FAILED)
+
+        run = await runs.get(quiet.catalog, run_id)
+        assert (run.success_count, run.failed_count) == (0, TENANTS - 5)
+        assert run.finished_at is None
+
+    async def test_twice_counts_once(self, quiet: Services):
+        run_id, by = await planned(quiet), await runner(quiet)
+        parts = await claimed(quiet, by)
+
+        await record(quiet, by, parts[:2])
+        await record(quiet, by, parts[:2], MigrationState.FAILED)
+
+        run = await runs.get(quiet.catalog, run_id)
+        assert (run.success_count, run.failed_count) == (2, 0)
+
+    async def test_by_many_at_once_counts_exactly(self, quiet: Services, settings: Settings):
+        async with open_services(settings) as other:
+            await other.fleet.stop()
+            runs_planned = [await planned(quiet) for _ in range(4)]
+
+            async def work(services: Services) -> None:
+                by = await runner(services)
+                while parts := await claimed(services, by, 3):
+                    await record(services, by, parts[:1], MigrationState.FAILED)
+                    if parts[1:]:
+                        await record(services, by, parts[1:])
+
+            await asyncio.gather(*(work(one) for one in (quiet, other) for _ in range(2)))
+
+            for run_id in runs_planned:
+                run = await runs.get(quiet.catalog, run_id)
+                ended = await runs.ended(quiet.catalog, run_id)
+                states = [part.state for part in ended]
+                assert run.total_count == TENANTS == len(ended)
+                assert run.success_count == states.count("Success")
+                assert run.failed_count == states.count("Failed")
+                assert run.finished_at is not None
+
+    async def test_notes_where_the_tenant_was_seen(self, quiet: Services):
+        await planned(quiet)
+        by = await runner(quiet)
+        (part,) = await claimed(quiet, by, 1)
+
+        await record(quiet, by, [part])
+
+        assert (await tenants.get(quiet.catalog, part.tenant_id)).schema_revision == "0004"
+
+
+class TestWalk:
+    async def test_fails_one_bad_tenant_and_migrates_the_others(self, services: Services):
+        """A missing database is a failure of that tenant alone, and nobody makes one."""
+        made = [await provision(services, name) for name in ("acme", "globex", "initech")]
+        lost = made[1].tenant
+        server = services.databases.server(lost.server_name)
+        await services.databases.forget(lost.id)
+        await server.drop(lost.database_name)
+
+        run = await services.fleet.wait(await planned(services))
+
+        parts = {part.tenant_name: part for part in await runs.ended(services.catalog, run.id)}
+        assert (run.total_count, run.success_count, run.failed_count) == (3, 2, 1)
+        assert "does not exist" in (parts["globex"].error or "")
+        assert parts["globex"].applied == ""
+        assert parts["acme"].applied is None
+        assert await server.names(lost.database_name) == []
+
+    async def test_is_shared_by_processes_and_each_tenant_is_migrated_once(
+        self, services: Services, settings: Settings
+    ):
+        for number in range(6):
+            await provision(services, f"tenant{number}")
+        async with open_services(settings) as other:
+            several = [await planned(one) for one in (services, other, services)]
+            for run_id in several:
+                run = await services.fleet.wait(run_id)
+                assert (run.total_count, run.success_count, run.failed_count) == (6, 6, 0)
+
+    async def test_leaves_a_run_to_those_who_know_its_revisions(
+        self, settings: Settings, folder: AlembicFolder
+    ):
+        """Who is configured without them would call a tenant at its own head a success."""
+        folder.add("u1_create_notes", "op.create_table('note', sa.Column('id', sa.Integer))")
+        knowing = settings.model_copy(update={"tenant_migrations": folder.path})
+        async with open_services(settings) as ignorant:
+            made = await provision(ignorant, "acme")
+            async with open_services(knowing) as services:
+                await services.fleet.stop()
+                run_id = await planned(services)
+            await asyncio.sleep(1.5)
+            assert (await runs.get(ignorant.catalog, run_id)).finished_at is None
+
+            async with open_services(knowing) as services:
+                run = await services.fleet.wait(run_id)
+                url = services.databases.server("default").url(made.tenant.database_name)
+
+        assert (run.success_count, run.failed_count) == (1, 0)
+        assert "note" in looking.tables(url)
+
+
+def _set_back(settings: Settings, runner_id: UUID, milliseconds: int) -> None:
+    text = runner_id.hex if settings.catalog.startswith("sqlite") else str(runner_id)
+    looking.run(
+        settings.catalog,
+        f"UPDATE runner SET seen_at_ms = seen_at_ms - {milliseconds} WHERE id = '{text}'",
+    )

@@ -1,0 +1,173 @@
+"""Databases are made, copied, published and dropped; nothing else ever makes one."""
+
+import asyncio
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from tenantry.db.servers import Server, checked_name
+from tenantry.db.sessions import DatabaseUnavailable
+from tenantry.db.statements import Statement
+from tests.integration import looking
+from tests.integration.engines import on_postgresql, on_sqlite
+
+ONE = Statement[Any](sa.text("SELECT 1"))
+
+
+@pytest.fixture(name="server")
+def _server(make_server: Callable[[int], Server]) -> Server:
+    return make_server(4)
+
+
+async def made(server: Server, name: str, *statements: str) -> str:
+    await server.create(name)
+    looking.run(server.url(name), *statements)
+    return server.url(name)
+
+
+class TestCreate:
+    async def test_makes_an_empty_database(self, server: Server, prefix: str):
+        url = await made(server, f"{prefix}a")
+
+        assert looking.tables(url) == set()
+        assert await server.names(prefix) == [f"{prefix}a"]
+
+    @on_postgresql
+    async def test_says_when_the_name_is_taken(self, server: Server, prefix: str):
+        await server.create(f"{prefix}a")
+
+        with pytest.raises(DatabaseUnavailable):
+            await server.create(f"{prefix}a")
+
+    @on_sqlite
+    async def test_hides_the_file_from_other_people(self, server: Server, prefix: str):
+        url = await made(server, f"{prefix}a")
+
+        mode = Path(url.removeprefix("sqlite:///")).stat().st_mode  # noqa: ASYNC240
+        assert stat.S_IMODE(mode) == 0o600
+        assert looking.rows(url, "PRAGMA journal_mode") == [("wal",)]
+
+
+class TestOpen:
+    async def test_never_makes_a_database(self, server: Server, prefix: str):
+        await server.create(f"{prefix}there_1111")  # so that there is a folder for the file
+        database = server.open(f"{prefix}gone_1111")
+
+        for _ in range(3):
+            with pytest.raises(DatabaseUnavailable):
+                await database.execute(ONE)
+
+        assert await server.names(prefix) == [f"{prefix}there_1111"]
+        await database.close()
+
+
+class TestCopy:
+    async def test_has_what_the_template_has(self, server: Server, prefix: str):
+        await made(server, f"{prefix}a", "CREATE TABLE t (i integer)", "INSERT INTO t VALUES (7)")
+        await server.publish(f"{prefix}a", f"{prefix}template")
+
+        assert await server.copy(f"{prefix}template", f"{prefix}b")
+        assert await server.copy(f"{prefix}template", f"{prefix}c")
+
+        looking.run(server.url(f"{prefix}b"), "INSERT INTO t VALUES (8)")
+        assert looking.rows(server.url(f"{prefix}c"), "SELECT i FROM t") == [(7,)]
+
+    async def test_without_a_template_is_false_and_leaves_nothing(
+        self, server: Server, prefix: str
+    ):
+        assert not await server.copy(f"{prefix}none", f"{prefix}b")
+
+        assert await server.names(prefix) == []
+
+    async def test_many_at_once_from_one_template(self, server: Server, prefix: str):
+        await made(server, f"{prefix}a", "CREATE TABLE t (i integer)")
+        await server.publish(f"{prefix}a", f"{prefix}template")
+        names = [f"{prefix}{number}" for number in range(6)]
+
+        done = await asyncio.gather(*(server.copy(f"{prefix}template", name) for name in names))
+
+        assert done == [True] * 6
+        assert [looking.tables(server.url(name)) for name in names] == [{"t"}] * 6
+
+
+class TestPublish:
+    async def test_of_the_slower_one_drops_its_draft(self, server: Server, prefix: str):
+        for draft in ("a", "b"):
+            await made(server, f"{prefix}{draft}", "CREATE TABLE t (i integer)")
+            await server.publish(f"{prefix}{draft}", f"{prefix}template")
+
+        assert await server.names(prefix) == [f"{prefix}template"]
+        assert await server.copy(f"{prefix}template", f"{prefix}c")
+
+    @on_postgresql
+    async def test_lets_nobody_connect(self, server: Server, prefix: str):
+        """One idle session on a template holds up every copy."""
+        await made(server, f"{prefix}a")
+        await server.publish(f"{prefix}a", f"{prefix}template")
+        database = server.open(f"{prefix}template")
+
+        with pytest.raises(DatabaseUnavailable):
+            await database.execute(ONE)
+
+
+class TestDrop:
+    async def test_of_a_database_in_use_ends_its_connections(self, server: Server, prefix: str):
+        await made(server, f"{prefix}a")
+        database = server.open(f"{prefix}a")
+        await database.execute(ONE)
+
+        await server.drop(f"{prefix}a")
+
+        assert await server.names(prefix) == []
+        await database.close()
+
+    async def test_of_a_template_and_of_nothing(self, server: Server, prefix: str):
+        await made(server, f"{prefix}a")
+        await server.publish(f"{prefix}a", f"{prefix}template")
+
+        await server.drop(f"{prefix}template")
+        await server.drop(f"{prefix}template")
+
+        assert await server.names(prefix) == []
+
+    @on_sqlite
+    async def test_leaves_no_side_file(self, server: Server, prefix: str, tmp_path: Path):
+        await made(server, f"{prefix}a", "CREATE TABLE t (i integer)")
+        database = server.open(f"{prefix}a")
+        await database.execute(ONE)
+
+        await server.drop(f"{prefix}a")
+
+        assert [path for path in (tmp_path / "server").rglob("*") if path.is_file()] == []
+        await database.close()
+
+
+class TestNames:
+    @pytest.mark.parametrize(
+        "name", ["", "a" * 64, "A", "a-b", 'a"b', "a b", "ä", "1a", "../a", "a\n", "a/b"]
+    )
+    def test_are_only_generated_ones(self, name: str):
+        with pytest.raises(AssertionError):
+            checked_name(name)
+
+    def test_may_have_63_characters(self):
+        assert checked_name("a" * 63) == "a" * 63
+
+    @on_sqlite
+    async def test_are_spread_over_folders(self, server: Server, tmp_path: Path):
+        """By their end: the beginning of a UUIDv7 is the time, and alike for all of a day."""
+        await server.create("tenantry_0190aaaabbbbccccddddeeeeffff1234")
+
+        path = tmp_path / "server" / "34" / "12" / "tenantry_0190aaaabbbbccccddddeeeeffff1234.db"
+        assert path.is_file()
+
+    async def test_are_only_those_of_the_prefix(self, server: Server, prefix: str):
+        for name in ("a", "b"):
+            await server.create(f"{prefix}{name}")
+
+        assert sorted(await server.names(prefix)) == [f"{prefix}a", f"{prefix}b"]
+        assert await server.names(f"{prefix}b") == [f"{prefix}b"]

@@ -1,0 +1,129 @@
+"""Read directories of revisions, as other people have written them."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tenantry.db.revisions import BASE, BadStream, Stream, UnknownRevision
+from tests.integration.revisions import AlembicFolder
+
+# As in production, where a warning is no error.
+pytestmark = pytest.mark.filterwarnings("default")
+
+
+def names(stream: Stream, after: str = BASE) -> list[str]:
+    return [revision.name for revision in stream.after(after)]
+
+
+class TestStream:
+    def test_is_in_the_order_of_application_and_not_of_names(self, folder: AlembicFolder):
+        folder.add("z_first", "pass")
+        folder.add("m_second", "pass")
+        folder.add("a_third", "pass")
+        stream = Stream("user", folder.path)
+
+        assert names(stream) == ["z_first", "m_second", "a_third"]
+        assert names(stream, "z") == ["m_second", "a_third"]
+        assert names(stream, "a") == []
+        assert stream.head == "a"
+
+    def test_reads_deeper_folders(self, folder: AlembicFolder):
+        folder.add("a_one", "pass")
+        folder.add("b_two", "pass", below="2026/spring")
+        folder.add("c_three", "pass", below="2026")
+
+        assert names(Stream("user", folder.path)) == ["a_one", "b_two", "c_three"]
+
+    def test_without_revisions_stands_at_its_base(self, folder: AlembicFolder):
+        stream = Stream("user", folder.path)
+
+        assert stream.head == BASE
+        assert names(stream) == []
+
+    def test_goes_over_both_branches_of_a_merge(self, folder: AlembicFolder):
+        folder.add("a_one", "pass")
+        folder.add("b_left", "pass", down="a")
+        folder.add("c_right", "pass", down="a")
+        folder.write(
+            "d_merge", "revision = 'd'\ndown_revision = ('b', 'c')\ndef upgrade():\n    pass\n"
+        )
+        stream = Stream("user", folder.path)
+
+        assert set(names(stream)) == {"a_one", "b_left", "c_right", "d_merge"}
+        assert names(stream)[-1] == "d_merge"
+        assert names(stream, "b") == ["c_right", "d_merge"], "what the other branch brings"
+
+    def test_does_not_know_a_foreign_version(self, folder: AlembicFolder):
+        folder.add("a_one", "pass")
+
+        with pytest.raises(UnknownRevision, match="'x9'"):
+            Stream("user", folder.path).after("x9")
+
+    def test_changes_its_fingerprint_when_a_revision_is_edited(self, folder: AlembicFolder):
+        file = folder.add("a_one", "pass")
+        before = Stream("user", folder.path).fingerprint
+        same = Stream("user", folder.path).fingerprint
+        file.write_text(file.read_text() + "\n# edited\n")
+
+        assert same == before
+        assert Stream("user", folder.path).fingerprint != before
+
+
+def _two_heads(folder: AlembicFolder) -> None:
+    folder.add("b_left", "pass", down="a")
+    folder.add("c_right", "pass", down="a")
+
+
+def _twice_the_same_id(folder: AlembicFolder) -> None:
+    folder.add("b_two", "pass")
+    folder.write("other", "revision = 'b'\ndown_revision = 'a'\ndef upgrade():\n    pass\n")
+
+
+def _nobody_before(folder: AlembicFolder) -> None:
+    folder.add("b_two", "pass", down="missing")
+
+
+def _no_down_revision(folder: AlembicFolder) -> None:
+    folder.write("b_two", "revision = 'b'\ndef upgrade():\n    pass\n")
+
+
+def _syntax_error(folder: AlembicFolder) -> None:
+    folder.write("b_two", "revision = 'b'\ndown_revision = 'a'\ndef upgrade(:\n")
+
+
+def _raises(folder: AlembicFolder) -> None:
+    folder.write("b_two", "raise RuntimeError('secret in a message')\n")
+
+
+def _circle(folder: AlembicFolder) -> None:
+    folder.add("b_two", "pass", down="c")
+    folder.add("c_three", "pass", down="b")
+
+
+class TestBadStream:
+    @pytest.mark.parametrize(
+        "spoil",
+        [
+            _two_heads,
+            _twice_the_same_id,
+            _nobody_before,
+            _no_down_revision,
+            _syntax_error,
+            _raises,
+            _circle,
+        ],
+    )
+    def test_is_told_readably(self, folder: AlembicFolder, spoil: Callable[[AlembicFolder], None]):
+        folder.add("a_one", "pass")
+        spoil(folder)
+
+        with pytest.raises(BadStream) as caught:
+            names(Stream("user", folder.path))
+
+        assert "secret" not in caught.value.message
+        assert len(caught.value.message) > 20
+
+    def test_without_a_folder_is_told_readably(self, tmp_path: Path):
+        with pytest.raises(BadStream):
+            _ = Stream("user", tmp_path / "nowhere").head

@@ -1,0 +1,184 @@
+"""Passwords and the keys of counters."""
+
+from collections.abc import Iterator
+
+import pytest
+from argon2 import PasswordHasher
+
+from tenantry.access import passwords as access_passwords
+from tenantry.access import throttle
+from tenantry.access.emails import BadEmail, checked_email
+from tenantry.access.passwords import BadPassword, Passwords, TooManyLogins, WrongPassword
+
+EMAIL = "Ada.Lovelace@example.com"
+
+
+@pytest.fixture(name="passwords", scope="module")
+def _passwords() -> Iterator[Passwords]:
+    made = Passwords(threads=1, chars_min=8)
+    yield made
+    made.close()
+
+
+class TestNewPassword:
+    @pytest.mark.parametrize(
+        "password",
+        [
+            "correct horse",
+            "12345678x!",
+            " leading and trailing ",
+            "пароль-длинный",
+            "🙂" * 8,
+            "x" * 1024,
+        ],
+    )
+    def test_follows_no_rule_of_composition(self, passwords: Passwords, password: str):
+        passwords.check_new(password, email=EMAIL)
+
+    @pytest.mark.parametrize(
+        "password",
+        [
+            "",
+            "1234567",
+            "x" * 1025,
+            "password",
+            "PassWord",
+            "12345678",
+            "qwertyuiop",
+            "ada.lovelace@EXAMPLE.com",
+            "half \ud800 of a character",
+        ],
+    )
+    def test_is_refused_with_the_rule(self, passwords: Passwords, password: str):
+        with pytest.raises(BadPassword, match="`newPassword`"):
+            passwords.check_new(password, email=EMAIL, name="newPassword")
+
+    def test_has_the_fewest_characters_of_the_setting(self):
+        strict = Passwords(threads=1, chars_min=15)
+
+        with pytest.raises(BadPassword, match="15 to 1024"):
+            strict.check_new("only 14 chars.", email=EMAIL)
+        strict.check_new("has 15 chars...", email=EMAIL)
+        strict.close()
+
+
+class TestVerify:
+    async def test_accepts_the_password_and_no_other(self, passwords: Passwords):
+        stored = await passwords.hash("correct horse")
+
+        assert await passwords.verify(stored, "correct horse") is None
+        for wrong in ("correct horse ", "Correct horse", "", "\ud800"):
+            with pytest.raises(WrongPassword):
+                await passwords.verify(stored, wrong)
+
+    async def test_without_an_account_is_wrong(self, passwords: Passwords):
+        with pytest.raises(WrongPassword):
+            await passwords.verify(None, "correct horse")
+
+    async def test_hashes_again_when_the_cost_has_risen(self, passwords: Passwords):
+        cheap = PasswordHasher(time_cost=1, memory_cost=1024, parallelism=1).hash("correct horse")
+
+        again = await passwords.verify(cheap, "correct horse")
+
+        assert again is not None
+        assert again.startswith("$argon2id$v=19$m=19456,t=2,p=1$")
+        assert await passwords.verify(again, "correct horse") is None
+
+    @pytest.mark.parametrize(
+        "stored",
+        [
+            "",
+            "plain",
+            "$argon2id$v=19$m=99999999,t=2,p=1$c2FsdHNhbHQ$aGFzaGhhc2g",
+            "$argon2id$v=19$m=19456,t=9999,p=1$c2FsdHNhbHQ$aGFzaGhhc2g",
+            "$argon2id$v=19$m=19456,t=2,p=99$c2FsdHNhbHQ$aGFzaGhhc2g",
+            "$argon2id$v=19$m=19456,t=2,p=1$c2FsdHNhbHQ$" + "a" * 10_000,
+            "$2b$12$abcdefghijklmnopqrstuv",
+        ],
+    )
+    async def test_of_an_absurd_hash_is_wrong_and_no_bomb(self, passwords: Passwords, stored: str):
+        with pytest.raises(WrongPassword):
+            await passwords.verify(stored, "correct horse")
+
+    async def test_is_refused_when_the_queue_is_full(
+        self, passwords: Passwords, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(access_passwords, "QUEUE_MAX", 0)
+
+        with pytest.raises(TooManyLogins):
+            await passwords.verify(None, "correct horse")
+
+
+class TestEmail:
+    @pytest.mark.parametrize(
+        "email", ["a@example.com", EMAIL, "zoë@exämple.com", "a+b@x.example.com"]
+    )
+    def test_stays_as_it_was_typed(self, email: str):
+        assert checked_email(email) == email
+
+    @pytest.mark.parametrize(
+        "email",
+        [
+            "",
+            "a",
+            "a@",
+            "@example.com",
+            "a b@example.com",
+            "a@example.com\n",
+            "a" * 250 + "@x.com",
+            "a@localhost",
+            "\ud800@example.com",
+            "a\0@example.com",
+        ],
+    )
+    def test_that_is_none_is_refused(self, email: str):
+        with pytest.raises(BadEmail):
+            checked_email(email)
+
+
+class TestThrottleKeys:
+    @pytest.mark.parametrize(
+        ("one", "other"),
+        [
+            ("2001:db8::1", "2001:db8::ffff:1"),
+            ("2001:0db8:0:0::1", "2001:db8::1"),
+            ("192.0.2.1", "192.0.2.1"),
+        ],
+    )
+    def test_are_the_same_for_one_network(self, one: str, other: str):
+        assert throttle._network(one) == throttle._network(other)  # noqa: SLF001
+
+    @pytest.mark.parametrize(
+        ("one", "other"),
+        [
+            ("2001:db8::1", "2001:db8:0:1::1"),
+            ("192.0.2.1", "192.0.2.2"),
+            ("::ffff:192.0.2.1", "::ffff:192.0.2.2"),
+            ("local", "2001:db8::1"),
+        ],
+    )
+    def test_differ_for_different_clients(self, one: str, other: str):
+        """An IPv4 address in an IPv6 one is no network of 64 bits."""
+        assert throttle._network(one) != throttle._network(other)  # noqa: SLF001
+
+    @pytest.mark.parametrize("odd", ["", "unknown", "1.2.3.4:80", "\0", "\ud800", "fe80::1%eth0"])
+    def test_exist_for_any_address(self, odd: str):
+        keys = throttle._keys("realm", "\ud800", throttle._network(odd))  # noqa: SLF001
+
+        assert len({keys.address, keys.account, keys.pair}) == 3
+
+    def test_hold_no_address(self):
+        keys = throttle._keys("realm", "ada@example.com", "192.0.2.1")  # noqa: SLF001
+
+        for key in (keys.address, keys.account, keys.pair):
+            assert len(key) == 64
+            assert set(key) <= set("0123456789abcdef")
+
+    def test_keep_realms_and_accounts_apart(self):
+        def pair(realm: str, account: str) -> str:
+            return throttle._keys(realm, account, "a").pair  # noqa: SLF001
+
+        assert (
+            len({pair("r", "a"), pair("r", "b"), pair("s", "a"), pair("ra", ""), pair("", "ra")})
+            == 5
+        )

@@ -1,0 +1,175 @@
+"""Every failure is one readable sentence, and holds no secret and no row's value."""
+
+import sqlite3
+
+import asyncpg
+import pytest
+import sqlalchemy as sa
+import sqlalchemy.exc
+
+from tenantry.db.apply import NoVersion
+from tenantry.fleet.failures import REASON_CHARS_MAX, explain, is_lock
+
+VALUE = "4711-secret-value"
+URL = f"postgresql://somebody:{VALUE}@db.internal/tenant"
+
+
+def of_postgres(type_: type[asyncpg.PostgresError], message: str) -> asyncpg.PostgresError:
+    error = type_(message)
+    error.detail = f"Key (email)=({VALUE}) already exists."
+    error.hint = error.where = error.internal_query = error.query = VALUE
+    return error
+
+
+def wrapped(cause: BaseException) -> Exception:
+    """As SQLAlchemy raises it over asyncpg: twice."""
+    adapted = Exception(f"{type(cause)}: {cause}")
+    adapted.__cause__ = cause
+    return sqlalchemy.exc.IntegrityError(f"INSERT INTO t VALUES ('{VALUE}')", {"x": VALUE}, adapted)
+
+
+def from_sqlite(*statements: str) -> sqlite3.Error:
+    file = sqlite3.connect(":memory:", isolation_level=None)
+    try:
+        for sql in statements:
+            file.execute(sql)
+    except sqlite3.Error as error:
+        return error
+    finally:
+        file.close()
+    raise AssertionError(statements)
+
+
+POSTGRES = [
+    (
+        of_postgres(
+            asyncpg.UniqueViolationError, 'duplicate key value violates unique constraint "uq"'
+        ),
+        'duplicate key value violates unique constraint "uq" (SQLSTATE 23505).',
+    ),
+    (
+        of_postgres(asyncpg.InvalidTextRepresentationError, f'invalid input syntax: "{VALUE}"'),
+        "A value in a row does not fit, or cannot be computed with (SQLSTATE 22P02).",
+    ),
+    (
+        of_postgres(asyncpg.DataError, f"invalid input for query argument $1: {VALUE}"),
+        "A value in a row does not fit, or cannot be computed with (SQLSTATE 22000).",
+    ),
+    (
+        of_postgres(asyncpg.InvalidPasswordError, f'password authentication failed for "{VALUE}"'),
+        "The server refuses our role or password (SQLSTATE 28P01).",
+    ),
+    (
+        of_postgres(asyncpg.InvalidCatalogNameError, f'database "{VALUE}" does not exist'),
+        "The database does not exist (SQLSTATE 3D000).",
+    ),
+    (
+        of_postgres(asyncpg.LockNotAvailableError, "canceling statement due to lock timeout"),
+        "A lock was not free in time: something else uses the table (SQLSTATE 55P03).",
+    ),
+    (
+        of_postgres(asyncpg.NotNullViolationError, 'null value in column "x" of relation "t"'),
+        'null value in column "x" of relation "t" (SQLSTATE 23502).',
+    ),
+]
+
+
+class TestExplain:
+    @pytest.mark.parametrize(("error", "sentence"), POSTGRES)
+    def test_tells_what_postgresql_says_with_its_state(
+        self, error: asyncpg.PostgresError, sentence: str
+    ):
+        assert explain(error) == sentence
+        assert explain(wrapped(error)) == sentence
+
+    @pytest.mark.parametrize(
+        "error",
+        [
+            ValueError(VALUE),
+            KeyError(VALUE),
+            AssertionError(VALUE),
+            OSError(111, f"refused by {URL}"),
+            ConnectionRefusedError(URL),
+            TimeoutError(URL),
+            asyncpg.InterfaceError(URL),
+            asyncpg.ClientConfigurationError(URL),
+            sqlalchemy.exc.ProgrammingError(f"SELECT '{VALUE}'", {"a": VALUE}, ValueError(VALUE)),
+            sqlalchemy.exc.ArgumentError(URL),
+            UnicodeDecodeError("utf-8", VALUE.encode(), 0, 1, VALUE),
+            SystemExit(VALUE),
+            ExceptionGroup(VALUE, [ValueError(VALUE)]),
+        ],
+        ids=lambda error: type(error).__name__,
+    )
+    def test_names_what_it_does_not_know_by_its_type_alone(self, error: BaseException):
+        said = explain(error)
+
+        assert VALUE not in said
+        assert "somebody" not in said
+        assert said.endswith(".")
+        assert len(said) > 10
+
+    @pytest.mark.parametrize(
+        "statements",
+        [
+            ["CREATE TABLE t (a UNIQUE)", f"INSERT INTO t VALUES ('{VALUE}'), ('{VALUE}')"],
+            ["CREATE TABLE t (a CHECK (a <> 1))", "INSERT INTO t VALUES (1)"],
+            ["CREATE TABLE t (a int) STRICT", f"INSERT INTO t VALUES ('{VALUE}')"],
+            [f"SELECT * FROM nowhere WHERE a = '{VALUE}'"],
+            [f"SELECT abs('{VALUE}'"],
+            [f"SELECT json('{VALUE}')"],
+            [f"SELECT '{VALUE}' -> '{VALUE}'"],
+            [f"SELECT CAST('x' AS int) LIKE 'x' ESCAPE '{VALUE}'"],
+        ],
+        ids=range(8),
+    )
+    def test_holds_no_value_of_a_statement_on_sqlite(self, statements: list[str]):
+        said = explain(from_sqlite(*statements))
+
+        assert VALUE not in said
+        assert said.startswith("SQLite: ")
+
+    def test_of_a_missing_file_says_so(self):
+        with pytest.raises(sqlite3.OperationalError) as caught:
+            sqlite3.connect(f"file:/nowhere/{VALUE}?mode=rw", uri=True)
+
+        assert explain(caught.value) == "The database file does not exist, or cannot be opened."
+
+    def test_of_our_own_is_our_own_sentence(self):
+        assert explain(NoVersion()) == NoVersion.__doc__
+
+    def test_is_short_and_can_be_stored(self):
+        error = of_postgres(asyncpg.RaiseError, "x\0\ud800" + "y" * 10_000)
+
+        said = explain(error)
+
+        assert len(said) <= REASON_CHARS_MAX
+        assert "\0" not in said
+        said.encode()
+
+
+class TestIsLock:
+    @pytest.mark.parametrize(
+        ("error", "expected"),
+        [
+            (asyncpg.LockNotAvailableError("x"), True),
+            (asyncpg.DeadlockDetectedError("x"), True),
+            (asyncpg.SerializationError("x"), True),
+            (asyncpg.UniqueViolationError("x"), False),
+            (asyncpg.QueryCanceledError("x"), False),
+            (sqlite3.OperationalError("database is locked"), True),
+            (sqlite3.OperationalError("database table is locked"), True),
+            (sqlite3.OperationalError("no such table: x"), False),
+            (ValueError("locked"), False),
+        ],
+    )
+    def test_is_worth_another_try(self, error: Exception, expected: bool):  # noqa: FBT001
+        assert is_lock(error) is expected
+        if isinstance(error, asyncpg.PostgresError):
+            assert is_lock(wrapped(error)) is expected
+
+    def test_sees_through_sqlalchemy(self):
+        orig = sqlite3.OperationalError("database is locked")
+
+        assert is_lock(sqlalchemy.exc.OperationalError("x", {}, orig))
+        assert not is_lock(sa.exc.InvalidRequestError("x"))

@@ -1,0 +1,109 @@
+"""Settings are read once, and what is wrong stops the start."""
+
+from pathlib import Path
+
+import pytest
+
+from tenantry.settings import BadSettings, Settings, read_settings
+
+SECRET = "a secret key of more than 32 characters"
+
+
+@pytest.fixture(autouse=True)
+def _empty(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No variable and no file of the person who runs the tests."""
+    import os  # noqa: PLC0415
+
+    for name in list(os.environ):  # noqa: TID251 - it is emptied
+        if name.upper().startswith("TENANTRY_") and not name.startswith("TENANTRY_TEST_"):
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+
+
+class TestRead:
+    def test_has_defaults_for_everything(self):
+        settings = read_settings()
+
+        assert settings.catalog == "sqlite:///data/catalog.db"
+        assert settings.tenant_server == "sqlite:///data/tenants"
+        assert (settings.token_minutes, settings.tenant_deadline_s) == (60, 900)
+        assert settings.password_min_length == 8
+        assert settings.lock_timeout_ms == 3000
+
+    def test_takes_the_environment_and_then_the_file(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ):
+        (tmp_path / ".env").write_text("TENANTRY_PORT=8001\nTENANTRY_TOKEN_MINUTES=5\n")
+        monkeypatch.setenv("TENANTRY_PORT", "8002")
+
+        settings = read_settings()
+
+        assert (settings.port, settings.token_minutes) == (8002, 5)
+
+    def test_takes_what_the_command_line_says_before_all(self, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setenv("TENANTRY_PORT", "8002")
+        monkeypatch.setenv("TENANTRY_HOST", "192.0.2.1")
+
+        settings = read_settings(port=8003, host=None)
+
+        assert (settings.port, settings.host) == (8003, "192.0.2.1")
+
+    @pytest.mark.parametrize("name", ["TENANTRY_PROT", "tenantry_prot", "TENANTRY_"])
+    def test_refuses_a_name_that_is_not_known(self, monkeypatch: pytest.MonkeyPatch, name: str):
+        monkeypatch.setenv(name, "1")
+
+        with pytest.raises(BadSettings, match=name):
+            read_settings()
+
+    def test_refuses_an_unknown_name_in_the_file(self, tmp_path: Path):
+        (tmp_path / ".env").write_text("TENANTRY_PROT=8001\nOTHER=1\n")
+
+        with pytest.raises(BadSettings, match="TENANTRY_PROT"):
+            read_settings()
+
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [
+            ("TENANTRY_PORT", "0"),
+            ("TENANTRY_PORT", "http"),
+            ("TENANTRY_TOKEN_MINUTES", "0"),
+            ("TENANTRY_PASSWORD_MIN_LENGTH", "7"),
+            ("TENANTRY_LOG_FORMAT", "xml"),
+            ("TENANTRY_TENANT_VERSION_TABLE", "x; DROP TABLE y"),
+            ("TENANTRY_TENANT_DEADLINE_S", "0"),
+            ("TENANTRY_CATALOG_URL", "mysql://root:hunter2@h/x"),
+            ("TENANTRY_SECRET_KEY", "hunter2"),
+        ],
+    )
+    def test_names_what_is_wrong_and_never_its_value(
+        self, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+    ):
+        monkeypatch.setenv(name, value)
+
+        with pytest.raises(BadSettings, match=name) as caught:
+            read_settings()
+
+        assert "hunter2" not in caught.value.message
+
+    def test_wants_a_secret_key_for_a_catalog_on_postgresql(self, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setenv("TENANTRY_CATALOG_URL", "postgresql://u:hunter2@h/x")
+
+        with pytest.raises(BadSettings, match="TENANTRY_SECRET_KEY") as caught:
+            read_settings()
+        monkeypatch.setenv("TENANTRY_SECRET_KEY", SECRET)
+
+        assert "hunter2" not in caught.value.message
+        assert read_settings().catalog == "postgresql://u:hunter2@h/x"
+
+
+class TestSettings:
+    def test_show_no_secret(self):
+        settings = Settings(
+            catalog_url="postgresql://u:hunter2@h/x",
+            tenant_server_url="postgresql://u:hunter3@h/x",
+            secret_key=SECRET,
+        )
+
+        for text in (repr(settings), str(settings), settings.model_dump_json()):
+            assert "hunter" not in text
+            assert SECRET not in text
