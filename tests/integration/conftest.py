@@ -5,9 +5,11 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tenantry.db.database import Database
 from tenantry.db.revisions import Stream
 from tenantry.db.scripts import Streams
 from tenantry.db.servers import Server, open_server
@@ -16,6 +18,8 @@ from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id
 from tenantry.tenant.databases import STREAM
 from tests.integration.revisions import AlembicFolder
+
+Keep = Callable[[Database[Any]], Database[Any]]
 
 DEADLINE_SECONDS = 30.0
 LOCK_MS = 400
@@ -79,6 +83,20 @@ def _make_server(
         )
 
     return make
+
+
+@pytest.fixture(name="keep")
+async def _keep() -> AsyncIterator[Keep]:
+    """Closes a database after the test, failed or not: its threads would keep pytest alive."""
+    kept: list[Database[Any]] = []
+
+    def keep(database: Database[Any]) -> Database[Any]:
+        kept.append(database)
+        return database
+
+    yield keep
+    for database in kept:
+        await database.close()
 
 
 @pytest.fixture(name="prefix")

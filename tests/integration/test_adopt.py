@@ -31,6 +31,7 @@ from tenantry.db.foreign import (
     copy_sqlite,
 )
 from tenantry.db.revisions import BadStream
+from tenantry.db.scripts import BOOTSTRAP_LOCK
 from tenantry.db.urls import sqlite_path
 from tenantry.fleet.adopt import (
     AdoptionFailed,
@@ -593,22 +594,44 @@ class TestFail:
             pass
 
     async def test_is_undone_when_it_is_cancelled(
-        self, services: Services, adopt: Adopt, foreign: Foreign
+        self, services: Services, adopt: Adopt, new_foreign: Callable[..., Foreign]
     ):
-        before = foreign.own()
-        for milliseconds in (5, 20, 40, 60):
-            task = asyncio.ensure_future(adopt(foreign.name))
+        cancelled = 0
+        for number, milliseconds in enumerate((1, 4, 8, 16, 32, 64)):
+            one = new_foreign()
+            before = one.own()
+            task = asyncio.ensure_future(adopt(one.name, name=f"shop{number}"))
             await asyncio.sleep(milliseconds / 1000)
             task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                made = await task
-                await delete(services, made.tenant)
-                pytest.fail("it was too quick to be cancelled")
+            try:
+                await delete(services, (await task).tenant)
+            except asyncio.CancelledError:
+                cancelled += 1
+                assert one.own() == before
+                assert projects.ours(one.url) == []
+
+        assert cancelled >= 2
+        assert files(services.settings) == []
+        assert states(services) == []
+
+    @on_postgresql
+    async def test_takes_its_tables_back_when_another_process_took_over(
+        self, services: Services, adopt: Adopt, foreign: Foreign
+    ):
+        """It was silent for too long, and the other found none of our tables yet."""
+        before = foreign.own()
+        with psycopg.connect(foreign.url) as holder:
+            holder.execute(f"SELECT pg_advisory_xact_lock({BOOTSTRAP_LOCK})")
+            adopting = asyncio.ensure_future(adopt(foreign.name))
+            while not states(services):
+                await asyncio.sleep(0.01)
+            looking.run(services.settings.catalog, "DELETE FROM tenant")
+            holder.rollback()
+        with pytest.raises(AdoptionFailed):
+            await adopting
 
         assert foreign.own() == before
         assert projects.ours(foreign.url) == []
-        assert files(services.settings) == []
-        assert states(services) == []
 
     @on_sqlite
     async def test_notices_who_writes_while_it_is_copied(self, foreign: Foreign, tmp_path: Path):
@@ -683,7 +706,7 @@ class TestReap:
         )
         tables = projects.ours(foreign.url)
         with psycopg.connect(foreign.url) as dead:
-            dead.execute(f"SELECT pg_advisory_xact_lock({0x74656E616E747279})")
+            dead.execute(f"SELECT pg_advisory_xact_lock({BOOTSTRAP_LOCK})")
             reaping = asyncio.ensure_future(cleared(services))
             await asyncio.sleep(0.5)
             during = projects.ours(foreign.url)

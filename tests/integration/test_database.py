@@ -18,6 +18,7 @@ from tenantry.db.sessions import Connection, DatabaseUnavailable
 from tenantry.db.statements import POSTGRESQL, SQLITE, Statement, compile_for
 from tenantry.kit.ids import new_id
 from tests.integration import looking
+from tests.integration.conftest import Keep
 from tests.integration.engines import on_postgresql, on_sqlite
 from tests.integration.samples import ADD, FIND, NoteInUse, Sample, sample
 
@@ -357,14 +358,14 @@ class TestChangedTable:
 
 class TestBudget:
     async def test_closes_the_longest_idle_connection_first(
-        self, make_server: Callable[[int], Server], prefix: str
+        self, keep: Keep, make_server: Callable[[int], Server], prefix: str
     ):
         server = make_server(2)
         counting = {name: Counting() for name in ("a", "b", "c")}
         databases = {}
         for name, counted in counting.items():
             await server.create(prefix + name)
-            databases[name] = server.open(prefix + name)
+            databases[name] = keep(server.open(prefix + name))
             databases[name]._connect = counted.over(databases[name]._connect)  # noqa: SLF001
 
         one = Statement[Any](sa.text("SELECT 1"))
@@ -376,17 +377,15 @@ class TestBudget:
             "b": 0,
             "c": 1,
         }
-        for database in databases.values():
-            await database.close()
 
     async def test_serves_who_waits_longest_first(
-        self, make_server: Callable[[int], Server], prefix: str
+        self, keep: Keep, make_server: Callable[[int], Server], prefix: str
     ):
         server = make_server(1)
         for name in ("a", "b", "c"):
             await server.create(prefix + name)
         served = []
-        databases = [server.open(prefix + name) for name in ("a", "b", "c")]
+        databases = [keep(server.open(prefix + name)) for name in ("a", "b", "c")]
 
         async def use(number: int) -> None:
             async with databases[number].begin():
@@ -400,8 +399,6 @@ class TestBudget:
         await asyncio.gather(*waiting)
 
         assert served == [1, 2]
-        for database in databases:
-            await database.close()
 
     async def test_goes_on_to_the_next_when_it_came_to_somebody_who_had_left(self):
         """The right and the cancellation meet in the same moment."""
@@ -437,6 +434,7 @@ class TestBudget:
 
     async def test_lets_nobody_wait_for_ever(
         self,
+        keep: Keep,
         make_server: Callable[[int], Server],
         prefix: str,
         monkeypatch: pytest.MonkeyPatch,
@@ -445,7 +443,7 @@ class TestBudget:
         server = make_server(1)
         for name in ("a", "b"):
             await server.create(prefix + name)
-        first, second = server.open(prefix + "a"), server.open(prefix + "b")
+        first, second = keep(server.open(prefix + "a")), keep(server.open(prefix + "b"))
         one = Statement[Any](sa.text("SELECT 1"))
 
         async with first.begin():
@@ -455,11 +453,9 @@ class TestBudget:
                 await second.execute(one)
 
         await second.execute(one)
-        await first.close()
-        await second.close()
 
     async def test_holds_under_a_storm_and_leaks_nothing(
-        self, engine: str, make_server: Callable[[int], Server], prefix: str
+        self, keep: Keep, engine: str, make_server: Callable[[int], Server], prefix: str
     ):
         """200 tasks over 50 databases, some of them cancelled, with a budget of 8."""
         server, counting, most = make_server(8), Counting(), 8
@@ -468,7 +464,7 @@ class TestBudget:
         await _create(engine, server, names)
         databases = []
         for name in names:
-            database = server.open(name)
+            database = keep(server.open(name))
             database._connect = counting.over(database._connect)  # noqa: SLF001
             databases.append(database)
         written: set[tuple[str, str]] = set()

@@ -13,6 +13,7 @@ from tenantry.db.servers import Server, checked_name
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.statements import Statement
 from tests.integration import looking
+from tests.integration.conftest import Keep
 from tests.integration.engines import on_postgresql, on_sqlite
 
 ONE = Statement[Any](sa.text("SELECT 1"))
@@ -53,16 +54,15 @@ class TestCreate:
 
 
 class TestOpen:
-    async def test_never_makes_a_database(self, server: Server, prefix: str):
+    async def test_never_makes_a_database(self, keep: Keep, server: Server, prefix: str):
         await server.create(f"{prefix}there_1111")  # so that there is a folder for the file
-        database = server.open(f"{prefix}gone_1111")
+        database = keep(server.open(f"{prefix}gone_1111"))
 
         for _ in range(3):
             with pytest.raises(DatabaseUnavailable):
                 await database.execute(ONE)
 
         assert await server.names(prefix) == [f"{prefix}there_1111"]
-        await database.close()
 
 
 class TestCopy:
@@ -104,26 +104,27 @@ class TestPublish:
         assert await server.copy(f"{prefix}template", f"{prefix}c")
 
     @on_postgresql
-    async def test_lets_nobody_connect(self, server: Server, prefix: str):
+    async def test_lets_nobody_connect(self, keep: Keep, server: Server, prefix: str):
         """One idle session on a template holds up every copy."""
         await made(server, f"{prefix}a")
         await server.publish(f"{prefix}a", f"{prefix}template")
-        database = server.open(f"{prefix}template")
+        database = keep(server.open(f"{prefix}template"))
 
         with pytest.raises(DatabaseUnavailable):
             await database.execute(ONE)
 
 
 class TestDrop:
-    async def test_of_a_database_in_use_ends_its_connections(self, server: Server, prefix: str):
+    async def test_of_a_database_in_use_ends_its_connections(
+        self, keep: Keep, server: Server, prefix: str
+    ):
         await made(server, f"{prefix}a")
-        database = server.open(f"{prefix}a")
+        database = keep(server.open(f"{prefix}a"))
         await database.execute(ONE)
 
         await server.drop(f"{prefix}a")
 
         assert await server.names(prefix) == []
-        await database.close()
 
     async def test_of_a_template_and_of_nothing(self, server: Server, prefix: str):
         await made(server, f"{prefix}a")
@@ -135,15 +136,16 @@ class TestDrop:
         assert await server.names(prefix) == []
 
     @on_sqlite
-    async def test_leaves_no_side_file(self, server: Server, prefix: str, tmp_path: Path):
+    async def test_leaves_no_side_file(
+        self, keep: Keep, server: Server, prefix: str, tmp_path: Path
+    ):
         await made(server, f"{prefix}a", "CREATE TABLE t (i integer)")
-        database = server.open(f"{prefix}a")
+        database = keep(server.open(f"{prefix}a"))
         await database.execute(ONE)
 
         await server.drop(f"{prefix}a")
 
         assert [path for path in (tmp_path / "server").rglob("*") if path.is_file()] == []
-        await database.close()
 
 
 class TestNames:

@@ -9,7 +9,7 @@ from tenantry.db.revisions import BASE, BadStream, Stream, UnknownRevision
 from tests.integration.revisions import AlembicFolder
 
 # As in production, where a warning is no error.
-pytestmark = pytest.mark.filterwarnings("default")
+pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 def names(stream: Stream, after: str = BASE) -> list[str]:

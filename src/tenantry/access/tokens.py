@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import re
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -21,6 +22,10 @@ AUDIENCES = {Role.ADMIN: "tenantry/admin", Role.TENANT_USER: "tenantry/tenant"}
 LEEWAY_SECONDS = 30
 VERIFIED_MAX = 10_000
 REQUIRED = ["exp", "iss", "aud", "iat", "nameid", "role"]
+
+
+# Base64url without padding (RFC 7515, section 2): a token has one spelling.
+_COMPACT = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
 
 
 class BadToken(Unauthenticated):
@@ -86,7 +91,7 @@ class Tokens:
             BadToken: There is none, or it does not verify, or it has expired.
         """
         scheme, _, token = (authorization or "").partition(" ")
-        if scheme.lower() != "bearer" or not token:
+        if scheme.lower() != "bearer" or not _COMPACT.fullmatch(token):
             raise BadToken
         digest = hashlib.sha256(token.encode()).digest()
         ring = await self._keys.ring()

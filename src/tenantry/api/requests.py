@@ -219,8 +219,9 @@ def _checked_slug(slug: str) -> str:
 
 
 def _check_text(decoded: Any) -> None:
-    for name in decoded.__struct_fields__:
-        value = getattr(decoded, name)
+    fields = zip(decoded.__struct_fields__, decoded.__struct_encode_fields__, strict=True)
+    for field, name in fields:
+        value = getattr(decoded, field)
         for text in value if isinstance(value, list) else [value]:
             # PostgreSQL cannot store NUL.
             if isinstance(text, str) and "\0" in text:

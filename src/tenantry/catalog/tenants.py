@@ -126,6 +126,15 @@ _SET_REVISION = Statement[Any](
     sa.update(tenant).values(schema_revision=sa.bindparam("revision")).where(_by_id)
 )
 _is_held = sa.and_(_by_id, ~_is_ready, tenant.c.runner_id == sa.bindparam("runner"))
+_CONDEMN = Statement(
+    sa.update(tenant)
+    .values(
+        state=sa.case((_is_adopting, TenantState.ADOPTING.value), else_=TenantState.DELETING.value)
+    )
+    .where(_is_held)
+    .returning(*_COLUMNS),
+    Tenant,
+)
 _REMOVE = Statement[Any](sa.delete(tenant).where(_is_held))
 _ABANDON = Statement[Any](
     sa.update(tenant).values(runner_id=None, canonical_name=tenant.c.database_name).where(_is_held)
@@ -291,6 +300,16 @@ async def take_abandoned(session: CatalogSession, *, runner_id: UUID) -> list[Te
 async def set_revision(session: CatalogSession, tenant_id: UUID, revision: str) -> None:
     """Note where a tenant's database was seen."""
     await session.execute(_SET_REVISION, tenant=tenant_id, revision=revision)
+
+
+async def condemn(session: CatalogSession, tenant_id: UUID, *, runner_id: UUID) -> bool:
+    """Make sure that a tenant will not become ready any more, if *runner_id* holds it.
+
+    Returns:
+        False when there is nothing to condemn: it is not listed, or it is ready after all,
+        because a COMMIT whose answer was lost has succeeded.
+    """
+    return await session.fetch_one(_CONDEMN, tenant=tenant_id, runner=runner_id) is not None
 
 
 async def remove_unseen(session: CatalogSession, tenant_id: UUID, *, runner_id: UUID) -> None:

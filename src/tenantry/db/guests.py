@@ -12,6 +12,7 @@ each call over to it.
 import asyncio
 import sqlite3
 from collections.abc import Awaitable, Callable
+from concurrent import futures
 from concurrent.futures import Executor
 from typing import Any
 
@@ -110,10 +111,16 @@ class _Bridge:
     def _await(self, awaitable: Awaitable[Any]) -> Any:
         async def wait() -> Any:
             if self.is_closed:
+                if asyncio.iscoroutine(awaitable):
+                    awaitable.close()
                 raise TimeoutError
             return await awaitable
 
-        return asyncio.run_coroutine_threadsafe(wait(), self.loop).result()
+        try:
+            return asyncio.run_coroutine_threadsafe(wait(), self.loop).result()
+        except (asyncio.CancelledError, futures.CancelledError) as error:
+            # SQLAlchemy answers a cancellation by closing the connection, which is not its own.
+            raise TimeoutError from error
 
 
 class _Greenlet(greenlet.greenlet):  # type: ignore[misc]

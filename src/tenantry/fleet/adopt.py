@@ -7,9 +7,10 @@ id in their log, by which whoever takes them away again knows that they are of t
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
@@ -31,6 +32,7 @@ from tenantry.tenant import users
 LOOK_SECONDS_MAX = 60.0
 ADOPT_SECONDS_MAX = 3_600.0  # a SQLite file is copied
 LOCK_WAIT_MS = 3_000
+UNCUT_SECONDS_MAX = 30.0
 
 
 class DatabaseUnreadable(Conflict):
@@ -47,6 +49,10 @@ class RevisionNotFound(Conflict):
 
 class AdoptionFailed(Unavailable):
     """The database could not be adopted; what was added to it is taken away again."""
+
+
+class _TakenOver(Unavailable):
+    """This process was silent for so long that another one has cleared the adoption away."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,19 +130,22 @@ class Adoption:
         owner: Owner,
         streams: Streams,
     ) -> Provisioned:
+        server = self.lifecycle.databases.server(tenant.server_name)
         try:
             async with asyncio.timeout(ADOPT_SECONDS_MAX):
                 await tenants.add(
                     self.lifecycle.catalog, tenant, runner_id=self.lifecycle.runner.id
                 )
-                server = self.lifecycle.databases.server(tenant.server_name)
                 await server.take_in(database, tenant.database_name)
-                position = await self._add_tables(ctx, tenant, server, streams)
+                position = await _uncut(self._add_tables(ctx, tenant, server, streams))
                 return await self._finish(ctx, tenant, owner, position)
         except (TenantNameInUse, DatabaseInUse):  # nothing was begun
             raise
         except BaseException as error:
             await self.lifecycle.clear(tenant)
+            if isinstance(error, _TakenOver):
+                # Whoever took over may have looked before our tables were there.
+                await server.let_go(tenant.database_name, tenant.id)
             if isinstance(error, TenantryError) and not isinstance(error, Unavailable):
                 raise
             if not isinstance(error, Exception):
@@ -186,7 +195,7 @@ class Adoption:
                 session, tenant.id, runner_id=lifecycle.runner.id, revision=str(position)
             )
             if ready is None:
-                raise AdoptionFailed
+                raise _TakenOver
             key = await credentials.add_key(ctx, session, tenant.id, expires_at=None)
         return Provisioned(tenant=ready, owner=user, key=key)
 
@@ -210,6 +219,21 @@ async def _check(server: Server, database: str, streams: Streams) -> None:
                 f"The database is at revision {version!r} of its own, which is not among "
                 "those in TENANTRY_TENANT_MIGRATIONS."
             ) from error
+
+
+async def _uncut(adding: Coroutine[Any, Any, Position]) -> Position:
+    """Return what *adding* returns; whoever is cancelled meanwhile waits for its end.
+
+    It is short, and a transaction that has ended is easier to take back than one that may.
+    """
+    task = asyncio.ensure_future(adding)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task], timeout=UNCUT_SECONDS_MAX)
+        if not task.cancel() and not task.cancelled():
+            task.exception()  # nobody else asks for it
+        raise
 
 
 def _in_one(first: Sequence[Step], second: Sequence[Step]) -> list[Step]:

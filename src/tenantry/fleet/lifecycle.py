@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from uuid import UUID
 
 import structlog
 
@@ -12,7 +13,7 @@ from tenantry.access.passwords import Passwords
 from tenantry.catalog import credentials as stored
 from tenantry.catalog import tenants
 from tenantry.catalog.database import Catalog
-from tenantry.catalog.tenants import Tenant, TenantState
+from tenantry.catalog.tenants import Tenant, TenantNameInUse, TenantState
 from tenantry.db.scripts import Streams
 from tenantry.fleet.failures import explain, reason_of
 from tenantry.fleet.migrate import SchemaMigrator, Scripts
@@ -84,6 +85,7 @@ class Lifecycle:
         passwords: For the owner's.
         runner: Holds what is being made.
         streams: Reads the revisions as they are now.
+        uncleared: What could neither be cleared away nor left to others yet.
     """
 
     catalog: Catalog
@@ -93,6 +95,7 @@ class Lifecycle:
     passwords: Passwords
     runner: Runner
     streams: Callable[[], Streams]
+    uncleared: dict[UUID, Tenant] = field(default_factory=dict)
 
     async def provision(
         self,
@@ -124,7 +127,6 @@ class Lifecycle:
         if server_name not in self.databases.server_names:
             raise UnknownServer
         tenant = new_tenant(ctx, name, module_keys, server_name)
-        await tenants.add(self.catalog, tenant, runner_id=self.runner.id)
         return await self._provision(ctx, tenant, owner)
 
     async def update(
@@ -185,23 +187,33 @@ class Lifecycle:
         Raises:
             DatabaseUnavailable: The catalog cannot be reached.
         """
+        for tenant in list(self.uncleared.values()):
+            await self.clear(tenant)
         for tenant in await tenants.take_abandoned(self.catalog, runner_id=self.runner.id):
             await self.clear(tenant)
 
     async def clear(self, tenant: Tenant) -> None:
         """Clear away a tenant that nobody can see; what fails is tried again later."""
+        self.uncleared.pop(tenant.id, None)
+        runner_id = self.runner.id
         try:
             await self.databases.forget(tenant.id)
+            if not await tenants.condemn(self.catalog, tenant.id, runner_id=runner_id):
+                return
             await self._remove_database(tenant)
-            await tenants.remove_unseen(self.catalog, tenant.id, runner_id=self.runner.id)
+            await tenants.remove_unseen(self.catalog, tenant.id, runner_id=runner_id)
         except (Unavailable, OSError):
             _log.warning("tenant not cleared yet", tenant=str(tenant.id), exc_info=True)
             await self._leave(tenant)
 
     async def _provision(self, ctx: OperationContext, tenant: Tenant, owner: Owner) -> Provisioned:
         try:
+            # Within the block: it may be listed although nobody heard so.
+            await tenants.add(self.catalog, tenant, runner_id=self.runner.id)
             async with asyncio.timeout(PROVISION_SECONDS_MAX):
                 return await self._make(ctx, tenant, owner)
+        except TenantNameInUse:
+            raise
         except BaseException as error:
             await self.clear(tenant)
             if isinstance(error, TenantryError) and not isinstance(error, Unavailable):
@@ -263,17 +275,16 @@ class Lifecycle:
 
     async def _remove_database(self, tenant: Tenant) -> None:
         server = self.databases.server(tenant.server_name)
-        if tenant.state != TenantState.ADOPTING.value:
-            await server.drop(tenant.database_name)
-        # A commit whose answer was lost may have made it ready, and then nothing is taken back.
-        elif await tenants.find(self.catalog, tenant.id) is None:
+        if tenant.state == TenantState.ADOPTING.value:
             await server.let_go(tenant.database_name, tenant.id)
+        else:
+            await server.drop(tenant.database_name)
 
     async def _leave(self, tenant: Tenant) -> None:
         try:
             await tenants.abandon(self.catalog, tenant.id, runner_id=self.runner.id)
         except Unavailable:
-            # The row stays this process's own; it is free as soon as the process ends.
+            self.uncleared[tenant.id] = tenant
             _log.warning("tenant not left to others", tenant=str(tenant.id))
 
 

@@ -1,6 +1,7 @@
 """Templates: a migrated, empty database of each server, of which new tenants are copies."""
 
 import asyncio
+import contextlib
 from collections import defaultdict
 from uuid import UUID
 
@@ -10,6 +11,7 @@ from tenantry.catalog.tenants import Tenant, TenantState
 from tenantry.db.revisions import Stream
 from tenantry.db.scripts import Streams
 from tenantry.db.servers import Server
+from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.fleet.migrate import SchemaMigrator, Scripts
 from tenantry.kit.context import OperationContext
 from tenantry.kit.ids import new_id
@@ -63,14 +65,18 @@ class Templates:
         template: str,
     ) -> None:
         draft = _draft(ctx, server_name)
-        await tenants.add(self._catalog, draft, runner_id=self._runner_id)
-        await server.create(draft.database_name)
-        scripts = Scripts(await asyncio.to_thread(_without_online, streams))
-        await self._migrator.initialise(
-            server.url(draft.database_name), scripts, run_id=draft.id, now=ctx.now
-        )
-        await server.publish(draft.database_name, template)
-        await tenants.remove_unseen(self._catalog, draft.id, runner_id=self._runner_id)
+        name, runner_id = draft.database_name, self._runner_id
+        try:
+            await tenants.add(self._catalog, draft, runner_id=runner_id)
+            await server.create(name)
+            scripts = Scripts(await asyncio.to_thread(_without_online, streams))
+            await self._migrator.initialise(server.url(name), scripts, run_id=draft.id, now=ctx.now)
+            await server.publish(name, template)
+        except BaseException:
+            with contextlib.suppress(DatabaseUnavailable):
+                await tenants.abandon(self._catalog, draft.id, runner_id=runner_id)
+            raise
+        await tenants.remove_unseen(self._catalog, draft.id, runner_id=runner_id)
 
 
 def _draft(ctx: OperationContext, server_name: str) -> Tenant:

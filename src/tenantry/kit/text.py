@@ -5,8 +5,8 @@ import unicodedata
 
 from tenantry.kit.errors import Invalid
 
-# The categories Cc and Cs of Unicode.
-_NO_TEXT = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\ud800-\\udfff]")
+# The categories Cc and Cs of Unicode, and what turns the direction of the text around it.
+_NO_TEXT = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u202a-\\u202e\\u2066-\\u2069\\ud800-\\udfff]")
 
 
 class BadText(Invalid):
