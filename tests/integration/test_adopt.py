@@ -623,7 +623,7 @@ class TestFail:
         with psycopg.connect(foreign.url) as holder:
             holder.execute(f"SELECT pg_advisory_xact_lock({BOOTSTRAP_LOCK})")
             adopting = asyncio.ensure_future(adopt(foreign.name))
-            while not states(services):
+            while not states(services):  # noqa: ASYNC110 - another process's row
                 await asyncio.sleep(0.01)
             looking.run(services.settings.catalog, "DELETE FROM tenant")
             holder.rollback()
