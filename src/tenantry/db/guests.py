@@ -81,6 +81,9 @@ def _with_guest(
         skip_autocommit_rollback=True,
         hide_parameters=True,
     )
+    # SQLAlchemy would close a connection that it thinks is broken, in a loop of its own.
+    for ending in ("do_close", "do_terminate"):
+        setattr(engine.sync_engine.dialect, ending, _leave_alone)
     with engine.sync_engine.connect() as connection:
         work(connection)
 

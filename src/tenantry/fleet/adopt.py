@@ -51,8 +51,8 @@ class AdoptionFailed(Unavailable):
     """The database could not be adopted; what was added to it is taken away again."""
 
 
-class _TakenOver(Unavailable):
-    """This process was silent for so long that another one has cleared the adoption away."""
+class TakenOver(Unavailable):
+    """This process was silent for so long that another one cleared the adoption away: try again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,7 +143,7 @@ class Adoption:
             raise
         except BaseException as error:
             await self.lifecycle.clear(tenant)
-            if isinstance(error, _TakenOver):
+            if isinstance(error, TakenOver):
                 # Whoever took over may have looked before our tables were there.
                 await server.let_go(tenant.database_name, tenant.id)
             if isinstance(error, TenantryError) and not isinstance(error, Unavailable):
@@ -195,7 +195,7 @@ class Adoption:
                 session, tenant.id, runner_id=lifecycle.runner.id, revision=str(position)
             )
             if ready is None:
-                raise _TakenOver
+                raise TakenOver
             key = await credentials.add_key(ctx, session, tenant.id, expires_at=None)
         return Provisioned(tenant=ready, owner=user, key=key)
 

@@ -14,10 +14,15 @@ from tenantry.db.servers import Server
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.fleet.migrate import SchemaMigrator, Scripts
 from tenantry.kit.context import OperationContext
+from tenantry.kit.errors import Unavailable
 from tenantry.kit.ids import new_id
 
 CATALOG_CHARS = 12
 FINGERPRINT_CHARS = 16
+
+
+class TemplateGone(Unavailable):
+    """Another release replaced the template of new tenants at this moment; try again."""
 
 
 class Templates:
@@ -54,7 +59,8 @@ class Templates:
             for name in await server.names(prefix):
                 if name != template:
                     await server.drop(name)
-        assert await server.copy(template, to), "a template that was just made is there"
+            if not await server.copy(template, to):
+                raise TemplateGone
 
     async def _make(
         self,
