@@ -30,7 +30,7 @@ serve: .venv/.runtime ## Serve what the settings name; without any, SQLite in ./
 	@$(BIN)/tenantry serve
 
 test: .venv/.dev ## Run the tests; T="tests/unit -k name" chooses
-	$(BIN)/pytest $(T)
+	$(BIN)/pytest $(if $(T),$(T),-n 2 --dist loadfile)
 
 check: lint types layers test ## Everything that CI asks: lint, types, layers, test
 
