@@ -55,8 +55,10 @@ def configure(*, log_format: LogFormat, level: str) -> None:
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
     # They speak of statements and connections, and their text may hold values.
-    for chatty in ("aiosqlite", "asyncio", "alembic", "sqlalchemy"):
+    for chatty in ("aiosqlite", "alembic", "sqlalchemy"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
+    # It calls the future of a connection that was cut while it was being made an error.
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
 
 
 def _tell_where(
