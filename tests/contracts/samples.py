@@ -1,12 +1,14 @@
 """Paths and bodies for any endpoint of the table, also for those that nobody has written yet."""
 
 import secrets
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlencode
 from uuid import uuid4
 
 import msgspec
+import pytest
 from msgspec import inspect
 
 from tenantry.api.endpoints import Endpoint
@@ -15,6 +17,11 @@ from tests.conftest import PASSWORD
 NEW_PASSWORD = "another quite long passphrase"
 # Everything is optional there, and all of it together contradicts itself.
 EMPTY = {"/api/admin/tenants/migrate-all"}
+
+
+def params(endpoints: Iterable[Endpoint]) -> list[object]:
+    """Return *endpoints* as parameters of a test, each by its name."""
+    return [pytest.param(one, id=f"{one.method} {one.path}") for one in endpoints]
 
 
 def body_of(endpoint: Endpoint, *, login: str, user_id: str) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """Whatever is sent, bad input is 400 (or 404, 413, 415, 431), and never a 5xx."""
 
+import re
+
 import msgspec
 import pytest
 from hypothesis import HealthCheck, given
@@ -13,7 +15,7 @@ from tenantry.api.table import ENDPOINTS
 from tests.contracts.answers import faults
 from tests.contracts.asgi import ask
 from tests.contracts.oracle import LOOKED_AT, level_of
-from tests.contracts.samples import kinds_of, members_of, path_of
+from tests.contracts.samples import kinds_of, members_of, params, path_of
 from tests.contracts.stage import Stage
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
@@ -25,15 +27,14 @@ CONTENT_PATHS = ("/api/tenant/blog/",)
 REFUSES_UNKNOWN_MEMBERS = "/api/admin/tenants/migrate-all"
 
 
-def params(endpoints: list[Endpoint]) -> list[object]:
-    return [pytest.param(one, id=f"{one.method} {one.path}") for one in endpoints]
-
-
-EVERY = params(list(ENDPOINTS))
+EVERY = params(ENDPOINTS)
 WITH_BODY = params([one for one in ENDPOINTS if one.reads_body])
 WITH_MEMBERS = params([one for one in ENDPOINTS if one.reads_body and members_of(one)])
 WITH_QUERY = params([o for o in ENDPOINTS if not o.reads_body and o.request is not Nothing])
+WITH_PAGES = params([o for o in ENDPOINTS if issubclass(o.request, PageRequest)])
+CLOSED = params([one for one in ENDPOINTS if level_of(one.path) != "Open"])
 WITH_IDS = params([o for o in ENDPOINTS if "{" in o.path.replace("{slug}", "")])
+INSIDE_A_TENANT = params([o for o in ENDPOINTS if re.search(r"\{tenantId}/.*Id}", o.path)])
 PATHS = sorted({one.path for one in ENDPOINTS})
 
 NO_JSON_OBJECTS = {
@@ -352,25 +353,6 @@ def _may_be(kind: type[inspect.Type], value: bytes) -> bool:
 
 @pytest.mark.parametrize("endpoint", WITH_QUERY)
 class TestQuery:
-    async def test_must_hold_positive_numbers(self, stage: Stage, endpoint: Endpoint):
-        """A page is a number from 1, in digits."""
-        if not issubclass(endpoint.request, PageRequest):
-            pytest.skip("it has no pages")
-        numbers = [b"0", b"-1", b"x", b"1.5", b"", b"%20", b"0x10", b"NaN", b"true"]
-        numbers += [b"99999999999999999999", b"9" * 5_000, b"%00", b"%ff", b"1%00", b"%ED%A0%80"]
-        numbers += [b"\xff", b"null", b"[1]", b"1,2", "\u0661".encode(), b"%D9%A1", b"1_0"]
-
-        queries = [name + b"=" + value for name in (b"page", b"pageSize") for value in numbers]
-
-        await _refuses(stage, endpoint, queries)
-
-    async def test_must_hold_digits(self, stage: Stage, endpoint: Endpoint):
-        """A page is a number in digits: ``1e3`` is none."""
-        if not issubclass(endpoint.request, PageRequest):
-            pytest.skip("it has no pages")
-
-        await _refuses(stage, endpoint, [b"page=1e3", b"pageSize=1E3", b"page=1e0"])
-
     async def test_must_not_repeat_itself(self, stage: Stage, endpoint: Endpoint):
         """A parameter that is there twice is 400: nobody can tell which one was meant."""
         names = [name.encode() for name in members_of(endpoint)]
@@ -385,19 +367,6 @@ class TestQuery:
 
         await _refuses(stage, endpoint, queries)
 
-    async def test_serves_the_largest_pages(self, stage: Stage, endpoint: Endpoint):
-        """A page past the end is empty, and more than 100 on a page are 100."""
-        if not issubclass(endpoint.request, PageRequest):
-            pytest.skip("it has no pages")
-
-        answer = await stage.ask(
-            endpoint, headers=stage.good(endpoint), query=b"page=2147483647&pageSize=2147483647"
-        )
-
-        page = answer.json()["data"]
-        assert answer.status == 200
-        assert (page["items"], page["page"], page["pageSize"]) == ([], 2147483647, 100)
-
     async def test_ignores_unknown_parameters(self, stage: Stage, endpoint: Endpoint):
         """A parameter that nobody asked for is ignored."""
         answer = await stage.ask(
@@ -408,6 +377,33 @@ class TestQuery:
         stage.restore()
 
         assert answer.status in {200, 409}
+
+
+@pytest.mark.parametrize("endpoint", WITH_PAGES)
+class TestPage:
+    async def test_must_hold_positive_numbers(self, stage: Stage, endpoint: Endpoint):
+        """A page is a number from 1, in digits."""
+        numbers = [b"0", b"-1", b"x", b"1.5", b"", b"%20", b"0x10", b"NaN", b"true"]
+        numbers += [b"99999999999999999999", b"9" * 5_000, b"%00", b"%ff", b"1%00", b"%ED%A0%80"]
+        numbers += [b"\xff", b"null", b"[1]", b"1,2", "\u0661".encode(), b"%D9%A1", b"1_0"]
+
+        queries = [name + b"=" + value for name in (b"page", b"pageSize") for value in numbers]
+
+        await _refuses(stage, endpoint, queries)
+
+    async def test_must_hold_digits(self, stage: Stage, endpoint: Endpoint):
+        """A page is a number in digits: ``1e3`` is none."""
+        await _refuses(stage, endpoint, [b"page=1e3", b"pageSize=1E3", b"page=1e0"])
+
+    async def test_serves_the_largest_pages(self, stage: Stage, endpoint: Endpoint):
+        """A page past the end is empty, and more than 100 on a page are 100."""
+        answer = await stage.ask(
+            endpoint, headers=stage.good(endpoint), query=b"page=2147483647&pageSize=2147483647"
+        )
+
+        page = answer.json()["data"]
+        assert answer.status == 200
+        assert (page["items"], page["page"], page["pageSize"]) == ([], 2147483647, 100)
 
 
 async def _refuses(stage: Stage, endpoint: Endpoint, queries: list[bytes]) -> None:
@@ -451,12 +447,26 @@ class TestEveryEndpoint:
             assert answer.status == 431
             assert list(faults(answer, endpoint.path)) == []
 
+    async def test_survives_any_credential(self, stage: Stage, endpoint: Endpoint):
+        """No text in a credential header is a 5xx, nor is it let in."""
+        level = level_of(endpoint.path)
+        texts = ["\xff\xfe", "Bearer \xff", "Bearer a.b.c", "Bearer ..", "Bearer " + "a" * 8_000]
+        texts += ["Bearer e30.e30.", "tnk_\xe9", "tnm_" + "0" * 51, "Bearer " + "[" * 5_000, "\0"]
+        texts += ["Bearer eyJhbGciOiJub25lIn0.e30.", "Bearer\ttnk_", "bearer", "tnk_", ","]
+        for header in sorted(LOOKED_AT[level]):
+            for text in texts:
+                answer = await stage.ask(endpoint, headers=[(header, text)])
+
+                assert answer.status == 401, (header, text)
+                assert list(faults(answer, endpoint.path)) == []
+
+
+@pytest.mark.parametrize("endpoint", CLOSED)
+class TestClosedEndpoint:
     async def test_reads_credentials_from_their_headers_alone(
         self, stage: Stage, endpoint: Endpoint
     ):
         """A credential in the query, a cookie, the body or another header is none."""
-        if level_of(endpoint.path) == "Open":
-            pytest.skip("nobody needs any")
         named = dict(stage.good(endpoint))
         bare = {name: value.removeprefix("Bearer ") for name, value in named.items()}
         aliases = {
@@ -476,19 +486,6 @@ class TestEveryEndpoint:
 
         assert answer.status == 401
         assert answer.said["www-authenticate"] == "Bearer"
-
-    async def test_survives_any_credential(self, stage: Stage, endpoint: Endpoint):
-        """No text in a credential header is a 5xx, nor is it let in."""
-        level = level_of(endpoint.path)
-        texts = ["\xff\xfe", "Bearer \xff", "Bearer a.b.c", "Bearer ..", "Bearer " + "a" * 8_000]
-        texts += ["Bearer e30.e30.", "tnk_\xe9", "tnm_" + "0" * 51, "Bearer " + "[" * 5_000, "\0"]
-        texts += ["Bearer eyJhbGciOiJub25lIn0.e30.", "Bearer\ttnk_", "bearer", "tnk_", ","]
-        for header in sorted(LOOKED_AT[level]):
-            for text in texts:
-                answer = await stage.ask(endpoint, headers=[(header, text)])
-
-                assert answer.status == 401, (header, text)
-                assert list(faults(answer, endpoint.path)) == []
 
 
 @pytest.mark.parametrize("endpoint", WITH_IDS)
@@ -551,11 +548,11 @@ class TestId:
 
         assert answer.status == 404
 
+
+@pytest.mark.parametrize("endpoint", INSIDE_A_TENANT)
+class TestIdInsideATenant:
     async def test_of_the_other_tenant_is_of_nobody(self, stage: Stage, endpoint: Endpoint):
         """What belongs to another tenant is answered like what does not exist."""
-        names = [name for name in _ids(endpoint) if name in {"userId", "keyId", "tokenId"}]
-        if not names or "tenantId" not in _ids(endpoint):
-            pytest.skip("it has no ids of two levels")
         body = encoded(stage, endpoint)
         path = path_of(endpoint, {**stage.ids, "tenantId": str(stage.world.globex.tenant.id)})
 
