@@ -13,7 +13,7 @@ from tenantry.db.database import Database
 from tenantry.db.revisions import Stream
 from tenantry.db.scripts import Streams
 from tenantry.db.servers import Server, open_server
-from tenantry.fleet.migrate import Migrated, Patience, SchemaMigrator, Scripts
+from tenantry.fleet.migrate import Looked, Migrated, Patience, SchemaMigrator, Scripts
 from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id
 from tenantry.tenant.databases import STREAM
@@ -40,6 +40,14 @@ class Rig:
         """Migrate one database in a run of its own."""
         scripts = Scripts(streams or self.streams())
         return await self.migrator.migrate(url, scripts, run_id=new_id(), now=utc_now)
+
+    async def look(self, url: str) -> Looked:
+        """Look at one database."""
+        return await self.migrator.look(url, Scripts(self.streams()))
+
+    async def rehearse(self, url: str) -> Looked:
+        """Rehearse the migration of one database."""
+        return await self.migrator.rehearse(url, Scripts(self.streams()))
 
     async def initialise(self, url: str, streams: Streams | None = None) -> str:
         """Make an empty database a tenant's, with our own stream alone at its head."""

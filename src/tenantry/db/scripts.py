@@ -198,6 +198,19 @@ class Script:
             Command("COMMIT"),
         ]
 
+    def rehearsal(self, run_id: UUID, now: datetime, limits: Limits) -> list[Step]:
+        """Return the same, taken back at the end instead of committed."""
+        *steps, _ = self.transaction(run_id, now, limits)
+        # What is checked at COMMIT alone is checked here: it must fail now if it would then.
+        deferred = [Command("SET CONSTRAINTS ALL IMMEDIATE")]
+        postgres = self._dialect is POSTGRESQL
+        return [*steps, *(deferred if postgres else []), Command("ROLLBACK")]
+
+    @property
+    def pending(self) -> list[Applied]:
+        """What the script applies, in order."""
+        return [Applied(revision.stream, revision.name) for revision in self._revisions]
+
     def _log(self, revision: Revision, run_id: UUID | None, now: datetime) -> Command:
         return self._command(
             _LOG,

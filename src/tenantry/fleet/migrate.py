@@ -4,7 +4,7 @@ import asyncio
 import random
 from collections.abc import Callable
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import UUID
 
@@ -14,7 +14,9 @@ from tenantry.db.apply import Migrator, Moved, open_migrator
 from tenantry.db.revisions import BadStream
 from tenantry.db.scripts import Applied, Limits, Position, Script, Streams, bootstrap
 from tenantry.fleet.failures import is_lock
-from tenantry.kit.clock import monotonic_seconds
+from tenantry.kit.clock import monotonic_seconds, utc_now
+from tenantry.kit.errors import Unavailable
+from tenantry.kit.ids import new_id
 
 LOCK_TRIES_MAX = 3
 LOCK_PAUSE_SECONDS_MAX = 1.0
@@ -49,6 +51,21 @@ class Migrated:
     applied: list[Applied]
     position: Position
     error: Exception | None
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What a run would find in one database, and would do there.
+
+    Attributes:
+        position: Where it stands.
+        pending: What would be applied, in order; nothing when that cannot be told.
+        error: Why it cannot be told; or why it failed when it was rehearsed.
+    """
+
+    position: Position
+    pending: list[Applied]
+    error: Exception | None = None
 
 
 class Scripts:
@@ -125,6 +142,34 @@ class SchemaMigrator:
             finally:
                 await migrator.close()
 
+    async def look(self, url: str, scripts: Scripts) -> Looked:
+        """Tell what is pending in the database at *url*, and change nothing.
+
+        Raises:
+            Exception: Whatever the drivers raise, when not even its position can be told.
+        """
+        async with asyncio.timeout(self._patience.deadline_seconds):
+            migrator = await self._open(url, scripts)
+            try:
+                return await self._look(migrator, scripts)
+            finally:
+                await migrator.close()
+
+    async def rehearse(self, url: str, scripts: Scripts) -> Looked:
+        """Do what `migrate` does to the database at *url*, and take it back.
+
+        It takes the same locks, in the same order, for as long.
+
+        Raises:
+            Exception: Whatever the drivers raise, when not even its position can be told.
+        """
+        async with asyncio.timeout(self._patience.deadline_seconds):
+            migrator = await self._open(url, scripts)
+            try:
+                return await self._rehearse(migrator, scripts)
+            finally:
+                await migrator.close()
+
     async def initialise(self, url: str, scripts: Scripts, *, run_id: UUID, now: datetime) -> None:
         """Make the database at *url* ready for scripts, and bring it to the head.
 
@@ -172,20 +217,70 @@ class SchemaMigrator:
     async def _to_head(
         self, migrator: Migrator, scripts: Scripts, run_id: UUID, now: Callable[[], datetime]
     ) -> None:
-        ends = monotonic_seconds() + self._patience.deadline_seconds
-        tries = 0
+        tries = self._tries()
         head = await scripts.head()
         while (start := await migrator.position()) != head:
             script = await scripts.get(migrator.dialect, start)
-            left_ms = max(1, int((ends - monotonic_seconds()) * 1000))
-            limits = Limits(swap_ms=left_ms, lock_ms=self._patience.lock_ms)
+            async with tries:
+                await migrator.play(script.transaction(run_id, now(), tries.limits))
+
+    async def _look(self, migrator: Migrator, scripts: Scripts) -> Looked:
+        position = await migrator.position()
+        try:
+            if position == await scripts.head():
+                return Looked(position, [])
+            script = await scripts.get(migrator.dialect, position)
+        except Unavailable as error:  # the revisions cannot be read, or do not lead on from here
+            return Looked(position, [], error)
+        return Looked(position, script.pending)
+
+    async def _rehearse(self, migrator: Migrator, scripts: Scripts) -> Looked:
+        tries = self._tries()
+        while (looked := await self._look(migrator, scripts)).pending:
+            script = await scripts.get(migrator.dialect, looked.position)
             try:
-                await migrator.play(script.transaction(run_id, now(), limits))
-            except Moved:  # by another run, which is as good: look where it is now
-                continue
-            except Exception as error:
-                tries += 1
-                if tries >= LOCK_TRIES_MAX or not is_lock(error):
-                    raise
-                # Whoever holds the lock gets a moment, and two that collided part ways.
-                await asyncio.sleep(random.uniform(0, LOCK_PAUSE_SECONDS_MAX))  # noqa: S311
+                async with tries:
+                    await migrator.play(script.rehearsal(new_id(), utc_now(), tries.limits))
+                    return looked
+            except Exception as error:  # noqa: BLE001 - a revision can raise anything; it is the outcome
+                return replace(looked, error=error)
+        return looked
+
+    def _tries(self) -> "_Tries":
+        return _Tries(self._patience, monotonic_seconds() + self._patience.deadline_seconds)
+
+
+class _Tries:
+    """Tells which errors of a script are worth another try, and waits before it.
+
+    Args:
+        patience: Of the migration.
+        ends: When it must have ended.
+    """
+
+    def __init__(self, patience: Patience, ends: float) -> None:
+        self._patience = patience
+        self._ends = ends
+        self._failed = 0
+
+    @property
+    def limits(self) -> Limits:
+        """How long a script that is sent now may wait for locks."""
+        left_ms = max(1, int((self._ends - monotonic_seconds()) * 1000))
+        return Limits(swap_ms=left_ms, lock_ms=self._patience.lock_ms)
+
+    async def __aenter__(self) -> None:
+        """Begin a try."""
+
+    async def __aexit__(self, _type: object, error: BaseException | None, _trace: object) -> bool:
+        """Return whether the error is worth another try."""
+        if isinstance(error, Moved):  # by another run, which is as good: look where it is now
+            return True
+        if not isinstance(error, Exception):
+            return False
+        self._failed += 1
+        if self._failed >= LOCK_TRIES_MAX or not is_lock(error):
+            return False
+        # Whoever holds the lock gets a moment, and two that collided part ways.
+        await asyncio.sleep(random.uniform(0, LOCK_PAUSE_SECONDS_MAX))  # noqa: S311
+        return True

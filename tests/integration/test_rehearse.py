@@ -1,0 +1,154 @@
+"""Look at what is pending in a database, and rehearse it: nothing stays."""
+
+import asyncio
+
+import psycopg
+import pytest
+
+from tenantry.db.scripts import Applied
+from tenantry.fleet.failures import explain
+from tenantry.fleet.migrate import LOCK_TRIES_MAX, Looked
+from tests.integration import looking
+from tests.integration.conftest import LOCK_MS, Rig
+from tests.integration.engines import on_postgresql
+from tests.integration.revisions import AlembicFolder
+
+CREATE_NOTES = "op.create_table('note', sa.Column('id', sa.Integer, primary_key=True))"
+ADD_NOTES = "op.execute('INSERT INTO note (id) VALUES (1), (2)')"
+READ_NOTES = "assert op.get_bind().execute(sa.text('SELECT id FROM note')).all() == [(1,), (2,)]"
+# A foreign key that is looked at when the transaction ends.
+DEFERRED = """
+op.create_table("mark", sa.Column("note_id", sa.Integer))
+op.create_foreign_key("fk_mark", "mark", "note", ["note_id"], ["id"],
+                      deferrable=True, initially="DEFERRED")
+op.execute("INSERT INTO mark VALUES (3)")
+"""
+
+
+def reason(looked: Looked) -> str:
+    assert looked.error is not None
+    return explain(looked.error)
+
+
+class TestLook:
+    async def test_tells_what_is_pending_in_both_streams_and_changes_nothing(
+        self, rig: Rig, folder: AlembicFolder, tenant_url: str
+    ):
+        looking.run(tenant_url, "UPDATE tenantry_version SET version_num = '0003'")
+        folder.add("u1_create_notes", CREATE_NOTES)
+        folder.add("u2_add_notes", ADD_NOTES)
+        before = looking.dump(tenant_url)
+
+        looked = await rig.look(tenant_url)
+
+        assert str(looked.position) == "0003/"
+        assert looked.pending == [
+            Applied("tenantry", "0004_index_published_posts"),
+            Applied("user", "u1_create_notes"),
+            Applied("user", "u2_add_notes"),
+        ]
+        assert looked.error is None
+        assert looking.dump(tenant_url) == before
+
+    async def test_at_the_head_finds_nothing(
+        self, rig: Rig, folder: AlembicFolder, tenant_url: str
+    ):
+        folder.add("u1_create_notes", CREATE_NOTES)
+        await rig.migrate(tenant_url)
+
+        looked = await rig.look(tenant_url)
+
+        assert (str(looked.position), looked.pending, looked.error) == ("0004/u1", [], None)
+
+    async def test_at_an_unknown_revision_tells_where_and_why(self, rig: Rig, tenant_url: str):
+        looking.run(tenant_url, "UPDATE tenantry_version SET version_num = '9999'")
+
+        looked = await rig.look(tenant_url)
+
+        assert str(looked.position) == "9999/"
+        assert looked.pending == []
+        assert "'9999'" in reason(looked)
+
+    async def test_over_several_heads_tells_why(
+        self, rig: Rig, folder: AlembicFolder, tenant_url: str
+    ):
+        folder.add("a_one", "pass")
+        folder.add("b_left", "pass", down="a")
+        folder.add("c_right", "pass", down="a")
+
+        looked = await rig.look(tenant_url)
+
+        assert "2 heads" in reason(looked)
+        assert looked.pending == []
+
+
+class TestRehearse:
+    async def test_tries_what_is_pending_and_takes_it_back(
+        self, rig: Rig, folder: AlembicFolder, tenant_url: str
+    ):
+        """What is recorded and what runs live, one after the other, as in earnest."""
+        folder.add("u1_create_notes", CREATE_NOTES)
+        folder.add("u2_add_notes", ADD_NOTES)
+        folder.add("u3_read_notes", READ_NOTES)
+        before = looking.dump(tenant_url)
+        log = looking.rows(tenant_url, f"SELECT count(*) FROM {looking.LOG}")
+
+        looked = await rig.rehearse(tenant_url)
+
+        assert looked.error is None, reason(looked)
+        assert [one.revision for one in looked.pending] == [
+            "u1_create_notes",
+            "u2_add_notes",
+            "u3_read_notes",
+        ]
+        assert looking.dump(tenant_url) == before
+        assert looking.rows(tenant_url, f"SELECT count(*) FROM {looking.LOG}") == log
+        assert (await rig.migrate(tenant_url)).error is None
+
+    async def test_tells_which_revision_would_fail(
+        self, rig: Rig, folder: AlembicFolder, tenant_url: str
+    ):
+        folder.add("u1_create_notes", CREATE_NOTES)
+        folder.add("u2_fail", CREATE_NOTES)
+        before = looking.dump(tenant_url)
+
+        looked = await rig.rehearse(tenant_url)
+
+        assert reason(looked).startswith("u2_fail: ")
+        assert len(looked.pending) == 2
+        assert looking.dump(tenant_url) == before
+
+    @on_postgresql
+    async def test_tells_what_would_fail_at_the_end_alone(
+        self, rig: Rig, folder: AlembicFolder, tenant_url: str
+    ):
+        folder.add("u1_create_notes", CREATE_NOTES)
+        folder.add("u2_mark", DEFERRED)
+
+        looked = await rig.rehearse(tenant_url)
+
+        assert "fk_mark" in reason(looked)
+        assert "note" not in looking.tables(tenant_url)
+
+    @on_postgresql
+    async def test_waits_for_locks_like_the_run(
+        self, rig: Rig, folder: AlembicFolder, tenant_url: str, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr("tenantry.fleet.migrate.LOCK_PAUSE_SECONDS_MAX", 0.01)
+        folder.add("u1_create_notes", CREATE_NOTES)
+        await rig.migrate(tenant_url)
+        folder.add("u2_alter", "op.add_column('note', sa.Column('x', sa.Integer))")
+        with psycopg.connect(tenant_url) as holder:
+            holder.execute("SELECT * FROM note")
+
+            looked = await rig.rehearse(tenant_url)
+
+            assert "A lock was not free in time" in reason(looked)
+            running = asyncio.create_task(rig.rehearse(tenant_url))
+            await asyncio.sleep(LOCK_MS * (LOCK_TRIES_MAX - 1) / 1000)
+        assert (await running).error is None
+
+    async def test_at_the_head_does_nothing(self, rig: Rig, tenant_url: str):
+        looked = await rig.rehearse(tenant_url)
+
+        assert (looked.pending, looked.error) == ([], None)
