@@ -1,15 +1,19 @@
 """Small tools."""
 
 import io
+import logging
 import zlib
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr
 from datetime import UTC, datetime, timedelta, timezone
 from uuid import UUID
 
 import msgspec
 import pytest
+import structlog
 
 from tenantry.db.urls import sqlite_path, with_database
-from tenantry.kit import secrets
+from tenantry.kit import log, secrets
 from tenantry.kit.access_log import AccessEntry, AccessLog
 from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id, parse_id
@@ -228,3 +232,33 @@ class TestAccessLog:
         AccessLog(stream, as_json=False).write(msgspec.structs.replace(entry(), at=there))
 
         assert stream.getvalue().startswith("03:04:05 ")
+
+
+class TestLog:
+    @pytest.fixture
+    def told(self) -> Iterator[Callable[[BaseException], str]]:
+        """What is logged when asyncio reports an error that nobody has looked at."""
+        root = logging.getLogger()
+        before = (root.handlers[:], root.level)
+        written = io.StringIO()
+        with redirect_stderr(written):
+            log.configure(log_format="json", level="info")
+
+        def tell(error: BaseException) -> str:
+            logging.getLogger("asyncio").error("Never retrieved", exc_info=error)
+            return written.getvalue()
+
+        yield tell
+        root.handlers[:], root.level = before
+        structlog.reset_defaults()
+
+    def test_leaves_out_a_connection_that_was_given_up_while_it_was_made(
+        self, told: Callable[[BaseException], str]
+    ):
+        assert told(ConnectionError("unexpected connection_lost() call")) == ""
+
+    def test_tells_every_other_error_that_nobody_has_looked_at(
+        self, told: Callable[[BaseException], str]
+    ):
+        assert "ValueError" in told(ValueError("x"))
+        assert "ConnectionError" in told(ConnectionError("x"))
