@@ -1,7 +1,6 @@
 """What a process counts, and who is told."""
 
 import asyncio
-import re
 from pathlib import Path
 
 import httpx
@@ -191,7 +190,8 @@ class TestMetricsPort:
 
         assert ended.returncode == 3
         last = ended.stderr.splitlines(keepends=True)[-1]
-        assert re.search(rf"Port {port} of 127.0.0.1 is taken", only_line(last))
+        assert f"Port {port} of 127.0.0.1 is taken" in only_line(last)
+        assert "choose another TENANTRY_METRICS_PORT" in last
 
 
 class TestManyAtOnce:

@@ -68,7 +68,7 @@ class _Server(uvicorn.Server):
         try:
             await super().startup(sockets)
         except OSError as error:
-            raise _unusable(self.config.host, self.config.port, error) from error
+            raise _unusable(self.config.host, self.config.port, error, "--port") from error
         self._on_answering()
 
 
@@ -108,7 +108,7 @@ def listening(host: str, port: int) -> Iterator[list[socket.socket]]:
         try:
             sockets = [stack.enter_context(bound) for bound in _bind(host, port)]
         except OSError as error:
-            raise _unusable(host, port, error) from error
+            raise _unusable(host, port, error, "--port") from error
         yield sockets
 
 
@@ -167,7 +167,7 @@ def metrics_told(settings: Settings, metrics: Metrics) -> Iterator[None]:
     try:
         server, thread = start_http_server(port, host, metrics.registry)
     except OSError as error:
-        raise _unusable(host, port, error) from error
+        raise _unusable(host, port, error, "TENANTRY_METRICS_PORT") from error
     try:
         yield
     finally:
@@ -270,9 +270,10 @@ def _bound(family: socket.AddressFamily, address: Any) -> socket.socket:
     return bound
 
 
-def _unusable(host: str, port: int, error: OSError) -> AddressUnusable:
+def _unusable(host: str, port: int, error: OSError, chosen_by: str) -> AddressUnusable:
     if error.errno == errno.EADDRINUSE:
         return AddressUnusable(
-            f"Port {port} of {host} is taken: end what listens there, or choose another --port."
+            f"Port {port} of {host} is taken: end what listens there, "
+            f"or choose another {chosen_by}."
         )
     return AddressUnusable(f"Cannot listen on port {port} of {host}: {error.strerror}.")
