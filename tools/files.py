@@ -14,9 +14,9 @@ from pydantic.fields import FieldInfo
 
 from tenantry.api.endpoints import Endpoint
 from tenantry.api.examples import example_of, example_of_parameter
-from tenantry.api.schemas.base import Nothing
 from tenantry.api.table import DESCRIPTION, ENDPOINTS
 from tenantry.cli import output
+from tenantry.schemas.base import Nothing
 from tenantry.settings import PREFIX, Settings
 
 FOLDER = Path(__file__).parents[1]

@@ -21,12 +21,12 @@ import tenantry
 from tenantry.api.endpoints import Endpoint
 from tenantry.api.envelope import FIXED_MESSAGES, STATUS, HttpError
 from tenantry.api.openapi import statuses
-from tenantry.api.schemas.base import Nothing
 from tenantry.api.table import ENDPOINTS
 from tenantry.cli import exits
 from tenantry.cli import main as cli
 from tenantry.kit import errors
 from tenantry.kit.errors import TenantryError
+from tenantry.schemas.base import Nothing
 from tenantry.settings import PREFIX, Settings
 from tools import files
 

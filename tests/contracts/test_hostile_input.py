@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from msgspec import inspect
 
 from tenantry.api.endpoints import Endpoint
-from tenantry.api.schemas.base import Nothing, PageRequest
 from tenantry.api.table import ENDPOINTS
+from tenantry.schemas.base import Nothing, PageRequest
 from tests.contracts.answers import faults
 from tests.contracts.asgi import ask
 from tests.contracts.oracle import LOOKED_AT, level_of

@@ -16,8 +16,8 @@ import msgspec
 from tenantry.access.principal import Scope
 from tenantry.api.envelope import MethodNotAllowed
 from tenantry.api.levels import Level
-from tenantry.api.schemas.base import Nothing
 from tenantry.kit.errors import NotFound
+from tenantry.schemas.base import Nothing
 from tenantry.tenant.entry import Demand
 
 BODY_BYTES_MAX = 65_536

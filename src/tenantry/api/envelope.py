@@ -8,7 +8,6 @@ import msgspec
 
 from tenantry.access.login import LoginRefused
 from tenantry.access.throttle import TooManyAttempts
-from tenantry.api.schemas.base import MetricsText
 from tenantry.kit.errors import (
     Conflict,
     Forbidden,
@@ -18,6 +17,7 @@ from tenantry.kit.errors import (
     Unauthenticated,
     Unavailable,
 )
+from tenantry.schemas.base import MetricsText
 
 Headers = list[tuple[bytes, bytes]]
 

@@ -11,8 +11,8 @@ import msgspec.inspect as ms
 from tenantry.api.endpoints import Endpoint
 from tenantry.api.examples import example_of, example_of_parameter
 from tenantry.api.levels import ADMIN, OPEN, PUBLIC, TENANT_LOGIN
-from tenantry.api.schemas.base import MetricsText, Nothing
 from tenantry.kit.context import OperationContext
+from tenantry.schemas.base import MetricsText, Nothing
 from tenantry.services import Services
 
 Json = dict[str, Any]

@@ -14,22 +14,22 @@ from tenantry.api.routes import (
     tenant_modules,
     tenant_tokens,
 )
-from tenantry.api.schemas.base import Health, JwkSet
-from tenantry.api.schemas.content import PostPageRequest, PublishedPost, PublishedPostPage
-from tenantry.api.schemas.credentials import (
+from tenantry.api.table_admin import ADMIN_ENDPOINTS
+from tenantry.schemas.base import Health, JwkSet
+from tenantry.schemas.content import PostPageRequest, PublishedPost, PublishedPostPage
+from tenantry.schemas.credentials import (
     IssuedMcpTokenResponse,
     IssueOwnMcpTokenRequest,
     McpTokenList,
 )
-from tenantry.api.schemas.people import (
+from tenantry.schemas.people import (
     ChangePasswordRequest,
     LoginRequest,
     LoginResult,
     TenantUserProfile,
     UpdateProfileRequest,
 )
-from tenantry.api.schemas.tenants import ModuleList
-from tenantry.api.table_admin import ADMIN_ENDPOINTS
+from tenantry.schemas.tenants import ModuleList
 from tenantry.tenant import modules
 
 NOT_FOUND = HTTPStatus.NOT_FOUND

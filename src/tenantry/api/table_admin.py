@@ -12,15 +12,15 @@ from tenantry.api.routes import (
     tenant_users,
     tenants,
 )
-from tenantry.api.schemas.admins import (
+from tenantry.schemas.admins import (
     AdminList,
     AdminResponse,
     AuditPage,
     CreateAdminRequest,
     UpdateAdminRequest,
 )
-from tenantry.api.schemas.base import MetricsText, PageRequest
-from tenantry.api.schemas.credentials import (
+from tenantry.schemas.base import MetricsText, PageRequest
+from tenantry.schemas.credentials import (
     ApiKeyList,
     IssueApiKeyRequest,
     IssuedApiKeyResponse,
@@ -29,20 +29,20 @@ from tenantry.api.schemas.credentials import (
     McpTokenList,
     RotateApiKeyRequest,
 )
-from tenantry.api.schemas.migrations import (
+from tenantry.schemas.migrations import (
     MigrateAllRequest,
     MigrationResultResponse,
     MigrationRunPage,
     MigrationRunResponse,
     SchemaStatusResponse,
 )
-from tenantry.api.schemas.people import (
+from tenantry.schemas.people import (
     CreateUserRequest,
     TenantUserPage,
     TenantUserProfile,
     UpdateUserRequest,
 )
-from tenantry.api.schemas.tenants import (
+from tenantry.schemas.tenants import (
     CreatedTenantResponse,
     CreateTenantRequest,
     DeleteTenantRequest,

@@ -6,12 +6,12 @@ import typer
 from rich.table import Column
 
 from tenantry.access import admins
-from tenantry.api.schemas.admins import AdminList, AdminResponse
 from tenantry.catalog import admins as catalog_admins
 from tenantry.catalog.admins import Admin, AdminNotFound
 from tenantry.cli import options, output, session
 from tenantry.cli.secrets import read_password
 from tenantry.kit.text import canonical
+from tenantry.schemas.admins import AdminList, AdminResponse
 from tenantry.settings import Settings
 
 group = typer.Typer(help="The people who may manage every tenant.", no_args_is_help=True)

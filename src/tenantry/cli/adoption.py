@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
-from tenantry.api.schemas.tenants import CreatedTenantResponse
 from tenantry.cli import options, output, session
 from tenantry.cli.secrets import read_password
 from tenantry.fleet.lifecycle import Owner, Provisioned
+from tenantry.schemas.tenants import CreatedTenantResponse
 from tenantry.settings import SERVER_DEFAULT, Settings
 
 PENDING = "Revisions of your own that are pending come with the next `tenantry migrate all`."

@@ -4,11 +4,11 @@ import asyncio
 
 from rich.table import Column
 
-from tenantry.api.schemas.admins import AuditPage
 from tenantry.catalog import audit as catalog_audit
 from tenantry.catalog.audit import AuditEntry
 from tenantry.cli import options, output, session
 from tenantry.kit.pages import PAGE_SIZE_DEFAULT, Page, Window
+from tenantry.schemas.admins import AuditPage
 from tenantry.settings import Settings
 
 

@@ -6,10 +6,10 @@ import typer
 from rich.table import Column
 from rich.text import Text
 
-from tenantry.api.schemas.base import Schema
 from tenantry.cli import checks, options, output, session
 from tenantry.cli.checks import Finding, State
 from tenantry.cli.exits import ExitStatus
+from tenantry.schemas.base import Schema
 from tenantry.settings import BadSettings
 
 STYLES = {State.OK: "green", State.WARNING: "yellow", State.FAILED: "red"}

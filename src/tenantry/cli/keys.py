@@ -10,11 +10,11 @@ from rich.table import Column
 
 from tenantry.access import credentials
 from tenantry.access.credentials import GRACE_SECONDS_DEFAULT, GRACE_SECONDS_MAX, IssuedKey
-from tenantry.api.schemas.credentials import ApiKeyList, ApiKeyResponse, IssuedApiKeyResponse
 from tenantry.catalog import credentials as stored
 from tenantry.catalog.credentials import ApiKey, ApiKeyNotFound
 from tenantry.cli import options, output, session, tenants
 from tenantry.kit.ids import parse_id
+from tenantry.schemas.credentials import ApiKeyList, ApiKeyResponse, IssuedApiKeyResponse
 from tenantry.settings import Settings
 
 KeyId = Annotated[str, typer.Argument(help="The id of the key.")]

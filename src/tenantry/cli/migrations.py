@@ -5,11 +5,6 @@ from typing import Annotated
 
 import typer
 
-from tenantry.api.schemas.migrations import (
-    MigrationResultResponse,
-    MigrationRunPage,
-    MigrationRunResponse,
-)
 from tenantry.catalog import admins, runs
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.runs import MigrationRun, MigrationRunNotFound
@@ -22,6 +17,11 @@ from tenantry.kit.errors import Invalid
 from tenantry.kit.ids import parse_id
 from tenantry.kit.pages import PAGE_SIZE_DEFAULT, Page, Window
 from tenantry.kit.text import canonical
+from tenantry.schemas.migrations import (
+    MigrationResultResponse,
+    MigrationRunPage,
+    MigrationRunResponse,
+)
 from tenantry.services import open_services
 from tenantry.settings import Settings
 

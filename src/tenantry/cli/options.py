@@ -6,8 +6,8 @@ from typing import Annotated
 import msgspec
 import typer
 
-from tenantry.api.schemas.base import Instant
 from tenantry.kit.errors import Invalid
+from tenantry.schemas.base import Instant
 
 
 class BadInstant(Invalid):

@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from tenantry.api.schemas.base import Schema
 from tenantry.kit.pages import Page
+from tenantry.schemas.base import Schema
 
 # Into a pipe nothing is cut or wrapped.
 PIPE_COLUMNS = 10_000

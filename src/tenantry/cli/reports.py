@@ -8,17 +8,17 @@ import msgspec
 from rich.table import Column
 from rich.text import Text
 
-from tenantry.api.schemas.base import Schema
-from tenantry.api.schemas.migrations import (
-    MigrationRunDetailResponse,
-    MigrationRunResponse,
-    SchemaStatusResponse,
-)
 from tenantry.catalog.runs import MigrationRun, MigrationState
 from tenantry.cli import output
 from tenantry.cli.migrating import Ended
 from tenantry.fleet.status import SchemaStatus
 from tenantry.kit.pages import Page
+from tenantry.schemas.base import Schema
+from tenantry.schemas.migrations import (
+    MigrationRunDetailResponse,
+    MigrationRunResponse,
+    SchemaStatusResponse,
+)
 
 FAILURES_SHOWN_MAX = 100
 

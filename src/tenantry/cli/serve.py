@@ -6,9 +6,9 @@ from typing import Annotated
 import structlog
 import typer
 
-from tenantry.api.schemas.base import Schema
 from tenantry.cli import options, output, server, session
 from tenantry.cli.exits import ExitStatus
+from tenantry.schemas.base import Schema
 from tenantry.settings import Settings
 
 _log = structlog.get_logger(__name__)

@@ -6,9 +6,9 @@ from uuid import UUID
 
 import typer
 
-from tenantry.api.schemas.base import Schema
 from tenantry.catalog.signing_keys import SigningKey
 from tenantry.cli import options, output, session
+from tenantry.schemas.base import Schema
 from tenantry.settings import Settings
 
 group = typer.Typer(help="The keys that sign logins.", no_args_is_help=True)

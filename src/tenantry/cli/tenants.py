@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 from rich.table import Column
 
-from tenantry.api.schemas.tenants import CreatedTenantResponse, TenantPage, TenantResponse
 from tenantry.catalog import tenants
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.tenants import Tenant
@@ -16,6 +15,7 @@ from tenantry.cli.secrets import read_password
 from tenantry.fleet.lifecycle import Owner, Provisioned
 from tenantry.kit.ids import parse_id
 from tenantry.kit.pages import PAGE_SIZE_MAX, Page, Window
+from tenantry.schemas.tenants import CreatedTenantResponse, TenantPage, TenantResponse
 from tenantry.settings import SERVER_DEFAULT, Settings
 
 group = typer.Typer(help="The tenants, each with a database of its own.", no_args_is_help=True)

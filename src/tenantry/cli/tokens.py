@@ -10,11 +10,11 @@ from rich.table import Column
 from tenantry.access import credentials
 from tenantry.access.credentials import IssuedMcpToken
 from tenantry.access.principal import ALL_SCOPES, Scope
-from tenantry.api.schemas.credentials import IssuedMcpTokenResponse, McpTokenList, McpTokenResponse
 from tenantry.catalog import credentials as stored
 from tenantry.catalog.credentials import McpToken, McpTokenNotFound
 from tenantry.cli import options, output, session, tenants, users
 from tenantry.kit.ids import parse_id
+from tenantry.schemas.credentials import IssuedMcpTokenResponse, McpTokenList, McpTokenResponse
 from tenantry.settings import Settings
 from tenantry.tenant import tokens
 

@@ -6,11 +6,11 @@ from typing import Annotated
 import typer
 from rich.table import Column
 
-from tenantry.api.schemas.people import TenantUserPage, TenantUserProfile
 from tenantry.cli import options, output, session, tenants
 from tenantry.cli.secrets import read_password
 from tenantry.kit.ids import parse_id
 from tenantry.kit.pages import PAGE_SIZE_MAX, Page, Window
+from tenantry.schemas.people import TenantUserPage, TenantUserProfile
 from tenantry.settings import Settings
 from tenantry.tenant import people
 from tenantry.tenant import users as tenant_users

@@ -8,11 +8,11 @@ from uuid import UUID
 import structlog
 import typer
 
-from tenantry.api.schemas.base import Schema
 from tenantry.cli import options, output, server, session, signals
 from tenantry.cli.exits import ExitStatus
 from tenantry.db.urls import sqlite_path
 from tenantry.kit.errors import Unavailable
+from tenantry.schemas.base import Schema
 from tenantry.services import Services, open_services
 from tenantry.settings import Settings
 

@@ -1,8 +1,8 @@
 """``/api/admin/auth``."""
 
 from tenantry.access import admins
-from tenantry.api.schemas.people import LoginRequest, LoginResult
 from tenantry.kit.context import OperationContext
+from tenantry.schemas.people import LoginRequest, LoginResult
 from tenantry.services import Services
 
 

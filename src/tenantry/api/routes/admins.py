@@ -4,16 +4,16 @@ from uuid import UUID
 
 from tenantry.access import admins as access
 from tenantry.access.principal import AdminContext
-from tenantry.api.schemas.admins import (
+from tenantry.catalog import admins, audit
+from tenantry.schemas.admins import (
     AdminList,
     AdminResponse,
     AuditPage,
     CreateAdminRequest,
     UpdateAdminRequest,
 )
-from tenantry.api.schemas.base import Nothing, PageRequest
-from tenantry.api.schemas.people import given
-from tenantry.catalog import admins, audit
+from tenantry.schemas.base import Nothing, PageRequest
+from tenantry.schemas.people import given
 from tenantry.services import Services
 
 

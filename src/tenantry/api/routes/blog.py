@@ -1,7 +1,7 @@
 """``/api/public/blog``."""
 
-from tenantry.api.schemas.base import Nothing
-from tenantry.api.schemas.content import PostPageRequest, PublishedPost, PublishedPostPage
+from tenantry.schemas.base import Nothing
+from tenantry.schemas.content import PostPageRequest, PublishedPost, PublishedPostPage
 from tenantry.services import Services
 from tenantry.tenant import posts
 from tenantry.tenant.entry import TenantContext

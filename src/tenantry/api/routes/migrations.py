@@ -3,17 +3,17 @@
 from uuid import UUID
 
 from tenantry.access.principal import AdminContext
-from tenantry.api.schemas.base import Nothing, PageRequest
-from tenantry.api.schemas.migrations import (
+from tenantry.catalog import runs
+from tenantry.catalog.runs import MigrationRun
+from tenantry.fleet.status import schema_status
+from tenantry.schemas.base import Nothing, PageRequest
+from tenantry.schemas.migrations import (
     MigrateAllRequest,
     MigrationResultResponse,
     MigrationRunPage,
     MigrationRunResponse,
     SchemaStatusResponse,
 )
-from tenantry.catalog import runs
-from tenantry.catalog.runs import MigrationRun
-from tenantry.fleet.status import schema_status
 from tenantry.services import Services
 
 

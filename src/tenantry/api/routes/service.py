@@ -1,9 +1,9 @@
 """What the service tells of itself to anybody."""
 
 from tenantry.access.principal import AdminContext
-from tenantry.api.schemas.base import Health, JwkSet, MetricsText, Nothing
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Unavailable
+from tenantry.schemas.base import Health, JwkSet, MetricsText, Nothing
 from tenantry.services import Services
 
 

@@ -1,7 +1,7 @@
 """``/api/tenant/auth``."""
 
-from tenantry.api.schemas.base import Nothing
-from tenantry.api.schemas.people import (
+from tenantry.schemas.base import Nothing
+from tenantry.schemas.people import (
     ChangePasswordRequest,
     LoginRequest,
     LoginResult,

@@ -4,8 +4,9 @@ from uuid import UUID
 
 from tenantry.access import credentials as access
 from tenantry.access.principal import AdminContext
-from tenantry.api.schemas.base import Nothing
-from tenantry.api.schemas.credentials import (
+from tenantry.catalog import credentials, tenants
+from tenantry.schemas.base import Nothing
+from tenantry.schemas.credentials import (
     ApiKeyList,
     ApiKeyResponse,
     IssueApiKeyRequest,
@@ -16,8 +17,7 @@ from tenantry.api.schemas.credentials import (
     McpTokenResponse,
     RotateApiKeyRequest,
 )
-from tenantry.api.schemas.people import given
-from tenantry.catalog import credentials, tenants
+from tenantry.schemas.people import given
 from tenantry.services import Services
 from tenantry.tenant import tokens
 

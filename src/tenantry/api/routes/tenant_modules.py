@@ -1,7 +1,7 @@
 """``/api/tenant/modules``."""
 
-from tenantry.api.schemas.base import Nothing
-from tenantry.api.schemas.tenants import ModuleList
+from tenantry.schemas.base import Nothing
+from tenantry.schemas.tenants import ModuleList
 from tenantry.services import Services
 from tenantry.tenant import modules
 from tenantry.tenant.entry import TenantContext

@@ -3,15 +3,15 @@
 from uuid import UUID
 
 from tenantry.access import credentials as access
-from tenantry.api.schemas.base import Nothing
-from tenantry.api.schemas.credentials import (
+from tenantry.catalog import credentials
+from tenantry.schemas.base import Nothing
+from tenantry.schemas.credentials import (
     IssuedMcpTokenResponse,
     IssueOwnMcpTokenRequest,
     McpTokenList,
     McpTokenResponse,
 )
-from tenantry.api.schemas.people import given
-from tenantry.catalog import credentials
+from tenantry.schemas.people import given
 from tenantry.services import Services
 from tenantry.tenant.entry import PersonContext
 

@@ -3,15 +3,15 @@
 from uuid import UUID
 
 from tenantry.access.principal import AdminContext
-from tenantry.api.schemas.base import Nothing, PageRequest
-from tenantry.api.schemas.people import (
+from tenantry.catalog import tenants
+from tenantry.schemas.base import Nothing, PageRequest
+from tenantry.schemas.people import (
     CreateUserRequest,
     TenantUserPage,
     TenantUserProfile,
     UpdateUserRequest,
     given,
 )
-from tenantry.catalog import tenants
 from tenantry.services import Services
 from tenantry.tenant import people, users
 from tenantry.tenant.databases import TenantDatabase

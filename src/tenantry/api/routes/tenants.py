@@ -3,9 +3,11 @@
 from uuid import UUID
 
 from tenantry.access.principal import AdminContext
-from tenantry.api.schemas.base import Nothing
-from tenantry.api.schemas.people import given
-from tenantry.api.schemas.tenants import (
+from tenantry.catalog import tenants
+from tenantry.fleet.lifecycle import Owner
+from tenantry.schemas.base import Nothing
+from tenantry.schemas.people import given
+from tenantry.schemas.tenants import (
     CreatedTenantResponse,
     CreateTenantRequest,
     DeleteTenantRequest,
@@ -14,8 +16,6 @@ from tenantry.api.schemas.tenants import (
     TenantResponse,
     UpdateTenantRequest,
 )
-from tenantry.catalog import tenants
-from tenantry.fleet.lifecycle import Owner
 from tenantry.services import Services
 
 

@@ -9,13 +9,13 @@ from typing import Annotated
 import msgspec
 import typer
 
-from tenantry.api.schemas.base import Schema
-from tenantry.api.schemas.migrations import MigrationResultResponse
 from tenantry.cli import options, output, reports, server, session
 from tenantry.cli.demo.folder import fresh
 from tenantry.cli.demo.stage import Login, Stage, set_stage
 from tenantry.cli.serve import Port, url_of
 from tenantry.kit.errors import Unavailable
+from tenantry.schemas.base import Schema
+from tenantry.schemas.migrations import MigrationResultResponse
 from tenantry.settings import Settings, read_settings
 
 HOST = "127.0.0.1"

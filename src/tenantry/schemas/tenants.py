@@ -5,11 +5,11 @@ from uuid import UUID
 
 from msgspec import UNSET, UnsetType
 
-from tenantry.api.schemas.base import PageRequest, Schema
-from tenantry.api.schemas.people import CreateUserRequest, TenantUserProfile
 from tenantry.catalog.tenants import Tenant
 from tenantry.fleet.lifecycle import Provisioned
 from tenantry.kit.pages import Page
+from tenantry.schemas.base import PageRequest, Schema
+from tenantry.schemas.people import CreateUserRequest, TenantUserProfile
 from tenantry.tenant.modules import Module
 
 

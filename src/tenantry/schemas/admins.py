@@ -6,10 +6,10 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from tenantry.api.schemas.base import Schema
 from tenantry.catalog.admins import Admin
 from tenantry.catalog.audit import AuditEntry
 from tenantry.kit.pages import Page
+from tenantry.schemas.base import Schema
 
 
 class AdminResponse(Schema, frozen=True):

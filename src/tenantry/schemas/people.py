@@ -8,8 +8,8 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from tenantry.access.tokens import IssuedToken
-from tenantry.api.schemas.base import Schema
 from tenantry.kit.pages import Page
+from tenantry.schemas.base import Schema
 from tenantry.tenant.users import User
 
 

@@ -6,9 +6,9 @@ from uuid import UUID
 
 import msgspec
 
-from tenantry.api.schemas.base import Schema
 from tenantry.catalog.runs import MigrationRun, TenantMigration
 from tenantry.fleet.status import SchemaStatus
+from tenantry.schemas.base import Schema
 
 
 class MigrateAllRequest(Schema, frozen=True, forbid_unknown_fields=True):

@@ -5,8 +5,8 @@ from uuid import UUID
 
 import msgspec
 
-from tenantry.api.schemas.base import PageRequest, Schema
 from tenantry.kit.pages import Page
+from tenantry.schemas.base import PageRequest, Schema
 from tenantry.tenant.posts import Post, PostSummary
 
 

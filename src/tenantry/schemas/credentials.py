@@ -6,8 +6,8 @@ from uuid import UUID
 from msgspec import UNSET, UnsetType
 
 from tenantry.access.credentials import IssuedKey, IssuedMcpToken
-from tenantry.api.schemas.base import Instant, Schema
 from tenantry.catalog.credentials import ApiKey, McpToken
+from tenantry.schemas.base import Instant, Schema
 
 
 class ApiKeyResponse(Schema, frozen=True):

@@ -1,1 +1,0 @@
-"""What is said over HTTP: requests and representations, named as on the wire."""

@@ -1,0 +1,1 @@
+"""What every door takes and tells: requests and representations, named as on the wire."""
