@@ -8,6 +8,7 @@ import importlib
 import pkgutil
 import sys
 from collections.abc import Iterator, Sequence
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, get_args
 
@@ -20,7 +21,7 @@ from pydantic.fields import FieldInfo
 import tenantry
 from tenantry.api.endpoints import Endpoint
 from tenantry.api.envelope import FIXED_MESSAGES, STATUS, HttpError
-from tenantry.api.openapi import statuses
+from tenantry.api.openapi import statuses, successes
 from tenantry.api.table import ENDPOINTS
 from tenantry.cli import exits
 from tenantry.cli import main as cli
@@ -152,7 +153,9 @@ def _endpoint_section(endpoint: Endpoint, types: "_Types") -> str:
         facts.append(f"- Scope that an McpToken needs: `{endpoint.scope}`")
     if endpoint.module is not None:
         facts.append(f"- Module that the tenant needs: `{endpoint.module}`")
-    facts.append(f"- Answer: {_answer(endpoint, types)}")
+    if endpoint.headers:
+        facts.append(f"- Beside them: {', '.join(f'`{one.title()}`' for one in endpoint.headers)}")
+    facts.append(f"- Answer: {_answers(endpoint, types)}")
     facts.append(f"- Refusals: {', '.join(str(int(one)) for one in statuses(endpoint))}")
     parts = [
         f"### {endpoint.method} {endpoint.path}",
@@ -173,13 +176,21 @@ def _headers(endpoint: Endpoint) -> str:
     return f"headers: {', '.join(looked_at)}" if looked_at else "no header is looked at"
 
 
-def _answer(endpoint: Endpoint, types: "_Types") -> str:
-    status = int(endpoint.status)
-    if endpoint.response is None:
-        return f"{status}, the message `{endpoint.message}`"
+def _answers(endpoint: Endpoint, types: "_Types") -> str:
     notes = [" (*bare*)"] if endpoint.is_bare else []
     notes += ["; not to be stored (`Cache-Control: no-store`)"] if endpoint.holds_secret else []
-    return f"{status}, {types.link(endpoint.response)}{''.join(notes)}"
+    told = [
+        _answer(status, found, endpoint, types) for status, found in successes(endpoint).items()
+    ]
+    return f"{'; or '.join(told)}{''.join(notes)}"
+
+
+def _answer(
+    status: HTTPStatus, found: Sequence[type[msgspec.Struct]], endpoint: Endpoint, types: "_Types"
+) -> str:
+    if not found:
+        return f"{int(status)}, the message `{endpoint.message}`"
+    return f"{int(status)}, {' or '.join(types.link(one) for one in found)}"
 
 
 def _request(endpoint: Endpoint, types: "_Types") -> str:

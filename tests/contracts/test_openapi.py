@@ -1,6 +1,7 @@
 """The description of the HTTP API tells of every endpoint, and holds together."""
 
 from collections.abc import Iterator
+from http import HTTPStatus
 from typing import Any
 
 import pytest
@@ -28,6 +29,10 @@ def operation_of(endpoint: Endpoint) -> dict[str, Any]:
     return operation
 
 
+def succeeds(endpoint: Endpoint) -> set[HTTPStatus]:
+    return {endpoint.status, *(status for status, _ in endpoint.also)}
+
+
 def refs_in(value: object) -> Iterator[str]:
     if isinstance(value, dict):
         if isinstance(value.get("$ref"), str):
@@ -42,19 +47,19 @@ def refs_in(value: object) -> Iterator[str]:
 @pytest.mark.parametrize("endpoint", EVERY)
 class TestOperation:
     def test_is_described(self, endpoint: Endpoint):
-        """It has a summary, and an answer for its success."""
+        """It has a summary, and an answer for each of its successes."""
         operation = operation_of(endpoint)
 
         assert operation["summary"]
         assert not operation["summary"].endswith(".")
-        assert str(int(endpoint.status)) in operation["responses"]
+        assert {str(int(one)) for one in succeeds(endpoint)} <= operation["responses"].keys()
 
     def test_declares_its_refusals(self, endpoint: Endpoint):
         """Every status that it can refuse with is there, as a failure in the envelope."""
         declared = operation_of(endpoint)["responses"]
         refused = {str(int(status)) for status in statuses(endpoint)}
 
-        assert declared.keys() == {str(int(endpoint.status)), *refused}
+        assert declared.keys() == {*(str(int(one)) for one in succeeds(endpoint)), *refused}
         for status in refused:
             schema = declared[status]["content"]["application/json"]["schema"]
             assert schema == {"$ref": "#/components/schemas/Failure"}
@@ -87,13 +92,21 @@ class TestOperation:
 
     def test_answers_in_the_envelope(self, endpoint: Endpoint):
         """A success is the envelope, but where a standard says otherwise."""
-        answer = operation_of(endpoint)["responses"][str(int(endpoint.status))]
         if endpoint.path in BARE_PATHS:
             return
-        schema = answer["content"]["application/json"]["schema"]
+        for status in succeeds(endpoint):
+            answer = operation_of(endpoint)["responses"][str(int(status))]
+            schema = answer["content"]["application/json"]["schema"]
 
-        if schema != {"$ref": "#/components/schemas/Done"}:
-            assert schema["required"] == ["success", "data"]
+            if schema != {"$ref": "#/components/schemas/Done"}:
+                assert schema["required"] == ["success", "data"]
+
+    def test_refers_to_everything_that_it_may_answer(self, endpoint: Endpoint):
+        """Each status of success has the data of its own, and either of two where there are two."""
+        for status, data in endpoint.also:
+            answer = operation_of(endpoint)["responses"][str(int(status))]
+
+            assert f"#/components/schemas/{data.__name__}" in set(refs_in(answer))
 
 
 class TestDescription:
@@ -123,6 +136,7 @@ class TestDescription:
     def test_calls_no_two_schemas_the_same(self):
         """A name of a schema is one type's: two of one name would hide each other."""
         types = {one.request for one in ENDPOINTS} | {one.response for one in ENDPOINTS} - {None}
+        types |= {data for one in ENDPOINTS for _, data in one.also}
         names = [one.__name__ for one in types]
 
         assert sorted(set(names)) == sorted(names)

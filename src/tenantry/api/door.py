@@ -4,24 +4,27 @@ The order is the contract's: the form of the headers (400), the credentials (401
 suffice for (403), and only then the body (400). A stranger learns nothing from a body.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Iterable, MutableMapping
 from email.utils import format_datetime
+from types import AsyncGeneratorType
 from typing import Any
 
 import structlog
 
 from tenantry.api import envelope
 from tenantry.api.endpoints import Endpoint, Router
-from tenantry.api.envelope import NO_STORE, Answer, Headers
+from tenantry.api.envelope import Answer, Headers
 from tenantry.api.levels import AUTHORIZATION, MCP_TOKEN
+from tenantry.api.pieces import BrokenOff, ClientHungUp, Pieces, Receive, Send, send_body
 from tenantry.api.requests import (
-    Receive,
     decode_body,
     decode_query,
     read_body,
     read_credentials,
+    read_headers,
     read_parameters,
 )
+from tenantry.api.responses import answer_in_pieces, long_answer, represent
 from tenantry.fleet.failures import explain
 from tenantry.kit.access_log import AccessEntry, AccessLog
 from tenantry.kit.clock import monotonic_seconds, utc_now
@@ -32,7 +35,6 @@ from tenantry.services import Services
 from tenantry.tenant.entry import TenantContext
 
 Scope = MutableMapping[str, Any]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 TOKENS = frozenset({AUTHORIZATION, MCP_TOKEN})
 UNKNOWN_PATH = "-"
@@ -62,20 +64,24 @@ class Api:
             exchange.error = type(error).__name__
             answer = envelope.internal_error()
         answer.headers.extend(exchange.warnings())
-        await _send(send, answer, exchange)
-        entry = exchange.entry(answer.status)
-        self._access_log.write(entry)
-        self._services.metrics.count_request(entry.method, entry.path, entry.status, entry.ms)
+        try:
+            await _send(send, receive, answer, exchange)
+        finally:
+            entry = exchange.entry(answer.status)
+            self._access_log.write(entry)
+            self._services.metrics.count_request(entry.method, entry.path, entry.status, entry.ms)
 
     async def _answer(self, exchange: "_Exchange", scope: Scope, receive: Receive) -> Answer:
         headers = scope["headers"]
         endpoint, values = self._router.find(exchange.method, scope["path"])
         exchange.endpoint = endpoint
         credentials = read_credentials(headers, endpoint.level.headers)
-        ctx = await endpoint.level.enter(
-            self._services, exchange.context(scope), credentials, endpoint.demand
-        )
-        exchange.ctx = ctx
+
+        async def enter() -> Any:
+            ctx = exchange.context(scope)
+            return await endpoint.level.enter(self._services, ctx, credentials, endpoint.demand)
+
+        exchange.ctx = ctx = await enter()
         try:
             if endpoint.reads_body:
                 request = decode_body(endpoint, await read_body(headers, receive))
@@ -84,9 +90,18 @@ class Api:
         except TenantryError:
             await endpoint.level.confirm(ctx)
             raise
-        parameters = read_parameters(values) if values else {}
-        data = await endpoint.handler(ctx, self._services, request, **parameters)
-        return _represent(endpoint, data)
+        parameters: dict[str, Any] = read_parameters(values) if values else {}
+        if endpoint.headers:
+            parameters |= read_headers(headers, endpoint.headers)
+        if endpoint.goes_on:
+            parameters["readmit"] = enter
+        work = endpoint.handler(ctx, self._services, request, **parameters)
+        if endpoint.keep_alive_seconds is not None:
+            return await long_answer(endpoint, work, endpoint.keep_alive_seconds)
+        data = await work
+        if isinstance(data, AsyncGeneratorType):
+            return await answer_in_pieces(endpoint, data, headers)
+        return represent(endpoint, data)
 
 
 class _Exchange:
@@ -114,14 +129,18 @@ class _Exchange:
 
     def refuse(self, error: TenantryError) -> Answer:
         self.error = type(error).__name__
-        if isinstance(error, Unavailable) and error.__cause__ is not None:
-            cause = explain(error.__cause__) if isinstance(error.__cause__, Exception) else ""
-            _log.warning("unavailable", request_id=self.request_id, cause=cause)
+        if isinstance(error, Unavailable):
+            self.log_cause(error)
         looked_at = self.endpoint.level.headers & TOKENS if self.endpoint else frozenset()
         token_sent = any(
             name in looked_at and _is_token(name, value) for name, value in self.headers
         )
         return envelope.failure(error, token_sent=token_sent)
+
+    def log_cause(self, error: Unavailable) -> None:
+        if error.__cause__ is not None:
+            cause = explain(error.__cause__) if isinstance(error.__cause__, Exception) else ""
+            _log.warning("unavailable", request_id=self.request_id, cause=cause)
 
     def warnings(self) -> Headers:
         """Return what is said to whoever uses a key that was replaced (RFC 9745, RFC 8594)."""
@@ -157,23 +176,29 @@ def _is_token(name: bytes, value: bytes) -> bool:
     return scheme.lower() == b"bearer" and bool(token.strip())
 
 
-def _represent(endpoint: Endpoint, data: Any) -> Answer:
-    if endpoint.is_bare:
-        return envelope.bare(data)
-    if endpoint.response is None:
-        return envelope.done(endpoint.message)
-    answer = envelope.success(data, status=endpoint.status)
-    if endpoint.holds_secret:
-        answer.headers.append(NO_STORE)
-    return answer
-
-
-async def _send(send: Send, answer: Answer, exchange: _Exchange) -> None:
-    headers = [
-        *answer.headers,
-        (b"content-length", str(len(answer.body)).encode()),
-        (b"x-request-id", exchange.request_id.encode()),
-    ]
+async def _send(send: Send, receive: Receive, answer: Answer, exchange: _Exchange) -> None:
+    body = answer.body
+    headers = [*answer.headers, (b"x-request-id", exchange.request_id.encode())]
+    if isinstance(body, bytes):
+        headers.append((b"content-length", str(len(body)).encode()))
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-    body = b"" if exchange.is_head else answer.body
-    await send({"type": "http.response.body", "body": body})
+    if isinstance(body, Pieces):
+        if not exchange.is_head:
+            await _send_pieces(send, receive, body, exchange)
+            return
+        await body.close()
+    await send({"type": "http.response.body", "body": b"" if exchange.is_head else body})
+
+
+async def _send_pieces(send: Send, receive: Receive, body: Pieces, exchange: _Exchange) -> None:
+    try:
+        await send_body(body, receive, send)
+    except ClientHungUp as error:
+        exchange.error = type(error).__name__
+    except Exception as error:  # noqa: BLE001 - the log has it; the client must see no end
+        exchange.error = type(error).__name__
+        if isinstance(error, Unavailable):
+            exchange.log_cause(error)
+        else:
+            _log.exception("answer broken off", request_id=exchange.request_id)
+        raise BrokenOff from None

@@ -35,18 +35,26 @@ class Endpoint:
         method: GET, POST, PUT, PATCH or DELETE.
         path: Literal segments, and ``{name}`` for parameters: ids, but for ``{slug}``.
         level: Who is let in, and with which context.
-        handler: Takes the context, the services, the request and the path's parameters by
-            name; returns the data.
+        handler: Takes the context, the services, the request, and by name the path's
+            parameters and the `headers`; returns the data, or a `Reply`, or an asynchronous
+            generator of the pieces of their JSON.
         request: Filled from the JSON body (POST, PUT, PATCH), or from the query.
         response: The ``data`` of the envelope; None when there is only a message.
         summary: One line for the description.
         message: What is said when there are no data.
         status: Of success.
+        also: Other successes: the status, and the ``data``.
+        headers: Request headers that the handler takes (``last-event-id`` as
+            ``last_event_id``): empty when absent, and when sent twice joined by commas.
         errors: The statuses that the endpoint adds to those of its level.
         scope: What an McpToken needs.
         module: What must be on for the tenant.
         holds_secret: Whether the answer must not be stored anywhere.
         is_bare: Whether a standard fixes the form of the answer, and not the envelope.
+        keep_alive_seconds: After how long a space is sent ahead of the body, and then again and
+            again; None when the answer never takes long.
+        goes_on: Whether the answer goes on for as long as the caller is let in: the handler
+            also takes ``readmit``, which raises when a new request would be refused.
     """
 
     method: str
@@ -58,11 +66,15 @@ class Endpoint:
     summary: str
     message: str = "Done."
     status: HTTPStatus = HTTPStatus.OK
+    also: tuple[tuple[HTTPStatus, type[msgspec.Struct]], ...] = ()
+    headers: tuple[str, ...] = ()
     errors: frozenset[HTTPStatus] = field(default_factory=frozenset)
     scope: Scope | None = None
     module: str | None = None
     holds_secret: bool = False
     is_bare: bool = False
+    keep_alive_seconds: float | None = None
+    goes_on: bool = False
 
     @cached_property
     def reads_body(self) -> bool:

@@ -1,5 +1,6 @@
 """The envelope of every answer, and the one table from error category to status."""
 
+import contextlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -8,6 +9,7 @@ import msgspec
 
 from tenantry.access.login import LoginRefused
 from tenantry.access.throttle import TooManyAttempts
+from tenantry.api.pieces import Pieces, Source
 from tenantry.kit.errors import (
     Conflict,
     Forbidden,
@@ -84,7 +86,13 @@ FIXED_MESSAGES: dict[type[TenantryError], str] = {
 JSON = (b"content-type", b"application/json")
 # Source: https://prometheus.io/docs/instrumenting/exposition_formats/
 METRICS = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
+# Source: https://html.spec.whatwg.org/multipage/server-sent-events.html
+EVENT_STREAM = (b"content-type", b"text/event-stream")
 NO_STORE = (b"cache-control", b"no-store")
+GZIP = (b"content-encoding", b"gzip")
+VARY_ENCODING = (b"vary", b"accept-encoding")
+# A proxy that collects an answer before it passes it on would hold back what is to be seen now.
+UNBUFFERED = (b"x-accel-buffering", b"no")
 _INTERNAL = "Something went wrong on our side."
 
 
@@ -93,7 +101,22 @@ class Answer:
     """A response, ready to be sent."""
 
     status: int
-    body: bytes
+    body: bytes | Pieces
+    headers: Headers
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a handler returns when there is more to say than data.
+
+    Attributes:
+        data: What it would return otherwise.
+        status: One that the endpoint declares.
+        headers: Beside the usual ones.
+    """
+
+    data: object
+    status: HTTPStatus
     headers: Headers
 
 
@@ -105,9 +128,18 @@ def success(data: object, *, status: int = 200) -> Answer:
     return Answer(status, b'{"success":true,"data":' + _encode(data) + b"}", [JSON])
 
 
-def done(message: str) -> Answer:
+async def success_in_pieces(data: Source) -> Source:
+    """Yield the body that carries *data*, which are pieces of JSON."""
+    yield b'{"success":true,"data":'
+    async with contextlib.aclosing(data):
+        async for piece in data:
+            yield piece
+    yield b"}"
+
+
+def done(message: str, *, status: int = 200) -> Answer:
     """Return the answer of what has nothing to return but a *message*."""
-    return Answer(200, _encode({"success": True, "message": message}), [JSON])
+    return Answer(status, _encode({"success": True, "message": message}), [JSON])
 
 
 def bare(data: object) -> Answer:

@@ -33,6 +33,7 @@ _BY_NAME: Mapping[str, Any] = {
     "gracePeriodSeconds": 86_400,
     "head": "0004",
     "key": "blog",
+    "last-event-id": "57",
     "keys": [
         {"kty": "OKP", "crv": "Ed25519", "alg": "EdDSA", "use": "sig", "kid": ID, "x": "11q…"}
     ],
@@ -42,6 +43,7 @@ _BY_NAME: Mapping[str, Any] = {
     "page": 1,
     "pageSize": 20,
     "password": "correct horse battery staple",
+    "prefer": "respond-async",
     "prefix": "tnk_JtbZxuWU",
     "requestId": ID,
     "revision": "0004",

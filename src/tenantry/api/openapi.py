@@ -1,6 +1,6 @@
 """The OpenAPI 3.1 description, generated from the table of endpoints."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
 from importlib.metadata import version
 from typing import Any
@@ -12,7 +12,7 @@ from tenantry.api.endpoints import Endpoint
 from tenantry.api.examples import example_of, example_of_parameter
 from tenantry.api.levels import ADMIN, OPEN, PUBLIC, TENANT_LOGIN
 from tenantry.kit.context import OperationContext
-from tenantry.schemas.base import MetricsText, Nothing
+from tenantry.schemas.base import EventStream, MetricsText, Nothing
 from tenantry.services import Services
 
 Json = dict[str, Any]
@@ -27,6 +27,11 @@ class OpenApi(msgspec.Struct, frozen=True):
     components: Json
 
 
+# What is no JSON.
+_TEXTS: Mapping[type[msgspec.Struct], str] = {
+    MetricsText: "text/plain",
+    EventStream: "text/event-stream",
+}
 _FAILURE: Json = {
     "type": "object",
     "required": ["success", "data", "message"],
@@ -74,8 +79,10 @@ def describe(endpoints: Iterable[Endpoint], *, release: str) -> Json:
     """Return the description of *endpoints*, of a *release* of the service."""
     table = list(endpoints)
     types = {endpoint.request for endpoint in table}
-    types |= {endpoint.response for endpoint in table if endpoint.response is not None}
-    told = sorted(types - {Nothing, MetricsText}, key=lambda type_: type_.__name__)
+    types |= {
+        type_ for endpoint in table for types in successes(endpoint).values() for type_ in types
+    }
+    told = sorted(types - {Nothing, *_TEXTS}, key=lambda type_: type_.__name__)
     _, components = msgspec.json.schema_components(told, ref_template="#/components/schemas/{name}")
     for info in ms.multi_type_info(told):
         _mark_times(components, info)
@@ -116,6 +123,16 @@ def endpoint_of(description: OpenApi) -> Endpoint:
         summary="Describe the HTTP API",
         is_bare=True,
     )
+
+
+def successes(endpoint: Endpoint) -> dict[HTTPStatus, list[type[msgspec.Struct]]]:
+    """Return every status of success, and what ``data`` may be then."""
+    found: dict[HTTPStatus, list[type[msgspec.Struct]]] = {endpoint.status: []}
+    if endpoint.response is not None:
+        found[endpoint.status].append(endpoint.response)
+    for status, type_ in endpoint.also:
+        found.setdefault(status, []).append(type_)
+    return found
 
 
 def statuses(endpoint: Endpoint) -> list[HTTPStatus]:
@@ -165,13 +182,16 @@ def _operation(endpoint: Endpoint, request: Json) -> Json:
             _parameter(name, "query", schema, required=name in required)
             for name, schema in request.get("properties", {}).items()
         ]
+    parameters += [
+        _parameter(name, "header", {"type": "string"}, required=False) for name in endpoint.headers
+    ]
     return {**operation, "parameters": parameters} if parameters else operation
 
 
 def _responses(endpoint: Endpoint) -> Json:
-    status = str(int(endpoint.status))
     answers = {
-        status: {"description": endpoint.status.phrase, "content": _success(endpoint)},
+        str(int(status)): {"description": status.phrase, "content": _success(endpoint, types)}
+        for status, types in successes(endpoint).items()
     }
     for refused in statuses(endpoint):
         failure = {"success": False, "data": None, "message": "What is wrong."}
@@ -182,19 +202,23 @@ def _responses(endpoint: Endpoint) -> Json:
     return answers
 
 
-def _success(endpoint: Endpoint) -> Json:
-    if endpoint.response is None:
+def _success(endpoint: Endpoint, types: Sequence[type[msgspec.Struct]]) -> Json:
+    if not types:
         done = {"success": True, "message": endpoint.message}
         return _json({"$ref": "#/components/schemas/Done"}, done)
-    example = example_of(endpoint.response)
-    if endpoint.response is MetricsText:
-        return {"text/plain": {"schema": {"type": "string"}, "example": example}}
+    example = example_of(types[0])
+    if types[0] in _TEXTS:
+        return {_TEXTS[types[0]]: {"schema": {"type": "string"}, "example": example}}
     if endpoint.is_bare:
-        return _json(_ref(endpoint.response), example)
+        return _json(_ref(types[0]), example)
+    refs = [_ref(type_) for type_ in types]
     schema = {
         "type": "object",
         "required": ["success", "data"],
-        "properties": {"success": {"const": True}, "data": _ref(endpoint.response)},
+        "properties": {
+            "success": {"const": True},
+            "data": {"oneOf": refs} if len(refs) > 1 else refs[0],
+        },
     }
     return _json(schema, {"success": True, "data": example})
 

@@ -1,7 +1,8 @@
-"""The HTTP/1.1 connection: uvicorn's, with the two bounds that it lacks.
+"""The HTTP/1.1 connection: uvicorn's, with the three bounds that it lacks.
 
-uvicorn waits for ever for the head of a request, and httptools takes one of any size; so a
-few hundred silent or chatty connections would be enough to exhaust a process.
+uvicorn waits for ever for the head of a request, and for a client that does not read its
+answer, and httptools takes a head of any size; so a few hundred silent, deaf or chatty
+connections would be enough to exhaust a process.
 """
 
 import asyncio
@@ -12,6 +13,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 HEAD_SECONDS_MAX = 15.0
 # The request line and the headers; the headers alone are bounded again, in the envelope.
 HEAD_BYTES_MAX = 32_768
+# A client that reads slowly is served; one that has read nothing for so long is not there.
+DEAF_SECONDS_MAX = 30.0
 
 _TOO_LARGE = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
@@ -22,13 +25,18 @@ _TOO_LARGE = (
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """A connection whose next request must begin, and have its head, in time and in measure."""
+    """A connection whose next request must begin, and have its head, in time and in measure.
+
+    And whoever asks must read the answer.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._is_in_head = True
         self._head_bytes = 0
         self._head_timer: asyncio.TimerHandle | None = None
+        self._deaf_timer: asyncio.TimerHandle | None = None
+        self._unread_bytes = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wait for the first request, but not for ever."""
@@ -38,6 +46,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait no more."""
         self._disarm()
+        self._stop_watching()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -63,6 +72,31 @@ class BoundedProtocol(HttpToolsProtocol):
         self._is_in_head = False
         self._head_bytes = 0
         super().on_headers_complete()
+
+    def pause_writing(self) -> None:
+        """Begin to watch whether the client reads."""
+        super().pause_writing()
+        self._watch()
+
+    def resume_writing(self) -> None:
+        """Watch no more: it has."""
+        self._stop_watching()
+        super().resume_writing()
+
+    def _watch(self) -> None:
+        self._unread_bytes = self.transport.get_write_buffer_size()
+        self._deaf_timer = self.loop.call_later(DEAF_SECONDS_MAX, self._look)
+
+    def _look(self) -> None:
+        if self.transport.get_write_buffer_size() < self._unread_bytes:
+            self._watch()
+        else:
+            self.transport.abort()
+
+    def _stop_watching(self) -> None:
+        if self._deaf_timer is not None:
+            self._deaf_timer.cancel()
+            self._deaf_timer = None
 
     def _arm(self) -> None:
         self._head_timer = self.loop.call_later(HEAD_SECONDS_MAX, self._give_up)

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import parse_qsl
 from uuid import UUID
@@ -19,6 +19,7 @@ from tenantry.api.envelope import (
     UnsupportedMediaType,
 )
 from tenantry.api.levels import API_KEY, AUTHORIZATION, MCP_TOKEN
+from tenantry.api.pieces import Receive
 from tenantry.kit.errors import Invalid
 from tenantry.kit.ids import parse_id
 
@@ -26,7 +27,6 @@ HEADERS_BYTES_MAX = 16_384
 BODY_SECONDS_MAX = 30.0
 QUERY_FIELDS_MAX = 50
 
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 RawHeaders = Iterable[tuple[bytes, bytes]]
 
 
@@ -62,6 +62,18 @@ def read_credentials(headers: RawHeaders, looked_at: frozenset[bytes]) -> Creden
     return Credentials(
         found.get(AUTHORIZATION) or None, found.get(API_KEY) or None, found.get(MCP_TOKEN) or None
     )
+
+
+def read_headers(headers: RawHeaders, names: Iterable[str]) -> dict[str, str]:
+    """Return the values of some headers, named as arguments are."""
+    found = dict.fromkeys(names, "")
+    for name, value in headers:
+        known = name.decode("latin-1")
+        if known in found:
+            text = value.decode("latin-1").strip()
+            # Source: RFC 9110, section 5.3
+            found[known] = f"{found[known]}, {text}" if found[known] else text
+    return {name.replace("-", "_"): value for name, value in found.items()}
 
 
 async def read_body(headers: RawHeaders, receive: Receive) -> bytes:

@@ -47,3 +47,9 @@ class MetricsText(Schema, frozen=True):
     """What one process has counted, in the text format of Prometheus: the text is the body."""
 
     text: str
+
+
+class EventStream(Schema, frozen=True):
+    """Server-Sent Events: the text is the body, and goes on for as long as there is to tell."""
+
+    text: str

@@ -1,0 +1,103 @@
+"""From what a handler returns to the answer that is sent."""
+
+import asyncio
+from collections.abc import Awaitable, Iterable
+from typing import Any
+
+from tenantry.api import envelope
+from tenantry.api.endpoints import Endpoint
+from tenantry.api.envelope import (
+    EVENT_STREAM,
+    GZIP,
+    JSON,
+    NO_STORE,
+    UNBUFFERED,
+    VARY_ENCODING,
+    Answer,
+    Headers,
+    Reply,
+)
+from tenantry.api.pieces import LARGE_BYTES, Source, after_spaces, begin, takes_gzip
+
+
+class TooLateToSay(Exception):
+    """An answer turned out to have another status than the one that was sent ahead of it."""
+
+
+def represent(endpoint: Endpoint, data: Any) -> Answer:
+    """Return the answer of an endpoint that carries *data*."""
+    if isinstance(data, Reply):
+        answer = envelope.success(data.data, status=data.status)
+        answer.headers.extend(data.headers)
+    elif endpoint.is_bare:
+        return envelope.bare(data)
+    elif endpoint.response is None:
+        return envelope.done(endpoint.message, status=endpoint.status)
+    else:
+        answer = envelope.success(data, status=endpoint.status)
+    if endpoint.holds_secret:
+        answer.headers.append(NO_STORE)
+    return answer
+
+
+async def answer_in_pieces(
+    endpoint: Endpoint, data: Source, headers: Iterable[tuple[bytes, bytes]]
+) -> Answer:
+    """Return the answer whose *data* come in pieces: JSON, or events.
+
+    Args:
+        endpoint: Whose data they are.
+        data: The pieces.
+        headers: Of the request: they say whether it takes gzip.
+
+    Raises:
+        Exception: Whatever the source of the data raises before the first piece.
+    """
+    if endpoint.goes_on:
+        pieces = await begin(data)
+        return Answer(endpoint.status, pieces, [EVENT_STREAM, NO_STORE, UNBUFFERED])
+    pieces = await begin(envelope.success_in_pieces(data), at_least=LARGE_BYTES)
+    answered: Headers = [JSON, VARY_ENCODING]
+    if endpoint.holds_secret:
+        answered.append(NO_STORE)
+    if pieces.is_whole:
+        return Answer(endpoint.status, pieces.first, answered)
+    if takes_gzip(headers):
+        pieces.compress()
+        answered.append(GZIP)
+    return Answer(endpoint.status, pieces, answered)
+
+
+async def long_answer(endpoint: Endpoint, work: Awaitable[Any], seconds: float) -> Answer:
+    """Return the answer to *work*, or one that begins with spaces if it takes longer.
+
+    Args:
+        endpoint: Whose work it is.
+        work: What its handler does.
+        seconds: After how long the first space is sent; and so every other one.
+
+    Raises:
+        Exception: Whatever the handler raises before that.
+    """
+    working = asyncio.create_task(_work(endpoint, work))
+    try:
+        await asyncio.wait({working}, timeout=seconds)
+    except BaseException:
+        working.cancel()
+        raise
+    if working.done():
+        return working.result()
+    pieces = await begin(after_spaces(asyncio.create_task(_late(endpoint, working)), seconds))
+    return Answer(endpoint.status, pieces, [JSON, UNBUFFERED])
+
+
+async def _work(endpoint: Endpoint, work: Awaitable[Any]) -> Answer:
+    return represent(endpoint, await work)
+
+
+async def _late(endpoint: Endpoint, working: "asyncio.Task[Answer]") -> bytes:
+    answer = await working
+    if answer.status != endpoint.status:
+        raise TooLateToSay
+    assert isinstance(answer.body, bytes)
+    return answer.body

@@ -1,0 +1,365 @@
+"""Answers that are sent piece by piece, over a real socket: whole, or seen to be cut."""
+
+import asyncio
+import io
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any
+
+import pytest
+
+from tenantry.api import protocol
+from tenantry.api.door import Api
+from tenantry.api.endpoints import Endpoint
+from tenantry.api.envelope import Reply
+from tenantry.api.levels import OPEN
+from tenantry.api.pieces import LARGE_BYTES
+from tenantry.db.sessions import DatabaseUnavailable
+from tenantry.kit.access_log import AccessLog
+from tenantry.schemas.base import Health, Nothing
+from tenantry.services import Services
+from tests.acceptance.sockets import Served, readable, served, unzipped
+from tests.acceptance.support import ok, refused
+
+PATH = "/long"
+SECONDS = 0.1
+# No database has a part in this: one engine is enough.
+pytestmark = pytest.mark.parametrize("engine", ["sqlite"])
+
+Handler = Callable[..., Any]
+
+
+@dataclass
+class Making:
+    """What is made for an answer: its pieces, and when that ended."""
+
+    pieces: list[bytes]
+    error: Exception | None = None
+    is_endless: bool = False
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    go_on: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def make(self) -> AsyncGenerator[bytes, None]:
+        try:
+            for piece in self.pieces:
+                yield piece
+            if self.error is not None:
+                raise self.error
+            while self.is_endless:
+                yield self.pieces[-1]
+            await self.go_on.wait()
+        finally:
+            self.ended.set()
+
+    async def handle(self, *_: object) -> AsyncGenerator[bytes, None]:
+        return self.make()
+
+
+@dataclass
+class Work:
+    """What an answer waits for."""
+
+    result: Any = field(default_factory=Health)
+    seconds: float = 0.0
+    was_cancelled: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def handle(self, *_: object) -> Any:
+        try:
+            await asyncio.sleep(self.seconds)
+        except asyncio.CancelledError:
+            self.was_cancelled.set()
+            raise
+        if isinstance(self.result, Exception):
+            raise self.result
+        return self.result
+
+
+@dataclass
+class Door:
+    """A door over one endpoint, and what it logs."""
+
+    at: Served
+    log: io.StringIO
+    services: Services
+
+    async def logged(self) -> Any:
+        """Return the line of the access log, as soon as there is one."""
+        async with asyncio.timeout(5):
+            while not (text := self.log.getvalue()):  # noqa: ASYNC110 - a file has no event
+                await asyncio.sleep(0.01)
+        [line] = text.splitlines()
+        return json.loads(line)
+
+    def counted(self, status: int) -> bool:
+        line = f'tenantry_requests_total{{method="GET",route="{PATH}",status="{status}"}} 1.0'
+        return line in self.services.metrics.render().decode()
+
+
+@asynccontextmanager
+async def door(services: Services, handler: Handler, **facts: Any) -> AsyncIterator[Door]:
+    endpoint = Endpoint(
+        **{
+            "method": "GET",
+            "path": PATH,
+            "level": OPEN,
+            "handler": handler,
+            "request": Nothing,
+            "response": Health,
+            "summary": "Take long",
+            **facts,
+        }
+    )
+    log = io.StringIO()
+    async with served(Api([endpoint], services, AccessLog(log, as_json=True))) as at:
+        yield Door(at, log, services)
+
+
+def large() -> Making:
+    """Return pieces of JSON that are together larger than what is sent whole."""
+    return Making([b'{"text":"', b"a" * LARGE_BYTES, b"b" * LARGE_BYTES, b'"}'])
+
+
+class TestPieces:
+    async def test_are_one_answer_in_the_envelope(self, services: Services) -> None:
+        """Its length is not known ahead, and the connection can be used again."""
+        making = large()
+        making.go_on.set()
+        async with door(services, making.handle) as on, on.at.line() as line:
+            head = await line.ask("GET", PATH)
+            body = await line.rest()
+            again = await line.ask("GET", "/unknown")
+
+        assert head.status == 200
+        assert "content-length" not in head.said
+        assert head.said["transfer-encoding"] == "chunked"
+        assert head.said["content-type"] == "application/json"
+        assert head.said["vary"] == "accept-encoding"
+        assert head.said["x-request-id"]
+        data = json.loads(body)
+        assert data == {
+            "success": True,
+            "data": {"text": "a" * LARGE_BYTES + "b" * LARGE_BYTES},
+        }
+        assert again.status == 404
+
+    async def test_are_sent_as_they_come(self, services: Services) -> None:
+        """The beginning is there before the end is made, compressed or not."""
+        for headers in ({}, {"accept_encoding": "gzip"}):
+            making = large()
+            async with door(services, making.handle) as on, on.at.line() as line:
+                await line.ask("GET", PATH, **headers)
+                chunk = await line.chunk()
+                assert not making.ended.is_set()
+                making.go_on.set()
+                await line.rest()
+
+            begun = readable(chunk) if headers else chunk
+            assert begun.startswith(b'{"success":true,"data":{"text":"aaa')
+            assert len(begun) >= LARGE_BYTES
+
+    async def test_are_compressed_where_that_is_taken(self, services: Services) -> None:
+        """By the weights of RFC 9110; a cache is told that it depends."""
+        for accepted, coded in (
+            ("gzip", True),
+            ("br;q=1.0, GZIP;q=0.5", True),
+            ("*", True),
+            ("gzip;q=0", False),
+            ("gzip;q=0.000, *", False),
+            ("*;q=0", False),
+            ("br, identity", False),
+            ("", False),
+        ):
+            making = large()
+            making.go_on.set()
+            async with door(services, making.handle) as on, on.at.line() as line:
+                head = await line.ask("GET", PATH, accept_encoding=accepted)
+                body = await line.rest()
+
+            assert head.said.get("content-encoding") == ("gzip" if coded else None), accepted
+            assert head.said["vary"] == "accept-encoding"
+            if coded:
+                assert len(body) < LARGE_BYTES / 10
+            text = unzipped(body) if coded else body
+            assert len(json.loads(text)["data"]["text"]) == 2 * LARGE_BYTES
+
+    async def test_that_are_few_are_sent_whole(self, services: Services) -> None:
+        """A small answer has a length, and is not compressed."""
+        making = Making([b'{"status"', b':"ok"}'])
+        making.go_on.set()
+        async with (
+            door(services, making.handle) as on,
+            on.at.client(accept_encoding="gzip") as client,
+        ):
+            answer = await client.get(PATH)
+
+        assert ok(answer) == {"status": "ok"}
+        assert answer.headers["content-length"] == str(len(answer.content))
+        assert "content-encoding" not in answer.headers
+
+    async def test_are_not_made_for_a_head(self, services: Services) -> None:
+        """The head is that of a GET; what would make the rest is ended."""
+        making = large()
+        async with door(services, making.handle) as on, on.at.line() as line:
+            head = await line.ask("HEAD", PATH)
+            again = await line.ask("GET", "/unknown")
+
+        assert (head.status, again.status) == (200, 404)
+        assert head.said["content-type"] == "application/json"
+        assert making.ended.is_set()
+
+    async def test_end_when_the_client_hangs_up(self, services: Services) -> None:
+        """Nobody makes what nobody reads, and the log says why it ended."""
+        making = large()
+        async with door(services, making.handle) as on:
+            async with on.at.line() as line:
+                await line.ask("GET", PATH)
+                await line.chunk()
+                line.hang_up()
+            async with asyncio.timeout(2):
+                await making.ended.wait()
+            logged = await on.logged()
+
+            assert (logged["status"], logged["error"]) == (200, "ClientHungUp")
+            assert on.counted(200)
+
+    async def test_end_when_the_client_does_not_read(
+        self, services: Services, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A connection whose other end is deaf is cut, however much is still to say."""
+        monkeypatch.setattr(protocol, "DEAF_SECONDS_MAX", 0.2)
+        making = Making([b'"' + b"a" * LARGE_BYTES], is_endless=True)
+        async with door(services, making.handle) as on, on.at.line() as line:
+            await line.ask("GET", PATH)
+            async with asyncio.timeout(5):
+                await making.ended.wait()
+
+            assert (await on.logged())["error"] == "ClientHungUp"
+
+    async def test_that_cannot_begin_are_an_error(self, services: Services) -> None:
+        """As long as nothing is sent, an error has its own status."""
+        for made, status in (
+            (Making([b"["], error=DatabaseUnavailable()), 503),
+            (Making([b"["], error=ValueError("canary")), 500),
+        ):
+            async with door(services, made.handle) as on, on.at.client() as client:
+                refused(await client.get(PATH), status)
+                assert (await on.logged())["status"] == status
+
+    async def test_that_cannot_end_are_cut(self, services: Services) -> None:
+        """What was sent does not look whole, compressed or not, and the log tells why."""
+        for error in (DatabaseUnavailable(), ValueError("canary")):
+            for headers in ({}, {"accept_encoding": "gzip"}):
+                making = large()
+                making.error = error
+                async with door(services, making.handle) as on, on.at.line() as line:
+                    head = await line.ask("GET", PATH, **headers)
+                    with pytest.raises(asyncio.IncompleteReadError):
+                        await line.rest()
+                    logged = await on.logged()
+
+                assert head.status == 200
+                assert logged["error"] == type(error).__name__
+
+
+class TestLongCall:
+    async def test_that_is_quick_is_an_answer_like_any(self, services: Services) -> None:
+        """No space, and a length."""
+        async with (
+            door(services, Work().handle, keep_alive_seconds=5) as on,
+            on.at.client() as client,
+        ):
+            answer = await client.get(PATH)
+
+        assert answer.content == b'{"success":true,"data":{"status":"ok"}}'
+        assert answer.headers["content-length"] == str(len(answer.content))
+
+    async def test_is_kept_alive_by_spaces(self, services: Services) -> None:
+        """One after the other, and then the body, which JSON takes as it is."""
+        work = Work(seconds=3.5 * SECONDS)
+        async with (
+            door(services, work.handle, keep_alive_seconds=SECONDS) as on,
+            on.at.line() as line,
+        ):
+            head = await line.ask("GET", PATH)
+            chunks = [await line.chunk(), await line.chunk(), await line.chunk()]
+            body = await line.rest()
+
+        assert head.status == 200
+        assert head.said["x-accel-buffering"] == "no"
+        assert "content-length" not in head.said
+        assert chunks == [b" "] * 3
+        assert json.loads(body) == {"success": True, "data": {"status": "ok"}}
+
+    async def test_that_fails_early_has_its_own_status(self, services: Services) -> None:
+        """Before the first space nothing is promised."""
+        for error, status in ((DatabaseUnavailable(), 503), (ValueError(), 500)):
+            work = Work(error)
+            async with (
+                door(services, work.handle, keep_alive_seconds=5) as on,
+                on.at.client() as client,
+            ):
+                refused(await client.get(PATH), status)
+
+    async def test_that_fails_late_is_cut(self, services: Services) -> None:
+        """A 200 was said: what cannot be one any more does not look like one."""
+        late = Reply(Health(), HTTPStatus.ACCEPTED, [])
+        for result in (DatabaseUnavailable(), ValueError(), late):
+            work = Work(result, seconds=1.5 * SECONDS)
+            async with (
+                door(services, work.handle, keep_alive_seconds=SECONDS) as on,
+                on.at.line() as line,
+            ):
+                head = await line.ask("GET", PATH)
+                assert await line.chunk() == b" "
+                with pytest.raises(asyncio.IncompleteReadError):
+                    await line.rest()
+
+            assert head.status == 200
+
+    async def test_waits_for_nobody_who_has_gone(self, services: Services) -> None:
+        """A caller who hangs up is not waited for."""
+        work = Work(seconds=60)
+        async with door(services, work.handle, keep_alive_seconds=SECONDS) as on:
+            async with on.at.line() as line:
+                await line.ask("GET", PATH)
+                line.hang_up()
+            async with asyncio.timeout(2):
+                await work.was_cancelled.wait()
+
+            assert (await on.logged())["error"] == "ClientHungUp"
+
+
+class TestReply:
+    async def test_says_its_own_status_and_headers(self, services: Services) -> None:
+        """What a handler returns when there is more to say than data."""
+        reply = Reply(Health(), HTTPStatus.ACCEPTED, [(b"location", b"/elsewhere")])
+        async with door(services, Work(reply).handle) as on, on.at.client() as client:
+            answer = await client.get(PATH)
+
+        assert ok(answer, 202) == {"status": "ok"}
+        assert answer.headers["location"] == "/elsewhere"
+
+
+class TestHeaders:
+    async def test_are_handed_to_who_asks_for_them(self, services: Services) -> None:
+        """By name: empty when absent, joined when sent twice."""
+        seen: list[dict[str, str]] = []
+
+        async def handle(*_: object, **headers: str) -> Health:
+            seen.append(headers)
+            return Health()
+
+        async with (
+            door(services, handle, headers=("prefer", "last-event-id")) as on,
+            on.at.client() as client,
+        ):
+            await client.get(PATH)
+            await client.get(PATH, headers=[("Prefer", "a"), ("prefer", "b"), ("x", "y")])
+
+        assert seen == [
+            {"prefer": "", "last_event_id": ""},
+            {"prefer": "a, b", "last_event_id": ""},
+        ]
