@@ -8,6 +8,9 @@ BIN := .venv/bin
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
 
+DBMATE_VERSION := 2.36.0
+NPM := npm install --no-save --no-package-lock --no-audit --no-fund --silent
+
 PIP_FLAGS := -qq --disable-pip-version-check
 COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 INSTALL := $(UV) pip install --quiet --python $(BIN)/python
@@ -18,10 +21,10 @@ export UV_PYTHON_DOWNLOADS := never
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo serve test check bench docs format lint types layers lock clean
+.PHONY: help demo serve test check bench bench-fleet docs format lint types layers lock clean
 
 help: ## List the targets
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: .venv/.runtime ## Serve sample tenants, and print requests to try (TENANTRY_PORT=8000)
 	@$(BIN)/tenantry demo
@@ -36,6 +39,9 @@ check: lint types layers test ## Everything that CI asks: lint, types, layers, t
 
 bench: .venv/.bench ## Measure speed and memory; ROW=profile chooses, QUICK=1 is short
 	$(BIN)/python -m benchmarks $(if $(QUICK),--quick) $(if $(ROW),--rows $(ROW)) $(BENCH)
+
+bench-fleet: .venv/.bench .node/.dbmate ## Measure migrate-all against the raw driver and peers; N=200 tenants
+	$(BIN)/python -m benchmarks.fleet $(if $(N),--tenants $(N)) $(if $(QUICK),--quick) $(if $(ROW),--rows $(ROW)) $(BENCH)
 
 docs: .venv/.dev ## Write docs/reference, openapi.json, requests.http and .env.example from the code
 	$(BIN)/python -m tools.reference
@@ -60,7 +66,7 @@ lock: $(UV) ## Take up the newest versions that pyproject.toml allows
 	$(COMPILE) --upgrade --group bench -c requirements-dev.lock -o requirements-bench.lock pyproject.toml
 
 clean: ## Remove all that make made
-	rm -rf .venv .uv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv .uv .node .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 
 # Both environments are one: `demo` needs less of it, and takes nothing away from `test`.
 .venv/.runtime: requirements.lock pyproject.toml | .venv/bin/python
@@ -76,6 +82,11 @@ clean: ## Remove all that make made
 # The versions of `test`, and the peers beside them.
 .venv/.bench: requirements-bench.lock .venv/.dev
 	$(INSTALL) --require-hashes -r requirements-bench.lock
+	@touch $@
+
+# A peer of `bench-fleet`: the package holds the program, for each kind of machine.
+.node/.dbmate: Makefile
+	@$(NPM) --prefix .node dbmate@$(DBMATE_VERSION)
 	@touch $@
 
 .venv/bin/python: | $(UV)

@@ -2,7 +2,7 @@
 
 import os
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -84,8 +84,13 @@ def filesystem(folder: Path) -> str:
     return max(holding, key=lambda mount: len(mount[0]))[1]
 
 
-def describe(folder: Path) -> list[str]:
-    """Return what one has to know of this machine to read the figures."""
+def describe(folder: Path, packages: Sequence[str] = PACKAGES) -> list[str]:
+    """Return what one has to know of this machine to read the figures.
+
+    Args:
+        folder: Where the databases are.
+        packages: Whose versions matter.
+    """
     processor = next(
         (
             line.partition(":")[2].strip()
@@ -99,6 +104,6 @@ def describe(folder: Path) -> list[str]:
     return [
         f"{processor}, {os.cpu_count()} cores, Linux {platform.release()}",
         f"{platform.python_implementation()} {platform.python_version()}, "
-        + ", ".join(f"{name} {version(name)}" for name in PACKAGES),
+        + ", ".join(f"{name} {version(name)}" for name in packages),
         f"databases on {kind}{durable}; load average before: {os.getloadavg()[0]:.2f}",
     ]

@@ -25,11 +25,12 @@ class NotDurable(Exception):
 
 
 @contextmanager
-def durable_server(folder: Path) -> Iterator[str]:
+def durable_server(folder: Path, settings: str = "") -> Iterator[str]:
     """Yield the URL of a superuser's database, on the cores of this process.
 
     Args:
         folder: On a disk; it must not be there yet, and is gone after the block.
+        settings: More of them, as in ``postgresql.conf``.
 
     Raises:
         PostgresMissing: There are no binaries.
@@ -42,7 +43,7 @@ def durable_server(folder: Path) -> Iterator[str]:
         server = launcher.Server(binaries, folder, run_as)
         server._run("initdb", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync")
         with (folder / "data" / "postgresql.conf").open("a") as file:
-            file.write(SETTINGS)
+            file.write(SETTINGS + settings)
         server.port = launcher._free_port()
         server.start()
         yield server.url

@@ -7,7 +7,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,13 +33,13 @@ class Process:
     Attributes:
         pid: Of its process.
         port: Where it listens.
-        core: Where it runs.
+        core: Where it runs; None is anywhere.
         written: Its standard error, with its access log.
     """
 
     pid: int
     port: int
-    core: int
+    core: int | None
     written: Path
 
     def cpu_seconds(self) -> float:
@@ -50,6 +50,7 @@ class Process:
 
     def core_seconds(self) -> float:
         """Return how long its core has been busy, with it or with others."""
+        assert self.core is not None
         return core_seconds(self.core)
 
     def resident_mib(self) -> float:
@@ -64,7 +65,7 @@ def started(
     arguments: Sequence[str],
     *,
     folder: Path,
-    core: int,
+    core: int | None,
     added: Mapping[str, str] | None = None,
     ready: str = "/",
     source: Path = SOURCE,
@@ -75,7 +76,7 @@ def started(
         name: Of its log.
         arguments: The module and what follows it; ``{port}`` is replaced.
         folder: Where it runs, so that it reads no `.env`, and where its log is.
-        core: Of all its threads.
+        core: Of all its threads; None is any.
         added: To the environment.
         ready: What is asked until it answers.
         source: The folder of the `tenantry` that it imports.
@@ -87,7 +88,7 @@ def started(
     written = folder / f"{name}-{port}.log"
     values = environment(source) | dict(added or {})
     command = [sys.executable, "-m", *(one.format(port=port) for one in arguments)]
-    with written.open("wb") as log, pinned(frozenset({core})):
+    with written.open("wb") as log, nullcontext() if core is None else pinned(frozenset({core})):
         process = subprocess.Popen(
             command, cwd=folder, env=values, stdin=subprocess.DEVNULL, stdout=log, stderr=log
         )

@@ -9,8 +9,6 @@ from benchmarks.figures import Figure
 from benchmarks.processes import ROOT
 
 DOCUMENT = ROOT / "docs" / "benchmarks.md"
-BEGIN = "<!-- Written by `make bench`: begin -->"
-END = "<!-- Written by `make bench`: end -->"
 COLUMNS = ["work", "measured", "accept", "aim", "", "beside it"]
 
 
@@ -23,12 +21,14 @@ class Report:
         command: What began it.
         machine: Where.
         figures: By the row that made them.
+        target: Of `make`, whose place in the document it is.
     """
 
     date: str
     command: str
     machine: Sequence[str]
     figures: Mapping[str, Sequence[Figure]]
+    target: str = "bench"
 
     @property
     def failed(self) -> list[Figure]:
@@ -55,19 +55,10 @@ class Report:
 
     def record(self) -> None:
         """Put it into the document, in place of what was there."""
-        before, found, rest = DOCUMENT.read_text().partition(BEGIN)
-        _, ended, after = rest.partition(END)
-        assert found and ended, f"{DOCUMENT} has lost its markers"  # noqa: PT018 - one fact
-        DOCUMENT.write_text(f"{before}{BEGIN}\n\n{self.text()}\n\n{END}{after}")
+        put_into(DOCUMENT, self.target, self.text())
 
     def _table(self) -> list[str]:
-        lines = [one.cells for many in self.figures.values() for one in many]
-        widths = [max(len(line[i]) for line in [COLUMNS, *lines]) for i in range(len(COLUMNS))]
-        return [
-            _line(COLUMNS, widths),
-            _line(["-" * max(width, 3) for width in widths], widths),
-            *(_line(line, widths) for line in lines),
-        ]
+        return table(COLUMNS, [one.cells for many in self.figures.values() for one in many])
 
     def _notes(self) -> list[str]:
         return [
@@ -76,6 +67,25 @@ class Report:
             for one in many
             for note in one.notes
         ]
+
+
+def table(columns: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:
+    """Return a table in Markdown, that can be read as it is."""
+    widths = [max(len(line[i]) for line in [columns, *lines]) for i in range(len(columns))]
+    return [
+        _line(columns, widths),
+        _line(["-" * max(width, 3) for width in widths], widths),
+        *(_line(line, widths) for line in lines),
+    ]
+
+
+def put_into(document: Path, target: str, text: str) -> None:
+    """Put what ``make`` *target* has found into a document, in place of what was there."""
+    begin, end = (f"<!-- Written by `make {target}`: {one} -->" for one in ("begin", "end"))
+    before, found, rest = document.read_text().partition(begin)
+    _, ended, after = rest.partition(end)
+    assert found and ended, f"{document} has lost its markers"  # noqa: PT018 - one fact
+    document.write_text(f"{before}{begin}\n\n{text}\n\n{end}{after}")
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
