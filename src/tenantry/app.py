@@ -7,6 +7,7 @@ from starlette.types import ASGIApp
 from tenantry.api.cors import Cors
 from tenantry.api.door import Api
 from tenantry.api.table import ENDPOINTS
+from tenantry.console.door import Console
 from tenantry.kit import log
 from tenantry.kit.access_log import AccessLog
 from tenantry.services import Services
@@ -18,13 +19,16 @@ GC_THRESHOLD = 50_000
 def app_over(services: Services) -> ASGIApp:
     """Return the application over *services* that the caller opens and closes.
 
-    Every request goes to the API, which therefore also answers for paths that nobody has,
-    in its envelope.
+    Every request but those for the console's files goes to the API, which therefore also
+    answers for paths that nobody has, in its envelope.
     """
     settings = services.settings
-    api = Api(ENDPOINTS, services, AccessLog(as_json=log.writes_json(settings.log_format)))
+    access_log = AccessLog(as_json=log.writes_json(settings.log_format))
+    app: ASGIApp = Api(ENDPOINTS, services, access_log)
     origins = [one.strip() for one in settings.cors_origins.split(",") if one.strip()]
-    return Cors(api, origins) if origins else api
+    if origins:
+        app = Cors(app, origins)
+    return Console(app, access_log, services.metrics)
 
 
 def settle() -> None:

@@ -1,0 +1,126 @@
+"""The door of the console: an ASGI application that sends its files, and passes on the rest.
+
+The console has no way of its own into the service. Its pages call the HTTP API with the
+token of whoever is signed in, so what they show is what `curl` shows; that is why the files
+are open to anybody, and why this door knows neither credentials nor databases.
+"""
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from tenantry.console.files import File, Form, read_files
+from tenantry.kit.access_log import AccessEntry, AccessLog
+from tenantry.kit.clock import monotonic_seconds, utc_now
+from tenantry.kit.ids import new_request_id
+from tenantry.kit.metrics import Metrics
+
+Headers = list[tuple[bytes, bytes]]
+
+ROUTE = "/console/{file}"
+METHODS = ("GET", "HEAD")
+# No code and no style but the console's own files, no page around it, nothing from elsewhere;
+# and a browser that knows trusted types refuses every way of making markup from text.
+# Source: https://www.w3.org/TR/CSP3/ and https://www.w3.org/TR/trusted-types/
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self';"
+    " form-action 'none'; base-uri 'none'; frame-ancestors 'none';"
+    " require-trusted-types-for 'script'; trusted-types 'none'"
+)
+SAFEGUARDS: Headers = [
+    (b"content-security-policy", POLICY.encode()),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-content-type-options", b"nosniff"),
+]
+# Ask each time, and be told that nothing has changed: a new release is seen at once.
+CACHING: Headers = [(b"cache-control", b"no-cache"), (b"vary", b"accept-encoding")]
+# In the envelope, as every refusal.
+NOT_TAKEN = b'{"success":false,"data":null,"message":"This path does not take this method."}'
+
+
+class Console:
+    """Answers for the console's files.
+
+    Args:
+        app: Is asked for everything else.
+        access_log: Gets a line for each request.
+        metrics: Count each request.
+    """
+
+    def __init__(self, app: ASGIApp, access_log: AccessLog, metrics: Metrics) -> None:
+        self._app = app
+        self._access_log = access_log
+        self._metrics = metrics
+        self._files = read_files()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request (ASGI)."""
+        file = self._files.get(scope["path"])
+        if file is None:
+            await self._app(scope, receive, send)
+            return
+        began = monotonic_seconds()
+        method: str = scope["method"]
+        status, headers, body = _answer(file, method, scope["headers"])
+        request_id = new_request_id()
+        headers += [*SAFEGUARDS, (b"x-request-id", request_id.encode())]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": b"" if method == "HEAD" else body})
+        self._note(request_id, method, status, (monotonic_seconds() - began) * 1000)
+
+    def _note(self, request_id: str, method: str, status: int, ms: float) -> None:
+        # A HEAD is a GET without its body, and is counted as the API counts it.
+        told = "GET" if method == "HEAD" else method
+        entry = AccessEntry(
+            at=utc_now(),
+            level="info",
+            event="request",
+            request_id=request_id,
+            method=told,
+            path=ROUTE,
+            status=status,
+            ms=round(ms, 2),
+        )
+        self._access_log.write(entry)
+        self._metrics.count_request(told, ROUTE, status, ms)
+
+
+def _answer(file: File, method: str, sent: Headers) -> tuple[int, Headers, bytes]:
+    """Return the status, the headers and the body."""
+    if method not in METHODS:
+        refusal = [(b"allow", ", ".join(METHODS).encode()), (b"content-type", b"application/json")]
+        return 405, [*refusal, _length(NOT_TAKEN)], NOT_TAKEN
+    form = file.zipped if _takes_gzip(sent) else file.plain
+    headers = [*CACHING, (b"etag", form.etag)]
+    if _has_already(sent, form):
+        return 304, headers, b""
+    headers += [(b"content-type", file.media_type), _length(form.body)]
+    if form.encoding is not None:
+        headers.append((b"content-encoding", form.encoding))
+    return 200, headers, form.body
+
+
+def _length(body: bytes) -> tuple[bytes, bytes]:
+    return b"content-length", str(len(body)).encode()
+
+
+def _takes_gzip(sent: Headers) -> bool:
+    """Tell whether the caller accepts gzip (RFC 9110, section 12.5.3)."""
+    weights = {}
+    for coding in _words(sent, b"accept-encoding"):
+        name, _, weight = coding.partition(b";")
+        weights[name.strip().lower()] = weight.replace(b" ", b"").lower()
+    # What is not named is not accepted, as if its weight were nothing.
+    weight = weights.get(b"gzip", weights.get(b"*", b"q=0"))
+    return weight.rstrip(b"0") not in {b"q=", b"q=0."}
+
+
+def _has_already(sent: Headers, form: Form) -> bool:
+    """Tell whether the caller has these bytes (RFC 9110, section 13.1.2)."""
+    known = {one.removeprefix(b"W/") for one in _words(sent, b"if-none-match")}
+    return form.etag in known or b"*" in known
+
+
+def _words(sent: Headers, name: bytes) -> list[bytes]:
+    """Return the comma-separated words of all headers of a name."""
+    return [word.strip() for key, value in sent if key == name for word in value.split(b",")]

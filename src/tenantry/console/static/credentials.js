@@ -1,0 +1,195 @@
+// The API keys and the McpTokens of a tenant. A secret is shown once, and kept nowhere here.
+
+import { get, send } from "./api.js";
+import { el } from "./dom.js";
+import {
+  choices,
+  confirm,
+  copyable,
+  dialog,
+  field,
+  form,
+  input,
+  select,
+  showSecrets,
+} from "./forms.js";
+import { listing } from "./listing.js";
+import { SCOPES } from "./modules.js";
+import { announce, button, time, timeAgo } from "./widgets.js";
+
+const DAY_MS = 24 * 60 * 60 * 1000;
+// The longest lifetime is a bound of the service, by whose clock ours may be fast.
+const CLOCK_SLACK_MS = 60 * 1000;
+const USERS_OFFERED_MAX = 100;
+const ONCE = "This is shown only now. Whoever has it can use it.";
+const LIFETIMES = [
+  ["7", "7 days"],
+  ["30", "30 days"],
+  ["90", "90 days"],
+  ["365", "365 days"],
+];
+const GRACE_PERIODS = [
+  ["0", "None: it is dead at once"],
+  ["3600", "1 hour"],
+  ["86400", "1 day"],
+  ["604800", "7 days"],
+  ["2592000", "30 days"],
+];
+
+/** A section with the API keys of the tenant at `tenantPath`. */
+export function apiKeys(tenantPath, signal) {
+  const path = `${tenantPath}/api-keys`;
+  const columns = [
+    { title: "Begins with", kind: "code", cell: (key) => `${key.prefix}…` },
+    { title: "Last used", cell: (key) => timeAgo(key.lastUsedAt) },
+    { title: "Expires", cell: (key) => time(key.expiresAt, "never") },
+    { title: "Created", kind: "minor", cell: (key) => time(key.createdAt) },
+    {
+      title: "Actions",
+      kind: "actions",
+      cell: (key) => [
+        button("Rotate", () => rotate(path, key, list), { label: `Rotate ${key.prefix}` }),
+        button("Revoke", () => revoke(path, key, list), { label: `Revoke ${key.prefix}` }),
+      ],
+    },
+  ];
+  const list = listing("API keys", {
+    path,
+    columns,
+    signal,
+    empty: "The tenant has no API key: nobody can call its endpoints with one.",
+    actions: [button("Issue a key", () => issueKey(path, list))],
+  });
+  return list.element;
+}
+
+/** A section with the McpTokens of the tenant at `tenantPath`. */
+export function mcpTokens(tenantPath, signal) {
+  const path = `${tenantPath}/mcp-tokens`;
+  const columns = [
+    { title: "Name", cell: (token) => token.name },
+    { title: "Begins with", kind: "minor code", cell: (token) => `${token.prefix}…` },
+    {
+      title: "Acts for",
+      kind: "minor",
+      cell: (token) => (token.userId === null ? "the tenant" : "a user"),
+    },
+    { title: "Scopes", cell: (token) => token.scopes.join(", ") },
+    { title: "Last used", cell: (token) => timeAgo(token.lastUsedAt) },
+    { title: "Expires", cell: (token) => time(token.expiresAt) },
+    {
+      title: "Actions",
+      kind: "actions",
+      cell: (token) =>
+        button("Revoke", () => revoke(path, token, list), { label: `Revoke ${token.name}` }),
+    },
+  ];
+  const list = listing("McpTokens", {
+    path,
+    columns,
+    signal,
+    empty: "The tenant has no McpToken.",
+    actions: [button("Issue a token", () => issueToken(tenantPath, list, signal))],
+  });
+  return list.element;
+}
+
+function issueKey(path, list) {
+  const lifetimes = [["", "Never"], ...LIFETIMES];
+  dialog("Issue an API key", (close) =>
+    form(
+      [field("Expires after", select("days", lifetimes))],
+      { action: "Issue", cancel: close },
+      async (data) => {
+        const issued = await send("POST", path, expiry(data));
+        close();
+        showSecrets("The new API key", ONCE, copyable("API key", issued.key));
+        await list.reload();
+      },
+    ),
+  );
+}
+
+function rotate(path, key, list) {
+  const text = `A new key takes the place of ${key.prefix}…, which goes on working for a while.`;
+  dialog("Rotate the API key", (close) =>
+    form(
+      [
+        el("p", {}, text),
+        field("The old key goes on for", select("gracePeriodSeconds", GRACE_PERIODS, "86400")),
+      ],
+      { action: "Rotate", cancel: close },
+      async (data) => {
+        const body = { gracePeriodSeconds: Number(data.get("gracePeriodSeconds")) };
+        const issued = await send("POST", `${path}/${key.id}/rotate`, body);
+        close();
+        showSecrets("The new API key", ONCE, copyable("API key", issued.key));
+        await list.reload();
+      },
+    ),
+  );
+}
+
+function revoke(path, credential, list) {
+  const text = "It is dead at once, and whoever uses it is refused.";
+  confirm(`Revoke ${credential.name ?? `${credential.prefix}…`}?`, text, "Revoke", async () => {
+    await send("DELETE", `${path}/${credential.id}`);
+    await list.reload();
+    announce("It is revoked.");
+  });
+}
+
+async function issueToken(tenantPath, list, signal) {
+  const query = { pageSize: USERS_OFFERED_MAX };
+  const { items } = await get(`${tenantPath}/users`, { query, signal });
+  const people = items.filter((user) => user.isActive).map((user) => [user.id, user.email]);
+  const fields = [
+    field("Name", input("name", { required: true }), "For whom, or for what: “Ada's assistant”."),
+    field(
+      "Acts for",
+      select("userId", [["", "The tenant, as nobody in particular"], ...people]),
+      "Only a token of a user can see and change a profile.",
+    ),
+    choices(
+      "May",
+      "scopes",
+      SCOPES.map(([scope, text]) => [scope, text, true]),
+    ),
+    field("Expires after", select("days", LIFETIMES, "30")),
+  ];
+  dialog("Issue an McpToken", (close) =>
+    form(fields, { action: "Issue", cancel: close }, async (data) => {
+      const user = data.get("userId");
+      const issued = await send("POST", `${tenantPath}/mcp-tokens`, {
+        name: data.get("name"),
+        scopes: data.getAll("scopes"),
+        ...(user === "" ? {} : { userId: user }),
+        ...expiry(data),
+      });
+      close();
+      showSecrets(
+        "The new McpToken",
+        ONCE,
+        copyable("McpToken", issued.token),
+        configurations(issued),
+      );
+      await list.reload();
+    }),
+  );
+}
+
+function expiry(data) {
+  const days = data.get("days");
+  if (days === "") {
+    return {};
+  }
+  const expiresAt = new Date(Date.now() + Number(days) * DAY_MS - CLOCK_SLACK_MS);
+  return { expiresAt: expiresAt.toISOString() };
+}
+
+/** What to paste into the configuration of MCP clients. */
+function configurations(issued) {
+  return (issued.clientConfigurations ?? []).map(({ client, text }) =>
+    copyable(client, text, { isLong: true }),
+  );
+}

@@ -1,0 +1,133 @@
+// The fleet at a glance: how many tenants stand where, and the tenants themselves, as tiles.
+
+import { get, HISTORY, SCHEMA_STATUS } from "./api.js";
+import { tenantBrowser } from "./browser.js";
+import { el } from "./dom.js";
+import { count, percent, plural } from "./format.js";
+import { badge, button, linkButton, mark, section, STATES, stateOf, table } from "./widgets.js";
+
+const TILES_ON_A_PAGE = 100;
+const REVISIONS_SHOWN_MAX = 12;
+
+/** Show the fleet. */
+export async function fleet(page) {
+  const { signal } = page;
+  const [status, history] = await Promise.all([
+    get(SCHEMA_STATUS, { signal }),
+    get(HISTORY, { query: { pageSize: 1, details: "none" }, signal }),
+  ]);
+  const render = (tenants) => tiles(tenants, status.head);
+  const browser = tenantBrowser(page, { pageSize: TILES_ON_A_PAGE, status, render });
+  const showOnly = async (revision) => {
+    await browser.filter({ revision });
+    browser.element.scrollIntoView({ block: "start" });
+  };
+  return [
+    el(
+      "div",
+      { class: "head" },
+      el("h1", {}, "Fleet"),
+      el("div", { class: "actions" }, linkButton("#/runs/plan", "Plan a run", "primary")),
+    ),
+    totals(status, history.items[0] ?? null),
+    section("Revisions", {}, map(status), revisions(status, showOnly)),
+    section("Tenants", {}, browser.element),
+  ];
+}
+
+function totals(status, lastRun) {
+  const failed = lastRun === null ? 0 : lastRun.failedCount;
+  const link = failed > 0 && el("a", { href: `#/runs/${lastRun.id}` }, "failed in the last run");
+  return el(
+    "ul",
+    { class: "totals", "aria-label": "Totals" },
+    total("head", status.upToDate, `at head (${status.head})`),
+    total("behind", status.behind, "behind"),
+    total("failed", failed, link || "failed in the last run"),
+    total("unknown", status.unknown, "unknown"),
+  );
+}
+
+function total(state, number, text) {
+  return el(
+    "li",
+    { class: number > 0 ? `total is-${state}` : "total" },
+    el("span", { class: "number" }, mark(state), count(number)),
+    el("span", {}, text),
+  );
+}
+
+/** The fleet as one bar, a part for each revision. The table below says the same in words. */
+function map(status) {
+  const parts = status.revisions.map(({ revision, count: number }) =>
+    el("span", {
+      class: `part part-${placeOf(revision, status)}`,
+      style: { "flex-grow": number },
+      title: `${revision ?? "never seen"}: ${plural(number, "tenant")}`,
+    }),
+  );
+  return el("div", { class: "map", "aria-hidden": "true" }, parts);
+}
+
+function revisions(status, showOnly) {
+  const columns = [
+    { title: "Revision", cell: (one) => one.revision ?? "never seen" },
+    { title: "State", cell: (one) => badge(placeOf(one.revision, status)) },
+    { title: "Tenants", kind: "number", cell: (one) => count(one.count) },
+    { title: "Share", kind: "number minor", cell: (one) => percent(one.count, status.total) },
+    {
+      title: "Actions",
+      kind: "actions",
+      // The service has no filter for tenants that were never seen.
+      cell: ({ revision }) =>
+        revision !== null &&
+        button("Show", () => showOnly(revision), { label: `Show the tenants at ${revision}` }),
+    },
+  ];
+  const largest = status.revisions.toSorted((one, other) => other.count - one.count);
+  const more = largest.length - REVISIONS_SHOWN_MAX;
+  return [
+    table(
+      "Tenants by revision",
+      columns,
+      largest.slice(0, REVISIONS_SHOWN_MAX),
+      "There is no active tenant.",
+    ),
+    more > 0 &&
+      el("p", { class: "hint" }, `And ${plural(more, "other revision")} with fewer tenants.`),
+  ];
+}
+
+/** Return where a revision stands. Those unknown to the service are counted, but not named. */
+function placeOf(revision, status) {
+  if (revision === null) {
+    return "unknown";
+  }
+  return revision === status.head ? "head" : "behind";
+}
+
+function tiles(tenants, head) {
+  if (tenants.length === 0) {
+    return el("p", { class: "empty" }, "No tenant is like that.");
+  }
+  return el(
+    "ul",
+    { class: "tiles" },
+    tenants.map((tenant) => el("li", {}, tile(tenant, stateOf(tenant, head)))),
+  );
+}
+
+function tile(tenant, state) {
+  const where = tenant.schemaRevision ?? "never seen";
+  return el(
+    "a",
+    {
+      class: `tile is-${state}`,
+      href: `#/tenants/${tenant.id}`,
+      title: `${tenant.name}: ${STATES[state]}`,
+    },
+    mark(state),
+    el("span", { class: "called" }, tenant.name),
+    el("span", { class: "where" }, `${where}, ${STATES[state]}`),
+  );
+}

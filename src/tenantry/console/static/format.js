@@ -1,0 +1,75 @@
+// Numbers, times and durations as people read them.
+
+const MINUTE = 60;
+const HOUR = 60 * MINUTE;
+const DAY = 24 * HOUR;
+
+const numbers = new Intl.NumberFormat("en");
+
+/** "12,345" */
+export function count(number) {
+  return numbers.format(number);
+}
+
+/** "1 tenant", "12,345 tenants" */
+export function plural(number, noun, many = `${noun}s`) {
+  return `${count(number)} ${number === 1 ? noun : many}`;
+}
+
+/** "4 %", "< 1 %", "0 %" */
+export function percent(part, whole) {
+  if (part === 0 || whole === 0) {
+    return "0 %";
+  }
+  const share = Math.round((100 * part) / whole);
+  if (share === 0) {
+    return "< 1 %";
+  }
+  return share === 100 && part < whole ? "> 99 %" : `${share} %`;
+}
+
+/** "850 ms", "4.2 s", "3 min 12 s", "2 h 5 min" of a number of seconds. */
+export function duration(seconds) {
+  if (seconds < 1) {
+    return `${Math.round(seconds * 1000)} ms`;
+  }
+  if (seconds < 10) {
+    return `${seconds.toFixed(1)} s`;
+  }
+  const whole = Math.round(seconds);
+  if (whole < MINUTE) {
+    return `${whole} s`;
+  }
+  if (whole < HOUR) {
+    return `${Math.floor(whole / MINUTE)} min ${whole % MINUTE} s`;
+  }
+  return `${Math.floor(whole / HOUR)} h ${Math.floor((whole % HOUR) / MINUTE)} min`;
+}
+
+/** The seconds between two timestamps; until now when the second is null. */
+export function secondsBetween(startedAt, finishedAt) {
+  const end = finishedAt === null ? Date.now() : Date.parse(finishedAt);
+  return Math.max(0, (end - Date.parse(startedAt)) / 1000);
+}
+
+/** "2026-07-18 14:03:22", in the time zone of whoever looks. */
+export function localTime(timestamp) {
+  const at = new Date(timestamp);
+  const two = (number) => String(number).padStart(2, "0");
+  const day = [at.getFullYear(), two(at.getMonth() + 1), two(at.getDate())].join("-");
+  const time = [two(at.getHours()), two(at.getMinutes()), two(at.getSeconds())].join(":");
+  return `${day} ${time}`;
+}
+
+/** "just now", "12 min ago", "in 30 days" */
+export function distance(timestamp) {
+  const seconds = (Date.parse(timestamp) - Date.now()) / 1000;
+  const size = Math.abs(seconds);
+  if (size < MINUTE) {
+    return seconds > 0 ? "within a minute" : "just now";
+  }
+  const [unit, name] = size < HOUR ? [MINUTE, "min"] : size < DAY ? [HOUR, "h"] : [DAY, "day"];
+  const amount = Math.round(size / unit);
+  const told = name === "day" ? plural(amount, "day") : `${amount} ${name}`;
+  return seconds > 0 ? `in ${told}` : `${told} ago`;
+}

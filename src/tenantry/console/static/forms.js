@@ -1,0 +1,161 @@
+// Forms and dialogs: labelled fields, one error text, no way to send twice.
+
+import { el, fill } from "./dom.js";
+import { announce, button, notice } from "./widgets.js";
+
+const COPIED_FOR_MS = 2000;
+let lastId = 0;
+
+/**
+ * A labelled control.
+ *
+ * @param {string} label
+ * @param {HTMLElement} control
+ * @param {string} [hint] Stands below, and is read out with the label.
+ */
+export function field(label, control, hint) {
+  lastId += 1;
+  control.id = `field-${lastId}`;
+  if (hint) {
+    control.setAttribute("aria-describedby", `hint-${lastId}`);
+  }
+  return el(
+    "div",
+    { class: "field" },
+    el("label", { for: control.id }, label),
+    control,
+    hint && el("p", { class: "hint", id: `hint-${lastId}` }, hint),
+  );
+}
+
+/** A text control; `attributes` are those of an input. */
+export function input(name, attributes = {}) {
+  return el("input", { name, type: "text", autocomplete: "off", ...attributes });
+}
+
+/** A choice of one; `options` are pairs of a value and its text. */
+export function select(name, options, chosen = "") {
+  return el(
+    "select",
+    { name },
+    options.map(([value, text]) => el("option", { value, selected: value === chosen }, text)),
+  );
+}
+
+/** A choice of any number; `options` are triples of a value, its text, and whether it is chosen. */
+export function choices(legend, name, options) {
+  return el(
+    "fieldset",
+    { class: "choices" },
+    el("legend", {}, legend),
+    options.map(([value, text, checked]) =>
+      el("label", {}, el("input", { type: "checkbox", name, value, checked }), text),
+    ),
+  );
+}
+
+/**
+ * A form that is sent once at a time, and tells what went wrong above its button.
+ *
+ * @param {HTMLElement[]} fields
+ * @param {{action: string, cancel?: function(): void, kind?: string}} told The text of the
+ *   button, and what a second one does.
+ * @param {function(FormData): Promise<void>} submit
+ */
+export function form(fields, { action, cancel, kind = "primary" }, submit) {
+  const problem = el("div", { class: "problem" });
+  const confirm = el("button", { class: kind, type: "submit" }, action);
+  const made = el(
+    "form",
+    { autocomplete: "off" },
+    fields,
+    problem,
+    el("div", { class: "actions" }, confirm, cancel && button("Cancel", cancel)),
+  );
+  made.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    confirm.disabled = true;
+    fill(problem);
+    try {
+      await submit(new FormData(made));
+    } catch (error) {
+      if (error.name !== "AbortError") {
+        fill(problem, notice("bad", error.message));
+      }
+    }
+    confirm.disabled = false;
+  });
+  return made;
+}
+
+/**
+ * Show a dialog. It takes the focus, keeps it, and gives it back. Return when it is closed.
+ *
+ * @param {string} title
+ * @param {function(function(): void): (Node|Node[])} content Is given what closes the dialog.
+ * @param {{mustBeClosed?: boolean}} [options] Whether Escape is not enough.
+ */
+export function dialog(title, content, { mustBeClosed = false } = {}) {
+  const shown = el("dialog", { "aria-label": title, closedby: mustBeClosed ? "none" : null });
+  const close = () => shown.close();
+  fill(shown, el("h2", {}, title), content(close));
+  document.body.append(shown);
+  shown.showModal();
+  return new Promise((resolve) => {
+    shown.addEventListener("close", () => {
+      shown.remove();
+      resolve();
+    });
+  });
+}
+
+/** Ask before something is done that cannot be undone, and do it in the dialog. */
+export function confirm(title, text, action, perform) {
+  dialog(title, (close) =>
+    form([el("p", {}, text)], { action, cancel: close, kind: "danger" }, async () => {
+      await perform();
+      close();
+    }),
+  );
+}
+
+/** Something to be copied: `text` in a control of its own, with a button beside it. */
+export function copyable(label, text, { isLong = false } = {}) {
+  const control = isLong
+    ? el("textarea", { readonly: true, rows: Math.min(12, text.split("\n").length) }, text)
+    : el("input", { readonly: true, value: text });
+  control.classList.add("code");
+  control.addEventListener("focus", () => control.select());
+  const copy = button("Copy", () => copied(copy, control), { label: `Copy: ${label}` });
+  const labelled = field(label, control);
+  labelled.classList.add("copyable");
+  labelled.append(copy);
+  return labelled;
+}
+
+/** Show secrets that are told this once. Return when they have been taken note of. */
+export function showSecrets(title, text, ...children) {
+  return dialog(
+    title,
+    (close) => [
+      notice("warning", text),
+      children,
+      el("div", { class: "actions" }, button("I have copied it", close, { kind: "primary" })),
+    ],
+    { mustBeClosed: true },
+  );
+}
+
+async function copied(copy, control) {
+  try {
+    await navigator.clipboard.writeText(control.value);
+  } catch {
+    // Without TLS a browser keeps its clipboard closed, but not to the keyboard.
+    control.focus();
+    announce("Press Ctrl+C to copy what is selected.");
+    return;
+  }
+  fill(copy, "Copied");
+  announce("Copied.");
+  setTimeout(() => fill(copy, "Copy"), COPIED_FOR_MS);
+}

@@ -1,0 +1,118 @@
+// A run while it goes on: a bar, how fast it is, and a cell for each tenant.
+
+import { el, fill } from "./dom.js";
+import { count, duration, percent, plural } from "./format.js";
+import { announce, badge, mark } from "./widgets.js";
+
+const CELLS_MAX = 1000;
+const RATE_OVER_MS = 10_000;
+const TOLD_EVERY_PERCENT = 25;
+
+/**
+ * Return the element, and what keeps it up to date: `take` one tenant, `update` the run, `draw`.
+ *
+ * @param {Object} run As it is now.
+ */
+export function liveProgress(run) {
+  const seen = new Map();
+  const endings = [];
+  const cells = cellsOf(run.totalCount);
+  const bar = el("progress", { max: run.totalCount, "aria-label": "Tenants that have ended" });
+  const told = el("p", { class: "rate" });
+  const counts = el("p", { class: "actions" });
+  let now = run;
+  let spoken = 0;
+
+  function take(detail) {
+    if (!seen.has(detail.customerId)) {
+      seen.set(detail.customerId, detail);
+      endings.push(Date.parse(detail.finishedAt));
+      cells.end(detail);
+    }
+  }
+
+  function draw() {
+    // The counts of the run come in batches, after the tenants.
+    const failed = Math.max(now.failedCount, cells.failed());
+    const ended = Math.max(now.successCount + now.failedCount, seen.size);
+    bar.value = ended;
+    fill(
+      told,
+      `${count(ended)} of ${plural(now.totalCount, "tenant")}, ${percent(ended, now.totalCount)}`,
+      speed(ended),
+    );
+    fill(
+      counts,
+      badge("success", `${count(ended - failed)} succeeded`),
+      badge("failed", `${count(failed)} failed`),
+      badge("pending", `${count(now.totalCount - ended)} to go`),
+    );
+    speak(ended);
+  }
+
+  function speed(ended) {
+    const newest = Math.max(...endings);
+    const since = Math.max(newest - RATE_OVER_MS, Date.parse(now.startedAt));
+    const recent = endings.filter((at) => at > since).length;
+    if (recent === 0 || newest <= since) {
+      return "";
+    }
+    const rate = (1000 * recent) / (newest - since);
+    const told = rate < 10 ? rate.toFixed(1) : count(Math.round(rate));
+    const left = duration((now.totalCount - ended) / rate);
+    return `, ${told} a second, about ${left} left`;
+  }
+
+  function speak(ended) {
+    const reached = Math.floor((100 * ended) / Math.max(1, now.totalCount) / TOLD_EVERY_PERCENT);
+    if (reached > spoken) {
+      spoken = reached;
+      announce(`${reached * TOLD_EVERY_PERCENT} percent of the tenants have ended.`);
+    }
+  }
+
+  const element = el("div", { class: "panel stack" }, bar, told, counts, cells.element);
+  const update = (changed) => {
+    now = changed;
+  };
+  draw();
+  return { element, take, update, draw };
+}
+
+/** A cell for each tenant, or for some of them when there are many; they fill as tenants end. */
+function cellsOf(total) {
+  const each = Math.ceil(total / CELLS_MAX) || 1;
+  const cells = Array.from({ length: Math.ceil(total / each) }, () =>
+    el("span", { class: "cell" }),
+  );
+  const hint = each === 1 ? "" : `A cell stands for ${count(each)} tenants. `;
+  let ended = 0;
+  let failed = 0;
+
+  function end(detail) {
+    const cell = cells[Math.floor(ended / each)];
+    ended += 1;
+    if (detail.status === "Failed") {
+      failed += 1;
+      cell.className = "cell is-failed";
+      cell.title = `${detail.customerName}: ${detail.errorMessage}`;
+      fill(cell, mark("failed"));
+    } else if (!cell.classList.contains("is-failed") && (ended % each === 0 || ended === total)) {
+      cell.className = "cell is-success";
+      cell.title = each === 1 ? detail.customerName : "";
+    }
+  }
+
+  const map = el(
+    "div",
+    { class: "cells", role: "img", "aria-label": "Tenants in the order in which they end" },
+    cells,
+  );
+  const legend = el(
+    "p",
+    { class: "hint" },
+    hint,
+    "Filled: succeeded. Crossed: failed. Empty: to go.",
+  );
+  return { element: [map, legend], end, failed: () => failed };
+}

@@ -1,0 +1,36 @@
+// The tenants, as a table.
+
+import { get, SCHEMA_STATUS } from "./api.js";
+import { tenantBrowser } from "./browser.js";
+import { el } from "./dom.js";
+import { badge, linkButton, stateOf, table, time } from "./widgets.js";
+
+const ROWS_ON_A_PAGE = 50;
+
+/** Show the tenants. */
+export async function tenants(page) {
+  const status = await get(SCHEMA_STATUS, { signal: page.signal });
+  const render = (found) => rows(found, status.head);
+  const browser = tenantBrowser(page, { pageSize: ROWS_ON_A_PAGE, status, render });
+  return [
+    el(
+      "div",
+      { class: "head" },
+      el("h1", {}, "Tenants"),
+      el("div", { class: "actions" }, linkButton("#/tenants/new", "New tenant", "primary")),
+    ),
+    browser.element,
+  ];
+}
+
+function rows(found, head) {
+  const columns = [
+    { title: "Name", cell: (one) => el("a", { href: `#/tenants/${one.id}` }, one.name) },
+    { title: "State", cell: (one) => badge(stateOf(one, head)) },
+    { title: "Revision", cell: (one) => one.schemaRevision ?? "never seen" },
+    { title: "Modules", kind: "minor", cell: (one) => one.modules.join(", ") || "none" },
+    { title: "Created", kind: "minor", cell: (one) => time(one.createdAt) },
+    { title: "Database", kind: "minor code", cell: (one) => one.databaseName },
+  ];
+  return table("Tenants", columns, found, "No tenant is like that.");
+}

@@ -1,0 +1,118 @@
+// The users of a tenant.
+
+import { send } from "./api.js";
+import { dialog, confirm, field, form, input } from "./forms.js";
+import { listing } from "./listing.js";
+import { announce, badge, button, time } from "./widgets.js";
+
+const USERS_ON_A_PAGE = 20;
+
+/** A section with the users of the tenant at `tenantPath`. */
+export function users(tenantPath, signal) {
+  const path = `${tenantPath}/users`;
+  const change = async (user, body, told) => {
+    await send("PATCH", `${path}/${user.id}`, body);
+    await list.reload();
+    announce(told);
+  };
+  const remove = async (user) => {
+    await send("DELETE", `${path}/${user.id}`);
+    await list.reload();
+    announce("The user is deleted.");
+  };
+  const columns = [
+    { title: "E-mail address", cell: (user) => user.email },
+    { title: "Full name", cell: (user) => user.fullName },
+    {
+      title: "State",
+      cell: (user) => (user.isActive ? badge("head", "active") : badge("suspended", "inactive")),
+    },
+    { title: "Created", kind: "minor", cell: (user) => time(user.createdAt) },
+    { title: "Actions", kind: "actions", cell: (user) => actions(user, change, remove) },
+  ];
+  const list = listing("Users", {
+    path,
+    columns,
+    signal,
+    pageSize: USERS_ON_A_PAGE,
+    empty: "The tenant has no user.",
+    actions: [button("Add a user", () => add(path, list))],
+  });
+  return list.element;
+}
+
+function actions(user, change, remove) {
+  const { email, isActive } = user;
+  const told = `${email} is ${isActive ? "inactive" : "active"}.`;
+  return [
+    button("Edit", () => edit(user, change), { label: `Edit ${email}` }),
+    button("Set password", () => setPassword(user, change), {
+      label: `Set the password of ${email}`,
+    }),
+    button(
+      isActive ? "Deactivate" : "Activate",
+      () => change(user, { isActive: !isActive }, told),
+      {
+        label: `${isActive ? "Deactivate" : "Activate"} ${email}`,
+      },
+    ),
+    button(
+      "Delete",
+      () =>
+        confirm(
+          `Delete ${email}?`,
+          "The sessions and tokens of the user die with it.",
+          "Delete",
+          () => remove(user),
+        ),
+      { label: `Delete ${email}` },
+    ),
+  ];
+}
+
+function add(path, list) {
+  dialog("Add a user", (close) =>
+    form(
+      [...who({ fullName: "", email: "" }), password("Password")],
+      { action: "Add", cancel: close },
+      async (data) => {
+        await send("POST", path, Object.fromEntries(data));
+        close();
+        await list.reload();
+      },
+    ),
+  );
+}
+
+function edit(user, change) {
+  dialog(`Edit ${user.email}`, (close) =>
+    form(who(user), { action: "Save", cancel: close }, async (data) => {
+      await change(user, Object.fromEntries(data), "The user is changed.");
+      close();
+    }),
+  );
+}
+
+function setPassword(user, change) {
+  dialog(`Set the password of ${user.email}`, (close) =>
+    form([password("New password")], { action: "Set password", cancel: close }, async (data) => {
+      await change(user, { password: data.get("password") }, "The password is set.");
+      close();
+    }),
+  );
+}
+
+function who({ fullName, email }) {
+  return [
+    field("Full name", input("fullName", { value: fullName, required: true })),
+    field("E-mail address", input("email", { type: "email", value: email, required: true })),
+  ];
+}
+
+function password(label) {
+  return field(
+    label,
+    input("password", { type: "password", required: true, autocomplete: "new-password" }),
+    "The service says what is too short or too common.",
+  );
+}

@@ -1,0 +1,187 @@
+"""The console's files: open to anybody, cached, compressed, and under a strict policy."""
+
+import gzip
+import io
+import json
+
+import httpx
+import pytest
+
+from tenantry.app import app_over
+from tenantry.console.door import SAFEGUARDS
+from tenantry.console.files import PAGES, PREFIX, read_files
+from tenantry.services import Services
+from tests.conftest import client_of
+
+FILES = sorted(read_files())
+SCRIPT = f"{PREFIX}app.js"
+
+
+@pytest.fixture(name="engine")
+def _engine() -> str:
+    """No database is asked, so one engine tells as much as two."""
+    return "sqlite"
+
+
+@pytest.fixture(name="stranger")
+def _stranger(services: Services) -> httpx.AsyncClient:
+    return client_of(app_over(services), accept_encoding="identity")
+
+
+async def ask(client: httpx.AsyncClient, path: str, **headers: str) -> httpx.Response:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return await client.get(path, headers=named)
+
+
+class TestFile:
+    async def test_is_sent_to_anybody(self, stranger: httpx.AsyncClient):
+        """Every file, as what it is, with an id for the log."""
+        kinds = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+
+        for path in FILES:
+            answer = await ask(stranger, path)
+
+            assert answer.status_code == 200
+            assert answer.content
+            kind = next((kinds[one] for one in kinds if path.endswith(one)), "text/html")
+            assert answer.headers["content-type"].partition(";")[0] == kind
+            assert answer.headers["x-request-id"]
+
+    @pytest.mark.parametrize("path", sorted(PAGES))
+    async def test_is_a_page_at_its_address(self, stranger: httpx.AsyncClient, path: str):
+        """A page has an address without the name of its file."""
+        assert (await ask(stranger, path)).text.startswith("<!doctype html>")
+
+    async def test_is_sent_without_its_body_to_head(self, stranger: httpx.AsyncClient):
+        """HEAD says what GET would."""
+        whole = await ask(stranger, SCRIPT)
+        head = await stranger.head(SCRIPT)
+
+        assert (head.status_code, head.content) == (200, b"")
+        assert head.headers["content-length"] == str(len(whole.content))
+        assert head.headers["etag"] == whole.headers["etag"]
+
+    @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
+    async def test_takes_nothing(self, stranger: httpx.AsyncClient, method: str):
+        """Any other method is a 405 in the envelope."""
+        answer = await stranger.request(method, "/console")
+
+        assert answer.status_code == 405
+        assert answer.headers["allow"] == "GET, HEAD"
+        assert answer.json() == {
+            "success": False,
+            "data": None,
+            "message": "This path does not take this method.",
+        }
+
+    @pytest.mark.parametrize(
+        "path",
+        ["/console/nothing.js", "/console/../door.py", "/console/%2e%2e/door.py", "/consoles"],
+    )
+    async def test_that_is_none_is_the_apis_404(self, stranger: httpx.AsyncClient, path: str):
+        """Whatever is no file of the console is a path like any other."""
+        answer = await ask(stranger, path)
+
+        assert answer.status_code == 404
+        assert answer.json()["success"] is False
+
+
+class TestPolicy:
+    @pytest.mark.parametrize("path", [*sorted(PAGES), SCRIPT, "/console/console.css"])
+    async def test_goes_with_every_answer(self, stranger: httpx.AsyncClient, path: str):
+        """Also with one that says that nothing has changed."""
+        first = await ask(stranger, path)
+        second = await ask(stranger, path, if_none_match=first.headers["etag"])
+
+        for answer in (first, second):
+            for name, value in SAFEGUARDS:
+                assert answer.headers[name.decode()] == value.decode()
+
+    async def test_allows_nothing_inline_and_nothing_from_elsewhere(
+        self, stranger: httpx.AsyncClient
+    ):
+        """Only the console's own files run, and no other page may frame them."""
+        text = (await ask(stranger, "/console")).headers["content-security-policy"]
+        policy = dict(one.strip().split(" ", 1) for one in text.split(";"))
+
+        assert policy["default-src"] == "'none'"
+        assert policy["frame-ancestors"] == "'none'"
+        assert policy["base-uri"] == "'none'"
+        assert policy["require-trusted-types-for"] == "'script'"
+        assert {policy[one] for one in ("script-src", "style-src", "connect-src")} == {"'self'"}
+        assert "unsafe" not in text
+
+    async def test_is_not_the_apis(self, stranger: httpx.AsyncClient):
+        """What is not the console's is answered as if there were no console."""
+        assert "content-security-policy" not in (await ask(stranger, "/livez")).headers
+
+
+class TestCaching:
+    @pytest.mark.parametrize("coding", ["identity", "gzip"])
+    async def test_sends_nothing_twice(self, stranger: httpx.AsyncClient, coding: str):
+        """Whoever has the file is told so, and nothing else."""
+        first = await ask(stranger, SCRIPT, accept_encoding=coding)
+        etag = first.headers["etag"]
+
+        for known in (etag, f"W/{etag}", f'"other", {etag}', "*"):
+            again = await ask(stranger, SCRIPT, accept_encoding=coding, if_none_match=known)
+
+            assert (again.status_code, again.content) == (304, b"")
+            assert again.headers["etag"] == etag
+            assert "content-length" not in again.headers
+
+    async def test_sends_what_is_not_known(self, stranger: httpx.AsyncClient):
+        """Another file's tag, or that of the other form, is no knowledge of this one."""
+        plain = (await ask(stranger, SCRIPT)).headers["etag"]
+
+        for known in ('"other"', "", plain.replace('"', "")):
+            assert (await ask(stranger, SCRIPT, if_none_match=known)).status_code == 200
+        zipped = await ask(stranger, SCRIPT, accept_encoding="gzip", if_none_match=plain)
+        assert zipped.status_code == 200
+        assert zipped.headers["etag"] != plain
+
+    async def test_asks_to_be_asked(self, stranger: httpx.AsyncClient):
+        """A new release is seen at the next request."""
+        answer = await ask(stranger, SCRIPT)
+
+        assert answer.headers["cache-control"] == "no-cache"
+        assert answer.headers["vary"] == "accept-encoding"
+
+
+class TestCompression:
+    @pytest.mark.parametrize(
+        "accepted", ["gzip", "br, gzip;q=0.5", "GZIP", "*", "deflate, *;q=0.1"]
+    )
+    async def test_is_used_where_it_is_accepted(self, services: Services, accepted: str):
+        """The file is a fraction of itself on the way."""
+        client = client_of(app_over(services), accept_encoding=accepted)
+        async with client.stream("GET", SCRIPT) as answer:
+            raw = b"".join([part async for part in answer.aiter_raw()])
+
+        assert answer.headers["content-encoding"] == "gzip"
+        assert gzip.decompress(raw) == read_files()[SCRIPT].plain.body
+        assert len(raw) < len(read_files()[SCRIPT].plain.body) / 2
+
+    @pytest.mark.parametrize("accepted", ["", "identity", "br", "gzip;q=0", "*;q=0.0", "gzip; q=0"])
+    async def test_is_left_where_it_is_not(self, stranger: httpx.AsyncClient, accepted: str):
+        """Who does not name it, or says that it weighs nothing, gets the file as it is."""
+        answer = await ask(stranger, SCRIPT, accept_encoding=accepted)
+
+        assert "content-encoding" not in answer.headers
+        assert answer.content == read_files()[SCRIPT].plain.body
+
+
+class TestAccount:
+    async def test_is_logged_and_counted(self, services: Services, monkeypatch: pytest.MonkeyPatch):
+        """A request for a file has its line and its number, under one name for all of them."""
+        lines = io.StringIO()
+        monkeypatch.setattr("sys.stderr", lines)
+        async with client_of(app_over(services)) as client:
+            answer = await client.get(SCRIPT)
+
+        logged = json.loads(lines.getvalue())
+        assert logged["path"] == "/console/{file}"
+        assert (logged["method"], logged["status"]) == ("GET", 200)
+        assert logged["request_id"] == answer.headers["x-request-id"]
+        route = 'tenantry_requests_total{method="GET",route="/console/{file}",status="200"} 1.0'
+        assert route in services.metrics.render().decode()

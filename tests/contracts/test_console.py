@@ -1,0 +1,104 @@
+"""The console's source: it makes no markup of text, asks nobody else, and stays small."""
+
+import re
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from tenantry.console.files import PREFIX
+
+FOLDER = Path(str(files("tenantry.console"))) / "static"
+MODULES = sorted(FOLDER.glob("*.js"))
+PAGES = sorted(FOLDER.glob("*.html"))
+MODULE_LINES_MAX = 200
+LINE_CHARS_MAX = 100
+ALL_LINES_MAX = 3400
+
+# Every way of making markup, or code, from text; and every place where a token could stay.
+FORBIDDEN = re.compile(
+    r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|createContextualFragment"
+    r"|DOMParser|srcdoc|setHTML|\beval\b|new Function|localStorage|document\.cookie|indexedDB"
+    r"|javascript:"
+)
+ELSEWHERE = re.compile(r"""(?<!Source: )\bhttps?://(?!www\.w3\.org/2000/svg)|["'(]//""")
+IMPORT = re.compile(r'^import (?:.+? from )?"(.+?)";$', re.MULTILINE | re.DOTALL)
+EXPORT = re.compile(r"^export (?:async )?(?:function\*?|const|class) (\w+)", re.MULTILINE)
+
+every_module = pytest.mark.parametrize("module", MODULES, ids=lambda module: module.name)
+
+
+def text_of(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+class TestModule:
+    @every_module
+    def test_makes_no_markup_of_text(self, module: Path):
+        """What comes from the API stays text, and the token stays in the tab's session."""
+        assert FORBIDDEN.findall(text_of(module)) == []
+
+    @every_module
+    def test_names_no_other_place(self, module: Path):
+        """No address of another host is in it."""
+        assert ELSEWHERE.findall(text_of(module)) == []
+
+    @every_module
+    def test_imports_what_is_there(self, module: Path):
+        """Its imports are modules beside it."""
+        for imported in IMPORT.findall(text_of(module)):
+            assert imported.startswith("./")
+            assert (FOLDER / imported).is_file()
+
+    @every_module
+    def test_says_what_it_holds(self, module: Path):
+        """It begins with a comment that is a sentence, and fits on a screen or two."""
+        text = text_of(module)
+
+        assert re.match(r"// [A-Z][^\n]+(\n// [^\n]+)*\.\n", text)
+        assert len(text.splitlines()) <= MODULE_LINES_MAX
+        assert max(map(len, text.splitlines())) <= LINE_CHARS_MAX
+
+    @every_module
+    def test_says_what_it_gives_to_others(self, module: Path):
+        """Every function and class that others may import has a comment of its own."""
+        text = text_of(module)
+
+        for name in re.findall(
+            r"^export (?:async )?(?:function\*?|class) (\w+)", text, re.MULTILINE
+        ):
+            before = re.search(rf"\*/\nexport (?:async )?(?:function\*?|class) {name}\b", text)
+            assert before, name
+
+    def test_gives_only_what_is_used(self):
+        """What a module exports is imported by another."""
+        everything = "\n".join(map(text_of, MODULES))
+        imported = set(re.findall(r"\w+", " ".join(re.findall(r"import ([^;]+) from", everything))))
+        imported |= set(re.findall(r"\bsession\.(\w+)", everything))
+
+        unused = [name for name in EXPORT.findall(everything) if name not in imported]
+
+        assert unused == []
+
+
+class TestPage:
+    @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+    def test_has_no_code_and_no_style_of_its_own(self, page: Path):
+        """The policy would refuse them."""
+        text = text_of(page)
+
+        assert re.findall(r"<script(?![^>]* src=)|<style|\son\w+=|\sstyle=", text) == []
+        assert ELSEWHERE.findall(text) == []
+
+    @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+    def test_loads_what_is_there(self, page: Path):
+        """Whatever it refers to is a file of the console."""
+        for path in re.findall(r'(?:src|href)="([^"]+)"', text_of(page)):
+            assert (FOLDER / path.removeprefix(PREFIX)).is_file(), path
+
+
+def test_everything_together_is_small():
+    """JavaScript and style can be read in an evening."""
+    together = [*MODULES, *FOLDER.glob("*.css")]
+
+    assert sum(len(text_of(one).splitlines()) for one in together) <= ALL_LINES_MAX
