@@ -68,6 +68,15 @@ class TestDemo:
         assert _value(demo, "API key") in _requests(demo)[0]
         assert all(part in _requests(demo)[0] for part in _value(demo, "user").split())
 
+    def test_prints_the_address_of_the_console_first(self, demo: Program):
+        console = _value(demo, "console")
+
+        page = subprocess.check_output(["curl", "-sS", console], timeout=10)
+
+        assert console == f"{_value(demo, 'API')}/console"
+        assert demo.stdout.index(console) < demo.stdout.index(_value(demo, "admin"))
+        assert page.startswith(b"<!doctype html>")
+
     def test_says_nothing_else(self, demo: Program):
         requests = '"event":"request"'
 

@@ -41,6 +41,7 @@ class Account(Schema, frozen=True):
 class Playing(Schema, frozen=True):
     """A demo that answers."""
 
+    console: str
     url: str
     migration: MigrationResultResponse
     admin: Account
@@ -108,6 +109,7 @@ def _settings(folder: Path, port: int | None) -> Settings:
 def _playing(settings: Settings, stage: Stage) -> Playing:
     url = url_of(settings)
     return Playing(
+        console=f"{url}/console",
         url=url,
         migration=MigrationResultResponse.of(stage.ended.run, stage.ended.parts),
         admin=_account(stage.admin),
@@ -148,6 +150,7 @@ def _show(playing: Playing) -> None:
     output.show_line()
     output.show_facts(
         {
+            "console": playing.console,
             "API": playing.url,
             "admin": f"{playing.admin.email}  {playing.admin.password}",
             "tenant": playing.tenant,
