@@ -38,7 +38,8 @@ HEADERS = {
 def media_in(operation: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield whatever an operation takes and answers, each with its schema and example."""
     for holder in (operation.get("requestBody"), *operation["responses"].values()):
-        yield from (holder or {"content": {}})["content"].values()
+        # What has no body (304) has no content either.
+        yield from (holder or {}).get("content", {}).values()
 
 
 def complaints(schema: dict[str, Any], example: object) -> list[str]:

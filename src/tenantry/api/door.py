@@ -6,12 +6,15 @@ suffice for (403), and only then the body (400). A stranger learns nothing from 
 
 from collections.abc import Iterable, MutableMapping
 from email.utils import format_datetime
+from functools import partial
+from http import HTTPStatus
 from types import AsyncGeneratorType
 from typing import Any
 
 import structlog
 
 from tenantry.api import envelope
+from tenantry.api.conditions import answer_unless_known
 from tenantry.api.endpoints import Endpoint, Router
 from tenantry.api.envelope import Answer, Headers
 from tenantry.api.levels import AUTHORIZATION, MCP_TOKEN
@@ -84,7 +87,7 @@ class Api:
         exchange.ctx = ctx = await enter()
         try:
             if endpoint.reads_body:
-                request = decode_body(endpoint, await read_body(headers, receive))
+                request = decode_body(endpoint, await read_body(endpoint, headers, receive))
             else:
                 request = decode_query(endpoint, scope["query_string"])
         except TenantryError:
@@ -95,6 +98,9 @@ class Api:
             parameters |= read_headers(headers, endpoint.headers)
         if endpoint.goes_on:
             parameters["readmit"] = enter
+        if endpoint.version is not None:
+            handle = partial(endpoint.handler, ctx, self._services, request, **parameters)
+            return await answer_unless_known(endpoint, ctx, scope, handle)
         work = endpoint.handler(ctx, self._services, request, **parameters)
         if endpoint.keep_alive_seconds is not None:
             return await long_answer(endpoint, work, endpoint.keep_alive_seconds)
@@ -179,7 +185,8 @@ def _is_token(name: bytes, value: bytes) -> bool:
 async def _send(send: Send, receive: Receive, answer: Answer, exchange: _Exchange) -> None:
     body = answer.body
     headers = [*answer.headers, (b"x-request-id", exchange.request_id.encode())]
-    if isinstance(body, bytes):
+    # Of what was not modified it would be the length of what is not sent (RFC 9110, 8.6).
+    if isinstance(body, bytes) and answer.status != HTTPStatus.NOT_MODIFIED:
         headers.append((b"content-length", str(len(body)).encode()))
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     if isinstance(body, Pieces):

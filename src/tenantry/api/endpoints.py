@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from http import HTTPStatus
 from typing import Any
+from uuid import UUID
 
 import msgspec
 
@@ -21,6 +22,7 @@ from tenantry.schemas.base import Nothing
 from tenantry.tenant.entry import Demand
 
 BODY_BYTES_MAX = 65_536
+CONTENT_BYTES_MAX = 1_048_576
 
 
 class NoSuchPath(NotFound):
@@ -55,6 +57,9 @@ class Endpoint:
             again; None when the answer never takes long.
         goes_on: Whether the answer goes on for as long as the caller is let in: the handler
             also takes ``readmit``, which raises when a new request would be refused.
+        body_bytes_max: Of the body.
+        version: Tells the version of what the answer is made from, for conditional requests;
+            the handler then returns `Versioned` data.
     """
 
     method: str
@@ -75,6 +80,8 @@ class Endpoint:
     is_bare: bool = False
     keep_alive_seconds: float | None = None
     goes_on: bool = False
+    body_bytes_max: int = BODY_BYTES_MAX
+    version: Callable[[Any], Awaitable[UUID | None]] | None = None
 
     @cached_property
     def reads_body(self) -> bool:

@@ -41,6 +41,14 @@ _FAILURE: Json = {
         "message": {"type": "string"},
     },
 }
+_IF_NONE_MATCH: Json = {
+    "name": "If-None-Match",
+    "in": "header",
+    "required": False,
+    "description": "The `ETag` of an answer that one has: 304 if it is still the answer.",
+    "schema": {"type": "string"},
+    "example": '"0123456789abcdef0123456789abcdef"',
+}
 _DONE: Json = {
     "type": "object",
     "required": ["success", "message"],
@@ -185,6 +193,8 @@ def _operation(endpoint: Endpoint, request: Json) -> Json:
     parameters += [
         _parameter(name, "header", {"type": "string"}, required=False) for name in endpoint.headers
     ]
+    if endpoint.version is not None:
+        parameters.append(_IF_NONE_MATCH)
     return {**operation, "parameters": parameters} if parameters else operation
 
 
@@ -193,6 +203,8 @@ def _responses(endpoint: Endpoint) -> Json:
         str(int(status)): {"description": status.phrase, "content": _success(endpoint, types)}
         for status, types in successes(endpoint).items()
     }
+    if endpoint.version is not None:
+        answers["304"] = {"description": HTTPStatus.NOT_MODIFIED.phrase}
     for refused in statuses(endpoint):
         failure = {"success": False, "data": None, "message": "What is wrong."}
         answers[str(int(refused))] = {

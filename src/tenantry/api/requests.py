@@ -10,7 +10,7 @@ from uuid import UUID
 import msgspec
 
 from tenantry.access.identify import Credentials
-from tenantry.api.endpoints import BODY_BYTES_MAX, Endpoint, NoSuchPath
+from tenantry.api.endpoints import Endpoint, NoSuchPath
 from tenantry.api.envelope import (
     BodyTooLarge,
     BodyTooSlow,
@@ -76,11 +76,11 @@ def read_headers(headers: RawHeaders, names: Iterable[str]) -> dict[str, str]:
     return {name.replace("-", "_"): value for name, value in found.items()}
 
 
-async def read_body(headers: RawHeaders, receive: Receive) -> bytes:
+async def read_body(endpoint: Endpoint, headers: RawHeaders, receive: Receive) -> bytes:
     """Return the whole body.
 
     Raises:
-        BodyTooLarge: It has more than `BODY_BYTES_MAX`.
+        BodyTooLarge: It has more than the endpoint takes.
         BodyTooSlow: It took longer than `BODY_SECONDS_MAX`.
         ClientGone: It never came.
         UnsupportedMediaType: There is one, and it says that it is no JSON.
@@ -90,12 +90,12 @@ async def read_body(headers: RawHeaders, receive: Receive) -> bytes:
     if message.get("more_body", False):
         try:
             async with asyncio.timeout(BODY_SECONDS_MAX):
-                body = await _read_rest(body, receive)
+                body = await _read_rest(body, receive, endpoint.body_bytes_max)
         except TimeoutError as error:
             raise BodyTooSlow from error
     elif message["type"] == "http.disconnect":
         raise ClientGone
-    if len(body) > BODY_BYTES_MAX:
+    if len(body) > endpoint.body_bytes_max:
         raise BodyTooLarge
     if body and not _is_json(headers):
         raise UnsupportedMediaType
@@ -195,10 +195,10 @@ def _decode_asked(endpoint: Endpoint, body: bytes) -> Any:
     raise BadRequest("The body must be an object.")
 
 
-async def _read_rest(body: bytes, receive: Receive) -> bytes:
+async def _read_rest(body: bytes, receive: Receive, bytes_max: int) -> bytes:
     parts = [body]
     size = len(body)
-    while size <= BODY_BYTES_MAX:
+    while size <= bytes_max:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise ClientGone
