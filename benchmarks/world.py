@@ -15,6 +15,7 @@ from tenantry.kit.clock import utc_now
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
 from tenantry.tenant import posts, users
+from tenantry.tenant.writing import Author
 
 PASSWORD = "correct horse battery staple"
 SECRET_KEY = "a secret key that is used in benchmarks alone"
@@ -162,13 +163,12 @@ async def _add_tenant(services: Services, lifecycle: Lifecycle, number: int, siz
         for one in range(1, size.users)
     ]
     for one in range(size.posts):
-        await posts.publish_new(
+        await posts.write_new(
             database,
             title=f"What happened on day {one} of tenant {number}",
             content=CONTENT,
             tags=["news", "weather", f"day-{one}"],
-            author_id=made.owner.id,
-            author_name=made.owner.full_name,
+            author=Author(made.owner.id, made.owner.full_name),
             now=utc_now(),
         )
     return Tenant(

@@ -22,10 +22,22 @@ from tenantry.kit.clock import utc_now
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
 from tenantry.tenant import posts, tokens
+from tenantry.tenant.writing import Author
 from tests.postgres import postgres
 
 PASSWORD = "correct horse battery staple"
 SECRET_KEY = "a secret key that is used in tests alone"
+
+HEAD, BEFORE_HEAD = "0005", "0004"
+HEAD_NAME = "0005_count_posts"
+# Bring a tenant's database back to where it stood before its last revision.
+UNDO_HEAD = (
+    "DROP TABLE IF EXISTS tenantry_published_tag",
+    "DROP TABLE IF EXISTS tenantry_post_text",
+    "DROP TABLE IF EXISTS tenantry_tag",
+    "DROP TABLE IF EXISTS tenantry_blog_state",
+    f"UPDATE tenantry_version SET version_num = '{BEFORE_HEAD}'",
+)
 
 
 # Structlog's own default draws every traceback, with all variables: seconds for each failure.
@@ -189,13 +201,12 @@ async def make_world(services: Services) -> World:
         canaries={"acme": "acme-canary", "globex": "globex-canary"},
     )
     for of in (world.acme, world.globex):
-        await posts.publish_new(
+        await posts.write_new(
             await services.databases.open(of.tenant),
             title=f"Hello from {of.tenant.name}",
             content=f"The content is {world.canaries[of.tenant.name]}.",
             tags=["news", f"{of.tenant.name}-canary"],
-            author_id=of.owner.id,
-            author_name=of.owner.full_name,
+            author=Author(of.owner.id, of.owner.full_name),
             now=utc_now(),
         )
     return world

@@ -234,8 +234,8 @@ class _Types:
     def _name(self, info: ms.Type) -> str:
         if isinstance(info, ms.Metadata):
             return self._name(info.type)
-        if isinstance(info, ms.UnionType):
-            return " or ".join(self._name(one) for one in info.types)
+        if isinstance(info, ms.UnionType | ms.EnumType):
+            return " or ".join(self._alternatives(info))
         if isinstance(info, ms.ListType):
             return f"list of {self._name(info.item_type)}"
         if isinstance(info, ms.StructType):
@@ -243,6 +243,11 @@ class _Types:
         if isinstance(info, ms.IntType) and info.ge is not None:
             return f"integer, ≥ {info.ge}"
         return _SIMPLE[type(info)]
+
+    def _alternatives(self, info: ms.UnionType | ms.EnumType) -> list[str]:
+        if isinstance(info, ms.EnumType):
+            return [f"`{one.value}`" for one in info.cls]
+        return [self._name(one) for one in info.types]
 
 
 _SIMPLE: dict[type[ms.Type], str] = {

@@ -6,6 +6,7 @@ from tenantry.api.endpoints import Endpoint
 from tenantry.catalog.tenants import Tenant
 from tenantry.kit.clock import utc_now
 from tenantry.tenant import posts
+from tenantry.tenant.writing import Author
 from tests.conftest import World, provision
 from tests.contracts.asgi import Answer, Headers, ask
 from tests.contracts.ledger import Dump, Ledger, difference
@@ -111,13 +112,12 @@ async def add_tenant(stage: Stage, name: str) -> str:
     made = await provision(stage.world.services, name, full_name=f"Owner {name}-canary")
     stage.tenants[name] = made.tenant
     stage.world.canaries[name] = f"{name}-canary"
-    await posts.publish_new(
+    await posts.write_new(
         await stage.world.services.databases.open(made.tenant),
         title=f"Hello from {name}",
         content=f"The content is {name}-canary.",
         tags=["news", f"{name}-canary"],
-        author_id=made.owner.id,
-        author_name=made.owner.full_name,
+        author=Author(made.owner.id, made.owner.full_name),
         now=utc_now(),
     )
     stage.bearers[f"user of {name}"] = f"Bearer {await stage.world.token(made)}"
@@ -150,6 +150,7 @@ async def _find_ids(stage: Stage) -> None:
         stage, "POST", f"{base}/mcp-tokens", name="spare", userId=str(stage.world.acme.owner.id)
     )
     await as_admin(stage, "POST", "/api/admin/tenants/migrate-all")
+    written = stage.ledger.dump(stage.world.acme.tenant)["tenantry_post"]
     runs = await as_admin(stage, "GET", "/api/admin/tenants/migration-history")
     listed = runs["items"]
     assert isinstance(listed, list)
@@ -161,4 +162,5 @@ async def _find_ids(stage: Stage) -> None:
         tokenId=str(token["id"]),
         runId=listed[0]["id"],
         slug="hello-from-acme",
+        postId=str(written[0]["id"]),
     )

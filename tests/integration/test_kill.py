@@ -21,7 +21,7 @@ from tenantry.kit.ids import new_id
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
 from tenantry.tenant.databases import STREAM
-from tests.conftest import provision
+from tests.conftest import UNDO_HEAD, provision
 from tests.integration import looking
 from tests.integration.looking import Dump
 from tests.integration.programs import Program, running
@@ -33,11 +33,6 @@ TENANTS = 30
 PROVISIONED_AT_ONCE = 5
 KILLS = 6
 RESUMED_SECONDS_MAX = 15
-# Where our own stream stood before its last revision.
-ONE_BACK = (
-    "DROP INDEX IF EXISTS ix_tenantry_post_published_at",
-    "UPDATE tenantry_version SET version_num = '0003'",
-)
 REVISIONS = {
     "create": """
         op.create_table("t{n}", sa.Column("id", sa.Integer, primary_key=True),
@@ -82,7 +77,7 @@ class Fleet:
             name = f"r{self.rounds}{number}_{kind}"
             self.folder.add(name, body.format(n=self.rounds), head="import time")
         for url in self.urls.values():
-            looking.run(url, *ONE_BACK)
+            looking.run(url, *UNDO_HEAD)
 
     def dumps(self) -> dict[UUID, Dump]:
         return {tenant_id: looking.dump(url) for tenant_id, url in self.urls.items()}

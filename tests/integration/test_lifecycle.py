@@ -19,7 +19,7 @@ from tenantry.kit.text import BadText
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
 from tenantry.tenant.modules import UnknownModule
-from tests.conftest import provision
+from tests.conftest import HEAD, provision
 from tests.integration import looking
 from tests.integration.engines import on_postgresql
 from tests.integration.programs import Program, running
@@ -48,11 +48,11 @@ class TestProvision:
     async def test_makes_everything(self, services: Services, settings: Settings):
         made = await provision(services, "acme")
 
-        assert made.tenant.schema_revision == "0004"
+        assert made.tenant.schema_revision == HEAD
         assert listed(settings) == {"acme"}
         url = services.databases.server("default").url(made.tenant.database_name)
         assert looking.rows(url, "SELECT email FROM tenantry_user") == [("owner@acme.example.com",)]
-        assert looking.rows(url, "SELECT version_num FROM tenantry_version") == [("0004",)]
+        assert looking.rows(url, "SELECT version_num FROM tenantry_version") == [(HEAD,)]
 
     @pytest.mark.parametrize(
         ("name", "owner", "error"),
@@ -115,7 +115,7 @@ class TestProvision:
             made = await provision(services, "acme")
 
         assert "secret value" not in caught.value.message
-        assert made.tenant.schema_revision == "0004/u1"
+        assert made.tenant.schema_revision == f"{HEAD}/u1"
         assert cleared, "a draft of a template is left for as long as the process lives"
 
     @on_postgresql
@@ -238,7 +238,7 @@ class TestTemplates:
 
         assert all(len(one) == 1 for one in found)
         assert found[0] != found[1], "each tenant has run it"
-        assert {one.tenant.schema_revision for one in made} == {"0004/u2"}
+        assert {one.tenant.schema_revision for one in made} == {f"{HEAD}/u2"}
 
 
 class TestActivate:
@@ -256,7 +256,7 @@ class TestActivate:
             url = services.databases.server("default").url(made.database_name)
             seen = (await tenants.get(services.catalog, made.id)).schema_revision
         assert active.is_active
-        assert seen == "0004/u1"
+        assert seen == f"{HEAD}/u1"
         assert "note" in looking.tables(url)
 
     async def test_that_cannot_be_migrated_stays_inactive_and_as_it_was(

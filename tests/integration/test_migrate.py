@@ -15,6 +15,7 @@ from tenantry.db.scripts import Applied, Streams
 from tenantry.fleet.failures import explain
 from tenantry.fleet.migrate import LOCK_TRIES_MAX, Migrated
 from tenantry.tenant.databases import STREAM
+from tests.conftest import BEFORE_HEAD, HEAD, HEAD_NAME, UNDO_HEAD
 from tests.integration import looking
 from tests.integration.conftest import LOCK_MS, Rig
 from tests.integration.engines import on_postgresql, on_sqlite
@@ -52,8 +53,7 @@ class TestUpgrade:
     ):
         looking.run(
             tenant_url,
-            "DROP INDEX ix_tenantry_post_published_at",
-            "UPDATE tenantry_version SET version_num = '0003'",
+            *UNDO_HEAD,
         )
         folder.add("u1_create_notes", CREATE_NOTES)
         folder.add("u2_add_notes", ADD_NOTES)
@@ -62,11 +62,11 @@ class TestUpgrade:
 
         assert done.error is None
         assert done.applied == [
-            Applied("tenantry", "0004_index_published_posts"),
+            Applied("tenantry", HEAD_NAME),
             Applied("user", "u1_create_notes"),
             Applied("user", "u2_add_notes"),
         ]
-        assert str(done.position) == "0004/u2"
+        assert str(done.position) == f"{HEAD}/u2"
         assert user_version(tenant_url) == ["u2"]
         assert notes(tenant_url) == [(1, "one"), (2, "two")]
 
@@ -379,8 +379,7 @@ class TestFailure:
         """Neither a table nor a row nor a version, of either stream."""
         looking.run(
             tenant_url,
-            "DROP INDEX ix_tenantry_post_published_at",
-            "UPDATE tenantry_version SET version_num = '0003'",
+            *UNDO_HEAD,
         )
         folder.add("u1_create_notes", CREATE_NOTES)
         folder.add("u2_add_notes", ADD_NOTES)
@@ -391,7 +390,7 @@ class TestFailure:
 
         assert done.error is not None
         assert done.applied == []
-        assert str(done.position) == "0003/"
+        assert str(done.position) == f"{BEFORE_HEAD}/"
         assert looking.dump(tenant_url) == before
         assert looking.rows(
             tenant_url, f"SELECT count(*) FROM {looking.LOG} WHERE stream='user'"
@@ -433,16 +432,15 @@ class TestFailure:
         """Our own stream was moved by the revision's COMMIT: its log says so, or it was not."""
         looking.run(
             tenant_url,
-            "DROP INDEX ix_tenantry_post_published_at",
-            "UPDATE tenantry_version SET version_num = '0003'",
+            *UNDO_HEAD,
         )
         folder.add("u1_commit", "op.execute('COMMIT')")
 
         done = await rig.migrate(tenant_url)
 
         assert done.error is not None
-        stayed = looking.rows(tenant_url, "SELECT version_num FROM tenantry_version") == [("0004",)]
-        assert ("0004_index_published_posts" in names(done)) == stayed
+        stayed = looking.rows(tenant_url, "SELECT version_num FROM tenantry_version") == [(HEAD,)]
+        assert (HEAD_NAME in names(done)) == stayed
 
     async def test_of_an_autocommit_block_is_told(
         self, rig: Rig, folder: AlembicFolder, tenant_url: str
@@ -514,8 +512,7 @@ class TestRace:
             url = await rig.initialise(new_database())
             looking.run(
                 url,
-                "DROP INDEX ix_tenantry_post_published_at",
-                "UPDATE tenantry_version SET version_num = '0003'",
+                *UNDO_HEAD,
                 f"DELETE FROM {looking.LOG}",
             )
 

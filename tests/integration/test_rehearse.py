@@ -8,6 +8,7 @@ import pytest
 from tenantry.db.scripts import Applied
 from tenantry.fleet.failures import explain
 from tenantry.fleet.migrate import LOCK_TRIES_MAX, Looked
+from tests.conftest import BEFORE_HEAD, HEAD, HEAD_NAME
 from tests.integration import looking
 from tests.integration.conftest import LOCK_MS, Rig
 from tests.integration.engines import on_postgresql
@@ -34,16 +35,16 @@ class TestLook:
     async def test_tells_what_is_pending_in_both_streams_and_changes_nothing(
         self, rig: Rig, folder: AlembicFolder, tenant_url: str
     ):
-        looking.run(tenant_url, "UPDATE tenantry_version SET version_num = '0003'")
+        looking.run(tenant_url, f"UPDATE tenantry_version SET version_num = '{BEFORE_HEAD}'")
         folder.add("u1_create_notes", CREATE_NOTES)
         folder.add("u2_add_notes", ADD_NOTES)
         before = looking.dump(tenant_url)
 
         looked = await rig.look(tenant_url)
 
-        assert str(looked.position) == "0003/"
+        assert str(looked.position) == f"{BEFORE_HEAD}/"
         assert looked.pending == [
-            Applied("tenantry", "0004_index_published_posts"),
+            Applied("tenantry", HEAD_NAME),
             Applied("user", "u1_create_notes"),
             Applied("user", "u2_add_notes"),
         ]
@@ -58,7 +59,7 @@ class TestLook:
 
         looked = await rig.look(tenant_url)
 
-        assert (str(looked.position), looked.pending, looked.error) == ("0004/u1", [], None)
+        assert (str(looked.position), looked.pending, looked.error) == (f"{HEAD}/u1", [], None)
 
     async def test_at_an_unknown_revision_tells_where_and_why(self, rig: Rig, tenant_url: str):
         looking.run(tenant_url, "UPDATE tenantry_version SET version_num = '9999'")

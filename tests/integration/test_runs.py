@@ -16,7 +16,7 @@ from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
-from tests.conftest import provision
+from tests.conftest import HEAD, provision
 from tests.integration import looking
 from tests.integration.revisions import AlembicFolder
 
@@ -87,7 +87,7 @@ async def record(
                 started_at=utc_now(),
                 finished_at=utc_now(),
             ),
-            "0004",
+            HEAD,
         )
         for part in parts
     ]
@@ -255,7 +255,7 @@ class TestRecord:
 
         await record(quiet, by, [part])
 
-        assert (await tenants.get(quiet.catalog, part.tenant_id)).schema_revision == "0004"
+        assert (await tenants.get(quiet.catalog, part.tenant_id)).schema_revision == HEAD
 
 
 class TestWalk:

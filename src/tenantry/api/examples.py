@@ -31,7 +31,7 @@ _BY_NAME: Mapping[str, Any] = {
     "failedCount": 0,
     "fullName": "Grace Hopper",
     "gracePeriodSeconds": 86_400,
-    "head": "0004",
+    "head": "0005",
     "key": "blog",
     "last-event-id": "57",
     "keys": [
@@ -46,8 +46,8 @@ _BY_NAME: Mapping[str, Any] = {
     "prefer": "respond-async",
     "prefix": "tnk_JtbZxuWU",
     "requestId": ID,
-    "revision": "0004",
-    "schemaRevision": "0004",
+    "revision": "0005",
+    "schemaRevision": "0005",
     "scopes": ["content:read"],
     "search": "acme",
     "slug": "hello-world",
@@ -76,6 +76,8 @@ _BY_TYPE: Mapping[tuple[str, str], Any] = {
     ("MigrationRunDetailResponse", "status"): "Success",
     ("Module", "name"): "Blog",
 }
+# Where it means something else in a query.
+_BY_PARAMETER: Mapping[str, Any] = {"status": "draft"}
 _WHOLE: Mapping[str, Any] = {
     # Everything is optional there, and all of it together contradicts itself.
     "MigrateAllRequest": {},
@@ -99,6 +101,8 @@ def example_of(type_: type[msgspec.Struct], *, is_request: bool = False) -> Any:
 
 def example_of_parameter(name: str, schema: Mapping[str, Any]) -> Any:
     """Return an example of a parameter in a path, or in a query."""
+    if name in _BY_PARAMETER:
+        return _BY_PARAMETER[name]
     if name in _BY_NAME:
         return _BY_NAME[name]
     kinds = [one.get("type") for one in (schema, *schema.get("anyOf", ()))]

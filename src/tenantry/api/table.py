@@ -4,19 +4,18 @@ from http import HTTPStatus
 
 from tenantry.access.principal import Scope
 from tenantry.api.endpoints import Endpoint
-from tenantry.api.levels import CLAIMANT, OPEN, PERSON, PUBLIC, SIGNED_IN, TENANT, TENANT_LOGIN
+from tenantry.api.levels import CLAIMANT, OPEN, PERSON, SIGNED_IN, TENANT, TENANT_LOGIN
 from tenantry.api.openapi import description_of, endpoint_of
 from tenantry.api.routes import (
     admin_auth,
-    blog,
     service,
     tenant_auth,
     tenant_modules,
     tenant_tokens,
 )
 from tenantry.api.table_admin import ADMIN_ENDPOINTS
+from tenantry.api.table_blog import BLOG_ENDPOINTS
 from tenantry.schemas.base import Health, JwkSet
-from tenantry.schemas.content import PostPageRequest, PublishedPost, PublishedPostPage
 from tenantry.schemas.credentials import (
     IssuedMcpTokenResponse,
     IssueOwnMcpTokenRequest,
@@ -164,35 +163,11 @@ _TENANT = (
         module=modules.MCP,
     ),
 )
-_PUBLIC = (
-    Endpoint(
-        method="GET",
-        path="/api/public/blog/posts",
-        level=PUBLIC,
-        handler=blog.list_posts,
-        request=PostPageRequest,
-        response=PublishedPostPage,
-        summary="List the published posts",
-        scope=Scope.CONTENT_READ,
-        module=modules.BLOG,
-    ),
-    Endpoint(
-        method="GET",
-        path="/api/public/blog/posts/{slug}",
-        level=PUBLIC,
-        handler=blog.show_post,
-        response=PublishedPost,
-        summary="Show one published post",
-        errors=frozenset({NOT_FOUND}),
-        scope=Scope.CONTENT_READ,
-        module=modules.BLOG,
-    ),
-)
 _DESCRIBED: tuple[Endpoint, ...] = (
     *_SERVICE,
     *_AUTH,
     *_TENANT,
-    *_PUBLIC,
+    *BLOG_ENDPOINTS,
     *ADMIN_ENDPOINTS,
 )
 

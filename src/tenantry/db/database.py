@@ -128,6 +128,9 @@ class Database(Session[Plane]):
         connect: Opens a connection.
         budget: Of the server.
         connections_max: Of this database, at once; who needs one more waits.
+
+    Attributes:
+        revision: Of its schema, as whoever opened it has found it last; empty before that.
     """
 
     def __init__(
@@ -139,6 +142,7 @@ class Database(Session[Plane]):
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._idle: list[Connection] = []
         self._closed = False
+        self.revision = ""
 
     async def fetch_all(self, statement: Statement[Row], **values: object) -> list[Row]:
         """Return every row."""

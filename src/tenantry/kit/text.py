@@ -8,6 +8,9 @@ from tenantry.kit.errors import Invalid
 # The categories Cc and Cs of Unicode, and what turns the direction of the text around it.
 _NO_TEXT = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u202a-\\u202e\\u2066-\\u2069\\ud800-\\udfff]")
 
+# What no text can hold on every engine, and what is no Unicode text.
+_BROKEN = re.compile("[\\x00\\ud800-\\udfff]")
+
 
 class BadText(Invalid):
     """A text breaks a rule; the message says which."""
@@ -25,6 +28,19 @@ def checked_line(name: str, text: str, *, chars_max: int) -> str:
         raise BadText(f"`{name}` must have at most {chars_max} characters.")
     if _NO_TEXT.search(text):
         raise BadText(f"`{name}` must not hold control characters or broken Unicode.")
+    return text
+
+
+def checked_text(name: str, text: str, *, chars_max: int) -> str:
+    """Return *text*, the value of the member *name*, if it can be stored as it was typed.
+
+    Raises:
+        BadText: It is longer than *chars_max*, or no Unicode text, or holds NUL.
+    """
+    if len(text) > chars_max:
+        raise BadText(f"`{name}` must have at most {chars_max} characters.")
+    if _BROKEN.search(text):
+        raise BadText(f"`{name}` must not hold NUL characters or broken Unicode.")
     return text
 
 

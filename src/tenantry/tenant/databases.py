@@ -2,7 +2,6 @@
 
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
@@ -20,6 +19,8 @@ DATABASES_MAX = 4_096
 STREAM = Stream("tenantry", Path(__file__).parent / "revisions")
 SERVABLE_FROM = "0003"
 """The oldest revision of our stream that this code can serve (they compare as text)."""
+CURRENT_FROM = "0005"
+"""The oldest revision at which every operation works; before it, some do not, and say so."""
 
 
 class TenantPlane:
@@ -38,12 +39,6 @@ class ServerUnknown(Unavailable):
     """The tenant's database is on a server that this process is not configured for."""
 
 
-@dataclass(slots=True)
-class _Opened:
-    database: TenantDatabase
-    is_servable: bool = False
-
-
 class TenantDatabases:
     """Opens tenant databases when they are needed, and keeps them.
 
@@ -53,7 +48,7 @@ class TenantDatabases:
 
     def __init__(self, servers: Mapping[str, Server]) -> None:
         self._servers = servers
-        self._opened: OrderedDict[UUID, _Opened] = OrderedDict()
+        self._opened: OrderedDict[UUID, TenantDatabase] = OrderedDict()
 
     @property
     def server_names(self) -> frozenset[str]:
@@ -78,37 +73,42 @@ class TenantDatabases:
             DatabaseUnavailable: It cannot be reached.
             TenantOutdated: Its schema is older than this code can serve.
         """
-        opened = self._opened.get(tenant.id)
-        if opened is None:
-            opened = await self._add(tenant)
+        database = self._opened.get(tenant.id)
+        if database is None:
+            database = await self._add(tenant)
         else:
             self._opened.move_to_end(tenant.id)
-        # Once is enough: a schema only ever gets newer.
-        if not opened.is_servable:
-            await _check_version(opened.database)
-            opened.is_servable = True
-        return opened.database
+        # Once it is current there is no need to look again: a schema only ever gets newer.
+        if not is_current(database):
+            await _look(database)
+        return database
 
     async def forget(self, tenant_id: UUID) -> None:
         """Close the database of a tenant that is going away."""
-        opened = self._opened.pop(tenant_id, None)
-        if opened is not None:
-            await opened.database.close()
+        database = self._opened.pop(tenant_id, None)
+        if database is not None:
+            await database.close()
 
     async def close(self) -> None:
         """Close every database."""
         while self._opened:
-            await self._opened.popitem()[1].database.close()
+            await self._opened.popitem()[1].close()
 
-    async def _add(self, tenant: Tenant) -> _Opened:
+    async def _add(self, tenant: Tenant) -> TenantDatabase:
         database: TenantDatabase = self.server(tenant.server_name).open(tenant.database_name)
-        opened = self._opened[tenant.id] = _Opened(database)
+        self._opened[tenant.id] = database
         if len(self._opened) > DATABASES_MAX:
-            await self._opened.popitem(last=False)[1].database.close()
-        return opened
+            await self._opened.popitem(last=False)[1].close()
+        return database
 
 
-async def _check_version(database: TenantDatabase) -> None:
+def is_current(database: TenantDatabase) -> bool:
+    """Tell whether every operation works on *database*."""
+    return database.revision >= CURRENT_FROM
+
+
+async def _look(database: TenantDatabase) -> None:
     found = await database.fetch_one(READ_VERSION)
     if found is None or found.version_num < SERVABLE_FROM:
         raise TenantOutdated
+    database.revision = found.version_num

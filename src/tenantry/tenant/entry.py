@@ -161,7 +161,7 @@ class Entry:
             Unauthenticated, Forbidden: As for `as_person`, as far as credentials tell.
         """
         identity = await self._identifier.tenant(ctx, presented)
-        user_id = _user_id(identity)
+        user_id = acting_user(identity)
         if user_id is None:
             raise PersonRequired
         return Claimant(
@@ -208,6 +208,13 @@ class Entry:
         return await self._databases.open(identity.tenant)
 
 
+def acting_user(identity: Identity) -> UUID | None:
+    """Return the user who acts: the person, or whom the McpToken is bound to, if to anybody."""
+    if identity.claims is not None:
+        return identity.claims.nameid
+    return identity.mcp_token.user_id if identity.mcp_token is not None else None
+
+
 async def confirm_claimant(claimant: Claimant) -> None:
     """Check that the user behind a claimant may act, if there still is one.
 
@@ -222,7 +229,7 @@ async def confirm_claimant(claimant: Claimant) -> None:
 async def _confirm(
     identity: Identity, database: TenantDatabase, *, gone_is_refused: bool = True
 ) -> None:
-    user_id = _user_id(identity)
+    user_id = acting_user(identity)
     if user_id is None:
         return
     user = await users.find(database, user_id)
@@ -255,12 +262,6 @@ def _person(
         database=database,
         user_id=user_id,
     )
-
-
-def _user_id(identity: Identity) -> UUID | None:
-    if identity.claims is not None:
-        return identity.claims.nameid
-    return identity.mcp_token.user_id if identity.mcp_token is not None else None
 
 
 def _actor(identity: Identity) -> str:

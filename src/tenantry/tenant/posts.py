@@ -1,162 +1,295 @@
-"""The posts of a tenant's blog."""
+"""The posts of a tenant's blog, as those see and change them who write it.
 
-import re
-import unicodedata
+What an McpToken sees depends on its scopes: without `content:write` there are no drafts. Every
+function may also raise `TenantOutdated`.
+"""
+
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from itertools import product
 from uuid import UUID
 
-import msgspec
 import sqlalchemy as sa
 
-from tenantry.db.statements import Count, Statement, columns_of
-from tenantry.kit.errors import Conflict, NotFound
-from tenantry.kit.ids import new_id
+from tenantry.access.principal import Scope
+from tenantry.catalog.database import Catalog
+from tenantry.db.statements import Statement, columns_of
 from tenantry.kit.pages import Page, Window
-from tenantry.kit.text import canonical, checked_line
+from tenantry.tenant import audit, blog, listing, searching, tagging, users, writing
+from tenantry.tenant.content import Post, PostNotFound, PostStatus, PostSummary
 from tenantry.tenant.databases import TenantDatabase, TenantSession
-from tenantry.tenant.tables import post, post_tag
-
-TITLE_CHARS_MAX = 200
-SLUG_CHARS_MAX = 200
-EXCERPT_CHARS = 200
-TAG_CHARS_MAX = 50
-
-
-class PostNotFound(NotFound):
-    """There is no such post."""
-
-
-class SlugInUse(Conflict):
-    """Another post has this slug."""
-
-
-class PostSummary(msgspec.Struct, frozen=True):
-    """A published post as a list shows it."""
-
-    id: UUID
-    title: str
-    slug: str
-    excerpt: str
-    author_name: str
-    tags: list[str]
-    published_at: datetime
-    updated_at: datetime
-
-
-class Post(msgspec.Struct, frozen=True):
-    """A published post, whole."""
-
-    id: UUID
-    title: str
-    slug: str
-    excerpt: str
-    author_name: str
-    tags: list[str]
-    published_at: datetime
-    updated_at: datetime
-    content: str
+from tenantry.tenant.drafting import draft, revised
+from tenantry.tenant.entry import TenantContext, acting_user
+from tenantry.tenant.slugs import BadSlug, checked_slug
+from tenantry.tenant.tables import blog_state, post, post_tag, post_text, published_tag, tag
+from tenantry.tenant.writing import Author
 
 
 class _Listed(PostSummary, frozen=True):
+    has_post: int | None
+    version: UUID
     total_count: int
 
 
-_is_published = post.c.published_at.is_not(None)
-_tag = sa.bindparam("tag", type_=sa.String)
-_has_tag = sa.exists().where(post_tag.c.tag == _tag, post_tag.c.post_id == post.c.id)
+_COLUMNS = columns_of(post, PostSummary)
+_STATUS = {
+    PostStatus.ALL: [],
+    PostStatus.DRAFT: [post.c.published_at.is_(None)],
+    PostStatus.PUBLISHED: [post.c.published_at.is_not(None)],
+}
 
 
-def _page_of(
-    *conditions: sa.ColumnElement[bool],
-) -> tuple[Statement[_Listed], Statement[Count]]:
-    listed = (
-        sa.select(*columns_of(post, PostSummary), sa.func.count().over().label("total_count"))
-        .where(*conditions)
-        .order_by(post.c.published_at.desc(), post.c.id.desc())
-        .limit(sa.bindparam("limit", type_=sa.BigInteger))
-        .offset(sa.bindparam("offset", type_=sa.BigInteger))
+def _page(status: PostStatus, *, tagged: bool, searched: bool) -> Statement[_Listed]:
+    """Return the statement of one kind of list."""
+    counts = tag if tagged else blog_state
+    number = {
+        PostStatus.ALL: counts.c.post_count,
+        PostStatus.DRAFT: counts.c.post_count - counts.c.published_count,
+        PostStatus.PUBLISHED: counts.c.published_count,
+    }[status]
+    is_published = status is PostStatus.PUBLISHED
+    tags = published_tag if is_published else post_tag
+    order = {"id": tags.c.post_id if tagged else post.c.id}
+    if is_published:
+        order = {"published_at": (tags if tagged else post).c.published_at, **order}
+    source: sa.FromClause = tags.join(post) if tagged else post
+    conditions = [*_STATUS[status], *([tags.c.tag == listing.wanted_tag] if tagged else [])]
+    counted = listing.of_tag(number) if tagged else listing.of_all(number)
+    if searched:
+        source = source.join(post_text, post_text.c.post_id == post.c.id)
+        conditions.append(
+            post_text.c.text.like(sa.bindparam("pattern", type_=sa.String), escape=searching.ESCAPE)
+        )
+        counted = listing.by_counting(source, conditions)
+    statement = listing.page(
+        _COLUMNS, source=source, conditions=conditions, order=order, counted=counted
     )
-    counted = sa.select(sa.func.count().label("count")).select_from(post).where(*conditions)
-    return Statement(listed, _Listed), Statement(counted, Count)
+    return Statement(statement, _Listed)
 
 
-_PAGE, _COUNT = _page_of(_is_published)
-_PAGE_OF_TAG, _COUNT_OF_TAG = _page_of(_is_published, _has_tag)
+_PAGES = {
+    (status, tagged, searched): _page(status, tagged=tagged, searched=searched)
+    for status, tagged, searched in product(PostStatus, (False, True), (False, True))
+}
 _FIND = Statement(
-    sa.select(*columns_of(post, Post)).where(post.c.slug == sa.bindparam("slug"), _is_published),
+    sa.select(*columns_of(post, Post)).where(post.c.id == sa.bindparam("post", type_=sa.Uuid)),
     Post,
 )
-_ADD = Statement[Any](sa.insert(post), conflicts={"uq_tenantry_post_slug": SlugInUse})
-_ADD_TAG = Statement[Any](sa.insert(post_tag))
+_FIND_BY_SLUG = Statement(
+    sa.select(*columns_of(post, Post)).where(
+        post.c.slug == sa.bindparam("slug", type_=post.c.slug.type)
+    ),
+    Post,
+)
 
 
-async def page_published(
-    session: TenantSession, window: Window, *, tag: str | None = None
+async def page(
+    ctx: TenantContext,
+    window: Window,
+    *,
+    status: PostStatus = PostStatus.ALL,
+    tag: str | None = None,
+    search: str | None = None,
 ) -> Page[PostSummary]:
-    """Return some published posts, the newest first; with *tag*, only those that have it."""
-    statement, count, wanted = _PAGE, _COUNT, {}
-    if tag is not None:
-        statement, count, wanted = _PAGE_OF_TAG, _COUNT_OF_TAG, {"tag": canonical(tag)}
-    listed = await session.fetch_all(statement, limit=window.size, offset=window.offset, **wanted)
-    if listed:
-        return Page(list[PostSummary](listed), window, listed[0].total_count)
-    if not window.offset:
-        return Page([], window, 0)
-    # Past the end no row is there to tell how many there are.
-    counted = await session.fetch_one(count, **wanted)
-    return Page([], window, counted.count if counted else 0)
+    """Return some posts: the newest first, published ones by when they were published.
 
-
-async def get_published(session: TenantSession, slug: str) -> Post:
-    """Return the published post with this slug.
+    Args:
+        ctx: Who asks.
+        window: Which part of the list.
+        status: Drafts, published ones, or both.
+        tag: That they have, in any case.
+        search: Part of their title or content, in any case.
 
     Raises:
-        PostNotFound: There is none.
+        BadText, BadSearch: *tag* or *search* breaks a rule.
     """
-    found = await session.fetch_one(_FIND, slug=canonical(slug))
+    blog.require(ctx.database)
+    wanted = {}
+    if tag is not None:
+        wanted["tag"] = tagging.wanted_tag(tag)
+    if search is not None:
+        wanted["pattern"] = searching.pattern(search)
+    if not _sees_drafts(ctx):
+        if status is PostStatus.DRAFT:
+            return Page([], window, 0)
+        status = PostStatus.PUBLISHED
+    rows = await ctx.database.fetch_all(
+        _PAGES[status, tag is not None, search is not None],
+        limit=window.size,
+        offset=window.offset,
+        **wanted,
+    )
+    items = list[PostSummary](rows) if rows[0].has_post else []
+    return Page(items, window, rows[0].total_count)
+
+
+async def get(ctx: TenantContext, post_id: UUID) -> Post:
+    """Return a post.
+
+    Raises:
+        PostNotFound: There is none with this id, that the caller may see.
+    """
+    blog.require(ctx.database)
+    found = await ctx.database.fetch_one(_FIND, post=post_id)
+    return _seen(ctx, found)
+
+
+async def get_by_slug(ctx: TenantContext, slug: str) -> Post:
+    """Return a post.
+
+    Raises:
+        PostNotFound: There is none with this slug, that the caller may see.
+    """
+    blog.require(ctx.database)
+    try:
+        stored = checked_slug(slug)
+    except BadSlug:
+        raise PostNotFound from None
+    found = await ctx.database.fetch_one(_FIND_BY_SLUG, slug=stored)
+    return _seen(ctx, found)
+
+
+async def create(
+    ctx: TenantContext,
+    catalog: Catalog,
+    *,
+    title: str,
+    content: str,
+    slug: str | None = None,
+    excerpt: str | None = None,
+    tags: Sequence[str] = (),
+) -> Post:
+    """Write a new draft. Its author is who asks: a person, or whom the McpToken is bound to.
+
+    Args:
+        ctx: Who asks.
+        catalog: For the audit log.
+        title: One line.
+        content: Any text; it is kept as it is typed.
+        slug: Made from the title, and free, unless given.
+        excerpt: Made from the content unless given.
+        tags: Those that mean the same count once.
+
+    Raises:
+        BadText, BadSlug, BadTags: A rule is broken; the message names the member.
+        SlugInUse: Another post has the slug that was given.
+    """
+    says = draft(title=title, content=content, slug=slug, excerpt=excerpt, tags=tags)
+    async with blog.writing(ctx.database) as session:
+        author = await _author(ctx, session)
+        written = await writing.add(session, says, author=author, now=ctx.now)
+        await audit.note(ctx, catalog, "post.create", written.id)
+    return written
+
+
+async def write_new(
+    database: TenantDatabase,
+    *,
+    title: str,
+    content: str,
+    tags: Sequence[str],
+    author: Author,
+    now: datetime,
+    is_published: bool = True,
+) -> Post:
+    """Write a post for nobody who has come in: it is how a stage is set.
+
+    Raises:
+        BadText, BadTags: A rule is broken; the message names the member.
+    """
+    says = draft(title=title, content=content, tags=tags)
+    async with blog.writing(database) as session:
+        return await writing.add(
+            session, says, author=author, now=now, published_at=now if is_published else None
+        )
+
+
+async def update(
+    ctx: TenantContext,
+    catalog: Catalog,
+    post_id: UUID,
+    *,
+    title: str | None = None,
+    content: str | None = None,
+    slug: str | None = None,
+    excerpt: str | None = None,
+    tags: Sequence[str] | None = None,
+) -> Post:
+    """Change what is not None; return the post as it then is.
+
+    An excerpt that was made from the content is made again; so is one that is given blank.
+
+    Raises:
+        BadText, BadSlug, BadTags: A rule is broken; the message names the member.
+        PostNotFound: There is no such post.
+        SlugInUse: Another post has the slug.
+    """
+    changes = revised(title=title, content=content, slug=slug, excerpt=excerpt, tags=tags)
+    async with blog.writing(ctx.database) as session:
+        before = await _find(session, post_id)
+        written = await writing.change(session, before, changes.of(before), now=ctx.now)
+        await audit.note(ctx, catalog, "post.update", post_id)
+    return written
+
+
+async def publish(ctx: TenantContext, catalog: Catalog, post_id: UUID) -> Post:
+    """Let everybody see a post. One that is published stays as it is.
+
+    Raises:
+        PostNotFound: There is no such post.
+    """
+    async with blog.writing(ctx.database) as session:
+        written = await _find(session, post_id)
+        if written.published_at is None:
+            written = await writing.publish(session, written, published_at=ctx.now, now=ctx.now)
+            await audit.note(ctx, catalog, "post.publish", post_id)
+    return written
+
+
+async def unpublish(ctx: TenantContext, catalog: Catalog, post_id: UUID) -> Post:
+    """Make a draft of a post again. A draft stays as it is.
+
+    Raises:
+        PostNotFound: There is no such post.
+    """
+    async with blog.writing(ctx.database) as session:
+        written = await _find(session, post_id)
+        if written.published_at is not None:
+            written = await writing.publish(session, written, published_at=None, now=ctx.now)
+            await audit.note(ctx, catalog, "post.unpublish", post_id)
+    return written
+
+
+async def delete(ctx: TenantContext, catalog: Catalog, post_id: UUID) -> None:
+    """Delete a post for ever.
+
+    Raises:
+        PostNotFound: There is no such post.
+    """
+    async with blog.writing(ctx.database) as session:
+        await writing.remove(session, await _find(session, post_id))
+        await audit.note(ctx, catalog, "post.delete", post_id)
+
+
+def _sees_drafts(ctx: TenantContext) -> bool:
+    token = ctx.identity.mcp_token
+    return token is None or Scope.CONTENT_WRITE in token.scopes
+
+
+def _seen(ctx: TenantContext, found: Post | None) -> Post:
+    if found is None or (found.published_at is None and not _sees_drafts(ctx)):
+        raise PostNotFound
+    return found
+
+
+async def _find(session: TenantSession, post_id: UUID) -> Post:
+    found = await session.fetch_one(_FIND, post=post_id)
     if found is None:
         raise PostNotFound
     return found
 
 
-async def publish_new(
-    database: TenantDatabase,
-    *,
-    title: str,
-    content: str,
-    tags: list[str],
-    author_id: UUID | None,
-    author_name: str,
-    now: datetime,
-) -> Post:
-    """Write a post and publish it at once.
-
-    Raises:
-        BadText: A rule is broken.
-        SlugInUse: The slug that its title makes is another post's.
-    """
-    written = Post(
-        id=new_id(),
-        title=checked_line("title", title, chars_max=TITLE_CHARS_MAX),
-        slug=slug_of(title),
-        excerpt=" ".join(content[:EXCERPT_CHARS].split()),
-        author_name=author_name,
-        tags=[checked_line("tags", tag, chars_max=TAG_CHARS_MAX) for tag in tags],
-        published_at=now,
-        updated_at=now,
-        content=content,
-    )
-    async with database.begin() as session:
-        await session.execute(
-            _ADD, author_id=author_id, created_at=now, **msgspec.structs.asdict(written)
-        )
-        for tag in {canonical(tag) for tag in tags}:
-            await session.execute(_ADD_TAG, tag=tag, post_id=written.id)
-    return written
-
-
-def slug_of(title: str) -> str:
-    """Return the part of a URL that *title* makes: letters and digits of any script."""
-    plain = unicodedata.normalize("NFKC", canonical(title))
-    return re.sub(r"[\W_]+", "-", plain).strip("-")[:SLUG_CHARS_MAX].strip("-") or "post"
+async def _author(ctx: TenantContext, session: TenantSession) -> Author:
+    user_id = acting_user(ctx.identity)
+    user = None if user_id is None else await users.find(session, user_id)
+    return Author() if user is None else Author(user.id, user.full_name)

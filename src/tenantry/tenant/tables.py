@@ -47,3 +47,40 @@ post_tag = sa.Table(
     sa.Column("post_id", sa.ForeignKey(post.c.id, ondelete="CASCADE"), primary_key=True),
     sa.Index("ix_tenantry_post_tag_post_id", "post_id"),
 )
+
+# The tags of published posts once more, in the order of their pages.
+published_tag = sa.Table(
+    "tenantry_published_tag",
+    metadata,
+    sa.Column("tag", Canonical, primary_key=True),
+    sa.Column("published_at", Instant, primary_key=True),
+    sa.Column("post_id", sa.ForeignKey(post.c.id, ondelete="CASCADE"), primary_key=True),
+    sa.Index("ix_tenantry_published_tag_post_id", "post_id"),
+)
+
+# How many posts have a tag: one row for each tag that is in use.
+tag = sa.Table(
+    "tenantry_tag",
+    metadata,
+    sa.Column("tag", Canonical, primary_key=True),
+    sa.Column("post_count", sa.Integer, nullable=False),
+    sa.Column("published_count", sa.Integer, nullable=False),
+)
+
+# Title and content in the form in which they are searched.
+post_text = sa.Table(
+    "tenantry_post_text",
+    metadata,
+    sa.Column("post_id", sa.ForeignKey(post.c.id, ondelete="CASCADE"), primary_key=True),
+    sa.Column("text", sa.String, nullable=False),
+)
+
+# One row. Who writes to the blog locks it first, so that writes come one after the other.
+blog_state = sa.Table(
+    "tenantry_blog_state",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("version", sa.Uuid, nullable=False),
+    sa.Column("post_count", sa.Integer, nullable=False),
+    sa.Column("published_count", sa.Integer, nullable=False),
+)

@@ -1,22 +1,31 @@
 """``/api/public/blog``."""
 
+from uuid import UUID
+
+from tenantry.api.conditions import Versioned
 from tenantry.schemas.base import Nothing
-from tenantry.schemas.content import PostPageRequest, PublishedPost, PublishedPostPage
+from tenantry.schemas.content import PublishedPost, PublishedPostPage, PublishedPostPageRequest
 from tenantry.services import Services
-from tenantry.tenant import posts
+from tenantry.tenant import blog, published
 from tenantry.tenant.entry import TenantContext
 
 
+async def version_of_posts(ctx: TenantContext) -> UUID | None:
+    """Tell which version of the posts there is."""
+    return await blog.version(ctx.database)
+
+
 async def list_posts(
-    ctx: TenantContext, _services: Services, request: PostPageRequest
-) -> PublishedPostPage:
+    ctx: TenantContext, _services: Services, request: PublishedPostPageRequest
+) -> Versioned:
     """Tell of the published posts, the newest first."""
-    page = await posts.page_published(ctx.database, request.window, tag=request.tag)
-    return PublishedPostPage.of(page)
+    found = await published.page(ctx.database, request.window, tag=request.tag)
+    return Versioned(PublishedPostPage.of(found.content), found.version)
 
 
 async def show_post(
     ctx: TenantContext, _services: Services, _request: Nothing, *, slug: str
-) -> PublishedPost:
+) -> Versioned:
     """Tell one published post."""
-    return PublishedPost.of(await posts.get_published(ctx.database, slug))
+    found = await published.get(ctx.database, slug)
+    return Versioned(PublishedPost.of(found.content), found.version)

@@ -21,6 +21,7 @@ from tenantry.fleet.lifecycle import Owner, Provisioned
 from tenantry.services import Services, open_services
 from tenantry.settings import Settings
 from tenantry.tenant import posts
+from tenantry.tenant.writing import Author
 
 ADMIN = "admin@example.com"
 PASSWORD_BYTES = 12
@@ -112,13 +113,12 @@ async def _make(services: Services, sample: SampleTenant, login: Login) -> Provi
     made = await services.lifecycle.provision(ctx, name=sample.name, owner=owner, module_keys=None)
     database = await services.databases.open(made.tenant)
     for age, post in enumerate(sample.posts):
-        await posts.publish_new(
+        await posts.write_new(
             database,
             title=post.title,
             content=post.content,
             tags=list(post.tags),
-            author_id=made.owner.id,
-            author_name=made.owner.full_name,
+            author=Author(made.owner.id, made.owner.full_name),
             now=ctx.now - age * POST_EVERY,
         )
     return made

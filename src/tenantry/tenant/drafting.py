@@ -1,0 +1,124 @@
+"""What a post is made of, before it is written: every rule that needs no database."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tenantry.kit.text import checked_line, checked_text
+from tenantry.tenant.content import Post
+from tenantry.tenant.slugs import checked_slug
+from tenantry.tenant.tagging import checked_tags
+
+TITLE_CHARS_MAX = 200
+CONTENT_CHARS_MAX = 1_000_000
+EXCERPT_CHARS_MAX = 500
+MADE_EXCERPT_CHARS = 200
+
+_ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What somebody wants a post to say; everything in it keeps the rules.
+
+    Attributes:
+        slug: None if it is to be made from the title.
+    """
+
+    title: str
+    content: str
+    slug: str | None
+    excerpt: str
+    tags: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Revised:
+    """What somebody wants to be otherwise in a post; None stays. All of it keeps the rules."""
+
+    title: str | None
+    content: str | None
+    slug: str | None
+    excerpt: str | None
+    tags: list[str] | None
+
+    def of(self, post: Post) -> Draft:
+        """Return what *post* is to say then.
+
+        An excerpt that was made from the content is made again, from what it says then.
+        """
+        content = post.content if self.content is None else self.content
+        excerpt = self.excerpt
+        if excerpt is None:
+            is_made = post.excerpt == excerpt_of(post.content)
+            excerpt = "" if is_made else post.excerpt
+        return Draft(
+            title=post.title if self.title is None else self.title,
+            content=content,
+            slug=post.slug if self.slug is None else self.slug,
+            excerpt=excerpt if excerpt.strip() else excerpt_of(content),
+            tags=post.tags if self.tags is None else self.tags,
+        )
+
+
+def draft(
+    *,
+    title: str,
+    content: str,
+    slug: str | None = None,
+    excerpt: str | None = None,
+    tags: Sequence[str] = (),
+) -> Draft:
+    """Return what a new post is to say.
+
+    Raises:
+        BadText, BadSlug, BadTags: A rule is broken; the message names the member.
+    """
+    checked = revised(title=title, content=content, slug=slug, excerpt=excerpt, tags=tags)
+    assert checked.tags is not None
+    return Draft(
+        title=title,
+        content=content,
+        slug=checked.slug,
+        excerpt=excerpt if excerpt and excerpt.strip() else excerpt_of(content),
+        tags=checked.tags,
+    )
+
+
+def revised(
+    *,
+    title: str | None = None,
+    content: str | None = None,
+    slug: str | None = None,
+    excerpt: str | None = None,
+    tags: Sequence[str] | None = None,
+) -> Revised:
+    """Return what is to be otherwise in a post.
+
+    Raises:
+        BadText, BadSlug, BadTags: A rule is broken; the message names the member.
+    """
+    if title is not None:
+        checked_line("title", title, chars_max=TITLE_CHARS_MAX)
+    if content is not None:
+        checked_text("content", content, chars_max=CONTENT_CHARS_MAX)
+    if excerpt is not None:
+        checked_text("excerpt", excerpt, chars_max=EXCERPT_CHARS_MAX)
+    return Revised(
+        title,
+        content,
+        None if slug is None else checked_slug(slug),
+        excerpt,
+        None if tags is None else checked_tags(tags),
+    )
+
+
+def excerpt_of(content: str) -> str:
+    """Return how *content* begins, on one line, cut between words where there are any."""
+    # Enough of it to fill the excerpt, unless it begins with a desert of blanks.
+    begun = " ".join(content[: MADE_EXCERPT_CHARS * 10].split())
+    if len(begun) <= MADE_EXCERPT_CHARS:
+        return begun
+    cut = begun[:MADE_EXCERPT_CHARS]
+    words, _, rest = cut.rpartition(" ")
+    # Not every script parts its words.
+    return (words if len(words) > len(rest) else cut) + _ELLIPSIS

@@ -1,0 +1,123 @@
+"""The posts of a blog as everybody reads them who has the tenant's API key."""
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from tenantry.db.statements import Statement, columns_of
+from tenantry.kit.pages import Page, Window
+from tenantry.kit.text import canonical
+from tenantry.tenant import listing, tagging
+from tenantry.tenant.content import PostNotFound, PublicPost, PublicPostSummary
+from tenantry.tenant.databases import TenantDatabase, is_current
+from tenantry.tenant.tables import blog_state, post, post_tag, published_tag, tag
+
+Content = TypeVar("Content")
+
+
+@dataclass(frozen=True, slots=True)
+class Versioned(Generic[Content]):
+    """What was read, and the version of the blog that it was read from.
+
+    Attributes:
+        version: None when the database has none yet.
+    """
+
+    content: Content
+    version: UUID | None
+
+
+class _Listed(PublicPostSummary, frozen=True):
+    has_post: int | None
+    version: UUID | None
+    total_count: int
+
+
+class _Found(PublicPost, frozen=True):
+    version: UUID | None
+
+
+_COLUMNS = columns_of(post, PublicPostSummary)
+_ORDER = {"published_at": post.c.published_at, "id": post.c.id}
+_is_published = post.c.published_at.is_not(None)
+_is_found = sa.and_(_is_published, post.c.slug == sa.bindparam("slug", type_=post.c.slug.type))
+_no_version = sa.cast(sa.null(), sa.Uuid).label("version")
+
+_PAGE = Statement(
+    listing.page(
+        _COLUMNS,
+        source=post,
+        conditions=[_is_published],
+        order=_ORDER,
+        counted=listing.of_all(blog_state.c.published_count),
+    ),
+    _Listed,
+)
+_PAGE_OF_TAG = Statement(
+    listing.page(
+        _COLUMNS,
+        source=published_tag.join(post),
+        conditions=[published_tag.c.tag == listing.wanted_tag],
+        order={"published_at": published_tag.c.published_at, "id": published_tag.c.post_id},
+        counted=listing.of_tag(tag.c.published_count),
+    ),
+    _Listed,
+)
+_FIND = Statement(
+    sa.select(*columns_of(post, PublicPost), blog_state.c.version).where(_is_found), _Found
+)
+
+
+def _outdated_page(*conditions: sa.ColumnElement[bool]) -> Statement[_Listed]:
+    """Return the statement for a database that has no counts yet: it counts for each page."""
+    counted = sa.select(_no_version, sa.func.count().label("total_count")).select_from(post)
+    page_ = listing.page(
+        _COLUMNS,
+        source=post,
+        conditions=conditions,
+        order=_ORDER,
+        counted=counted.where(*conditions),
+    )
+    return Statement(page_, _Listed)
+
+
+_has_tag = sa.exists().where(post_tag.c.tag == listing.wanted_tag, post_tag.c.post_id == post.c.id)
+_OUTDATED_PAGE = _outdated_page(_is_published)
+_OUTDATED_PAGE_OF_TAG = _outdated_page(_is_published, _has_tag)
+_OUTDATED_FIND = Statement(
+    sa.select(*columns_of(post, PublicPost), _no_version).where(_is_found), _Found
+)
+
+
+async def page(
+    database: TenantDatabase, window: Window, *, tag: str | None = None
+) -> Versioned[Page[PublicPostSummary]]:
+    """Return some published posts, the newest first; with *tag*, only those that have it.
+
+    Raises:
+        BadText: *tag* cannot be one.
+    """
+    current, wanted = is_current(database), {}
+    statement = _PAGE if current else _OUTDATED_PAGE
+    if tag is not None:
+        statement = _PAGE_OF_TAG if current else _OUTDATED_PAGE_OF_TAG
+        wanted = {"tag": tagging.wanted_tag(tag)}
+    rows = await database.fetch_all(statement, limit=window.size, offset=window.offset, **wanted)
+    first = rows[0]
+    items = list[PublicPostSummary](rows) if first.has_post else []
+    return Versioned(Page(items, window, first.total_count), first.version)
+
+
+async def get(database: TenantDatabase, slug: str) -> Versioned[PublicPost]:
+    """Return the published post with this slug.
+
+    Raises:
+        PostNotFound: There is none.
+    """
+    statement = _FIND if is_current(database) else _OUTDATED_FIND
+    found = await database.fetch_one(statement, slug=canonical(slug))
+    if found is None:
+        raise PostNotFound
+    return Versioned(found, found.version)

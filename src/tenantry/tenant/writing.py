@@ -1,0 +1,152 @@
+"""Write posts: each function is a part of a transaction of `blog.writing`."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import sqlalchemy as sa
+
+from tenantry.db.statements import Statement, insert, parameters
+from tenantry.kit.ids import new_id
+from tenantry.tenant import blog, searching, slugs, tagging
+from tenantry.tenant.content import Post, SlugInUse
+from tenantry.tenant.databases import TenantSession
+from tenantry.tenant.drafting import Draft
+from tenantry.tenant.tables import post, post_text
+
+
+@dataclass(frozen=True, slots=True)
+class Author:
+    """Under whose name a post stands.
+
+    Attributes:
+        id: None for nobody; then the name is empty.
+        name: As it was when the post was written.
+    """
+
+    id: UUID | None = None
+    name: str = ""
+
+
+class _Id(msgspec.Struct, frozen=True):
+    id: UUID
+
+
+_by_id = post.c.id == sa.bindparam("post", type_=sa.Uuid)
+_ADD = Statement(
+    insert(post).on_conflict_do_nothing(index_elements=[post.c.slug]).returning(post.c.id), _Id
+)
+_CHANGE = Statement[Any](
+    sa.update(post)
+    .values(parameters("title", "content", "slug", "excerpt", "tags", "updated_at"))
+    .where(_by_id),
+    conflicts={"uq_tenantry_post_slug": SlugInUse},
+)
+_PUBLISH = Statement[Any](
+    sa.update(post).values(parameters("published_at", "updated_at")).where(_by_id)
+)
+_REMOVE = Statement[Any](sa.delete(post).where(_by_id))
+_ADD_TEXT = Statement[Any](sa.insert(post_text))
+_CHANGE_TEXT = Statement[Any](
+    sa.update(post_text)
+    .values(parameters("text"))
+    .where(post_text.c.post_id == sa.bindparam("post", type_=sa.Uuid))
+)
+
+
+async def add(
+    session: TenantSession,
+    draft: Draft,
+    *,
+    author: Author,
+    now: datetime,
+    published_at: datetime | None = None,
+) -> Post:
+    """Write a new post.
+
+    Raises:
+        SlugInUse: Another post has the slug that *draft* insists on.
+    """
+    written = await _add_under_free_slug(session, draft, author, now, published_at)
+    await session.execute(
+        _ADD_TEXT, post_id=written.id, text=searching.searchable(draft.title, draft.content)
+    )
+    await tagging.add(session, written.id, draft.tags, published_at=published_at)
+    await blog.change(session, posts=1, published=int(published_at is not None))
+    return written
+
+
+async def change(session: TenantSession, before: Post, draft: Draft, *, now: datetime) -> Post:
+    """Let a post say what *draft* says.
+
+    Raises:
+        SlugInUse: Another post has the slug.
+    """
+    says = {
+        "title": draft.title,
+        "content": draft.content,
+        "slug": draft.slug,
+        "excerpt": draft.excerpt,
+        "tags": draft.tags,
+        "updated_at": now,
+    }
+    await session.execute(_CHANGE, post=before.id, **says)
+    if (draft.title, draft.content) != (before.title, before.content):
+        await session.execute(
+            _CHANGE_TEXT, post=before.id, text=searching.searchable(draft.title, draft.content)
+        )
+    if draft.tags != before.tags:
+        await tagging.remove(session, before.id, is_published=before.published_at is not None)
+        await tagging.add(session, before.id, draft.tags, published_at=before.published_at)
+    await blog.change(session)
+    return msgspec.structs.replace(before, **says)
+
+
+async def publish(
+    session: TenantSession, before: Post, *, published_at: datetime | None, now: datetime
+) -> Post:
+    """Let everybody see a post since *published_at*, or nobody if that is None."""
+    was, is_ = (int(one is not None) for one in (before.published_at, published_at))
+    await session.execute(_PUBLISH, post=before.id, published_at=published_at, updated_at=now)
+    await tagging.remove(session, before.id, is_published=bool(was))
+    await tagging.add(session, before.id, before.tags, published_at=published_at)
+    await blog.change(session, published=is_ - was)
+    return msgspec.structs.replace(before, published_at=published_at, updated_at=now)
+
+
+async def remove(session: TenantSession, before: Post) -> None:
+    """Delete a post."""
+    is_published = before.published_at is not None
+    await tagging.remove(session, before.id, is_published=is_published)
+    await session.execute(_REMOVE, post=before.id)
+    await blog.change(session, posts=-1, published=-int(is_published))
+
+
+async def _add_under_free_slug(
+    session: TenantSession,
+    draft: Draft,
+    author: Author,
+    now: datetime,
+    published_at: datetime | None,
+) -> Post:
+    post_id = new_id()
+    wanted = [draft.slug] if draft.slug else slugs.candidates(draft.title, post_id)
+    for slug in wanted:
+        written = Post(
+            id=post_id,
+            title=draft.title,
+            slug=slug,
+            excerpt=draft.excerpt,
+            author_name=author.name,
+            tags=draft.tags,
+            created_at=now,
+            published_at=published_at,
+            updated_at=now,
+            content=draft.content,
+        )
+        values = msgspec.structs.asdict(written)
+        if await session.fetch_one(_ADD, author_id=author.id, **values) is not None:
+            return written
+    raise SlugInUse
