@@ -7,7 +7,7 @@ the budget is used up gets the place of the one that has been idle longest, whos
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -156,6 +156,13 @@ class Database(Session[Plane]):
     async def execute(self, statement: Statement[Any], **values: object) -> None:
         """Run a statement that returns nothing."""
         await self.fetch_all(statement, **values)
+
+    async def execute_many(
+        self, statement: Statement[Any], rows: Sequence[Mapping[str, object]]
+    ) -> None:
+        """Run a statement that returns nothing, once for each of *rows*, all or none of them."""
+        async with self.begin() as session:
+            await session.execute_many(statement, rows)
 
     @asynccontextmanager
     async def begin(self) -> AsyncIterator[Session[Plane]]:

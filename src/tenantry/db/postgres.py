@@ -1,7 +1,8 @@
 """Connections for requests on PostgreSQL, over asyncpg."""
 
 import asyncio
-from typing import Any
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import asyncpg
 
@@ -10,6 +11,8 @@ from tenantry.db.statements import Compiled, Statement
 
 STATEMENT_TIMEOUT_MS = 5_000
 CLOSE_SECONDS_MAX = 2.0
+
+Answer = TypeVar("Answer")
 
 # What a connection says that was lost, a server that is full or going down, or a database
 # that is not as it should be. A timeout is an OSError; InterfaceError and
@@ -39,26 +42,26 @@ class PostgresConnection(Connection):
         """Run *statement* and return its rows."""
         compiled = statement.postgresql
         try:
-            records = await self._fetch(compiled, compiled.arguments(values))
-        except asyncio.CancelledError:
-            self._was_cancelled = True
-            raise
+            records = await self._heed(self._fetch(compiled, compiled.arguments(values)))
         except asyncpg.UniqueViolationError as error:
             raise _conflict(statement, error) from error
-        except UNAVAILABLE as error:
-            raise DatabaseUnavailable from error
         row, fields = statement.row, compiled.fields
         return [] if row is None else [row(*fields(record)) for record in records]
 
+    async def run_many(
+        self, statement: Statement[Any], rows: Sequence[Mapping[str, object]]
+    ) -> None:
+        """Run *statement* once for each of *rows*, in a transaction that has begun."""
+        compiled = statement.postgresql
+        arguments = [compiled.arguments(values) for values in rows]
+        try:
+            await self._heed(self._raw.executemany(compiled.sql, arguments))
+        except asyncpg.UniqueViolationError as error:
+            raise _conflict(statement, error) from error
+
     async def command(self, sql: str) -> None:
         """Run *sql* as it stands."""
-        try:
-            await self._raw.execute(sql)
-        except UNAVAILABLE as error:
-            raise DatabaseUnavailable from error
-        except asyncio.CancelledError:
-            self._was_cancelled = True
-            raise
+        await self._heed(self._raw.execute(sql))
 
     @property
     def is_reusable(self) -> bool:
@@ -75,6 +78,17 @@ class PostgresConnection(Connection):
         except asyncio.CancelledError:
             self._raw.terminate()
             raise
+
+    async def _heed(self, sent: Awaitable[Answer]) -> Answer:
+        try:
+            return await sent
+        except asyncio.CancelledError:
+            self._was_cancelled = True
+            raise
+        except asyncpg.UniqueViolationError:
+            raise
+        except UNAVAILABLE as error:
+            raise DatabaseUnavailable from error
 
     async def _fetch(self, compiled: Compiled, arguments: list[object]) -> list[Any]:
         try:

@@ -1,6 +1,7 @@
 """Sessions: run statements on one database, alone or in a transaction."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from tenantry.db.statements import Row, Statement
@@ -35,6 +36,15 @@ class Session(ABC, Generic[Plane]):
     async def execute(self, statement: Statement[Any], **values: object) -> None:
         """Run a statement that returns nothing."""
 
+    @abstractmethod
+    async def execute_many(
+        self, statement: Statement[Any], rows: Sequence[Mapping[str, object]]
+    ) -> None:
+        """Run a statement that returns nothing, once for each of *rows*, all or none of them.
+
+        They go to the database together, at the cost of one.
+        """
+
 
 class Connection(Session[Any]):
     """One connection of a driver. It is in no transaction until told so."""
@@ -44,6 +54,12 @@ class Connection(Session[Any]):
     @abstractmethod
     async def run(self, statement: Statement[Any], values: dict[str, object]) -> list[Any]:
         """Run *statement* and return its rows as its Structs, or nothing if it has none."""
+
+    @abstractmethod
+    async def run_many(
+        self, statement: Statement[Any], rows: Sequence[Mapping[str, object]]
+    ) -> None:
+        """Run *statement* once for each of *rows*, in a transaction that has begun."""
 
     @abstractmethod
     async def command(self, sql: str) -> None:
@@ -65,3 +81,10 @@ class Connection(Session[Any]):
     async def execute(self, statement: Statement[Any], **values: object) -> None:
         """Run a statement that returns nothing."""
         await self.run(statement, values)
+
+    async def execute_many(
+        self, statement: Statement[Any], rows: Sequence[Mapping[str, object]]
+    ) -> None:
+        """Run a statement that returns nothing, once for each of *rows*."""
+        if rows:
+            await self.run_many(statement, rows)

@@ -2,9 +2,9 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import aiosqlite
 
@@ -12,6 +12,8 @@ from tenantry.db.sessions import Connection, DatabaseUnavailable
 from tenantry.db.statements import Statement
 
 BUSY_TIMEOUT_SECONDS = 5.0
+
+Answer = TypeVar("Answer")
 
 
 class SqliteConnection(Connection):
@@ -35,6 +37,17 @@ class SqliteConnection(Connection):
         row, fields = statement.row, compiled.fields
         return [] if row is None else [row(*fields(values)) for values in rows]
 
+    async def run_many(
+        self, statement: Statement[Any], rows: Sequence[Mapping[str, object]]
+    ) -> None:
+        """Run *statement* once for each of *rows*, in a transaction that has begun."""
+        compiled = statement.sqlite
+        arguments = [compiled.arguments(values) for values in rows]
+        try:
+            await self._heed(self._raw.executemany(compiled.sql, arguments))
+        except sqlite3.IntegrityError as error:
+            raise _conflict(statement, error) from error
+
     async def command(self, sql: str) -> None:
         """Run *sql* as it stands."""
         await self._send(sql, [])
@@ -50,8 +63,11 @@ class SqliteConnection(Connection):
         await self._raw.close()
 
     async def _send(self, sql: str, arguments: list[object]) -> Iterable[Any]:
+        return await self._heed(self._raw.execute_fetchall(sql, arguments))
+
+    async def _heed(self, sent: Awaitable[Answer]) -> Answer:
         try:
-            return await self._raw.execute_fetchall(sql, arguments)
+            return await sent
         except (sqlite3.OperationalError, sqlite3.NotSupportedError) as error:
             raise DatabaseUnavailable from error
         except sqlite3.IntegrityError:

@@ -1,12 +1,16 @@
 """Column types and functions that mean the same on PostgreSQL and on SQLite."""
 
+import json
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID
 
 import sqlalchemy as sa
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
+from sqlalchemy.types import TypeEngine
 
 
 class _SqliteInstant(sa.TypeDecorator[datetime]):
@@ -84,3 +88,41 @@ def _clock_on_postgresql(_element: object, _compiler: SQLCompiler, **_kw: Any) -
 @compiles(database_clock_ms, "sqlite")
 def _clock_on_sqlite(_element: object, _compiler: SQLCompiler, **_kw: Any) -> str:
     return "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
+
+
+class Ids(sa.TypeDecorator[Sequence[UUID]]):
+    """Several ids as one parameter, for `is_listed`: an array, or on SQLite a list as JSON."""
+
+    impl = sa.String
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: sa.Dialect) -> TypeEngine[Any]:
+        """Return the type of the engine."""
+        kind = sa.String() if dialect.name == "sqlite" else sa.ARRAY(sa.Uuid)
+        return dialect.type_descriptor(kind)
+
+    def process_bind_param(self, value: Sequence[UUID] | None, dialect: sa.Dialect) -> Any:
+        """Write the ids as SQLite stores them."""
+        if value is None or dialect.name != "sqlite":
+            return value
+        return json.dumps([one.hex for one in value])
+
+
+class is_listed(FunctionElement[bool]):  # noqa: N801 - reads like the SQL condition it is
+    """Whether a column holds one of the ids in a parameter of the type `Ids`."""
+
+    type = sa.Boolean()
+    inherit_cache = True
+
+
+@compiles(is_listed, "postgresql")
+def _listed_on_postgresql(element: is_listed, compiler: SQLCompiler, **kw: Any) -> str:
+    column, ids = element.clauses
+    return f"{compiler.process(column, **kw)} = ANY({compiler.process(ids, **kw)})"
+
+
+@compiles(is_listed, "sqlite")
+def _listed_on_sqlite(element: is_listed, compiler: SQLCompiler, **kw: Any) -> str:
+    column, ids = element.clauses
+    read = f"SELECT value FROM json_each({compiler.process(ids, **kw)})"  # noqa: S608 - our own
+    return f"{compiler.process(column, **kw)} IN ({read})"
