@@ -36,7 +36,7 @@ tenant = sa.Table(
     sa.Column("created_at", Instant, nullable=False),
     sa.Column("schema_revision", sa.String, nullable=True),
     sa.UniqueConstraint("canonical_name"),
-    sa.UniqueConstraint("database_name"),
+    sa.UniqueConstraint("server_name", "database_name", name="uq_tenant_server_name_database_name"),
     sa.Index("ix_tenant_schema_revision", "schema_revision"),
 )
 

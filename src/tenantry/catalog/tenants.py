@@ -1,5 +1,6 @@
 """Tenants."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -67,7 +68,7 @@ class RevisionCount(msgspec.Struct, frozen=True):
 
 _COLUMNS = columns_of(tenant, Tenant)
 _NAME_IN_USE: dict[str, type[Conflict]] = {"uq_tenant_canonical_name": TenantNameInUse}
-_IN_USE = {**_NAME_IN_USE, "uq_tenant_database_name": DatabaseInUse}
+_IN_USE = {**_NAME_IN_USE, "uq_tenant_server_name_database_name": DatabaseInUse}
 _is_ready = tenant.c.state == TenantState.READY.value
 _is_adopting = tenant.c.state == TenantState.ADOPTING.value
 _by_id = tenant.c.id == sa.bindparam("tenant")
@@ -122,8 +123,11 @@ _TAKE_ABANDONED = Statement(
     .returning(*_COLUMNS),
     Tenant,
 )
+# Most tenants are where they were, and then there is nothing to write.
 _SET_REVISION = Statement[Any](
-    sa.update(tenant).values(schema_revision=sa.bindparam("revision")).where(_by_id)
+    sa.update(tenant)
+    .values(schema_revision=sa.bindparam("revision"))
+    .where(_by_id, tenant.c.schema_revision.is_distinct_from(sa.bindparam("revision")))
 )
 _is_held = sa.and_(_by_id, ~_is_ready, tenant.c.runner_id == sa.bindparam("runner"))
 _CONDEMN = Statement(
@@ -137,7 +141,10 @@ _CONDEMN = Statement(
 )
 _REMOVE = Statement[Any](sa.delete(tenant).where(_is_held))
 _ABANDON = Statement[Any](
-    sa.update(tenant).values(runner_id=None, canonical_name=tenant.c.database_name).where(_is_held)
+    sa.update(tenant)
+    # What nobody else can have: two servers may each have a database of one name.
+    .values(runner_id=None, canonical_name=sa.cast(tenant.c.id, sa.String))
+    .where(_is_held)
 )
 
 _search = sa.bindparam("search", type_=sa.String)
@@ -300,6 +307,13 @@ async def take_abandoned(session: CatalogSession, *, runner_id: UUID) -> list[Te
 async def set_revision(session: CatalogSession, tenant_id: UUID, revision: str) -> None:
     """Note where a tenant's database was seen."""
     await session.execute(_SET_REVISION, tenant=tenant_id, revision=revision)
+
+
+async def set_revisions(session: CatalogSession, seen: Mapping[UUID, str]) -> None:
+    """Note where the databases of some tenants were seen."""
+    # In one order for everybody, so that nobody deadlocks.
+    rows = [{"tenant": tenant_id, "revision": seen[tenant_id]} for tenant_id in sorted(seen)]
+    await session.execute_many(_SET_REVISION, rows)
 
 
 async def condemn(session: CatalogSession, tenant_id: UUID, *, runner_id: UUID) -> bool:
