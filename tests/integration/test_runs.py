@@ -9,6 +9,7 @@ from uuid import UUID
 import msgspec
 import pytest
 
+from tenantry.catalog import parts as worklist
 from tenantry.catalog import runners, runs, tenants
 from tenantry.catalog.runs import MigrationState, Outcome, TenantMigration
 from tenantry.catalog.tenants import Tenant, TenantState
@@ -66,8 +67,9 @@ async def runner(services: Services) -> UUID:
 
 async def claimed(services: Services, by: UUID, limit: int = 100) -> list[TenantMigration]:
     for run in await runs.unfinished(services.catalog):
-        if parts := await runs.claim(services.catalog, run.id, by, limit=limit):
-            return parts
+        for claim in (worklist.claim, worklist.claim_abandoned):
+            if parts := await claim(services.catalog, run.id, by, limit=limit):
+                return parts
     return []
 
 
@@ -92,7 +94,7 @@ async def record(
         for part in parts
     ]
     async with services.catalog.begin() as session:
-        await runs.record(session, ended, by)
+        await worklist.record(session, ended, by)
 
 
 class TestPlan:
@@ -178,7 +180,7 @@ class TestClaim:
         mine = await claimed(quiet, first)
         await record(quiet, first, mine[:3])
 
-        await runs.release(quiet.catalog, first)
+        await worklist.release(quiet.catalog, first)
 
         assert len(await claimed(quiet, second)) == TENANTS - 3
 

@@ -1,30 +1,29 @@
-"""Migration runs: what was asked of the fleet, and what became of it.
+"""Migration runs: what was asked of the fleet, and what became of it, as the history tells it.
 
-The pending rows of a run are its work list. A runner claims some at a time; one that falls
-silent loses them, and only the one that holds a row may write its outcome. There is no
-second copy of what is still to be done.
+A run has one row for each tenant: its parts. `catalog.plans` writes them, before the first
+tenant is touched; `catalog.parts` works them off.
 """
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import AsyncIterator
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
 from uuid import UUID
 
 import msgspec
 import sqlalchemy as sa
 
-from tenantry.catalog import tenants
+from tenantry.catalog.causes import cause_of
 from tenantry.catalog.planes import CatalogSession
-from tenantry.catalog.runners import is_free
-from tenantry.catalog.tables import migration_run, tenant, tenant_migration
-from tenantry.catalog.tenants import TenantState
+from tenantry.catalog.tables import migration_run, tenant_migration
 from tenantry.db.statements import Count, Statement, columns_of
 from tenantry.kit.errors import NotFound
 from tenantry.kit.pages import Page, Window
 
 UNFINISHED_MAX = 100
+ENDED_READ_MAX = 500
+CAUSES_MAX = 1_000
+
+_FIRST = UUID(int=0)
 
 
 class MigrationRunNotFound(NotFound):
@@ -34,13 +33,14 @@ class MigrationRunNotFound(NotFound):
 class MigrationState(StrEnum):
     """What became of one tenant's part in a run."""
 
+    WAITING = "Waiting"  # for its wave
     PENDING = "Pending"
     SUCCESS = "Success"
     FAILED = "Failed"
 
 
 class MigrationRun(msgspec.Struct, frozen=True):
-    """One request to bring every active tenant to the head revision.
+    """One request to bring active tenants to the head revision.
 
     Attributes:
         total_count: Tenants in the run, fixed at its start.
@@ -61,6 +61,8 @@ class TenantMigration(msgspec.Struct, frozen=True):
     Attributes:
         applied: Names with commas between them; None when nothing was pending, empty when
             it failed and nothing stayed applied.
+        sequence: Parts that end later have a greater one, in the whole run; there are gaps.
+            None while it has not ended, or when an older release ended it.
     """
 
     run_id: UUID
@@ -73,6 +75,7 @@ class TenantMigration(msgspec.Struct, frozen=True):
     error: str | None
     started_at: datetime | None
     finished_at: datetime | None
+    sequence: int | None = None
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -87,165 +90,113 @@ class UnfinishedRun(msgspec.Struct, frozen=True):
 
     Attributes:
         head: Where it is to bring the tenants; None when its planner could not tell.
+        max_failures: The failures that it bears; None when it bears all.
+        stop_reason: Why nothing more is started; None while it is.
     """
 
     id: UUID
     head: str | None
     started_at: datetime
+    failed_count: int
+    max_failures: int | None
+    stop_reason: str | None
 
 
-class Recorded(msgspec.Struct, frozen=True):
-    """What was written down.
+class Terms(msgspec.Struct, frozen=True):
+    """How a run is to go. The history does not tell it; the command line and the log do.
 
     Attributes:
-        tenants: The states of the parts.
-        runs: The runs that have ended with them.
+        label: What it is called.
+        waves: How many parts may have started when each wave has begun, with spaces between
+            the numbers; None when all may start at once.
+        max_failures: The failures that it bears; None when it bears all.
+        stop_reason: Why nothing more is started; None while it is.
     """
 
-    tenants: list[str]
-    runs: list[MigrationRun]
+    label: str | None
+    waves: str | None
+    max_failures: int | None
+    stop_reason: str | None
 
 
-class _Id(msgspec.Struct, frozen=True):
-    tenant_id: UUID
+class Cause(msgspec.Struct, frozen=True):
+    """Errors of one kind in a run.
+
+    Attributes:
+        cause: What they have in common.
+        count: How many tenants failed of it.
+        sample_tenant_id: One of them.
+    """
+
+    cause: str
+    count: int
+    sample_tenant_id: UUID
+
+
+class _Errors(msgspec.Struct, frozen=True):
+    cause: str | None
+    error: str | None
+    count: int
+    sample: str
 
 
 _run, _part = migration_run.c, tenant_migration.c
 _RUN_COLUMNS = columns_of(migration_run, MigrationRun)
 _PART_COLUMNS = columns_of(tenant_migration, TenantMigration)
 _of_run = _part.run_id == sa.bindparam("run")
-_is_open = _part.finished_at.is_(None)
-_is_unfinished = _run.finished_at.is_(None)
-_runner = sa.bindparam("runner", type_=sa.Uuid)
-_now = sa.bindparam("now", type_=_run.started_at.type)
-
-_ADD = Statement[Any](sa.insert(migration_run))
-_ADD_PENDING = Statement(
-    sa.insert(tenant_migration)
-    .from_select(
-        ["run_id", "tenant_id", "tenant_name", "database_name", "server_name", "state"],
-        sa.select(
-            sa.bindparam("run", type_=sa.Uuid),
-            *tenant.c["id", "name", "database_name", "server_name"],
-            sa.literal(MigrationState.PENDING.value),
-        ).where(tenant.c.is_active, tenant.c.state == TenantState.READY.value),
-    )
-    .returning(_part.tenant_id),
-    _Id,
-)
-_START = Statement[Any](
-    sa.update(migration_run)
-    .values(
-        total_count=sa.bindparam("total"),
-        finished_at=sa.case((sa.bindparam("total", type_=sa.Integer) == 0, _run.started_at)),
-    )
-    .where(_run.id == sa.bindparam("run"))
-)
+_has_ended = _part.finished_at.is_not(None)
+_limit = sa.bindparam("limit", type_=sa.BigInteger)
 _FIND = Statement(sa.select(*_RUN_COLUMNS).where(_run.id == sa.bindparam("run")), MigrationRun)
+_TERMS = Statement(
+    sa.select(*columns_of(migration_run, Terms)).where(_run.id == sa.bindparam("run")), Terms
+)
 _PAGE = Statement(
     sa.select(*_RUN_COLUMNS)
     .order_by(_run.id.desc())
-    .limit(sa.bindparam("limit", type_=sa.BigInteger))
+    .limit(_limit)
     .offset(sa.bindparam("offset", type_=sa.BigInteger)),
     MigrationRun,
 )
 _COUNT = Statement(sa.select(sa.func.count().label("count")).select_from(migration_run), Count)
 _UNFINISHED = Statement(
-    sa.select(_run.id, _run.head, _run.started_at)
-    .where(_is_unfinished)
+    sa.select(*columns_of(migration_run, UnfinishedRun))
+    .where(_run.finished_at.is_(None))
     .order_by(_run.id)
     .limit(UNFINISHED_MAX),
     UnfinishedRun,
 )
-_ENDED = Statement(
-    sa.select(*_PART_COLUMNS).where(_of_run, ~_is_open).order_by(_part.tenant_id),
-    TenantMigration,
-)
-# SQLite has one writer, and ignores the locking.
-_free = (
-    sa.select(_part.run_id, _part.tenant_id)
-    .where(_of_run, _part.state == MigrationState.PENDING.value, is_free(_part.runner_id))
+_ENDED = (
+    sa.select(*_PART_COLUMNS)
+    .where(_of_run, _has_ended, _part.tenant_id > sa.bindparam("after"))
     .order_by(_part.tenant_id)
-    .limit(sa.bindparam("limit", type_=sa.BigInteger))
-    .with_for_update(skip_locked=True)
-    .cte("free")  # read once: as a subquery it may be read again for every row
+    .limit(_limit)
 )
-_CLAIM = Statement(
-    sa.update(tenant_migration)
-    .values(runner_id=_runner)
-    .where(sa.tuple_(_part.run_id, _part.tenant_id).in_(sa.select(_free)))
-    .returning(*_PART_COLUMNS),
+_ENDED_SOME = Statement(_ENDED, TenantMigration)
+_ENDED_AS = Statement(_ENDED.where(_part.state == sa.bindparam("state")), TenantMigration)
+_ENDED_AFTER = Statement(
+    sa.select(*_PART_COLUMNS)
+    .where(_of_run, _has_ended, _part.sequence > sa.bindparam("number"))
+    .order_by(_part.sequence)
+    .limit(_limit),
     TenantMigration,
 )
-_RELEASE = Statement[Any](
-    sa.update(tenant_migration).values(runner_id=None).where(_part.runner_id == _runner, _is_open)
-)
-_RECORD = Statement(
-    sa.update(tenant_migration)
-    .values(
-        {
-            name: sa.bindparam(name)
-            for name in ("state", "applied", "error", "started_at", "finished_at")
-        }
+# An older release has left no cause.
+_unexplained = sa.case((_part.cause.is_(None), _part.error))
+_count = sa.func.count()
+_FAILURES = Statement(
+    sa.select(
+        _part.cause,
+        _unexplained.label("error"),
+        _count.label("count"),
+        # PostgreSQL before 18 cannot compare UUIDs here.
+        sa.func.min(sa.cast(_part.tenant_id, sa.String)).label("sample"),
     )
-    .where(_of_run, _part.tenant_id == sa.bindparam("tenant"), _part.runner_id == _runner, _is_open)
-    .returning(_part.tenant_id),
-    _Id,
+    .where(_of_run, _part.state == MigrationState.FAILED.value)
+    .group_by(_part.cause, _unexplained)
+    .order_by(_count.desc(), _part.cause)
+    .limit(CAUSES_MAX),
+    _Errors,
 )
-_successes = sa.bindparam("successes", type_=sa.Integer)
-_failures = sa.bindparam("failures", type_=sa.Integer)
-_ADD_UP = Statement(
-    sa.update(migration_run)
-    .values(
-        success_count=_run.success_count + _successes,
-        failed_count=_run.failed_count + _failures,
-        finished_at=sa.case(
-            (
-                _run.success_count + _successes + _run.failed_count + _failures == _run.total_count,
-                _now,
-            ),
-        ),
-    )
-    .where(_run.id == sa.bindparam("run"), _is_unfinished)
-    .returning(*_RUN_COLUMNS),
-    MigrationRun,
-)
-
-
-async def add(
-    session: CatalogSession,
-    run_id: UUID,
-    *,
-    now: datetime,
-    triggered_by: str,
-    head: str | None = None,
-) -> int:
-    """Record a run, with one pending row for each active tenant.
-
-    Args:
-        session: A transaction on the catalog.
-        run_id: Of the new run.
-        now: Its start.
-        triggered_by: Whose run it is, as the history tells it for ever.
-        head: Where it is to bring the tenants.
-
-    Returns:
-        How many tenants are in it; a run of none has ended.
-    """
-    await session.execute(
-        _ADD,
-        id=run_id,
-        started_at=now,
-        finished_at=None,
-        triggered_by=triggered_by,
-        total_count=0,
-        success_count=0,
-        failed_count=0,
-        head=head,
-    )
-    pending = await session.fetch_all(_ADD_PENDING, run=run_id)
-    await session.execute(_START, run=run_id, total=len(pending))
-    return len(pending)
 
 
 async def get(session: CatalogSession, run_id: UUID) -> MigrationRun:
@@ -260,6 +211,18 @@ async def get(session: CatalogSession, run_id: UUID) -> MigrationRun:
     return run
 
 
+async def terms(session: CatalogSession, run_id: UUID) -> Terms:
+    """Return how a run is to go.
+
+    Raises:
+        MigrationRunNotFound: No run has this id.
+    """
+    found = await session.fetch_one(_TERMS, run=run_id)
+    if found is None:
+        raise MigrationRunNotFound
+    return found
+
+
 async def page(session: CatalogSession, window: Window) -> Page[MigrationRun]:
     """Return some runs, the newest first."""
     items = await session.fetch_all(_PAGE, limit=window.size, offset=window.offset)
@@ -272,65 +235,65 @@ async def unfinished(session: CatalogSession) -> list[UnfinishedRun]:
     return await session.fetch_all(_UNFINISHED)
 
 
-async def ended(session: CatalogSession, run_id: UUID) -> list[TenantMigration]:
-    """Return the parts of a run that have ended, in the order of the tenants' making."""
-    return await session.fetch_all(_ENDED, run=run_id)
-
-
-async def claim(
-    session: CatalogSession, run_id: UUID, runner_id: UUID, *, limit: int
+async def ended_some(
+    session: CatalogSession,
+    run_id: UUID,
+    *,
+    after: UUID | None = None,
+    limit: int = ENDED_READ_MAX,
+    state: MigrationState | None = None,
 ) -> list[TenantMigration]:
-    """Take up to *limit* parts of a run that nobody living holds."""
-    return await session.fetch_all(_CLAIM, run=run_id, runner=runner_id, limit=limit)
-
-
-async def release(session: CatalogSession, runner_id: UUID) -> None:
-    """Let others have what *runner_id* holds and has not ended."""
-    await session.execute(_RELEASE, runner=runner_id)
-
-
-async def record(session: CatalogSession, outcomes: Sequence[Outcome], runner_id: UUID) -> Recorded:
-    """Write what became of some parts, as far as *runner_id* still holds them.
-
-    The counts of the runs move in the same transaction, and a run ends with its last part.
+    """Return some parts of a run that have ended, in the order of the tenants' making.
 
     Args:
-        session: A transaction on the catalog.
-        outcomes: What to write.
-        runner_id: Who writes.
+        session: Of the catalog.
+        run_id: Of the run.
+        after: The tenant of the last part that is known already; None to begin.
+        limit: How many at most; fewer are the last ones.
+        state: Only those that ended so: `SUCCESS` or `FAILED`.
     """
-    written: Counter[tuple[UUID, str]] = Counter()
-    # Everybody writes in this order (tenants, then runs, each by id), so that nobody deadlocks.
-    for outcome in sorted(outcomes, key=lambda one: (one.part.tenant_id, one.part.run_id)):
-        if await _record_one(session, outcome, runner_id):
-            written[outcome.part.run_id, outcome.part.state] += 1
-    now = max(outcome.part.finished_at for outcome in outcomes if outcome.part.finished_at)
-    runs: list[MigrationRun] = []
-    for run_id in sorted({run_id for run_id, _ in written}):
-        runs += await session.fetch_all(
-            _ADD_UP,
-            run=run_id,
-            now=now,
-            successes=written[run_id, MigrationState.SUCCESS.value],
-            failures=written[run_id, MigrationState.FAILED.value],
-        )
-    tenants_ = [state for _, state in written.elements()]
-    return Recorded(tenants_, [run for run in runs if run.finished_at is not None])
+    values: dict[str, object] = {"run": run_id, "after": after or _FIRST, "limit": limit}
+    if state is None:
+        return await session.fetch_all(_ENDED_SOME, **values)
+    return await session.fetch_all(_ENDED_AS, state=state.value, **values)
 
 
-async def _record_one(session: CatalogSession, outcome: Outcome, runner_id: UUID) -> bool:
-    part = outcome.part
-    held = await session.fetch_one(
-        _RECORD,
-        run=part.run_id,
-        tenant=part.tenant_id,
-        runner=runner_id,
-        state=part.state,
-        applied=part.applied,
-        error=part.error,
-        started_at=part.started_at,
-        finished_at=part.finished_at,
-    )
-    if held is not None and outcome.schema_revision is not None:
-        await tenants.set_revision(session, part.tenant_id, outcome.schema_revision)
-    return held is not None
+async def each_ended(
+    session: CatalogSession, run_id: UUID, *, state: MigrationState | None = None
+) -> AsyncIterator[list[TenantMigration]]:
+    """Yield all parts of a run that have ended, in lists of up to `ENDED_READ_MAX`.
+
+    In the order of the tenants' making; *state* is that of `ended_some`.
+    """
+    after: UUID | None = None
+    while parts := await ended_some(session, run_id, after=after, state=state):
+        yield parts
+        after = parts[-1].tenant_id
+
+
+async def ended(session: CatalogSession, run_id: UUID) -> list[TenantMigration]:
+    """Return the parts of a run that have ended, in the order of the tenants' making."""
+    return [part async for parts in each_ended(session, run_id) for part in parts]
+
+
+async def ended_after(
+    session: CatalogSession, run_id: UUID, sequence: int, *, limit: int = ENDED_READ_MAX
+) -> list[TenantMigration]:
+    """Return the parts of a run that ended after the one with this *sequence*, in that order.
+
+    With 0 it begins at the beginning. Whoever asks again with the sequence of the last part
+    misses none, in whichever process they end: a part with a smaller one cannot come later.
+    """
+    return await session.fetch_all(_ENDED_AFTER, run=run_id, number=sequence, limit=limit)
+
+
+async def failure_causes(session: CatalogSession, run_id: UUID) -> list[Cause]:
+    """Return the causes of the failures in a run, the commonest first, at most `CAUSES_MAX`."""
+    counts: dict[str, int] = {}
+    samples: dict[str, UUID] = {}
+    for found in await session.fetch_all(_FAILURES, run=run_id):
+        cause = found.cause or cause_of(found.error or "")
+        counts[cause] = counts.get(cause, 0) + found.count
+        samples.setdefault(cause, UUID(found.sample))
+    commonest = sorted(counts, key=lambda cause: (-counts[cause], cause))
+    return [Cause(cause, counts[cause], samples[cause]) for cause in commonest]

@@ -128,6 +128,12 @@ migration_run = sa.Table(
     sa.Column("success_count", sa.Integer, nullable=False),
     sa.Column("failed_count", sa.Integer, nullable=False),
     sa.Column("head", sa.String, nullable=True),
+    # How it is to go: `catalog.progress`. The sizes of the waves, with spaces between them.
+    sa.Column("label", sa.String, nullable=True),
+    sa.Column("waves", sa.String, nullable=True),
+    sa.Column("max_failures", sa.Integer, nullable=True),
+    sa.Column("stop_reason", sa.String, nullable=True),
+    sa.Column("last_sequence", sa.Integer, nullable=True),
     sa.Index("ix_migration_run_finished_at", "finished_at"),
 )
 
@@ -146,6 +152,10 @@ tenant_migration = sa.Table(
     sa.Column("started_at", Instant, nullable=True),
     sa.Column("finished_at", Instant, nullable=True),
     sa.Column("runner_id", sa.Uuid, nullable=True),
-    sa.Index("ix_tenant_migration_state", "run_id", "state"),
+    sa.Column("sequence", sa.Integer, nullable=True),
+    sa.Column("cause", sa.String, nullable=True),
+    # In the order in which parts are claimed, and in the order in which they have ended.
+    sa.Index("ix_tenant_migration_state", "run_id", "state", "tenant_id"),
+    sa.Index("ix_tenant_migration_sequence", "run_id", "sequence", unique=True),
     sa.Index("ix_tenant_migration_runner_id", "runner_id"),
 )

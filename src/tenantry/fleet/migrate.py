@@ -142,6 +142,19 @@ class SchemaMigrator:
             finally:
                 await migrator.close()
 
+    async def recall(self, url: str, scripts: Scripts, *, run_id: UUID) -> Migrated:
+        """Tell what a run has done to the database at *url*, and change nothing.
+
+        Raises:
+            Exception: Whatever the drivers raise, when that cannot be told.
+        """
+        async with asyncio.timeout(self._patience.deadline_seconds):
+            migrator = await self._open(url, scripts)
+            try:
+                return Migrated(await migrator.applied(run_id), await migrator.position(), None)
+            finally:
+                await migrator.close()
+
     async def look(self, url: str, scripts: Scripts) -> Looked:
         """Tell what is pending in the database at *url*, and change nothing.
 

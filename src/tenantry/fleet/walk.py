@@ -11,70 +11,41 @@ caller is gone.
 
 import asyncio
 import contextlib
-from collections import OrderedDict
-from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from collections.abc import Callable, Sequence
 from uuid import UUID
 
-import msgspec
 import structlog
 
-from tenantry.catalog import audit, runs
+from tenantry.catalog import audit, parts, plans, runs
 from tenantry.catalog.database import Catalog
-from tenantry.catalog.runs import (
-    MigrationRun,
-    MigrationState,
-    Outcome,
-    Recorded,
-    TenantMigration,
-    UnfinishedRun,
-)
+from tenantry.catalog.parts import Recorded
+from tenantry.catalog.runs import MigrationRun, MigrationState, Outcome, TenantMigration
 from tenantry.db.revisions import BadStream
 from tenantry.db.scripts import Streams
 from tenantry.db.sessions import DatabaseUnavailable
-from tenantry.fleet.failures import explain
+from tenantry.fleet import orders, outcomes
+from tenantry.fleet.claims import POLL_SECONDS, Claimed, Claims
+from tenantry.fleet.courses import Course, Courses
 from tenantry.fleet.migrate import Migrated, SchemaMigrator, Scripts
+from tenantry.fleet.orders import EVERY_ACTIVE_TENANT, RunOrder
+from tenantry.fleet.outcomes import OutcomeWriter
+from tenantry.fleet.preview import Preview, Previewer
 from tenantry.fleet.runner import Runner
-from tenantry.kit.clock import monotonic_seconds, utc_now
+from tenantry.kit.clock import utc_now
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Unavailable
 from tenantry.kit.ids import new_id
 from tenantry.kit.metrics import FAILED, SUCCESS, Metrics
 from tenantry.tenant.databases import TenantDatabases
 
-CLAIM_MAX = 8
-OUTCOMES_WRITTEN_MAX = 64
-POLL_SECONDS = 0.5
-PLANS_REMEMBERED_MAX = 100
-# How soon a run whose revisions this process does not know is looked at again, and after
-# how long somebody has to say that nobody knows them.
-FOREIGN_SECONDS = 5.0
-ORPHANED_AFTER = timedelta(seconds=60)
-UNWRITABLE = "What became of this tenant could not be written down; see the log."
+# How long a process that stops waits for the catalog to take its last outcomes.
+LAST_OUTCOMES_SECONDS_MAX = 20.0
 
 _log = structlog.get_logger(__name__)
 
 
 class RunGoesOn(Unavailable):
     """This process is stopping; the run goes on, and is in the migration history."""
-
-
-class RevisionsUnknown(Unavailable):
-    """Not attempted: no process that works knows the revisions of this run."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """How this process takes part in a run.
-
-    Attributes:
-        scripts: Of the run.
-        is_known: Whether they lead to where the run is to bring the tenants.
-    """
-
-    scripts: Scripts
-    is_known: bool = True
 
 
 class Fleet:
@@ -104,37 +75,116 @@ class Fleet:
         self._catalog = catalog
         self._databases = databases
         self._migrator = migrator
-        self._runner = runner
         self._streams = streams
         self._metrics = metrics
         self._concurrency = concurrency
-        self._claimed: asyncio.Queue[tuple[TenantMigration, _Plan]] = asyncio.Queue(CLAIM_MAX)
-        self._outcomes: asyncio.Queue[Outcome] = asyncio.Queue(OUTCOMES_WRITTEN_MAX)
-        self._held = 0  # claimed, and neither written down nor left to others
-        self._plans: OrderedDict[UUID, _Plan] = OrderedDict()
-        self._foreign: OrderedDict[UUID, float] = OrderedDict()
-        self._planned = asyncio.Event()
-        self._written = asyncio.Event()
-        self.is_stopping = False
+        self._courses = Courses(streams)
+        self._claims = Claims(catalog, runner, self._courses, closed=self._note)
+        self._writer = OutcomeWriter(
+            catalog,
+            runner,
+            held_count=lambda: self._claims.held_count,
+            written=self._note_written,
+        )
+        self._ended = asyncio.Event()
 
-    async def plan(self, ctx: OperationContext, *, triggered_by: str) -> UUID:
-        """Record a run over the active tenants, before the first of them is touched."""
+    async def plan(
+        self, ctx: OperationContext, *, triggered_by: str, order: RunOrder = EVERY_ACTIVE_TENANT
+    ) -> UUID:
+        """Record a run, before the first of its tenants is touched, and return its id.
+
+        Args:
+            ctx: Who asks.
+            triggered_by: Whose run it is, as the history tells it for ever.
+            order: Which tenants it is for, and how it is to go. A run for none has ended.
+
+        Raises:
+            BadOrder, BadText: The order breaks a rule.
+            MigrationRunNotFound: There is no run with the id in ``order.retry_of``.
+        """
+        order.check()
         run_id = new_id()
         scripts = Scripts(self._streams())
         try:
             head = str(await scripts.head())
         except BadStream:
             head = None  # then every tenant fails, and says so
-        self._remember(run_id, _Plan(scripts))
         async with self._catalog.begin() as session:
-            total = await runs.add(
-                session, run_id, now=ctx.now, triggered_by=triggered_by, head=head
+            selection = await orders.select(session, order)
+            total = await plans.add(
+                session,
+                run_id,
+                now=ctx.now,
+                triggered_by=triggered_by,
+                head=head,
+                label=order.label,
+                selection=selection,
+                waits=order.waves is not None,
             )
-            await audit.add(session, ctx, action="migration-run.start", target=str(run_id))
+            waves = order.wave_sizes(total)
+            await plans.begin(
+                session,
+                run_id,
+                now=ctx.now,
+                total=total,
+                waves=waves,
+                max_failures=order.failures_max(total),
+            )
+            await parts.open_wave(session, run_id, count=waves[0] if waves else 0)
+            target = f"{run_id} {order.label}" if order.label else str(run_id)
+            await audit.add(session, ctx, action="migration-run.start", target=target)
+        self._courses.begin(run_id, scripts)
         if not total:
             self._metrics.count_run(SUCCESS)
-        self._planned.set()
+        self._claims.hint()
         return run_id
+
+    async def preview(
+        self, ctx: OperationContext, order: RunOrder = EVERY_ACTIVE_TENANT, *, rehearse: bool
+    ) -> Preview:
+        """Tell what a run with this order would find; nothing is changed, there is no run.
+
+        Every selected tenant's database is opened, a few at once.
+
+        Args:
+            ctx: Who asks; a rehearsal is audited.
+            order: Of the run that would be. Its waves and failures are checked alone.
+            rehearse: Whether what is pending is run, and rolled back: it takes the same locks.
+
+        Raises:
+            BadOrder, BadText: The order breaks a rule.
+            MigrationRunNotFound: There is no run with the id in ``order.retry_of``.
+        """
+        order.check()
+        async with self._catalog.begin() as session:
+            selection = await orders.select(session, order)
+            selected = await plans.selected(session, selection)
+            order.wave_sizes(len(selected))
+            if rehearse:
+                target = order.label or f"{len(selected)} tenants"
+                await audit.add(session, ctx, action="migration-run.rehearse", target=target)
+        previewer = Previewer(
+            databases=self._databases, migrator=self._migrator, concurrency=self._concurrency
+        )
+        return await previewer.preview(selected, Scripts(self._streams()), rehearse=rehearse)
+
+    async def cancel(self, ctx: OperationContext, run_id: UUID) -> None:
+        """Let nothing more of a run start, whoever works on it. What is in work is ended.
+
+        What has not started ends as failed, "not attempted: run cancelled": most of it
+        before this returns, the rest by those who hold it. To cancel again changes nothing.
+
+        Raises:
+            MigrationRunNotFound: There is no run with this id.
+            MigrationRunEnded: It has ended.
+            DatabaseUnavailable: The catalog cannot be reached; the run goes on.
+        """
+        async with self._catalog.begin() as session:
+            if await parts.stop(session, run_id):
+                await audit.add(session, ctx, action="migration-run.cancel", target=str(run_id))
+        with contextlib.suppress(DatabaseUnavailable):  # then whoever comes upon it closes them
+            await self._claims.close(run_id)
+        self._claims.hint()
 
     async def wait(self, run_id: UUID) -> MigrationRun:
         """Return the run when it has ended, whoever ends it.
@@ -143,7 +193,7 @@ class Fleet:
             RunGoesOn: This process is stopping, and the run has not ended.
         """
         while True:
-            written = self._written
+            ended = self._ended
             run = await runs.get(self._catalog, run_id)
             if run.finished_at is not None:
                 return run
@@ -151,190 +201,132 @@ class Fleet:
                 raise RunGoesOn
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(POLL_SECONDS):
-                    await written.wait()
+                    await ended.wait()
 
     @property
     def is_idle(self) -> bool:
         """Whether this process holds nothing that it has still to end."""
-        return self._held == 0
+        return self._claims.held_count == 0
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether this process claims no more."""
+        return self._claims.is_stopping
 
     async def work(self) -> None:
         """Take part in every run, until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._write_outcomes())
+            group.create_task(self._writer.work())
             for _ in range(self._concurrency):
-                group.create_task(self._migrate_claimed())
-            await self._claim()
+                group.create_task(self._walk())
+            await self._claims.work()
 
     async def stop(self) -> None:
-        """Claim no more, end the tenants in work, and let others have the rest."""
-        self.is_stopping = True
-        while not self.is_idle:  # noqa: ASYNC110 - several things at once, none of them an event
+        """Claim no more, end the tenants in work, and let others have the rest.
+
+        If the catalog does not take the last outcomes within `LAST_OUTCOMES_SECONDS_MAX`,
+        others read them in the tenants' own databases.
+        """
+        self._claims.is_stopping = True
+        while not self.is_idle:
+            if self._writer.all_wait_since(LAST_OUTCOMES_SECONDS_MAX):
+                _log.error("outcomes not written", outcomes=self._claims.held_count)
+                break
             await asyncio.sleep(POLL_SECONDS / 10)
-        with contextlib.suppress(DatabaseUnavailable):
-            await runs.release(self._catalog, self._runner.id)
+        else:
+            await self._claims.release()
         self._pulse()
 
-    async def _claim(self) -> None:
+    async def _walk(self) -> None:
         while True:
-            self._planned.clear()
-            claimed = await self._claim_some()
-            self._held += len(claimed)
-            for one in claimed:
-                await self._claimed.put(one)
-            if not claimed:
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(POLL_SECONDS):
-                        await self._planned.wait()
+            claimed = await self._claims.next()
+            reason = await self._stop_reason(claimed.course)
+            if self.is_stopping:
+                self._claims.held_count -= 1  # released by `stop`
+            elif reason is None:
+                self._put(claimed, await self._migrate(claimed))
+            else:
+                self._put(claimed, await self._leave(claimed, reason))
 
-    async def _claim_some(self) -> list[tuple[TenantMigration, _Plan]]:
-        try:
-            for run in [] if self.is_stopping else await runs.unfinished(self._catalog):
-                plan = await self._plan_of(run)
-                if plan is None:
-                    continue
-                runner_id = self._runner.id
-                parts = await runs.claim(self._catalog, run.id, runner_id, limit=CLAIM_MAX)
-                if parts:
-                    return [(part, plan) for part in parts]
-        except DatabaseUnavailable:
-            _log.warning("catalog unavailable, claiming later")
-        return []
-
-    async def _plan_of(self, run: UnfinishedRun) -> _Plan | None:
-        """Return how to take part in a run, or None if that is for others.
-
-        An older release, or a process that is configured without the user's revisions,
-        would find every tenant at its own head, and call that a success. What nobody has
-        taken after a while is ended as failed, by whoever comes upon it.
-        """
-        if run.id in self._plans:
-            return self._plans[run.id]
-        if self._foreign.get(run.id, 0) > monotonic_seconds():
-            return None
-        scripts = Scripts(self._streams())
-        is_known = run.head is None or await scripts.know(run.head)
-        if is_known or utc_now() - run.started_at > ORPHANED_AFTER:
-            return self._remember(run.id, _Plan(scripts, is_known))
-        self._foreign[run.id] = monotonic_seconds() + FOREIGN_SECONDS
-        if len(self._foreign) > PLANS_REMEMBERED_MAX:
-            self._foreign.popitem(last=False)
+    async def _stop_reason(self, course: Course) -> str | None:
+        while not self.is_stopping:
+            try:
+                return await course.stop_reason(self._catalog)
+            except DatabaseUnavailable:
+                _log.warning("catalog unavailable, starting later")
+                await asyncio.sleep(POLL_SECONDS)
         return None
 
-    def _remember(self, run_id: UUID, plan: _Plan) -> _Plan:
-        self._plans[run_id] = plan
-        if len(self._plans) > PLANS_REMEMBERED_MAX:
-            self._plans.popitem(last=False)
-        return plan
-
-    async def _migrate_claimed(self) -> None:
-        while True:
-            part, plan = await self._claimed.get()
-            if self.is_stopping:
-                self._held -= 1  # released by `stop`
-            else:
-                await self._outcomes.put(await self._migrate(part, plan))
-
-    async def _migrate(self, part: TenantMigration, plan: _Plan) -> Outcome:
+    async def _migrate(self, claimed: Claimed) -> Outcome:
+        part, course = claimed.part, claimed.course
         started_at = utc_now()
-        scripts = plan.scripts
         try:
-            migrated = await self._attempt(part, plan)
-        except Exception as error:  # noqa: BLE001 - one bad tenant must not stop the others
-            return _failed(part, error, applied=[], started_at=started_at, position=None)
-        applied = [scripts.streams.display(one) for one in migrated.applied]
-        position = str(migrated.position)
-        if migrated.error is not None:
-            return _failed(
-                part, migrated.error, applied=applied, started_at=started_at, position=position
+            migrated = await self._migrator.migrate(
+                self._url(part), course.scripts, run_id=part.run_id, now=utc_now
             )
-        return _succeeded(part, applied=applied, started_at=started_at, position=position)
+        except Exception as error:  # noqa: BLE001 - one bad tenant must not stop the others
+            return outcomes.failed(part, error, started_at=started_at)
+        applied, position = _names(migrated, course), str(migrated.position)
+        if migrated.error is not None:
+            return outcomes.failed(
+                part, migrated.error, started_at=started_at, applied=applied, position=position
+            )
+        return outcomes.succeeded(part, started_at=started_at, applied=applied, position=position)
 
-    async def _attempt(self, part: TenantMigration, plan: _Plan) -> Migrated:
-        if not plan.is_known:
-            raise RevisionsUnknown
-        url = self._databases.server(part.server_name).url(part.database_name)
-        return await self._migrator.migrate(url, plan.scripts, run_id=part.run_id, now=utc_now)
+    async def _leave(self, claimed: Claimed, reason: str) -> Outcome:
+        """End a part that must not start any more.
 
-    async def _write_outcomes(self) -> None:
-        while True:
-            outcomes = [await self._outcomes.get()]
-            while len(outcomes) < OUTCOMES_WRITTEN_MAX and not self._outcomes.empty():
-                outcomes.append(self._outcomes.get_nowait())
-            await self._write(outcomes)
-            self._held -= len(outcomes)
-            self._pulse()
+        Who held it before may have migrated the tenant, and died before it could say so: then
+        what counts is what the tenant's own log says.
+        """
+        part, course = claimed.part, claimed.course
+        if not claimed.was_held:
+            return outcomes.not_attempted(part, reason)
+        started_at = utc_now()
+        try:
+            found = await self._migrator.recall(self._url(part), course.scripts, run_id=part.run_id)
+            is_done = bool(found.applied) and found.position == await course.scripts.head()
+        except Exception:  # noqa: BLE001 - whatever it is, this run has not come there
+            _log.info("tenant not looked at", tenant=str(part.tenant_id), exc_info=True)
+            return outcomes.not_attempted(part, reason)
+        applied, position = _names(found, course), str(found.position)
+        if is_done:
+            return outcomes.succeeded(
+                part, started_at=started_at, applied=applied, position=position
+            )
+        return outcomes.not_attempted(part, reason, applied=applied, position=position)
 
-    async def _write(self, outcomes: list[Outcome]) -> None:
-        while True:
-            try:
-                async with self._catalog.begin() as session:
-                    recorded = await runs.record(session, outcomes, self._runner.id)
-            except DatabaseUnavailable:
-                _log.warning("catalog unavailable, writing later", outcomes=len(outcomes))
-                await asyncio.sleep(POLL_SECONDS)
-            except Exception:  # noqa: BLE001 - an outcome must not keep the others from being written
-                _log.exception("outcomes not written", outcomes=len(outcomes))
-                await self._write_apart(outcomes)
-                return
-            else:
-                self._count(recorded)
-                return
+    def _url(self, part: TenantMigration) -> str:
+        return self._databases.server(part.server_name).url(part.database_name)
 
-    def _count(self, recorded: Recorded) -> None:
-        for state in recorded.tenants:
-            self._metrics.count_tenant(SUCCESS if state == MigrationState.SUCCESS else FAILED)
+    def _put(self, claimed: Claimed, outcome: Outcome) -> None:
+        if outcome.part.state == MigrationState.FAILED.value:
+            claimed.course.failures_unwritten += 1
+        self._writer.put(outcome)
+
+    def _note_written(self, written: Sequence[Outcome], recorded: Recorded) -> None:
+        self._claims.held_count -= len(written)
+        for one in written:
+            if one.part.state == MigrationState.FAILED.value:
+                self._courses.forget_failure(one.part.run_id)
+        self._note(recorded)
+
+    def _note(self, recorded: Recorded) -> None:
         for run in recorded.runs:
+            self._courses.see(run)
+        for state in recorded.states:
+            self._metrics.count_tenant(SUCCESS if state == MigrationState.SUCCESS else FAILED)
+        for run in recorded.ended:
             self._metrics.count_run(FAILED if run.failed_count else SUCCESS)
-
-    async def _write_apart(self, outcomes: list[Outcome]) -> None:
-        if len(outcomes) == 1:
-            # What could not be written is replaced by what surely can.
-            await asyncio.sleep(POLL_SECONDS)
-            part = msgspec.structs.replace(outcomes[0].part, error=UNWRITABLE, applied="")
-            outcomes = [Outcome(part, None)]
-        for outcome in outcomes:
-            await self._write([outcome])
+        if recorded.ended:
+            self._pulse()
+        elif self.is_idle:
+            self._claims.hint()  # the next wave may have begun, or there is something to close
 
     def _pulse(self) -> None:
-        written, self._written = self._written, asyncio.Event()
-        written.set()
+        ended, self._ended = self._ended, asyncio.Event()
+        ended.set()
 
 
-def _succeeded(
-    part: TenantMigration, *, applied: list[str], started_at: datetime, position: str
-) -> Outcome:
-    ended = msgspec.structs.replace(
-        part,
-        state=MigrationState.SUCCESS.value,
-        applied=",".join(applied) or None,
-        started_at=started_at,
-        finished_at=utc_now(),
-    )
-    return Outcome(ended, position)
-
-
-def _failed(
-    part: TenantMigration,
-    error: Exception,
-    *,
-    applied: list[str],
-    started_at: datetime,
-    position: str | None,
-) -> Outcome:
-    _log.info(
-        "tenant failed",
-        tenant=str(part.tenant_id),
-        run=str(part.run_id),
-        error=explain(error),
-        exc_info=error,
-    )
-    ended = msgspec.structs.replace(
-        part,
-        state=MigrationState.FAILED.value,
-        applied=",".join(applied),
-        error=explain(error),
-        started_at=started_at,
-        finished_at=utc_now(),
-    )
-    return Outcome(ended, position)
+def _names(migrated: Migrated, course: Course) -> list[str]:
+    return [course.scripts.streams.display(one) for one in migrated.applied]

@@ -1,0 +1,153 @@
+"""Claims: the parts of runs that this process holds, taken a few or many at a time."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from uuid import UUID
+
+import structlog
+
+from tenantry.catalog import parts, runs
+from tenantry.catalog.database import Catalog
+from tenantry.catalog.parts import CLOSE_MAX, Recorded
+from tenantry.catalog.runs import TenantMigration, UnfinishedRun
+from tenantry.db.sessions import DatabaseUnavailable
+from tenantry.fleet.courses import Course, Courses
+from tenantry.fleet.runner import Runner
+from tenantry.kit.clock import monotonic_seconds, utc_now
+
+# A claim is a transaction, so quick tenants are claimed many at a time: as many as this
+# process gets through in a moment. Others cannot have them meanwhile.
+CLAIM_MIN = 8
+CLAIM_MAX = 256
+CLAIM_SECONDS = 0.25
+POLL_SECONDS = 0.5
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """A part that this process holds.
+
+    Attributes:
+        was_held: Whether it was another runner's, which may have started it.
+    """
+
+    part: TenantMigration
+    course: Course
+    was_held: bool
+
+
+class Claims:
+    """Claims parts for this process.
+
+    Args:
+        catalog: Holds the runs.
+        runner: This process.
+        courses: How it takes part in them.
+        closed: Told what was ended without having been claimed.
+
+    Attributes:
+        held_count: The parts that were claimed, and neither written down nor given up.
+        is_stopping: Whether no more are to be claimed.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        runner: Runner,
+        courses: Courses,
+        *,
+        closed: Callable[[Recorded], None],
+    ) -> None:
+        self._catalog = catalog
+        self._runner = runner
+        self._courses = courses
+        self._closed = closed
+        self._size = CLAIM_MIN
+        # Nothing is claimed while more than a quarter of a claim is left: that is its bound.
+        self._queue: asyncio.Queue[Claimed] = asyncio.Queue()
+        self._few_left = asyncio.Event()
+        self._hinted = asyncio.Event()
+        self.held_count = 0
+        self.is_stopping = False
+
+    async def next(self) -> Claimed:
+        """Return a part to begin with."""
+        claimed = await self._queue.get()
+        if self._queue.qsize() <= self._size // 4:
+            self._few_left.set()
+        return claimed
+
+    def hint(self) -> None:
+        """Say that there may be something to claim, so that it is looked for at once."""
+        self._hinted.set()
+
+    async def work(self) -> None:
+        """Claim what there is, for ever."""
+        while True:
+            self._hinted.clear()
+            size, began = self._size, monotonic_seconds()
+            claimed = await self._claim(size)
+            if not claimed:
+                await self._rest()
+                continue
+            self.held_count += len(claimed)
+            self._few_left.clear()
+            for one in claimed:
+                self._queue.put_nowait(one)
+            await self._few_left.wait()
+            if len(claimed) == size:
+                self._resize(monotonic_seconds() - began)
+
+    async def release(self) -> None:
+        """Let others have what this process holds and has not started, if they can be told."""
+        with contextlib.suppress(DatabaseUnavailable):
+            await parts.release(self._catalog, self._runner.id)
+
+    async def close(self, run_id: UUID) -> None:
+        """End what nobody has ever claimed of a stopped run.
+
+        Raises:
+            DatabaseUnavailable: Some of it may be left.
+        """
+        while True:
+            async with self._catalog.begin() as session:
+                recorded = await parts.close_some(session, run_id, now=utc_now())
+            self._closed(recorded)
+            if len(recorded.states) < CLOSE_MAX:
+                return
+
+    async def _rest(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(POLL_SECONDS):
+                await self._hinted.wait()
+
+    def _resize(self, seconds: float) -> None:
+        quick = seconds < CLAIM_SECONDS
+        self._size = min(self._size * 2, CLAIM_MAX) if quick else max(self._size // 2, CLAIM_MIN)
+
+    async def _claim(self, limit: int) -> list[Claimed]:
+        try:
+            for run in [] if self.is_stopping else await runs.unfinished(self._catalog):
+                claimed = await self._claim_of(run, limit)
+                if claimed:
+                    return claimed
+        except DatabaseUnavailable:
+            _log.warning("catalog unavailable, claiming later")
+        return []
+
+    async def _claim_of(self, run: UnfinishedRun, limit: int) -> list[Claimed]:
+        if run.stop_reason is not None:
+            await self.close(run.id)
+        course = await self._courses.of(run)
+        if course is None:
+            return []
+        runner_id = self._runner.id
+        found = await parts.claim(self._catalog, run.id, runner_id, limit=limit)
+        if found:
+            return [Claimed(part, course, was_held=False) for part in found]
+        found = await parts.claim_abandoned(self._catalog, run.id, runner_id, limit=limit)
+        return [Claimed(part, course, was_held=True) for part in found]

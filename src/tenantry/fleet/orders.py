@@ -1,0 +1,130 @@
+"""Orders: which tenants a run is for, in which waves, and how many failures it bears."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from uuid import UUID
+
+from tenantry.catalog import plans, runs
+from tenantry.catalog.planes import CatalogSession
+from tenantry.catalog.plans import Selection
+from tenantry.kit.errors import Invalid
+from tenantry.kit.text import checked_line
+
+LABEL_CHARS_MAX = 200
+TENANTS_NAMED_MAX = 10_000
+WAVES_MAX = 100
+
+Amount = int | str
+"""A number of tenants, or of every hundred: ``"5%"``, rounded up."""
+
+_PERCENTAGE = re.compile(r"(100|[0-9]{1,2})%")
+
+
+class BadOrder(Invalid):
+    """The order of a run breaks a rule; the message says which."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOrder:
+    """What is asked of a run. Messages name its members as the HTTP contract does.
+
+    Attributes:
+        tenant_ids: Only these tenants; each must be active.
+        retry_of: Only the tenants that failed in this run and are active now. With
+            `tenant_ids` too, those that are both.
+        waves: How many tenants may have begun when each wave has, in the order of their
+            making: a wave begins when all of the one before have ended. What the last one
+            leaves out is not attempted.
+        max_failures: When more have failed, what has not started is not attempted.
+        label: What the run is called.
+    """
+
+    tenant_ids: Sequence[UUID] | None = None
+    retry_of: UUID | None = None
+    waves: Sequence[Amount] | None = None
+    max_failures: Amount | None = None
+    label: str | None = None
+
+    def check(self) -> None:
+        """Check what can be told without the fleet.
+
+        Raises:
+            BadOrder, BadText: A rule is broken.
+        """
+        if self.label is not None:
+            checked_line("label", self.label, chars_max=LABEL_CHARS_MAX)
+        if self.tenant_ids is not None and len(self.tenant_ids) > TENANTS_NAMED_MAX:
+            raise BadOrder(f"`tenantIds` must name at most {TENANTS_NAMED_MAX:,} tenants.")
+        if self.max_failures is not None and _least(self.max_failures) < 0:
+            raise BadOrder('`maxFailures` must be 0 or more, or a percentage: "0%" to "100%".')
+        if self.waves is not None:
+            _check_waves(self.waves)
+
+    def wave_sizes(self, total: int) -> list[int]:
+        """Return how many of *total* tenants may have begun with each wave; none for no waves.
+
+        Raises:
+            BadOrder: A wave is smaller than the one before.
+        """
+        sizes = [_amount(one, total) for one in self.waves or ()]
+        if sizes != sorted(sizes):
+            raise BadOrder(
+                f"`waves` must not decrease: of {total} tenants these are {_listed(sizes)}."
+            )
+        return sorted(set(sizes) - {0})
+
+    def failures_max(self, total: int) -> int | None:
+        """Return how many of *total* tenants may fail; None when all may."""
+        return None if self.max_failures is None else _amount(self.max_failures, total)
+
+
+EVERY_ACTIVE_TENANT = RunOrder()
+
+
+async def select(session: CatalogSession, order: RunOrder) -> Selection:
+    """Return which tenants *order* is for.
+
+    Raises:
+        MigrationRunNotFound: There is no run with the id in `retry_of`.
+        BadOrder: A tenant that is named does not exist, or is not active.
+    """
+    if order.retry_of is not None:
+        await runs.get(session, order.retry_of)
+    if order.tenant_ids is None:
+        return Selection(retry_of=order.retry_of)
+    named = list(dict.fromkeys(order.tenant_ids))
+    wrong = await plans.inactive(session, named)
+    if wrong:
+        more = f", nor are {len(wrong) - 1} others" if len(wrong) > 1 else ""
+        raise BadOrder(f"`tenantIds`: {wrong[0]} is no active tenant{more}.")
+    return Selection(tenant_ids=named, retry_of=order.retry_of)
+
+
+def _check_waves(waves: Sequence[Amount]) -> None:
+    if not 0 < len(waves) <= WAVES_MAX:
+        raise BadOrder(f"`waves` must hold 1 to {WAVES_MAX} waves.")
+    if any(_least(one) < 1 for one in waves):
+        raise BadOrder('Each of `waves` must be 1 or more, or a percentage: "1%" to "100%".')
+    for before, after in pairwise(waves):
+        if type(before) is type(after) and _least(after) < _least(before):
+            raise BadOrder("`waves` must not decrease.")
+
+
+def _least(amount: Amount) -> int:
+    """Return the number in *amount*, of whatever; -1 when it is no amount."""
+    if isinstance(amount, int):
+        return amount
+    percentage = _PERCENTAGE.fullmatch(amount)
+    return int(percentage[1]) if percentage else -1
+
+
+def _amount(amount: Amount, total: int) -> int:
+    number = _least(amount)
+    # Rounded up, so that a percentage of something is never nothing.
+    return min(total, -(-total * number // 100) if isinstance(amount, str) else number)
+
+
+def _listed(sizes: Sequence[int]) -> str:
+    return ", ".join(map(str, sizes))

@@ -1,0 +1,185 @@
+"""Outcomes: what became of a tenant, and how it is written down, many at a time."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+import msgspec
+import structlog
+
+from tenantry.catalog import parts
+from tenantry.catalog.database import Catalog
+from tenantry.catalog.parts import Recorded
+from tenantry.catalog.runs import MigrationState, Outcome, TenantMigration
+from tenantry.db.sessions import DatabaseUnavailable
+from tenantry.fleet.failures import explain
+from tenantry.fleet.runner import Runner
+from tenantry.kit.clock import monotonic_seconds, utc_now
+
+WRITTEN_MAX = 256
+# How long an outcome waits for others, so that a transaction writes more than one. When no
+# other is to come, it does not wait.
+LINGER_SECONDS = 0.1
+RETRY_SECONDS = 0.5
+UNWRITABLE = "What became of this tenant could not be written down; see the log."
+
+_log = structlog.get_logger(__name__)
+
+
+class OutcomeWriter:
+    """Writes the outcomes of this process.
+
+    Args:
+        catalog: Where to.
+        runner: Who writes.
+        held_count: Tells how many parts this process holds: their outcomes are to come, or
+            wait here. So there is no other bound.
+        written: Told what was written; nothing of what another has taken over meanwhile.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        runner: Runner,
+        *,
+        held_count: Callable[[], int],
+        written: Callable[[Sequence[Outcome], Recorded], None],
+    ) -> None:
+        self._catalog = catalog
+        self._runner = runner
+        self._held_count = held_count
+        self._written = written
+        self._waiting: list[Outcome] = []
+        self._in_hand: list[Outcome] = []
+        self._lost_at: float | None = None
+        self._some = asyncio.Event()
+        self._enough = asyncio.Event()
+
+    def put(self, outcome: Outcome) -> None:
+        """Have an outcome written."""
+        self._waiting.append(outcome)
+        self._some.set()
+        if self._is_enough:
+            self._enough.set()
+
+    async def work(self) -> None:
+        """Write what comes, for ever."""
+        while True:
+            await self._some.wait()
+            if not self._is_enough:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(LINGER_SECONDS):
+                        await self._enough.wait()
+            self._in_hand, self._waiting = (
+                self._waiting[:WRITTEN_MAX],
+                self._waiting[WRITTEN_MAX:],
+            )
+            self._enough.clear()
+            if not self._waiting:
+                self._some.clear()
+            await self._write(self._in_hand)
+            self._in_hand = []
+
+    def all_wait_since(self, seconds: float) -> bool:
+        """Tell whether all outcomes that are to come have waited *seconds* for the catalog."""
+        return (
+            self._lost_at is not None
+            and len(self._waiting) + len(self._in_hand) >= self._held_count()
+            and monotonic_seconds() - self._lost_at > seconds
+        )
+
+    @property
+    def _is_enough(self) -> bool:
+        return len(self._waiting) >= min(WRITTEN_MAX, self._held_count())
+
+    async def _write(self, outcomes: list[Outcome]) -> None:
+        while True:
+            try:
+                async with self._catalog.begin() as session:
+                    recorded = await parts.record(session, outcomes, self._runner.id)
+            except DatabaseUnavailable:
+                self._lost_at = self._lost_at or monotonic_seconds()
+                _log.warning("catalog unavailable, writing later", outcomes=len(outcomes))
+                await asyncio.sleep(RETRY_SECONDS)
+            except Exception:  # noqa: BLE001 - an outcome must not keep the others from being written
+                _log.exception("outcomes not written", outcomes=len(outcomes))
+                await self._write_apart(outcomes)
+                return
+            else:
+                self._lost_at = None
+                self._written(outcomes, recorded)
+                return
+
+    async def _write_apart(self, outcomes: list[Outcome]) -> None:
+        if len(outcomes) == 1:
+            # What could not be written is replaced by what surely can.
+            await asyncio.sleep(RETRY_SECONDS)
+            part = msgspec.structs.replace(outcomes[0].part, error=UNWRITABLE, applied="")
+            outcomes = [Outcome(part, None)]
+        for outcome in outcomes:
+            await self._write([outcome])
+
+
+def succeeded(
+    part: TenantMigration, *, applied: Sequence[str], started_at: datetime, position: str
+) -> Outcome:
+    """Return that a tenant is at the head, by what was *applied*."""
+    ended = msgspec.structs.replace(
+        part,
+        state=MigrationState.SUCCESS.value,
+        applied=",".join(applied) or None,
+        started_at=started_at,
+        finished_at=utc_now(),
+    )
+    return Outcome(ended, position)
+
+
+def failed(
+    part: TenantMigration,
+    error: Exception,
+    *,
+    started_at: datetime,
+    applied: Sequence[str] = (),
+    position: str | None = None,
+) -> Outcome:
+    """Return that a tenant failed of *error*, with what stayed *applied*."""
+    reason = explain(error)
+    _log.info(
+        "tenant failed",
+        tenant=str(part.tenant_id),
+        run=str(part.run_id),
+        error=reason,
+        exc_info=error,
+    )
+    return _failed(part, reason, started_at=started_at, applied=applied, position=position)
+
+
+def not_attempted(
+    part: TenantMigration,
+    reason: str,
+    *,
+    applied: Sequence[str] = (),
+    position: str | None = None,
+) -> Outcome:
+    """Return that a tenant was left alone, for a *reason* that begins with "not attempted"."""
+    return _failed(part, reason, started_at=utc_now(), applied=applied, position=position)
+
+
+def _failed(
+    part: TenantMigration,
+    reason: str,
+    *,
+    started_at: datetime,
+    applied: Sequence[str],
+    position: str | None,
+) -> Outcome:
+    ended = msgspec.structs.replace(
+        part,
+        state=MigrationState.FAILED.value,
+        applied=",".join(applied),
+        error=reason,
+        started_at=started_at,
+        finished_at=utc_now(),
+    )
+    return Outcome(ended, position)
