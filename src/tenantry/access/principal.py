@@ -27,8 +27,7 @@ class Scope(StrEnum):
 ALL_SCOPES = frozenset(scope.value for scope in Scope)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class AdminContext(OperationContext):
+class AdminContext(OperationContext, frozen=True, kw_only=True):
     """An admin asks. Holding one is the proof: only `access.identify` makes them.
 
     Attributes:

@@ -96,8 +96,7 @@ UNBUFFERED = (b"x-accel-buffering", b"no")
 _INTERNAL = "Something went wrong on our side."
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """A response, ready to be sent."""
 
     status: int

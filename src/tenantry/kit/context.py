@@ -1,11 +1,14 @@
-"""The context of an operation: who asks, when, under which request id."""
+"""The context of an operation: who asks, when, under which request id.
 
-from dataclasses import dataclass
+A Struct, because every request makes two: a frozen dataclass takes four times as long to make.
+"""
+
 from datetime import datetime
 
+import msgspec
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class OperationContext:
+
+class OperationContext(msgspec.Struct, frozen=True, kw_only=True):
     """When something was asked, by whom, and under which request id. Operations take one first.
 
     Attributes:

@@ -50,8 +50,7 @@ class Demand:
     module: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TenantContext(OperationContext):
+class TenantContext(OperationContext, frozen=True, kw_only=True):
     """Somebody asks inside a tenant. Holding one is the proof: only this module makes them.
 
     Attributes:
@@ -68,8 +67,7 @@ class TenantContext(OperationContext):
         return self.identity.tenant
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PersonContext(TenantContext):
+class PersonContext(TenantContext, frozen=True, kw_only=True):
     """A person asks, or a token that is bound to one.
 
     Attributes:
@@ -85,8 +83,7 @@ class PersonContext(TenantContext):
         return None if claims is None else claims.jti
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Claimant(TenantContext):
+class Claimant(TenantContext, frozen=True, kw_only=True):
     """Somebody claims to be a person, by good credentials; the user is not read yet.
 
     The operation's own statement must ask for what `confirm_claimant` asks for; so that one
