@@ -4,8 +4,9 @@ No tenant database is opened here. The order of the checks is the contract's: wh
 credential is good (401) comes before whether they agree and suffice (403).
 """
 
-from dataclasses import dataclass
 from datetime import datetime
+
+import msgspec
 
 from tenantry.access.principal import AdminContext, Role
 from tenantry.access.tokens import Claims, Tokens
@@ -51,8 +52,7 @@ class TenantInactive(Forbidden):
     """The tenant is suspended."""
 
 
-@dataclass(frozen=True, slots=True)
-class Credentials:
+class Credentials(msgspec.Struct, frozen=True):
     """The credential headers of a request, as received; None when absent or blank."""
 
     authorization: str | None = None
@@ -60,8 +60,7 @@ class Credentials:
     mcp_token: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(msgspec.Struct, frozen=True):
     """What verified credentials say: a tenant, and by whom it is entered.
 
     Attributes:
@@ -77,14 +76,12 @@ class Identity:
     api_key: ApiKey | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _KeyFact:
+class _KeyFact(msgspec.Struct, frozen=True):
     key: ApiKey
     tenant: Tenant
 
 
-@dataclass(frozen=True, slots=True)
-class _TokenFact:
+class _TokenFact(msgspec.Struct, frozen=True):
     token: McpToken
     tenant: Tenant
 
@@ -171,12 +168,14 @@ class Identifier:
         return found
 
     async def _find_key(self, presented: str | None, now: datetime) -> _KeyFact | None:
-        if presented is None or not is_well_formed(API_KEY_KIND, presented):
+        if presented is None:
             return None
         by_digest = digest(presented)
-        found = await self._facts.get(
-            ("key", by_digest), lambda session: _read_key(session, by_digest)
-        )
+        found: _KeyFact | None = self._facts.recall(("key", by_digest))
+        if found is None and is_well_formed(API_KEY_KIND, presented):
+            found = await self._facts.get(
+                ("key", by_digest), lambda session: _read_key(session, by_digest)
+            )
         if found is None or (found.key.expires_at is not None and found.key.expires_at <= now):
             return None
         return found

@@ -26,6 +26,8 @@ from tenantry.kit.ids import new_id
 PUBLISHED_AHEAD = timedelta(seconds=60)
 RELOAD_SECONDS_MIN = 1.0
 NONCE_BYTES = 12
+KEYS = "signing keys"
+"""The name of the fact."""
 SECRET_FILE_BYTES = 32
 
 
@@ -75,7 +77,8 @@ class SigningKeys:
         Raises:
             WrongSecretKey: They cannot be opened.
         """
-        ring = await self._catalog.facts.get("signing keys", self._read)
+        facts = self._catalog.facts
+        ring: KeyRing | None = facts.recall(KEYS) or await facts.get(KEYS, self._read)
         assert ring is not None
         return ring
 

@@ -90,13 +90,14 @@ class Tokens:
         Raises:
             BadToken: There is none, or it does not verify, or it has expired.
         """
-        scheme, _, token = (authorization or "").partition(" ")
-        if scheme.lower() != "bearer" or not _COMPACT.fullmatch(token):
+        if authorization is None:
             raise BadToken
-        digest = hashlib.sha256(token.encode()).digest()
-        ring = await self._keys.ring()
+        digest = hashlib.sha256(authorization.encode()).digest()
         remembered = self._verified.get(digest)
-        if remembered is None or remembered[0] not in ring.publics:
+        if remembered is None or remembered[0] not in (await self._keys.ring()).publics:
+            scheme, _, token = authorization.partition(" ")
+            if scheme.lower() != "bearer" or not _COMPACT.fullmatch(token):
+                raise BadToken
             remembered = await self._decode(token)
             self._remember(digest, remembered)
         claims = remembered[1]

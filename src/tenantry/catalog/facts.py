@@ -64,6 +64,10 @@ class Facts:
         """Whether the last look at the epoch is recent enough."""
         return monotonic_seconds() - self._looked_at < BELIEVED_SECONDS
 
+    def recall(self, key: Hashable) -> Any | None:
+        """Return the fact *key* if it is remembered and believed, which it nearly always is."""
+        return self._facts.get(key) if self.are_believed else None
+
     async def get(
         self, key: Hashable, read: Callable[[CatalogSession], Awaitable[Fact | None]]
     ) -> Fact | None:
@@ -72,10 +76,9 @@ class Facts:
         Raises:
             DatabaseUnavailable: It must be read, and the catalog cannot be reached.
         """
-        if self.are_believed:
-            fact: Fact | None = self._facts.get(key)
-            if fact is not None:
-                return fact
+        fact: Fact | None = self.recall(key)
+        if fact is not None:
+            return fact
         generation = self._generation
         fact = await read(self._session)
         # A read that began before a change may hold what the change replaced.
