@@ -5,9 +5,10 @@ from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import asyncpg
+from asyncpg.prepared_stmt import PreparedStatement
 
 from tenantry.db.sessions import Connection, DatabaseUnavailable
-from tenantry.db.statements import Compiled, Statement
+from tenantry.db.statements import Statement
 
 STATEMENT_TIMEOUT_MS = 5_000
 CLOSE_SECONDS_MAX = 2.0
@@ -36,13 +37,14 @@ class PostgresConnection(Connection):
 
     def __init__(self, raw: "asyncpg.Connection[asyncpg.Record]") -> None:
         self._raw = raw
+        self._prepared: dict[str, PreparedStatement[Any]] = {}
         self._was_cancelled = False
 
     async def run(self, statement: Statement[Any], values: dict[str, object]) -> list[Any]:
         """Run *statement* and return its rows."""
         compiled = statement.postgresql
         try:
-            records = await self._heed(self._fetch(compiled, compiled.arguments(values)))
+            records = await self._heed(self._fetch(compiled.sql, compiled.arguments(values)))
         except asyncpg.UniqueViolationError as error:
             raise _conflict(statement, error) from error
         row, fields = statement.row, compiled.fields
@@ -90,15 +92,24 @@ class PostgresConnection(Connection):
         except UNAVAILABLE as error:
             raise DatabaseUnavailable from error
 
-    async def _fetch(self, compiled: Compiled, arguments: list[object]) -> list[Any]:
+    async def _fetch(self, sql: str, arguments: list[object]) -> list[Any]:
+        prepared = self._prepared.get(sql) or await self._prepare(sql)
         try:
-            return await self._raw.fetch(compiled.sql, *arguments)
+            return await prepared.fetch(*arguments)
         except asyncpg.InvalidCachedStatementError:
-            # A migration has changed the table since this connection prepared the statement.
+            # A migration has changed the table since this connection prepared its statements.
             # Inside a transaction it cannot be tried again.
+            self._prepared.clear()
             if self._raw.is_in_transaction():
                 raise DatabaseUnavailable from None
-            return await self._raw.fetch(compiled.sql, *arguments)
+            prepared = await self._prepare(sql)
+            return await prepared.fetch(*arguments)
+
+    async def _prepare(self, sql: str) -> "PreparedStatement[Any]":
+        # asyncpg has a memory of its own, but the way through it is longer. There are as many
+        # as the code has statements.
+        prepared = self._prepared[sql] = await self._raw.prepare(sql)
+        return prepared
 
 
 async def connect(url: str, *, timeout_seconds: float) -> PostgresConnection:
