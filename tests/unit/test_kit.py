@@ -1,10 +1,11 @@
 """Small tools."""
 
+import asyncio
 import io
 import logging
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import redirect_stderr
+from contextlib import redirect_stderr, suppress
 from datetime import UTC, datetime, timedelta, timezone
 from uuid import UUID
 
@@ -13,13 +14,13 @@ import pytest
 import structlog
 
 from tenantry.db.urls import sqlite_path, with_database
-from tenantry.kit import log, secrets
+from tenantry.kit import access_log, log, secrets
 from tenantry.kit.access_log import AccessEntry, AccessLog
 from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id, parse_id
 from tenantry.kit.pages import Page, Window
 from tenantry.kit.text import BadText, canonical, checked_line
-from tenantry.tenant.posts import SLUG_CHARS_MAX, slug_of
+from tenantry.tenant.slugs import SLUG_CHARS_MAX, slug_of
 
 
 class TestWindow:
@@ -207,6 +208,18 @@ def entry(**more: object) -> AccessEntry:
     )
 
 
+class Written(io.StringIO):
+    """A stream that keeps each write by itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes: list[str] = []
+
+    def write(self, text: str) -> int:
+        self.writes.append(text)
+        return super().write(text)
+
+
 class TestAccessLog:
     def test_is_a_line_of_json_without_what_is_not_known(self):
         stream = io.StringIO()
@@ -225,6 +238,42 @@ class TestAccessLog:
         AccessLog(stream, as_json=False).write(entry(error="BadKey"))
 
         assert stream.getvalue() == "03:04:05 GET    /api/admin/tenants/{id} 200 1.2 ms BadKey\n"
+
+    async def test_holds_lines_for_a_moment(self, monkeypatch: pytest.MonkeyPatch):
+        """Two that come soon after each other are written at once, and without a third."""
+        monkeypatch.setattr(access_log, "HELD_SECONDS", 0.01)
+        stream = Written()
+        log = AccessLog(stream, as_json=True)
+
+        with log.holding():
+            log.write(entry(error="A"))
+            log.write(entry(error="B"))
+            assert stream.writes == []
+            await asyncio.sleep(0.05)
+            assert [text.count("\n") for text in stream.writes] == [2]
+
+    async def test_holds_so_many_lines_at_most(self, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr(access_log, "HELD_LINES_MAX", 3)
+        stream = Written()
+        log = AccessLog(stream, as_json=True)
+
+        with log.holding():
+            for _ in range(7):
+                log.write(entry())
+
+            assert [text.count("\n") for text in stream.writes] == [3, 3]
+        assert stream.getvalue().count("\n") == 7
+
+    async def test_holds_nothing_back_at_the_end(self):
+        stream = Written()
+        log = AccessLog(stream, as_json=True)
+
+        with suppress(KeyboardInterrupt), log.holding():
+            log.write(entry())
+            raise KeyboardInterrupt
+        log.write(entry())
+
+        assert [text.count("\n") for text in stream.writes] == [1, 1]
 
     def test_tells_the_time_in_utc(self):
         stream = io.StringIO()

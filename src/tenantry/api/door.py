@@ -168,7 +168,7 @@ class _Exchange:
             path=self.endpoint.path if self.endpoint else UNKNOWN_PATH,
             status=status,
             ms=round((monotonic_seconds() - self.began) * 1000, 2),
-            tenant=str(self.ctx.tenant.id) if isinstance(self.ctx, TenantContext) else None,
+            tenant=self.ctx.tenant.id if isinstance(self.ctx, TenantContext) else None,
             actor=self.ctx.actor if self.ctx else None,
             error=self.error,
         )

@@ -18,7 +18,7 @@ import uvloop
 from prometheus_client import start_http_server
 
 from tenantry.api.protocol import BoundedProtocol
-from tenantry.app import app_over, settle
+from tenantry.app import app_over, open_access_log, settle
 from tenantry.cli import signals
 from tenantry.db.urls import sqlite_path
 from tenantry.fleet.walk import Fleet
@@ -185,10 +185,12 @@ async def _serve(
     life = _Life()
     with signals.heeded(life.begin_to_stop) as stop:
         async with open_services(settings) as services:
+            access_log = open_access_log(settings)
+            app = app_over(services, access_log)
             settle()
-            server = _Server(_config(app_over(services), settings, grace_seconds), on_answering)
+            server = _Server(_config(app, settings, grace_seconds), on_answering)
             life.begin(services, server)
-            with metrics_told(settings, services.metrics):
+            with metrics_told(settings, services.metrics), access_log.holding():
                 await server.serve(list(sockets))
             _log.info("stopping", tenants_in_work=not services.fleet.is_idle)
     return stop.by
