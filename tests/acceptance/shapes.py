@@ -143,6 +143,12 @@ POST_SUMMARY: Shape = {
     "updatedAt": is_instant,
 }
 POST: Shape = {**POST_SUMMARY, "content": is_text}
+OWN_POST_SUMMARY: Shape = {
+    **POST_SUMMARY,
+    "createdAt": is_instant,
+    "publishedAt": maybe(is_instant),
+}
+OWN_POST: Shape = {**OWN_POST_SUMMARY, "content": is_text}
 TENANT: Shape = {
     "id": is_guid,
     "name": is_text,

@@ -118,6 +118,5 @@ def _known(headers: Iterable[tuple[bytes, bytes]]) -> frozenset[bytes]:
     They are compared weakly, so a ``W/`` counts for nothing (RFC 9110, section 13.1.2).
     """
     found = [value for name, value in headers if name == b"if-none-match"]
-    return frozenset(
-        tag.strip().removeprefix(b"W/") for value in found for tag in value.split(b",")
-    )
+    tags = (tag.strip() for value in found for tag in value.split(b","))
+    return frozenset(tag[2:] if tag.startswith(b'W/"') else tag for tag in tags)
