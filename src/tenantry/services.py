@@ -7,6 +7,7 @@ from concurrent.futures import Executor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 
 import structlog
 
@@ -31,6 +32,7 @@ from tenantry.fleet.migrate import Patience, SchemaMigrator, Scripts
 from tenantry.fleet.runner import Runner
 from tenantry.fleet.templates import Templates
 from tenantry.fleet.walk import Fleet
+from tenantry.fleet.watching import Watchers
 from tenantry.kit.clock import utc_now
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Unavailable
@@ -64,6 +66,7 @@ class Services:
     identifier: Identifier
     entry: Entry
     fleet: Fleet
+    watchers: Watchers
     lifecycle: Lifecycle
     adoption: Adoption
     migrator: SchemaMigrator
@@ -129,10 +132,7 @@ def _build(settings: Settings, threads: Executor) -> Services:
     migrator = SchemaMigrator(threads, _patience(settings))
     runner = Runner(catalog)
     metrics = _metrics(catalog, servers, passwords)
-
-    def streams() -> Streams:
-        return _tenant_streams(settings)
-
+    streams = partial(_tenant_streams, settings)
     lifecycle = Lifecycle(
         catalog=catalog,
         databases=databases,
@@ -142,21 +142,23 @@ def _build(settings: Settings, threads: Executor) -> Services:
         runner=runner,
         streams=streams,
     )
+    fleet = Fleet(
+        catalog,
+        databases,
+        migrator,
+        runner,
+        streams,
+        metrics=metrics,
+        concurrency=settings.migrate_concurrency,
+    )
     return Services(
         settings=settings,
         catalog=catalog,
         databases=databases,
         identifier=identifier,
         entry=Entry(identifier, databases),
-        fleet=Fleet(
-            catalog,
-            databases,
-            migrator,
-            runner,
-            streams,
-            metrics=metrics,
-            concurrency=settings.migrate_concurrency,
-        ),
+        fleet=fleet,
+        watchers=Watchers(catalog, fleet),
         lifecycle=lifecycle,
         adoption=Adoption(
             lifecycle=lifecycle, threads=threads, connect_seconds=settings.connect_timeout_s

@@ -44,6 +44,8 @@ class MigrationRun(msgspec.Struct, frozen=True):
 
     Attributes:
         total_count: Tenants in the run, fixed at its start.
+        last_sequence: Of the part that ended last; None before the first, or when an older
+            release ended it.
     """
 
     id: UUID
@@ -53,6 +55,13 @@ class MigrationRun(msgspec.Struct, frozen=True):
     total_count: int
     success_count: int
     failed_count: int
+    last_sequence: int | None = None
+
+    def counts(self, part: "TenantMigration") -> bool:
+        """Tell whether *part*, which has ended, is in the counts: it may be later than they."""
+        if self.finished_at is not None or part.sequence is None:
+            return True
+        return part.sequence <= (self.last_sequence or 0)
 
 
 class TenantMigration(msgspec.Struct, frozen=True):

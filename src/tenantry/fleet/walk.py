@@ -87,6 +87,7 @@ class Fleet:
             written=self._note_written,
         )
         self._ended = asyncio.Event()
+        self._written = asyncio.Event()
 
     async def plan(
         self, ctx: OperationContext, *, triggered_by: str, order: RunOrder = EVERY_ACTIVE_TENANT
@@ -213,6 +214,11 @@ class Fleet:
         """Whether this process claims no more."""
         return self._claims.is_stopping
 
+    @property
+    def written(self) -> asyncio.Event:
+        """Set when this process has next written down what became of a tenant."""
+        return self._written
+
     async def work(self) -> None:
         """Take part in every run, until cancelled."""
         async with asyncio.TaskGroup() as group:
@@ -310,6 +316,8 @@ class Fleet:
             if one.part.state == MigrationState.FAILED.value:
                 self._courses.forget_failure(one.part.run_id)
         self._note(recorded)
+        news, self._written = self._written, asyncio.Event()
+        news.set()
 
     def _note(self, recorded: Recorded) -> None:
         for run in recorded.runs:

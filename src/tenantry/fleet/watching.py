@@ -1,0 +1,103 @@
+"""Watch a run while it goes on, whichever processes work on it."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from tenantry.catalog import runs
+from tenantry.catalog.database import Catalog
+from tenantry.catalog.runs import MigrationRun, TenantMigration
+from tenantry.fleet.walk import Fleet
+from tenantry.kit.errors import Unavailable
+
+# Each looks into the catalog now and then.
+WATCHERS_MAX = 100
+# How often, and how often at most when this process has written something down.
+LOOK_SECONDS = 0.5
+LOOK_SECONDS_MIN = 0.1
+
+
+class TooManyWatchers(Unavailable):
+    """Too many are watching migration runs here; the run goes on, and is in the history."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What is new since the last look; nothing, perhaps.
+
+    Attributes:
+        position: The sequence of the last part that was told: where to go on from.
+        parts: Parts that have ended, in that order.
+        run: The run, if it has changed.
+    """
+
+    position: int
+    parts: list[TenantMigration] = field(default_factory=list)
+    run: MigrationRun | None = None
+
+
+class Watchers:
+    """Those who watch runs, in this process.
+
+    Args:
+        catalog: Holds the runs.
+        fleet: Says when this process has written something down, and when it stops.
+        watchers_max: How many there may be at once.
+    """
+
+    def __init__(self, catalog: Catalog, fleet: Fleet, *, watchers_max: int = WATCHERS_MAX) -> None:
+        self._catalog = catalog
+        self._fleet = fleet
+        self._most = watchers_max
+        self._count = 0
+
+    async def watch(self, run_id: UUID, *, after: int = 0) -> AsyncGenerator[Sight, None]:
+        """Yield the run as it is, the parts that have ended, and then what happens.
+
+        It ends with the run, whose last sight comes last, or when this process stops. There is
+        a sight for each look, at least every `LOOK_SECONDS`.
+
+        Args:
+            run_id: Of the run.
+            after: The position of a sight: what came up to there is known. One that the run
+                has not reached is no position of it, and counts as 0.
+
+        Raises:
+            MigrationRunNotFound: No run has this id.
+            TooManyWatchers: There are as many as there may be.
+            DatabaseUnavailable: The catalog cannot be reached.
+        """
+        run = await runs.get(self._catalog, run_id)
+        if self._count >= self._most:
+            raise TooManyWatchers
+        self._count += 1
+        try:
+            position = after if after <= (run.last_sequence or 0) else 0
+            yield Sight(position, run=run)
+            async with contextlib.aclosing(self._follow(run, position)) as sights:
+                async for sight in sights:
+                    yield sight
+        finally:
+            self._count -= 1
+
+    async def _follow(self, told: MigrationRun, position: int) -> AsyncGenerator[Sight, None]:
+        while True:
+            written = self._fleet.written
+            # Read before its parts: what it counts has ended, and so is among them.
+            run = await runs.get(self._catalog, told.id)
+            while parts := await runs.ended_after(self._catalog, run.id, position):
+                position = parts[-1].sequence or position
+                yield Sight(position, parts)
+            if run.finished_at is not None:
+                yield Sight(position, run=run)
+                return
+            if self._fleet.is_stopping:
+                return
+            yield Sight(position, run=run if run != told else None)
+            told = run
+            await asyncio.sleep(LOOK_SECONDS_MIN)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_SECONDS):
+                    await written.wait()
