@@ -154,7 +154,7 @@ def _endpoint_section(endpoint: Endpoint, types: "_Types") -> str:
     if endpoint.module is not None:
         facts.append(f"- Module that the tenant needs: `{endpoint.module}`")
     if endpoint.headers:
-        facts.append(f"- Beside them: {', '.join(f'`{one.title()}`' for one in endpoint.headers)}")
+        facts.append(f"- Beside them: {', '.join(f'`{one}`' for one in endpoint.headers)}")
     facts.append(f"- Answer: {_answers(endpoint, types)}")
     facts.append(f"- Refusals: {', '.join(str(int(one)) for one in statuses(endpoint))}")
     parts = [
@@ -196,10 +196,10 @@ def _answer(
 def _request(endpoint: Endpoint, types: "_Types") -> str:
     if endpoint.request is Nothing:
         return ""
-    if not endpoint.request.__struct_fields__:
-        return "Body: none, or an empty object. A member of any name is refused (400)."
     where = "Body" if endpoint.reads_body else "Query"
-    return f"{where}:\n\n{types.request(endpoint.request)}"
+    closed = endpoint.request.__struct_config__.forbid_unknown_fields
+    note = " (a member of another name is refused: 400)" if closed else ""
+    return f"{where}{note}:\n\n{types.request(endpoint.request)}"
 
 
 class _Types:
@@ -271,7 +271,8 @@ def _need(field: ms.Field) -> str:
     if field.required:
         return "yes"
     is_said = field.default not in {None, msgspec.UNSET, msgspec.NODEFAULT}
-    return f"no; `{field.default}`" if is_said else "no"
+    default = str(field.default)
+    return f"no; `{default.lower() if field.default is False else default}`" if is_said else "no"
 
 
 # Errors

@@ -1,5 +1,6 @@
 """What the acceptance tests have in common: answers, clients, and a look into the databases."""
 
+import asyncio
 import contextlib
 import json
 import sqlite3
@@ -40,6 +41,8 @@ UNAUTHENTICATED = "The token or key is missing or invalid."
 FORBIDDEN = "You are not allowed to do this."
 LOGIN_REFUSED = "The e-mail address or the password is wrong."
 FIXED = {401: UNAUTHENTICATED, 403: FORBIDDEN}
+
+LOOKS_MAX = 500
 
 NEW_PASSWORD = "a new password nobody has guessed"
 NOBODY = "01890a5d-ac96-774b-bcce-b302099a8057"
@@ -101,6 +104,15 @@ def refused(response: httpx.Response, status: int, message: str | None = None) -
     if status in {429, 503}:
         assert int(response.headers["retry-after"]) >= 1
     return str(body["message"])
+
+
+async def until(look: Callable[[], Awaitable[Any]], is_so: Callable[[Any], object]) -> Any:
+    """Return what is seen as soon as it is so, which must be within some seconds."""
+    for _ in range(LOOKS_MAX):
+        if is_so(seen := await look()):
+            return seen
+        await asyncio.sleep(0.02)
+    return pytest.fail(f"it never is: {seen}")
 
 
 def encoded(body: object) -> bytes:

@@ -353,7 +353,7 @@ class TestHeaders:
             return Health()
 
         async with (
-            door(services, handle, headers=("prefer", "last-event-id")) as on,
+            door(services, handle, headers=("Prefer", "Last-Event-ID")) as on,
             on.at.client() as client,
         ):
             await client.get(PATH)

@@ -68,6 +68,13 @@ def kinds_of(type_: inspect.Type) -> set[type[inspect.Type]]:
     return {type(type_)}
 
 
+def items_of(type_: inspect.Type) -> set[type[inspect.Type]]:
+    """Return what the items of a member may be, if it may be a list."""
+    types = type_.types if isinstance(type_, inspect.UnionType) else (type_,)
+    lists = [one for one in types if isinstance(one, inspect.ListType)]
+    return {kind for one in lists for kind in kinds_of(one.item_type)}
+
+
 def tomorrow() -> str:
     return (datetime.now(UTC) + timedelta(days=1)).isoformat()  # noqa: TID251 - of a test
 

@@ -46,7 +46,7 @@ class Endpoint:
         message: What is said when there are no data.
         status: Of success.
         also: Other successes: the status, and the ``data``.
-        headers: Request headers that the handler takes (``last-event-id`` as
+        headers: Request headers that the handler takes (``Last-Event-ID`` as
             ``last_event_id``): empty when absent, and when sent twice joined by commas.
         errors: The statuses that the endpoint adds to those of its level.
         scope: What an McpToken needs.

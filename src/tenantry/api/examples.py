@@ -17,7 +17,9 @@ _BY_NAME: Mapping[str, Any] = {
     "appliedMigrations": "0003_add_posts,0004_add_tags",
     "authorName": "Grace Hopper",
     "behind": 0,
+    "cause": "0003_add_posts: relation … already exists (SQLSTATE 42P07).",
     "content": "The whole text of the post.",
+    "currentRevision": "0002",
     "currentPassword": "correct horse battery staple",
     "customerName": "Acme",
     "databaseName": "tenantry_01a1fe040cba7691a5041fe21be2f694",
@@ -33,7 +35,7 @@ _BY_NAME: Mapping[str, Any] = {
     "gracePeriodSeconds": 86_400,
     "head": "0005",
     "key": "blog",
-    "last-event-id": "57",
+    "Last-Event-ID": "57",
     "keys": [
         {"kty": "OKP", "crv": "Ed25519", "alg": "EdDSA", "use": "sig", "kid": ID, "x": "11q…"}
     ],
@@ -43,7 +45,8 @@ _BY_NAME: Mapping[str, Any] = {
     "page": 1,
     "pageSize": 20,
     "password": "correct horse battery staple",
-    "prefer": "respond-async",
+    "pendingMigrations": "0003_add_posts,0004_add_tags",
+    "Prefer": "respond-async",
     "prefix": "tnk_JtbZxuWU",
     "requestId": ID,
     "revision": "0005",
@@ -77,10 +80,16 @@ _BY_TYPE: Mapping[tuple[str, str], Any] = {
     ("Module", "name"): "Blog",
 }
 # Where it means something else in a query.
-_BY_PARAMETER: Mapping[str, Any] = {"status": "draft"}
+_BY_PARAMETER: Mapping[str, Any] = {"details": "failed", "status": "draft"}
 _WHOLE: Mapping[str, Any] = {
     # Everything is optional there, and all of it together contradicts itself.
     "MigrateAllRequest": {},
+    "EventStream": (
+        "id: 57\nevent: tenant\n"
+        f'data: {{"customerId":"{ID}","customerName":"Acme","databaseName":"tenantry_{ID}",'
+        '"status":"Success","appliedMigrations":null,"errorMessage":null,'
+        f'"startedAt":"{INSTANT}","finishedAt":"{INSTANT}"}}\n\n'
+    ),
     "MetricsText": 'tenantry_requests_total{method="GET",route="/livez",status="200"} 1.0\n',
 }
 _BY_KIND: Mapping[type[ms.Type], Any] = {

@@ -17,6 +17,8 @@ Send = Callable[[Message], Awaitable[None]]
 Receive = Callable[[], Awaitable[Message]]
 Source = AsyncGenerator[bytes, None]
 
+# How long a caller and whoever is between us hear nothing.
+KEEP_ALIVE_SECONDS = 10.0
 # An answer of fewer bytes than this is sent whole, and is not worth compressing.
 LARGE_BYTES = 32_768
 # Half of what the best would save is all of what the network notices.

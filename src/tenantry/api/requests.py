@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import parse_qsl
@@ -26,6 +27,8 @@ from tenantry.kit.ids import parse_id
 HEADERS_BYTES_MAX = 16_384
 BODY_SECONDS_MAX = 30.0
 QUERY_FIELDS_MAX = 50
+
+_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 RawHeaders = Iterable[tuple[bytes, bytes]]
 
@@ -65,8 +68,8 @@ def read_credentials(headers: RawHeaders, looked_at: frozenset[bytes]) -> Creden
 
 
 def read_headers(headers: RawHeaders, names: Iterable[str]) -> dict[str, str]:
-    """Return the values of some headers, named as arguments are."""
-    found = dict.fromkeys(names, "")
+    """Return the values of the headers with these *names*, by their names as arguments."""
+    found = dict.fromkeys((name.lower() for name in names), "")
     for name, value in headers:
         known = name.decode("latin-1")
         if known in found:
@@ -74,6 +77,17 @@ def read_headers(headers: RawHeaders, names: Iterable[str]) -> dict[str, str]:
             # Source: RFC 9110, section 5.3
             found[known] = f"{found[known]}, {text}" if found[known] else text
     return {name.replace("-", "_"): value for name, value in found.items()}
+
+
+def prefers(header: str, preference: str) -> bool:
+    """Tell whether a ``Prefer`` header names *preference*, which takes no value (RFC 7240)."""
+    # A quoted value can hold anything, commas and names of other preferences among it.
+    plain = _QUOTED.sub(lambda quoted: "x" if len(quoted[0]) > len('""') else "", header.lower())
+    for one in plain.split(","):
+        name, _, value = one.partition(";")[0].partition("=")
+        if name.strip() == preference and not value.strip():
+            return True
+    return False
 
 
 async def read_body(endpoint: Endpoint, headers: RawHeaders, receive: Receive) -> bytes:

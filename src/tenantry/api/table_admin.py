@@ -6,12 +6,12 @@ from tenantry.api.endpoints import Endpoint
 from tenantry.api.levels import ADMIN
 from tenantry.api.routes import (
     admins,
-    migrations,
     service,
     tenant_credentials,
     tenant_users,
     tenants,
 )
+from tenantry.api.table_migrations import MIGRATION_ENDPOINTS
 from tenantry.schemas.admins import (
     AdminList,
     AdminResponse,
@@ -28,13 +28,6 @@ from tenantry.schemas.credentials import (
     IssueMcpTokenRequest,
     McpTokenList,
     RotateApiKeyRequest,
-)
-from tenantry.schemas.migrations import (
-    MigrateAllRequest,
-    MigrationResultResponse,
-    MigrationRunPage,
-    MigrationRunResponse,
-    SchemaStatusResponse,
 )
 from tenantry.schemas.people import (
     CreateUserRequest,
@@ -55,45 +48,6 @@ from tenantry.schemas.tenants import (
 NOT_FOUND = HTTPStatus.NOT_FOUND
 CONFLICT = HTTPStatus.CONFLICT
 
-_MIGRATIONS = (
-    Endpoint(
-        method="POST",
-        path="/api/admin/tenants/migrate-all",
-        level=ADMIN,
-        handler=migrations.migrate_all,
-        request=MigrateAllRequest,
-        response=MigrationResultResponse,
-        summary="Migrate every active tenant",
-    ),
-    Endpoint(
-        method="GET",
-        path="/api/admin/tenants/migration-history",
-        level=ADMIN,
-        handler=migrations.list_runs,
-        request=PageRequest,
-        response=MigrationRunPage,
-        summary="List the migration runs",
-    ),
-    Endpoint(
-        method="GET",
-        path="/api/admin/tenants/migration-history/{runId}",
-        level=ADMIN,
-        handler=migrations.show_run,
-        response=MigrationRunResponse,
-        summary="Show one migration run",
-        errors=frozenset({NOT_FOUND}),
-    ),
-)
-_STATUS = (
-    Endpoint(
-        method="GET",
-        path="/api/admin/tenants/schema-status",
-        level=ADMIN,
-        handler=migrations.show_status,
-        response=SchemaStatusResponse,
-        summary="Count the tenants by revision",
-    ),
-)
 _ADMINS = (
     Endpoint(
         method="GET",
@@ -322,8 +276,7 @@ _METRICS = (
 )
 
 ADMIN_ENDPOINTS: tuple[Endpoint, ...] = (
-    *_MIGRATIONS,
-    *_STATUS,
+    *MIGRATION_ENDPOINTS,
     *_ADMINS,
     *_TENANTS,
     *_DELETION,

@@ -11,7 +11,6 @@ from tenantry.cli import (
     audit,
     describing,
     doctor,
-    drafting,
     keys,
     migrations,
     serve,
@@ -39,7 +38,6 @@ cli.command("doctor")(doctor.doctor)
 cli.command("audit")(audit.audit)
 cli.command("openapi")(describing.openapi)
 tenants.group.command("adopt")(adoption.adopt)
-migrations.group.command("new")(drafting.new)
 cli.add_typer(admins.group, name="admin")
 cli.add_typer(tenants.group, name="tenant")
 cli.add_typer(users.group, name="user")

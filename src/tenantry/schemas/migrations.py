@@ -2,17 +2,59 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from enum import StrEnum
+from typing import Any
 from uuid import UUID
 
-import msgspec
+from msgspec import UNSET, UnsetType
 
-from tenantry.catalog.runs import MigrationRun, TenantMigration
+from tenantry.catalog.runs import Cause, MigrationRun, TenantMigration
+from tenantry.fleet.orders import RunOrder
+from tenantry.fleet.preview import Preview
 from tenantry.fleet.status import SchemaStatus
-from tenantry.schemas.base import Schema
+from tenantry.schemas.base import PageRequest, Schema
+
+
+class Details(StrEnum):
+    """Which details of a run are told: of all customers, of the failed ones, or none."""
+
+    ALL = "all"
+    FAILED = "failed"
+    NONE = "none"
 
 
 class MigrateAllRequest(Schema, frozen=True, forbid_unknown_fields=True):
-    """A request that must not ask anything: a mistyped member would migrate the fleet."""
+    """How a run is to go: without a member, over every active customer, all at once.
+
+    No other member is taken: a mistyped ``dryRun`` would migrate the fleet.
+    """
+
+    tenant_ids: list[UUID] | UnsetType = UNSET
+    retry_of: UUID | UnsetType = UNSET
+    waves: list[int | str] | UnsetType = UNSET
+    max_failures: int | str | UnsetType = UNSET
+    label: str | UnsetType = UNSET
+    dry_run: bool = False
+    rehearse: bool = False
+
+    @property
+    def order(self) -> RunOrder:
+        """The order that is given."""
+        members = ("tenant_ids", "retry_of", "waves", "max_failures", "label")
+        given = {name: getattr(self, name) for name in members}
+        return RunOrder(**{name: one for name, one in given.items() if one is not UNSET})
+
+
+class HistoryRequest(Schema, frozen=True):
+    """Which details of a run are told."""
+
+    details: Details = Details.ALL
+
+
+class HistoryPageRequest(PageRequest, frozen=True):
+    """Which page of the history, and which details of each run."""
+
+    details: Details = Details.ALL
 
 
 class MigrationDetailResponse(Schema, frozen=True):
@@ -72,6 +114,23 @@ class MigrationRunDetailResponse(Schema, frozen=True):
         )
 
 
+class MigrationRunStateResponse(Schema, frozen=True):
+    """One recorded call of migrate-all, without its details."""
+
+    id: UUID
+    started_at: datetime
+    finished_at: datetime | None
+    total_count: int
+    success_count: int
+    failed_count: int
+    triggered_by: str
+
+    @classmethod
+    def of(cls, run: MigrationRun) -> "MigrationRunStateResponse":
+        """Return the representation of *run*."""
+        return cls(**_members(run))
+
+
 class MigrationRunResponse(Schema, frozen=True):
     """One recorded call of migrate-all."""
 
@@ -88,7 +147,63 @@ class MigrationRunResponse(Schema, frozen=True):
     def of(cls, run: MigrationRun, parts: Sequence[TenantMigration]) -> "MigrationRunResponse":
         """Return the representation of *run* with its *parts*."""
         details = [MigrationRunDetailResponse.of(part) for part in parts]
-        return cls(**msgspec.structs.asdict(run), details=details)
+        return cls(**_members(run), details=details)
+
+
+class MigrationPreviewDetailResponse(Schema, frozen=True):
+    """What a run would find at one customer."""
+
+    customer_id: UUID
+    customer_name: str
+    current_revision: str | None
+    pending_migrations: str | None
+    error: str | None
+
+
+class MigrationPreviewResponse(Schema, frozen=True):
+    """What a run would find: the answer to ``dryRun``."""
+
+    total: int
+    pending: int
+    up_to_date: int
+    failed: int
+    details: list[MigrationPreviewDetailResponse]
+
+    @classmethod
+    def of(cls, preview: Preview) -> "MigrationPreviewResponse":
+        """Return the representation of *preview*."""
+        details = [
+            MigrationPreviewDetailResponse(
+                one.tenant_id,
+                one.tenant_name,
+                one.current_revision,
+                one.pending_migrations,
+                one.error,
+            )
+            for one in preview.details
+        ]
+        return cls(preview.total, preview.pending, preview.up_to_date, preview.failed, details)
+
+
+class FailureCauseResponse(Schema, frozen=True):
+    """Errors of one kind, and a customer that has one."""
+
+    cause: str
+    count: int
+    sample_customer_id: UUID
+
+
+class FailureCauseList(Schema, frozen=True):
+    """Why customers failed in a run, the commonest cause first."""
+
+    items: list[FailureCauseResponse]
+
+    @classmethod
+    def of(cls, causes: Sequence[Cause]) -> "FailureCauseList":
+        """Return the representation of *causes*."""
+        return cls(
+            [FailureCauseResponse(one.cause, one.count, one.sample_tenant_id) for one in causes]
+        )
 
 
 class RevisionCountResponse(Schema, frozen=True):
@@ -130,3 +245,7 @@ class MigrationRunPage(Schema, frozen=True):
     page_size: int
     total_count: int
     total_pages: int
+
+
+def _members(run: MigrationRun) -> dict[str, Any]:
+    return {name: getattr(run, name) for name in MigrationRunStateResponse.__struct_fields__}

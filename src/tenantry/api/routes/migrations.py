@@ -1,46 +1,92 @@
 """``/api/admin/tenants/migrate-all`` and ``…/migration-history``."""
 
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
 from uuid import UUID
 
 from tenantry.access.principal import AdminContext
+from tenantry.api.envelope import Reply
+from tenantry.api.events import events_of, position_of
+from tenantry.api.histories import page_in_pieces, run_in_pieces
+from tenantry.api.pieces import Source
+from tenantry.api.requests import prefers
 from tenantry.catalog import runs
-from tenantry.catalog.runs import MigrationRun
+from tenantry.fleet.orders import BadOrder
 from tenantry.fleet.status import schema_status
-from tenantry.schemas.base import Nothing, PageRequest
+from tenantry.schemas.base import Nothing
 from tenantry.schemas.migrations import (
+    FailureCauseList,
+    HistoryPageRequest,
+    HistoryRequest,
     MigrateAllRequest,
+    MigrationPreviewResponse,
     MigrationResultResponse,
-    MigrationRunPage,
     MigrationRunResponse,
     SchemaStatusResponse,
 )
 from tenantry.services import Services
 
+# Source: RFC 7240, section 4.1
+RESPOND_ASYNC = "respond-async"
+
 
 async def migrate_all(
-    ctx: AdminContext, services: Services, _request: MigrateAllRequest
-) -> MigrationResultResponse:
-    """Migrate every active tenant; this call only waits for the end."""
-    run_id = await services.fleet.plan(ctx, triggered_by=ctx.email)
+    ctx: AdminContext, services: Services, request: MigrateAllRequest, *, prefer: str
+) -> MigrationResultResponse | MigrationPreviewResponse | Reply:
+    """Migrate tenants; this call only waits for the end, unless it prefers not to."""
+    if request.dry_run:
+        preview = await services.fleet.preview(ctx, request.order, rehearse=request.rehearse)
+        return MigrationPreviewResponse.of(preview)
+    if request.rehearse:
+        raise BadOrder("`rehearse` needs `dryRun`.")
+    run_id = await services.fleet.plan(ctx, triggered_by=ctx.email, order=request.order)
+    if prefers(prefer, RESPOND_ASYNC):
+        return await _accepted(services, run_id)
     run = await services.fleet.wait(run_id)
     return MigrationResultResponse.of(run, await runs.ended(services.catalog, run_id))
 
 
-async def list_runs(
-    _ctx: AdminContext, services: Services, request: PageRequest
-) -> MigrationRunPage:
+async def list_runs(_ctx: AdminContext, services: Services, request: HistoryPageRequest) -> Source:
     """Tell of the runs, the newest first."""
     page = await runs.page(services.catalog, request.window)
-    items = [await _represent(services, run) for run in page.items]
-    window = page.window
-    return MigrationRunPage(items, window.page, window.size, page.total_count, page.total_pages)
+    return page_in_pieces(services.catalog, page, request.details)
 
 
 async def show_run(
-    _ctx: AdminContext, services: Services, _request: Nothing, *, run_id: UUID
-) -> MigrationRunResponse:
+    _ctx: AdminContext, services: Services, request: HistoryRequest, *, run_id: UUID
+) -> Source:
     """Tell of one run."""
-    return await _represent(services, await runs.get(services.catalog, run_id))
+    run = await runs.get(services.catalog, run_id)
+    return run_in_pieces(services.catalog, run, request.details)
+
+
+async def show_causes(
+    _ctx: AdminContext, services: Services, _request: Nothing, *, run_id: UUID
+) -> FailureCauseList:
+    """Tell why tenants failed in a run."""
+    await runs.get(services.catalog, run_id)
+    return FailureCauseList.of(await runs.failure_causes(services.catalog, run_id))
+
+
+async def show_events(
+    _ctx: AdminContext,
+    services: Services,
+    _request: Nothing,
+    *,
+    run_id: UUID,
+    last_event_id: str,
+    readmit: Callable[[], Awaitable[object]],
+) -> Source:
+    """Tell what happens in a run, while it happens."""
+    sights = services.watchers.watch(run_id, after=position_of(last_event_id))
+    return events_of(sights, readmit)
+
+
+async def cancel_run(
+    ctx: AdminContext, services: Services, _request: Nothing, *, run_id: UUID
+) -> None:
+    """Let nothing more of a run start."""
+    await services.fleet.cancel(ctx, run_id)
 
 
 async def show_status(
@@ -50,5 +96,12 @@ async def show_status(
     return SchemaStatusResponse.of(await schema_status(services.catalog, services.streams()))
 
 
-async def _represent(services: Services, run: MigrationRun) -> MigrationRunResponse:
-    return MigrationRunResponse.of(run, await runs.ended(services.catalog, run.id))
+async def _accepted(services: Services, run_id: UUID) -> Reply:
+    run = await runs.get(services.catalog, run_id)
+    ended = [part for part in await runs.ended(services.catalog, run_id) if run.counts(part)]
+    where = f"/api/admin/tenants/migration-history/{run_id}"
+    return Reply(
+        MigrationRunResponse.of(run, ended),
+        HTTPStatus.ACCEPTED,
+        [(b"location", where.encode()), (b"preference-applied", RESPOND_ASYNC.encode())],
+    )

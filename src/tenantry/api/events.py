@@ -1,0 +1,72 @@
+"""Server-Sent Events: what happens in a migration run, for as long as the caller is let in.
+
+Source: https://html.spec.whatwg.org/multipage/server-sent-events.html
+"""
+
+import contextlib
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+
+import msgspec
+
+from tenantry.api.pieces import Source
+from tenantry.fleet.watching import Sight
+from tenantry.kit.clock import monotonic_seconds
+from tenantry.kit.errors import Forbidden, Unauthenticated
+from tenantry.schemas.migrations import MigrationRunDetailResponse, MigrationRunStateResponse
+
+# After so long without an event a comment is sent, so that nobody on the way hangs up.
+COMMENT_SECONDS = 15.0
+COMMENT = b":\n\n"
+POSITION_DIGITS_MAX = 9
+
+_encode = msgspec.json.Encoder().encode
+
+
+def position_of(last_event_id: str) -> int:
+    """Return the position that a ``Last-Event-ID`` names; 0 when it names none.
+
+    A client that is refused does not try again. One whose id is none of ours begins anew.
+    """
+    is_number = last_event_id.isascii() and last_event_id.isdigit()
+    return int(last_event_id) if is_number and len(last_event_id) <= POSITION_DIGITS_MAX else 0
+
+
+async def events_of(
+    sights: AsyncGenerator[Sight, None], readmit: Callable[[], Awaitable[object]]
+) -> Source:
+    """Yield *sights* as events: ``tenant`` with a detail, ``run`` with the run without them.
+
+    The id of each is the position from which to go on after it.
+
+    Args:
+        sights: What is seen, often enough to notice in time that the caller is out.
+        readmit: Raises when the caller is not let in any more.
+
+    Raises:
+        Exception: Whatever *sights* raise.
+    """
+    told_at = monotonic_seconds()
+    async with contextlib.aclosing(sights):
+        async for sight in sights:
+            try:
+                await readmit()
+            except (Unauthenticated, Forbidden):
+                return
+            text = b"".join(_events(sight))
+            if not text and monotonic_seconds() - told_at > COMMENT_SECONDS:
+                text = COMMENT
+            if text:
+                told_at = monotonic_seconds()
+                yield text
+
+
+def _events(sight: Sight) -> Iterator[bytes]:
+    for part in sight.parts:
+        yield _event(b"tenant", part.sequence or 0, MigrationRunDetailResponse.of(part))
+    if sight.run is not None:
+        yield _event(b"run", sight.position, MigrationRunStateResponse.of(sight.run))
+
+
+def _event(name: bytes, position: int, data: object) -> bytes:
+    # JSON as we write it has no line breaks, which would end the data.
+    return b"id: %d\nevent: %b\ndata: %b\n\n" % (position, name, _encode(data))

@@ -1,0 +1,66 @@
+"""Runs that are written into the catalog, past the service: large ones, and some that never end."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from tenantry.catalog.tables import migration_run, tenant_migration
+from tenantry.kit.clock import utc_now
+from tenantry.kit.ids import new_id
+from tests.conftest import World
+from tests.contracts.ledger import sync_engine
+
+
+def add_run(
+    world: World,
+    states: Sequence[str] = (),
+    *,
+    total: int | None = None,
+    counted: int | None = None,
+) -> UUID:
+    """Add a run of which no tenant is left to be migrated; return its id.
+
+    Args:
+        world: Whose catalog it is.
+        states: How its parts have ended, one after the other.
+        total: Its tenants. When they are more than have ended, the run never ends.
+        counted: How many of those that have ended are in its counts; all unless given.
+    """
+    run_id, now = new_id(), utc_now()
+    total = len(states) if total is None else total
+    told = states if counted is None else states[:counted]
+    run = {
+        "id": run_id,
+        "started_at": now,
+        "finished_at": now + timedelta(seconds=1) if len(told) == total else None,
+        "triggered_by": "ada@example.com",
+        "total_count": total,
+        "success_count": told.count("Success"),
+        "failed_count": told.count("Failed"),
+        "last_sequence": len(told),
+    }
+    parts = [
+        {
+            "run_id": run_id,
+            "tenant_id": new_id(),
+            "tenant_name": f"Tenant number {number}",
+            "database_name": f"tenantry_{number:032x}",
+            "server_name": "default",
+            "state": state,
+            "applied": None if state == "Success" else "",
+            "error": None if state == "Success" else f"0004_wrong: no such table: t{number}.",
+            "started_at": now,
+            "finished_at": now + timedelta(milliseconds=number),
+            "sequence": number,
+        }
+        for number, state in enumerate(states, 1)
+    ]
+    engine = sync_engine(world.services.settings.catalog)
+    with engine.begin() as connection:
+        connection.execute(sa.insert(migration_run), [run])
+        if parts:
+            connection.execute(sa.insert(tenant_migration), parts)
+    engine.dispose()
+    return run_id

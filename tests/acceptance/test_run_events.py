@@ -1,0 +1,294 @@
+"""GET /api/admin/tenants/migration-history/{id}/events, over a real socket."""
+
+import asyncio
+import dataclasses
+import signal
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from uuid import UUID
+
+import httpx
+import pytest
+
+from tenantry.access import admins
+from tenantry.access.principal import Person, Role
+from tenantry.access.tokens import Tokens
+from tenantry.api import events
+from tenantry.app import app_over
+from tenantry.fleet.watching import Watchers
+from tenantry.kit.clock import utc_now
+from tenantry.services import system_context
+from tenantry.settings import Settings
+from tests.acceptance.histories import add_run
+from tests.acceptance.migrations import Migrations
+from tests.acceptance.programs import free_port, running, variables
+from tests.acceptance.shapes import MIGRATION_RUN, MIGRATION_RUN_DETAIL, must_be
+from tests.acceptance.sockets import served
+from tests.acceptance.streams import Event, watching
+from tests.acceptance.support import (
+    HISTORY,
+    MIGRATE_ALL,
+    NOBODY,
+    must_be_for_admins,
+    ok,
+    refused,
+    until,
+)
+from tests.conftest import PASSWORD, World
+
+RUN_WITHOUT_DETAILS = {name: of for name, of in MIGRATION_RUN.items() if name != "details"}
+
+
+def events_of(run_id: object) -> str:
+    return f"{HISTORY}/{run_id}/events"
+
+
+@asynccontextmanager
+async def admin_of(world: World, token: str | None = None) -> AsyncIterator[httpx.AsyncClient]:
+    """Yield an admin's client on a socket."""
+    token = token or await world.admin_token()
+    async with (
+        served(world.app) as at,
+        at.client(authorization=f"Bearer {token}") as client,
+    ):
+        yield client
+
+
+def must_be_in_order(seen: list[Event]) -> None:
+    """Check the shape of each event, and that the ids lead on."""
+    for event in seen:
+        shape = {"tenant": MIGRATION_RUN_DETAIL, "run": RUN_WITHOUT_DETAILS}[event.name]
+        must_be(event.data, shape)
+    ids = [int(event.id) for event in seen]
+    assert ids == sorted(ids)
+    sequences = [int(event.id) for event in seen if event.name == "tenant"]
+    assert len(set(sequences)) == len(sequences)
+
+
+class WithMigrations:
+    @pytest.fixture(name="mine")
+    def _mine(self, tmp_path: Path) -> Migrations:
+        return Migrations(tmp_path / "migrations")
+
+    @pytest.fixture(name="settings")
+    def _settings(self, settings: Settings, mine: Migrations) -> Settings:
+        changes = {"tenant_migrations": mine.folder, "migrate_concurrency": 1}
+        return settings.model_copy(update=changes)
+
+
+class TestEvents(WithMigrations):
+    async def test_of_a_run_that_has_ended_tell_it_and_end(self, world: World) -> None:
+        """The run, its tenants as in the history, and at last the run again."""
+        async with admin_of(world) as admin:
+            ok(await admin.post(MIGRATE_ALL))
+            [run] = ok(await admin.get(HISTORY))["items"]
+            async with watching(admin, events_of(run["id"])) as stream:
+                seen = await stream.rest()
+
+        head = stream.answer.headers
+        assert head["content-type"] == "text/event-stream"
+        assert head["cache-control"] == "no-store"
+        assert head["x-request-id"]
+        assert "content-length" not in head
+        must_be_in_order(seen)
+        details = run.pop("details")
+        assert [event.name for event in seen] == ["run", "tenant", "tenant", "run"]
+        assert seen[0].data == seen[-1].data == run
+        told = [event.data for event in seen[1:-1]]
+        assert sorted(told, key=lambda one: one["customerId"]) == details
+
+    async def test_of_a_run_come_while_it_goes_on(self, world: World, mine: Migrations) -> None:
+        """Each tenant as soon as it has ended, with the counts; the end comes last."""
+        mine.add_slow("a1_take_a_while", 0.7)
+        async with admin_of(world) as admin:
+            began = time.monotonic()
+            answer = await admin.post(MIGRATE_ALL, headers={"Prefer": "respond-async"})
+            run_id = ok(answer, 202)["id"]
+            async with watching(admin, events_of(run_id)) as stream:
+                first = await stream.next()
+                seen = [first] if first else []
+                while len([one for one in seen if one.name == "tenant"]) < 1:
+                    event = await stream.next()
+                    assert event is not None
+                    seen.append(event)
+                after_one = time.monotonic() - began
+                running = ok(await admin.get(f"{HISTORY}/{run_id}"))
+                seen += await stream.rest()
+            took = time.monotonic() - began
+            run = ok(await admin.get(f"{HISTORY}/{run_id}"))
+
+        must_be_in_order(seen)
+        assert seen[0].name == "run"
+        assert (seen[0].data["finishedAt"], seen[0].data["totalCount"]) == (None, 2)
+        assert running["finishedAt"] is None
+        assert after_one < took - 0.4
+        tenants = [event.data for event in seen if event.name == "tenant"]
+        details = run.pop("details")
+        assert sorted(tenants, key=lambda one: one["customerId"]) == details
+        assert {one["appliedMigrations"] for one in tenants} == {"a1_take_a_while"}
+        assert seen[-1].data == run
+        assert run["finishedAt"] is not None
+        counts = [event.data["successCount"] for event in seen if event.name == "run"]
+        assert counts == sorted(counts)
+        assert [event.data["finishedAt"] for event in seen if event.name == "run"].index(
+            run["finishedAt"]
+        ) == len(counts) - 1
+
+    async def test_go_on_after_the_last_one_that_was_seen(self, world: World) -> None:
+        """By its id. An id that is none of this run's begins anew: a refusal would be final."""
+        run_id = add_run(world, ["Success", "Failed", "Success"])
+        async with admin_of(world) as admin:
+
+            async def names(last: str) -> list[str]:
+                async with watching(admin, events_of(run_id), last_event_id=last) as stream:
+                    return [one.data.get("customerName", one.name) for one in await stream.rest()]
+
+            every = await names("")
+            for last, missed in (("0", 3), ("1", 2), ("2", 1), ("3", 0)):
+                assert await names(last) == ["run", *every[4 - missed : 4], "run"], last
+            for bad in ("4", "-1", "x", "1.0", "1, 1", "9" * 5_000):
+                assert await names(bad) == every, bad
+        assert every == ["run", *(f"Tenant number {number}" for number in (1, 2, 3)), "run"]
+
+    async def test_are_kept_alive_by_comments(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """When nothing happens for a while, something is sent that is no event."""
+        monkeypatch.setattr(events, "COMMENT_SECONDS", 0.2)
+        run_id = add_run(world, total=1)
+        async with (
+            admin_of(world) as admin,
+            watching(admin, events_of(run_id)) as stream,
+        ):
+            assert await stream.next() is not None
+            await stream.wait_for_comments(2)
+
+    async def test_are_for_admins(self, world: World) -> None:
+        """The table of refusals; and of no run there are none."""
+        run_id = add_run(world)
+        await must_be_for_admins(world, lambda client: client.get(events_of(run_id)))
+        admin = await world.admin()
+
+        for unknown in (NOBODY, "1", world.acme.tenant.id):
+            refused(await admin.get(events_of(unknown)), 404)
+
+    async def test_are_those_of_every_process(
+        self, world: World, mine: Migrations, tmp_path: Path
+    ) -> None:
+        """A run that this process works on can be watched at another, and that ends in time."""
+        mine.add_slow("a1_take_a_while", 0.3)
+        port = free_port()
+        environment = {
+            **variables(world.services.settings),
+            "TENANTRY_TENANT_MIGRATIONS": str(mine.folder),
+        }
+        token = await world.admin_token()
+        with running(tmp_path, "serve", "--port", str(port), **environment) as program:
+            program.wait_for("answers at")
+            there = httpx.AsyncClient(
+                base_url=f"http://127.0.0.1:{port}",
+                headers={"authorization": f"Bearer {token}"},
+                timeout=15,
+            )
+            async with there:
+                run_id = await world.services.fleet.plan(
+                    system_context("test"), triggered_by="ada@example.com"
+                )
+                async with watching(there, events_of(run_id)) as stream:
+                    seen = await stream.rest()
+
+                must_be_in_order(seen)
+                assert [one.name for one in seen].count("tenant") == 2
+                assert seen[-1].data["successCount"] == 2
+                assert seen[-1].data["finishedAt"] is not None
+                async with watching(there, events_of(add_run(world, total=1))) as stream:
+                    assert await stream.next() is not None
+                    began = time.monotonic()
+                    assert program.end(signal.SIGTERM) == 0
+                    assert time.monotonic() - began < 5
+                    assert await stream.rest() == []
+
+
+class TestCredential:
+    async def test_that_expires_ends_its_streams(self, world: World) -> None:
+        """Within 5 seconds, and the client sees an end."""
+        account = world.admin_account
+        tokens = Tokens(world.services.signing_keys, lifetime=timedelta(seconds=2))
+        person = Person(account.id, account.email, Role.ADMIN, account.generation)
+        issued = await tokens.issue(person, now=utc_now())
+        run_id = add_run(world, total=1)
+
+        async with (
+            admin_of(world, issued.token) as admin,
+            watching(admin, events_of(run_id)) as stream,
+        ):
+            seen = await stream.rest()
+            late = utc_now() - issued.expires_at
+
+            assert [event.data["finishedAt"] for event in seen] == [None]
+            assert timedelta(0) <= late < timedelta(seconds=5)
+            refused(await admin.get(events_of(run_id)), 401)
+
+    async def test_of_an_admin_who_is_switched_off_ends_its_streams(self, world: World) -> None:
+        """Within 5 seconds; the others' go on."""
+        grace = await admins.create(
+            system_context("test"),
+            world.services.catalog,
+            world.services.passwords,
+            email="grace@example.com",
+            password=PASSWORD,
+        )
+        person = Person(grace.id, grace.email, Role.ADMIN, grace.generation)
+        issued = await world.services.tokens.issue(person, now=utc_now())
+        run_id = add_run(world, total=1)
+
+        async with (
+            admin_of(world) as ada,
+            admin_of(world, issued.token) as client,
+            watching(ada, events_of(run_id)) as staying,
+            watching(client, events_of(run_id)) as stream,
+        ):
+            assert await stream.next() is not None
+            assert await staying.next() is not None
+            patched = await ada.patch(
+                f"/api/admin/admins/{grace.id}",
+                json={"isActive": False},
+            )
+            ok(patched)
+            began = time.monotonic()
+            assert await stream.rest() == []
+            assert time.monotonic() - began < 5
+            refused(await client.get(events_of(run_id)), 403)
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.7):
+                    await staying.next()
+
+
+class TestBound:
+    @pytest.fixture(name="world")
+    async def _world(self, world: World) -> World:
+        services = world.services
+        watchers = Watchers(services.catalog, services.fleet, watchers_max=1)
+        services = dataclasses.replace(services, watchers=watchers)
+        return dataclasses.replace(world, services=services, app=app_over(services))
+
+    async def test_refuses_more_streams_than_there_may_be(self, world: World) -> None:
+        """503 for one too many; who hangs up makes room."""
+        run_id: UUID = add_run(world, total=1)
+        async with admin_of(world) as admin:
+            async with watching(admin, events_of(run_id)) as stream:
+                assert await stream.next() is not None
+                refused(await admin.get(events_of(run_id)), 503)
+                refused(await admin.get(events_of(NOBODY)), 404)
+                assert (await admin.head(events_of(run_id))).status_code == 503
+            await until(
+                lambda: admin.head(events_of(run_id)), lambda answer: answer.status_code == 200
+            )
+
+            for _ in range(3):
+                assert (await admin.head(events_of(run_id))).status_code == 200
+            async with watching(admin, events_of(run_id)) as stream:
+                assert await stream.next() is not None

@@ -1,0 +1,414 @@
+"""POST /api/admin/tenants/migrate-all with a body, or with a preference."""
+
+import asyncio
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tenantry.api.door import Api
+from tenantry.api.table import ENDPOINTS
+from tenantry.fleet.lifecycle import Provisioned
+from tenantry.kit.access_log import AccessLog
+from tenantry.settings import Settings
+from tests.acceptance.migrations import Migrations
+from tests.acceptance.shapes import (
+    MIGRATION_RESULT,
+    MIGRATION_RUN,
+    Shape,
+    is_count,
+    is_guid,
+    is_text,
+    list_of,
+    maybe,
+    must_be,
+)
+from tests.acceptance.sockets import served
+from tests.acceptance.support import (
+    HISTORY,
+    MIGRATE_ALL,
+    NOBODY,
+    database_of,
+    ok,
+    patch_tenant,
+    refused,
+    until,
+)
+from tests.conftest import World
+
+PREVIEW: Shape = {
+    "total": is_count,
+    "pending": is_count,
+    "upToDate": is_count,
+    "failed": is_count,
+    "details": list_of(
+        {
+            "customerId": is_guid,
+            "customerName": is_text,
+            "currentRevision": maybe(is_text),
+            "pendingMigrations": maybe(is_text),
+            "error": maybe(is_text),
+        }
+    ),
+}
+
+
+async def ordered(world: World, **body: object) -> Any:
+    """Return the result of a run with this body, which must add up."""
+    data = ok(await (await world.admin()).post(MIGRATE_ALL, json=body))
+    must_be(data, MIGRATION_RESULT)
+    assert data["total"] == data["success"] + data["failed"] == len(data["details"])
+    return data
+
+
+async def previewed(world: World, **body: object) -> Any:
+    """Return the result of a dry run, which must add up."""
+    data = ok(await (await world.admin()).post(MIGRATE_ALL, json={"dryRun": True, **body}))
+    must_be(data, PREVIEW)
+    assert data["total"] == data["pending"] + data["upToDate"] + data["failed"]
+    assert data["total"] == len(data["details"])
+    return data
+
+
+async def last_run(world: World) -> Any:
+    admin = await world.admin()
+    return ok(await admin.get(HISTORY, params={"pageSize": 1}))["items"][0]
+
+
+async def ended(world: World) -> Any:
+    """Return the last run when it has ended."""
+    return await until(lambda: last_run(world), lambda run: run["finishedAt"])
+
+
+async def count_runs(world: World) -> int:
+    return int(ok(await (await world.admin()).get(HISTORY))["totalCount"])
+
+
+def errors_of(data: Any) -> dict[str, str | None]:
+    return {one["customerName"]: one["error"] for one in data["details"]}
+
+
+async def break_up(world: World, of: Provisioned) -> None:
+    await world.services.databases.forget(of.tenant.id)
+    database_of(world, of.tenant).destroy()
+
+
+class WithMigrations:
+    @pytest.fixture(name="mine")
+    def _mine(self, tmp_path: Path) -> Migrations:
+        return Migrations(tmp_path / "migrations")
+
+    @pytest.fixture(name="settings")
+    def _settings(self, settings: Settings, mine: Migrations) -> Settings:
+        changes = {"tenant_migrations": mine.folder, "migrate_concurrency": 1}
+        return settings.model_copy(update=changes)
+
+
+class TestBody(WithMigrations):
+    async def test_that_breaks_a_rule_runs_nothing(self, world: World) -> None:
+        """400 with the member's name; null is no way to leave something out."""
+        admin = await world.admin()
+        inactive = await world.provision("inactive")
+        await patch_tenant(world, inactive, isActive=False)
+
+        for member, value in (
+            ("tenantIds", None),
+            ("tenantIds", "all"),
+            ("tenantIds", ["x"]),
+            ("tenantIds", [None]),
+            ("tenantIds", [NOBODY]),
+            ("tenantIds", [str(world.acme.tenant.id), str(inactive.tenant.id)]),
+            ("retryOf", None),
+            ("retryOf", "x"),
+            ("waves", None),
+            ("waves", []),
+            ("waves", [0]),
+            ("waves", ["0%"]),
+            ("waves", ["101%"]),
+            ("waves", ["ten"]),
+            ("waves", [1.5]),
+            ("waves", [2, 1]),
+            ("maxFailures", None),
+            ("maxFailures", -1),
+            ("maxFailures", "5"),
+            ("maxFailures", "101%"),
+            ("label", None),
+            ("label", 1),
+            ("label", "a\nb"),
+            ("label", "a" * 1_000),
+            ("dryRun", None),
+            ("dryRun", "true"),
+            ("rehearse", 1),
+            ("rehearse", True),
+        ):
+            answer = await admin.post(MIGRATE_ALL, json={member: value})
+            assert member in refused(answer, 400), (member, value)
+        for unknown in ("dryrun", "dry_run", "DryRun", "tenants", "waves "):
+            assert unknown in refused(await admin.post(MIGRATE_ALL, json={unknown: True}), 400)
+        refused(await admin.post(MIGRATE_ALL, json={"retryOf": NOBODY}), 404)
+
+        assert await count_runs(world) == 0
+
+    async def test_chooses_tenants(self, world: World) -> None:
+        """Those that are named, each once, by ids in any case; the list may be empty."""
+        acme = str(world.acme.tenant.id)
+
+        one = await ordered(world, tenantIds=[acme, acme.upper()])
+        nobody = await ordered(world, tenantIds=[])
+        everybody = await ordered(world)
+
+        assert errors_of(one) == {"acme": None}
+        assert (nobody["total"], everybody["total"]) == (0, 2)
+
+    async def test_tries_the_failed_ones_again(self, world: World) -> None:
+        """Of a run without failures it is a run of none."""
+        await break_up(world, world.globex)
+        await ordered(world)
+        failed = await last_run(world)
+
+        again = await ordered(world, retryOf=failed["id"])
+        good = await ordered(world, tenantIds=[str(world.acme.tenant.id)])
+        none = await ordered(world, retryOf=(await last_run(world))["id"])
+
+        assert list(errors_of(again)) == ["globex"]
+        assert (good["success"], none["total"]) == (1, 0)
+
+    async def test_stops_at_too_many_failures(self, world: World) -> None:
+        """What has not started has failed, and says why; nothing was applied there."""
+        broken = [await world.provision(name) for name in ("broken", "behind")]
+        await break_up(world, broken[0])
+        names = [str(one.tenant.id) for one in broken]
+
+        data = await ordered(world, tenantIds=names, waves=[1, "100%"], maxFailures=0, label="try")
+
+        assert (data["failed"], data["success"]) == (2, 0)
+        assert "does not exist" in (errors_of(data)["broken"] or "")
+        assert (errors_of(data)["behind"] or "").startswith("not attempted: ")
+        details = {one["customerName"]: one for one in (await last_run(world))["details"]}
+        assert details["behind"]["status"] == "Failed"
+        assert details["behind"]["appliedMigrations"] == ""
+
+    async def test_leaves_out_what_the_last_wave_leaves_out(self, world: World) -> None:
+        """The waves are sizes of the whole; the shape of the answer is the seed's."""
+        data = await ordered(world, waves=["50%"])
+
+        assert (data["total"], data["success"], data["failed"]) == (2, 1, 1)
+        [left] = [one for one in data["details"] if one["status"] == "failed"]
+        assert left["error"].startswith("not attempted: ")
+        must_be(await last_run(world), MIGRATION_RUN)
+
+
+class TestDryRun(WithMigrations):
+    async def test_tells_what_is_pending_and_changes_nothing(
+        self, world: World, mine: Migrations
+    ) -> None:
+        """Nor is it recorded, whatever else the order says."""
+        mine.add_table("a1_create_pets", "pets")
+        await ordered(world, tenantIds=[str(world.acme.tenant.id)])
+        mine.add("a2_fill", "op.execute('INSERT INTO pets (id) VALUES (1)')")
+        broken = await world.provision("broken")
+        await break_up(world, broken)
+        raws = [database_of(world, of.tenant) for of in (world.acme, world.globex)]
+        before, runs = [raw.dump() for raw in raws], await count_runs(world)
+
+        data = await previewed(world)
+        some = await previewed(
+            world, tenantIds=[str(world.acme.tenant.id)], waves=[1], maxFailures=1, label="x"
+        )
+        refused(
+            await (await world.admin()).post(MIGRATE_ALL, json={"dryRun": True, "retryOf": NOBODY}),
+            404,
+        )
+
+        assert (data["pending"], data["upToDate"], data["failed"]) == (2, 0, 1)
+        told = {one["customerName"]: one for one in data["details"]}
+        assert told["acme"]["pendingMigrations"] == "a2_fill"
+        assert told["acme"]["currentRevision"].endswith("/a1")
+        assert told["globex"]["pendingMigrations"] == "a1_create_pets,a2_fill"
+        assert told["acme"]["error"] is told["globex"]["error"] is None
+        assert "does not exist" in told["broken"]["error"]
+        assert (some["total"], some["pending"]) == (1, 1)
+        assert [raw.dump() for raw in raws] == before
+        assert await count_runs(world) == runs
+
+    async def test_rehearses(self, world: World, mine: Migrations) -> None:
+        """What is pending is run, and taken back: what would fail says so."""
+        mine.add_table("a1_create_pets", "pets")
+        mine.add("a2_wrong", "op.execute('INSERT INTO cats (id) VALUES (1)')")
+        raw = database_of(world, world.acme.tenant)
+        before = raw.dump()
+
+        looked, rehearsed = await previewed(world), await previewed(world, rehearse=True)
+
+        assert (looked["pending"], rehearsed["failed"]) == (2, 2)
+        for one in rehearsed["details"]:
+            assert "a2_wrong" in one["error"]
+            assert "cats" in one["error"]
+        assert raw.dump() == before
+        assert "pets" not in raw.tables()
+        assert await count_runs(world) == 0
+
+
+class TestPreference(WithMigrations):
+    async def test_of_an_answer_at_once_is_met(self, world: World, mine: Migrations) -> None:
+        """202 with the run as it is now and where it can be watched; it goes on to its end."""
+        mine.add_slow("a1_take_a_while", 0.3)
+        admin = await world.admin()
+
+        answer = await admin.post(MIGRATE_ALL, headers={"Prefer": "respond-async"})
+        run = ok(answer, 202)
+        must_be(run, MIGRATION_RUN)
+        where = answer.headers["location"]
+        assert ok(await admin.get(where))["id"] == run["id"]
+        now = await ended(world)
+
+        assert where == f"{HISTORY}/{run['id']}"
+        assert answer.headers["preference-applied"] == "respond-async"
+        assert (run["finishedAt"], run["totalCount"]) == (None, 2)
+        assert run["successCount"] + run["failedCount"] == len(run["details"])
+        assert (now["successCount"], now["triggeredBy"]) == (2, "ada@example.com")
+
+    async def test_is_read_as_the_standard_says(self, world: World) -> None:
+        """One of several, in any case, with parameters; and nothing that only looks like it."""
+        admin = await world.admin()
+
+        async def status_of(*values: str) -> int:
+            headers = [("Prefer", value) for value in values]
+            answer = await admin.post(MIGRATE_ALL, headers=headers, json={"tenantIds": []})
+            assert ("preference-applied" in answer.headers) == (answer.status_code == 202)
+            return answer.status_code
+
+        for values in (
+            ["respond-async"],
+            ["Respond-Async"],
+            ["respond-async, wait=10"],
+            ["wait=10 ,respond-async"],
+            ["handling=lenient", "respond-async"],
+            ['respond-async; foo="bar, baz"'],
+            ['foo="a\\", b", respond-async'],
+            ['respond-async=""'],
+        ):
+            assert await status_of(*values) == 202, values
+        for values in (
+            [""],
+            ["respond-asynchronously"],
+            ["not-respond-async"],
+            ["return=minimal"],
+            ['foo="respond-async"'],
+            ['foo="a, respond-async, b"'],
+            ["foo; respond-async"],
+            ["respond-async=no"],
+            ['respond-async="no"'],
+        ):
+            assert await status_of(*values) == 200, values
+
+    async def test_of_a_dry_run_is_not_met(self, world: World) -> None:
+        """There is nothing to watch, so it is answered as ever."""
+        admin = await world.admin()
+
+        answer = await admin.post(
+            MIGRATE_ALL, headers={"Prefer": "respond-async"}, json={"dryRun": True}
+        )
+
+        must_be(ok(answer), PREVIEW)
+        assert "preference-applied" not in answer.headers
+
+
+class TestLongCall(WithMigrations):
+    @pytest.fixture(name="world")
+    async def _world(self, world: World) -> World:
+        """A world whose calls are kept alive after a tenth of a second, and not after ten."""
+        endpoints = [
+            dataclasses.replace(one, keep_alive_seconds=one.keep_alive_seconds and 0.1)
+            for one in ENDPOINTS
+        ]
+        api = Api(endpoints, world.services, AccessLog(as_json=True))
+        return dataclasses.replace(world, app=api)
+
+    async def test_is_kept_alive_and_answers_as_ever(self, world: World, mine: Migrations) -> None:
+        """Spaces ahead of the JSON, of a run and of a rehearsal."""
+        mine.add_slow("a1_take_a_while", 0.3)
+        bearer = f"Bearer {await world.admin_token()}"
+
+        async with served(world.app) as at:
+            for body in (b'{"dryRun": true, "rehearse": true}', b""):
+                async with at.line() as line:
+                    head = await line.ask("POST", MIGRATE_ALL, body, authorization=bearer)
+                    assert await line.chunk() == b" "
+                    answer = json.loads(await line.rest())
+
+                assert (head.status, head.said["content-type"]) == (200, "application/json")
+                assert answer["data"]["total"] == 2
+                must_be(answer["data"], MIGRATION_RESULT if not body else PREVIEW)
+
+    async def test_that_fails_early_has_its_own_status(self, world: World) -> None:
+        """An error that is known before the first space is an answer like any."""
+        bearer = f"Bearer {await world.admin_token()}"
+
+        async with served(world.app) as at, at.client(authorization=bearer) as admin:
+            refused(await admin.post(MIGRATE_ALL, json={"retryOf": NOBODY}), 404)
+            refused(await admin.post(MIGRATE_ALL, json={"tenantIds": [NOBODY]}), 400)
+
+    async def test_is_cut_when_the_end_cannot_be_told(self, world: World, mine: Migrations) -> None:
+        """The process stops while the run goes on elsewhere: what was said does not look whole."""
+        mine.add_slow("a1_take_a_while", 0.5)
+        bearer = f"Bearer {await world.admin_token()}"
+
+        async with served(world.app) as at, at.line() as line:
+            head = await line.ask("POST", MIGRATE_ALL, authorization=bearer)
+            assert await line.chunk() == b" "
+            stopping = asyncio.create_task(world.services.fleet.stop())
+            with pytest.raises(asyncio.IncompleteReadError):
+                await line.rest()
+            await stopping
+
+        assert head.status == 200
+        assert (await last_run(world))["finishedAt"] is None
+
+    async def test_that_is_hung_up_is_a_run_all_the_same(
+        self, world: World, mine: Migrations
+    ) -> None:
+        """Whoever called, it ends."""
+        mine.add_slow("a1_take_a_while", 0.3)
+        bearer = f"Bearer {await world.admin_token()}"
+
+        async with served(world.app) as at, at.line() as line:
+            await line.ask("POST", MIGRATE_ALL, authorization=bearer)
+            line.hang_up()
+        run = await ended(world)
+
+        assert run["successCount"] == 2
+
+
+class TestCancel(WithMigrations):
+    async def test_starts_nothing_more(self, world: World, mine: Migrations) -> None:
+        """202: what is in work is ended, the rest is not attempted, and the caller is told."""
+        mine.add_slow("a1_take_a_while", 0.6)
+        more = [await world.provision(name) for name in ("third", "fourth")]
+        assert len(more) == 2
+        admin = await world.admin()
+        call = asyncio.create_task(admin.post(MIGRATE_ALL))
+        await until(lambda: count_runs(world), bool)
+        run = await last_run(world)
+
+        answer = await admin.post(f"{HISTORY}/{run['id']}/cancel")
+        data = ok(await call)
+
+        assert answer.status_code == 202
+        assert set(answer.json()) == {"success", "message"}
+        assert answer.json()["success"] is True
+        assert data["total"] == data["success"] + data["failed"] == 4
+        assert data["failed"] >= 2
+        left = [one["error"] for one in data["details"] if one["status"] == "failed"]
+        assert set(left) == {"not attempted: run cancelled"}
+        refused(await admin.post(f"{HISTORY}/{run['id']}/cancel"), 409)
+
+    async def test_of_no_run_is_404(self, world: World) -> None:
+        """An id of no run, or no id at all; and nobody but an admin may."""
+        admin = await world.admin()
+
+        for unknown in (NOBODY, "1"):
+            refused(await admin.post(f"{HISTORY}/{unknown}/cancel"), 404)
+        refused(await world.stranger().post(f"{HISTORY}/{NOBODY}/cancel"), 401)
