@@ -1,18 +1,13 @@
 """The command line: what it prints, and how it ends."""
 
 import json
-import os
-import pty
 import secrets
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 import httpx
 import pytest
@@ -20,146 +15,27 @@ import typer
 from typer.testing import CliRunner
 
 from tenantry.cli.main import cli
-from tenantry.db.servers import open_server
-from tenantry.settings import Settings
+from tests.acceptance.commands import (
+    ADA,
+    OTHER_KEY,
+    PAGE,
+    SLOWLY,
+    TENANT,
+    UNREACHABLE,
+    Commands,
+    at_a_terminal,
+    ended_count,
+    wait_until,
+)
 from tests.acceptance.programs import (
     answers,
-    environment_of,
     free_port,
-    logs_kept,
     only_line,
     run,
     running,
-    variables,
 )
 from tests.conftest import PASSWORD
 from tests.integration.looking import looking_into
-
-ADA = "ada@example.com"
-OTHER_KEY = "another secret key, of forty characters."
-UNREACHABLE = "postgresql://someone:hunter2@127.0.0.1:1/nowhere"
-TENANT = {"id", "name", "databaseName", "isActive", "createdAt", "schemaRevision", "modules"}
-RUN = {
-    "id",
-    "startedAt",
-    "finishedAt",
-    "totalCount",
-    "successCount",
-    "failedCount",
-    "triggeredBy",
-    "details",
-}
-RUN_DETAIL = {
-    "customerId",
-    "customerName",
-    "databaseName",
-    "status",
-    "appliedMigrations",
-    "errorMessage",
-    "startedAt",
-    "finishedAt",
-}
-PAGE = {"items", "page", "pageSize", "totalCount", "totalPages"}
-CREATE_WIDGETS = """
-import sqlalchemy as sa
-
-revision = "w1"
-down_revision = None
-
-def upgrade(op):
-    op.create_table("widgets", sa.Column("id", sa.Integer, primary_key=True))
-"""
-SLOWLY = """
-import time
-
-revision = "w1"
-down_revision = None
-online = True
-
-def upgrade(op):
-    op.execute("CREATE TABLE widgets (id INTEGER PRIMARY KEY)")
-    time.sleep(0.4)
-"""
-
-
-@dataclass(frozen=True)
-class Ended:
-    """How a command ended."""
-
-    status: int
-    stdout: str
-    stderr: str
-
-    @property
-    def data(self) -> Any:
-        assert self.status in {0, 1, 3}, self.stderr
-        return json.loads(self.stdout)
-
-
-@dataclass(frozen=True)
-class Commands:
-    """Runs commands with the settings of a test."""
-
-    settings: Settings
-    folder: Path
-    environment: dict[str, str]
-
-    def __call__(self, *arguments: str, password: str | None = None, **environment: str) -> Ended:
-        if password is not None:
-            arguments = (*arguments, "--password-stdin")
-        clean = {name: None for name in environment_of() if name.startswith("TENANTRY_")}
-        result = CliRunner().invoke(
-            cli,
-            list(arguments),
-            input="" if password is None else f"{password}\n",
-            env={**clean, **self.environment, **environment},
-        )
-        assert result.exception is None or isinstance(result.exception, SystemExit)
-        return Ended(result.exit_code, result.stdout, result.stderr)
-
-    def create_admin(self, email: str = ADA) -> Any:
-        return self("admin", "create", email, "--json", password=PASSWORD).data
-
-    def create_tenant(self, name: str, email: str = "owner@example.com") -> Any:
-        owner = ("--owner-email", email, "--owner-name", "The Owner")
-        return self("tenant", "create", name, *owner, "--json", password=PASSWORD).data
-
-    def migrations(self, source: str) -> str:
-        """Return a new folder of migrations whose one revision is *source*."""
-        versions = self.folder / "migrations" / "versions"
-        versions.mkdir(parents=True, exist_ok=True)
-        (versions / "0001_create_widgets.py").write_text(source)
-        return str(versions.parent)
-
-    def break_tenant(self, tenant: Any) -> None:
-        """Let the next revision find what it wants to create."""
-        server = open_server(
-            self.settings.tenant_server,
-            connections_max=1,
-            timeout_seconds=1,
-            synchronous="FULL",
-        )
-        with looking_into(server.url(tenant["databaseName"])) as query:
-            query("CREATE TABLE widgets (id INTEGER)")
-
-
-@pytest.fixture(name="as_before", autouse=True)
-def _as_before() -> Iterator[None]:
-    with logs_kept():
-        yield
-
-
-@pytest.fixture(name="tenantry")
-def _tenantry(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Commands:
-    monkeypatch.chdir(tmp_path)
-    return Commands(settings, tmp_path, variables(settings))
-
-
-@pytest.fixture(name="alone")
-def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Commands:
-    """Runs commands on SQLite, where the engine does not matter."""
-    monkeypatch.chdir(tmp_path)
-    return Commands(Settings(data_dir=tmp_path / "data"), tmp_path, {})
 
 
 class TestEveryCommand:
@@ -309,7 +185,7 @@ class TestAdminCreate:
         assert alone("admin", "list", "--json").data == {"items": []}
 
     def test_asks_at_a_terminal_and_shows_nothing_of_it(self, tmp_path: Path):
-        shown, status = _at_a_terminal(
+        shown, status = at_a_terminal(
             tmp_path, ["admin", "create", ADA], {"Password: ": PASSWORD, "Once more: ": PASSWORD}
         )
 
@@ -318,7 +194,7 @@ class TestAdminCreate:
         assert PASSWORD not in shown
 
     def test_asks_twice(self, tmp_path: Path):
-        shown, status = _at_a_terminal(
+        shown, status = at_a_terminal(
             tmp_path, ["admin", "create", ADA], {"Password: ": PASSWORD, "Once more: ": "another"}
         )
 
@@ -412,184 +288,6 @@ class TestTenantShow:
 
         assert ended.status == 2
         assert "tenant list" in only_line(ended.stderr)
-
-
-class TestMigrateAll:
-    def test_brings_every_tenant_to_the_head(self, tenantry: Commands):
-        tenantry.create_admin()
-        made = [tenantry.create_tenant(name) for name in ("acme", "globex")]
-        migrations = {"TENANTRY_TENANT_MIGRATIONS": tenantry.migrations(CREATE_WIDGETS)}
-
-        behind = tenantry("migrate", "status", "--json", **migrations).data
-        result = tenantry("migrate", "all", "--json", **migrations)
-        after = tenantry("migrate", "status", "--json", **migrations).data
-
-        assert (behind["total"], behind["upToDate"], behind["behind"]) == (2, 0, 2)
-        assert result.status == 0
-        assert result.data == {
-            "total": 2,
-            "success": 2,
-            "failed": 0,
-            "details": [
-                {
-                    "customerId": one["id"],
-                    "customerName": one["name"],
-                    "status": "success",
-                    "error": None,
-                }
-                for one in made
-            ],
-        }
-        assert (after["upToDate"], after["behind"], after["unknown"]) == (2, 0, 0)
-        assert after["revisions"] == [{"revision": after["head"], "count": 2}]
-        assert after["running"] == []
-
-    def test_ends_with_1_when_a_tenant_failed(self, tenantry: Commands):
-        tenantry.create_admin()
-        broken = tenantry.create_tenant("acme")
-        tenantry.create_tenant("globex")
-        migrations = {"TENANTRY_TENANT_MIGRATIONS": tenantry.migrations(CREATE_WIDGETS)}
-        tenantry.break_tenant(broken)
-
-        as_json = tenantry("migrate", "all", "--json", **migrations)
-        as_text = tenantry("migrate", "all", **migrations)
-
-        assert as_json.status == as_text.status == 1
-        data = as_json.data
-        assert (data["total"], data["success"], data["failed"]) == (2, 1, 1)
-        failed = next(one for one in data["details"] if one["status"] == "failed")
-        assert failed["customerId"] == broken["id"]
-        assert "widgets" in failed["error"]
-        assert "acme" in as_text.stdout
-        assert "widgets" in as_text.stdout
-        assert "globex" not in as_text.stdout
-        assert "1 of 2 tenants are at the head" in as_text.stdout
-        assert "Traceback" not in as_text.stderr
-
-    def test_migrates_nobody_when_there_is_nobody(self, alone: Commands):
-        alone.create_admin()
-
-        assert alone("migrate", "all", "--json").data == {
-            "total": 0,
-            "success": 0,
-            "failed": 0,
-            "details": [],
-        }
-
-    def test_names_the_only_admin_or_the_one_that_is_named(self, tenantry: Commands):
-        tenantry.create_admin()
-        tenantry("migrate", "all")
-        tenantry.create_admin("bo@example.com")
-        tenantry("migrate", "all", "--by", "BO@example.com")
-
-        history = tenantry("migrate", "history", "--json").data
-
-        assert [one["triggeredBy"] for one in history["items"]] == ["bo@example.com", ADA]
-
-    def test_needs_an_admin_to_name(self, alone: Commands):
-        without = alone("migrate", "all")
-        alone.create_admin()
-        stranger = alone("migrate", "all", "--by", "stranger@example.com")
-        alone.create_admin("bo@example.com")
-        several = alone("migrate", "all")
-
-        assert [one.status for one in (without, stranger, several)] == [2, 2, 2]
-        assert "admin create" in only_line(without.stderr)
-        assert "admin list" in only_line(stranger.stderr)
-        assert "--by" in only_line(several.stderr)
-        assert alone("migrate", "history", "--json").data["totalCount"] == 0
-
-    def test_begins_no_run_when_the_revisions_cannot_be_read(self, alone: Commands):
-        alone.create_admin()
-        alone.create_tenant("acme")
-
-        ended = alone("migrate", "all", TENANTRY_TENANT_MIGRATIONS="nowhere")
-
-        assert ended.status == 3
-        only_line(ended.stderr)
-        assert alone("migrate", "history", "--json").data["totalCount"] == 0
-
-    def test_stops_at_a_signal_and_leaves_the_rest_to_the_next(self, tenantry: Commands):
-        tenantry.create_admin()
-        for number in range(12):
-            tenantry.create_tenant(f"tenant {number:02}")
-        migrations = {"TENANTRY_TENANT_MIGRATIONS": tenantry.migrations(SLOWLY)}
-        environment = {**tenantry.environment, **migrations, "TENANTRY_MIGRATE_CONCURRENCY": "1"}
-
-        with running(tenantry.folder, "migrate", "all", "--json", **environment) as program:
-            _wait_until(lambda: _ended_count(tenantry) > 0)
-            status = program.end(signal.SIGINT)
-        left = tenantry("migrate", "history", "--json").data["items"][0]
-
-        assert status == 130
-        assert program.stdout == ""
-        assert left["id"] in only_line(program.stderr)
-        assert left["finishedAt"] is None
-        assert 0 < left["successCount"] < 12
-        assert len(left["details"]) == left["successCount"]
-
-        status = tenantry("migrate", "all", **migrations).status
-
-        ended = tenantry("migrate", "show", left["id"], "--json").data
-        assert status == 0
-        assert ended["finishedAt"] is not None
-        assert (ended["totalCount"], ended["successCount"]) == (12, 12)
-
-
-class TestMigrateHistory:
-    def test_is_a_page_of_runs(self, tenantry: Commands):
-        tenantry.create_admin()
-        tenantry.create_tenant("acme")
-        for _ in range(3):
-            tenantry("migrate", "all")
-
-        page = tenantry("migrate", "history", "--page-size", "2", "--json").data
-        rest = tenantry("migrate", "history", "--page", "2", "--page-size", "2", "--json").data
-
-        assert set(page) == PAGE
-        assert (page["pageSize"], page["totalCount"], page["totalPages"]) == (2, 3, 2)
-        ids = [UUID(one["id"]) for one in (*page["items"], *rest["items"])]
-        assert ids == sorted(ids, reverse=True)
-        assert all(set(run) == RUN for run in page["items"])
-        assert all(set(part) == RUN_DETAIL for run in page["items"] for part in run["details"])
-
-    def test_prints_a_line_for_each_run(self, alone: Commands):
-        alone.create_admin()
-        alone("migrate", "all")
-
-        ended = alone("migrate", "history")
-
-        assert len(ended.stdout.splitlines()) == 2
-        assert ADA in ended.stdout
-
-
-class TestMigrateShow:
-    def test_shows_one_run_with_its_tenants(self, tenantry: Commands):
-        tenantry.create_admin()
-        broken = tenantry.create_tenant("acme")
-        tenantry.create_tenant("globex")
-        migrations = {"TENANTRY_TENANT_MIGRATIONS": tenantry.migrations(CREATE_WIDGETS)}
-        tenantry.break_tenant(broken)
-        tenantry("migrate", "all", **migrations)
-        run_id = tenantry("migrate", "history", "--json").data["items"][0]["id"]
-
-        shown = tenantry("migrate", "show", run_id.upper(), "--json").data
-        printed = tenantry("migrate", "show", run_id).stdout
-
-        assert set(shown) == RUN
-        parts = {part["customerName"]: part for part in shown["details"]}
-        assert parts["acme"]["status"] == "Failed"
-        assert parts["acme"]["appliedMigrations"] == ""
-        assert parts["globex"]["status"] == "Success"
-        assert parts["globex"]["appliedMigrations"] == "0001_create_widgets"
-        assert all(text in printed for text in (run_id, "acme", "globex", "0001_create_widgets"))
-
-    @pytest.mark.parametrize("run_id", ["nonsense", "01890a5d-ac96-774b-bcce-b302099a8057"])
-    def test_knows_only_those_there_are(self, alone: Commands, run_id: str):
-        ended = alone("migrate", "show", run_id)
-
-        assert ended.status == 2
-        assert "migrate history" in only_line(ended.stderr)
 
 
 class TestDoctor:
@@ -760,7 +458,7 @@ class TestServe:
             waiting = subprocess.Popen(
                 _migrate_all(f"http://127.0.0.1:{port}"), stdout=subprocess.PIPE
             )
-            _wait_until(lambda: _ended_count(tenantry) > 0)
+            wait_until(lambda: ended_count(tenantry) > 0)
             status = program.end()
             answer = waiting.communicate(timeout=10)[0]
         left = tenantry("migrate", "history", "--json").data["items"][0]
@@ -802,45 +500,3 @@ headers = {{"Authorization": "Bearer " + token}}
 print(httpx.post("{url}/api/admin/tenants/migrate-all", headers=headers, timeout=50).text)
 """
     return [sys.executable, "-c", script]
-
-
-def _ended_count(tenantry: Commands) -> int:
-    with looking_into(tenantry.settings.catalog) as query:
-        return sum(row[0] for row in query("SELECT success_count FROM migration_run"))
-
-
-def _wait_until(holds: Callable[[], bool], seconds_max: float = 40) -> None:
-    ends = time.monotonic() + seconds_max
-    while not holds():
-        assert time.monotonic() < ends
-        time.sleep(0.05)
-
-
-def _at_a_terminal(folder: Path, arguments: list[str], answers: dict[str, str]) -> tuple[str, int]:
-    """Return what a command showed at a terminal, and its exit status."""
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tenantry", *arguments],
-        cwd=folder,
-        env=environment_of(),
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        start_new_session=True,
-    )
-    os.close(theirs)
-    shown = ""
-    pending = dict(answers)
-    while chunk := _read(ours):
-        shown += chunk
-        for question in [one for one in pending if shown.endswith(one)]:
-            os.write(ours, f"{pending.pop(question)}\n".encode())
-    os.close(ours)
-    return shown, process.wait()
-
-
-def _read(terminal: int) -> str:
-    try:
-        return os.read(terminal, 4096).decode()
-    except OSError:  # what Linux says when the other side is gone
-        return ""

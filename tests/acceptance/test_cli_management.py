@@ -3,7 +3,6 @@
 import asyncio
 import json
 import signal
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,9 +13,7 @@ import pytest
 
 from tenantry.app import app_over
 from tenantry.services import open_services, system_context
-from tenantry.settings import Settings
-from tests.acceptance.programs import logs_kept, only_line, running, variables
-from tests.acceptance.test_cli import (
+from tests.acceptance.commands import (
     ADA,
     CREATE_WIDGETS,
     PAGE,
@@ -24,9 +21,10 @@ from tests.acceptance.test_cli import (
     TENANT,
     UNREACHABLE,
     Commands,
-    _at_a_terminal,
-    _wait_until,
+    at_a_terminal,
+    wait_until,
 )
+from tests.acceptance.programs import only_line, running
 from tests.conftest import PASSWORD, client_of
 from tests.integration.looking import rows
 
@@ -40,25 +38,6 @@ TOKEN = KEY | {"name", "userId", "scopes"}
 POSTS = "/api/public/blog/posts"
 PROFILE = "/api/tenant/auth/profile"
 NAME_ASKED = "Type `acme` to delete it and its database for ever: "
-
-
-@pytest.fixture(name="as_before", autouse=True)
-def _as_before() -> Iterator[None]:
-    with logs_kept():
-        yield
-
-
-@pytest.fixture(name="tenantry")
-def _tenantry(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Commands:
-    monkeypatch.chdir(tmp_path)
-    return Commands(settings, tmp_path, variables(settings))
-
-
-@pytest.fixture(name="alone")
-def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Commands:
-    """Runs commands on SQLite, where the engine does not matter."""
-    monkeypatch.chdir(tmp_path)
-    return Commands(Settings(data_dir=tmp_path / "data"), tmp_path, {})
 
 
 class TestTenantSuspend:
@@ -134,13 +113,13 @@ class TestTenantDelete:
         assert "--name" in only_line(ended.stderr)
         assert alone("tenant", "list", "--json").data["totalCount"] == 1
 
-    def test_asks_at_a_terminal(self, alone: Commands):
+    def test_asksat_a_terminal(self, alone: Commands):
         alone.create_tenant("acme")
         alone("tenant", "suspend", "acme")
         asked = ["tenant", "delete", "ACME"]
 
-        refused, refused_status = _at_a_terminal(alone.folder, asked, {NAME_ASKED: "ACME"})
-        deleted, status = _at_a_terminal(alone.folder, asked, {NAME_ASKED: "acme"})
+        refused, refused_status = at_a_terminal(alone.folder, asked, {NAME_ASKED: "ACME"})
+        deleted, status = at_a_terminal(alone.folder, asked, {NAME_ASKED: "acme"})
 
         assert (refused_status, status) == (2, 0)
         assert "exact name" in refused
@@ -494,7 +473,7 @@ class TestWorker:
 
         with running(tenantry.folder, "worker", "--json", **environment) as first:
             working = json.loads(first.wait_for(r"(?s)\{.*\}")[0])
-            _wait_until(lambda: _run(tenantry, run_id)[0] > 0)
+            wait_until(lambda: _run(tenantry, run_id)[0] > 0)
             interrupted = first.end(signal.SIGINT)
         left = _run(tenantry, run_id)
         held = rows(
@@ -509,7 +488,7 @@ class TestWorker:
 
         with running(tenantry.folder, "worker", **environment) as second:
             second.wait_for("works on migration runs")
-            _wait_until(lambda: _run(tenantry, run_id)[1])
+            wait_until(lambda: _run(tenantry, run_id)[1])
             status = second.end()
 
         assert status == 0

@@ -17,7 +17,6 @@ from tests.acceptance.programs import (
     Program,
     answers,
     free_port,
-    logs_kept,
     only_line,
     run,
     running,
@@ -163,13 +162,6 @@ class TestDemoRefuses:
 
         assert port in only_line(ended)
         assert list(Path().iterdir()) == []
-
-
-@pytest.fixture(name="elsewhere")
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.chdir(tmp_path)
-    with logs_kept():
-        yield
 
 
 def _refused(*arguments: str, **environment: str) -> str:

@@ -11,6 +11,7 @@ from tenantry.cli import (
     audit,
     describing,
     doctor,
+    drafting,
     keys,
     migrations,
     serve,
@@ -38,6 +39,7 @@ cli.command("doctor")(doctor.doctor)
 cli.command("audit")(audit.audit)
 cli.command("openapi")(describing.openapi)
 tenants.group.command("adopt")(adoption.adopt)
+migrations.group.command("new")(drafting.new)
 cli.add_typer(admins.group, name="admin")
 cli.add_typer(tenants.group, name="tenant")
 cli.add_typer(users.group, name="user")

@@ -1,0 +1,81 @@
+"""New revisions, as files for somebody to fill in."""
+
+import re
+from pathlib import Path
+
+from tenantry.db.revisions import BASE, Revision, Stream
+from tenantry.kit.errors import Conflict, Invalid
+from tenantry.kit.ids import new_id
+
+SLUG_CHARS_MAX = 40
+ID_CHARS = 12  # as Alembic makes them
+
+_TEMPLATE = '''\
+"""{message}"""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "{revision}"
+down_revision = {down_revision}
+
+
+def upgrade() -> None:
+    """Change the database of one tenant; it runs for each, in a transaction."""
+    raise NotImplementedError
+'''
+
+
+class BadMessage(Invalid):
+    """The message must be one line with Latin letters or digits, no quotation mark or backslash."""
+
+
+class DraftExists(Conflict):
+    """There is such a file already."""
+
+
+def write_draft(folder: Path, message: str) -> Revision:
+    """Write the file of a new revision that follows the head of *folder*, and return it.
+
+    Until it is filled in it fails, for a revision that does nothing would be applied.
+    Numbered histories (``0007_add_terms.py``) go on with the next number, others with a
+    random id, as Alembic's.
+
+    Args:
+        folder: Of the revisions; it is made if there is none, and so is its ``versions/``.
+        message: What the revision does.
+
+    Raises:
+        BadMessage: It is not one line, or has nothing to name a file by.
+        BadStream: The revisions that there are cannot be read, or have several heads.
+        DraftExists: There is such a file.
+    """
+    slug = re.sub(r"\W+", "_", message.lower(), flags=re.ASCII)[:SLUG_CHARS_MAX].strip("_")
+    if not slug or not message.isprintable() or set(message) & set('"\\'):
+        raise BadMessage
+    versions = folder / "versions"
+    versions.mkdir(parents=True, exist_ok=True)
+    stream = Stream("user", folder)
+    revision_id = _id_after(stream.head)
+    text = _TEMPLATE.format(
+        message=message,
+        revision=revision_id,
+        down_revision="None" if stream.head == BASE else f'"{stream.head}"',
+    )
+    # Where the newest one lies: some histories have a folder for each year.
+    beside = stream.revisions[-1].path.parent if stream.revisions else versions
+    path = beside / f"{revision_id}_{slug}.py"
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError as error:
+        raise DraftExists(f"There is a file {path} already.") from error
+    return Revision(stream.name, revision_id, path)
+
+
+def _id_after(head: str) -> str:
+    if head == BASE:
+        return "0001"
+    if head.isascii() and head.isdigit():
+        return str(int(head) + 1).zfill(len(head))
+    return new_id().hex[-ID_CHARS:]

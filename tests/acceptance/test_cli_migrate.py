@@ -1,0 +1,286 @@
+"""``tenantry migrate``."""
+
+import re
+import signal
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from tests.acceptance.commands import (
+    ADA,
+    CREATE_WIDGETS,
+    PAGE,
+    RUN,
+    RUN_DETAIL,
+    SLOWLY,
+    Commands,
+    ended_count,
+    wait_until,
+)
+from tests.acceptance.programs import only_line, running
+
+OURS = {"TENANTRY_TENANT_MIGRATIONS": "ours"}
+
+
+class TestMigrateAll:
+    def test_brings_every_tenant_to_the_head(self, tenantry: Commands):
+        tenantry.create_admin()
+        made = [tenantry.create_tenant(name) for name in ("acme", "globex")]
+        migrations = {"TENANTRY_TENANT_MIGRATIONS": tenantry.migrations(CREATE_WIDGETS)}
+
+        behind = tenantry("migrate", "status", "--json", **migrations).data
+        result = tenantry("migrate", "all", "--json", **migrations)
+        after = tenantry("migrate", "status", "--json", **migrations).data
+
+        assert (behind["total"], behind["upToDate"], behind["behind"]) == (2, 0, 2)
+        assert result.status == 0
+        assert result.data == {
+            "total": 2,
+            "success": 2,
+            "failed": 0,
+            "details": [
+                {
+                    "customerId": one["id"],
+                    "customerName": one["name"],
+                    "status": "success",
+                    "error": None,
+                }
+                for one in made
+            ],
+        }
+        assert (after["upToDate"], after["behind"], after["unknown"]) == (2, 0, 0)
+        assert after["revisions"] == [{"revision": after["head"], "count": 2}]
+        assert after["running"] == []
+
+    def test_ends_with_1_when_a_tenant_failed(self, tenantry: Commands):
+        tenantry.create_admin()
+        broken = tenantry.create_tenant("acme")
+        tenantry.create_tenant("globex")
+        migrations = {"TENANTRY_TENANT_MIGRATIONS": tenantry.migrations(CREATE_WIDGETS)}
+        tenantry.break_tenant(broken)
+
+        as_json = tenantry("migrate", "all", "--json", **migrations)
+        as_text = tenantry("migrate", "all", **migrations)
+
+        assert as_json.status == as_text.status == 1
+        data = as_json.data
+        assert (data["total"], data["success"], data["failed"]) == (2, 1, 1)
+        failed = next(one for one in data["details"] if one["status"] == "failed")
+        assert failed["customerId"] == broken["id"]
+        assert "widgets" in failed["error"]
+        assert "acme" in as_text.stdout
+        assert "widgets" in as_text.stdout
+        assert "globex" not in as_text.stdout
+        assert "1 of 2 tenants are at the head" in as_text.stdout
+        assert "Traceback" not in as_text.stderr
+
+    def test_migrates_nobody_when_there_is_nobody(self, alone: Commands):
+        alone.create_admin()
+
+        assert alone("migrate", "all", "--json").data == {
+            "total": 0,
+            "success": 0,
+            "failed": 0,
+            "details": [],
+        }
+
+    def test_names_the_only_admin_or_the_one_that_is_named(self, tenantry: Commands):
+        tenantry.create_admin()
+        tenantry("migrate", "all")
+        tenantry.create_admin("bo@example.com")
+        tenantry("migrate", "all", "--by", "BO@example.com")
+
+        history = tenantry("migrate", "history", "--json").data
+
+        assert [one["triggeredBy"] for one in history["items"]] == ["bo@example.com", ADA]
+
+    def test_needs_an_admin_to_name(self, alone: Commands):
+        without = alone("migrate", "all")
+        alone.create_admin()
+        stranger = alone("migrate", "all", "--by", "stranger@example.com")
+        alone.create_admin("bo@example.com")
+        several = alone("migrate", "all")
+
+        assert [one.status for one in (without, stranger, several)] == [2, 2, 2]
+        assert "admin create" in only_line(without.stderr)
+        assert "admin list" in only_line(stranger.stderr)
+        assert "--by" in only_line(several.stderr)
+        assert alone("migrate", "history", "--json").data["totalCount"] == 0
+
+    def test_begins_no_run_when_the_revisions_cannot_be_read(self, alone: Commands):
+        alone.create_admin()
+        alone.create_tenant("acme")
+
+        ended = alone("migrate", "all", TENANTRY_TENANT_MIGRATIONS="nowhere")
+
+        assert ended.status == 3
+        only_line(ended.stderr)
+        assert alone("migrate", "history", "--json").data["totalCount"] == 0
+
+    def test_stops_at_a_signal_and_leaves_the_rest_to_the_next(self, tenantry: Commands):
+        tenantry.create_admin()
+        for number in range(12):
+            tenantry.create_tenant(f"tenant {number:02}")
+        migrations = {"TENANTRY_TENANT_MIGRATIONS": tenantry.migrations(SLOWLY)}
+        environment = {**tenantry.environment, **migrations, "TENANTRY_MIGRATE_CONCURRENCY": "1"}
+
+        with running(tenantry.folder, "migrate", "all", "--json", **environment) as program:
+            wait_until(lambda: ended_count(tenantry) > 0)
+            status = program.end(signal.SIGINT)
+        left = tenantry("migrate", "history", "--json").data["items"][0]
+
+        assert status == 130
+        assert program.stdout == ""
+        assert left["id"] in only_line(program.stderr)
+        assert left["finishedAt"] is None
+        assert 0 < left["successCount"] < 12
+        assert len(left["details"]) == left["successCount"]
+
+        status = tenantry("migrate", "all", **migrations).status
+
+        ended = tenantry("migrate", "show", left["id"], "--json").data
+        assert status == 0
+        assert ended["finishedAt"] is not None
+        assert (ended["totalCount"], ended["successCount"]) == (12, 12)
+
+
+class TestMigrateHistory:
+    def test_is_a_page_of_runs(self, tenantry: Commands):
+        tenantry.create_admin()
+        tenantry.create_tenant("acme")
+        for _ in range(3):
+            tenantry("migrate", "all")
+
+        page = tenantry("migrate", "history", "--page-size", "2", "--json").data
+        rest = tenantry("migrate", "history", "--page", "2", "--page-size", "2", "--json").data
+
+        assert set(page) == PAGE
+        assert (page["pageSize"], page["totalCount"], page["totalPages"]) == (2, 3, 2)
+        ids = [UUID(one["id"]) for one in (*page["items"], *rest["items"])]
+        assert ids == sorted(ids, reverse=True)
+        assert all(set(run) == RUN for run in page["items"])
+        assert all(set(part) == RUN_DETAIL for run in page["items"] for part in run["details"])
+
+    def test_prints_a_line_for_each_run(self, alone: Commands):
+        alone.create_admin()
+        alone("migrate", "all")
+
+        ended = alone("migrate", "history")
+
+        assert len(ended.stdout.splitlines()) == 2
+        assert ADA in ended.stdout
+
+
+class TestMigrateShow:
+    def test_shows_one_run_with_its_tenants(self, tenantry: Commands):
+        tenantry.create_admin()
+        broken = tenantry.create_tenant("acme")
+        tenantry.create_tenant("globex")
+        migrations = {"TENANTRY_TENANT_MIGRATIONS": tenantry.migrations(CREATE_WIDGETS)}
+        tenantry.break_tenant(broken)
+        tenantry("migrate", "all", **migrations)
+        run_id = tenantry("migrate", "history", "--json").data["items"][0]["id"]
+
+        shown = tenantry("migrate", "show", run_id.upper(), "--json").data
+        printed = tenantry("migrate", "show", run_id).stdout
+
+        assert set(shown) == RUN
+        parts = {part["customerName"]: part for part in shown["details"]}
+        assert parts["acme"]["status"] == "Failed"
+        assert parts["acme"]["appliedMigrations"] == ""
+        assert parts["globex"]["status"] == "Success"
+        assert parts["globex"]["appliedMigrations"] == "0001_create_widgets"
+        assert all(text in printed for text in (run_id, "acme", "globex", "0001_create_widgets"))
+
+    @pytest.mark.parametrize("run_id", ["nonsense", "01890a5d-ac96-774b-bcce-b302099a8057"])
+    def test_knows_only_those_there_are(self, alone: Commands, run_id: str):
+        ended = alone("migrate", "show", run_id)
+
+        assert ended.status == 2
+        assert "migrate history" in only_line(ended.stderr)
+
+
+class TestMigrateNew:
+    def test_begins_a_history(self, alone: Commands):
+        made = alone("migrate", "new", "-m", "Create the orders", "--json", **OURS).data
+
+        path = alone.folder / "ours" / "versions" / "0001_create_the_orders.py"
+        assert made == {
+            "revision": "0001",
+            "name": "0001_create_the_orders",
+            "path": str(path.relative_to(alone.folder)),
+        }
+        assert '"""Create the orders"""' in path.read_text()
+        assert "down_revision = None" in path.read_text()
+
+    def test_goes_on_where_the_newest_one_is(self, alone: Commands):
+        first = Path(alone("migrate", "new", "-m", "first", **OURS).stdout.strip())
+        (first.parent / "2026").mkdir()
+        first.rename(first.parent / "2026" / first.name)
+
+        shown = alone("migrate", "new", "-m", "second: more!", **OURS)
+
+        path = Path(shown.stdout.strip())
+        assert path.resolve() == alone.folder / "ours/versions/2026/0002_second_more.py"
+        assert 'down_revision = "0001"' in path.read_text()
+
+    def test_names_as_alembic_does_where_alembic_has_named(self, alone: Commands):
+        versions = alone.folder / "ours" / "versions"
+        versions.mkdir(parents=True)
+        (versions / "a1b2c3d4e5f6_x.py").write_text(
+            'revision = "a1b2c3d4e5f6"\ndown_revision = None\ndef upgrade(): pass\n'
+        )
+
+        made = alone("migrate", "new", "-m", "next", "--json", **OURS).data
+
+        assert re.fullmatch(r"[0-9a-f]{12}", made["revision"])
+        assert 'down_revision = "a1b2c3d4e5f6"' in Path(made["path"]).read_text()
+
+    def test_fails_every_tenant_until_it_is_filled_in(self, tenantry: Commands):
+        """What was forgotten must not count as applied."""
+        tenantry.create_admin()
+        tenantry.create_tenant("acme")
+        tenantry("migrate", "new", "-m", "orders", **OURS)
+
+        empty = tenantry("migrate", "all", "--json", **OURS).data
+        path = tenantry.folder / "ours" / "versions" / "0001_orders.py"
+        path.write_text(
+            path.read_text().replace(
+                "raise NotImplementedError",
+                'op.create_table("orders", sa.Column("id", sa.Integer, primary_key=True))',
+            )
+        )
+        filled = tenantry("migrate", "all", "--json", **OURS).data
+
+        assert "0001_orders" in empty["details"][0]["error"]
+        assert (filled["success"], filled["failed"]) == (1, 0)
+
+    @pytest.mark.parametrize(
+        "message", ["", "!", "two\nlines", 'a "quoted" one', "back\\slash", "雨"]
+    )
+    def test_needs_a_message_that_names_a_file(self, alone: Commands, message: str):
+        ended = alone("migrate", "new", "-m", message, **OURS)
+
+        assert ended.status == 2
+        assert "message" in only_line(ended.stderr)
+        assert not (alone.folder / "ours").exists()
+
+    def test_needs_to_know_where(self, alone: Commands):
+        ended = alone("migrate", "new", "-m", "orders")
+
+        assert ended.status == 2
+        assert "TENANTRY_TENANT_MIGRATIONS" in only_line(ended.stderr)
+
+    def test_follows_one_head(self, alone: Commands):
+        versions = alone.folder / "ours" / "versions"
+        versions.mkdir(parents=True)
+        for name in ("0001", "0002"):
+            (versions / f"{name}.py").write_text(
+                f'revision = "{name}"\ndown_revision = None\ndef upgrade(): pass\n'
+            )
+
+        ended = alone("migrate", "new", "-m", "orders", **OURS)
+
+        assert ended.status == 3
+        assert "merge" in only_line(ended.stderr)
