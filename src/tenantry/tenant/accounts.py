@@ -12,9 +12,11 @@ from tenantry.access.passwords import BadPassword, Passwords, WrongPassword
 from tenantry.access.principal import Person, Role
 from tenantry.access.throttle import Throttle
 from tenantry.access.tokens import IssuedToken, Tokens
+from tenantry.catalog.database import Catalog
 from tenantry.db.statements import Statement, columns_of, parameters
 from tenantry.kit.errors import Invalid
 from tenantry.kit.text import canonical
+from tenantry.tenant import audit
 from tenantry.tenant.entry import Claimant, PersonContext, TenantContext, confirm_claimant
 from tenantry.tenant.tables import user
 from tenantry.tenant.users import (
@@ -116,6 +118,7 @@ async def login(
 
 async def change_password(
     ctx: PersonContext,
+    catalog: Catalog,
     *,
     passwords: Passwords,
     throttle: Throttle,
@@ -138,6 +141,7 @@ async def change_password(
         raise BadPassword("`newPassword` must not be the current one.")
     async with throttle.guess(realm=str(ctx.tenant.id), account=account.email, address=ctx.address):
         await passwords.verify(account.password_hash, current_password)
+    await audit.note(ctx, catalog, "password.change", account.id)
     changed = await ctx.database.fetch_one(
         _CHANGE_PASSWORD,
         user=account.id,
@@ -149,7 +153,9 @@ async def change_password(
         raise WrongPassword
 
 
-async def update_profile(claimant: Claimant, *, full_name: str, email: str) -> User:
+async def update_profile(
+    claimant: Claimant, catalog: Catalog, *, full_name: str, email: str
+) -> User:
     """Change how the caller is called and reached; return them as they then are.
 
     Raises:
@@ -165,8 +171,9 @@ async def update_profile(claimant: Claimant, *, full_name: str, email: str) -> U
         await confirm_claimant(claimant)
         raise
     claims = claimant.identity.claims
-    changed = await claimant.database.fetch_one(
-        _UPDATE_PROFILE,
+    changed = await _write_profile(
+        claimant,
+        catalog,
         user=claimant.user_id,
         by_token=claims is None,
         session_generation=claims.generation if claims else None,
@@ -178,4 +185,14 @@ async def update_profile(claimant: Claimant, *, full_name: str, email: str) -> U
     if changed is None:
         await confirm_claimant(claimant)
         raise UserNotFound
+    return changed
+
+
+async def _write_profile(claimant: Claimant, catalog: Catalog, **values: object) -> User | None:
+    if claimant.identity.mcp_token is None:
+        return await claimant.database.fetch_one(_UPDATE_PROFILE, **values)
+    async with claimant.database.begin() as session:
+        changed = await session.fetch_one(_UPDATE_PROFILE, **values)
+        if changed is not None:
+            await audit.note(claimant, catalog, "profile.update", changed.id)
     return changed

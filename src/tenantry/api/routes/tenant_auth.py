@@ -32,6 +32,7 @@ async def change_password(
     """Change the caller's own password."""
     await accounts.change_password(
         ctx,
+        services.catalog,
         passwords=services.passwords,
         throttle=services.throttle,
         current_password=request.current_password,
@@ -40,10 +41,12 @@ async def change_password(
 
 
 async def update_profile(
-    claimant: Claimant, _services: Services, request: UpdateProfileRequest
+    claimant: Claimant, services: Services, request: UpdateProfileRequest
 ) -> TenantUserProfile:
     """Change the caller's own name and address."""
-    user = await accounts.update_profile(claimant, full_name=request.full_name, email=request.email)
+    user = await accounts.update_profile(
+        claimant, services.catalog, full_name=request.full_name, email=request.email
+    )
     return TenantUserProfile.of(user)
 
 
