@@ -26,6 +26,7 @@ from tenantry.tenant.writing import Author
 from tests.postgres import postgres
 
 PASSWORD = "correct horse battery staple"
+HOST = "tenantry.test"
 SECRET_KEY = "a secret key that is used in tests alone"
 
 HEAD, BEFORE_HEAD = "0005", "0004"
@@ -110,7 +111,7 @@ class World:
 def client_of(app: ASGIApp, **headers: str) -> httpx.AsyncClient:
     return httpx.AsyncClient(
         transport=httpx.ASGITransport(app=app),
-        base_url="http://tenantry.test",
+        base_url=f"http://{HOST}",
         headers={name.replace("_", "-"): value for name, value in headers.items()},
     )
 
@@ -162,12 +163,13 @@ def _settings(
 ) -> Settings:
     """The settings of a service that has never run."""
     if engine == "sqlite":
-        return Settings(data_dir=tmp_path / "data")
+        return Settings(data_dir=tmp_path / "data", host=HOST)
     values: dict[str, Any] = {
         "data_dir": tmp_path / "data",
         "catalog_url": new_database(),
         "tenant_server_url": request.getfixturevalue("postgres_url"),
         "secret_key": SECRET_KEY,
+        "host": HOST,
         "tenant_connections": 16,
     }
     return Settings(**values)

@@ -39,6 +39,7 @@ VARIABLES = {
     "adminEmail": "ada@example.com",
     "adminPassword": "…",
     "apiKey": "tnk_…",
+    "mcpToken": "tnm_…",
     "userEmail": "grace@acme.example.com",
     "userPassword": "…",
     "adminToken": "{{loginAdminAuth.response.body.data.token}}",
@@ -53,6 +54,7 @@ CREDENTIALS = {
     "Tenant login": ["X-Api-Key: {{apiKey}}"],
     "Tenant": ["X-Api-Key: {{apiKey}}", "Authorization: Bearer {{userToken}}"],
     "Public": ["X-Api-Key: {{apiKey}}"],
+    "MCP": ["X-Mcp-Token: {{mcpToken}}"],
 }
 
 

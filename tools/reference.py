@@ -190,6 +190,8 @@ def _answer(
 ) -> str:
     if not found:
         return f"{int(status)}, the message `{endpoint.message}`"
+    if Nothing in found:
+        return f"{int(status)}, without a body"
     return f"{int(status)}, {' or '.join(types.link(one) for one in found)}"
 
 
@@ -240,9 +242,7 @@ class _Types:
             return f"list of {self._name(info.item_type)}"
         if isinstance(info, ms.StructType):
             return self.link(info.cls)
-        if isinstance(info, ms.IntType) and info.ge is not None:
-            return f"integer, ≥ {info.ge}"
-        return _SIMPLE[type(info)]
+        return _scalar(info)
 
     def _alternatives(self, info: ms.UnionType | ms.EnumType) -> list[str]:
         if isinstance(info, ms.EnumType):
@@ -251,6 +251,7 @@ class _Types:
 
 
 _SIMPLE: dict[type[ms.Type], str] = {
+    ms.AnyType: "anything",
     ms.BoolType: "boolean",
     ms.DateTimeType: "timestamp",
     ms.DictType: "object",
@@ -259,6 +260,14 @@ _SIMPLE: dict[type[ms.Type], str] = {
     ms.StrType: "string",
     ms.UUIDType: "GUID",
 }
+
+
+def _scalar(info: ms.Type) -> str:
+    if isinstance(info, ms.LiteralType):
+        return " or ".join(f'`"{one}"`' for one in info.values)
+    if isinstance(info, ms.IntType) and info.ge is not None:
+        return f"integer, ≥ {info.ge}"
+    return _SIMPLE[type(info)]
 
 
 def _fields(type_: type[msgspec.Struct]) -> Sequence[ms.Field]:

@@ -1,6 +1,7 @@
 """Build the ASGI application: the HTTP doors over the services."""
 
 import gc
+import importlib
 
 from starlette.types import ASGIApp
 
@@ -27,6 +28,9 @@ def app_over(services: Services, access_log: AccessLog | None = None) -> ASGIApp
         services: What it calls.
         access_log: Where every request is told, if there is one already.
     """
+    # The SDK takes a second to import: here, and not for a command that serves nothing, nor
+    # while the first assistant waits.
+    importlib.import_module("tenantry.mcp.server")
     settings = services.settings
     access_log = access_log or open_access_log(settings)
     app: ASGIApp = Api(ENDPOINTS, services, access_log)

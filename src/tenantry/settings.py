@@ -24,6 +24,8 @@ TEST_PREFIX = "TENANTRY_TEST_"
 ENV_FILE = ".env"
 SECRET_KEY_CHARS_MIN = 32
 SERVER_DEFAULT = "default"
+# Who listens on every address of the machine is reached on its own one.
+WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - it is asked for elsewhere
 SCHEMES = ("sqlite:///", "postgresql://", "postgres://")
 
 
@@ -79,6 +81,13 @@ class Settings(BaseSettings):
     )
     host: str = Field("127.0.0.1", description="The address to listen on.")
     port: int = Field(8000, ge=1, le=65535, description="The port to listen on.")
+    public_url: str = Field(
+        "",
+        pattern=r"^(https?://[^/?#@\s]+/?)?$",
+        description="Where clients reach the service: `https://cms.example.com`. It is what "
+        "configurations of MCP clients are made with, and the only name that `/mcp` answers to. "
+        "Empty: the address that is listened on, and the names of this machine for itself.",
+    )
     metrics_host: str = Field(
         "127.0.0.1", description="The address where `TENANTRY_METRICS_PORT` is."
     )
@@ -171,6 +180,17 @@ class Settings(BaseSettings):
     def catalog(self) -> str:
         """The URL of the catalog database."""
         return self.catalog_url.get_secret_value() or f"sqlite:///{self.data_dir / 'catalog.db'}"
+
+    @property
+    def local_url(self) -> str:
+        """Where this process answers, as seen from its own machine."""
+        host = WILDCARDS.get(self.host, self.host)
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
+
+    @property
+    def base_url(self) -> str:
+        """Where clients reach the service: without a slash at the end."""
+        return self.public_url.rstrip("/") or self.local_url
 
     @property
     def tenant_server(self) -> str:

@@ -14,6 +14,7 @@ BARE_PATHS = {
     "/openapi.json",
     "/.well-known/jwks.json",
     "/metrics",
+    "/mcp",
     "/api/admin/tenants/migration-history/{runId}/events",
 }
 SECRETS = {"token", "key", "apiKey"}

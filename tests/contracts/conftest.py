@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from tenantry.services import Services, open_services
 from tenantry.settings import Settings
-from tests.conftest import SECRET_KEY, make_world
+from tests.conftest import HOST, SECRET_KEY, make_world
 from tests.contracts.cast import Cast, assemble
 from tests.contracts.ledger import Ledger
 from tests.contracts.stage import Stage, set_up
@@ -23,6 +23,7 @@ def _module_settings(
     values: dict[str, object] = {
         "data_dir": tmp_path_factory.mktemp("data"),
         "secret_key": SECRET_KEY,
+        "host": HOST,
         "password_threads": 2,
         "login_tries": 100,
         "login_account_hourly": 100_000,

@@ -27,6 +27,7 @@ OPEN_PATHS = frozenset(
 )
 # "For an Admin bearer", though it is not below /api/admin.
 ADMIN_PATHS = frozenset({"/metrics"})
+MCP_PATH = "/mcp"
 TENANT_LOGIN_PATH = "/api/tenant/auth/login"
 OWN_ACCOUNT_PATHS = frozenset({"/api/tenant/auth/profile", "/api/tenant/auth/change-password"})
 OWN_TOKENS_PATH = "/api/tenant/mcp-tokens"
@@ -38,6 +39,7 @@ LOOKED_AT = {
     "Tenant login": frozenset({"x-api-key"}),
     "Tenant": frozenset({"authorization", "x-api-key", "x-mcp-token"}),
     "Public": frozenset({"x-api-key", "x-mcp-token"}),
+    "MCP": frozenset({"authorization", "x-api-key", "x-mcp-token"}),
 }
 
 SUSPENDED, BLOGLESS, MCPLESS, OUTDATED = "suspended", "blogless", "mcpless", "outdated"
@@ -148,6 +150,8 @@ MCP_TOKENS = {
     "spaces": McpToken(),
 }
 MCP_NOT_SENT = {"empty", "spaces"}
+# Which McpToken a bearer is; the others are none.
+MCP_BEARERS = {"an McpToken": "bound"}
 
 
 @dataclass(frozen=True)
@@ -191,7 +195,7 @@ def asked_by(endpoint: Endpoint) -> Asked:
     """Return what the contract asks for at this path, and the endpoint where it is silent."""
     level = level_of(endpoint.path)
     if level not in {"Tenant", "Public"}:
-        return Asked(level)
+        return Asked(level, module="mcp" if level == "MCP" else None)
     if endpoint.path.startswith(OWN_TOKENS_PATH):
         return Asked(level, module="mcp", is_own_tokens=True)
     if endpoint.path in OWN_ACCOUNT_PATHS:
@@ -213,6 +217,8 @@ def level_of(path: str) -> str:
         return "Admin"
     if path == TENANT_LOGIN_PATH:
         return "Tenant login"
+    if path == MCP_PATH:
+        return "MCP"
     levels = {"/api/admin/": "Admin", "/api/tenant/": "Tenant", "/api/public/": "Public"}
     for prefix, level in levels.items():
         if path.startswith(prefix):
@@ -263,6 +269,8 @@ def _inside(asked: Asked, sent: Combination, key: Key) -> int:
         return _tenant_of(key.tenant)
     if sent.mcp is not None and sent.mcp not in MCP_NOT_SENT:
         return _mcp(asked, MCP_TOKENS[sent.mcp], key)
+    if asked.level == "MCP":
+        return _mcp(asked, MCP_TOKENS[MCP_BEARERS.get(sent.bearer or "", "unknown")], key)
     if asked.level == "Public":
         return _public(asked, key)
     return _tenant(asked, key, BEARERS.get(sent.bearer or "", Bearer()))

@@ -102,6 +102,9 @@ def _value(field: inspect.Field, user_id: str) -> Any:
         "expiresAt": tomorrow(),
         "gracePeriodSeconds": 60,
         "tags": ["changed"],
+        "jsonrpc": "2.0",
+        "method": "ping",
+        "params": {},
     }
     return known[field.encode_name] if field.encode_name in known else _any(field.type, user_id)
 

@@ -22,6 +22,7 @@ class Stage:
         tenants: By name.
         ids: Real ones, by the names of parameters in paths.
         user_id: Of a user of acme who is not needed for anything else.
+        mcp_token: Of acme, bound to its owner, with every scope.
     """
 
     world: World
@@ -29,6 +30,7 @@ class Stage:
     tenants: dict[str, Tenant]
     ids: dict[str, str]
     user_id: str
+    mcp_token: str
     bearers: dict[str, str]
     begun: dict[str, Dump]
 
@@ -55,6 +57,7 @@ class Stage:
             "Tenant login": [key],
             "Tenant": [key, ("authorization", self.bearers["user of acme"])],
             "Public": [key],
+            "MCP": [("x-mcp-token", self.mcp_token)],
         }[level_of(endpoint.path)]
 
     def body(self, endpoint: Endpoint, tenant: str = "acme") -> dict[str, object]:
@@ -99,6 +102,7 @@ async def set_up(world: World, ledger: Ledger) -> Stage:
         tenants={"acme": world.acme.tenant, "globex": world.globex.tenant},
         ids={},
         user_id="",
+        mcp_token=await world.mcp_token(world.acme, minutes=60),
         bearers={"admin": admin, "user of acme": owner},
         begun={},
     )

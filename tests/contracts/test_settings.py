@@ -11,6 +11,7 @@ EVERY = sorted(Settings.model_fields)
 SAMPLES = {
     "catalog_url": "postgresql://tenantry@db.example.com/catalog",
     "cors_origins": "https://www.example.com",
+    "public_url": "https://cms.example.com",
     "secret_key": "00" * 32,
     "tenant_server_url": "postgresql://tenantry@db.example.com/postgres",
     "tenant_servers": '{"second": "postgresql://tenantry@db2.example.com/postgres"}',

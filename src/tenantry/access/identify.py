@@ -29,7 +29,7 @@ class BadKey(Unauthenticated):
 
 
 class BadMcpToken(Unauthenticated):
-    """The McpToken is unknown, expired or revoked."""
+    """The McpToken is missing, unknown, expired or revoked."""
 
 
 class AdminGone(Unauthenticated):
@@ -160,6 +160,17 @@ class Identifier:
             raise OtherTenant
         return _active(Identity(found.tenant, claims, api_key=found.key))
 
+    async def assistant(self, ctx: OperationContext, presented: Credentials) -> Identity:
+        """Return the tenant of an McpToken: in its own header, or else as a bearer.
+
+        Raises:
+            BadMcpToken: There is none, or it is not good.
+            OtherTenant, TenantInactive: A good one that does not suffice.
+        """
+        token = presented.mcp_token or _bearer(presented.authorization)
+        beside = Credentials(api_key=presented.api_key, mcp_token=token)
+        return _active(await self._by_mcp_token(ctx, beside))
+
     async def _key_fact(self, presented: str | None, now: datetime) -> _KeyFact:
         found = await self._find_key(presented, now)
         if found is None:
@@ -198,6 +209,11 @@ class Identifier:
         return await self._facts.get(
             ("token", by_digest), lambda session: _read_token(session, by_digest)
         )
+
+
+def _bearer(authorization: str | None) -> str | None:
+    scheme, _, token = (authorization or "").partition(" ")
+    return token if scheme.lower() == "bearer" else None
 
 
 def _active(identity: Identity) -> Identity:

@@ -109,7 +109,7 @@ class Reply:
     """What a handler returns when there is more to say than data.
 
     Attributes:
-        data: What it would return otherwise.
+        data: What it would return otherwise; None for no body at all, where it is bare.
         status: One that the endpoint declares.
         headers: Beside the usual ones.
     """
@@ -141,11 +141,13 @@ def done(message: str, *, status: int = 200) -> Answer:
     return Answer(status, _encode({"success": True, "message": message}), [JSON])
 
 
-def bare(data: object) -> Answer:
+def bare(data: object, *, status: int = 200) -> Answer:
     """Return an answer whose form a standard fixes, and not the envelope."""
+    if data is None:
+        return Answer(status, b"", [])
     if isinstance(data, MetricsText):
         return Answer(200, data.text.encode(), [METRICS])
-    return Answer(200, _encode(data), [JSON])
+    return Answer(status, _encode(data), [JSON])
 
 
 def failure(error: TenantryError, *, token_sent: bool) -> Answer:

@@ -34,14 +34,19 @@ _BY_NAME: Mapping[str, Any] = {
     "fullName": "Grace Hopper",
     "gracePeriodSeconds": 86_400,
     "head": "0005",
+    "host": "127.0.0.1:8000",
     "key": "blog",
     "Last-Event-ID": "57",
     "keys": [
         {"kty": "OKP", "crv": "Ed25519", "alg": "EdDSA", "use": "sig", "kid": ID, "x": "11q…"}
     ],
+    "mcp-method": "tools/call",
+    "mcp-name": "list_posts",
+    "mcp-protocol-version": "2026-07-28",
     "modules": ["blog", "mcp"],
     "name": "Acme",
     "newPassword": "another quite long passphrase",
+    "origin": "http://127.0.0.1:8000",
     "page": 1,
     "pageSize": 20,
     "password": "correct horse battery staple",
@@ -82,6 +87,17 @@ _BY_TYPE: Mapping[tuple[str, str], Any] = {
 # Where it means something else in a query.
 _BY_PARAMETER: Mapping[str, Any] = {"details": "failed", "status": "draft"}
 _WHOLE: Mapping[str, Any] = {
+    "McpAnswer": {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "result": {"content": [{"type": "text", "text": "…"}], "structuredContent": {}},
+    },
+    "McpMessage": {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "tools/call",
+        "params": {"name": "list_posts", "arguments": {"tag": "news"}},
+    },
     # Everything is optional there, and all of it together contradicts itself.
     "MigrateAllRequest": {},
     "EventStream": (

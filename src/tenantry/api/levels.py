@@ -87,6 +87,12 @@ async def _claimant(
     return await services.entry.as_claimant(ctx, presented, demand)
 
 
+async def _assistant(
+    services: Services, ctx: OperationContext, presented: Credentials, demand: Demand
+) -> TenantContext:
+    return await services.entry.as_assistant(ctx, presented, demand)
+
+
 async def _signed_in(
     services: Services, ctx: OperationContext, presented: Credentials, demand: Demand
 ) -> PersonContext:
@@ -102,4 +108,5 @@ PUBLIC = Level("Public", frozenset({API_KEY, MCP_TOKEN}), _public)
 TENANT = Level("Tenant", _ANY, _tenant)
 PERSON = Level("Tenant, a person", _ANY, _person)
 CLAIMANT = Level(PERSON.name, _ANY, _claimant, confirm_claimant)
+MCP = Level("MCP", _ANY, _assistant)
 SIGNED_IN = Level("Tenant, signed in", _ANY, _signed_in)

@@ -10,7 +10,7 @@ import msgspec.inspect as ms
 
 from tenantry.api.endpoints import Endpoint
 from tenantry.api.examples import example_of, example_of_parameter
-from tenantry.api.levels import ADMIN, OPEN, PUBLIC, TENANT_LOGIN
+from tenantry.api.levels import ADMIN, MCP, OPEN, PUBLIC, TENANT_LOGIN
 from tenantry.kit.context import OperationContext
 from tenantry.schemas.base import EventStream, MetricsText, Nothing
 from tenantry.services import Services
@@ -80,6 +80,7 @@ _SECURITY: Mapping[str, list[Json]] = {
     ADMIN.name: [{"bearer": []}],
     TENANT_LOGIN.name: [{"apiKey": []}],
     PUBLIC.name: [{"mcpToken": []}, {"apiKey": []}],
+    MCP.name: [{"mcpToken": []}, {"bearer": []}],
 }
 
 
@@ -218,6 +219,8 @@ def _success(endpoint: Endpoint, types: Sequence[type[msgspec.Struct]]) -> Json:
     if not types:
         done = {"success": True, "message": endpoint.message}
         return _json({"$ref": "#/components/schemas/Done"}, done)
+    if Nothing in types:
+        return {}  # there is no body
     example = example_of(types[0])
     if types[0] in _TEXTS:
         return {_TEXTS[types[0]]: {"schema": {"type": "string"}, "example": example}}

@@ -23,6 +23,7 @@ from tenantry.api.levels import API_KEY, AUTHORIZATION, MCP_TOKEN
 from tenantry.api.pieces import Receive
 from tenantry.kit.errors import Invalid
 from tenantry.kit.ids import parse_id
+from tenantry.schemas.reading import check_text, readable
 
 HEADERS_BYTES_MAX = 16_384
 BODY_SECONDS_MAX = 30.0
@@ -125,18 +126,18 @@ def decode_body(endpoint: Endpoint, body: bytes) -> Any:
     try:
         decoded = endpoint.decoder.decode(body or b"{}")
     except msgspec.ValidationError as error:
-        raise BadRequest(_readable(error)) from error
+        raise BadRequest(readable(error)) from error
     except msgspec.DecodeError as error:
         # A lone surrogate is refused wherever it stands, and matters only where it was asked.
         if b"\\ud" not in body.lower():
-            raise BadRequest(_readable(error)) from error
+            raise BadRequest(readable(error)) from error
         decoded = _decode_asked(endpoint, body)
     # msgspec lets these two escape: nesting bombs, and text that is not UTF-8.
     except (RecursionError, UnicodeError) as error:
         raise BadRequest("The body is not valid JSON in UTF-8.") from error
     # In JSON text a NUL can only stand escaped.
     if b"\\u0000" in body:
-        _check_text(decoded)
+        check_text(decoded)
     return decoded
 
 
@@ -152,11 +153,11 @@ def decode_query(endpoint: Endpoint, query: bytes) -> Any:
         members = _read_query(endpoint, query.decode())
         decoded = msgspec.convert(members, endpoint.request, strict=False)
     except msgspec.ValidationError as error:
-        raise BadRequest(_readable(error)) from error
+        raise BadRequest(readable(error)) from error
     except ValueError as error:  # UnicodeError among them
         raise BadRequest("The query string is invalid.") from error
     if b"%00" in query or b"\0" in query:
-        _check_text(decoded)
+        check_text(decoded)
     return decoded
 
 
@@ -203,7 +204,7 @@ def _decode_asked(endpoint: Endpoint, body: bytes) -> Any:
             # Encoded again, it is msgspec that judges it, as it judges everything.
             return endpoint.decoder.decode(json.dumps(asked, ensure_ascii=False).encode())
     except msgspec.ValidationError as error:
-        raise BadRequest(_readable(error)) from error
+        raise BadRequest(readable(error)) from error
     except (ValueError, RecursionError) as error:
         raise BadRequest("The body is not valid JSON, or its text is not Unicode.") from error
     raise BadRequest("The body must be an object.")
@@ -230,27 +231,7 @@ def _is_json(headers: RawHeaders) -> bool:
     return True
 
 
-def _readable(error: Exception) -> str:
-    # "Expected `str`, got `int` - at `$.email`" names the member already, in another place.
-    rule, _, where = str(error).partition(" - at `$")
-    member = where.rstrip("`").lstrip(".")
-    text = rule.removesuffix(".")
-    return f"`{member}`: {text}." if member else f"{text}."
-
-
 def _checked_slug(slug: str) -> str:
     if "\0" in slug or "\ufffd" in slug:
         raise NoSuchPath
     return slug
-
-
-def _check_text(decoded: Any) -> None:
-    fields = zip(decoded.__struct_fields__, decoded.__struct_encode_fields__, strict=True)
-    for field, name in fields:
-        value = getattr(decoded, field)
-        for text in value if isinstance(value, list) else [value]:
-            # PostgreSQL cannot store NUL.
-            if isinstance(text, str) and "\0" in text:
-                raise BadRequest(f"`{name}` must not hold NUL characters.")
-            if isinstance(text, msgspec.Struct):
-                _check_text(text)

@@ -27,7 +27,8 @@ class TooLateToSay(Exception):
 def represent(endpoint: Endpoint, data: Any) -> Answer:
     """Return the answer of an endpoint that carries *data*."""
     if isinstance(data, Reply):
-        answer = envelope.success(data.data, status=data.status)
+        tell = envelope.bare if endpoint.is_bare else envelope.success
+        answer = tell(data.data, status=data.status)
         answer.headers.extend(data.headers)
     elif endpoint.is_bare:
         return envelope.bare(data)

@@ -3,11 +3,12 @@
 from http import HTTPStatus
 
 from tenantry.access.principal import Scope
-from tenantry.api.endpoints import Endpoint
-from tenantry.api.levels import CLAIMANT, OPEN, PERSON, SIGNED_IN, TENANT, TENANT_LOGIN
+from tenantry.api.endpoints import CONTENT_BYTES_MAX, Endpoint
+from tenantry.api.levels import CLAIMANT, MCP, OPEN, PERSON, SIGNED_IN, TENANT, TENANT_LOGIN
 from tenantry.api.openapi import description_of, endpoint_of
 from tenantry.api.routes import (
     admin_auth,
+    mcp,
     service,
     tenant_auth,
     tenant_modules,
@@ -15,12 +16,13 @@ from tenantry.api.routes import (
 )
 from tenantry.api.table_admin import ADMIN_ENDPOINTS
 from tenantry.api.table_blog import BLOG_ENDPOINTS
-from tenantry.schemas.base import Health, JwkSet
+from tenantry.schemas.base import Health, JwkSet, Nothing
 from tenantry.schemas.credentials import (
     IssuedMcpTokenResponse,
     IssueOwnMcpTokenRequest,
     McpTokenList,
 )
+from tenantry.schemas.mcp import McpAnswer, McpMessage
 from tenantry.schemas.people import (
     ChangePasswordRequest,
     LoginRequest,
@@ -163,11 +165,29 @@ _TENANT = (
         module=modules.MCP,
     ),
 )
+_ASSISTANTS = (
+    Endpoint(
+        method="POST",
+        path="/mcp",
+        level=MCP,
+        handler=mcp.exchange,
+        request=McpMessage,
+        response=McpAnswer,
+        summary="Exchange a message of the Model Context Protocol",
+        also=((HTTPStatus.ACCEPTED, Nothing),),
+        errors=frozenset({NOT_FOUND}),
+        headers=mcp.HEADERS,
+        module=modules.MCP,
+        body_bytes_max=CONTENT_BYTES_MAX,
+        is_bare=True,
+    ),
+)
 _DESCRIBED: tuple[Endpoint, ...] = (
     *_SERVICE,
     *_AUTH,
     *_TENANT,
     *BLOG_ENDPOINTS,
+    *_ASSISTANTS,
     *ADMIN_ENDPOINTS,
 )
 

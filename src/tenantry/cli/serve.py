@@ -9,7 +9,6 @@ import typer
 from tenantry.cli import options, output, server, session
 from tenantry.cli.exits import ExitStatus
 from tenantry.schemas.base import Schema
-from tenantry.settings import Settings
 
 _log = structlog.get_logger(__name__)
 
@@ -36,7 +35,7 @@ def serve(
     settings = session.configure(log_level="info", host=host, port=port)
 
     def tell() -> None:
-        url = url_of(settings)
+        url = settings.local_url
         if as_json:
             output.show_json(Serving(url))
         else:
@@ -47,9 +46,3 @@ def serve(
         ended_by = server.serve(settings, sockets, on_answering=tell)
     if ended_by is signal.SIGINT:
         raise typer.Exit(ExitStatus.INTERRUPTED)
-
-
-def url_of(settings: Settings) -> str:
-    """Return the URL at which a process with these *settings* answers."""
-    host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    return f"http://{host}:{settings.port}"

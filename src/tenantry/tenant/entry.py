@@ -161,15 +161,18 @@ class Entry:
         user_id = acting_user(identity)
         if user_id is None:
             raise PersonRequired
-        return Claimant(
-            request_id=ctx.request_id,
-            now=ctx.now,
-            actor=_actor(identity),
-            address=ctx.address,
-            identity=identity,
-            database=await self._open(identity, demand),
-            user_id=user_id,
-        )
+        return _claimant(ctx, identity, await self._open(identity, demand), user_id)
+
+    async def as_assistant(
+        self, ctx: OperationContext, presented: Credentials, demand: Demand
+    ) -> TenantContext:
+        """Let in an McpToken, whichever of its two headers it is in.
+
+        Raises:
+            Unauthenticated: It is missing or not good.
+            Forbidden: A good one that does not suffice.
+        """
+        return await self._enter(ctx, await self._identifier.assistant(ctx, presented), demand)
 
     async def as_signed_in(
         self, ctx: OperationContext, presented: Credentials, demand: Demand
@@ -195,13 +198,7 @@ class Entry:
         return _inside(ctx, identity, database)
 
     async def _open(self, identity: Identity, demand: Demand) -> TenantDatabase:
-        token = identity.mcp_token
-        if token is not None:
-            modules.require(identity.tenant, modules.MCP)
-            if demand.scope is not None and demand.scope not in token.scopes:
-                raise ScopeRequired
-        if demand.module is not None:
-            modules.require(identity.tenant, demand.module)
+        require(identity, demand)
         return await self._databases.open(identity.tenant)
 
 
@@ -210,6 +207,34 @@ def acting_user(identity: Identity) -> UUID | None:
     if identity.claims is not None:
         return identity.claims.nameid
     return identity.mcp_token.user_id if identity.mcp_token is not None else None
+
+
+def require(identity: Identity, demand: Demand) -> None:
+    """Check that what the credentials say suffices for *demand*.
+
+    Raises:
+        ModuleInactive: A module is off for the tenant.
+        ScopeRequired: The McpToken lacks the scope.
+    """
+    token = identity.mcp_token
+    if token is not None:
+        modules.require(identity.tenant, modules.MCP)
+        if demand.scope is not None and demand.scope not in token.scopes:
+            raise ScopeRequired
+    if demand.module is not None:
+        modules.require(identity.tenant, demand.module)
+
+
+def claimant_of(ctx: TenantContext) -> Claimant:
+    """Return whoever is inside as the person they act for, whose own statement looks again.
+
+    Raises:
+        PersonRequired: The McpToken is bound to no user.
+    """
+    user_id = acting_user(ctx.identity)
+    if user_id is None:
+        raise PersonRequired
+    return _claimant(ctx, ctx.identity, ctx.database, user_id)
 
 
 async def confirm_claimant(claimant: Claimant) -> None:
@@ -251,6 +276,20 @@ def _person(
     ctx: OperationContext, identity: Identity, database: TenantDatabase, user_id: UUID
 ) -> PersonContext:
     return PersonContext(
+        request_id=ctx.request_id,
+        now=ctx.now,
+        actor=_actor(identity),
+        address=ctx.address,
+        identity=identity,
+        database=database,
+        user_id=user_id,
+    )
+
+
+def _claimant(
+    ctx: OperationContext, identity: Identity, database: TenantDatabase, user_id: UUID
+) -> Claimant:
+    return Claimant(
         request_id=ctx.request_id,
         now=ctx.now,
         actor=_actor(identity),

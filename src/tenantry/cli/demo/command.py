@@ -12,7 +12,7 @@ import typer
 from tenantry.cli import options, output, reports, server, session
 from tenantry.cli.demo.folder import fresh
 from tenantry.cli.demo.stage import Login, Stage, set_stage
-from tenantry.cli.serve import Port, url_of
+from tenantry.cli.serve import Port
 from tenantry.kit.errors import Unavailable
 from tenantry.schemas.base import Schema
 from tenantry.schemas.migrations import MigrationResultResponse
@@ -107,7 +107,7 @@ def _settings(folder: Path, port: int | None) -> Settings:
 
 
 def _playing(settings: Settings, stage: Stage) -> Playing:
-    url = url_of(settings)
+    url = settings.local_url
     return Playing(
         console=f"{url}/console",
         url=url,

@@ -1,0 +1,43 @@
+"""What a tool or a resource is given, beside what the client says."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from mcp.server import ServerRequestContext
+
+from tenantry.kit.errors import Forbidden
+from tenantry.services import Services
+from tenantry.tenant import entry
+from tenantry.tenant.entry import Demand, TenantContext, acting_user
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Who asks, and of whom.
+
+    Attributes:
+        ctx: Made by `tenant.entry` from the token of this very request.
+    """
+
+    ctx: TenantContext
+    services: Services
+
+    def allows(self, demand: Demand) -> bool:
+        """Tell whether the token's scopes and the tenant's modules suffice for *demand*."""
+        try:
+            entry.require(self.ctx.identity, demand)
+        except Forbidden:
+            return False
+        return True
+
+    @property
+    def is_for_person(self) -> bool:
+        """Whether the token is bound to a user."""
+        return acting_user(self.ctx.identity) is not None
+
+
+def asked_of(request: ServerRequestContext[Any, Any]) -> Asked:
+    """Return what the HTTP door has given along."""
+    asked = request.request
+    assert isinstance(asked, Asked)
+    return asked

@@ -1,0 +1,112 @@
+"""What each tool does: ask the operation that the HTTP API asks too, and tell what came of it."""
+
+from uuid import UUID
+
+from tenantry.access.principal import Scope
+from tenantry.kit.pages import Window
+from tenantry.mcp.arguments import (
+    CreatePost,
+    ListPosts,
+    NamePost,
+    NoArguments,
+    SearchPosts,
+    UpdatePost,
+    UpdateProfile,
+)
+from tenantry.mcp.asked import Asked
+from tenantry.schemas.assistants import Done, WhoAmI
+from tenantry.schemas.content import PostPage, PostResponse
+from tenantry.schemas.people import TenantUserProfile, given
+from tenantry.schemas.tenants import ModuleList
+from tenantry.tenant import accounts, entry, modules, posts, users
+from tenantry.tenant.entry import Demand
+
+
+async def whoami(asked: Asked, _: NoArguments) -> WhoAmI:
+    """Tell for whom the token acts."""
+    ctx = asked.ctx
+    token, user_id = ctx.identity.mcp_token, entry.acting_user(ctx.identity)
+    assert token is not None, "nobody else is let in here"
+    user = None
+    if user_id is not None and asked.allows(Demand(Scope.PROFILE_READ)):
+        user = TenantUserProfile.of(await users.get(ctx.database, user_id))
+    return WhoAmI(
+        customer_id=ctx.tenant.id,
+        customer_name=ctx.tenant.name,
+        token_name=token.name,
+        scopes=sorted(token.scopes),
+        modules=sorted(ctx.tenant.modules),
+        expires_at=token.expires_at,
+        user=user,
+    )
+
+
+async def list_modules(asked: Asked, _: NoArguments) -> ModuleList:
+    """List the active modules."""
+    return ModuleList(modules.active(asked.ctx.tenant))
+
+
+async def list_posts(asked: Asked, wanted: ListPosts) -> PostPage:
+    """List posts."""
+    return PostPage.of(
+        await posts.page(asked.ctx, wanted.window, status=wanted.status, tag=wanted.tag)
+    )
+
+
+async def search_posts(asked: Asked, wanted: SearchPosts) -> PostPage:
+    """Search posts."""
+    return PostPage.of(await posts.page(asked.ctx, Window(wanted.page), search=wanted.query))
+
+
+async def get_post(asked: Asked, wanted: NamePost) -> PostResponse:
+    """Return one post."""
+    return PostResponse.of(await posts.get_by_slug(asked.ctx, wanted.slug))
+
+
+async def create_post(asked: Asked, wanted: CreatePost) -> PostResponse:
+    """Write a new draft."""
+    catalog = asked.services.catalog
+    return PostResponse.of(await posts.create(asked.ctx, catalog, **given(wanted)))
+
+
+async def update_post(asked: Asked, wanted: UpdatePost) -> PostResponse:
+    """Change what a post says."""
+    changes = given(wanted)
+    post_id = await _id_of(asked, changes.pop("slug"))
+    if "new_slug" in changes:
+        changes["slug"] = changes.pop("new_slug")
+    return PostResponse.of(
+        await posts.update(asked.ctx, asked.services.catalog, post_id, **changes)
+    )
+
+
+async def publish_post(asked: Asked, wanted: NamePost) -> PostResponse:
+    """Let everybody see a post."""
+    post_id = await _id_of(asked, wanted.slug)
+    return PostResponse.of(await posts.publish(asked.ctx, asked.services.catalog, post_id))
+
+
+async def unpublish_post(asked: Asked, wanted: NamePost) -> PostResponse:
+    """Make a draft of a post again."""
+    post_id = await _id_of(asked, wanted.slug)
+    return PostResponse.of(await posts.unpublish(asked.ctx, asked.services.catalog, post_id))
+
+
+async def delete_post(asked: Asked, wanted: NamePost) -> Done:
+    """Delete a post."""
+    post_id = await _id_of(asked, wanted.slug)
+    await posts.delete(asked.ctx, asked.services.catalog, post_id)
+    return Done("The post was deleted.")
+
+
+async def update_profile(asked: Asked, wanted: UpdateProfile) -> TenantUserProfile:
+    """Change the name and the address of the token's user."""
+    claimant = entry.claimant_of(asked.ctx)
+    user = await accounts.update_profile(
+        claimant, asked.services.catalog, full_name=wanted.full_name, email=wanted.email
+    )
+    return TenantUserProfile.of(user)
+
+
+async def _id_of(asked: Asked, slug: str) -> UUID:
+    return (await posts.get_by_slug(asked.ctx, slug)).id

@@ -1,0 +1,168 @@
+"""The server: one message in, one answer out, by the official SDK, in each revision it speaks.
+
+The SDK's own transport reads the body, bounds it and words what is wrong with it in ways of its
+own. Here the HTTP door has done so already, as for every endpoint; what is left is to hand a
+message to the SDK's dispatch, without a task, a stream or a session between.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from importlib.metadata import version
+from typing import Any
+
+import anyio
+import mcp_types as types
+from mcp.server import Server
+from mcp.server.connection import Connection
+from mcp.server.runner import modern_error_data, serve_one
+from mcp.shared.dispatcher import CallOptions
+from mcp.shared.exceptions import MCPError, NoBackChannelError
+from mcp.shared.inbound import (
+    ERROR_CODE_HTTP_STATUS,
+    MCP_METHOD_HEADER,
+    MCP_NAME_HEADER,
+    MCP_PROTOCOL_VERSION_HEADER,
+    InboundLadderRejection,
+    classify_inbound_request,
+)
+from mcp.shared.message import ServerMessageMetadata
+from mcp.shared.transport_context import TransportContext
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+from msgspec import UNSET
+
+from tenantry.mcp import resources, tools
+from tenantry.mcp.asked import Asked
+from tenantry.schemas.mcp import McpAnswer, McpError, McpMessage, MessageId
+
+INSTRUCTIONS = """\
+These tools work on the content of one customer of Tenantry: the one whose token you hold. \
+No tool takes a customer, and nothing of another one can be reached.
+
+Begin with `whoami`: it says for whom you act, and what the token allows. Posts are named by \
+their `slug`. A new post is a draft, which readers do not see until `publish_post`. Titles and \
+contents are given back exactly as they were typed: text, not HTML that is safe to show. When a \
+tool refuses something, its message names the argument and the rule: correct it and call again.\
+"""
+
+SERVER: Server[None] = Server(
+    "tenantry",
+    title="Tenantry",
+    version=version("tenantry"),
+    instructions=INSTRUCTIONS,
+)
+_Page = types.PaginatedRequestParams
+SERVER.add_request_handler("tools/list", _Page, tools.list_tools)
+SERVER.add_request_handler("tools/call", types.CallToolRequestParams, tools.call_tool)
+SERVER.add_request_handler("resources/list", _Page, resources.list_resources)
+SERVER.add_request_handler("resources/templates/list", _Page, resources.list_templates)
+SERVER.add_request_handler(
+    "resources/read", types.ReadResourceRequestParams, resources.read_resource
+)
+# It draws up a span of each request, with names in it that a client chose.
+SERVER.middleware.clear()
+
+_TRANSPORT = TransportContext(kind="streamable-http", can_send_request=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Headers:
+    """The request headers of the protocol; empty when absent."""
+
+    protocol_version: str
+    method: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What comes of a message.
+
+    Attributes:
+        answer: None when the message was a notification.
+    """
+
+    status: HTTPStatus
+    answer: McpAnswer | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Exchange:
+    """One request and its answer, as the SDK wants to see it: there is no way back but that."""
+
+    request_id: MessageId
+    message_metadata: ServerMessageMetadata
+    transport: TransportContext = _TRANSPORT
+    can_send_request: bool = False
+    cancel_requested: anyio.Event = field(default_factory=anyio.Event)
+
+    async def send_raw_request(
+        self, method: str, _params: Mapping[str, Any] | None, _opts: CallOptions | None = None
+    ) -> dict[str, Any]:
+        raise NoBackChannelError(method)
+
+    async def notify(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> None:
+        """Tell nothing."""
+
+    async def progress(
+        self, progress: float, total: float | None = None, message: str | None = None
+    ) -> None:
+        """Tell nothing."""
+
+
+async def answer(asked: Asked, message: McpMessage, headers: Headers) -> Outcome:
+    """Return what comes of *message*. Whatever goes wrong is told in the protocol's own form.
+
+    Clients that speak the newest revision say so in a header, and get the status of an error
+    too; to those before it an error is an answer like any other.
+    """
+    if message.id is UNSET:
+        return Outcome(HTTPStatus.ACCEPTED, None)
+    metadata = ServerMessageMetadata(request_context=asked)
+    try:
+        result = await serve_one(
+            SERVER,
+            _Exchange(message.id, metadata),
+            message.method,
+            message.params,
+            connection=_connection(message, headers),
+            lifespan_state=None,
+        )
+    except Exception as raised:  # noqa: BLE001 - the SDK logs what is not meant for the client
+        error = modern_error_data(raised)
+        told = McpError(error.code, error.message, UNSET if error.data is None else error.data)
+        status = HTTPStatus.OK
+        if not _is_before_newest(headers):
+            status = HTTPStatus(ERROR_CODE_HTTP_STATUS.get(error.code, status))
+        return Outcome(status, McpAnswer("2.0", message.id, error=told))
+    return Outcome(HTTPStatus.OK, McpAnswer("2.0", message.id, result=result))
+
+
+def _is_before_newest(headers: Headers) -> bool:
+    return not headers.protocol_version or headers.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS
+
+
+def _connection(message: McpMessage, headers: Headers) -> Connection:
+    """Return what the SDK has instead of a session.
+
+    Raises:
+        MCPError: The headers and the message disagree, or name a revision that nobody speaks.
+    """
+    if _is_before_newest(headers):
+        spoken = headers.protocol_version or types.DEFAULT_NEGOTIATED_VERSION
+        return Connection.from_envelope(spoken, None, None)
+    route = classify_inbound_request(
+        {"method": message.method, "params": message.params},
+        headers={
+            MCP_PROTOCOL_VERSION_HEADER: headers.protocol_version,
+            MCP_METHOD_HEADER: headers.method,
+            MCP_NAME_HEADER: headers.name,
+        },
+    )
+    if isinstance(route, InboundLadderRejection):
+        raise MCPError(route.code, route.message, route.data)
+    return Connection.from_envelope(
+        route.protocol_version, route.client_info, route.client_capabilities
+    )

@@ -1,0 +1,234 @@
+"""The table of tools: what each takes and tells, who may call it, and the operation behind it.
+
+As with endpoints, the table is the contract in code: it lists, it decides, it dispatches.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import mcp_types as types
+import msgspec
+from mcp.server import ServerRequestContext
+from mcp.shared.exceptions import MCPError
+
+from tenantry.access.principal import Scope
+from tenantry.kit.errors import TenantryError
+from tenantry.mcp import arguments, operations, results
+from tenantry.mcp.arguments import Arguments
+from tenantry.mcp.asked import Asked, asked_of
+from tenantry.mcp.json_schemas import schema_of
+from tenantry.schemas.assistants import Done, WhoAmI
+from tenantry.schemas.content import PostPage, PostResponse
+from tenantry.schemas.people import TenantUserProfile
+from tenantry.schemas.tenants import ModuleList
+from tenantry.tenant import modules
+from tenantry.tenant.entry import Demand
+
+Request = ServerRequestContext[Any, Any]
+
+ANYBODY = Demand()
+READING = Demand(Scope.CONTENT_READ, modules.BLOG)
+WRITING = Demand(Scope.CONTENT_WRITE, modules.BLOG)
+
+# There is no world outside the tenant's database for any of them.
+READS = types.ToolAnnotations(read_only_hint=True, open_world_hint=False)
+ADDS = types.ToolAnnotations(
+    read_only_hint=False, destructive_hint=False, idempotent_hint=False, open_world_hint=False
+)
+SWITCHES = types.ToolAnnotations(
+    read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False
+)
+OVERWRITES = types.ToolAnnotations(
+    read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tool:
+    """One tool.
+
+    Attributes:
+        run: Takes who asks and the arguments; returns what is told. Named like the tool.
+        title: For people.
+        description: For models.
+        takes: The arguments.
+        tells: The result.
+        hints: What a client may assume of its effects.
+        demand: What is asked of whoever calls it; without that it is not even listed.
+        is_persons: Whether it needs a token that is bound to a user.
+        names: Of arguments that the operation behind it calls otherwise: from its name to ours.
+    """
+
+    run: Callable[[Asked, Any], Awaitable[msgspec.Struct]]
+    title: str
+    description: str
+    takes: type[Arguments] = arguments.NoArguments
+    tells: type[msgspec.Struct]
+    hints: types.ToolAnnotations
+    demand: Demand = ANYBODY
+    is_persons: bool = False
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """By which clients call it."""
+        return self.run.__name__
+
+    @cached_property
+    def listed(self) -> types.Tool:
+        """The tool as it is listed."""
+        return types.Tool(
+            name=self.name,
+            title=self.title,
+            description=self.description,
+            input_schema=schema_of(self.takes),
+            output_schema=schema_of(self.tells),
+            annotations=self.hints,
+        )
+
+    def is_open_to(self, asked: Asked) -> bool:
+        """Tell whether whoever asks may call it."""
+        return asked.allows(self.demand) and (asked.is_for_person or not self.is_persons)
+
+
+TOOLS: tuple[Tool, ...] = (
+    Tool(
+        run=operations.whoami,
+        title="Who am I",
+        description="Tell for which customer and user this token acts, and what it allows.",
+        tells=WhoAmI,
+        hints=READS,
+    ),
+    Tool(
+        run=operations.list_modules,
+        title="List modules",
+        description="List the modules that are active for the customer.",
+        tells=ModuleList,
+        hints=READS,
+        demand=Demand(Scope.MODULES_READ),
+    ),
+    Tool(
+        run=operations.list_posts,
+        title="List posts",
+        description="List the posts, the newest first, without their contents.",
+        takes=arguments.ListPosts,
+        tells=PostPage,
+        hints=READS,
+        demand=READING,
+    ),
+    Tool(
+        run=operations.search_posts,
+        title="Search posts",
+        description="List the posts that hold a text in their title or content, the newest first.",
+        takes=arguments.SearchPosts,
+        tells=PostPage,
+        hints=READS,
+        demand=READING,
+        names={"search": "query"},
+    ),
+    Tool(
+        run=operations.get_post,
+        title="Get a post",
+        description="Return one post with its content. A draft has no `publishedAt`.",
+        takes=arguments.NamePost,
+        tells=PostResponse,
+        hints=READS,
+        demand=READING,
+    ),
+    Tool(
+        run=operations.create_post,
+        title="Create a post",
+        description="Write a new post. It is a draft: `publish_post` lets readers see it.",
+        takes=arguments.CreatePost,
+        tells=PostResponse,
+        hints=ADDS,
+        demand=WRITING,
+    ),
+    Tool(
+        run=operations.update_post,
+        title="Update a post",
+        description="Change what a post says; what is left out stays. If it is published, readers "
+        "see the change at once.",
+        takes=arguments.UpdatePost,
+        tells=PostResponse,
+        hints=OVERWRITES,
+        demand=WRITING,
+        names={"slug": "new_slug"},
+    ),
+    Tool(
+        run=operations.publish_post,
+        title="Publish a post",
+        description="Let everybody see a post. One that is published stays as it is.",
+        takes=arguments.NamePost,
+        tells=PostResponse,
+        hints=SWITCHES,
+        demand=WRITING,
+    ),
+    Tool(
+        run=operations.unpublish_post,
+        title="Unpublish a post",
+        description="Make a draft of a post again: readers see it no more, and nothing is lost.",
+        takes=arguments.NamePost,
+        tells=PostResponse,
+        hints=SWITCHES,
+        demand=WRITING,
+    ),
+    Tool(
+        run=operations.delete_post,
+        title="Delete a post",
+        description="Delete a post for ever, published or not.",
+        takes=arguments.NamePost,
+        tells=Done,
+        hints=OVERWRITES,
+        demand=WRITING,
+    ),
+    Tool(
+        run=operations.update_profile,
+        title="Update the profile",
+        description="Change the name and the e-mail address of the user for whom this token acts.",
+        takes=arguments.UpdateProfile,
+        tells=TenantUserProfile,
+        hints=OVERWRITES,
+        demand=Demand(Scope.PROFILE_WRITE),
+        is_persons=True,
+        names={"fullName": "full_name"},
+    ),
+)
+_BY_NAME = {tool.name: tool for tool in TOOLS}
+
+
+def open_to(asked: Asked) -> Iterable[Tool]:
+    """Return the tools that whoever asks may call."""
+    return (tool for tool in TOOLS if tool.is_open_to(asked))
+
+
+async def list_tools(
+    request: Request, _params: types.PaginatedRequestParams
+) -> types.ListToolsResult:
+    """List the tools that are open to the token: all of them on one page."""
+    return types.ListToolsResult(tools=[tool.listed for tool in open_to(asked_of(request))])
+
+
+async def call_tool(request: Request, params: types.CallToolRequestParams) -> dict[str, Any]:
+    """Call one.
+
+    Raises:
+        MCPError: There is none of this name, or it is not open to the token. Which of the two
+            is not said.
+    """
+    asked = asked_of(request)
+    tool = _BY_NAME.get(params.name)
+    if tool is None or not tool.is_open_to(asked):
+        raise MCPError(
+            types.INVALID_PARAMS, "Unknown tool: `tools/list` names those that this token may call."
+        )
+    try:
+        wanted = arguments.read(tool.takes, params.arguments)
+    except TenantryError as error:
+        return results.refused(asked, tool.name, error, {})
+    try:
+        return results.told(await tool.run(asked, wanted))
+    except Exception as error:  # noqa: BLE001 - it is a result: the model is to read it
+        return results.refused(asked, tool.name, error, tool.names)

@@ -1,0 +1,44 @@
+"""Messages of the Model Context Protocol: JSON-RPC 2.0, one in a request, and one in its answer."""
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from tenantry.schemas.base import Schema
+
+METHOD_CHARS_MAX = 100
+ID_CHARS_MAX = 200
+# What every reader of JSON holds exactly (RFC 8259, section 6).
+ID_MAX = 2**53 - 1
+
+MessageId = (
+    Annotated[int, msgspec.Meta(ge=-ID_MAX, le=ID_MAX)]
+    | Annotated[str, msgspec.Meta(max_length=ID_CHARS_MAX)]
+)
+
+
+class McpMessage(Schema, frozen=True):
+    """What a client says: a request, or without `id` a notification, which is only noted."""
+
+    jsonrpc: Literal["2.0"]
+    method: Annotated[str, msgspec.Meta(max_length=METHOD_CHARS_MAX)]
+    id: MessageId | UnsetType = UNSET
+    params: dict[str, Any] | None = None
+
+
+class McpError(Schema, frozen=True):
+    """Why a request was refused, in a form for programs."""
+
+    code: int
+    message: str
+    data: Any = UNSET
+
+
+class McpAnswer(Schema, frozen=True):
+    """What the server says to a request: a result, or an error."""
+
+    jsonrpc: Literal["2.0"]
+    id: MessageId
+    result: dict[str, Any] | UnsetType = UNSET
+    error: McpError | UnsetType = UNSET

@@ -1,0 +1,330 @@
+"""POST /mcp: who is let in, which names are answered to, and what bad messages get."""
+
+import json
+from typing import Any
+
+import httpx
+import mcp_types as types
+import pytest
+
+from tenantry.app import app_over
+from tenantry.mcp import server, tools
+from tenantry.schemas.assistants import WhoAmI
+from tenantry.services import open_services
+from tenantry.settings import Settings
+from tests.acceptance.assistants import (
+    BEFORE,
+    NEWEST,
+    PATH,
+    answer_of,
+    assistant,
+    call,
+    data_of,
+    error_of,
+    message,
+    post,
+)
+from tests.acceptance.support import TENANTS, ok, patch_tenant, patch_user, refused
+from tests.acceptance.test_secrets import everything_logged
+from tests.conftest import HOST, World, client_of, make_world
+
+ENVELOPE = {
+    "io.modelcontextprotocol/protocolVersion": NEWEST,
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+
+NO_MESSAGES: tuple[bytes, ...] = (
+    b"",
+    b"[]",
+    b"[" + message("ping") + b"]",
+    b"{}",
+    b'{"jsonrpc": "1.0", "id": 1, "method": "ping"}',
+    b'{"jsonrpc": "2.0", "id": null, "method": "ping"}',
+    b'{"jsonrpc": "2.0", "id": 1.5, "method": "ping"}',
+    b'{"jsonrpc": "2.0", "id": true, "method": "ping"}',
+    b'{"jsonrpc": "2.0", "id": [1], "method": "ping"}',
+    b'{"jsonrpc": "2.0", "id": ' + b"9" * 5000 + b', "method": "ping"}',
+    b'{"jsonrpc": "2.0", "id": 9007199254740992, "method": "ping"}',
+    b'{"jsonrpc": "2.0", "id": "' + b"x" * 201 + b'", "method": "ping"}',
+    b'{"jsonrpc": "2.0", "id": "\\u0000", "method": "ping"}',
+    b'{"jsonrpc": "2.0", "id": "\\ud800", "method": "ping"}',
+    b'{"jsonrpc": "2.0", "id": 1, "result": {}}',
+    b'{"jsonrpc": "2.0", "id": 1, "method": "ping", "params": []}',
+    b'{"jsonrpc": "2.0", "id": 1, "method": "ping", "params": ' + b'{"a":' * 9000,
+    b'{"jsonrpc": "2.0", "id": 1, "method": "' + b"x" * 101 + b'"}',
+)
+WRONG_CALLS: tuple[Any, ...] = (
+    {},
+    {"name": None},
+    {"name": 1},
+    {"name": "whoami", "arguments": []},
+    {"name": "whoami", "arguments": "x"},
+    {"name": "whoami", "arguments": 7},
+    {"name": "whoami", "_meta": []},
+    {"name": "nonsense"},
+    {"name": "\0"},
+    {"name": "x" * 100_000},
+)
+
+
+async def client_of_acme(world: World, *scopes: str, **kind: Any) -> httpx.AsyncClient:
+    return world.client(x_mcp_token=await world.mcp_token(world.acme, *scopes, **kind))
+
+
+def newest(method: str, **params: object) -> tuple[bytes, dict[str, str]]:
+    """Return a request of the newest revision: the message, and the headers that repeat it."""
+    body = message(method, {**params, "_meta": ENVELOPE})
+    headers = {"mcp_protocol_version": NEWEST, "mcp_method": method}
+    return body, headers | ({"mcp_name": str(params["name"])} if "name" in params else {})
+
+
+class TestCredentials:
+    async def test_are_the_token_in_either_header(self, world: World):
+        token = await world.mcp_token(world.acme)
+
+        for headers in (
+            {"x_mcp_token": token},
+            {"authorization": f"Bearer {token}"},
+            {"authorization": f"bearer {token}"},
+            {"x_mcp_token": token, "authorization": "Bearer forged"},
+            {"x_mcp_token": token, "x_api_key": world.acme.key.secret},
+            {"x_mcp_token": "", "authorization": f"Bearer {token}"},
+        ):
+            said = answer_of(await post(world.client(**headers), message("ping")))
+
+            assert said == {"jsonrpc": "2.0", "id": 1, "result": {}}
+
+    async def test_are_nothing_else(self, world: World):
+        token = await world.mcp_token(world.acme)
+
+        for headers in (
+            {},
+            {"x_api_key": world.acme.key.secret},
+            {"x_api_key": token},
+            {"authorization": f"Bearer {await world.token(world.acme)}"},
+            {"authorization": f"Bearer {await world.admin_token()}"},
+            {"authorization": token},
+            {"authorization": f"Basic {token}"},
+            {"x_mcp_token": "tnm_unknown", "authorization": f"Bearer {token}"},
+        ):
+            response = await post(world.client(**headers), b"{not JSON")
+
+            refused(response, 401)
+        challenge = (await post(world.stranger(), b"")).headers["www-authenticate"]
+        assert challenge == "Bearer"
+
+    async def test_must_agree_with_a_key_beside_them(self, world: World):
+        token = await world.mcp_token(world.acme)
+
+        foreign = world.client(x_mcp_token=token, x_api_key=world.globex.key.secret)
+
+        refused(await post(foreign, message("ping")), 403)
+
+    async def test_are_dead_when_the_token_is_revoked_between_two_calls(self, world: World):
+        admin, base = await world.admin(), f"{TENANTS}/{world.acme.tenant.id}/mcp-tokens"
+        issued = ok(await admin.post(base, json={"name": "assistant"}), 201)
+        client = world.client(x_mcp_token=issued["token"])
+
+        answer_of(await post(client, call("whoami")))
+        await admin.delete(f"{base}/{issued['id']}")
+
+        refused(await post(client, call("whoami")), 401)
+
+    async def test_do_not_suffice_while_their_user_is_inactive(self, world: World):
+        client = await client_of_acme(world)
+
+        await patch_user(world, world.acme, world.acme.owner.id, isActive=False)
+
+        refused(await post(client, call("whoami")), 403)
+        answer_of(await post(await client_of_acme(world, bound=False), call("whoami")))
+
+    async def test_do_not_suffice_while_the_tenant_or_the_module_is_off(self, world: World):
+        client = await client_of_acme(world)
+
+        for change in ({"isActive": False}, {"modules": ["blog"]}):
+            await patch_tenant(world, world.acme, isActive=True)
+            await patch_tenant(world, world.acme, **change)
+            refused(await post(client, message("tools/list")), 403)
+
+    async def test_are_noted_when_they_are_used(self, world: World):
+        admin, base = await world.admin(), f"{TENANTS}/{world.acme.tenant.id}/mcp-tokens"
+        issued = ok(await admin.post(base, json={"name": "assistant"}), 201)
+
+        await post(world.client(authorization=f"Bearer {issued['token']}"), message("ping"))
+        await world.services.usage.write()
+
+        [listed] = ok(await admin.get(base))["items"]
+        assert listed["lastUsedAt"] is not None
+
+
+class TestNames:
+    @pytest.mark.parametrize(
+        "host", ["evil.example.com", f"{HOST}.evil.example.com", "[::1", "a b"]
+    )
+    async def test_must_be_ours_in_host(self, world: World, host: str):
+        """A page whose own name was made to lead here asks for that name."""
+        client = await client_of_acme(world)
+
+        refused(await post(client, message("ping"), host=host), 403)
+
+    @pytest.mark.parametrize("host", [HOST, f"{HOST}:8443", "LOCALHOST:1", "127.0.0.1", "[::1]:80"])
+    async def test_may_be_any_of_ours(self, world: World, host: str):
+        client = await client_of_acme(world)
+
+        answer_of(await post(client, message("ping"), host=host, origin=f"http://{host}"))
+
+    @pytest.mark.parametrize("origin", ["https://evil.example.com", "null", "http://[", "//"])
+    async def test_must_be_ours_in_origin(self, world: World, origin: str):
+        """A page of somebody else may not ask, whatever token it has come by."""
+        client = await client_of_acme(world)
+
+        refused(await post(client, message("ping"), origin=origin), 403)
+
+    async def test_are_told_to_strangers_no_more_than_the_token_is(self, world: World):
+        refused(await post(world.stranger(), message("ping"), host="evil.example.com"), 401)
+
+    async def test_is_the_public_one_alone_where_it_is_set(self, settings: Settings):
+        public = settings.model_copy(update={"public_url": "https://cms.example.com/"})
+        async with open_services(public) as services:
+            world = await make_world(services)
+            client = await client_of_acme(world)
+
+            for host, status in (("cms.example.com", 200), (HOST, 403), ("localhost", 403)):
+                answered = await post(client, message("ping"), host=host)
+                assert answered.status_code == status
+
+
+class TestRevisions:
+    async def test_are_the_newest_and_the_one_before(self, world: World):
+        for revision in (NEWEST, BEFORE):
+            async with assistant(world, await world.mcp_token(world.acme), revision) as client:
+                assert client.protocol_version == revision
+                assert data_of(await client.call_tool("whoami"))["customerName"] == "acme"
+
+    async def test_handshake_tells_who_serves_and_how(self, world: World):
+        params = {"protocolVersion": BEFORE, "capabilities": {}, "clientInfo": {}}
+        params["clientInfo"] = {"name": "test", "version": "1"}
+        client = await client_of_acme(world)
+
+        said = answer_of(await post(client, message("initialize", params)))["result"]
+
+        assert said["protocolVersion"] == BEFORE
+        assert said["serverInfo"]["name"] == "tenantry"
+        assert said["instructions"] == server.INSTRUCTIONS
+        assert said["capabilities"].keys() == {"tools", "resources"}
+        noted = await post(client, message("notifications/initialized", id_=None))
+        assert (noted.status_code, noted.content) == (202, b"")
+
+    async def test_newest_needs_no_handshake(self, world: World):
+        body, headers = newest("server/discover")
+
+        said = answer_of(await post(await client_of_acme(world), body, **headers))["result"]
+
+        assert said["supportedVersions"] == [NEWEST]
+        assert said["instructions"] == server.INSTRUCTIONS
+
+    async def test_others_are_refused_with_those_there_are(self, world: World):
+        client = await client_of_acme(world)
+        body, headers = newest("ping")
+        for version in ("2099-01-01", "", "0", "x" * 1000, f"{NEWEST}, {NEWEST}"):
+            response = await post(client, body, **{**headers, "mcp_protocol_version": version})
+
+            assert response.status_code == (400 if version else 200), version
+
+    async def test_headers_must_say_what_the_message_says(self, world: World):
+        client = await client_of_acme(world)
+        body, headers = newest("tools/call", name="whoami", arguments={})
+
+        answer_of(await post(client, body, **headers))
+        for wrong in ({"mcp_method": "tools/list"}, {"mcp_name": "get_post"}, {"mcp_name": ""}):
+            error_of(await post(client, body, **{**headers, **wrong}), types.HEADER_MISMATCH, 400)
+
+    async def test_get_and_delete_have_nothing_to_do(self, world: World):
+        """There is no session, and no stream beside the answers."""
+        client = await client_of_acme(world)
+
+        for method in ("GET", "DELETE", "PUT"):
+            response = await client.request(method, PATH)
+            refused(response, 405)
+            assert response.headers["allow"] == "POST"
+
+
+class TestMessages:
+    async def test_that_are_none_are_refused(self, world: World):
+        client = await client_of_acme(world)
+
+        for body in NO_MESSAGES:
+            refused(await post(client, body), 400)
+
+    async def test_of_unknown_methods_are_told_so(self, world: World):
+        client = await client_of_acme(world)
+
+        for method in ("nonsense", "prompts/list", "tools/Call", ""):
+            error_of(await post(client, message(method, {})), types.METHOD_NOT_FOUND)
+        body, headers = newest("nonsense")
+        error_of(await post(client, body, **headers), types.METHOD_NOT_FOUND, 404)
+
+    async def test_with_wrong_parameters_are_told_so(self, world: World):
+        client = await client_of_acme(world)
+
+        for params in WRONG_CALLS:
+            said = error_of(await post(client, message("tools/call", params)), types.INVALID_PARAMS)
+
+            assert len(said) < 200
+            assert "pydantic" not in said
+
+    async def test_keep_their_ids(self, world: World):
+        client = await client_of_acme(world)
+
+        for id_ in (0, -1, 2**53 - 1, "", "a", "1", "\N{SNOWMAN}"):
+            assert answer_of(await post(client, message("ping", id_=id_)))["id"] == id_
+
+    async def test_ignore_unknown_members(self, world: World):
+        body = json.dumps({**json.loads(message("ping")), "extra": {"tenant": "globex"}}).encode()
+
+        answer_of(await post(await client_of_acme(world), body))
+
+    async def test_may_be_as_large_as_a_post(self, world: World):
+        client = await client_of_acme(world)
+        large = message("ping", {"text": "x" * 1_000_000})
+
+        answer_of(await post(client, large))
+        refused(await post(client, large + b" " * 50_000), 413)
+
+    async def test_that_we_cannot_serve_are_logged_and_no_more(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ):
+        async def fail(*_: object) -> WhoAmI:
+            raise RuntimeError("secret-canary")
+
+        broken = tools.Tool(
+            run=fail, title="Broken", description="Fails.", tells=WhoAmI, hints=tools.READS
+        )
+        monkeypatch.setitem(vars(tools)["_BY_NAME"], "broken", broken)
+        token = await world.mcp_token(world.acme)
+
+        with everything_logged("json") as logged:
+            client = client_of(app_over(world.services), x_mcp_token=token)
+            said = answer_of(await post(client, call("broken")))["result"]
+
+        [content] = said["content"]
+        assert said["isError"] is True
+        assert content["text"].startswith("Something went wrong on our side.")
+        assert "RuntimeError" in logged.getvalue()
+        assert "secret-canary" not in logged.getvalue() + content["text"]
+
+
+class TestAccessLog:
+    async def test_tells_of_the_path_and_of_no_argument(self, world: World):
+        token = await world.mcp_token(world.acme)
+
+        with everything_logged("json") as logged:
+            client = client_of(app_over(world.services), x_mcp_token=token)
+            await post(client, call("get_post", slug="argument-canary"))
+
+        written = logged.getvalue()
+        [entry] = [json.loads(line) for line in written.splitlines() if '"path"' in line]
+        assert (entry["method"], entry["path"], entry["status"]) == ("POST", PATH, 200)
+        assert entry["actor"].startswith("mcp-token:")
+        assert "argument-canary" not in written
+        assert token not in written
