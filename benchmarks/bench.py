@@ -7,14 +7,16 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from benchmarks import postgres, wire
+from benchmarks import blogs, postgres, wire
 from benchmarks.interleave import Pace
 from benchmarks.machine import Cores
 from benchmarks.processes import SOURCE, Process, started
 from benchmarks.world import Size, World, make_world
 
 # 256 tokens of 16 tenants.
-SIZE = Size(tenants=16, users=16, posts=100)
+SIZE = Size(tenants=16, users=16)
+BLOG_POSTS = 1_000
+LARGE_BLOG_POSTS = 100_000
 BEFORE = ", before"
 
 
@@ -74,6 +76,16 @@ class Bench:
     def on_postgresql(self) -> World:
         """The world of most rows."""
         return self.new_world("postgresql", SIZE)
+
+    @functools.cached_property
+    def of_blogs(self) -> World:
+        """Tenants with `BLOG_POSTS` each, and a last one with `LARGE_BLOG_POSTS`."""
+        world = self.new_world("postgresql-blogs", Size(SIZE.tenants + 1))
+        with postgres.careless(self.postgres_url):
+            for tenant in world.tenants[:-1]:
+                blogs.fill(tenant.url, BLOG_POSTS)
+            blogs.fill(world.tenants[-1].url, LARGE_BLOG_POSTS)
+        return world
 
     @functools.cached_property
     def for_logins(self) -> World:
@@ -146,7 +158,7 @@ class Bench:
         """Run the bare application, which gives the same *answer* to everything."""
         path = self.folder / f"answer-{name}"
         headers = "\n".join(f"{one}: {value}" for one, value in answer.headers)
-        path.write_bytes(headers.encode() + b"\n\n" + answer.body)
+        path.write_bytes(f"{answer.status}\n{headers}\n\n".encode() + answer.body)
         return self.peer("bare", str(path))
 
     def peer(self, module: str, argument: str) -> AbstractContextManager[Process]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 ANSWER_SECONDS_MAX = 30
 CHUNK_BYTES = 262_144
 SUCCESS = b'"success":true'
+NOT_MODIFIED = b"HTTP/1.1 304"
 
 
 class WrongAnswer(Exception):
@@ -20,11 +21,18 @@ class Request:
 
     Attributes:
         wire: The whole request.
-        expected: Stands in the body, beside the success of the envelope.
+        expected: Stands in the answer, beside the success of the envelope.
+        begins: How the answer begins. One that was not modified has no envelope.
     """
 
     wire: bytes
     expected: bytes = SUCCESS
+    begins: bytes = b"HTTP/1.1 20"
+
+    def fits(self, answer: bytes) -> bool:
+        """Tell whether *answer*, head and body, is what it should be."""
+        is_success = SUCCESS in answer or self.begins == NOT_MODIFIED
+        return answer.startswith(self.begins) and is_success and self.expected in answer
 
 
 @dataclass(frozen=True)
@@ -34,6 +42,7 @@ class Answer:
     status: int
     headers: list[tuple[str, str]]
     body: bytes
+    raw: bytes
 
 
 def request(
@@ -69,17 +78,19 @@ def ask(port: int, wire: bytes) -> Answer:
     head, _, body = got.partition(b"\r\n\r\n")
     first, *lines = head.decode("latin-1").split("\r\n")
     pairs = [line.partition(": ") for line in lines]
-    return Answer(int(first.split()[1]), [(name, value) for name, _, value in pairs], body)
+    return Answer(int(first.split()[1]), [(name, value) for name, _, value in pairs], body, got)
 
 
 def length_of(begun: bytes) -> int:
     """Return how long an answer will be that has *begun* like this; -1 if one cannot tell yet.
 
-    Every server here writes ``content-length`` in lower case, and no answer without a body.
+    Every server here writes ``content-length`` in lower case, unless nothing was modified.
     """
     end = begun.find(b"\r\n\r\n")
     if end < 0:
         return -1
+    if begun.startswith(NOT_MODIFIED):
+        return end + 4
     at = begun.find(b"content-length: ", 0, end)
     if at < 0:
         raise WrongAnswer(f"no content-length: {begun[:200]!r}")

@@ -1,4 +1,4 @@
-"""A world: tenants, their users and posts, and what is needed to ask as one of them."""
+"""A world: tenants, their users, and what is needed to ask as one of them."""
 
 import asyncio
 import json
@@ -14,13 +14,11 @@ from tenantry.fleet.lifecycle import Lifecycle, Owner, Provisioned
 from tenantry.kit.clock import utc_now
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
-from tenantry.tenant import posts, users
-from tenantry.tenant.writing import Author
+from tenantry.tenant import users
 
 PASSWORD = "correct horse battery staple"
 SECRET_KEY = "a secret key that is used in benchmarks alone"
 AT_ONCE = 8
-CONTENT = "It rained all day, and nobody minded. " * 40
 
 
 class _HashedOnce(Passwords):
@@ -42,12 +40,10 @@ class Size:
     Attributes:
         tenants: In it.
         users: Of each tenant.
-        posts: Of each tenant.
     """
 
     tenants: int
     users: int = 1
-    posts: int = 0
 
 
 @dataclass(frozen=True)
@@ -162,15 +158,6 @@ async def _add_tenant(services: Services, lifecycle: Lifecycle, number: int, siz
         )
         for one in range(1, size.users)
     ]
-    for one in range(size.posts):
-        await posts.write_new(
-            database,
-            title=f"What happened on day {one} of tenant {number}",
-            content=CONTENT,
-            tags=["news", "weather", f"day-{one}"],
-            author=Author(made.owner.id, made.owner.full_name),
-            now=utc_now(),
-        )
     return Tenant(
         id=str(made.tenant.id),
         url=services.databases.server(made.tenant.server_name).url(made.tenant.database_name),

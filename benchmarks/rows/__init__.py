@@ -4,13 +4,15 @@ from collections.abc import Callable, Mapping
 
 from benchmarks.bench import Bench
 from benchmarks.figures import Figure
-from benchmarks.rows import logins, memory, provisioning, requests
+from benchmarks.rows import blogs, logins, memory, provisioning, requests
 
 ROWS: Mapping[str, Callable[[Bench], list[Figure]]] = {
     "profile-postgresql": requests.profile_postgresql,
     "profile-sqlite": requests.profile_sqlite,
     "modules": requests.modules,
-    "blog": requests.blog,
+    "blog-page": blogs.page,
+    "blog-304": blogs.not_modified,
+    "blog-100k": blogs.large,
     "logins": logins.logins,
     "storm": logins.storm,
     "provision-postgresql": provisioning.on_postgresql,

@@ -14,9 +14,10 @@ LEFT_OUT = {b"date"}
 
 
 def application(answer: bytes) -> Any:
-    """Return the application that gives this *answer*: lines of headers, and a body."""
+    """Return the application that gives this *answer*: the status, lines of headers, a body."""
     head, _, body = answer.partition(b"\n\n")
-    pairs = [line.split(b": ", 1) for line in head.splitlines()]
+    status, *lines = head.splitlines()
+    pairs = [line.split(b": ", 1) for line in lines]
     headers = [(name, value) for name, value in pairs if name not in LEFT_OUT]
 
     async def app(_scope: Any, receive: Any, send: Any) -> None:
@@ -27,7 +28,7 @@ def application(answer: bytes) -> Any:
             if not message.get("more_body"):
                 break
         b"".join(chunks)
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.start", "status": int(status), "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
     return app
