@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from typer.testing import CliRunner
 
@@ -43,6 +44,24 @@ class TestDemo:
         assert posts["data"]["totalCount"] > 0
         assert posts["data"]["items"][0]["tags"]
         assert history["data"]["items"][0]["triggeredBy"] == "admin@example.com"
+
+    def test_has_posts_and_drafts_to_look_at(self, demo: Program):
+        """Its people see more than everybody does, and a search and a tag find something."""
+        login, posts, _ = [_answer(request) for request in _requests(demo)]
+        headers = {
+            "authorization": f"Bearer {login['data']['token']}",
+            "x-api-key": _value(demo, "API key"),
+        }
+
+        def own(**query: str) -> int:
+            url = f"{_value(demo, 'API')}/api/tenant/blog/posts"
+            answer = httpx.get(url, headers=headers, params=query)
+            return int(answer.json()["data"]["totalCount"])
+
+        assert own(status="published") == posts["data"]["totalCount"]
+        assert own(status="draft") == own() - own(status="published") > 0
+        assert own(search="FLOUR") > 0
+        assert own(tag="Bread") > 1
 
     def test_has_migrated_all_tenants_but_the_broken_one(self, demo: Program):
         ended = _answer(_requests(demo)[2])["data"]["items"][0]

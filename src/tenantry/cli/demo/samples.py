@@ -6,11 +6,16 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class SamplePost:
-    """A post of a sample tenant."""
+    """A post of a sample tenant.
+
+    Attributes:
+        is_draft: Whether only those who write see it.
+    """
 
     title: str
     content: str
     tags: tuple[str, ...]
+    is_draft: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +24,7 @@ class SampleTenant:
 
     Attributes:
         domain: The first part of its domain, below example.com.
+        posts: The newest first.
     """
 
     name: str
@@ -53,6 +59,22 @@ _TENANTS = (
         "Inês Carvalho",
         (
             SamplePost(
+                "Opening hours in December",
+                "Rui says that we open on the 24th until noon. Last year everything was sold by "
+                "ten, so: twice the nata?\n\nStill to decide: the 26th.",
+                ("news",),
+                is_draft=True,
+            ),
+            SamplePost(
+                "Salt & time",
+                "People ask for our secret, and it is these two.\n\n"
+                "Salt: 2 % of the flour, weighed and never guessed. With less the crumb is dull, "
+                "with more the yeast goes to sleep.\n\n"
+                "Time: if x < 12 hours, do not call it sourdough. The acids that keep a loaf fresh "
+                "for a week are made in the second half of the night, when nobody is looking.",
+                ("bread", "craft", "recipes"),
+            ),
+            SamplePost(
                 "Why our rye takes three days",
                 "The starter is fed on Monday, the dough rests on Tuesday, and on Wednesday the "
                 "oven does in fifty minutes what patience has prepared. Nothing about it can be "
@@ -64,6 +86,40 @@ _TENANTS = (
                 "Warm from seven o'clock, with cinnamon if you ask for it. Come early: last week "
                 "they were gone by nine.",
                 ("news", "pastry"),
+            ),
+            SamplePost(
+                "What to do with yesterday's loaf",
+                "Açorda, first of all: garlic, coriander, olive oil, an egg, and the bread torn by "
+                "hand into hot broth.\n\n"
+                "Then toast, then crumbs for the pan, and at the very end the hens of "
+                "Mrs. Abernathy, who have opinions about rye.",
+                ("bread", "recipes"),
+            ),
+            SamplePost(
+                "O pão de milho da avó",
+                "Metade farinha de milho, escaldada com água a ferver, metade trigo. Vai ao forno "
+                "de lenha com a folha de couve por baixo, e sai com cheiro a domingo.",
+                ("bread", "português"),
+            ),
+            SamplePost(
+                "We are looking for a second baker",
+                "Nights from Tuesday to Saturday, four of us, no shouting. You need strong arms, "
+                "a light hand, and to like radio. Come by after seven; bring nothing but yourself.",
+                ("news", "jobs"),
+            ),
+            SamplePost(
+                "A visit to the mill",
+                "Twenty kilometres up the river two stones turn as they did in 1904.\n\n"
+                "The miller lets the grain through his fingers and knows the rain of last May. We "
+                "take what he grinds on Monday and bake it on Wednesday; flour is a fresh food, "
+                "whatever the bag says.",
+                ("craft", "suppliers"),
+            ),
+            SamplePost(
+                "Gluten-free: why not yet",
+                "Because our air is full of flour. A second room would do it; we are counting.",
+                ("opinion",),
+                is_draft=True,
             ),
         ),
     ),
@@ -84,6 +140,19 @@ _TENANTS = (
                 "med: vi sender dem videre til dem, der har brug for dem.",
                 ("news", "dansk"),
             ),
+            SamplePost(
+                "Blue light: what we can and cannot say",
+                "A filter changes the colour of the screen, and that is what it certainly does. "
+                "For tired eyes we know something that costs nothing: look out of the window "
+                "every twenty minutes.",
+                ("guide", "opinion"),
+            ),
+            SamplePost(
+                "New frames from Aarhus",
+                "Waiting for the photographs.",
+                ("arrivals",),
+                is_draft=True,
+            ),
         ),
     ),
     SampleTenant(
@@ -103,6 +172,13 @@ _TENANTS = (
                 "work we still fit tubes, and here is why.",
                 ("workshop", "opinion"),
             ),
+            SamplePost(
+                "Lights for the dark months",
+                "Thirty lux to see, two hundred to be seen... check these numbers, and add the "
+                "table with prices.",
+                ("guide", "winter"),
+                is_draft=True,
+            ),
         ),
     ),
     SampleTenant(
@@ -115,6 +191,11 @@ _TENANTS = (
                 "木灰を水で洗い、三度こしてから長石と合わせます。窯の中で灰は緑にも琥珀にもなり、"
                 "同じ色は二度と出ません。",
                 ("glaze", "日本語"),
+            ),
+            SamplePost(
+                "金継ぎ教室のお知らせ",
+                "欠けた器をお持ちください。漆と金で継ぎ、傷を景色にします。定員八名、三回で一つの器を仕上げます。",
+                ("news", "日本語"),
             ),
             SamplePost(
                 "The kiln is open again",

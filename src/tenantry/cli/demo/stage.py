@@ -112,7 +112,8 @@ async def _make(services: Services, sample: SampleTenant, login: Login) -> Provi
     owner = Owner(email=login.email, full_name=sample.owner, password=login.password)
     made = await services.lifecycle.provision(ctx, name=sample.name, owner=owner, module_keys=None)
     database = await services.databases.open(made.tenant)
-    for age, post in enumerate(sample.posts):
+    # The oldest one first: ids and lists follow the order of writing.
+    for age, post in reversed(list(enumerate(sample.posts))):
         await posts.write_new(
             database,
             title=post.title,
@@ -120,6 +121,7 @@ async def _make(services: Services, sample: SampleTenant, login: Login) -> Provi
             tags=list(post.tags),
             author=Author(made.owner.id, made.owner.full_name),
             now=ctx.now - age * POST_EVERY,
+            is_published=not post.is_draft,
         )
     return made
 
