@@ -200,6 +200,151 @@ class TestMigrateShow:
         assert ended.status == 2
         assert "migrate history" in only_line(ended.stderr)
 
+    def test_shows_the_newest_unless_one_is_named(self, alone: Commands):
+        before = alone("migrate", "show")
+        alone.create_admin()
+        for _ in range(2):
+            alone("migrate", "all")
+
+        shown = alone("migrate", "show", "--json").data
+
+        assert before.status == 2
+        assert shown["id"] == alone("migrate", "history", "--json").data["items"][0]["id"]
+
+
+class TestMigratePlan:
+    def test_tells_what_is_pending_and_changes_nothing(self, tenantry: Commands):
+        tenantry.create_admin()
+        tenantry.create_tenant("acme")
+        migrations = {"TENANTRY_TENANT_MIGRATIONS": tenantry.migrations(CREATE_WIDGETS)}
+        tenantry.create_tenant("globex")
+
+        planned = tenantry("migrate", "plan", "--json", **migrations)
+        printed = tenantry("migrate", "plan", "--rehearse", **migrations)
+        again = tenantry("migrate", "plan", "--json", **migrations).data
+
+        assert planned.status == printed.status == 0
+        assert (planned.data["total"], planned.data["pending"]) == (2, 2)
+        for one in planned.data["details"]:
+            assert one["pendingMigrations"] == "0001_create_widgets"
+            assert one["error"] is None
+        assert "2 of 2 tenants rehearsed, and rolled back" in printed.stdout
+        assert again == planned.data
+        assert tenantry("migrate", "history", "--json").data["totalCount"] == 0
+
+    def test_ends_with_1_when_a_rehearsal_fails(self, tenantry: Commands):
+        tenantry.create_admin()
+        tenantry.break_tenant(tenantry.create_tenant("acme"))
+        tenantry.create_tenant("globex")
+        migrations = {"TENANTRY_TENANT_MIGRATIONS": tenantry.migrations(CREATE_WIDGETS)}
+
+        ended = tenantry("migrate", "plan", "--rehearse", **migrations)
+
+        assert ended.status == 1
+        assert "acme" in ended.stdout
+        assert "widgets" in ended.stdout
+        assert "1 of 2 tenants rehearsed" in ended.stdout
+
+    def test_looks_only_at_those_that_are_named(self, alone: Commands):
+        made = alone.create_tenant("acme")
+        alone.create_tenant("globex")
+
+        planned = alone("migrate", "plan", "--tenant", "ACME", "--json").data
+        stranger = alone("migrate", "plan", "--tenant", "nobody")
+
+        assert [one["customerId"] for one in planned["details"]] == [made["id"]]
+        assert stranger.status == 2
+        assert "tenant list" in only_line(stranger.stderr)
+
+
+class TestMigrateOrder:
+    def test_retries_those_that_failed(self, tenantry: Commands):
+        tenantry.create_admin()
+        broken = tenantry.create_tenant("acme")
+        tenantry.create_tenant("globex")
+        migrations = {"TENANTRY_TENANT_MIGRATIONS": tenantry.migrations(CREATE_WIDGETS)}
+        tenantry.break_tenant(broken)
+        tenantry("migrate", "all", **migrations)
+        run_id = tenantry("migrate", "history", "--json").data["items"][0]["id"]
+
+        again = tenantry("migrate", "all", "--retry", run_id, "--json", **migrations)
+
+        assert again.status == 1
+        assert [one["customerId"] for one in again.data["details"]] == [broken["id"]]
+
+    def test_stops_between_waves_when_too_many_failed(self, tenantry: Commands):
+        tenantry.create_admin()
+        tenantry.break_tenant(tenantry.create_tenant("acme"))
+        for number in range(3):
+            tenantry.create_tenant(f"tenant {number}")
+        migrations = {"TENANTRY_TENANT_MIGRATIONS": tenantry.migrations(CREATE_WIDGETS)}
+
+        ended = tenantry(
+            *("migrate", "all", "--wave", "1", "--wave", "100%", "--max-failures", "0"),
+            **migrations,
+        )
+
+        assert ended.status == 1
+        assert "0 of 4 tenants are at the head, 4 failed" in ended.stdout
+        assert "not attempted: " in ended.stdout
+        lines = [line.split() for line in ended.stdout.splitlines()]
+        assert [line[0] for line in lines if line and line[0].isdigit()][:2] == ["3", "1"]
+
+    @pytest.mark.parametrize(
+        ("arguments", "said"),
+        [
+            (("--wave", "0"), "`waves`"),
+            (("--wave", "2", "--wave", "1"), "`waves`"),
+            (("--wave", "many"), "`waves`"),
+            (("--max-failures", "-1"), "`maxFailures`"),
+            (("--max-failures", "101%"), "`maxFailures`"),
+            (("--label", "two\nlines"), "`label`"),
+            (("--retry", "nonsense"), "migrate history"),
+            (("--retry", "01890a5d-ac96-774b-bcce-b302099a8057"), "migrate history"),
+            (("--tenant", "nobody"), "tenant list"),
+        ],
+    )
+    def test_must_keep_the_rules(self, alone: Commands, arguments: tuple[str, ...], said: str):
+        alone.create_admin()
+
+        ended = alone("migrate", "all", *arguments)
+
+        assert ended.status == 2
+        assert said in only_line(ended.stderr)
+        assert alone("migrate", "history", "--json").data["totalCount"] == 0
+
+
+class TestMigrateCancel:
+    def test_lets_nothing_more_start(self, tenantry: Commands):
+        tenantry.create_admin()
+        for number in range(12):
+            tenantry.create_tenant(f"tenant {number:02}")
+        migrations = {"TENANTRY_TENANT_MIGRATIONS": tenantry.migrations(SLOWLY)}
+        environment = {**tenantry.environment, **migrations, "TENANTRY_MIGRATE_CONCURRENCY": "1"}
+
+        with running(tenantry.folder, "migrate", "all", "--json", **environment) as program:
+            wait_until(lambda: ended_count(tenantry) > 0)
+            run_id = tenantry("migrate", "history", "--json").data["items"][0]["id"]
+            cancelled = tenantry("migrate", "cancel", run_id)
+            watched = tenantry("migrate", "show", "--watch", "--json")
+            status = program.process.wait(40)
+
+        assert cancelled.status == 0
+        assert status == watched.status == 1
+        assert watched.data["id"] == run_id
+        errors = {one["errorMessage"] for one in watched.data["details"]}
+        assert errors == {None, "not attempted: run cancelled"}
+        again = tenantry("migrate", "cancel", run_id)
+        assert again.status == 2
+        assert "ended" in only_line(again.stderr)
+
+    @pytest.mark.parametrize("run_id", ["nonsense", "01890a5d-ac96-774b-bcce-b302099a8057"])
+    def test_knows_only_those_there_are(self, alone: Commands, run_id: str):
+        ended = alone("migrate", "cancel", run_id)
+
+        assert ended.status == 2
+        assert "migrate history" in only_line(ended.stderr)
+
 
 class TestMigrateNew:
     def test_begins_a_history(self, alone: Commands):

@@ -1,4 +1,4 @@
-"""Migrate the fleet in this process, and show how far it is: a bar, or lines in a log file."""
+"""Follow a run, in this process or elsewhere: a bar, or lines in a log file."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
@@ -21,10 +21,11 @@ from rich.text import Text
 
 from tenantry.catalog import runs
 from tenantry.catalog.database import Catalog
-from tenantry.catalog.runs import MigrationRun, MigrationState, TenantMigration
+from tenantry.catalog.runs import Cause, MigrationRun, TenantMigration
 from tenantry.cli import output, session, signals
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.fleet.migrate import Scripts
+from tenantry.fleet.orders import RunOrder
 from tenantry.fleet.walk import RunGoesOn
 from tenantry.kit.clock import monotonic_seconds
 from tenantry.services import Services
@@ -37,22 +38,21 @@ Show = Callable[[MigrationRun], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
-    """A run that has ended, and what became of each tenant."""
+class Found:
+    """A run, what has become of each tenant, and why tenants failed."""
 
     run: MigrationRun
     parts: Sequence[TenantMigration]
+    causes: Sequence[Cause]
 
-    @property
-    def failures(self) -> list[TenantMigration]:
-        """The tenants that failed."""
-        return [part for part in self.parts if part.state == MigrationState.FAILED.value]
 
-    @property
-    def seconds(self) -> float:
-        """How long the run took."""
-        assert self.run.finished_at is not None
-        return (self.run.finished_at - self.run.started_at).total_seconds()
+async def found(catalog: Catalog, run: MigrationRun) -> Found:
+    """Return *run* with all that the catalog knows of it."""
+    return Found(
+        run,
+        await runs.ended(catalog, run.id),
+        await runs.failure_causes(catalog, run.id) if run.failed_count else [],
+    )
 
 
 class RunLeft(RunGoesOn):
@@ -87,15 +87,21 @@ class _Failed(ProgressColumn):
         return Text(f"{failed:,} failed", "red" if failed else "dim")
 
 
-async def migrate_all(services: Services, *, triggered_by: str) -> Ended:
-    """Plan a run over the active tenants, and work on it here until it has ended.
+class WatchLeft(RunGoesOn):
+    """This process was asked to stop watching; the run goes on."""
+
+
+async def migrate_all(services: Services, *, triggered_by: str, order: RunOrder) -> Found:
+    """Plan a run, and work on it here until it has ended.
 
     Args:
         services: Whose background works on every run.
         triggered_by: Whose run it is: an admin's e-mail address.
+        order: Which tenants it is for, and how it is to go.
 
     Raises:
         BadStream: The directory of revisions cannot be read; there is no run.
+        BadOrder, BadText, MigrationRunNotFound: The order breaks a rule; there is no run.
         RunLeft: A signal asked this process to stop.
         DatabaseUnavailable: The catalog has not answered for `CATALOG_LOST_SECONDS_MAX`.
     """
@@ -106,31 +112,35 @@ async def migrate_all(services: Services, *, triggered_by: str) -> Ended:
         stopping.append(asyncio.create_task(services.fleet.stop()))
 
     with signals.heeded(begin_to_stop), shown_on(output.progress()) as show:
-        run_id = await services.fleet.plan(session.context(), triggered_by=triggered_by)
-        run = await follow(
+        run_id = await services.fleet.plan(
+            session.context(), triggered_by=triggered_by, order=order
+        )
+        run = await _follow(
             services.catalog,
             run_id,
             show=show,
-            has_stopped=lambda: any(task.done() for task in stopping),
+            left=lambda: RunLeft(run_id) if any(one.done() for one in stopping) else None,
         )
-    return Ended(run, await runs.ended(services.catalog, run_id))
+    return await found(services.catalog, run)
 
 
-async def follow(
-    catalog: Catalog, run_id: UUID, *, show: Show, has_stopped: Callable[[], bool]
-) -> MigrationRun:
-    """Return the run when it has ended, whoever ends it.
-
-    Args:
-        catalog: Holds the run.
-        run_id: Of the run.
-        show: Shows it, now and then.
-        has_stopped: Tells whether this process has ended its own part in it.
+async def watch(catalog: Catalog, run_id: UUID) -> None:
+    """Show a run that goes on elsewhere until it has ended.
 
     Raises:
-        RunLeft: This process has ended its part, and the run has not ended.
+        MigrationRunNotFound: No run has this id.
+        WatchLeft: A signal asked this process to stop.
         DatabaseUnavailable: The catalog has not answered for `CATALOG_LOST_SECONDS_MAX`.
     """
+    asked: list[bool] = []
+    with signals.heeded(lambda: asked.append(True)), shown_on(output.progress()) as show:
+        await _follow(catalog, run_id, show=show, left=lambda: WatchLeft() if asked else None)
+
+
+async def _follow(
+    catalog: Catalog, run_id: UUID, *, show: Show, left: Callable[[], RunGoesOn | None]
+) -> MigrationRun:
+    """Return the run when it has ended, whoever ends it, or raise what *left* returns."""
     seen_at = monotonic_seconds()
     while True:
         try:
@@ -143,8 +153,9 @@ async def follow(
             show(run)
             if run.finished_at is not None:
                 return run
-        if has_stopped():
-            raise RunLeft(run_id)
+        leaving = left()
+        if leaving is not None:
+            raise leaving
         await asyncio.sleep(LOOK_SECONDS)
 
 

@@ -2,22 +2,25 @@
 
 import asyncio
 from typing import Annotated
+from uuid import UUID
 
 import typer
 
 from tenantry.catalog import admins, runs
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.runs import MigrationRun, MigrationRunNotFound
-from tenantry.cli import options, output, reports, session
+from tenantry.cli import migrating, options, ordering, output, reports, session
 from tenantry.cli.exits import ExitStatus
-from tenantry.cli.migrating import Ended, migrate_all
+from tenantry.cli.migrating import Found
 from tenantry.cli.reports import StatusResponse
+from tenantry.fleet.preview import Preview
 from tenantry.fleet.status import schema_status
 from tenantry.kit.errors import Invalid
 from tenantry.kit.ids import parse_id
 from tenantry.kit.pages import PAGE_SIZE_DEFAULT, Page, Window
 from tenantry.kit.text import canonical
 from tenantry.schemas.migrations import (
+    MigrationPreviewResponse,
     MigrationResultResponse,
     MigrationRunPage,
     MigrationRunResponse,
@@ -36,25 +39,64 @@ class NoSuchAdmin(Invalid):
     """--by names no active admin; `tenantry admin list` shows them."""
 
 
+@group.command("plan")
+def plan(
+    *,
+    tenant: ordering.Tenants = None,
+    retry: ordering.Retry = None,
+    rehearse: Annotated[
+        bool, typer.Option(help="Run what is pending, too, and roll it back: with all its locks.")
+    ] = False,
+    as_json: options.Json = False,
+) -> None:
+    """Look what a run would find in each tenant's database, and change nothing."""
+    preview = asyncio.run(_preview(session.configure(), tenant, retry, rehearse=rehearse))
+    if as_json:
+        output.show_json(MigrationPreviewResponse.of(preview))
+    else:
+        reports.show_preview(preview, rehearsed=rehearse)
+    if preview.failed:
+        raise typer.Exit(ExitStatus.TENANTS_FAILED)
+
+
 @group.command("all")
 def migrate_fleet(
     *,
     by: Annotated[
         str | None, typer.Option(help="The admin whose run it is; by default the only one.")
     ] = None,
+    tenant: ordering.Tenants = None,
+    retry: ordering.Retry = None,
+    wave: ordering.Waves = None,
+    max_failures: ordering.MaxFailures = None,
+    label: ordering.Label = None,
     as_json: options.Json = False,
 ) -> None:
     """Migrate every active tenant to the newest revision."""
     # What failed is in the result; a log would only say it twice.
     settings = session.configure(log_level="error")
-    ended = asyncio.run(_migrate_fleet(settings, by))
+
+    async def migrate() -> Found:
+        async with open_services(settings) as services:
+            catalog = services.catalog
+            email = await _only_admin(catalog) if by is None else await _active_admin(catalog, by)
+            order = await ordering.order_of(
+                catalog,
+                named=tenant,
+                retry=retry,
+                waves=wave,
+                max_failures=max_failures,
+                label=label,
+            )
+            return await migrating.migrate_all(services, triggered_by=email, order=order)
+
+    ended = asyncio.run(migrate())
     if as_json:
         output.show_json(MigrationResultResponse.of(ended.run, ended.parts))
     else:
         reports.show_outcome(ended)
         output.note(f"`tenantry migrate show {ended.run.id}` tells of each tenant.")
-    if ended.run.failed_count:
-        raise typer.Exit(ExitStatus.TENANTS_FAILED)
+    _exit_after(ended.run)
 
 
 @group.command("status")
@@ -85,23 +127,45 @@ def history(
 
 @group.command("show")
 def show(
-    run: Annotated[str, typer.Argument(help="The id of the run.")],
+    run: Annotated[
+        str | None, typer.Argument(help="The id of the run; by default the newest.")
+    ] = None,
     *,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Follow it until it has ended, wherever it runs.")
+    ] = False,
     as_json: options.Json = False,
 ) -> None:
     """Show one migration run, and what became of each tenant."""
-    found = asyncio.run(_find(session.configure(), run))
+    found = asyncio.run(_find(session.configure(), run, watch=watch))
     if as_json:
-        output.show_json(found)
+        output.show_json(MigrationRunResponse.of(found.run, found.parts))
     else:
         reports.show_run(found)
+    if watch:
+        _exit_after(found.run)
 
 
-async def _migrate_fleet(settings: Settings, by: str | None) -> Ended:
-    async with open_services(settings) as services:
-        catalog = services.catalog
-        email = await _only_admin(catalog) if by is None else await _active_admin(catalog, by)
-        return await migrate_all(services, triggered_by=email)
+@group.command("cancel")
+def cancel(
+    run: Annotated[str, typer.Argument(help="The id of the run.")], *, as_json: options.Json = False
+) -> None:
+    """Let nothing more of a run start; the tenants in work are ended."""
+    asyncio.run(_cancel(session.configure(), run))
+    output.show_done("What had not started is not attempted.", as_json=as_json)
+
+
+def _exit_after(run: MigrationRun) -> None:
+    if run.failed_count:
+        raise typer.Exit(ExitStatus.TENANTS_FAILED)
+
+
+async def _preview(
+    settings: Settings, named: list[str] | None, retry: str | None, *, rehearse: bool
+) -> Preview:
+    async with session.opened(settings) as services:
+        order = await ordering.order_of(services.catalog, named=named, retry=retry)
+        return await services.fleet.preview(session.context(), order, rehearse=rehearse)
 
 
 async def _active_admin(catalog: Catalog, email: str) -> str:
@@ -135,19 +199,34 @@ async def _page(settings: Settings, window: Window) -> Page[MigrationRun]:
 
 async def _page_with_details(settings: Settings, window: Window) -> MigrationRunPage:
     async with session.opened(settings) as services:
-        page = await runs.page(services.catalog, window)
-        items = [await _represent(services.catalog, run) for run in page.items]
+        catalog = services.catalog
+        page = await runs.page(catalog, window)
+        items = [
+            MigrationRunResponse.of(run, await runs.ended(catalog, run.id)) for run in page.items
+        ]
     window = page.window
     return MigrationRunPage(items, window.page, window.size, page.total_count, page.total_pages)
 
 
-async def _find(settings: Settings, run: str) -> MigrationRunResponse:
+async def _find(settings: Settings, run: str | None, *, watch: bool) -> Found:
+    async with session.opened(settings) as services:
+        catalog = services.catalog
+        run_id = await _newest(catalog) if run is None else parse_id(run)
+        if run_id is None:
+            raise MigrationRunNotFound
+        if watch:
+            await migrating.watch(catalog, run_id)
+        return await migrating.found(catalog, await runs.get(catalog, run_id))
+
+
+async def _newest(catalog: Catalog) -> UUID | None:
+    newest = (await runs.page(catalog, Window(1, 1))).items
+    return newest[0].id if newest else None
+
+
+async def _cancel(settings: Settings, run: str) -> None:
     run_id = parse_id(run)
     if run_id is None:
         raise MigrationRunNotFound
     async with session.opened(settings) as services:
-        return await _represent(services.catalog, await runs.get(services.catalog, run_id))
-
-
-async def _represent(catalog: Catalog, run: MigrationRun) -> MigrationRunResponse:
-    return MigrationRunResponse.of(run, await runs.ended(catalog, run.id))
+        await services.fleet.cancel(session.context(), run_id)

@@ -1,80 +1,119 @@
 """Migration runs and the state of the fleet, as people read them."""
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
-from uuid import UUID
 
 import msgspec
 from rich.table import Column
 from rich.text import Text
 
-from tenantry.catalog.runs import MigrationRun, MigrationState
+from tenantry.catalog.runs import MigrationRun, MigrationState, TenantMigration
 from tenantry.cli import output
-from tenantry.cli.migrating import Ended
+from tenantry.cli.migrating import Found
+from tenantry.fleet.preview import Preview
 from tenantry.fleet.status import SchemaStatus
 from tenantry.kit.pages import Page
-from tenantry.schemas.base import Schema
-from tenantry.schemas.migrations import (
-    MigrationRunDetailResponse,
-    MigrationRunResponse,
-    SchemaStatusResponse,
-)
+from tenantry.schemas.migrations import MigrationRunStateResponse, SchemaStatusResponse
 
-FAILURES_SHOWN_MAX = 100
-
-
-class RunningResponse(Schema, frozen=True):
-    """A run that has not ended, without its details."""
-
-    id: UUID
-    started_at: datetime
-    finished_at: datetime | None
-    triggered_by: str
-    total_count: int
-    success_count: int
-    failed_count: int
+ROWS_SHOWN_MAX = 100
 
 
 class StatusResponse(SchemaStatusResponse, frozen=True):
     """Where the tenant databases were last seen, and what is running."""
 
-    running: list[RunningResponse]
+    running: list[MigrationRunStateResponse]
 
     @classmethod
     def with_runs(cls, status: SchemaStatus, running: Sequence[MigrationRun]) -> "StatusResponse":
         """Return the representation of *status*, with the runs that are *running*."""
         seen = msgspec.structs.asdict(SchemaStatusResponse.of(status))
-        runs = [RunningResponse(*msgspec.structs.astuple(run)) for run in running]
+        runs = [MigrationRunStateResponse.of(run) for run in running]
         return cls(**seen, running=runs)
 
 
-def show_outcome(ended: Ended) -> None:
-    """Print which tenants failed and why, and a line about all of them."""
-    failures = ended.failures
-    columns = [Column("Failed"), Column("Why", overflow="fold"), Column("Still applied")]
-    if not any(one.applied for one in failures):
-        columns.pop()
-    rows = [(one.tenant_name, one.error, one.applied)[: len(columns)] for one in failures]
-    output.show_table(columns, rows[:FAILURES_SHOWN_MAX])
-    if len(failures) > FAILURES_SHOWN_MAX:
-        output.show_line(f"… and {len(failures) - FAILURES_SHOWN_MAX:,} more.")
-    if failures:
-        output.show_line()
+def show_preview(preview: Preview, *, rehearsed: bool) -> None:
+    """Print what a run would find: a line for tenants that stand alike."""
+    alike = Counter((one.current_revision, one.pending_migrations) for one in preview.details)
+    columns = [
+        Column("Tenants", justify="right"),
+        Column("Stand at", no_wrap=True),
+        Column("Would get", overflow="fold"),
+    ]
+    rows = [
+        (f"{count:,}", revision, "nothing" if pending is None else pending.replace(",", ", "))
+        for (revision, pending), count in alike.most_common()
+        if pending != ""
+    ]
+    _show_table(columns, rows)
+    failed = [one for one in preview.details if one.error is not None]
+    _show_failures(
+        [
+            (sum(it.error == one.error for it in failed), one.tenant_name, one.error)
+            for one in {one.error: one for one in reversed(failed)}.values()
+        ]
+    )
+    done = "rehearsed, and rolled back" if rehearsed else "pending"
+    output.show_line(
+        f"{preview.pending:,} of {preview.total:,} tenants {done}, "
+        f"{preview.up_to_date:,} at the head, {preview.failed:,} failed."
+    )
+
+
+def show_outcome(ended: Found) -> None:
+    """Print why tenants failed, and a line about all of them."""
+    _show_causes(ended)
     output.show_line(_summary(ended))
 
 
-def _summary(ended: Ended) -> str:
+def _show_causes(found: Found) -> None:
+    """Print each cause in the words of one tenant that has it."""
+    samples = {part.tenant_id: part for part in found.parts}
+    _show_failures(
+        [
+            (
+                one.count,
+                samples[one.sample_tenant_id].tenant_name,
+                samples[one.sample_tenant_id].error,
+            )
+            for one in found.causes
+        ]
+    )
+
+
+def _show_failures(rows: Sequence[tuple[int, str, str | None]]) -> None:
+    columns = [
+        Column("Failed", justify="right"),
+        Column("For example"),
+        Column("Why", overflow="fold"),
+    ]
+    _show_table(columns, [(f"{count:,}", name, why) for count, name, why in rows])
+
+
+def _show_table(columns: Sequence[Column], rows: Sequence[Sequence[object]]) -> None:
+    """Print a table as far as it can be read, and an empty line after it."""
+    output.show_table(columns, rows[:ROWS_SHOWN_MAX])
+    if len(rows) > ROWS_SHOWN_MAX:
+        output.show_line(f"… and {len(rows) - ROWS_SHOWN_MAX:,} more: --json has them all.")
+    if rows:
+        output.show_line()
+
+
+def _summary(found: Found) -> str:
     """Return what became of a run in one line."""
-    run = ended.run
+    run = found.run
+    assert run.finished_at is not None
     if not run.total_count:
         return "There is no active tenant to migrate."
-    already = sum(1 for part in ended.parts if part.applied is None)
+    already = sum(
+        part.state == MigrationState.SUCCESS and part.applied is None for part in found.parts
+    )
     said = [f"{run.success_count:,} of {run.total_count:,} tenants are at the head"]
     if already:
         said.append(f"{already:,} already were")
     if run.failed_count:
         said.append(f"{run.failed_count:,} failed")
-    return f"{', '.join(said)} ({ended.seconds:.1f} s)."
+    return f"{', '.join(said)} ({(run.finished_at - run.started_at).total_seconds():.1f} s)."
 
 
 def show_status(status: StatusResponse) -> None:
@@ -126,8 +165,9 @@ def show_history(page: Page[MigrationRun]) -> None:
     output.note_page(page, "migration runs")
 
 
-def show_run(run: MigrationRunResponse) -> None:
-    """Print one run, and what became of each tenant."""
+def show_run(found: Found) -> None:
+    """Print one run, and what has become of each tenant."""
+    run = found.run
     done = run.success_count + run.failed_count
     output.show_facts(
         {
@@ -138,6 +178,8 @@ def show_run(run: MigrationRunResponse) -> None:
             "tenants": f"{done:,} of {run.total_count:,}, {run.failed_count:,} failed",
         }
     )
+    output.show_line()
+    _show_causes(found)
     columns = [
         Column("Tenant"),
         Column("Status"),
@@ -145,20 +187,17 @@ def show_run(run: MigrationRunResponse) -> None:
         Column("Applied", overflow="fold"),
         Column("Why", overflow="fold"),
     ]
-    if run.details:
-        output.show_line()
-    output.show_table(columns, (_row(part) for part in run.details))
+    _show_table(columns, [_row(part) for part in found.parts])
 
 
-def _row(part: MigrationRunDetailResponse) -> tuple[object, ...]:
-    failed = part.status == MigrationState.FAILED.value
-    applied = part.applied_migrations
+def _row(part: TenantMigration) -> tuple[object, ...]:
+    failed = part.state == MigrationState.FAILED.value
     return (
-        part.customer_name,
-        Text(part.status, "red" if failed else "green"),
+        part.tenant_name,
+        Text(part.state, "red" if failed else "green"),
         _took(part.started_at, part.finished_at),
-        "already at the head" if applied is None else applied.replace(",", ", "),
-        part.error_message,
+        "already at the head" if part.applied is None else part.applied.replace(",", ", "),
+        part.error,
     )
 
 

@@ -15,9 +15,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from tenantry.access import admins
 from tenantry.cli import output, session
 from tenantry.cli.demo.samples import SampleTenant, sample_tenants
-from tenantry.cli.migrating import Ended, migrate_all
+from tenantry.cli.migrating import Found, migrate_all
 from tenantry.db.urls import sqlite_path
 from tenantry.fleet.lifecycle import Owner, Provisioned
+from tenantry.fleet.orders import EVERY_ACTIVE_TENANT
 from tenantry.services import Services, open_services
 from tenantry.settings import Settings
 from tenantry.tenant import posts
@@ -57,7 +58,7 @@ class Stage:
     admin_token: str
     tenant: Provisioned
     owner: Login
-    ended: Ended
+    ended: Found
 
 
 async def set_stage(settings: Settings, *, tenants_wanted: int) -> Stage:
@@ -79,7 +80,7 @@ async def set_stage(settings: Settings, *, tenants_wanted: int) -> Stage:
         made = await _make_all(services, samples, logins)
         await asyncio.to_thread(_write_revisions, versions, None)
         await asyncio.to_thread(_break, services, made)
-        ended = await migrate_all(services, triggered_by=admin.email)
+        ended = await migrate_all(services, triggered_by=admin.email, order=EVERY_ACTIVE_TENANT)
         token = await _admin_token(services, admin)
     return Stage(admin=admin, admin_token=token, tenant=made[0], owner=logins[0], ended=ended)
 

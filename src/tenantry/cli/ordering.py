@@ -1,0 +1,65 @@
+"""What is asked of a run: the options of ``migrate plan`` and ``migrate all``."""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from tenantry.catalog.database import Catalog
+from tenantry.catalog.runs import MigrationRunNotFound
+from tenantry.cli import tenants
+from tenantry.fleet.orders import Amount, RunOrder
+from tenantry.kit.ids import parse_id
+
+Tenants = Annotated[
+    list[str] | None,
+    typer.Option("--tenant", help="Only this tenant, by id or name; may be said several times."),
+]
+Retry = Annotated[
+    str | None, typer.Option(metavar="RUN", help="Only the tenants that failed in this run.")
+]
+Waves = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--wave",
+        metavar="N|N%",
+        help="How many tenants may have begun by then; the next --wave waits for their end.",
+    ),
+]
+MaxFailures = Annotated[
+    str | None,
+    typer.Option(metavar="N|N%", help="When more have failed, begin with no other tenant."),
+]
+Label = Annotated[str | None, typer.Option(help="What the run is called, in the audit log.")]
+
+
+async def order_of(
+    catalog: Catalog,
+    *,
+    named: Sequence[str] | None,
+    retry: str | None,
+    waves: Sequence[str] | None = None,
+    max_failures: str | None = None,
+    label: str | None = None,
+) -> RunOrder:
+    """Return the order that the options make; `fleet` judges it.
+
+    Raises:
+        TenantNotFound: A tenant that is named does not exist.
+        MigrationRunNotFound: *retry* is no id.
+    """
+    retry_of = None if retry is None else parse_id(retry)
+    if retry is not None and retry_of is None:
+        raise MigrationRunNotFound
+    found = [(await tenants.find(catalog, one)).id for one in named] if named else None
+    return RunOrder(
+        tenant_ids=found,
+        retry_of=retry_of,
+        waves=[_amount(one) for one in waves] if waves else None,
+        max_failures=None if max_failures is None else _amount(max_failures),
+        label=label,
+    )
+
+
+def _amount(text: str) -> Amount:
+    return int(text) if text.isascii() and text.isdigit() else text
