@@ -5,14 +5,16 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
+from tenantry.api.cors import Cors
 from tests.acceptance.blogs import Blog, blog_of
 from tests.acceptance.sockets import Head, Line
 from tests.acceptance.support import OWN_POSTS, POSTS, done, ok, patch_tenant, refused
-from tests.conftest import World
+from tests.conftest import World, client_of
 
 POST = f"{POSTS}/hello-from-acme"
 CACHED = "private, no-cache"
 VARIES = "X-Api-Key, X-Mcp-Token"
+ORIGIN = "https://www.example.com"
 
 
 @pytest.fixture(name="blog")
@@ -157,6 +159,29 @@ class TestEntityTag:
 
         ok(answer)
         assert "etag" not in answer.headers
+
+
+class TestBrowser:
+    async def test_may_ask_for_what_it_has(self, world: World) -> None:
+        """A page of a listed origin may send the tag, and read it; another one may not."""
+        key = world.acme.key.secret
+        async with client_of(Cors(world.app, [ORIGIN]), origin=ORIGIN) as client:
+            asked = {
+                "access-control-request-method": "GET",
+                "access-control-request-headers": "x-api-key, if-none-match",
+            }
+            assert (await client.options(POSTS, headers=asked)).status_code == 200
+            first = await client.get(POSTS, headers={"x-api-key": key})
+            tag = first.headers["etag"]
+            again = await client.get(POSTS, headers={"x-api-key": key, "if-none-match": tag})
+            stranger = {**asked, "origin": "https://evil.example.com"}
+            assert (await client.options(POSTS, headers=stranger)).status_code == 400
+
+        assert "ETag" in first.headers["access-control-expose-headers"]
+        assert again.status_code == 304
+        for answer in (first, again):
+            assert answer.headers["access-control-allow-origin"] == ORIGIN
+            assert set(answer.headers["vary"].split(", ")) == {*VARIES.split(", "), "Origin"}
 
 
 def _must_be_empty(answer: Head) -> None:

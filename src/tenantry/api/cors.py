@@ -6,7 +6,13 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 OPENED = ("/api/public/", "/api/tenant/")
-HEADERS_ALLOWED = ("Authorization", "Content-Type", "X-Api-Key", "X-Mcp-Token")
+HEADERS_ALLOWED = (
+    "Authorization",
+    "Content-Type",
+    "If-None-Match",
+    "X-Api-Key",
+    "X-Mcp-Token",
+)
 HEADERS_EXPOSED = ("Deprecation", "ETag", "Retry-After", "Sunset", "X-Request-Id")
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 

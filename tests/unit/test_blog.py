@@ -1,0 +1,118 @@
+"""Slugs, excerpts, tags, and the form in which posts are searched."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tenantry.kit.ids import new_id
+from tenantry.kit.text import BadText
+from tenantry.tenant.drafting import MADE_EXCERPT_CHARS, excerpt_of
+from tenantry.tenant.searching import BadSearch, pattern, searchable
+from tenantry.tenant.slugs import (
+    NUMBERS_MAX,
+    SLUG_CHARS_MAX,
+    BadSlug,
+    candidates,
+    checked_slug,
+    slug_of,
+)
+from tenantry.tenant.tagging import BadTags, checked_tags
+
+TEXTS = st.text(max_size=300)
+PARTS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=60)
+
+
+def is_like(text: str, like: str) -> bool:
+    """Tell what LIKE tells, for a pattern that only begins and ends with ``%``."""
+    return like[1:-1].replace("\\%", "%").replace("\\_", "_").replace("\\\\", "\\") in text
+
+
+class TestSlug:
+    @given(TEXTS)
+    def test_of_any_title_can_be_given_again(self, title: str):
+        """What a title makes is a good slug, and makes itself."""
+        slug = slug_of(title)
+
+        assert 1 <= len(slug) <= SLUG_CHARS_MAX
+        assert checked_slug(slug) == slug_of(slug) == slug
+
+    @given(TEXTS)
+    def test_has_candidates_that_are_all_good_and_different(self, title: str):
+        found = list(candidates(title, new_id()))
+
+        assert len(set(found)) == len(found) == NUMBERS_MAX + 1
+        assert all(checked_slug(one) == one for one in found)
+
+    @pytest.mark.parametrize(
+        ("title", "slug"),
+        [
+            ("Hello, World!", "hello-world"),
+            ("  ...  ", "post"),
+            ("\U0001f3a3\ufe0f\u200d", "post"),
+            ("Don\u2019t stop", "dont-stop"),
+            ("STRASSE \u2116 5", "strasse-no-5"),
+            ("\u0e2a\u0e27\u0e31\u0e2a\u0e14\u0e35", "\u0e2a\u0e27\u0e31\u0e2a\u0e14\u0e35"),
+            ("A/B\\C?D#E%F&G", "a-b-c-d-e-f-g"),
+            ("<b>bold</b>", "b-bold-b"),
+        ],
+    )
+    def test_keeps_letters_and_digits(self, title: str, slug: str):
+        assert slug_of(title) == slug
+
+    @pytest.mark.parametrize(
+        "slug", ["", "-", "a-", "-a", "a--b", "a b", "a.b", "\u0301a", "\ud800"]
+    )
+    def test_that_is_none_is_refused(self, slug: str):
+        with pytest.raises(BadSlug):
+            checked_slug(slug)
+
+
+class TestExcerpt:
+    @given(TEXTS | st.text(st.sampled_from("a \n\u7070"), max_size=600))
+    def test_is_one_line_of_a_bounded_length(self, content: str):
+        """It is the beginning of the content, or all of it, without its line breaks."""
+        excerpt = excerpt_of(content)
+
+        assert len(excerpt) <= MADE_EXCERPT_CHARS + 1
+        assert " ".join(content.split()).startswith(excerpt.removesuffix("\u2026").rstrip())
+        assert excerpt == " ".join(excerpt.split())
+
+
+class TestTags:
+    def test_that_mean_the_same_are_one(self):
+        """As it was typed first, in the order of their first ones."""
+        assert checked_tags(["b", " A ", "B", "a", "c"]) == ["b", "A", "c"]
+
+    def test_are_bounded(self):
+        with pytest.raises(BadTags):
+            checked_tags([str(number) for number in range(21)])
+        with pytest.raises(BadText):
+            checked_tags(["fine", ""])
+
+
+class TestSearch:
+    @given(PARTS, TEXTS, TEXTS)
+    def test_finds_every_part_of_a_text(self, part: str, before: str, after: str):
+        """In any case; whatever signs it holds, they mean themselves."""
+        if not part.split():
+            return
+        text = searchable("Title", f"{before} {part} {after}")
+
+        for typed in (part, part.upper(), part.lower(), f"  {part}\n"):
+            # Unicode's own cases do not always lead back: \u00b5 in capitals is another letter.
+            if searchable("", typed) == searchable("", part):
+                assert is_like(text, pattern(typed)), typed
+
+    def test_does_not_run_from_title_to_content(self):
+        assert not is_like(searchable("one", "two"), pattern("one two"))
+        assert is_like(searchable("", "one\n\ttwo"), pattern("one two"))
+
+    @pytest.mark.parametrize("search", ["", " ", "\n\t"])
+    def test_for_nothing_is_refused(self, search: str):
+        with pytest.raises(BadSearch):
+            pattern(search)
+
+    @pytest.mark.parametrize("search", ["x" * 201, "\0", "\ud800"])
+    def test_for_no_text_is_refused(self, search: str):
+        with pytest.raises(BadText):
+            pattern(search)
