@@ -16,7 +16,9 @@ from tenantry.db.servers import Server, open_server
 from tenantry.fleet.migrate import Looked, Migrated, Patience, SchemaMigrator, Scripts
 from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id
+from tenantry.settings import Settings
 from tenantry.tenant.databases import STREAM
+from tests.integration.gates import Gate
 from tests.integration.revisions import AlembicFolder
 
 Keep = Callable[[Database[Any]], Database[Any]]
@@ -59,6 +61,19 @@ class Rig:
 @pytest.fixture(name="folder")
 def _folder(tmp_path: Path) -> AlembicFolder:
     return AlembicFolder(tmp_path / "alembic")
+
+
+@pytest.fixture(name="gate")
+def _gate(folder: AlembicFolder, tmp_path: Path) -> Gate:
+    return Gate(folder, tmp_path / "open")
+
+
+@pytest.fixture(name="gated")
+def _gated(settings: Settings, gate: Gate) -> Settings:
+    """Settings of a fleet whose migrations go through the gate, two at once."""
+    return settings.model_copy(
+        update={"tenant_migrations": gate.folder.path, "migrate_concurrency": 2}
+    )
 
 
 @pytest.fixture(name="rig")

@@ -78,6 +78,7 @@ async def record(
     by: UUID,
     parts: list[TenantMigration],
     state: MigrationState = MigrationState.SUCCESS,
+    error: str = "why",
 ) -> None:
     ended = [
         Outcome(
@@ -85,7 +86,7 @@ async def record(
                 part,
                 state=state.value,
                 applied=None if state is MigrationState.SUCCESS else "",
-                error=None if state is MigrationState.SUCCESS else "why",
+                error=None if state is MigrationState.SUCCESS else error,
                 started_at=utc_now(),
                 finished_at=utc_now(),
             ),
@@ -258,6 +259,142 @@ class TestRecord:
         await record(quiet, by, [part])
 
         assert (await tenants.get(quiet.catalog, part.tenant_id)).schema_revision == HEAD
+
+
+class TestEndedSome:
+    async def test_is_a_page_in_the_order_of_the_tenants_making(self, quiet: Services):
+        run_id, by = await planned(quiet), await runner(quiet)
+        parts = await claimed(quiet, by)
+        await record(quiet, by, parts[6:], MigrationState.FAILED)
+        await record(quiet, by, parts[:4])
+
+        first = await runs.ended_some(quiet.catalog, run_id, limit=7)
+        rest = await runs.ended_some(quiet.catalog, run_id, after=first[-1].tenant_id, limit=7)
+
+        assert [part.tenant_id for part in first + rest] == [
+            part.tenant_id for part in parts[:4] + parts[6:]
+        ]
+        assert len(first) == 7
+
+    async def test_may_be_of_one_state(self, quiet: Services):
+        run_id, by = await planned(quiet), await runner(quiet)
+        parts = await claimed(quiet, by)
+        await record(quiet, by, parts[:3], MigrationState.FAILED)
+        await record(quiet, by, parts[3:])
+
+        failed = await runs.ended_some(quiet.catalog, run_id, state=MigrationState.FAILED)
+
+        assert [part.tenant_id for part in failed] == [part.tenant_id for part in parts[:3]]
+
+    async def test_is_all_there_is_one_after_the_other(self, quiet: Services):
+        run_id, by = await planned(quiet), await runner(quiet)
+        parts = await claimed(quiet, by)
+        await record(quiet, by, parts)
+
+        sizes = [len(some) async for some in runs.each_ended(quiet.catalog, run_id, limit=5)]
+
+        assert sizes == [5, 5, 2]
+        assert len(await runs.ended(quiet.catalog, run_id)) == TENANTS
+
+
+class TestEndedAfter:
+    async def test_is_in_the_order_of_ending(self, quiet: Services):
+        run_id, by = await planned(quiet), await runner(quiet)
+        parts = await claimed(quiet, by)
+        for part in (parts[7], parts[2], parts[9]):
+            await record(quiet, by, [part])
+
+        found = await runs.ended_after(quiet.catalog, run_id, 0)
+        later = await runs.ended_after(quiet.catalog, run_id, found[0].sequence or 0, limit=1)
+
+        assert [one.tenant_id for one in found] == [parts[at].tenant_id for at in (7, 2, 9)]
+        assert later == found[1:2]
+        assert await runs.ended_after(quiet.catalog, run_id, found[-1].sequence or 0) == []
+
+    async def test_misses_nothing_while_many_write(self, quiet: Services, settings: Settings):
+        """Who follows a run sees each part once, however many processes end them."""
+        async with open_services(settings) as other:
+            await other.fleet.stop()
+            run_id = await planned(quiet)
+
+            async def work(services: Services) -> None:
+                by = await runner(services)
+                while parts := await claimed(services, by, 1):
+                    await record(services, by, parts)
+
+            working = asyncio.gather(*(work(one) for one in (quiet, other) for _ in range(2)))
+            seen: list[TenantMigration] = []
+            while len(seen) < TENANTS:
+                last = seen[-1].sequence or 0 if seen else 0
+                seen += await runs.ended_after(quiet.catalog, run_id, last)
+            await working
+
+        assert {part.tenant_id for part in seen} == {
+            part.tenant_id for part in await runs.ended(quiet.catalog, run_id)
+        }
+        assert len(seen) == TENANTS
+
+    async def test_gives_no_number_to_what_was_not_written(
+        self, quiet: Services, settings: Settings
+    ):
+        run_id = await planned(quiet)
+        first, second = await runner(quiet), await runner(quiet)
+        parts = await claimed(quiet, first, 4)
+        _set_back(settings, first, SILENCE_MS + 1_000)
+        await worklist.claim_abandoned(quiet.catalog, run_id, second, limit=2)
+
+        await record(quiet, first, parts)
+        await record(quiet, second, parts[:2])
+
+        found = await runs.ended_after(quiet.catalog, run_id, 0)
+        assert {one.tenant_id for one in found[:2]} == {one.tenant_id for one in parts[2:]}
+        assert {one.tenant_id for one in found[2:]} == {one.tenant_id for one in parts[:2]}
+
+
+class TestFailureCauses:
+    async def test_are_counted_the_commonest_first(self, quiet: Services):
+        run_id, by = await planned(quiet), await runner(quiet)
+        parts = await claimed(quiet, by)
+        for number, part in enumerate(parts[:5]):
+            why = f'a1: relation "t_{number}" already exists (SQLSTATE 42P07).'
+            await record(quiet, by, [part], MigrationState.FAILED, why)
+        await record(quiet, by, parts[5:7], MigrationState.FAILED, "not attempted: run cancelled")
+        await record(quiet, by, parts[7:])
+
+        found = await runs.failure_causes(quiet.catalog, run_id)
+
+        assert [(one.cause, one.count) for one in found] == [
+            ("a1: relation … already exists (SQLSTATE 42P07).", 5),
+            ("not attempted: run cancelled", 2),
+        ]
+        assert found[0].sample_tenant_id in {one.tenant_id for one in parts[:5]}
+        assert found[1].sample_tenant_id in {one.tenant_id for one in parts[5:7]}
+
+    async def test_are_found_in_what_an_older_release_has_left(
+        self, quiet: Services, settings: Settings
+    ):
+        """It wrote no cause; its errors are of the same kinds."""
+        run_id, by = await planned(quiet), await runner(quiet)
+        parts = await claimed(quiet, by)
+        for number, part in enumerate(parts[:4]):
+            why = f"a1: SQLite: table t{number} already exists."
+            await record(quiet, by, [part], MigrationState.FAILED, why)
+        looking.run(
+            settings.catalog,
+            "UPDATE tenant_migration SET cause = NULL WHERE error LIKE '%t0 %'",
+            "UPDATE tenant_migration SET cause = NULL WHERE error LIKE '%t1 %'",
+        )
+
+        found = await runs.failure_causes(quiet.catalog, run_id)
+
+        assert [(one.cause, one.count) for one in found] == [
+            ("a1: SQLite: table … already exists.", 4)
+        ]
+
+    async def test_are_none_without_failures(self, services: Services):
+        run_id = await planned(services)
+
+        assert await runs.failure_causes(services.catalog, run_id) == []
 
 
 class TestWalk:

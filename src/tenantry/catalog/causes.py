@@ -16,6 +16,7 @@ NOT_ATTEMPTED = "not attempted: "
 # The name of a revision in front, and the state at the end.
 _REVISION = re.compile(r"([^\s:]+(?::[^\s:]+)?): (?=.)", re.DOTALL)
 _STATE = re.compile(r" ?\(SQLSTATE [0-9A-Z]{5}\)\.?$")
+_RAISED = "P0001"  # the text is the revision's own
 _QUOTED = re.compile(r""""[^"]*"|(?<!\w)'[^']*'(?!\w)|`[^`]*`""")
 # Where the databases write names without quotes around them: what stands before, and after.
 _KIND = "(?:table|index|view|trigger|column|relation|type|schema|sequence|database)"
@@ -41,13 +42,14 @@ def cause_of(error: str, names: Sequence[str] = ()) -> str:
 
     Args:
         error: The text.
-        names: Of the tenant and of its database, which are taken out wherever they stand.
+        names: Of the tenant and of its database, which are taken out of what a revision says.
     """
     if error.startswith(NOT_ATTEMPTED):
         return error
     revision, text, state = _split(error)
     text = _QUOTED.sub(PLACEHOLDER, text)
-    for name in names:
+    # Elsewhere a tenant's name could only be a word of the sentence: some are called "Lock".
+    for name in names if _RAISED in state else ():
         text = _without(name, text)
     for pattern in _BARE:
         text = pattern.sub(rf"\g<before>{PLACEHOLDER}\g<after>", text)

@@ -163,8 +163,12 @@ _NEVER_CLAIMED = Statement(
 async def claim(
     session: CatalogSession, run_id: UUID, runner_id: UUID, *, limit: int
 ) -> list[TenantMigration]:
-    """Take up to *limit* parts that may start and nobody has; none when the run is stopped."""
-    return await session.fetch_all(_CLAIM, run=run_id, runner=runner_id, limit=limit)
+    """Take up to *limit* parts that may start and nobody has; none when the run is stopped.
+
+    In the order of the tenants' making.
+    """
+    found = await session.fetch_all(_CLAIM, run=run_id, runner=runner_id, limit=limit)
+    return sorted(found, key=lambda part: part.tenant_id)
 
 
 async def claim_abandoned(

@@ -88,6 +88,6 @@ def advance(
 
 
 def _too_many(max_failures: int) -> str:
-    if max_failures == 0:
-        return f"{NOT_ATTEMPTED}a tenant failed"
+    if max_failures < 2:  # noqa: PLR2004 - one, or more than one
+        return f"{NOT_ATTEMPTED}{'more than one tenant' if max_failures else 'a tenant'} failed"
     return f"{NOT_ATTEMPTED}more than {max_failures} tenants failed"

@@ -268,14 +268,15 @@ async def ended_some(
 
 
 async def each_ended(
-    session: CatalogSession, run_id: UUID, *, state: MigrationState | None = None
+    session: CatalogSession,
+    run_id: UUID,
+    *,
+    limit: int = ENDED_READ_MAX,
+    state: MigrationState | None = None,
 ) -> AsyncIterator[list[TenantMigration]]:
-    """Yield all parts of a run that have ended, in lists of up to `ENDED_READ_MAX`.
-
-    In the order of the tenants' making; *state* is that of `ended_some`.
-    """
+    """Yield all parts of a run that have ended, in lists of up to *limit*; see `ended_some`."""
     after: UUID | None = None
-    while parts := await ended_some(session, run_id, after=after, state=state):
+    while parts := await ended_some(session, run_id, after=after, limit=limit, state=state):
         yield parts
         after = parts[-1].tenant_id
 

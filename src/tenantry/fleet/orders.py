@@ -97,7 +97,7 @@ async def select(session: CatalogSession, order: RunOrder) -> Selection:
     named = list(dict.fromkeys(order.tenant_ids))
     wrong = await plans.inactive(session, named)
     if wrong:
-        more = f", nor are {len(wrong) - 1} others" if len(wrong) > 1 else ""
+        more = f", and {len(wrong) - 1} more of them" if len(wrong) > 1 else ""
         raise BadOrder(f"`tenantIds`: {wrong[0]} is no active tenant{more}.")
     return Selection(tenant_ids=named, retry_of=order.retry_of)
 

@@ -1,0 +1,66 @@
+"""Runs under control: each tenant waits at a gate in its migration, or fails there."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tenantry.catalog.tenants import Tenant
+from tenantry.services import Services
+from tests.conftest import provision
+from tests.integration import looking
+from tests.integration.revisions import AlembicFolder
+
+HEAD = """
+    import pathlib, time
+    online = True
+"""
+
+
+@dataclass(frozen=True)
+class Gate:
+    """A revision that waits until it is let through; `note` is the table that it makes.
+
+    Attributes:
+        folder: Gets the revision.
+        path: A file that is there when the gate is open.
+    """
+
+    folder: AlembicFolder
+    path: Path
+
+    def build(self, name: str = "g1_gate") -> None:
+        """Add the revision."""
+        body = f"""
+            while not pathlib.Path({str(self.path)!r}).exists():
+                time.sleep(0.01)
+            op.create_table("note", sa.Column("id", sa.Integer, primary_key=True))
+        """
+        self.folder.add(name, body, head=HEAD)
+
+    def open(self) -> None:
+        """Let everybody through."""
+        self.path.touch()
+
+
+async def tenants(services: Services, count: int) -> list[Tenant]:
+    """Return new tenants, in the order of their making."""
+    return [(await provision(services, f"tenant{number:02}")).tenant for number in range(count)]
+
+
+def url_of(services: Services, tenant: Tenant) -> str:
+    return services.databases.server(tenant.server_name).url(tenant.database_name)
+
+
+def spoil(services: Services, *spoilt: Tenant) -> None:
+    """Let the gate's revision fail for these tenants: the table is there already."""
+    for tenant in spoilt:
+        looking.run(url_of(services, tenant), "CREATE TABLE note (id INTEGER)")
+
+
+def mend(services: Services, *mended: Tenant) -> None:
+    """Take back `spoil`."""
+    for tenant in mended:
+        looking.run(url_of(services, tenant), "DROP TABLE note")
+
+
+def is_migrated(services: Services, tenant: Tenant) -> bool:
+    return looking.columns(url_of(services, tenant), "alembic_version") == ["version_num"]

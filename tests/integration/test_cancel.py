@@ -1,0 +1,249 @@
+"""A run is cancelled: what has not started does not start, whoever works on it."""
+
+import asyncio
+from datetime import datetime
+from uuid import UUID
+
+import pytest
+
+from tenantry.catalog import audit, parts, runners, runs
+from tenantry.catalog.parts import MigrationRunEnded
+from tenantry.catalog.runs import MigrationRunNotFound, TenantMigration
+from tenantry.catalog.tenants import Tenant
+from tenantry.fleet import courses, walk
+from tenantry.fleet.migrate import Scripts
+from tenantry.fleet.orders import RunOrder
+from tenantry.kit.clock import utc_now
+from tenantry.kit.ids import new_id
+from tenantry.kit.pages import Window
+from tenantry.services import Services, open_services, system_context
+from tenantry.settings import Settings
+from tests.integration import looking
+from tests.integration.gates import Gate, is_migrated, tenants, url_of
+from tests.integration.programs import running
+
+pytestmark = pytest.mark.timeout(120)
+
+CANCELLED = "not attempted: run cancelled"
+SILENCE_MS = 5_000
+
+
+async def plan(services: Services, order: RunOrder | None = None) -> UUID:
+    order = order or RunOrder()
+    return await services.fleet.plan(system_context("ada"), triggered_by="ada", order=order)
+
+
+async def cancel(services: Services, run_id: UUID) -> datetime:
+    """Cancel a run; return when that was done."""
+    await services.fleet.cancel(system_context("ada"), run_id)
+    return utc_now()
+
+
+async def until_held(settings: Settings, count: int) -> None:
+    sql = "SELECT count(*) FROM tenant_migration WHERE runner_id IS NOT NULL"
+    async with asyncio.timeout(20):
+        while looking.rows(settings.catalog, sql)[0][0] < count:  # noqa: ASYNC110 - of another process
+            await asyncio.sleep(0.02)
+
+
+async def check(
+    services: Services, run_id: UUID, made: list[Tenant], *, done: int
+) -> list[TenantMigration]:
+    """Check that *done* tenants were migrated, and the others left alone; return the parts."""
+    run = await services.fleet.wait(run_id)
+    found = await runs.ended(services.catalog, run_id)
+    assert (run.total_count, run.success_count, run.failed_count) == (
+        len(made),
+        done,
+        len(made) - done,
+    )
+    assert run.finished_at == max(part.finished_at for part in found if part.finished_at)
+    for part, tenant in zip(found, made, strict=True):
+        assert (part.state == "Success") is is_migrated(services, tenant)
+        if part.state == "Failed":
+            assert (part.error, part.applied) == (CANCELLED, "")
+    return found
+
+
+class TestCancel:
+    async def test_ends_what_is_in_work_and_starts_nothing(self, gated: Settings, gate: Gate):
+        async with open_services(gated) as services:
+            made = await tenants(services, 8)
+            gate.build()
+            run_id = await plan(services)
+            await until_held(gated, 8)
+            await asyncio.sleep(0.3)
+
+            await cancel(services, run_id)
+            gate.open()
+
+            found = await check(services, run_id, made, done=2)
+            assert {part.applied for part in found[:2]} == {"g1_gate"}
+
+    async def test_ends_at_once_what_waits_for_its_wave(self, gated: Settings, gate: Gate):
+        async with open_services(gated) as services:
+            made = await tenants(services, 6)
+            gate.build()
+            run_id = await plan(services, RunOrder(waves=[1, "100%"]))
+            await until_held(gated, 1)
+            await asyncio.sleep(0.3)
+
+            at = await cancel(services, run_id)
+
+            run = await runs.get(services.catalog, run_id)
+            assert (run.failed_count, run.finished_at) == (5, None), "one is in work"
+            gate.open()
+            found = await check(services, run_id, made, done=1)
+            assert all(part.finished_at <= at for part in found[1:] if part.finished_at)
+
+    @pytest.mark.slow
+    async def test_reaches_the_process_that_works(self, gated: Settings, gate: Gate):
+        """Cancelled here, worked on there: nothing starts a moment later."""
+        async with open_services(gated, works=False) as services:
+            made = await tenants(services, 8)
+            gate.build()
+            async with running("work", gated) as process:
+                assert await process.line() == "ready"
+                run_id = await plan(services)
+                await until_held(gated, 8)
+                await asyncio.sleep(0.5)
+
+                at = await cancel(services, run_id)
+                await asyncio.sleep(courses.SEEN_SECONDS_MAX + 0.1)
+                gate.open()
+
+                found = await check(services, run_id, made, done=2)
+        assert all(part.started_at < at for part in found[:2] if part.started_at)
+
+    async def test_needs_no_process_that_works(self, gated: Settings):
+        async with open_services(gated, works=False) as services:
+            made = await tenants(services, 3)
+            run_id = await plan(services)
+
+            await cancel(services, run_id)
+
+            await check(services, run_id, made, done=0)
+
+    async def test_is_audited_once_however_often_it_is_asked_for(self, gated: Settings, gate: Gate):
+        async with open_services(gated) as services:
+            await tenants(services, 3)
+            gate.build()
+            run_id = await plan(services)
+            await until_held(gated, 3)
+
+            await cancel(services, run_id)
+            await cancel(services, run_id)
+
+            gate.open()
+            await services.fleet.wait(run_id)
+            log = (await audit.page(services.catalog, Window(1, 100))).items
+            told = [one.target for one in log if one.action == "migration-run.cancel"]
+            assert told == [str(run_id)]
+
+    async def test_of_a_run_that_has_ended_is_refused(self, services: Services):
+        await tenants(services, 1)
+        run_id = await plan(services)
+        await services.fleet.wait(run_id)
+        empty = await plan(services, RunOrder(tenant_ids=[]))
+
+        for ended in (run_id, empty):
+            with pytest.raises(MigrationRunEnded):
+                await cancel(services, ended)
+
+        log = (await audit.page(services.catalog, Window(1, 100))).items
+        assert "migration-run.cancel" not in {one.action for one in log}
+
+    async def test_of_a_run_that_does_not_exist_is_refused(self, services: Services):
+        with pytest.raises(MigrationRunNotFound):
+            await cancel(services, new_id())
+
+
+class TestAfterADeath:
+    """The runner that held the parts has fallen silent, and another one ends the run."""
+
+    async def test_says_what_the_tenants_log_says(self, gated: Settings, gate: Gate):
+        """It had migrated one tenant and died before it could say so; the others it had not."""
+        async with open_services(gated, works=False) as services:
+            made = await tenants(services, 4)
+            gate.build()
+            gate.open()
+            run_id = await plan(services)
+            dead = await _claim_all(services, run_id)
+            await services.migrator.migrate(
+                url_of(services, made[1]), Scripts(services.streams()), run_id=run_id, now=utc_now
+            )
+            await services.databases.forget(made[3].id)
+            await services.databases.server("default").drop(made[3].database_name)
+            await cancel(services, run_id)
+            assert await runs.ended(services.catalog, run_id) == [], "the dead may live"
+
+        _silence(gated, dead)
+        async with open_services(gated) as services:
+            run = await services.fleet.wait(run_id)
+            found = await runs.ended(services.catalog, run_id)
+
+            assert (run.success_count, run.failed_count) == (1, 3)
+            assert [part.state for part in found] == ["Failed", "Success", "Failed", "Failed"]
+            assert found[1].applied == "g1_gate"
+            assert {part.error for part in found} == {None, CANCELLED}
+            assert not is_migrated(services, made[0])
+
+    async def test_ends_the_run_though_its_revisions_are_unknown(
+        self, gated: Settings, settings: Settings, gate: Gate, monkeypatch: pytest.MonkeyPatch
+    ):
+        async with open_services(gated, works=False) as services:
+            await tenants(services, 2)
+            gate.build()
+            run_id = await plan(services)
+            dead = await _claim_all(services, run_id)
+            await cancel(services, run_id)
+        _silence(gated, dead)
+        monkeypatch.setattr(courses, "ORPHANED_AFTER", courses.ORPHANED_AFTER * 0)
+
+        async with open_services(settings) as ignorant:
+            run = await ignorant.fleet.wait(run_id)
+
+        assert (run.success_count, run.failed_count) == (0, 2)
+
+
+class TestStop:
+    async def test_ends_without_a_catalog_and_leaves_the_rest_to_others(
+        self, gated: Settings, gate: Gate, monkeypatch: pytest.MonkeyPatch
+    ):
+        """The tenants in work are ended; what became of them is in their own logs."""
+        monkeypatch.setattr(walk, "LAST_OUTCOMES_SECONDS_MAX", 0.5)
+        async with open_services(gated) as services:
+            made = await tenants(services, 4)
+            gate.build()
+            run_id = await plan(services)
+            await until_held(gated, 4)
+            await asyncio.sleep(0.3)
+            looking.run(gated.catalog, "ALTER TABLE tenant_migration RENAME TO elsewhere")
+            gate.open()
+
+            async with asyncio.timeout(10):
+                await services.fleet.stop()
+
+            assert [is_migrated(services, one) for one in made] == [True, True, False, False]
+            looking.run(gated.catalog, "ALTER TABLE elsewhere RENAME TO tenant_migration")
+
+        async with open_services(gated) as services:
+            run = await services.fleet.wait(run_id)
+            found = await runs.ended(services.catalog, run_id)
+        assert (run.success_count, run.failed_count) == (4, 0)
+        assert {part.applied for part in found} == {"g1_gate"}
+
+
+async def _claim_all(services: Services, run_id: UUID) -> UUID:
+    dead = new_id()
+    await runners.beat(services.catalog, dead)
+    await parts.claim(services.catalog, run_id, dead, limit=100)
+    return dead
+
+
+def _silence(settings: Settings, runner_id: UUID) -> None:
+    text = runner_id.hex if settings.catalog.startswith("sqlite") else str(runner_id)
+    looking.run(
+        settings.catalog,
+        f"UPDATE runner SET seen_at_ms = seen_at_ms - {SILENCE_MS + 1_000} WHERE id = '{text}'",
+    )

@@ -1,0 +1,64 @@
+"""The name of a database is one tenant's on its server, and may be another's elsewhere."""
+
+from dataclasses import dataclass
+
+import msgspec
+import pytest
+
+from tenantry.catalog import tenants
+from tenantry.catalog.tenants import DatabaseInUse, Tenant, TenantState
+from tenantry.kit.clock import utc_now
+from tenantry.kit.ids import new_id
+from tenantry.services import Services
+
+
+@dataclass(frozen=True)
+class Listed:
+    """Lists tenants whose databases are all called the same."""
+
+    services: Services
+
+    async def add(self, name: str, server_name: str) -> Tenant:
+        added = Tenant(
+            id=new_id(),
+            name=name,
+            database_name="shop",
+            server_name=server_name,
+            state=TenantState.ADOPTING.value,
+            is_active=True,
+            modules=frozenset(),
+            created_at=utc_now(),
+            schema_revision=None,
+        )
+        await tenants.add(self.services.catalog, added, runner_id=self.services.runner.id)
+        return added
+
+
+@pytest.fixture(name="listed")
+async def _listed(services: Services) -> Listed:
+    await services.fleet.stop()
+    return Listed(services)
+
+
+async def test_two_servers_may_have_a_database_of_one_name(listed: Listed):
+    await listed.add("acme", "eu")
+    await listed.add("globex", "us")
+
+
+async def test_one_server_may_not(listed: Listed):
+    await listed.add("acme", "eu")
+
+    with pytest.raises(DatabaseInUse):
+        await listed.add("globex", "eu")
+
+
+async def test_both_may_be_abandoned(listed: Listed):
+    """What is left of them takes no name from anybody."""
+    catalog, runner_id = listed.services.catalog, listed.services.runner.id
+    both = [await listed.add("acme", "eu"), await listed.add("globex", "us")]
+
+    for one in both:
+        await tenants.abandon(catalog, one.id, runner_id=runner_id)
+
+    again = msgspec.structs.replace(both[0], id=new_id(), server_name="asia")
+    await tenants.add(catalog, again, runner_id=runner_id)

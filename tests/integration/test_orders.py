@@ -1,0 +1,329 @@
+"""What a run may be ordered to do: for which tenants, in waves, with how many failures."""
+
+import asyncio
+from collections.abc import Sequence
+from itertools import pairwise
+from uuid import UUID
+
+import pytest
+
+from tenantry.catalog import audit, runs
+from tenantry.catalog.runs import MigrationRunNotFound, TenantMigration
+from tenantry.catalog.tenants import Tenant
+from tenantry.fleet.orders import EVERY_ACTIVE_TENANT, BadOrder, RunOrder
+from tenantry.kit.ids import new_id
+from tenantry.kit.pages import Window
+from tenantry.services import Services, open_services, system_context
+from tenantry.settings import Settings
+from tests.integration import looking
+from tests.integration.gates import Gate, is_migrated, mend, spoil, tenants, url_of
+from tests.integration.programs import running
+
+pytestmark = pytest.mark.timeout(120)
+
+
+async def plan(services: Services, order: RunOrder = EVERY_ACTIVE_TENANT) -> UUID:
+    return await services.fleet.plan(system_context("ada"), triggered_by="ada", order=order)
+
+
+async def ended(services: Services, order: RunOrder) -> list[TenantMigration]:
+    """Return what became of the tenants in a run, in the order of their making."""
+    run = await services.fleet.wait(await plan(services, order))
+    found = await runs.ended(services.catalog, run.id)
+    states = [part.state for part in found]
+    assert run.total_count == run.success_count + run.failed_count == len(found)
+    assert (run.success_count, run.failed_count) == (
+        states.count("Success"),
+        states.count("Failed"),
+    )
+    assert run.finished_at == max((one.finished_at for one in found), default=run.started_at)
+    return found
+
+
+async def suspend(services: Services, tenant: Tenant) -> None:
+    await services.lifecycle.update(
+        system_context("ada"), tenant, name=tenant.name, is_active=False
+    )
+
+
+def ids(parts: Sequence[TenantMigration | Tenant]) -> list[UUID]:
+    return [one.id if isinstance(one, Tenant) else one.tenant_id for one in parts]
+
+
+def errors(parts: Sequence[TenantMigration]) -> list[str | None]:
+    return [part.error for part in parts]
+
+
+class TestTenantIds:
+    async def test_are_all_that_is_migrated(self, gated: Settings, gate: Gate):
+        async with open_services(gated) as services:
+            made = await tenants(services, 4)
+            gate.build()
+            gate.open()
+
+            found = await ended(services, RunOrder(tenant_ids=ids([made[3], made[1], made[1]])))
+
+            assert ids(found) == ids([made[1], made[3]])
+            assert [is_migrated(services, one) for one in made] == [False, True, False, True]
+
+    async def test_that_are_none_make_a_run_of_none(self, services: Services):
+        await tenants(services, 1)
+
+        assert await ended(services, RunOrder(tenant_ids=[])) == []
+
+    async def test_must_be_of_active_tenants(self, services: Services):
+        """Nothing is recorded when one is not."""
+        made = await tenants(services, 2)
+        await suspend(services, made[1])
+        unknown = new_id()
+
+        for wrong in (made[1].id, unknown):
+            with pytest.raises(BadOrder, match=f"`tenantIds`: {wrong} is no active tenant"):
+                await plan(services, RunOrder(tenant_ids=[made[0].id, wrong]))
+        with pytest.raises(BadOrder, match="and 1 more of them"):
+            await plan(services, RunOrder(tenant_ids=[made[1].id, unknown]))
+
+        assert (await runs.page(services.catalog, Window(1, 10))).total_count == 0
+
+
+class TestRetryOf:
+    async def test_is_for_those_that_failed_and_are_active(self, gated: Settings, gate: Gate):
+        async with open_services(gated) as services:
+            made = await tenants(services, 5)
+            gate.build()
+            gate.open()
+            spoil(services, *made[1:4])
+            first = await services.fleet.wait(await plan(services))
+            mend(services, *made[1:3])
+            await suspend(services, made[1])
+
+            found = await ended(services, RunOrder(retry_of=first.id))
+
+            assert first.failed_count == 3
+            assert ids(found) == ids([made[2], made[3]])
+            assert [part.state for part in found] == ["Success", "Failed"]
+
+    async def test_with_tenant_ids_is_for_those_that_are_both(self, gated: Settings, gate: Gate):
+        async with open_services(gated) as services:
+            made = await tenants(services, 3)
+            gate.build()
+            gate.open()
+            spoil(services, made[0], made[1])
+            first = await plan(services)
+            await services.fleet.wait(first)
+
+            found = await ended(
+                services, RunOrder(retry_of=first, tenant_ids=ids([made[1], made[2]]))
+            )
+
+            assert ids(found) == ids([made[1]])
+
+    async def test_of_a_run_without_failures_is_for_none(self, services: Services):
+        await tenants(services, 2)
+        first = await plan(services)
+        await services.fleet.wait(first)
+
+        assert await ended(services, RunOrder(retry_of=first, waves=[1, "100%"])) == []
+
+    async def test_of_a_run_that_does_not_exist_is_refused(self, services: Services):
+        with pytest.raises(MigrationRunNotFound):
+            await plan(services, RunOrder(retry_of=new_id()))
+
+
+class TestWaves:
+    async def test_begin_one_after_the_other(self, gated: Settings, gate: Gate):
+        """A wave begins when everything in the one before has ended, failed or not."""
+        async with open_services(gated) as services:
+            made = await tenants(services, 6)
+            gate.build()
+            gate.open()
+            spoil(services, made[0], made[1])
+
+            found = await ended(services, RunOrder(waves=[1, "50%", "100%"]))
+
+            assert ids(found) == ids(made)
+            for before, after in pairwise((found[:1], found[1:3], found[3:])):
+                last = max(one.finished_at for one in before if one.finished_at)
+                assert last <= min(one.started_at for one in after if one.started_at)
+            assert [part.state for part in found] == ["Failed"] * 2 + ["Success"] * 4
+
+    async def test_leave_out_what_the_last_one_does(self, gated: Settings, gate: Gate):
+        async with open_services(gated) as services:
+            made = await tenants(services, 5)
+            gate.build()
+            gate.open()
+
+            found = await ended(services, RunOrder(waves=[1, 3]))
+
+            assert [part.state for part in found] == ["Success"] * 3 + ["Failed"] * 2
+            assert set(errors(found[3:])) == {"not attempted: left out by the last wave"}
+            assert {part.applied for part in found[3:]} == {""}
+            assert not any(is_migrated(services, one) for one in made[3:])
+
+    @pytest.mark.slow
+    async def test_hold_over_processes_and_kills(self, gated: Settings, gate: Gate):
+        """A process is killed in the first wave; the next one begins with it, and ends it all."""
+        async with open_services(gated) as services:
+            made = await tenants(services, 6)
+            await services.fleet.stop()
+            gate.build()
+            async with running("work", gated) as process:
+                assert await process.line() == "ready"
+                run_id = await plan(services, RunOrder(waves=[2, "100%"]))
+                await _until_claimed(gated, run_id, 2)
+                await asyncio.sleep(0.3)
+                assert _claimed_count(gated, run_id) == 2, "the others wait"
+            gate.open()
+
+        async with running("work", gated) as one, running("work", gated) as other:
+            assert (await one.line(), await other.line()) == ("ready", "ready")
+            async with open_services(gated, works=False) as services:
+                run = await services.fleet.wait(run_id)
+                found = await runs.ended(services.catalog, run_id)
+                assert all(is_migrated(services, tenant) for tenant in made)
+
+        assert (run.success_count, run.failed_count) == (6, 0)
+        last = max(part.finished_at for part in found[:2] if part.finished_at)
+        assert last <= min(part.started_at for part in found[2:] if part.started_at)
+        assert {part.applied for part in found} == {"g1_gate"}
+
+
+class TestMaxFailures:
+    async def test_stops_the_run_when_there_are_more(self, gated: Settings, gate: Gate):
+        """What is in work is ended; nothing starts while it may be one too many."""
+        async with open_services(gated) as services:
+            made = await tenants(services, 12)
+            gate.build()
+            gate.open()
+            spoil(services, *made)
+
+            found = await ended(services, RunOrder(max_failures=3))
+
+            left = [one for one in errors(found) if one and one.startswith("not attempted")]
+            assert set(left) == {"not attempted: more than 3 tenants failed"}
+            tried = len(found) - len(left)
+            assert 4 <= tried <= 5, "one too many, and one beside it that had begun"
+            assert [part.state for part in found] == ["Failed"] * 12
+
+    async def test_keeps_the_next_wave_from_beginning(self, gated: Settings, gate: Gate):
+        async with open_services(gated) as services:
+            made = await tenants(services, 6)
+            gate.build()
+            gate.open()
+            spoil(services, made[1])
+
+            found = await ended(services, RunOrder(waves=["50%", "100%"], max_failures=0))
+
+            assert found[0].state == "Success"
+            assert "already exists" in str(found[1].error)
+            assert set(errors(found[3:])) == {"not attempted: a tenant failed"}
+            assert not any(is_migrated(services, one) for one in made[3:])
+
+    async def test_that_is_kept_changes_nothing(self, gated: Settings, gate: Gate):
+        async with open_services(gated) as services:
+            made = await tenants(services, 5)
+            gate.build()
+            gate.open()
+            spoil(services, made[1], made[3])
+
+            found = await ended(services, RunOrder(max_failures="40%", waves=[2, "100%"]))
+
+            assert [part.state for part in found].count("Success") == 3
+            assert all("already exists" in (one or "already exists") for one in errors(found))
+
+
+class TestLabel:
+    async def test_is_kept_and_audited(self, services: Services):
+        run_id = await plan(services, RunOrder(label="spring release"))
+
+        assert (await runs.terms(services.catalog, run_id)).label == "spring release"
+        entry = (await audit.page(services.catalog, Window(1, 1))).items[0]
+        assert (entry.action, entry.target) == ("migration-run.start", f"{run_id} spring release")
+
+
+class TestBadOrder:
+    @pytest.mark.parametrize("order", [RunOrder(waves=[2, "10%"]), RunOrder(waves=[0])], ids=str)
+    async def test_leaves_nothing_behind(self, services: Services, order: RunOrder):
+        await tenants(services, 3)
+
+        with pytest.raises(BadOrder, match="`waves`"):
+            await plan(services, order)
+
+        assert (await runs.page(services.catalog, Window(1, 10))).total_count == 0
+        assert await runs.unfinished(services.catalog) == []
+
+
+class TestPreview:
+    async def test_tells_what_is_pending_and_changes_nothing(self, gated: Settings, gate: Gate):
+        async with open_services(gated) as services:
+            made = await tenants(services, 4)
+            gate.build()
+            gate.open()
+            first = await ended(services, RunOrder(tenant_ids=[made[0].id]))
+            await services.databases.forget(made[3].id)
+            await services.databases.server("default").drop(made[3].database_name)
+            before = [looking.dump(url_of(services, one)) for one in made[:3]]
+
+            found = await services.fleet.preview(system_context("ada"), rehearse=False)
+
+            assert (found.total, found.pending, found.up_to_date, found.failed) == (4, 2, 1, 1)
+            assert [one.tenant_id for one in found.details] == ids(made)
+            done, todo, _, lost = found.details
+            head = done.current_revision or ""
+            assert (done.pending_migrations, done.error) == (None, None)
+            assert head.endswith("/g1")
+            assert (todo.current_revision, todo.pending_migrations, todo.error) == (
+                head.removesuffix("g1"),
+                "g1_gate",
+                None,
+            )
+            assert (lost.current_revision, lost.pending_migrations) == (None, "")
+            assert "does not exist" in (lost.error or "")
+            assert [looking.dump(url_of(services, one)) for one in made[:3]] == before
+            assert await _history(services) == {first[0].run_id}
+
+    async def test_rehearsed_tells_what_would_fail(self, gated: Settings, gate: Gate):
+        """It is audited, because it takes the locks of a migration."""
+        async with open_services(gated) as services:
+            made = await tenants(services, 3)
+            gate.build()
+            gate.open()
+            spoil(services, made[1])
+            before = [looking.dump(url_of(services, one)) for one in made]
+
+            order = RunOrder(tenant_ids=ids(made[:2]), label="trial")
+            found = await services.fleet.preview(system_context("ada"), order, rehearse=True)
+
+            assert (found.total, found.pending, found.up_to_date, found.failed) == (2, 1, 0, 1)
+            assert found.details[1].pending_migrations == "g1_gate"
+            assert "already exists" in (found.details[1].error or "")
+            assert [looking.dump(url_of(services, one)) for one in made] == before
+            assert await _history(services) == set()
+            entry = (await audit.page(services.catalog, Window(1, 1))).items[0]
+            assert (entry.action, entry.target) == ("migration-run.rehearse", "trial")
+
+    async def test_refuses_what_a_run_refuses(self, services: Services):
+        made = await tenants(services, 3)
+        ctx = system_context("ada")
+
+        for order in (RunOrder(tenant_ids=[made[0].id, new_id()]), RunOrder(waves=[2, "10%"])):
+            with pytest.raises(BadOrder):
+                await services.fleet.preview(ctx, order, rehearse=False)
+        with pytest.raises(MigrationRunNotFound):
+            await services.fleet.preview(ctx, RunOrder(retry_of=new_id()), rehearse=False)
+
+
+async def _history(services: Services) -> set[UUID]:
+    return {run.id for run in (await runs.page(services.catalog, Window(1, 10))).items}
+
+
+def _claimed_count(settings: Settings, run_id: UUID) -> int:
+    text = run_id.hex if settings.catalog.startswith("sqlite") else str(run_id)
+    sql = f"SELECT count(*) FROM tenant_migration WHERE runner_id IS NOT NULL AND run_id = '{text}'"
+    return int(looking.rows(settings.catalog, sql)[0][0])
+
+
+async def _until_claimed(settings: Settings, run_id: UUID, count: int) -> None:
+    async with asyncio.timeout(20):
+        while _claimed_count(settings, run_id) < count:  # noqa: ASYNC110 - it is another process
+            await asyncio.sleep(0.02)

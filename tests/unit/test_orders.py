@@ -1,0 +1,124 @@
+"""Orders of a run: what is refused, and how many tenants an amount is."""
+
+import pytest
+
+from tenantry.fleet.orders import (
+    LABEL_CHARS_MAX,
+    TENANTS_NAMED_MAX,
+    WAVES_MAX,
+    Amount,
+    BadOrder,
+    RunOrder,
+)
+from tenantry.kit.ids import new_id
+from tenantry.kit.text import BadText
+
+
+class TestCheck:
+    @pytest.mark.parametrize(
+        "waves",
+        [
+            [1],
+            [1, 10, 100],
+            [5, 5, 5],
+            [1, "10%", "100%"],
+            ["1%", "1%", "50%"],
+            [10**30],
+            [1] * WAVES_MAX,
+        ],
+        ids=str,
+    )
+    def test_takes_waves(self, waves: list[Amount]):
+        RunOrder(waves=waves).check()
+
+    @pytest.mark.parametrize(
+        "waves",
+        [
+            [],
+            [0],
+            [-1],
+            [1, 0],
+            ["0%"],
+            ["101%"],
+            ["200%"],
+            ["-1%"],
+            ["10"],
+            ["ten%"],
+            ["1.5%"],
+            ["٣%"],
+            ["10 %"],
+            [""],
+            [2, 1],
+            ["50%", "10%"],
+            [1, 1, 3, 2],
+            [1] * (WAVES_MAX + 1),
+        ],
+        ids=lambda waves: str(waves)[:30],
+    )
+    def test_refuses_waves(self, waves: list[Amount]):
+        """They are positive, do not decrease, and are at most 100 %."""
+        with pytest.raises(BadOrder, match="`waves`"):
+            RunOrder(waves=waves).check()
+
+    @pytest.mark.parametrize("amount", [0, 3, 10**30, "0%", "5%", "100%"])
+    def test_takes_failures(self, amount: Amount):
+        RunOrder(max_failures=amount).check()
+
+    @pytest.mark.parametrize("amount", [-1, "101%", "5", "", "5%5%", "five"])
+    def test_refuses_failures(self, amount: Amount):
+        with pytest.raises(BadOrder, match="`maxFailures`"):
+            RunOrder(max_failures=amount).check()
+
+    @pytest.mark.parametrize("label", ["", "  ", "a\0b", "x" * (LABEL_CHARS_MAX + 1)])
+    def test_refuses_a_label_that_is_no_line(self, label: str):
+        with pytest.raises(BadText, match="`label`"):
+            RunOrder(label=label).check()
+
+    def test_refuses_more_tenants_than_it_can_look_up(self):
+        with pytest.raises(BadOrder, match="`tenantIds`"):
+            RunOrder(tenant_ids=[new_id()] * (TENANTS_NAMED_MAX + 1)).check()
+
+
+class TestWaveSizes:
+    @pytest.mark.parametrize(
+        ("waves", "total", "sizes"),
+        [
+            ([1, "10%", "100%"], 200, [1, 20, 200]),
+            ([1, "10%", "100%"], 5, [1, 5]),
+            (["1%"], 7, [1]),
+            (["10%"], 101, [11]),
+            ([1, 10, 100], 12, [1, 10, 12]),
+            ([3, 3, 5], 10, [3, 5]),
+            ([10**30], 4, [4]),
+            ([1, "10%"], 0, []),
+        ],
+        ids=str,
+    )
+    def test_are_numbers_of_tenants(self, waves: list[Amount], total: int, sizes: list[int]):
+        """Percentages are rounded up, and there are never more tenants than there are."""
+        assert RunOrder(waves=waves).wave_sizes(total) == sizes
+
+    def test_may_not_decrease_when_numbers_and_percentages_meet(self):
+        with pytest.raises(BadOrder, match="of 50 tenants these are 10, 5"):
+            RunOrder(waves=[10, "10%"]).wave_sizes(50)
+
+    def test_are_none_without_waves(self):
+        assert RunOrder().wave_sizes(10) == []
+
+
+class TestFailuresMax:
+    @pytest.mark.parametrize(
+        ("amount", "total", "most"),
+        [
+            (None, 10, None),
+            (0, 10, 0),
+            (3, 10, 3),
+            (30, 10, 10),
+            ("5%", 10, 1),
+            ("5%", 200, 10),
+            ("0%", 200, 0),
+            ("5%", 0, 0),
+        ],
+    )
+    def test_is_a_number_of_tenants(self, amount: Amount | None, total: int, most: int | None):
+        assert RunOrder(max_failures=amount).failures_max(total) == most

@@ -1,0 +1,113 @@
+"""The progress of a run: what follows when parts have ended."""
+
+import random
+from datetime import UTC, datetime
+
+import msgspec
+import pytest
+
+from tenantry.catalog.progress import CANCELLED, LEFT_OUT, Progress, advance
+from tenantry.kit.ids import new_id
+
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+def run_of(total: int, *, waves: str | None = None, max_failures: int | None = None) -> Progress:
+    return Progress(
+        id=new_id(),
+        total_count=total,
+        success_count=0,
+        failed_count=0,
+        finished_at=None,
+        waves=waves,
+        max_failures=max_failures,
+        stop_reason=None,
+        last_sequence=None,
+    )
+
+
+def after(before: Progress, successes: int, failures: int = 0) -> tuple[Progress, int]:
+    step = advance(
+        before,
+        successes=successes,
+        failures=failures,
+        last_sequence=(before.last_sequence or 0) + successes + failures,
+        now=NOW,
+    )
+    return step.progress, step.opens
+
+
+class TestWithoutTerms:
+    def test_ends_with_its_last_part(self):
+        run, _ = after(run_of(3), 1, 1)
+        assert (run.ended_count, run.finished_at, run.last_sequence) == (2, None, 2)
+
+        run, opens = after(run, 0, 1)
+
+        assert (run.success_count, run.failed_count, run.finished_at) == (1, 2, NOW)
+        assert (run.stop_reason, opens) == (None, 0)
+
+
+class TestWaves:
+    def test_begin_when_all_before_have_ended(self):
+        run, opens = after(run_of(100, waves="1 10 100"), 1)
+        assert (opens, run.opened_count) == (9, 10)
+
+        run, opens = after(run, 5, 3)
+        assert (opens, run.opened_count) == (0, 10), "one is still in work"
+
+        run, opens = after(run, 1)
+        assert (opens, run.opened_count) == (90, 100)
+
+    def test_leave_out_what_is_in_none(self):
+        run, opens = after(run_of(5, waves="1 2"), 1)
+        assert (opens, run.stop_reason) == (1, None)
+
+        run, opens = after(run, 1)
+
+        assert (opens, run.stop_reason, run.finished_at) == (0, LEFT_OUT, None)
+        run, _ = after(run, 0, 3)
+        assert (run.finished_at, run.failed_count) == (NOW, 3)
+
+    def test_do_not_begin_when_too_many_have_failed(self):
+        run, opens = after(run_of(10, waves="2 10", max_failures=1), 0, 2)
+
+        assert opens == 0
+        assert run.stop_reason == "not attempted: more than one tenant failed"
+
+    @pytest.mark.parametrize("seed", range(20))
+    def test_let_every_part_begin_once(self, seed: int):
+        """However the outcomes are batched, no wave is opened twice and none is left closed."""
+        chance = random.Random(seed)  # noqa: S311 - no secret
+        total = chance.randint(1, 60)
+        sizes = sorted({chance.randint(1, total) for _ in range(4)} | {total})
+        run, opened = run_of(total, waves=" ".join(map(str, sizes))), sizes[0]
+
+        while run.finished_at is None:
+            run, opens = after(run, chance.randint(1, opened - run.ended_count))
+            opened += opens
+            assert run.finished_at or run.ended_count < opened <= total
+
+        assert (opened, run.ended_count) == (total, total)
+
+
+class TestFailures:
+    def test_stop_the_run_when_one_is_too_many(self):
+        run, _ = after(run_of(10, max_failures=2), 1, 2)
+        assert run.stop_reason is None
+
+        run, _ = after(run, 0, 1)
+
+        assert run.stop_reason == "not attempted: more than 2 tenants failed"
+
+    def test_stop_it_at_the_first_when_none_is_borne(self):
+        run, _ = after(run_of(10, max_failures=0), 5, 1)
+
+        assert run.stop_reason == "not attempted: a tenant failed"
+
+    def test_that_are_not_attempted_change_nothing_any_more(self):
+        before = msgspec.structs.replace(run_of(10, max_failures=0), stop_reason=CANCELLED)
+
+        run, opens = after(before, 0, 9)
+
+        assert (run.stop_reason, run.finished_at, opens) == (CANCELLED, None, 0)
