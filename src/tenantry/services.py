@@ -14,11 +14,12 @@ import structlog
 from tenantry.access.identify import Identifier
 from tenantry.access.passwords import Passwords
 from tenantry.access.signing import SigningKeys, read_secret_file
-from tenantry.access.throttle import Limits, Throttle
+from tenantry.access.throttle import Throttle
 from tenantry.access.tokens import Tokens
 from tenantry.access.usage import Usage
 from tenantry.catalog import attempts
 from tenantry.catalog import database as catalog_database
+from tenantry.catalog.attempts import Limits
 from tenantry.catalog.database import Catalog
 from tenantry.db.revisions import Stream, UnknownRevision
 from tenantry.db.scripts import Streams

@@ -163,12 +163,12 @@ class TestThrottleKeys:
 
     @pytest.mark.parametrize("odd", ["", "unknown", "1.2.3.4:80", "\0", "\ud800", "fe80::1%eth0"])
     def test_exist_for_any_address(self, odd: str):
-        keys = throttle._keys("realm", "\ud800", throttle._network(odd))  # noqa: SLF001
+        keys = throttle._guess("realm", "\ud800", throttle._network(odd))  # noqa: SLF001
 
         assert len({keys.address, keys.account, keys.pair}) == 3
 
     def test_hold_no_address(self):
-        keys = throttle._keys("realm", "ada@example.com", "192.0.2.1")  # noqa: SLF001
+        keys = throttle._guess("realm", "ada@example.com", "192.0.2.1")  # noqa: SLF001
 
         for key in (keys.address, keys.account, keys.pair):
             assert len(key) == 64
@@ -176,7 +176,7 @@ class TestThrottleKeys:
 
     def test_keep_realms_and_accounts_apart(self):
         def pair(realm: str, account: str) -> str:
-            return throttle._keys(realm, account, "a").pair  # noqa: SLF001
+            return throttle._guess(realm, account, "a").pair  # noqa: SLF001
 
         assert (
             len({pair("r", "a"), pair("r", "b"), pair("s", "a"), pair("ra", ""), pair("", "ra")})

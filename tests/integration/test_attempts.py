@@ -1,0 +1,162 @@
+"""The counters of guesses at passwords, as rows: what they allow, and when again."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+import sqlalchemy as sa
+
+from tenantry.catalog import attempts
+from tenantry.catalog.attempts import Guess, Limits
+from tenantry.catalog.database import Catalog
+from tenantry.catalog.tables import login_attempt
+from tenantry.db.statements import Statement
+from tenantry.services import Services
+
+LIMITS = Limits(tries=3, account_hourly=50, address_minutely=50)
+GUESS = Guess("the address", "the account", "the pair")
+HOUR_MS = 3_600_000
+
+
+class Row(msgspec.Struct):
+    key: str
+    failures: int
+    since_ms: int
+    next_ms: int
+
+
+ROWS = Statement(sa.select(login_attempt).order_by(login_attempt.c.key), Row)
+REMOVE_ALL = Statement[Any](sa.delete(login_attempt))
+AGE = Statement[Any](
+    sa.update(login_attempt)
+    .values(
+        since_ms=login_attempt.c.since_ms - sa.bindparam("ms", type_=sa.BigInteger),
+        next_ms=login_attempt.c.next_ms - sa.bindparam("ms", type_=sa.BigInteger),
+    )
+    .where(login_attempt.c.key == sa.bindparam("counter"))
+)
+
+
+@pytest.fixture(name="catalog")
+def _catalog(services: Services) -> Catalog:
+    return services.catalog
+
+
+async def failures(catalog: Catalog) -> list[int]:
+    """Return what is counted for the account, the address and the pair."""
+    return [row.failures for row in await catalog.fetch_all(ROWS)]
+
+
+async def fail(catalog: Catalog, times: int = 1, limits: Limits = LIMITS) -> list[int | None]:
+    return [await attempts.take(catalog, GUESS, limits) for _ in range(times)]
+
+
+async def age(catalog: Catalog, counter: str, ms: int) -> None:
+    """Let time pass for one counter."""
+    await catalog.execute(AGE, counter=counter, ms=ms)
+
+
+class TestBackoff:
+    async def test_allows_a_few_and_then_makes_wait(self, catalog: Catalog):
+        *allowed, wait = await fail(catalog, 4)
+
+        assert allowed == [None] * 3
+        assert wait is not None
+        assert 0 < wait <= 1_000
+        assert await failures(catalog) == [3, 3, 3], "who is refused is not counted"
+
+    async def test_doubles_the_wait_up_to_a_quarter_of_an_hour(self, catalog: Catalog):
+        await fail(catalog, 3)
+        waits = []
+        for _ in range(30):
+            await age(catalog, GUESS.pair, 900_000)
+            allowed, wait = await fail(catalog, 2)
+            assert allowed is None
+            assert wait is not None
+            waits.append(round(wait / 1000))
+
+        assert waits == [2, 4, 8, 16, 32, 64, 128, 256, 512, *[900] * 21]
+
+    async def test_waits_from_the_first_failure_when_there_is_but_one_try(self, catalog: Catalog):
+        limits = msgspec.structs.replace(LIMITS, tries=1)
+
+        allowed, wait = await fail(catalog, 2, limits)
+
+        assert allowed is None
+        assert wait is not None
+        assert 0 < wait <= 1_000
+
+    async def test_begins_again_after_an_hour_of_quiet(self, catalog: Catalog):
+        await fail(catalog, 3)
+        await age(catalog, GUESS.pair, HOUR_MS)
+
+        assert await fail(catalog, 3) == [None] * 3
+
+    async def test_begins_again_when_the_password_is_right(self, catalog: Catalog):
+        await fail(catalog, 3)
+        await age(catalog, GUESS.pair, 1_000)
+        await fail(catalog)
+
+        await attempts.succeed(catalog, GUESS)
+
+        assert await failures(catalog) == [3, 3, 0]
+        assert await fail(catalog, 3) == [None] * 3
+
+
+class TestWindow:
+    @pytest.mark.parametrize(
+        ("counter", "limits", "length_ms"),
+        [
+            (GUESS.address, Limits(tries=9, account_hourly=9, address_minutely=2), 60_000),
+            (GUESS.account, Limits(tries=9, account_hourly=2, address_minutely=9), HOUR_MS),
+        ],
+    )
+    async def test_is_over_so_long_after_its_first_failure(
+        self, catalog: Catalog, counter: str, limits: Limits, length_ms: int
+    ):
+        *allowed, wait = await fail(catalog, 3, limits)
+        assert allowed == [None] * 2
+        assert wait is not None
+        assert length_ms - 5_000 < wait <= length_ms
+
+        await age(catalog, counter, length_ms - 5_000)
+        (wait,) = await fail(catalog, 1, limits)
+        assert wait is not None
+        assert 0 < wait <= 5_000
+
+        await age(catalog, counter, 5_000)
+        *allowed, wait = await fail(catalog, 3, limits)
+        assert allowed == [None] * 2
+        assert wait is not None
+
+    async def test_gets_a_guess_back_that_was_right(self, catalog: Catalog):
+        limits = Limits(tries=9, account_hourly=2, address_minutely=9)
+        for _ in range(5):
+            assert await fail(catalog, 1, limits) == [None]
+            await attempts.succeed(catalog, GUESS)
+
+        assert await failures(catalog) == [0, 0, 0]
+
+
+class TestGuesses:
+    async def test_at_the_same_moment_meet_the_limit(self, catalog: Catalog):
+        """From other addresses at one account: one is let in, and no other is counted."""
+        limits = Limits(tries=9, account_hourly=1, address_minutely=9)
+        for account in [f"account {n}" for n in range(30)]:
+            guesses = [Guess(f"{account} {n}", account, f"its pair {n}") for n in range(8)]
+            await catalog.execute(REMOVE_ALL)
+
+            waits = await asyncio.gather(
+                *(attempts.take(catalog, guess, limits) for guess in guesses)
+            )
+
+            assert waits.count(None) == 1
+            assert sum(await failures(catalog)) == 3
+
+    async def test_that_were_neither_right_nor_wrong_are_given_back(self, catalog: Catalog):
+        await fail(catalog, 2)
+
+        await attempts.give_back(catalog, GUESS)
+
+        assert await failures(catalog) == [1, 1, 1]
