@@ -16,7 +16,7 @@ from tenantry.access.identify import API_KEY_KIND, MCP_TOKEN_KIND
 from tenantry.access.principal import Person, Role
 from tenantry.access.tokens import AUDIENCES
 from tenantry.catalog.tables import admin as admin_table
-from tenantry.db.scripts import version
+from tenantry.db.versions import version
 from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id
 from tenantry.kit.secrets import mint

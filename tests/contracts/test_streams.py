@@ -14,7 +14,7 @@ from alembic.runtime.migration import MigrationContext
 
 from tenantry.catalog import database as catalog_database
 from tenantry.catalog import tables as catalog_tables
-from tenantry.db import scripts
+from tenantry.db import versions
 from tenantry.db.revisions import Stream
 from tenantry.db.scripts import Streams
 from tenantry.db.types import Canonical
@@ -86,7 +86,7 @@ class TestStream:
     def test_leads_to_the_tables(self, migrated: Migrated):
         """The last revision leaves exactly the tables that the code knows."""
         together = sa.MetaData()
-        for metadata in (migrated.metadata, scripts.metadata):
+        for metadata in (migrated.metadata, versions.metadata):
             for table in metadata.tables.values():
                 table.to_metadata(together)
 
@@ -128,9 +128,9 @@ class TestStream:
         """The log of the database has one row for each revision, in order, and the head."""
         with migrated.engine.begin() as connection:
             log = connection.execute(
-                sa.select(scripts.log.c.revision).order_by(scripts.log.c.position)
+                sa.select(versions.log.c.revision).order_by(versions.log.c.position)
             )
-            version = connection.execute(sa.select(scripts.version.c.version_num))
+            version = connection.execute(sa.select(versions.version.c.version_num))
 
             assert log.scalars().all() == [one.name for one in migrated.stream.revisions]
             assert version.scalars().all() == [migrated.stream.head]

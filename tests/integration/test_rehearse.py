@@ -5,9 +5,10 @@ import asyncio
 import psycopg
 import pytest
 
-from tenantry.db.scripts import Applied
+from tenantry.db.versions import Applied
 from tenantry.fleet.failures import explain
-from tenantry.fleet.migrate import LOCK_TRIES_MAX, Looked
+from tenantry.fleet.migrate import Looked
+from tenantry.fleet.visits import LOCK_TRIES_MAX
 from tests.conftest import BEFORE_HEAD, HEAD, HEAD_NAME
 from tests.integration import looking
 from tests.integration.conftest import LOCK_MS, Rig
@@ -135,7 +136,7 @@ class TestRehearse:
     async def test_waits_for_locks_like_the_run(
         self, rig: Rig, folder: AlembicFolder, tenant_url: str, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr("tenantry.fleet.migrate.LOCK_PAUSE_SECONDS_MAX", 0.01)
+        monkeypatch.setattr("tenantry.fleet.visits.LOCK_PAUSE_SECONDS_MAX", 0.01)
         folder.add("u1_create_notes", CREATE_NOTES)
         await rig.migrate(tenant_url)
         folder.add("u2_alter", "op.add_column('note', sa.Column('x', sa.Integer))")

@@ -6,35 +6,29 @@ import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
 
 import asyncpg
 import sqlalchemy as sa
 
-from tenantry.db import guests
+from tenantry.db import guests, versions
+from tenantry.db.dialects import SQLITE_GUEST, EndsTransaction, PostgresGuest, postgres_guest
+from tenantry.db.outside import upgrade_outside
 from tenantry.db.postgres import CLOSE_SECONDS_MAX
-from tenantry.db.revisions import BASE, Revision, upgrade_live
-from tenantry.db.scripts import (
-    READ_APPLIED,
-    READ_VERSION,
-    Applied,
-    Command,
-    Position,
-    Step,
-    UserVersion,
-)
+from tenantry.db.revisions import BASE, Revision, RevisionFailed, upgrade_live
 from tenantry.db.sqlite import file_uri
-from tenantry.db.statements import POSTGRESQL, SQLITE, Compiled
+from tenantry.db.steps import Command, Outside, Step, messages
 from tenantry.db.urls import sqlite_path
+from tenantry.db.versions import Applied, Found, Position
 from tenantry.kit.errors import Unavailable
 
+READ_SCHEMA = "SELECT current_schema()"
+
 Answer = TypeVar("Answer")
-
-
-class Moved(Exception):
-    """Another run has moved the database since its version was read."""
 
 
 class NoTable(Exception):
@@ -49,8 +43,17 @@ class SeveralVersions(Unavailable):
     """The database stands at several revisions at once: merge them first."""
 
 
-class TransactionEnded(Unavailable):
-    """A revision ended the transaction it ran in, so part of it may have stayed."""
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a database says of itself.
+
+    Attributes:
+        position: Where it stands.
+        applied: What the run that was asked about has applied there, in order.
+    """
+
+    position: Position
+    applied: list[Applied]
 
 
 class Migrator(ABC):
@@ -60,63 +63,46 @@ class Migrator(ABC):
         user_table: The version table of the user's stream; None when there is none.
     """
 
-    dialect: sa.Dialect
-
     def __init__(self, user_table: str | None) -> None:
-        self._user = UserVersion(user_table) if user_table else None
+        self._user_table = user_table
 
-    async def position(self) -> Position:
-        """Return where the database stands.
+    @property
+    @abstractmethod
+    def dialect(self) -> sa.Dialect:
+        """The engine, as revisions see it."""
+
+    @abstractmethod
+    async def look(
+        self, run_id: UUID | None = None, *, leave_at: Position | None = None
+    ) -> Standing:
+        """Return where the database stands, and what a run has applied, by its own log.
+
+        Args:
+            run_id: The run.
+            leave_at: Where nothing is left to do, so that the connection may be closed.
 
         Raises:
             NoVersion, SeveralVersions: It cannot be told.
         """
-        try:
-            rows = await self._fetch(READ_VERSION.on(self.dialect), {})
-        except NoTable as error:
-            raise NoVersion from error
-        if len(rows) != 1:
-            raise NoVersion
-        return Position(str(rows[0][0]), await self._user_version())
-
-    async def applied(self, run_id: UUID) -> list[Applied]:
-        """Return what a run has applied here, in order, by the database's own log."""
-        rows = await self._fetch(READ_APPLIED.on(self.dialect), {"run": run_id})
-        return [Applied(*row) for row in rows]
 
     @abstractmethod
     async def play(self, steps: Sequence[Step]) -> None:
-        """Send *steps*, one after the other.
+        """Send *steps*, one after the other. After an error, nothing is left behind.
 
         Raises:
-            Moved: A swap changed no row. Nothing is left behind, as after any error.
-            TransactionEnded: A revision committed or rolled back by itself.
+            RevisionFailed: A revision raised something.
+            Moved: A guard found something else than it expected.
         """
 
     @abstractmethod
     async def close(self) -> None:
-        """Close the connection."""
-
-    @abstractmethod
-    async def _fetch(self, compiled: Compiled, values: dict[str, object]) -> Sequence[Any]:
-        """Return rows, or raise `NoTable`."""
-
-    async def _user_version(self) -> str | None:
-        if self._user is None:
-            return None
-        try:
-            rows = await self._fetch(self._user.read.on(self.dialect), {})
-        except NoTable:
-            return BASE
-        if len(rows) > 1:
-            raise SeveralVersions
-        return str(rows[0][0]) if rows else BASE
+        """Close the connection, at the latest by cutting it."""
 
 
 async def open_migrator(
     url: str, threads: Executor, *, user_table: str | None, timeout_seconds: float
 ) -> Migrator:
-    """Connect to the database at *url*.
+    """Return what migrates the database at *url*.
 
     Args:
         url: Where it is.
@@ -126,19 +112,15 @@ async def open_migrator(
         timeout_seconds: How long to wait for the connection.
     """
     path = sqlite_path(url)
-    if path is None:
-        raw = await asyncpg.connect(
-            url, timeout=timeout_seconds, server_settings={"application_name": "tenantry-migrate"}
-        )
-        return _PostgresMigrator(raw, threads, user_table)
-    loop = asyncio.get_running_loop()
-    file = await loop.run_in_executor(threads, _connect_sqlite, file_uri(path))
-    return _SqliteMigrator(file, threads, user_table)
+    if path is not None:
+        return _SqliteMigrator(path, threads, user_table)
+    raw = await asyncpg.connect(
+        url, timeout=timeout_seconds, server_settings={"application_name": "tenantry-migrate"}
+    )
+    return _PostgresMigrator(raw, threads, user_table)
 
 
 class _PostgresMigrator(Migrator):
-    dialect = POSTGRESQL
-
     def __init__(
         self,
         raw: "asyncpg.Connection[asyncpg.Record]",
@@ -148,68 +130,112 @@ class _PostgresMigrator(Migrator):
         super().__init__(user_table)
         self._raw = raw
         self._threads = threads
+        self._host: guests.PostgresHost | None = None
+
+    @property
+    def dialect(self) -> PostgresGuest:
+        return postgres_guest(self._version)
+
+    @property
+    def _version(self) -> tuple[int, ...]:
+        version = self._raw.get_server_version()
+        return (version.major, version.minor)
+
+    async def look(
+        self, run_id: UUID | None = None, *, leave_at: Position | None = None
+    ) -> Standing:
+        del leave_at
+        try:
+            rows = await self._find(self._user_table, run_id)
+        except asyncpg.UndefinedTableError:
+            try:
+                rows = await self._find(None, run_id)
+            except asyncpg.UndefinedTableError as error:
+                raise NoVersion from error
+        return _standing(rows, has_user=self._user_table is not None)
 
     async def play(self, steps: Sequence[Step]) -> None:
         try:
-            for step in steps:
+            for step in messages(steps):
                 await self._send(step)
         except Exception:
             # Without a connection there is nothing to roll back, and the first error counts.
             with contextlib.suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
-                await self._raw.execute("ROLLBACK")
+                await self._raw.execute("ROLLBACK; SELECT pg_advisory_unlock_all()")
             raise
 
     async def close(self) -> None:
         try:
             await self._raw.close(timeout=CLOSE_SECONDS_MAX)
-        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+        except BaseException as error:
             self._raw.terminate()
+            if not isinstance(error, asyncpg.PostgresError | asyncpg.InterfaceError | OSError):
+                raise
 
-    async def _fetch(self, compiled: Compiled, values: dict[str, object]) -> Sequence[Any]:
-        try:
-            return await self._raw.fetch(compiled.sql, *compiled.arguments(values))
-        except asyncpg.UndefinedTableError as error:
-            raise NoTable from error
+    async def _find(self, user_table: str | None, run_id: UUID | None) -> list[Found]:
+        compiled = versions.find(user_table).postgresql
+        rows = await self._raw.fetch(compiled.sql, *compiled.arguments({"run": run_id}))
+        return [Found(*row) for row in rows]
 
     async def _send(self, step: Step) -> None:
-        if isinstance(step, Revision):
-            await guests.on_postgresql(self._raw, self._threads, partial(upgrade_live, step))
-            if not self._raw.is_in_transaction():
-                raise TransactionEnded
+        if isinstance(step, Command):
+            await self._command(step)
+        elif isinstance(step, Revision):
+            await self._guest(partial(upgrade_live, step))
         else:
-            status = await self._raw.execute(step.sql, *step.arguments)
-            if step.guards and int(status.rpartition(" ")[2]) != 1:
-                raise Moved
+            await self._guest(partial(upgrade_outside, step))
+
+    async def _guest(self, work: Callable[[sa.Connection], None]) -> None:
+        if self._host is None:
+            dialect = postgres_guest(self._version, await self._raw.fetchval(READ_SCHEMA))
+            self._host = guests.PostgresHost(self._raw, dialect, self._threads)
+        await self._host.run(work)
+
+    async def _command(self, command: Command) -> None:
+        try:
+            await self._execute(command)
+        except Exception as error:
+            if command.revision is None:
+                raise
+            raise RevisionFailed(command.revision) from error
+
+    async def _execute(self, command: Command) -> None:
+        if command.many:
+            await self._raw.executemany(command.sql, command.rows)
+            return
+        status = await self._raw.execute(command.sql, *command.rows[0])
+        if command.guard and status.rpartition(" ")[2] != "1":
+            raise command.guard
 
 
 class _SqliteMigrator(Migrator):
-    dialect = SQLITE
+    dialect = SQLITE_GUEST
 
-    def __init__(self, raw: sqlite3.Connection, threads: Executor, user_table: str | None) -> None:
+    def __init__(self, path: Path, threads: Executor, user_table: str | None) -> None:
         super().__init__(user_table)
-        self._raw = raw
+        self._path = path
         self._threads = threads
+        self._raw: sqlite3.Connection | None = None
         self._running: asyncio.Future[Any] | None = None
         self._stopped = False
+        self._in_revision = False
+        self._was_refused = False
+
+    async def look(
+        self, run_id: UUID | None = None, *, leave_at: Position | None = None
+    ) -> Standing:
+        return await self._in_thread(lambda: self._look(run_id, leave_at))
 
     async def play(self, steps: Sequence[Step]) -> None:
         await self._in_thread(lambda: self._play(steps))
 
     async def close(self) -> None:
+        if self._raw is None:
+            return
         if self._running is None or self._running.done():
-            await self._in_thread(self._raw.close)
+            await self._in_thread(self._close)
         else:  # it did not heed the interruption, and closes when it comes to its senses
-            self._running.add_done_callback(lambda _: self._raw.close())
-
-    async def _fetch(self, compiled: Compiled, values: dict[str, object]) -> Sequence[Any]:
-        try:
-            return await self._in_thread(
-                lambda: self._raw.execute(compiled.sql, compiled.arguments(values)).fetchall()
-            )
-        except sqlite3.OperationalError as error:
-            if str(error).startswith("no such table"):
-                raise NoTable from error
-            raise
+            self._running.add_done_callback(lambda _: self._close())
 
     async def _in_thread(self, work: Callable[[], Answer]) -> Answer:
         running = asyncio.get_running_loop().run_in_executor(self._threads, work)
@@ -221,42 +247,121 @@ class _SqliteMigrator(Migrator):
             # so that nothing is committed after somebody has called it a failure.
             self._stopped = True
             running.add_done_callback(_forget)
-            self._raw.interrupt()
+            if self._raw is not None:
+                self._raw.interrupt()
             await asyncio.wait([running], timeout=guests.STOP_SECONDS_MAX)
             raise
 
+    def _look(self, run_id: UUID | None, leave_at: Position | None) -> Standing:
+        raw = self._open()
+        try:
+            rows = self._find(raw, self._user_table, run_id)
+        except sqlite3.OperationalError as error:
+            if not _is_no_table(error):
+                raise
+            try:
+                rows = self._find(raw, None, run_id)
+            except sqlite3.OperationalError as second:
+                raise (NoVersion() if _is_no_table(second) else second) from error
+        standing = _standing(rows, has_user=self._user_table is not None)
+        if standing.position == leave_at:
+            self._close()
+        return standing
+
+    def _open(self) -> sqlite3.Connection:
+        if self._raw is None:
+            # Foreign keys stay off, as they are for Alembic itself: its batch mode drops the
+            # old table, and would delete what refers to it.
+            self._raw = sqlite3.connect(
+                file_uri(self._path), uri=True, isolation_level=None, check_same_thread=False
+            )
+        return self._raw
+
+    def _close(self) -> None:
+        if self._raw is not None:
+            self._raw.close()
+            self._raw = None
+
+    def _find(
+        self, raw: sqlite3.Connection, user_table: str | None, run_id: UUID | None
+    ) -> list[Found]:
+        compiled = versions.find(user_table).sqlite
+        return [
+            Found(*row) for row in raw.execute(compiled.sql, compiled.arguments({"run": run_id}))
+        ]
+
     def _play(self, steps: Sequence[Step]) -> None:
+        raw = self._open()
+        SQLITE_GUEST.prepare(raw)
+        raw.set_authorizer(self._authorise)
         try:
             for step in steps:
-                self._send(step)
+                self._send(raw, step)
         except BaseException:
-            self._raw.rollback()
+            raw.rollback()
             raise
+        finally:
+            raw.set_authorizer(None)
 
-    def _send(self, step: Step) -> None:
+    def _authorise(self, action: int, *_: object) -> int:
+        """Refuse to let a revision end our transaction."""
+        if action == sqlite3.SQLITE_TRANSACTION and self._in_revision:
+            self._was_refused = True
+            return sqlite3.SQLITE_DENY
+        return sqlite3.SQLITE_OK
+
+    def _send(self, raw: sqlite3.Connection, step: Step) -> None:
         if self._stopped:
             raise TimeoutError
-        if isinstance(step, Revision):
-            upgrade_live(step, guests.on_sqlite(self._raw))
-            if not self._raw.in_transaction:
-                raise TransactionEnded
-        else:
-            self._execute(step)
+        assert not isinstance(step, Outside)  # on SQLite nothing needs to be
+        name = step.revision if isinstance(step, Command) else step.name
+        if name is None:
+            self._execute(raw, step)
+            return
+        self._in_revision = True
+        try:
+            self._execute(raw, step)
+        except Exception as error:
+            if self._was_refused:
+                raise RevisionFailed(name) from EndsTransaction()
+            if isinstance(error, RevisionFailed):
+                raise
+            raise RevisionFailed(name) from error
+        finally:
+            self._in_revision = False
+        if self._was_refused:
+            raise RevisionFailed(name) from EndsTransaction()
 
-    def _execute(self, command: Command) -> None:
-        cursor = self._raw.execute(command.sql, command.arguments)
+    def _execute(self, raw: sqlite3.Connection, step: Step) -> None:
+        if isinstance(step, Revision):
+            upgrade_live(step, guests.on_sqlite(raw), contextlib.nullcontext)
+            return
+        assert isinstance(step, Command)
+        if step.many:
+            raw.executemany(step.sql, step.rows)
+            return
+        cursor = raw.execute(step.sql, step.rows[0])
         found = len(cursor.fetchall()) if cursor.description else cursor.rowcount
-        if command.guards and found != 1:
-            raise Moved
+        if step.guard and found != 1:
+            raise step.guard
+
+
+def _standing(rows: Sequence[Found], *, has_user: bool) -> Standing:
+    own = [row.revision for row in rows if row.source == "own"]
+    user = [row.revision for row in rows if row.source == "user"]
+    if len(own) != 1:
+        raise NoVersion
+    if len(user) > 1:
+        raise SeveralVersions
+    position = Position(own[0], (user or [BASE])[0] if has_user else None)
+    return Standing(position, versions.applied_in(rows))
+
+
+def _is_no_table(error: sqlite3.OperationalError) -> bool:
+    return str(error).startswith("no such table")
 
 
 def _forget(running: "asyncio.Future[Any]") -> None:
     """Look at the outcome that nobody waits for, so that nobody complains that it was lost."""
     if not running.cancelled():
         running.exception()
-
-
-def _connect_sqlite(uri: str) -> sqlite3.Connection:
-    # Foreign keys stay off, as they are for Alembic itself: its batch mode drops the old
-    # table, and would delete what refers to it.
-    return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)

@@ -14,9 +14,9 @@ from uuid import UUID
 
 import asyncpg
 
-from tenantry.db import scripts
+from tenantry.db import versions
 from tenantry.db.postgres import CLOSE_SECONDS_MAX
-from tenantry.db.scripts import BOOTSTRAP_LOCK, BOOTSTRAP_WAIT_MS, UserVersion
+from tenantry.db.scripts import BOOTSTRAP_LOCK, BOOTSTRAP_WAIT_MS
 from tenantry.kit.errors import Conflict, Invalid
 
 PREFIX = "tenantry_"
@@ -42,7 +42,7 @@ _ADDED = f"""
 SELECT format('%I.%I', nspname, relname)
 FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
 WHERE relkind IN ('r', 'p') AND starts_with(relname, '{PREFIX}') AND relnamespace =
-    (SELECT relnamespace FROM pg_class WHERE oid = to_regclass('{scripts.log.name}'))
+    (SELECT relnamespace FROM pg_class WHERE oid = to_regclass('{versions.log.name}'))
 """  # noqa: S608 - constants
 
 # Of a file in WAL mode. Source: https://www.sqlite.org/fileformat2.html#the_database_header
@@ -119,7 +119,7 @@ async def check_postgres(url: str, *, version_table: str, timeout_seconds: float
         if not await raw.fetchval(_MAY_CREATE):
             raise MayNotCreate
         try:
-            rows = await raw.fetch(UserVersion(version_table).read.postgresql.sql)
+            rows = await raw.fetch(versions.read_user_version(version_table).postgresql.sql)
         except asyncpg.UndefinedTableError:
             return []
         return [str(row[0]) for row in rows]
@@ -139,7 +139,7 @@ def check_sqlite(path: Path, *, version_table: str) -> list[str]:
     with contextlib.closing(_open_to_read(path)) as raw:
         _check_names([str(row[0]) for row in raw.execute(_SQLITE_CLASHES)])
         try:
-            rows = raw.execute(UserVersion(version_table).read.sqlite.sql).fetchall()
+            rows = raw.execute(versions.read_user_version(version_table).sqlite.sql).fetchall()
         except sqlite3.OperationalError as error:
             if str(error).startswith("no such table"):
                 return []
@@ -222,7 +222,7 @@ async def remove_added(url: str, run_id: UUID, *, timeout_seconds: float) -> Non
 
 
 def _check_names(clashes: Sequence[str]) -> None:
-    if scripts.version.name in clashes:
+    if versions.version.name in clashes:
         raise AlreadyTenantry
     if clashes:
         shown = ", ".join(clashes[:CLASHES_SHOWN_MAX])
@@ -249,7 +249,7 @@ def _is_unused_wal(path: Path) -> bool:
 async def _was_made_by(raw: "asyncpg.Connection[asyncpg.Record]", run_id: UUID) -> bool:
     try:
         async with raw.transaction():
-            applied = scripts.READ_APPLIED.postgresql
+            applied = versions.READ_APPLIED.postgresql
             return bool(await raw.fetch(applied.sql, *applied.arguments({"run": run_id})))
     except asyncpg.UndefinedTableError:
         return False

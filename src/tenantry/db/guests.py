@@ -1,8 +1,7 @@
 """SQLAlchemy as a guest on a driver's connection that is already in a transaction of ours.
 
-A revision that runs live wants a SQLAlchemy connection, and must run in the same
-transaction as what stands around it. A guest therefore neither begins nor ends anything,
-and closes nothing.
+A revision wants a SQLAlchemy connection, and must run in the same transaction as what
+stands around it. A guest therefore neither begins nor ends anything, and closes nothing.
 
 A revision can compute for as long as it likes, so it runs in a thread: requests go on
 meanwhile. On PostgreSQL the connection stays with its event loop, and the thread hands
@@ -14,13 +13,14 @@ import sqlite3
 from collections.abc import Awaitable, Callable
 from concurrent import futures
 from concurrent.futures import Executor
-from typing import Any
+from typing import Any, cast
 
 import asyncpg
 import greenlet  # type: ignore[import-untyped]
 import sqlalchemy as sa
-from sqlalchemy.ext.asyncio import create_async_engine
-from sqlalchemy.pool import StaticPool
+from sqlalchemy.pool import Pool, StaticPool
+
+from tenantry.db.dialects import SQLITE_GUEST, PostgresGuest
 
 # How long a thread that was told to stop may take until nobody waits for it any more.
 STOP_SECONDS_MAX = 5.0
@@ -28,64 +28,67 @@ STOP_SECONDS_MAX = 5.0
 
 def on_sqlite(raw: sqlite3.Connection) -> sa.Connection:
     """Return a guest on *raw*. It need not be closed."""
-    engine = sa.create_engine(
-        "sqlite://",
-        creator=lambda: raw,
-        poolclass=StaticPool,
-        pool_reset_on_return=None,
-        hide_parameters=True,
-    )
-    # The transaction is not the guest's. SQLAlchemy's AUTOCOMMIT would not do: it assigns
-    # ``isolation_level``, and Python's driver answers that with a COMMIT.
-    for ending in ("do_begin", "do_commit", "do_rollback"):
-        setattr(engine.dialect, ending, _leave_alone)
-    return engine.connect()
+    pool = StaticPool(lambda _record=None: cast("Any", raw), reset_on_return=None)
+    return engine_over(SQLITE_GUEST, pool).connect()
 
 
-def _leave_alone(_raw: object) -> None:
-    """Do nothing."""
+def engine_over(dialect: sa.Dialect, pool: Pool) -> sa.Engine:
+    """Return an engine that does not look at the server first, unlike ``create_engine``."""
+    pool._dialect = dialect  # noqa: SLF001 - as ``create_engine`` does
+    return sa.Engine(pool, dialect, sa.URL.create(dialect.name), hide_parameters=True)
 
 
-async def on_postgresql(
-    raw: "asyncpg.Connection[asyncpg.Record]",
-    threads: Executor,
-    work: Callable[[sa.Connection], None],
-) -> None:
-    """Run *work* in a thread, with a guest on *raw*.
+class PostgresHost:
+    """Has guests on one connection, in threads, one after the other.
 
-    When this is cancelled, the next thing that *work* asks of the database is refused.
+    Args:
+        raw: The connection.
+        dialect: Of the guests.
+        threads: Where they run.
     """
-    bridge = _Bridge(asyncio.get_running_loop())
-    running = bridge.loop.run_in_executor(threads, bridge.run, lambda: _with_guest(raw, work))
-    try:
-        await asyncio.shield(running)
-    except asyncio.CancelledError:
-        bridge.is_closed = True
-        running.add_done_callback(lambda done: done.cancelled() or done.exception())
-        await asyncio.wait([running], timeout=STOP_SECONDS_MAX)
-        raise
 
+    def __init__(
+        self,
+        raw: "asyncpg.Connection[asyncpg.Record]",
+        dialect: PostgresGuest,
+        threads: Executor,
+    ) -> None:
+        self._raw = raw
+        self._dialect = dialect
+        self._threads = threads
+        self._engine = engine_over(dialect, StaticPool(self._adapted, reset_on_return=None))
 
-def _with_guest(
-    raw: "asyncpg.Connection[asyncpg.Record]", work: Callable[[sa.Connection], None]
-) -> None:
-    async def creator() -> Any:
-        return raw
+    async def run(self, work: Callable[[sa.Connection], None]) -> None:
+        """Run *work* in a thread, with a guest.
 
-    engine = create_async_engine(
-        "postgresql+asyncpg://",
-        async_creator=creator,
-        poolclass=StaticPool,
-        pool_reset_on_return=None,
-        isolation_level="AUTOCOMMIT",
-        skip_autocommit_rollback=True,
-        hide_parameters=True,
-    )
-    # SQLAlchemy would close a connection that it thinks is broken, in a loop of its own.
-    for ending in ("do_close", "do_terminate"):
-        setattr(engine.sync_engine.dialect, ending, _leave_alone)
-    with engine.sync_engine.connect() as connection:
-        work(connection)
+        When this is cancelled, the next thing that *work* asks of the database is refused.
+        """
+        bridge = _Bridge(asyncio.get_running_loop())
+        running = bridge.loop.run_in_executor(
+            self._threads, bridge.run, lambda: self._with_guest(work)
+        )
+        try:
+            await asyncio.shield(running)
+        except asyncio.CancelledError:
+            bridge.is_closed = True
+            running.add_done_callback(lambda done: done.cancelled() or done.exception())
+            await asyncio.wait([running], timeout=STOP_SECONDS_MAX)
+            raise
+
+    def _with_guest(self, work: Callable[[sa.Connection], None]) -> None:
+        with self._engine.connect() as connection:
+            work(connection)
+
+    def _adapted(self) -> Any:
+        """Return the connection as SQLAlchemy wants it, in one greenlet of the bridge."""
+
+        async def creator() -> Any:
+            return self._raw
+
+        adapted = self._dialect.loaded_dbapi.connect(async_creator_fn=creator)
+        adapted.autocommit = True  # it begins no transaction: it is in one
+        self._dialect.prepare(adapted)
+        return adapted
 
 
 class _Bridge:

@@ -9,8 +9,8 @@ database.
 
 import importlib.util
 import inspect
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -133,7 +133,7 @@ class Stream:
     def until_online(self) -> "Stream":
         """Return the stream as if it ended before the first ``online = True``."""
         shorter = Stream(self.name, self._folder)
-        kept = list(takewhile(lambda revision: not is_online(revision), self.revisions))
+        kept = list(takewhile(lambda revision: not is_online(revision.load()), self.revisions))
         vars(shorter).update(revisions=kept, head=kept[-1].id if kept else BASE)
         return shorter
 
@@ -165,29 +165,41 @@ class Stream:
         return [Revision(self.name, step.revision, Path(step.path)) for step in reversed(steps)]
 
 
+Block = Callable[[], AbstractContextManager[None]]
+"""What ``autocommit_block`` does."""
+
+
 class _Context(MigrationContext):
     """Runs inside a transaction that is not its own."""
 
+    block: Block
+
     @contextmanager
     def autocommit_block(self) -> Iterator[None]:
-        """Refuse."""
-        raise OutsideTransaction
-        yield
+        """Leave the transaction for as long as the block lasts, if there is a way."""
+        with self.block():
+            yield
 
 
-def is_online(revision: Revision) -> bool:
-    """Tell whether a revision says that it reads what no template can hold."""
-    return bool(getattr(revision.load(), "online", False))
+@contextmanager
+def _no_way_out() -> Iterator[None]:
+    raise OutsideTransaction
+    yield
 
 
-def upgrade_live(revision: Revision, connection: sa.Connection) -> None:
+def is_online(module: ModuleType) -> bool:
+    """Tell whether a revision says that it looks at more than it is given."""
+    return bool(getattr(module, "online", False))
+
+
+def upgrade_live(revision: Revision, connection: sa.Connection, block: Block = _no_way_out) -> None:
     """Run a revision on the database itself, with an ``op`` of its own.
 
     Raises:
         RevisionFailed: It raised something.
     """
     try:
-        _upgrade(revision.load(), connection)
+        upgrade(revision.load(), connection, block)
     except SystemExit:
         raise RevisionFailed(revision.name) from RevisionExited()
     except BaseException as error:
@@ -195,8 +207,11 @@ def upgrade_live(revision: Revision, connection: sa.Connection) -> None:
         raise RevisionFailed(revision.name) from error
 
 
-def _upgrade(module: ModuleType, connection: sa.Connection) -> None:
-    op = Operations(_Context(connection.dialect, connection, {"transactional_ddl": True}))
+def upgrade(module: ModuleType, connection: sa.Connection, block: Block) -> None:
+    """Run ``upgrade`` of a revision's module, with an ``op`` of its own."""
+    context = _Context(connection.dialect, connection, {"transactional_ddl": True})
+    context.block = block
+    op = Operations(context)
     if inspect.signature(module.upgrade).parameters:
         module.upgrade(op)
     else:

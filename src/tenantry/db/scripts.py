@@ -7,122 +7,45 @@ database moved. Only then is the lock timeout short, because it protects a tenan
 traffic from the script and not runs from each other. The log is in the same transaction,
 so that after a kill the outcome is read and never guessed. COMMIT comes from the client:
 a script that held its own would go on after the client is gone.
+
+What is sent holds its values as literals, because PostgreSQL takes several commands in
+one message only without parameters. They are ours, and SQLAlchemy quotes them.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from typing import Any
 from uuid import UUID
 
-import msgspec
 import sqlalchemy as sa
+from sqlalchemy.sql.base import Executable
 
-from tenantry.db.revisions import BASE, Revision, Stream
-from tenantry.db.statements import POSTGRESQL, Statement, compile_for
-from tenantry.db.types import Instant
+from tenantry.db.record import Recorded, Recording, Way
+from tenantry.db.revisions import BASE, BadStream, Revision, Stream
+from tenantry.db.steps import Command, Limits, Moved, Outside, Step, TransactionEnded, is_last
+from tenantry.db.versions import (
+    BEGUN,
+    Applied,
+    Position,
+    log,
+    metadata,
+    user_version_table,
+    version,
+)
 
 BOOTSTRAP_WAIT_MS = 30_000
 BOOTSTRAP_LOCK = 0x74656E616E747279  # "tenantry", as eight bytes
+# Held by a revision that runs outside a transaction, and shared by every transaction: what
+# it would wait for, it does not wait for here, because PostgreSQL's concurrent commands
+# wait for whoever waits for them.
+OUTSIDE_LOCK = BOOTSTRAP_LOCK + 1
 
-metadata = sa.MetaData()
-version = sa.Table(
-    "tenantry_version", metadata, sa.Column("version_num", sa.String, nullable=False)
-)
-log = sa.Table(
-    "tenantry_migration_log",
-    metadata,
-    sa.Column("position", sa.Integer, primary_key=True),
-    sa.Column("run_id", sa.Uuid, nullable=True),
-    sa.Column("stream", sa.String, nullable=False),
-    sa.Column("revision", sa.String, nullable=False),
-    sa.Column("applied_at", Instant, nullable=False),
-)
-
-
-class Version(msgspec.Struct, frozen=True):
-    """The version row of our own stream."""
-
-    version_num: str
-
-
-class Applied(msgspec.Struct, frozen=True):
-    """A revision that a run has applied."""
-
-    stream: str
-    revision: str
-
-
-@dataclass(frozen=True)
-class Position:
-    """Where a database stands in both streams.
-
-    Attributes:
-        own: The revision of our own stream.
-        user: That of the user's stream; None when there is no such stream.
-    """
-
-    own: str
-    user: str | None
-
-    def __str__(self) -> str:
-        """Return it as people see it: ``own``, or ``own/user``."""
-        return self.own if self.user is None else f"{self.own}/{self.user}"
-
-
-READ_VERSION = Statement(sa.select(version.c.version_num), Version)
-READ_APPLIED = Statement(
-    sa.select(log.c.stream, log.c.revision)
-    .where(log.c.run_id == sa.bindparam("run"))
-    .order_by(log.c.position),
-    Applied,
-)
-_SWAP = Statement[Any](
-    sa.update(version)
-    .values(version_num=sa.bindparam("target"))
-    .where(version.c.version_num == sa.bindparam("start"))
-)
-_LOG = Statement[Any](
-    sa.insert(log).values(
-        {name: sa.bindparam(name) for name in ("run_id", "stream", "revision", "applied_at")}
-    )
-)
-_INSERT_VERSION = Statement[Any](
-    sa.insert(version).from_select(
-        ["version_num"], sa.select(sa.literal(BASE)).where(~sa.exists().select_from(version))
-    )
-)
-
-
-@dataclass(frozen=True)
-class Command:
-    """One statement to send.
-
-    Attributes:
-        guards: It must change or find exactly one row; else another run was quicker.
-    """
-
-    sql: str
-    arguments: Sequence[object] = ()
-    guards: bool = False
-
-
-Step = Command | Revision
-"""What is sent; or a revision that runs live, at this place in the transaction."""
-
-
-@dataclass(frozen=True)
-class Limits:
-    """How long a script waits for a lock, in milliseconds.
-
-    Attributes:
-        swap_ms: At the version row: what is left of the tenant's deadline.
-        lock_ms: At every lock after it, with the tenant's traffic behind.
-    """
-
-    swap_ms: int
-    lock_ms: int
+# Of this transaction. Needs PostgreSQL 13.
+_IS_OURS = sa.text("tenantry_version.xmin = CAST(pg_current_xact_id() AS xid)")
+_OURS = sa.exists().where(_IS_OURS).select_from(version)
+_MARK = "\0"  # stands where a value comes that changes; no name can hold it
 
 
 @dataclass(frozen=True)
@@ -170,108 +93,211 @@ class Streams:
             pending += self.user.after(start.user or BASE)
         return pending
 
+    def after(self, start: Position, applied: Sequence[Revision]) -> Position:
+        """Return where a database stands that has *applied* what is pending first.
+
+        Raises:
+            BadStream: Between two branches, which no version can tell.
+        """
+        rest = self.pending(start)[len(applied) :]
+        if not rest:
+            return self.head
+        ids = {revision.stream: revision.id for revision in applied}
+        user = None if self.user is None else ids.get(self.user.name, start.user)
+        position = Position(ids.get(self.own.name, start.own), user)
+        if self.pending(position) != rest:
+            raise BadStream(
+                f"{rest[0].name} or what is before it runs outside a transaction, between "
+                "two branches of the revisions: merge them first."
+            )
+        return position
+
 
 class Script:
-    """The way from one position to the head of the streams, on one engine."""
+    """The way from one position to the head of the streams, or to where it has to stop.
 
-    def __init__(self, dialect: sa.Dialect, streams: Streams, start: Position) -> None:
+    A revision that runs outside a transaction is a script of its own.
+
+    Args:
+        dialect: The engine.
+        streams: Lead to the head.
+        start: Where the database stands.
+        record: Records a revision.
+
+    Raises:
+        UnknownRevision, BadStream: There is none.
+    """
+
+    def __init__(
+        self,
+        dialect: sa.Dialect,
+        streams: Streams,
+        start: Position,
+        record: Callable[[Revision, sa.Dialect], Recording],
+    ) -> None:
         self._dialect = dialect
         self._streams = streams
         self._start = start
-        self._head = streams.head
-        self._revisions = streams.pending(start)
+        self._parts: list[tuple[Revision, Recording]] = []
+        for revision in streams.pending(start):
+            recording = record(revision, dialect)
+            if recording is Way.OUTSIDE and self._parts:
+                break
+            self._parts.append((revision, recording))
+            if recording is Way.OUTSIDE:
+                break
+        self.stop = streams.after(start, [revision for revision, _ in self._parts])
+
+    @property
+    def is_outside(self) -> bool:
+        """Whether it is a step outside a transaction."""
+        return self._parts[0][1] is Way.OUTSIDE
+
+    @property
+    def size(self) -> int:
+        """How many revisions it applies."""
+        return len(self._parts)
+
+    def steps(self, run_id: UUID | None, now: datetime, limits: Limits) -> list[Step]:
+        """Return what to send for the run *run_id* at *now*."""
+        if self.is_outside:
+            return self._outside(run_id, now, limits)
+        return self.transaction(run_id, now, limits)
 
     def transaction(self, run_id: UUID | None, now: datetime, limits: Limits) -> list[Step]:
-        """Return what to send, from BEGIN to COMMIT, for the run *run_id* at *now*."""
-        postgres = self._dialect is POSTGRESQL
+        """Return what to send, from BEGIN to COMMIT."""
         return [
-            *_begin(limits.swap_ms, postgres=postgres),
-            self._guard(_SWAP, start=self._start.own, target=self._head.own),
-            *self._expect_user(),
-            *([_lock_timeout(limits.lock_ms)] if postgres else []),
+            *_begin(limits.swap_ms, postgres=self._postgres),
+            *self._swap,
+            *([_lock_timeout(limits.lock_ms)] if self._postgres else []),
             *(
                 step
-                for revision in self._revisions
-                for step in (revision, self._log(revision, run_id, now))
+                for revision, recording in self._parts
+                for step in (*_steps(revision, recording), self._log(revision, run_id, now))
             ),
-            *self._move_user(),
+            *self._move_user,
             Command("COMMIT"),
         ]
 
     def rehearsal(self, run_id: UUID, now: datetime, limits: Limits) -> list[Step]:
-        """Return the same, taken back at the end instead of committed."""
+        """Return the transaction, taken back at its end."""
         *steps, _ = self.transaction(run_id, now, limits)
         # What is checked at COMMIT alone is checked here: it must fail now if it would then.
         deferred = [Command("SET CONSTRAINTS ALL IMMEDIATE")]
-        postgres = self._dialect is POSTGRESQL
-        return [*steps, *(deferred if postgres else []), Command("ROLLBACK")]
+        return [*steps, *(deferred if self._postgres else []), Command("ROLLBACK")]
 
-    @property
-    def pending(self) -> list[Applied]:
-        """What the script applies, in order."""
-        return [Applied(revision.stream, revision.name) for revision in self._revisions]
+    def _outside(self, run_id: UUID | None, now: datetime, limits: Limits) -> list[Step]:
+        """Return a revision that commits what it likes, with the version moved at its end."""
+        ((revision, _),) = self._parts
+        forget = self._render(sa.delete(log).where(log.c.stream == BEGUN))
+        return [
+            Command(f"SELECT 1 WHERE pg_try_advisory_lock({OUTSIDE_LOCK})", guard=Moved),
+            *_begin(limits.lock_ms, postgres=True),
+            self._look,
+            Outside(revision, run_id, limits),
+            *self._swap,
+            Command(forget),
+            self._log(revision, run_id, now),
+            *self._move_user,
+            Command("COMMIT"),
+            Command(f"SELECT pg_advisory_unlock({OUTSIDE_LOCK})"),
+        ]
 
     def _log(self, revision: Revision, run_id: UUID | None, now: datetime) -> Command:
-        return self._command(
-            _LOG,
-            run_id=run_id,
-            stream=revision.stream,
+        before, between, after = self._log_texts[revision.stream, revision.name]
+        sql = f"{before}{self._literal(log.c.run_id, run_id)}{between}"
+        return Command(
+            f"{sql}{self._literal(log.c.applied_at, now)}{after}",
+            guard=TransactionEnded,
             revision=revision.name,
-            applied_at=now,
         )
 
-    def _expect_user(self) -> list[Step]:
-        """Return the look at the user's version: it was read before the mutex was held."""
-        if not self._moves_user:
-            return []
-        if self._start.user != BASE:
-            return [self._guard(self._user.is_at, start=self._start.user)]
-        create = compile_for(self._dialect, self._user.create)
-        return [Command(create.sql), self._guard(self._user.is_empty)]
+    @cached_property
+    def _log_texts(self) -> dict[tuple[str, str], list[str]]:
+        """The insert into the log for each revision, in three parts.
 
-    def _move_user(self) -> list[Step]:
-        """Return the move of the user's version: last, as Alembic does it."""
+        On PostgreSQL it finds no row to insert when a revision has ended the transaction, and
+        even when it has begun another.
+        """
+        mark: sa.ColumnClause[Any] = sa.literal_column(_MARK)
+        names = ["run_id", "stream", "revision", "applied_at"]
+        texts = {}
+        for revision, _ in self._parts:
+            row = sa.select(mark, sa.literal(revision.stream), sa.literal(revision.name), mark)
+            if self._postgres:
+                row = row.select_from(version).where(_IS_OURS)
+            sql = self._render(sa.insert(log).from_select(names, row))
+            texts[revision.stream, revision.name] = sql.split(_MARK)
+        return texts
+
+    @cached_property
+    def _swap(self) -> list[Command]:
+        """The swap of our own version, and a look at the user's.
+
+        That was read before the mutex was held.
+        """
+        own = version.c.version_num
+        swap = sa.update(version).values(version_num=self.stop.own).where(own == self._start.own)
+        if self._postgres:
+            swap = swap.where(sa.func.pg_try_advisory_xact_lock_shared(OUTSIDE_LOCK))
+        swap_sql = self._render(swap)
+        if not self._moves_user:
+            return [Command(swap_sql, guard=Moved)]
+        create = sa.schema.CreateTable(self._user, if_not_exists=True)
+        creation = [Command(self._render(create))] if self._start.user == BASE else []
+        at = self._render(self._is_at_start(_OURS if self._postgres else sa.true()))
+        # On PostgreSQL one guard does for both, and so one message.
+        guard = None if self._postgres else Moved
+        return [Command(swap_sql, guard=guard), *creation, Command(at, guard=Moved)]
+
+    @cached_property
+    def _look(self) -> Command:
+        """A look at both versions."""
+        is_own = version.c.version_num == self._start.own
+        if self._start.user is None or self._start.user == BASE:
+            # The user's is looked at with the swap: its table may not be there yet.
+            return Command(self._render(sa.select(sa.literal(1)).where(is_own)), guard=Moved)
+        own = sa.exists().where(is_own).select_from(version)
+        return Command(self._render(self._is_at_start(own)), guard=Moved)
+
+    def _is_at_start(self, also: sa.ColumnElement[bool]) -> sa.Select[Any]:
+        if self._start.user == BASE:
+            return sa.select(sa.literal(1)).where(~sa.exists().select_from(self._user), also)
+        at = self._user.c.version_num == self._start.user
+        return sa.select(self._user.c.version_num).where(at, also)
+
+    @cached_property
+    def _move_user(self) -> list[Command]:
+        """The move of the user's version: last, as Alembic does it."""
         if not self._moves_user:
             return []
+        target, column = self.stop.user, self._user.c.version_num
         if self._start.user == BASE:
-            return [self._guard(self._user.add, target=self._head.user)]
-        return [self._guard(self._user.move, start=self._start.user, target=self._head.user)]
+            moved: Executable = sa.insert(self._user).values(version_num=target)
+        else:
+            moved = sa.update(self._user).values(version_num=target)
+            moved = moved.where(column == self._start.user)
+        return [Command(self._render(moved), guard=Moved)]
 
     @property
     def _moves_user(self) -> bool:
-        return self._start.user != self._head.user
+        return self._start.user != self.stop.user
 
     @cached_property
-    def _user(self) -> "UserVersion":
-        return UserVersion(self._streams.user_table)
+    def _user(self) -> sa.Table:
+        return user_version_table(self._streams.user_table)
 
-    def _guard(self, statement: Statement[Any], **values: object) -> Command:
-        return replace(self._command(statement, **values), guards=True)
+    @property
+    def _postgres(self) -> bool:
+        return self._dialect.name == "postgresql"
 
-    def _command(self, statement: Statement[Any], **values: object) -> Command:
-        compiled = statement.on(self._dialect)
-        return Command(compiled.sql, compiled.arguments(values))
+    def _render(self, clause: Executable) -> str:
+        return _render(self._dialect, clause)
 
-
-class UserVersion:
-    """The statements on the version table of the user's stream, which is made as Alembic's."""
-
-    def __init__(self, table_name: str) -> None:
-        column = sa.Column("version_num", sa.String(32), nullable=False)
-        key = sa.PrimaryKeyConstraint("version_num", name=f"{table_name}_pkc")
-        table = sa.Table(table_name, sa.MetaData(), column, key)
-        target = sa.bindparam("target", type_=sa.String)
-        start = sa.bindparam("start", type_=sa.String)
-        self.create = sa.schema.CreateTable(table, if_not_exists=True)
-        self.read = Statement(sa.select(table.c.version_num), Version)
-        self.is_at = Statement[Any](sa.select(table.c.version_num).where(column == start))
-        self.is_empty = Statement[Any](
-            sa.select(sa.literal(1)).where(~sa.exists().select_from(table))
-        )
-        self.add = Statement[Any](sa.insert(table).values(version_num=target))
-        self.move = Statement[Any](
-            sa.update(table).values(version_num=target).where(column == start)
-        )
+    def _literal(self, column: sa.Column[Any], value: object) -> str:
+        process = column.type.dialect_impl(self._dialect).literal_processor(self._dialect)
+        assert process is not None
+        return "NULL" if value is None else str(process(value))
 
 
 def bootstrap(dialect: sa.Dialect) -> list[Step]:
@@ -279,17 +305,35 @@ def bootstrap(dialect: sa.Dialect) -> list[Step]:
 
     Sent again, it changes nothing.
     """
-    postgres = dialect is POSTGRESQL
+    postgres = dialect.name == "postgresql"
     tables = [sa.schema.CreateTable(table, if_not_exists=True) for table in metadata.sorted_tables]
-    row = _INSERT_VERSION.on(dialect)
+    base = sa.select(sa.literal(BASE)).where(~sa.exists().select_from(version))
+    row = sa.insert(version).from_select(["version_num"], base)
     return [
         *_begin(BOOTSTRAP_WAIT_MS, postgres=postgres),
         # "If not exists" does not wait for whoever is creating it at this moment.
         *([Command(f"SELECT pg_advisory_xact_lock({BOOTSTRAP_LOCK})")] if postgres else []),
-        *(Command(compile_for(dialect, table).sql) for table in tables),
-        Command(row.sql, row.arguments({})),
+        *(Command(_render(dialect, table)) for table in tables),
+        Command(_render(dialect, row)),
         Command("COMMIT"),
     ]
+
+
+def _steps(revision: Revision, recording: Recording) -> list[Step]:
+    if isinstance(recording, Way):
+        return [revision]
+    return [_command(one, revision.name) for one in recording]
+
+
+def _command(one: Recorded, name: str) -> Command:
+    return Command(one.sql, one.rows, many=one.many, revision=name, is_last=is_last(one.sql))
+
+
+def _render(dialect: sa.Dialect, clause: Executable) -> str:
+    if isinstance(clause, sa.schema.ExecutableDDLElement):  # it has no values
+        return str(clause.compile(dialect=dialect)).strip()
+    compiled = clause.compile(dialect=dialect, compile_kwargs={"literal_binds": True})  # type: ignore[attr-defined]
+    return str(compiled)
 
 
 def _begin(wait_ms: int, *, postgres: bool) -> list[Command]:

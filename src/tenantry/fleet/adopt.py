@@ -17,13 +17,16 @@ import msgspec
 from tenantry.access import credentials
 from tenantry.catalog import tenants
 from tenantry.catalog.tenants import DatabaseInUse, Tenant, TenantNameInUse, TenantState
-from tenantry.db.apply import Moved, open_migrator
+from tenantry.db.apply import open_migrator
 from tenantry.db.foreign import AlreadyTenantry
 from tenantry.db.revisions import BASE, UnknownRevision
-from tenantry.db.scripts import Command, Limits, Position, Script, Step, Streams, bootstrap
+from tenantry.db.scripts import Streams, bootstrap
 from tenantry.db.servers import Server
+from tenantry.db.steps import Command, Limits, Moved, Step
+from tenantry.db.versions import Position
 from tenantry.fleet.failures import explain, reason_of
 from tenantry.fleet.lifecycle import Lifecycle, Owner, Provisioned, UnknownServer, new_tenant
+from tenantry.fleet.migrate import Scripts
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Conflict, TenantryError, Unavailable
 from tenantry.settings import SERVER_DEFAULT
@@ -166,13 +169,11 @@ class Adoption:
         )
         try:
             dialect = migrator.dialect
-            script = await asyncio.to_thread(
-                Script, dialect, Streams(streams.own), Position(BASE, None)
-            )
+            script = await Scripts(Streams(streams.own)).get(dialect, Position(BASE, None))
             limits = Limits(swap_ms=LOCK_WAIT_MS, lock_ms=LOCK_WAIT_MS)
             steps = script.transaction(tenant.id, ctx.now, limits)
             await migrator.play(_in_one(bootstrap(dialect), steps))
-            return await migrator.position()
+            return (await migrator.look()).position
         except Moved as error:  # somebody else was quicker, perhaps from another catalog
             raise AlreadyTenantry from error
         finally:

@@ -1,0 +1,135 @@
+"""Where a database stands: the tables that say so, and the statements on them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+
+from tenantry.db.statements import Statement
+from tenantry.db.types import Instant
+
+STATEMENTS_REMEMBERED_MAX = 64
+
+metadata = sa.MetaData()
+version = sa.Table(
+    "tenantry_version", metadata, sa.Column("version_num", sa.String, nullable=False)
+)
+log = sa.Table(
+    "tenantry_migration_log",
+    metadata,
+    sa.Column("position", sa.Integer, primary_key=True),
+    sa.Column("run_id", sa.Uuid, nullable=True),
+    sa.Column("stream", sa.String, nullable=False),
+    sa.Column("revision", sa.String, nullable=False),
+    sa.Column("applied_at", Instant, nullable=False),
+)
+
+BEGUN = "begun"
+"""What stands for the stream where the log says of an index that a revision has begun it."""
+
+
+class Version(msgspec.Struct, frozen=True):
+    """The version row of our own stream."""
+
+    version_num: str
+
+
+class Applied(msgspec.Struct, frozen=True):
+    """A revision that a run has applied."""
+
+    stream: str
+    revision: str
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where a database stands in both streams.
+
+    Attributes:
+        own: The revision of our own stream.
+        user: That of the user's stream; None when there is no such stream.
+    """
+
+    own: str
+    user: str | None
+
+    def __str__(self) -> str:
+        """Return it as people see it: ``own``, or ``own/user``."""
+        return self.own if self.user is None else f"{self.own}/{self.user}"
+
+
+_OF_RUN = (
+    log.c.run_id == sa.bindparam("run"),
+    log.c.stream != sa.literal_column(f"'{BEGUN}'"),
+)
+
+READ_VERSION = Statement(sa.select(version.c.version_num), Version)
+READ_APPLIED = Statement(
+    sa.select(log.c.stream, log.c.revision).where(*_OF_RUN).order_by(log.c.position), Applied
+)
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A row of what `find` reads.
+
+    Attributes:
+        source: Which table it is from: ``own``, ``user`` or ``log``.
+        position: Of a row of the log.
+        stream: Of a row of the log.
+        revision: The revision; or its name, in a row of the log.
+    """
+
+    source: str
+    position: int
+    stream: str
+    revision: str
+
+
+@lru_cache(STATEMENTS_REMEMBERED_MAX)
+def find(user_table: str | None) -> Statement[Found]:
+    """Return what reads both versions, and what a run has applied, in one query.
+
+    Args:
+        user_table: The version table of the user's stream; None to leave it out.
+    """
+    tables = {"own": version}
+    if user_table is not None:
+        tables["user"] = user_version_table(user_table)
+    parts = [_row(source, table.c.version_num) for source, table in tables.items()]
+    applied = _row("log", log.c.revision, log.c.position, log.c.stream)
+    return Statement(sa.union_all(*parts, applied.where(*_OF_RUN)), Found)
+
+
+def _row(
+    source: str,
+    revision: sa.ColumnElement[Any],
+    position: sa.ColumnElement[Any] | None = None,
+    stream: sa.ColumnElement[Any] | None = None,
+) -> sa.Select[Any]:
+    return sa.select(
+        sa.literal_column(f"'{source}'", sa.String).label("source"),
+        (sa.literal_column("0", sa.Integer) if position is None else position).label("position"),
+        (sa.literal_column("''", sa.String) if stream is None else stream).label("stream"),
+        revision.label("revision"),
+    )
+
+
+def user_version_table(name: str) -> sa.Table:
+    """Return the version table of the user's stream, which is made as Alembic's."""
+    column = sa.Column("version_num", sa.String(32), nullable=False)
+    key = sa.PrimaryKeyConstraint("version_num", name=f"{name}_pkc")
+    return sa.Table(name, sa.MetaData(), column, key)
+
+
+def read_user_version(table_name: str) -> Statement[Version]:
+    """Return what reads the version of the user's stream."""
+    return Statement(sa.select(user_version_table(table_name).c.version_num), Version)
+
+
+def applied_in(rows: Sequence[Found]) -> list[Applied]:
+    """Return what a run has applied, in order."""
+    logged = sorted((row for row in rows if row.source == "log"), key=lambda row: row.position)
+    return [Applied(row.stream, row.revision) for row in logged]

@@ -1,0 +1,77 @@
+"""The scripts of one run."""
+
+import asyncio
+from functools import partial
+
+import sqlalchemy as sa
+
+from tenantry.db.record import Recording, record
+from tenantry.db.revisions import BadStream, Revision
+from tenantry.db.scripts import Script, Streams
+from tenantry.db.versions import Applied, Position
+
+
+class Scripts:
+    """The scripts of one run: each made once, however many tenants need it.
+
+    Args:
+        streams: As they are when the run begins.
+    """
+
+    def __init__(self, streams: Streams) -> None:
+        self.streams = streams
+        self._lock = asyncio.Lock()
+        self._head: Position | None = None
+        self._scripts: dict[tuple[sa.Dialect, Position], Script] = {}
+        self._recordings: dict[tuple[sa.Dialect, Revision], Recording] = {}
+
+    async def head(self) -> Position:
+        """Return where every database should stand.
+
+        Raises:
+            BadStream: The directory of revisions cannot be read.
+        """
+        if self._head is None:
+            async with self._lock:
+                self._head = await asyncio.to_thread(lambda: self.streams.head)
+        return self._head
+
+    async def know(self, head: str) -> bool:
+        """Tell whether these streams know *head*, as a `Position` is written."""
+        async with self._lock:
+            try:
+                return await asyncio.to_thread(self.streams.know, head)
+            except BadStream:
+                return False
+
+    async def pending(self, start: Position) -> list[Applied]:
+        """Return what leads from *start* to the head, in order.
+
+        Raises:
+            BadStream, UnknownRevision: It cannot be told.
+        """
+        async with self._lock:
+            pending = await asyncio.to_thread(self.streams.pending, start)
+            return [Applied(revision.stream, revision.name) for revision in pending]
+
+    async def get(self, dialect: sa.Dialect, start: Position) -> Script:
+        """Return the script from *start*.
+
+        Raises:
+            BadStream, UnknownRevision: There is none.
+        """
+        key = (dialect, start)
+        if key in self._scripts:
+            return self._scripts[key]
+        async with self._lock:
+            if key not in self._scripts:
+                make = partial(Script, dialect, self.streams, start, self._record)
+                self._scripts[key] = await asyncio.to_thread(make)
+            return self._scripts[key]
+
+    def _record(self, revision: Revision, dialect: sa.Dialect) -> Recording:
+        """Return the recording of a revision, made once."""
+        key = (dialect, revision)
+        if key not in self._recordings:
+            self._recordings[key] = record(revision, dialect)
+        return self._recordings[key]

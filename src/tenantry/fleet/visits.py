@@ -1,0 +1,195 @@
+"""One database while it is migrated: what is tried there, how often, and what came of it."""
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
+from uuid import UUID
+
+from tenantry.db.apply import Migrator, Standing
+from tenantry.db.revisions import RevisionFailed
+from tenantry.db.scripts import bootstrap
+from tenantry.db.steps import Limits, Moved, Step
+from tenantry.db.versions import Applied, Position
+from tenantry.fleet.failures import is_lock
+from tenantry.fleet.scripts import Scripts
+from tenantry.kit.clock import monotonic_seconds, utc_now
+from tenantry.kit.errors import Unavailable
+from tenantry.kit.ids import new_id
+
+LOCK_TRIES_MAX = 3
+LOCK_PAUSE_SECONDS_MAX = 1.0
+MOVED_PAUSE_SECONDS = 0.005
+MOVED_PAUSE_SECONDS_MAX = 1.0
+SPARE_SECONDS_MAX = 3.0
+SPARE_PART_MAX = 0.2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Patience:
+    """How long the migration of one database may take, and wait.
+
+    Attributes:
+        connect_seconds: For a connection.
+        deadline_seconds: For everything.
+        lock_ms: At one lock, with the tenant's traffic behind.
+    """
+
+    connect_seconds: float
+    deadline_seconds: float
+    lock_ms: int
+
+    @property
+    def work_seconds(self) -> float:
+        """How long the work may take, so that there is time to find out what became of it."""
+        spare = min(SPARE_SECONDS_MAX, self.deadline_seconds * SPARE_PART_MAX)
+        return self.deadline_seconds - spare
+
+
+@dataclass(frozen=True, slots=True)
+class Migrated:
+    """What became of one database.
+
+    Attributes:
+        applied: What the run has applied there, by the database's own log: after a crash it
+            may be more than this attempt did, and after a failure it is what stayed.
+        position: Where it now stands.
+        error: Why it is not at the head; None when it is.
+    """
+
+    applied: list[Applied]
+    position: Position
+    error: Exception | None
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What a run would find in one database, and would do there.
+
+    Attributes:
+        position: Where it stands.
+        pending: What would be applied, in order; nothing when that cannot be told.
+        error: Why it cannot be told; or why it failed when it was rehearsed.
+    """
+
+    position: Position
+    pending: list[Applied]
+    error: Exception | None = None
+
+
+class NotRehearsable(Unavailable):
+    """It runs outside a transaction, so neither it nor what follows can be rehearsed."""
+
+
+class Visit:
+    """One database while it is looked at or migrated, on one connection.
+
+    Args:
+        migrator: Has the connection.
+        scripts: Of the run.
+        patience: With this database.
+    """
+
+    def __init__(self, migrator: Migrator, scripts: Scripts, patience: Patience) -> None:
+        self._migrator = migrator
+        self._scripts = scripts
+        self._patience = patience
+        self._ends = monotonic_seconds() + patience.work_seconds
+        self._failed = self._moved = 0
+        self.has_sent = False
+
+    async def standing(self, run_id: UUID | None = None) -> Standing:
+        """Return where the database stands, and what a run has applied there."""
+        return await self._migrator.look(run_id)
+
+    async def bootstrap(self) -> None:
+        """Make an empty database ready for scripts."""
+        await self._migrator.play(bootstrap(self._migrator.dialect))
+
+    async def migrate(self, run_id: UUID, now: Callable[[], datetime]) -> Migrated:
+        """Bring the database to the head, and tell what became of it.
+
+        Raises:
+            Exception: Whatever went wrong, when not even that can be told.
+        """
+        try:
+            standing = await self.to_head(run_id, now)
+        except Exception as error:  # noqa: BLE001 - a revision can raise anything; it is the outcome
+            try:
+                standing = await self.standing(run_id)
+            except Exception as unreadable:
+                raise error from unreadable
+            return Migrated(standing.applied, standing.position, error)
+        return Migrated(standing.applied, standing.position, None)
+
+    async def to_head(self, run_id: UUID, now: Callable[[], datetime]) -> Standing:
+        """Bring the database to the head.
+
+        Raises:
+            Exception: Whatever the drivers and the revisions raise.
+        """
+        head = await self._scripts.head()
+        while (standing := await self._migrator.look(run_id, leave_at=head)).position != head:
+            script = await self._scripts.get(self._migrator.dialect, standing.position)
+            await self._play(partial(script.steps, run_id, now()))
+        return standing
+
+    async def look(self) -> Looked:
+        """Tell what is pending."""
+        position = (await self.standing()).position
+        try:
+            return Looked(position, await self._scripts.pending(position))
+        except Unavailable as error:  # the revisions cannot be read, or do not lead on from here
+            return Looked(position, [], error)
+
+    async def rehearse(self) -> Looked:
+        """Try what is pending, and take it back."""
+        while (looked := await self.look()).pending:
+            try:
+                script = await self._scripts.get(self._migrator.dialect, looked.position)
+                tried = 0 if script.is_outside else script.size
+                if not tried or await self._play(partial(script.rehearsal, new_id(), utc_now())):
+                    _check_tried(looked.pending, tried)
+                    break
+            except Exception as error:  # noqa: BLE001 - a revision can raise anything; it is the outcome
+                return replace(looked, error=error)
+        return looked
+
+    async def _play(self, steps: Callable[[Limits], Sequence[Step]]) -> bool:
+        """Play a script, and return whether it was played to its end; else it is worth a look.
+
+        Raises:
+            Exception: Whatever the drivers and the revisions raise, if no other try is worth it.
+        """
+        self.has_sent = True
+        left_ms = max(1, int((self._ends - monotonic_seconds()) * 1000))
+        try:
+            await self._migrator.play(
+                steps(Limits(swap_ms=left_ms, lock_ms=self._patience.lock_ms))
+            )
+        except Moved:  # by another run, which is as good; or it is about to, which takes a while
+            self._moved += 1
+            longest = min(MOVED_PAUSE_SECONDS_MAX, MOVED_PAUSE_SECONDS * 2**self._moved)
+        except Exception as error:
+            self._failed += 1
+            if self._failed >= LOCK_TRIES_MAX or not is_lock(error):
+                raise
+            # Whoever holds the lock gets a moment, and two that collided part ways.
+            longest = LOCK_PAUSE_SECONDS_MAX
+        else:
+            self._failed = self._moved = 0
+            return True
+        await asyncio.sleep(random.uniform(0, longest))  # noqa: S311
+        return False
+
+
+def _check_tried(pending: Sequence[Applied], tried: int) -> None:
+    """Check that everything was tried.
+
+    Raises:
+        RevisionFailed: A revision cannot be.
+    """
+    if tried < len(pending):
+        raise RevisionFailed(pending[tried].revision) from NotRehearsable()

@@ -1,0 +1,162 @@
+"""A revision that is recorded does to the letter what it does live."""
+
+import asyncio
+import sqlite3
+import subprocess
+import time
+from collections.abc import Callable
+from contextlib import closing
+from textwrap import dedent
+
+import pytest
+
+from tenantry.db.dialects import SQLITE_GUEST, postgres_guest
+from tenantry.db.record import RECORD_SECONDS_MAX, Way, record
+from tenantry.db.revisions import Revision, Stream
+from tests.integration import looking, nasty
+from tests.integration.conftest import Rig
+from tests.integration.nasty import Shape
+from tests.integration.revisions import AlembicFolder
+from tests.postgres import find_binaries
+
+# As in production, where a warning is no error.
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+DIALECTS = {"sqlite": SQLITE_GUEST, "postgresql": postgres_guest((18, 4))}
+
+
+def dump(url: str) -> str:
+    """Return schema and data as the engine's own tool writes them, but for the log."""
+    if url.startswith("sqlite"):
+        with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as file:
+            lines = list(file.iterdump())
+    else:
+        command = [find_binaries() / "pg_dump", f"--exclude-table={looking.LOG}*", url]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        lines = [line for line in done.stdout.splitlines() if not line.startswith("\\")]
+    return "\n".join(line for line in lines if looking.LOG not in line)
+
+
+def add(folder: AlembicFolder, shapes: list[Shape], *, online: bool = False) -> None:
+    head = f"{nasty.HEAD}\nonline = {online}\n"
+    for number, shape in enumerate(shapes):
+        folder.add(f"u{number:02}_{shape.name}", shape.body, head=head)
+
+
+def revision(folder: AlembicFolder, body: str, *, head: str = nasty.HEAD) -> Revision:
+    folder.add("a_one", body, head=head)
+    return Stream("user", folder.path).revisions[0]
+
+
+class TestRecorded:
+    async def test_leaves_what_a_live_run_leaves(
+        self,
+        rig: Rig,
+        folder: AlembicFolder,
+        engine: str,
+        new_database: Callable[[], str],
+    ):
+        """Schema and data, byte by byte, over every shape."""
+        shapes = [shape for shape in nasty.SHAPES if engine in shape.engines]
+        add(folder, shapes)
+        live_folder = AlembicFolder(folder.path / "live")
+        add(live_folder, shapes, online=True)
+        url, live_url = [await rig.initialise(new_database()) for _ in range(2)]
+
+        recorded = await rig.migrate(url)
+        live = await Rig(rig.migrator, live_folder).migrate(live_url)
+
+        assert recorded.error is None, repr(recorded.error.__cause__)
+        assert live.error is None, repr(live.error.__cause__)
+        assert dump(url) == dump(live_url)
+        assert "tab\there" in dump(url), "or the test says nothing"
+
+    @pytest.mark.parametrize(
+        "shape", [*nasty.SHAPES, *nasty.RANDOM], ids=lambda shape: str(shape.name)
+    )
+    def test_is_what_can_be(self, folder: AlembicFolder, shape: Shape):
+        for engine in shape.engines:
+            one = AlembicFolder(folder.path / engine)
+            recording = record(revision(one, shape.body), DIALECTS[engine])
+
+            assert (recording is not Way.LIVE) == (engine in shape.recorded), engine
+
+
+class TestLive:
+    @pytest.mark.parametrize(
+        ("body", "head"),
+        [
+            ("op.execute('SELECT 1')", "online = True"),
+            ("op.get_bind().engine.connect()", ""),
+            ("op.get_bind().commit(); op.get_bind().get_isolation_level()", ""),
+            ("assert op.get_context().get_current_revision() is None", ""),
+            ("if op.get_bind().execute(sa.text('SELECT 1')): pass", ""),
+            ("len(op.get_bind().execute(sa.text('SELECT 1')))", ""),
+            ("op.get_bind().connection.driver_connection.total_changes", ""),
+            ("op.get_bind().connection.cursor().fetchall()", ""),
+            ("raise SystemExit", ""),
+            ("raise KeyboardInterrupt", ""),
+            ("1 / 0", ""),
+            ("op.no_such_thing()", ""),
+            ("with suppress(Exception): op.execute('x')", "from contextlib import suppress"),
+        ],
+    )
+    @pytest.mark.parametrize("engine", sorted(DIALECTS))
+    def test_is_what_asks_or_fails(self, folder: AlembicFolder, engine: str, body: str, head: str):
+        assert record(revision(folder, body, head=head), DIALECTS[engine]) is Way.LIVE
+
+    def test_is_what_takes_too_long(self, folder: AlembicFolder):
+        began = time.monotonic()
+
+        recording = record(revision(folder, "time.sleep(60)"), SQLITE_GUEST)
+
+        assert recording is Way.LIVE
+        assert time.monotonic() - began < RECORD_SECONDS_MAX + 2
+
+    @pytest.mark.parametrize("engine", ["postgresql"])
+    def test_is_what_ends_the_transaction(self, folder: AlembicFolder, engine: str):
+        body = "op.execute('SELECT 1; COMMIT')"
+
+        assert record(revision(folder, body), DIALECTS[engine]) is Way.LIVE
+
+
+class TestOutside:
+    BLOCK = """
+    with op.get_context().autocommit_block():
+        op.create_index("ix", "note", ["text"], postgresql_concurrently=True)
+    """
+
+    @pytest.mark.parametrize("before", ["", "op.get_bind().scalar(sa.text('SELECT 1'))"])
+    def test_is_what_has_a_block_on_postgresql(self, folder: AlembicFolder, before: str):
+        one = revision(folder, f"{before}\n{dedent(self.BLOCK)}")
+
+        assert record(one, DIALECTS["postgresql"]) is Way.OUTSIDE
+        assert record(one, DIALECTS["sqlite"]) is not Way.OUTSIDE
+
+    def test_is_what_swallows_that_it_cannot_leave(self, folder: AlembicFolder):
+        helper = "import contextlib\ndef go(context):\n    with getattr(context, NAME)(): pass\n"
+        head = f"{helper}NAME = 'autocommit' + '_block'\n"
+
+        one = revision(folder, "go(op.get_context())", head=head)
+
+        assert record(one, DIALECTS["postgresql"]) is Way.OUTSIDE
+
+
+class TestRecording:
+    async def test_of_many_runs_at_once_keeps_them_apart(
+        self, rig: Rig, folder: AlembicFolder, new_database: Callable[[], str]
+    ):
+        """Each run records for itself, and no revision meets another's ``op``."""
+        urls = [await rig.initialise(new_database()) for _ in range(4)]
+        for number in range(5):
+            folder.add(
+                f"u{number}_step",
+                f"op.create_table('t{number}', sa.Column('id', sa.Integer))\ntime.sleep(0.002)\n"
+                f"op.execute('INSERT INTO t{number} VALUES ({number})')",
+                head="import time",
+            )
+
+        done = await asyncio.gather(*(rig.migrate(url) for url in urls))
+
+        assert [one.error for one in done] == [None] * 4
+        assert len({dump(url) for url in urls}) == 1
