@@ -366,9 +366,8 @@ class TestMigrateNew:
 
         shown = alone("migrate", "new", "-m", "second: more!", **OURS)
 
-        path = Path(shown.stdout.strip())
-        assert path.resolve() == alone.folder / "ours/versions/2026/0002_second_more.py"
-        assert 'down_revision = "0001"' in path.read_text()
+        assert shown.stdout == "ours/versions/2026/0002_second_more.py\n"
+        assert 'down_revision = "0001"' in Path(shown.stdout.strip()).read_text()
 
     def test_names_as_alembic_does_where_alembic_has_named(self, alone: Commands):
         versions = alone.folder / "ours" / "versions"

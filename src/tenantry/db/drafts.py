@@ -62,9 +62,10 @@ def write_draft(folder: Path, message: str) -> Revision:
         revision=revision_id,
         down_revision="None" if stream.head == BASE else f'"{stream.head}"',
     )
-    # Where the newest one lies: some histories have a folder for each year.
-    beside = stream.revisions[-1].path.parent if stream.revisions else versions
-    path = beside / f"{revision_id}_{slug}.py"
+    path = versions / f"{revision_id}_{slug}.py"
+    if stream.revisions:  # beside the newest one: some histories have a folder for each year
+        beside = stream.revisions[-1].path.parent.relative_to(versions.resolve())
+        path = versions / beside / path.name
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
