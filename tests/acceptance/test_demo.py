@@ -38,12 +38,14 @@ class TestDemo:
     def test_prints_requests_that_work_as_they_stand(self, demo: Program):
         printed = _requests(demo)
 
-        login, posts, history = [_answer(request) for request in printed]
+        login, posts, history = [_answer(request) for request in printed[:3]]
+        called = json.loads(_shell(printed[3]))["result"]["structuredContent"]
 
         assert set(login["data"]) == {"token", "expiresAt"}
         assert posts["data"]["totalCount"] > 0
         assert posts["data"]["items"][0]["tags"]
         assert history["data"]["items"][0]["triggeredBy"] == "admin@example.com"
+        assert called["items"][0]["slug"] == posts["data"]["items"][0]["slug"]
 
     def test_has_posts_and_drafts_to_look_at(self, demo: Program):
         """Its people see more than everybody does, and a search and a tag find something."""
@@ -123,11 +125,12 @@ class TestDemo:
         with running(tmp_path, *arguments, "--folder", "here") as demo:
             demo.wait_for("^}")
             printed = json.loads(demo.stdout)
-            answered = [_answer(request) for request in printed["requests"]]
+            answered = [json.loads(_shell(request)) for request in printed["requests"]]
             status = demo.end(signal.SIGINT)
 
         assert (tmp_path / "here" / "catalog.db").is_file()
-        assert len(answered) == 3
+        assert len(answered) == 4
+        assert "error" not in answered[3]
         assert printed["migration"]["total"] == 1
         assert status in {0, 130}
 
@@ -191,17 +194,21 @@ def _refused(*arguments: str, **environment: str) -> str:
 
 
 def _requests(demo: Program) -> list[str]:
-    """Return the requests that were printed: three, and each on a line of its own."""
+    """Return the requests that were printed: four, and each on a line of its own."""
     found = [line for line in demo.stdout.splitlines() if line.startswith("curl ")]
-    assert len(found) == 3
-    assert demo.stdout.count("curl ") == 3
+    assert len(found) == 4
+    assert demo.stdout.count("curl ") == 4
     return found
 
 
 def _answer(request: str) -> Any:
-    answer = json.loads(subprocess.check_output(["bash", "-c", request], timeout=10))
+    answer = json.loads(_shell(request))
     assert answer["success"] is True
     return answer
+
+
+def _shell(request: str) -> bytes:
+    return subprocess.check_output(["bash", "-c", request], timeout=10)
 
 
 def _curl(*arguments: str) -> Any:

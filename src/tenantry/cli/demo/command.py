@@ -15,6 +15,7 @@ from tenantry.cli.demo.stage import Login, Stage, set_stage
 from tenantry.cli.serve import Port
 from tenantry.kit.errors import Unavailable
 from tenantry.schemas.base import Schema
+from tenantry.schemas.mcp import McpMessage
 from tenantry.schemas.migrations import MigrationResultResponse
 from tenantry.settings import Settings, read_settings
 
@@ -23,6 +24,11 @@ TENANTS = 12
 # What the printed requests carry should work for a while.
 TOKEN_MINUTES = 24 * 60
 GRACE_SECONDS = 3
+# The newest revision of MCP that a request can speak without saying who asks.
+PROTOCOL_VERSION = "2025-11-25"
+LIST_POSTS = McpMessage(
+    "2.0", "tools/call", 1, {"name": "list_posts", "arguments": {"status": "published"}}
+)
 # Only for finding out what else is set.
 ANY_SECRET = "0" * 32
 
@@ -48,6 +54,7 @@ class Playing(Schema, frozen=True):
     tenant: str
     user: Account
     api_key: str
+    mcp_token: str
     requests: list[str]
 
 
@@ -116,6 +123,7 @@ def _playing(settings: Settings, stage: Stage) -> Playing:
         tenant=stage.tenant.tenant.name,
         user=_account(stage.owner),
         api_key=stage.tenant.key.secret,
+        mcp_token=stage.mcp_token,
         requests=_requests(url, stage),
     )
 
@@ -133,6 +141,13 @@ def _requests(url: str, stage: Stage) -> list[str]:
         _curl(
             f"{url}/api/admin/tenants/migration-history",
             f"Authorization: Bearer {stage.admin_token}",
+        ),
+        _curl(
+            f"{url}/mcp",
+            f"X-Mcp-Token: {stage.mcp_token}",
+            f"MCP-Protocol-Version: {PROTOCOL_VERSION}",
+            "Content-Type: application/json",
+            body=msgspec.json.encode(LIST_POSTS).decode(),
         ),
     ]
 
@@ -156,10 +171,11 @@ def _show(playing: Playing) -> None:
             "tenant": playing.tenant,
             "user": f"{playing.user.email}  {playing.user.password}",
             "API key": playing.api_key,
+            "McpToken": playing.mcp_token,
         }
     )
     output.show_line()
-    output.show_line("Log in as the user, read the posts, read the migration history:")
+    output.show_line("Log in as the user, read the posts, read the migration history, call a tool:")
     output.show_line()
     # As they are: a line that the terminal's width has broken does not work when pasted.
     sys.stdout.writelines(f"{request}\n" for request in playing.requests)

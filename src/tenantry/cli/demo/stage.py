@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from tenantry.access import admins
+from tenantry.access import admins, credentials
 from tenantry.cli import output, session
 from tenantry.cli.demo.samples import SampleTenant, sample_tenants
 from tenantry.cli.migrating import Found, migrate_all
@@ -50,12 +50,14 @@ class Stage:
 
     Attributes:
         admin_token: A bearer token of the admin.
+        mcp_token: An McpToken of the tenant, bound to its owner.
         tenant: The one whose owner's password is shown.
         ended: The migration run.
     """
 
     admin: Login
     admin_token: str
+    mcp_token: str
     tenant: Provisioned
     owner: Login
     ended: Found
@@ -82,7 +84,15 @@ async def set_stage(settings: Settings, *, tenants_wanted: int) -> Stage:
         await asyncio.to_thread(_break, services, made)
         ended = await migrate_all(services, triggered_by=admin.email, order=EVERY_ACTIVE_TENANT)
         token = await _admin_token(services, admin)
-    return Stage(admin=admin, admin_token=token, tenant=made[0], owner=logins[0], ended=ended)
+        mcp_token = await _mcp_token(services, made[0])
+    return Stage(
+        admin=admin,
+        admin_token=token,
+        mcp_token=mcp_token,
+        tenant=made[0],
+        owner=logins[0],
+        ended=ended,
+    )
 
 
 def _login(email: str) -> Login:
@@ -148,3 +158,14 @@ async def _admin_token(services: Services, admin: Login) -> str:
         password=admin.password,
     )
     return issued.token
+
+
+async def _mcp_token(services: Services, made: Provisioned) -> str:
+    issued = await credentials.issue_mcp_token(
+        session.context(),
+        services.catalog,
+        made.tenant.id,
+        name="demo",
+        user_id=made.owner.id,
+    )
+    return issued.secret
