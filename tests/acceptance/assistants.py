@@ -16,6 +16,10 @@ from tests.conftest import World
 PATH = "/mcp"
 NEWEST = "2026-07-28"
 BEFORE = "2025-11-25"
+ENVELOPE = {
+    "io.modelcontextprotocol/protocolVersion": NEWEST,
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
 Revision = Literal["2026-07-28", "2025-11-25"]
 
 
@@ -69,6 +73,14 @@ def message(method: str, params: Mapping[str, Any] | None = None, *, id_: object
     if params is not None:
         said["params"] = params
     return json.dumps(said).encode()
+
+
+def newest(method: str, **params: object) -> tuple[bytes, dict[str, str]]:
+    """Return a request of the newest revision: the message, and the headers that repeat it."""
+    named = params.get("name", params.get("uri"))
+    headers = {"mcp_protocol_version": NEWEST, "mcp_method": method}
+    headers |= {} if named is None else {"mcp_name": str(named)}
+    return message(method, {**params, "_meta": ENVELOPE}), headers
 
 
 def call(tool: str, **arguments: object) -> bytes:

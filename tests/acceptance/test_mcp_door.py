@@ -22,16 +22,12 @@ from tests.acceptance.assistants import (
     data_of,
     error_of,
     message,
+    newest,
     post,
 )
 from tests.acceptance.support import TENANTS, ok, patch_tenant, patch_user, refused
 from tests.acceptance.test_secrets import everything_logged
 from tests.conftest import HOST, World, client_of, make_world
-
-ENVELOPE = {
-    "io.modelcontextprotocol/protocolVersion": NEWEST,
-    "io.modelcontextprotocol/clientCapabilities": {},
-}
 
 NO_MESSAGES: tuple[bytes, ...] = (
     b"",
@@ -69,13 +65,6 @@ WRONG_CALLS: tuple[Any, ...] = (
 
 async def client_of_acme(world: World, *scopes: str, **kind: Any) -> httpx.AsyncClient:
     return world.client(x_mcp_token=await world.mcp_token(world.acme, *scopes, **kind))
-
-
-def newest(method: str, **params: object) -> tuple[bytes, dict[str, str]]:
-    """Return a request of the newest revision: the message, and the headers that repeat it."""
-    body = message(method, {**params, "_meta": ENVELOPE})
-    headers = {"mcp_protocol_version": NEWEST, "mcp_method": method}
-    return body, headers | ({"mcp_name": str(params["name"])} if "name" in params else {})
 
 
 class TestCredentials:
