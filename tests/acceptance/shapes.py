@@ -177,4 +177,9 @@ MCP_TOKEN: Shape = {
     "expiresAt": is_instant,
     "lastUsedAt": maybe(is_instant),
 }
-ISSUED_MCP_TOKEN: Shape = {**MCP_TOKEN, "token": is_text}
+CLIENT_CONFIGURATION: Shape = {"client": is_text, "place": is_text, "text": is_text}
+ISSUED_MCP_TOKEN: Shape = {
+    **MCP_TOKEN,
+    "token": is_text,
+    "clientConfigurations": list_of(CLIENT_CONFIGURATION),
+}

@@ -98,13 +98,13 @@ class Served:
 
 
 @asynccontextmanager
-async def served(app: ASGIApp) -> AsyncIterator[Served]:
+async def served(app: ASGIApp, *, port: int = 0) -> AsyncIterator[Served]:
     """Yield the application, answering as `tenantry serve` lets it answer."""
     config = uvicorn.Config(
         app,  # type: ignore[arg-type]
         http=BoundedProtocol,
         host="127.0.0.1",
-        port=0,
+        port=port,
         ws="none",
         lifespan="off",
         access_log=False,
@@ -115,9 +115,9 @@ async def served(app: ASGIApp) -> AsyncIterator[Served]:
     running = asyncio.create_task(server.serve())
     async with asyncio.timeout(READ_SECONDS_MAX):
         await server.ready.wait()
-    host, port = server.servers[0].sockets[0].getsockname()[:2]
+    host, bound = server.servers[0].sockets[0].getsockname()[:2]
     try:
-        yield Served(host, port, server)
+        yield Served(host, bound, server)
     finally:
         server.should_exit = True
         await running

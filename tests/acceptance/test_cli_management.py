@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import signal
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,6 +13,7 @@ import httpx
 import pytest
 
 from tenantry.app import app_over
+from tenantry.schemas.mcp_clients import configurations
 from tenantry.services import open_services, system_context
 from tests.acceptance.commands import (
     ADA,
@@ -295,7 +297,7 @@ class TestToken:
         listed = tenantry("token", "list", "acme", "--json").data["items"]
         revoked = tenantry("token", "revoke", "acme", issued["id"], "--json").data
 
-        assert set(issued) == TOKEN | {"token"}
+        assert set(issued) == TOKEN | {"token", "clientConfigurations"}
         assert (issued["name"], issued["userId"]) == ("assistant", bob["id"])
         assert issued["scopes"] == ["content:read", "profile:read"]
         assert profile.json()["data"] == bob
@@ -303,6 +305,17 @@ class TestToken:
         assert [(one["id"], set(one)) for one in listed] == [(issued["id"], TOKEN)]
         assert revoked == {"message": "The McpToken was revoked."}
         assert _asked(tenantry, PROFILE, token).status_code == 401
+
+    def test_comes_with_configurations_to_paste(self, alone: Commands):
+        alone.create_tenant("acme")
+        url = {"TENANTRY_PUBLIC_URL": "https://cms.example.com"}
+
+        printed = alone("token", "issue", "acme", "--name", "assistant", **url).stdout
+
+        token = re.search("tnm_\\w+", printed)
+        assert token is not None
+        for one in configurations("https://cms.example.com", token[0]):
+            assert f"\n{one.client}, in {one.place}:\n\n{one.text}\n" in printed
 
     def test_allows_everything_as_nobody_by_default(self, alone: Commands):
         alone.create_tenant("acme")

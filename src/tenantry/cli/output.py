@@ -11,17 +11,11 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from tenantry.kit.pages import Page
-from tenantry.schemas.base import Schema
+from tenantry.schemas.base import Done
 
 # Into a pipe nothing is cut or wrapped.
 PIPE_COLUMNS = 10_000
 NOTHING = "-"
-
-
-class Done(Schema, frozen=True):
-    """Where the HTTP API has no `data`, but a message."""
-
-    message: str
 
 
 def result() -> Console:
@@ -49,6 +43,12 @@ def json_text(data: object) -> str:
 def show_line(line: str = "") -> None:
     """Print one line."""
     result().print(_printable(line), soft_wrap=True)
+
+
+def show_text(text: str) -> None:
+    """Print what is to be pasted, as it is: a line that was broken would not work."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
 
 
 def show_done(message: str, *, as_json: bool) -> None:

@@ -39,15 +39,20 @@ def issue(
 ) -> None:
     """Issue an McpToken of a tenant; it is shown this once. It lives for 30 days by default."""
     scopes = frozenset(one.value for one in scope) if scope else None
-    issued = asyncio.run(
-        _issue(session.configure(), tenant, name, user, scopes=scopes, expires_at=expires_at)
-    )
+    settings = session.configure()
+    issued = asyncio.run(_issue(settings, tenant, name, user, scopes=scopes, expires_at=expires_at))
+    told = IssuedMcpTokenResponse.of(issued, base_url=settings.base_url)
     if as_json:
-        output.show_json(IssuedMcpTokenResponse.of(issued))
+        output.show_json(told)
         return
     token = issued.token
     facts = {"McpToken": issued.secret, "id": token.id, "scopes": _scopes(token)}
     output.show_facts({**facts, "expires": token.expires_at})
+    for one in told.client_configurations:
+        output.show_line()
+        output.show_line(f"{one.client}, in {one.place}:")
+        output.show_line()
+        output.show_text(one.text)
     output.note("The McpToken is shown only now.")
 
 

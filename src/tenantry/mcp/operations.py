@@ -14,7 +14,8 @@ from tenantry.mcp.arguments import (
     UpdateProfile,
 )
 from tenantry.mcp.asked import Asked
-from tenantry.schemas.assistants import Done, WhoAmI
+from tenantry.schemas.assistants import WhoAmI
+from tenantry.schemas.base import Done
 from tenantry.schemas.content import PostPage, PostResponse
 from tenantry.schemas.people import TenantUserProfile, given
 from tenantry.schemas.tenants import ModuleList

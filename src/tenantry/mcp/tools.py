@@ -19,7 +19,8 @@ from tenantry.mcp import arguments, operations, results
 from tenantry.mcp.arguments import Arguments
 from tenantry.mcp.asked import Asked, asked_of
 from tenantry.mcp.json_schemas import schema_of
-from tenantry.schemas.assistants import Done, WhoAmI
+from tenantry.schemas.assistants import WhoAmI
+from tenantry.schemas.base import Done
 from tenantry.schemas.content import PostPage, PostResponse
 from tenantry.schemas.people import TenantUserProfile
 from tenantry.schemas.tenants import ModuleList

@@ -1,4 +1,4 @@
-"""What an assistant is told, and nobody else."""
+"""What an assistant is told of itself."""
 
 from datetime import datetime
 from uuid import UUID
@@ -20,9 +20,3 @@ class WhoAmI(Schema, frozen=True):
     modules: list[str]
     expires_at: datetime
     user: TenantUserProfile | None
-
-
-class Done(Schema, frozen=True):
-    """That something was done which leaves nothing to show."""
-
-    message: str

@@ -19,6 +19,12 @@ class Nothing(Schema, frozen=True):
     """A request that asks nothing."""
 
 
+class Done(Schema, frozen=True):
+    """That something was done which leaves nothing to show."""
+
+    message: str
+
+
 class PageRequest(Schema, frozen=True):
     """Which page of a list."""
 

@@ -8,6 +8,7 @@ from msgspec import UNSET, UnsetType
 from tenantry.access.credentials import IssuedKey, IssuedMcpToken
 from tenantry.catalog.credentials import ApiKey, McpToken
 from tenantry.schemas.base import Instant, Schema
+from tenantry.schemas.mcp_clients import ClientConfiguration, configurations
 
 
 class ApiKeyResponse(Schema, frozen=True):
@@ -115,11 +116,13 @@ class IssuedMcpTokenResponse(Schema, frozen=True):
     expires_at: datetime
     last_used_at: datetime | None
     token: str
+    client_configurations: list[ClientConfiguration]
 
     @classmethod
-    def of(cls, issued: IssuedMcpToken) -> "IssuedMcpTokenResponse":
-        """Return the representation of *issued*."""
-        return cls(*_members(issued.token), issued.secret)
+    def of(cls, issued: IssuedMcpToken, *, base_url: str) -> "IssuedMcpTokenResponse":
+        """Return the representation of *issued*, for a service that clients reach at a URL."""
+        clients = configurations(base_url, issued.secret)
+        return cls(*_members(issued.token), issued.secret, clients)
 
 
 def _members(

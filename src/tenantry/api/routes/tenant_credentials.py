@@ -90,7 +90,7 @@ async def issue_token(
         scopes=frozenset(asked["scopes"]) if "scopes" in asked else None,
         expires_at=asked.get("expires_at"),
     )
-    return IssuedMcpTokenResponse.of(issued)
+    return IssuedMcpTokenResponse.of(issued, base_url=services.settings.base_url)
 
 
 async def revoke_token(

@@ -36,7 +36,7 @@ async def issue_own(
         scopes=frozenset(asked["scopes"]) if "scopes" in asked else None,
         expires_at=asked.get("expires_at"),
     )
-    return IssuedMcpTokenResponse.of(issued)
+    return IssuedMcpTokenResponse.of(issued, base_url=services.settings.base_url)
 
 
 async def revoke_own(

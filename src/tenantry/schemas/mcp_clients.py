@@ -1,0 +1,98 @@
+"""What each MCP client wants to be told, ready to be pasted: where the server is, and the token.
+
+The forms are those that the clients document; each has its own.
+"""
+
+import json
+import shlex
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from tenantry.schemas.base import Schema
+
+SERVER_NAME = "tenantry"
+HEADER = "X-Mcp-Token"
+# The variable that the bridge reads the token from.
+BRIDGE_VARIABLE = "MCP_TOKEN"
+# Hosts for which the bridge takes http.
+BRIDGE_LOCAL = frozenset({"localhost", "127.0.0.1"})
+
+
+class ClientConfiguration(Schema, frozen=True):
+    """How one MCP client is connected: `text` is for the file, or the terminal, at `place`."""
+
+    client: str
+    place: str
+    text: str
+
+
+def configurations(base_url: str, token: str) -> list[ClientConfiguration]:
+    """Return the configurations of the clients that people use.
+
+    Args:
+        base_url: Where clients reach the service.
+        token: An McpToken.
+    """
+    url = f"{base_url}/mcp"
+    headers = {HEADER: token}
+    return [
+        ClientConfiguration("Claude Code", "a terminal", _claude_code(url, token)),
+        ClientConfiguration(
+            "Cursor",
+            "~/.cursor/mcp.json",
+            _json({"mcpServers": {SERVER_NAME: {"url": url, "headers": headers}}}),
+        ),
+        ClientConfiguration(
+            "VS Code",
+            ".vscode/mcp.json",
+            _json({"servers": {SERVER_NAME: {"type": "http", "url": url, "headers": headers}}}),
+        ),
+        ClientConfiguration("Codex", "~/.codex/config.toml", _codex(url, token)),
+        ClientConfiguration(
+            "Claude Desktop, and others that take commands only",
+            "claude_desktop_config.json",
+            _json({"mcpServers": {SERVER_NAME: _bridge(url, token)}}),
+        ),
+    ]
+
+
+def _claude_code(url: str, token: str) -> str:
+    # Source: https://code.claude.com/docs/en/mcp
+    words = ["claude", "mcp", "add", "--transport", "http", SERVER_NAME, url]
+    return shlex.join([*words, "--header", f"{HEADER}: {token}"])
+
+
+def _codex(url: str, token: str) -> str:
+    # Source: https://developers.openai.com/codex/mcp. What JSON quotes, TOML reads.
+    return (
+        f"[mcp_servers.{SERVER_NAME}]\n"
+        f"url = {json.dumps(url)}\n"
+        f"http_headers = {{ {json.dumps(HEADER)} = {json.dumps(token)} }}"
+    )
+
+
+def _bridge(url: str, token: str) -> dict[str, Any]:
+    """Return a server that is a local program, which passes everything on.
+
+    Source: https://github.com/geelen/mcp-remote. Some clients break an argument at a space.
+    """
+    parts = urlsplit(url)
+    is_taken = parts.scheme == "https" or parts.hostname in BRIDGE_LOCAL
+    return {
+        "command": "npx",
+        "args": [
+            "-y",
+            "mcp-remote",
+            url,
+            "--header",
+            f"{HEADER}:${{{BRIDGE_VARIABLE}}}",
+            *([] if is_taken else ["--allow-http"]),
+        ],
+        "env": {BRIDGE_VARIABLE: token},
+    }
+
+
+def _json(value: object) -> str:
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
