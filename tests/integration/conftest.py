@@ -21,6 +21,7 @@ from tenantry.tenant.databases import STREAM
 from tests.integration.gates import Gate
 from tests.integration.revisions import AlembicFolder
 
+MakeMigrator = Callable[[float], SchemaMigrator]
 Keep = Callable[[Database[Any]], Database[Any]]
 
 DEADLINE_SECONDS = 30.0
@@ -76,12 +77,22 @@ def _gated(settings: Settings, gate: Gate) -> Settings:
     )
 
 
-@pytest.fixture(name="rig")
-def _rig(folder: AlembicFolder) -> Iterator[Rig]:
+@pytest.fixture(name="make_migrator")
+def _make_migrator() -> Iterator[MakeMigrator]:
+    """Makes migrators, with a deadline."""
     threads = ThreadPoolExecutor(16)
-    patience = Patience(connect_seconds=5.0, deadline_seconds=DEADLINE_SECONDS, lock_ms=LOCK_MS)
-    yield Rig(SchemaMigrator(threads, patience), folder)
+
+    def make(deadline_seconds: float) -> SchemaMigrator:
+        patience = Patience(connect_seconds=5.0, deadline_seconds=deadline_seconds, lock_ms=LOCK_MS)
+        return SchemaMigrator(threads, patience)
+
+    yield make
     threads.shutdown(wait=False, cancel_futures=True)
+
+
+@pytest.fixture(name="rig")
+def _rig(folder: AlembicFolder, make_migrator: MakeMigrator) -> Rig:
+    return Rig(make_migrator(DEADLINE_SECONDS), folder)
 
 
 @pytest.fixture(name="tenant_url")

@@ -107,8 +107,8 @@ class Streams:
         position = Position(ids.get(self.own.name, start.own), user)
         if self.pending(position) != rest:
             raise BadStream(
-                f"{rest[0].name} or what is before it runs outside a transaction, between "
-                "two branches of the revisions: merge them first."
+                f"{applied[-1].name} or {rest[0].name} runs outside a transaction between two "
+                "branches of the revisions, where no version tells how far a database is."
             )
         return position
 

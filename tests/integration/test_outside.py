@@ -1,0 +1,289 @@
+"""Revisions that leave their transaction: `autocommit_block`."""
+
+import asyncio
+
+import psycopg
+import pytest
+
+from tenantry.fleet.failures import explain
+from tenantry.fleet.migrate import Migrated, Scripts
+from tenantry.kit.clock import utc_now
+from tenantry.kit.ids import new_id
+from tests.integration import looking
+from tests.integration.conftest import LOCK_MS, MakeMigrator, Rig
+from tests.integration.engines import on_postgresql, on_sqlite
+from tests.integration.revisions import AlembicFolder
+
+CREATE_NOTES = """
+op.create_table("note", sa.Column("id", sa.Integer, primary_key=True), sa.Column("text", sa.Text))
+op.execute("INSERT INTO note VALUES (1, 'one'), (2, 'two')")
+"""
+INDEX = """
+with op.get_context().autocommit_block():
+    op.create_index("ix_note", "note", ["text"], postgresql_concurrently=True{options})
+"""
+CREATE_LATER = "op.create_table('later', sa.Column('id', sa.Integer))"
+
+
+def names(done: Migrated) -> list[str]:
+    return [one.revision for one in done.applied]
+
+
+def reason(done: Migrated) -> str:
+    assert done.error is not None
+    return explain(done.error)
+
+
+def indexes(url: str) -> dict[str, bool]:
+    """Return the indexes of the table, and whether each is valid."""
+    sql = (
+        "SELECT indexrelid::regclass::text, indisvalid FROM pg_index "
+        "WHERE indrelid = 'note'::regclass AND NOT indisprimary"
+    )
+    return dict(looking.rows(url, sql))
+
+
+def add_index(folder: AlembicFolder, options: str = "") -> None:
+    folder.add("u2_index", INDEX.format(options=options))
+
+
+@on_postgresql
+class TestOutside:
+    async def test_is_a_step_of_its_own_among_the_others(
+        self, rig: Rig, folder: AlembicFolder, tenant_url: str
+    ):
+        folder.add("u1_create_notes", CREATE_NOTES)
+        add_index(folder)
+        folder.add("u3_later", CREATE_LATER)
+
+        done = await rig.migrate(tenant_url)
+
+        assert done.error is None, reason(done)
+        assert names(done) == ["u1_create_notes", "u2_index", "u3_later"]
+        assert done.position.user == "u3"
+        assert indexes(tenant_url) == {"ix_note": True}
+        assert looking.rows(tenant_url, "SELECT version_num FROM alembic_version") == [("u3",)]
+        log = f"SELECT DISTINCT stream FROM {looking.LOG}"
+        assert set(looking.rows(tenant_url, log)) == {("tenantry",), ("user",)}
+
+    async def test_can_be_the_first_revision_and_the_only_one(
+        self, rig: Rig, folder: AlembicFolder, tenant_url: str
+    ):
+        looking.run(tenant_url, "CREATE TABLE note (text text)")
+        folder.add("u1_index", INDEX.format(options=""))
+
+        done = await rig.migrate(tenant_url)
+
+        assert done.error is None, reason(done)
+        assert names(done) == ["u1_index"]
+        assert (await rig.migrate(tenant_url)).applied == []
+
+    async def test_that_reads_first_is_one_too(
+        self, rig: Rig, folder: AlembicFolder, tenant_url: str
+    ):
+        folder.add("u1_create_notes", CREATE_NOTES)
+        folder.add(
+            "u2_index",
+            f"assert op.get_bind().scalar(sa.text('SELECT 1')) == 1\n{INDEX}".format(options=""),
+        )
+
+        assert (await rig.migrate(tenant_url)).error is None
+        assert indexes(tenant_url) == {"ix_note": True}
+
+    async def test_fails_and_what_was_before_it_stays(
+        self, rig: Rig, folder: AlembicFolder, tenant_url: str
+    ):
+        """An index that became invalid is dropped when it is tried again."""
+        folder.add("u1_create_notes", CREATE_NOTES)
+        add_index(folder, ", unique=True")
+        folder.add("u3_later", CREATE_LATER)
+        folder.path.joinpath("versions/u1_create_notes.py").write_text(
+            folder.path.joinpath("versions/u1_create_notes.py")
+            .read_text()
+            .replace("'two'", "'one'")
+        )
+
+        failed = await rig.migrate(tenant_url)
+        left = indexes(tenant_url)
+        again = await rig.migrate(tenant_url)
+        looking.run(tenant_url, "DELETE FROM note WHERE id = 2")
+        done = await rig.migrate(tenant_url)
+
+        assert reason(failed).startswith("u2_index: could not create unique index")
+        assert names(failed) == ["u1_create_notes"], "what stayed is told"
+        assert failed.position.user == "u1"
+        assert left == {"ix_note": False}
+        assert reason(again) == reason(failed), "not that the index exists already"
+        assert names(again) == []
+        assert done.error is None, reason(done)
+        assert names(done) == ["u2_index", "u3_later"]
+        assert indexes(tenant_url) == {"ix_note": True}
+
+    async def test_that_was_cut_after_its_index_goes_on_from_there(
+        self, rig: Rig, folder: AlembicFolder, tenant_url: str
+    ):
+        """As after a kill: the server ended the index, and nobody moved the version."""
+        folder.add("u1_create_notes", CREATE_NOTES)
+        options = f"{INDEX.format(options='')}\nraise RuntimeError('cut')"
+        file = folder.add("u2_index", options)
+
+        cut = await rig.migrate(tenant_url)
+        left = indexes(tenant_url)
+        file.write_text(file.read_text().replace("raise RuntimeError('cut')", ""))
+        done = await rig.migrate(tenant_url)
+
+        assert reason(cut) == "u2_index: The migration raised RuntimeError."
+        assert left == {"ix_note": True}
+        assert done.error is None, reason(done)
+        assert names(done) == ["u2_index"]
+
+    @pytest.mark.parametrize("name", ["ix_note", "Ix Note"])
+    async def test_does_not_take_an_index_of_others_for_its_own(
+        self, rig: Rig, folder: AlembicFolder, tenant_url: str, name: str
+    ):
+        folder.add("u1_create_notes", CREATE_NOTES)
+        folder.add("u2_index", INDEX.format(options="").replace("ix_note", name))
+        looking.run(tenant_url, "CREATE TABLE other (id integer)")
+        await rig.migrate(tenant_url)
+        folder.add("u3_again", INDEX.format(options="").replace("ix_note", name))
+
+        done = await rig.migrate(tenant_url)
+
+        assert "already exists" in reason(done)
+        assert done.position.user == "u2"
+
+    async def test_that_drops_an_index_can_be_repeated(
+        self, rig: Rig, folder: AlembicFolder, tenant_url: str
+    ):
+        folder.add("u1_create_notes", CREATE_NOTES)
+        add_index(folder)
+        drop = INDEX.format(options="").replace(
+            'create_index("ix_note", "note", ["text"]', 'drop_index("ix_note", "note"'
+        )
+        file = folder.add("u3_drop", f"{drop}\nraise RuntimeError('cut')")
+
+        cut = await rig.migrate(tenant_url)
+        file.write_text(file.read_text().replace("raise RuntimeError('cut')", ""))
+        done = await rig.migrate(tenant_url)
+
+        assert cut.error is not None
+        assert done.error is None, reason(done)
+        assert indexes(tenant_url) == {}
+
+    async def test_commits_what_is_before_its_block_and_not_what_is_after(
+        self, rig: Rig, folder: AlembicFolder, tenant_url: str
+    ):
+        """As in Alembic."""
+        folder.add("u1_create_notes", CREATE_NOTES)
+        folder.add(
+            "u2_mixed",
+            f"op.create_table('before', sa.Column('id', sa.Integer))\n"
+            f"{INDEX.format(options='')}\n"
+            f"op.create_table('after', sa.Column('id', sa.Integer))\n1 / 0",
+        )
+
+        done = await rig.migrate(tenant_url)
+
+        assert reason(done) == "u2_mixed: The migration raised ZeroDivisionError."
+        assert {"before"} == looking.tables(tenant_url) & {"before", "after"}
+        assert done.position.user == "u1"
+
+    async def test_of_two_runs_at_once_is_done_once(
+        self, rig: Rig, folder: AlembicFolder, tenant_url: str
+    ):
+        """The second waits without a transaction, for which the first would wait."""
+        folder.add("u1_create_notes", CREATE_NOTES)
+        await rig.migrate(tenant_url)
+        add_index(folder)
+        folder.add("u3_later", CREATE_LATER)
+        with psycopg.connect(tenant_url) as holder:
+            holder.execute("SELECT * FROM note")
+            holder.execute("UPDATE note SET text = text")
+            runs = [asyncio.create_task(rig.migrate(tenant_url)) for _ in range(3)]
+            await asyncio.sleep(LOCK_MS * 2 / 1000)
+            assert not any(run.done() for run in runs), "longer than a lock may hold up traffic"
+        done = await asyncio.gather(*runs)
+
+        assert [one.error for one in done] == [None] * 3
+        assert sorted(name for one in done for name in names(one)) == ["u2_index", "u3_later"]
+        assert indexes(tenant_url) == {"ix_note": True}
+
+    async def test_that_runs_into_the_deadline_tells_what_stayed(
+        self, rig: Rig, folder: AlembicFolder, tenant_url: str, make_migrator: MakeMigrator
+    ):
+        folder.add("u1_create_notes", CREATE_NOTES)
+        add_index(folder)
+        with psycopg.connect(tenant_url) as holder:
+            holder.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            holder.execute("SELECT 1")  # an old snapshot, which it waits for
+            began = asyncio.get_running_loop().time()
+            done = await make_migrator(2.0).migrate(
+                tenant_url, Scripts(rig.streams()), run_id=new_id(), now=utc_now
+            )
+            took = asyncio.get_running_loop().time() - began
+
+        assert reason(done) == "The database did not answer in time."
+        assert names(done) == ["u1_create_notes"]
+        assert took < 2.5
+        again = await rig.migrate(tenant_url)
+        assert again.error is None, reason(again)
+        assert indexes(tenant_url) == {"ix_note": True}
+
+    async def test_cannot_be_rehearsed(self, rig: Rig, folder: AlembicFolder, tenant_url: str):
+        """What is before it is, and nothing stays."""
+        folder.add("u1_create_notes", CREATE_NOTES)
+        add_index(folder)
+        before = looking.dump(tenant_url)
+
+        looked = await rig.rehearse(tenant_url)
+        await rig.migrate(tenant_url)
+        folder.add("u3_index", INDEX.format(options=""))
+        first = await rig.rehearse(tenant_url)
+
+        assert looked.error is not None
+        assert explain(looked.error).startswith("u2_index: It runs outside a transaction")
+        assert [one.revision for one in looked.pending] == ["u1_create_notes", "u2_index"]
+        assert looking.columns(tenant_url, "note") == ["id", "text"]
+        assert before != looking.dump(tenant_url)
+        assert first.error is not None
+        assert explain(first.error).startswith("u3_index: It runs outside a transaction")
+
+    async def test_between_two_branches_is_refused_readably(
+        self, rig: Rig, folder: AlembicFolder, tenant_url: str
+    ):
+        """The first can be told by a version; of both without the merge no one version tells."""
+        folder.add("a_create", CREATE_NOTES)
+        folder.add("b_left", INDEX.format(options="").replace("ix_note", "ix_left"))
+        folder.add("c_right", INDEX.format(options=""), down="a")
+        folder.write(
+            "d_merge", "revision = 'd'\ndown_revision = ('b', 'c')\ndef upgrade():\n    pass\n"
+        )
+
+        done = await rig.migrate(tenant_url)
+
+        assert "between two branches" in reason(done)
+        assert len(indexes(tenant_url)) == 1
+        assert names(done)[0] == "a_create"
+        assert len(names(done)) == 2, "what stayed is told"
+
+
+@on_sqlite
+class TestInside:
+    async def test_is_where_a_block_runs_on_sqlite(
+        self, rig: Rig, folder: AlembicFolder, tenant_url: str
+    ):
+        """Nothing there needs to be outside, so nothing stays of what fails."""
+        folder.add("u1_create_notes", CREATE_NOTES)
+        add_index(folder)
+        file = folder.add("u3_fail", "1 / 0")
+        before = looking.dump(tenant_url)
+
+        failed = await rig.migrate(tenant_url)
+        left = looking.dump(tenant_url)
+        file.unlink()
+        done = await rig.migrate(tenant_url)
+
+        assert failed.error is not None
+        assert left == before
+        assert done.error is None, reason(done)
+        assert names(done) == ["u1_create_notes", "u2_index"]
