@@ -2,6 +2,7 @@
 
 import contextlib
 import sqlite3
+import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import psycopg
 
 from tenantry.db.urls import sqlite_path
+from tests.postgres import find_binaries
 
 LOG = "tenantry_migration_log"  # when, and in which run: of no interest to a comparison
 
@@ -94,6 +96,25 @@ def dump(url: str) -> Dump:
                 for name in sorted(_tables(query, is_file=is_file) - {LOG})
             },
         )
+
+
+def written(url: str, *, without: str = LOG) -> str:
+    """Return schema and data as the engine's own tool writes them.
+
+    Args:
+        url: Of the database.
+        without: The beginning of the names of tables that are left out.
+    """
+    path = sqlite_path(url)
+    if path is not None:
+        with contextlib.closing(sqlite3.connect(path)) as file:
+            lines = list(file.iterdump())
+    else:
+        command = [find_binaries() / "pg_dump", "--no-owner", f"--exclude-table={without}*", url]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        # Newer releases write a random word, for psql.
+        lines = [line for line in done.stdout.splitlines() if not line.startswith("\\")]
+    return "\n".join(line for line in lines if without not in line)
 
 
 def _tables(query: Query, *, is_file: bool) -> set[str]:

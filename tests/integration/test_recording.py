@@ -1,11 +1,8 @@
 """A revision that is recorded does to the letter what it does live."""
 
 import asyncio
-import sqlite3
-import subprocess
 import time
 from collections.abc import Callable
-from contextlib import closing
 from textwrap import dedent
 
 import pytest
@@ -17,24 +14,11 @@ from tests.integration import looking, nasty
 from tests.integration.conftest import Rig
 from tests.integration.nasty import Shape
 from tests.integration.revisions import AlembicFolder
-from tests.postgres import find_binaries
 
 # As in production, where a warning is no error.
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 DIALECTS = {"sqlite": SQLITE_GUEST, "postgresql": postgres_guest((18, 4))}
-
-
-def dump(url: str) -> str:
-    """Return schema and data as the engine's own tool writes them, but for the log."""
-    if url.startswith("sqlite"):
-        with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as file:
-            lines = list(file.iterdump())
-    else:
-        command = [find_binaries() / "pg_dump", f"--exclude-table={looking.LOG}*", url]
-        done = subprocess.run(command, check=True, capture_output=True, text=True)
-        lines = [line for line in done.stdout.splitlines() if not line.startswith("\\")]
-    return "\n".join(line for line in lines if looking.LOG not in line)
 
 
 def add(folder: AlembicFolder, shapes: list[Shape], *, online: bool = False) -> None:
@@ -68,8 +52,8 @@ class TestRecorded:
 
         assert recorded.error is None, repr(recorded.error.__cause__)
         assert live.error is None, repr(live.error.__cause__)
-        assert dump(url) == dump(live_url)
-        assert "tab\there" in dump(url), "or the test says nothing"
+        assert looking.written(url) == looking.written(live_url)
+        assert "tab\there" in looking.written(url), "or the test says nothing"
 
     @pytest.mark.parametrize(
         "shape", [*nasty.SHAPES, *nasty.RANDOM], ids=lambda shape: str(shape.name)
@@ -159,4 +143,4 @@ class TestRecording:
         done = await asyncio.gather(*(rig.migrate(url) for url in urls))
 
         assert [one.error for one in done] == [None] * 4
-        assert len({dump(url) for url in urls}) == 1
+        assert len({looking.written(url) for url in urls}) == 1

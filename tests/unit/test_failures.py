@@ -68,6 +68,14 @@ POSTGRES = [
         "A lock was not free in time: something else uses the table (SQLSTATE 55P03).",
     ),
     (
+        of_postgres(asyncpg.PostgresSyntaxError, f"syntax error at or near \"'{VALUE}'\""),
+        "A statement has a syntax error (SQLSTATE 42601).",
+    ),
+    (
+        of_postgres(asyncpg.DuplicateTableError, 'relation "t" already exists'),
+        'relation "t" already exists (SQLSTATE 42P07).',
+    ),
+    (
         of_postgres(asyncpg.NotNullViolationError, 'null value in column "x" of relation "t"'),
         'null value in column "x" of relation "t" (SQLSTATE 23502).',
     ),
@@ -117,11 +125,13 @@ class TestExplain:
             ["CREATE TABLE t (a int) STRICT", f"INSERT INTO t VALUES ('{VALUE}')"],
             [f"SELECT * FROM nowhere WHERE a = '{VALUE}'"],
             [f"SELECT abs('{VALUE}'"],
+            [f"SELECT 1 WHERE 1 = '1' '{VALUE}'"],
+            [f"SELECT 1 FROM '{VALUE}"],
             [f"SELECT json('{VALUE}')"],
             [f"SELECT '{VALUE}' -> '{VALUE}'"],
             [f"SELECT CAST('x' AS int) LIKE 'x' ESCAPE '{VALUE}'"],
         ],
-        ids=range(8),
+        ids=range(10),
     )
     def test_holds_no_value_of_a_statement_on_sqlite(self, statements: list[str]):
         said = explain(from_sqlite(*statements))

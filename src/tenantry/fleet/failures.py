@@ -12,13 +12,19 @@ from tenantry.kit.errors import TenantryError
 # Source: PostgreSQL manual, appendix A: 22 is "data exception".
 DATA_EXCEPTION_CLASS = "22"
 REASON_CHARS_MAX = 500
+SYNTAX_ERROR = "A statement has a syntax error"
 
 _BY_TYPE: tuple[tuple[type[BaseException], str], ...] = (
     (asyncpg.InvalidCatalogNameError, "The database does not exist"),
     (asyncpg.InvalidAuthorizationSpecificationError, "The server refuses our role or password"),
     (asyncpg.LockNotAvailableError, "A lock was not free in time: something else uses the table"),
     (asyncpg.TooManyConnectionsError, "The server has no connection left"),
+    # It quotes what it stumbles over, and that can be a literal.
+    (asyncpg.PostgresSyntaxError, SYNTAX_ERROR),
+    (asyncpg.InvalidNameError, SYNTAX_ERROR),
 )
+# So does SQLite, in these messages.
+_SQLITE_SYNTAX = ("syntax error", "unrecognized token")
 
 
 def explain(error: BaseException) -> str:
@@ -89,4 +95,6 @@ def _explain_sqlite(error: sqlite3.Error) -> str:
     message = str(error.args[0]) if error.args else type(error).__name__
     if message == "unable to open database file":
         return "The database file does not exist, or cannot be opened."
+    if any(syntax in message for syntax in _SQLITE_SYNTAX):
+        return "SQLite: a statement has a syntax error."
     return f"SQLite: {message}."

@@ -1,0 +1,89 @@
+"""What is told of a text of SQL: its commands, and whether one ends the transaction."""
+
+import pytest
+
+from tenantry.db.lexer import read
+
+
+class TestEndsTransaction:
+    @pytest.mark.parametrize(
+        "sql",
+        [
+            "COMMIT",
+            "commit;",
+            "END",
+            "ABORT",
+            "ROLLBACK",
+            "BEGIN",
+            "START TRANSACTION",
+            "PREPARE TRANSACTION 'x'",
+            "COMMIT PREPARED 'x'",
+            "SELECT 1; COMMIT",
+            "-- a comment\nCOMMIT",
+            "/* a\ncomment */ COMMIT AND CHAIN",
+            "SELECT ';' ; COMMIT",
+            r"SELECT E'\'' ; COMMIT",
+            "SELECT $a$ $$ ; $a$; COMMIT",
+            'SELECT "a;" ; COMMIT',
+            "SELECT a$b$c; COMMIT",
+        ],
+    )
+    def test_is_true_of_what_begins_or_ends_one(self, sql: str):
+        assert read(sql).ends_transaction
+
+    @pytest.mark.parametrize(
+        "sql",
+        [
+            "",
+            ";;",
+            "SELECT 1",
+            "SELECT 'a; COMMIT'",
+            "SELECT 'it''s; COMMIT'",
+            r"SELECT E'\'; COMMIT'",
+            "SELECT $$ ; COMMIT; $$",
+            "SELECT $tag$ ; COMMIT; $tag$",
+            "SELECT 1 -- ; COMMIT",
+            "SELECT 1 /* ; COMMIT */",
+            'SELECT 1 AS "; COMMIT"',
+            "SELECT 1 AS commit",
+            "ROLLBACK TO SAVEPOINT a",
+            "ROLLBACK WORK TO a",
+            "SAVEPOINT a",
+            "RELEASE a",
+            "CREATE RULE r AS ON INSERT TO t DO ALSO (SELECT 1; COMMIT)",
+            "CREATE FUNCTION f() RETURNS int BEGIN ATOMIC SELECT 1; END",
+            "CREATE TABLE commit (id int)",
+        ],
+    )
+    def test_is_false_of_everything_else(self, sql: str):
+        assert not read(sql).ends_transaction
+
+
+class TestIsWhole:
+    @pytest.mark.parametrize(
+        "sql",
+        [
+            "SELECT 'open",
+            'SELECT "open',
+            "SELECT $$ open",
+            "SELECT 1 /* open",
+            "SELECT (1",
+            "/* one /* in another */ */ SELECT 1",
+            "CREATE FUNCTION f() RETURNS int BEGIN ATOMIC SELECT 1; END",
+        ],
+    )
+    def test_is_false_where_something_may_be_open(self, sql: str):
+        assert not read(sql).is_whole
+
+    def test_is_true_of_what_is_closed(self):
+        assert read("SELECT ('a', \"b\", $$c$$, $1) -- d").is_whole
+
+    def test_takes_no_time_with_a_long_text(self):
+        assert read("INSERT INTO t VALUES " + "('it''s'), " * 100_000 + "('x')").is_whole
+
+
+class TestCommands:
+    def test_are_told_by_their_first_words(self):
+        found = read("create table t (a int); insert into t values (1);\n-- the end").commands
+
+        assert found == (("CREATE", "TABLE", "T"), ("INSERT", "INTO", "T"))
