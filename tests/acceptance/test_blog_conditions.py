@@ -99,6 +99,15 @@ class TestEntityTag:
         assert await tag_of(token, POSTS) == tags[0]
         assert await known(token, POSTS, tags[0])
 
+    async def test_is_another_for_blogs_that_nobody_has_written_to(self, blog: Blog) -> None:
+        """Their state is that of one template; still each has tags of its own."""
+        tags = set()
+        for name in ("initech", "umbrella"):
+            made = await blog.world.provision(name)
+            tags.add(await tag_of(await blog.client(x_api_key=made.key.secret), POSTS))
+
+        assert len(tags) == 2
+
     async def test_is_compared_as_the_standard_says(self, blog: Blog) -> None:
         """A list, several headers, weak ones and the asterisk (RFC 9110, section 13.1.2)."""
         for path in (POSTS, POST):

@@ -48,6 +48,19 @@ def paths_of(post: Any) -> list[tuple[str, str]]:
     ]
 
 
+def counts_of(blog: Blog) -> list[tuple[int, int]]:
+    """Return the counts of posts and of published ones, which must be right, those of tags too."""
+    raw = database_of(blog.world, blog.world.acme.tenant)
+    counted = raw.run("SELECT count(*), count(published_at) FROM tenantry_post")
+    assert raw.run("SELECT post_count, published_count FROM tenantry_blog_state") == counted
+    by_tag = raw.run(
+        "SELECT t.tag, count(*), count(p.published_at) FROM tenantry_post_tag t"
+        " JOIN tenantry_post p ON p.id = t.post_id GROUP BY t.tag ORDER BY t.tag"
+    )
+    assert raw.run("SELECT * FROM tenantry_tag ORDER BY tag") == by_tag
+    return [(posts, published) for posts, published in counted]
+
+
 class TestCreate:
     async def test_writes_a_draft(self, blog: Blog) -> None:
         """201 with the whole post; only those who write see it."""
@@ -412,17 +425,38 @@ class TestCounts:
 
         await asyncio.gather(*(live(number) for number in range(20)))
 
-        raw = database_of(blog.world, blog.world.acme.tenant)
-        counted = raw.run("SELECT count(*), count(published_at) FROM tenantry_post")
-        stated = raw.run("SELECT post_count, published_count FROM tenantry_blog_state")
-        assert counted == stated == [(17, 9)]
-        by_tag = raw.run(
-            "SELECT t.tag, count(*), count(p.published_at) FROM tenantry_post_tag t"
-            " JOIN tenantry_post p ON p.id = t.post_id GROUP BY t.tag ORDER BY t.tag"
-        )
-        assert by_tag == raw.run("SELECT * FROM tenantry_tag ORDER BY tag")
+        assert counts_of(blog) == [(17, 9)]
         assert len(await blog.titles(tag="all")) == 16
         assert len(await blog.public_titles(tag="all")) == 8
+
+    async def test_are_right_after_a_race_for_one_post(self, blog: Blog) -> None:
+        """Who publishes, hides, changes or deletes a post finds it as the one before left it."""
+        for _ in range(4):
+            path = f"{OWN_POSTS}/{(await blog.write('Post', tags=['a']))['id']}"
+            body = {"title": "Post", "content": "", "tags": ["b", "c"]}
+            deed = [
+                blog.owner.post(f"{path}/publish"),
+                blog.owner.post(f"{path}/publish"),
+                blog.owner.put(path, json=body),
+                blog.owner.post(f"{path}/unpublish"),
+                blog.owner.put(path, json={**body, "tags": ["a", "b"]}),
+                blog.owner.post(f"{path}/publish"),
+                blog.owner.post(f"{path}/unpublish"),
+                blog.owner.post(f"{path}/publish"),
+            ]
+
+            answers = await asyncio.gather(*deed)
+
+            assert {answer.status_code for answer in answers} == {200}
+            counts_of(blog)
+            answers = await asyncio.gather(
+                *(blog.owner.delete(path) for _ in range(3)), blog.owner.post(f"{path}/publish")
+            )
+            assert sorted(one.status_code for one in answers)[:3] in (
+                [200, 404, 404],
+                [200, 200, 404],
+            )
+            assert counts_of(blog) == [(1, 1)]
 
 
 class TestAccess:
