@@ -124,6 +124,16 @@ class TestCancel:
 
             await check(services, run_id, made, done=0)
 
+    async def test_leaves_nothing_to_claim(self, gated: Settings):
+        """Not even for who has looked for work before it, and claims after it."""
+        async with open_services(gated, works=False) as services:
+            await tenants(services, 2)
+            run_id = await plan(services)
+            async with services.catalog.begin() as session:
+                assert await parts.stop(session, run_id)
+
+            assert await parts.claim(services.catalog, run_id, new_id(), limit=8) == []
+
     async def test_is_audited_once_however_often_it_is_asked_for(self, gated: Settings, gate: Gate):
         async with open_services(gated) as services:
             await tenants(services, 3)
