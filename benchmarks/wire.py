@@ -23,15 +23,17 @@ class Request:
         wire: The whole request.
         expected: Stands in the answer, beside the success of the envelope.
         begins: How the answer begins. One that was not modified has no envelope.
+        success: What says that it went well: the envelope, unless the answer has none.
     """
 
     wire: bytes
     expected: bytes = SUCCESS
     begins: bytes = b"HTTP/1.1 20"
+    success: bytes = SUCCESS
 
     def fits(self, answer: bytes) -> bool:
         """Tell whether *answer*, head and body, is what it should be."""
-        is_success = SUCCESS in answer or self.begins == NOT_MODIFIED
+        is_success = self.success in answer or self.begins == NOT_MODIFIED
         return answer.startswith(self.begins) and is_success and self.expected in answer
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 from benchmarks.bench import Bench
 from benchmarks.figures import Figure
-from benchmarks.rows import blogs, logins, memory, provisioning, requests
+from benchmarks.rows import assistants, blogs, logins, memory, provisioning, requests
 
 ROWS: Mapping[str, Callable[[Bench], list[Figure]]] = {
     "profile-postgresql": requests.profile_postgresql,
@@ -13,6 +13,7 @@ ROWS: Mapping[str, Callable[[Bench], list[Figure]]] = {
     "blog-page": blogs.page,
     "blog-304": blogs.not_modified,
     "blog-100k": blogs.large,
+    "mcp": assistants.get_post,
     "logins": logins.logins,
     "storm": logins.storm,
     "provision-postgresql": provisioning.on_postgresql,
