@@ -137,6 +137,11 @@ async def use_everything(world: World) -> dict[str, str]:
             await client.get(f"{POSTS}/{secret}", params={"page": secret})
             await client.get(f"/nothing/{secret}")
             await client.post(MIGRATE_ALL, content=secret.encode())
+        assistant = client_of(app, x_mcp_token=mcp_token, host="localhost")
+        called = {"name": "get_post", "arguments": {"slug": secret}, "_meta": {secret: secret}}
+        for method in ("tools/call", secret):
+            asked = {"jsonrpc": "2.0", "id": secret, "method": method, "params": called}
+            await assistant.post("/mcp", json=asked, headers={"mcp-protocol-version": "2025-11-25"})
         await with_key.get(POSTS, params={"page": secret})
         await admin.post(MIGRATE_ALL, json={secret: secret})
         await admin.get(f"{TENANTS}/{secret}")
