@@ -21,9 +21,10 @@ from tenantry.catalog import attempts
 from tenantry.catalog import database as catalog_database
 from tenantry.catalog.attempts import Limits
 from tenantry.catalog.database import Catalog
+from tenantry.db import files
 from tenantry.db.revisions import Stream, UnknownRevision
 from tenantry.db.scripts import Streams
-from tenantry.db.servers import Server, create_file, open_server
+from tenantry.db.servers import Server, open_server
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.urls import sqlite_path
 from tenantry.fleet.adopt import Adoption
@@ -180,7 +181,7 @@ async def _prepare(services: Services) -> None:
     settings = services.settings
     path = sqlite_path(settings.catalog)
     if path is not None and not path.exists():
-        await asyncio.to_thread(create_file, path)
+        await asyncio.to_thread(files.create, path)
     await _upgrade_catalog(services)
     await services.catalog.facts.look()
     await services.signing_keys.ensure(system_context("start"))

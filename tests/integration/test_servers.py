@@ -1,6 +1,7 @@
 """Databases are made, copied, published and dropped; nothing else ever makes one."""
 
 import asyncio
+import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +10,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from tenantry.db.servers import Server, checked_name
+from tenantry.db import files
+from tenantry.db.servers import Server, SqliteFolder, checked_name
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.statements import Statement
 from tests.integration import looking
@@ -92,6 +94,48 @@ class TestCopy:
 
         assert done == [True] * 6
         assert [looking.tables(server.url(name)) for name in names] == [{"t"}] * 6
+
+
+class TestFilling:
+    async def test_keeps_what_was_written(self, server: Server, prefix: str):
+        await made(server, f"{prefix}a", "CREATE TABLE t (i integer)")
+        await server.publish(f"{prefix}a", f"{prefix}template")
+        await server.copy(f"{prefix}template", f"{prefix}b")
+
+        async with server.filling(f"{prefix}b") as session:
+            await session.execute(Statement[Any](sa.text("INSERT INTO t VALUES (7)")))
+
+        assert looking.rows(server.url(f"{prefix}b"), "SELECT i FROM t") == [(7,)]
+
+    @on_sqlite
+    async def test_ends_with_one_whole_file_that_is_durable(
+        self, server: SqliteFolder, prefix: str, monkeypatch: pytest.MonkeyPatch
+    ):
+        """Everything is in the file itself before it, and then its folder, is synchronised."""
+        await made(server, f"{prefix}a", "CREATE TABLE t (i integer)")
+        await server.publish(f"{prefix}a", f"{prefix}template")
+        await server.copy(f"{prefix}template", f"{prefix}b")
+        path = server.path(f"{prefix}b")
+        seen: list[tuple[int, list[Path]]] = []
+        monkeypatch.setattr(
+            files.os,
+            "fsync",
+            lambda handle: seen.append((os.fstat(handle).st_ino, [*path.parent.iterdir()])),
+        )
+
+        async with server.filling(f"{prefix}b") as session:
+            await session.execute(Statement[Any](sa.text("INSERT INTO t VALUES (7)")))
+            assert seen == []
+
+        assert seen == [(path.stat().st_ino, [path]), (path.parent.stat().st_ino, [path])]
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+    async def test_does_not_make_a_database(self, server: Server, prefix: str):
+        with pytest.raises(DatabaseUnavailable):
+            async with server.filling(f"{prefix}none"):
+                pass
+
+        assert await server.names(prefix) == []
 
 
 class TestPublish:

@@ -7,12 +7,10 @@ is quoted.
 
 import asyncio
 import contextlib
-import os
 import re
-import shutil
-import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,9 +18,9 @@ from uuid import UUID
 
 import asyncpg
 
-from tenantry.db import foreign, postgres, sqlite
+from tenantry.db import files, foreign, postgres, sqlite
 from tenantry.db.database import Budget, Database
-from tenantry.db.sessions import Connection, DatabaseUnavailable
+from tenantry.db.sessions import Connection, DatabaseUnavailable, Session
 from tenantry.db.urls import SQLITE_PREFIX, sqlite_path, with_database
 
 # One for each file: SQLite has one writer, and threads that wait for its lock only cost.
@@ -30,7 +28,6 @@ SQLITE_CONNECTIONS_MAX = 1
 POSTGRESQL_CONNECTIONS_MAX = 4
 
 CREATE_SECONDS_MAX = 60.0
-SQLITE_SIDE_FILES = ("-wal", "-shm", "-journal")
 
 # PostgreSQL cuts a longer name, with a mere notice.
 NAME_BYTES_MAX = 63
@@ -78,7 +75,17 @@ class Server(ABC):
 
     @abstractmethod
     async def copy(self, template: str, name: str) -> bool:
-        """Make the database *name* as a copy of *template*; return False if there is none."""
+        """Make the database *name* as a copy of *template*; return False if there is none.
+
+        It is durable when it was filled.
+        """
+
+    @abstractmethod
+    def filling(self, name: str) -> AbstractAsyncContextManager[Session[Any]]:
+        """Open a session on the database *name*, that was just made and that nobody else has.
+
+        What it has written is durable when the block has ended.
+        """
 
     @abstractmethod
     async def publish(self, draft: str, template: str) -> None:
@@ -175,6 +182,15 @@ class PostgresServer(Server):
                 return False
         return True
 
+    @contextlib.asynccontextmanager
+    async def filling(self, name: str) -> AsyncIterator[Session[Any]]:
+        """Open a session on the database *name*, beside the budget."""
+        connection = await postgres.connect(self.url(name), timeout_seconds=self._timeout_seconds)
+        try:
+            yield connection
+        finally:
+            await connection.close()
+
     async def publish(self, draft: str, template: str) -> None:
         """Make the database *draft* the *template*."""
         async with self._maintenance() as raw:
@@ -270,15 +286,26 @@ class SqliteFolder(Server):
 
     async def create(self, name: str) -> None:
         """Make the empty database *name*."""
-        await asyncio.to_thread(create_file, self.path(name))
+        await asyncio.to_thread(files.create, self.path(name))
 
     async def copy(self, template: str, name: str) -> bool:
         """Make the database *name* as a copy of *template*; return False if there is none."""
-        return await asyncio.to_thread(_copy, self.path(template), self.path(name))
+        return await asyncio.to_thread(files.copy, self.path(template), self.path(name))
+
+    @contextlib.asynccontextmanager
+    async def filling(self, name: str) -> AsyncIterator[Session[Any]]:
+        """Open a session on the database *name*, and take care of the whole file at the end."""
+        path = self.path(name)
+        connection = await sqlite.connect(path, synchronous="OFF")
+        try:
+            yield connection
+        finally:
+            await connection.close()
+        await asyncio.to_thread(files.sync, path)
 
     async def publish(self, draft: str, template: str) -> None:
         """Make the database *draft* the *template*."""
-        await asyncio.to_thread(_move, self.path(draft), self.path(template))
+        await asyncio.to_thread(files.move, self.path(draft), self.path(template))
 
     async def names(self, prefix: str) -> list[str]:
         """Return the names of the databases that begin with *prefix*."""
@@ -288,7 +315,7 @@ class SqliteFolder(Server):
 
     async def drop(self, name: str) -> None:
         """Drop the database *name*."""
-        await asyncio.to_thread(_remove, self.path(name))
+        await asyncio.to_thread(files.remove, self.path(name))
 
     async def check_foreign(self, database: str, *, version_table: str) -> list[str]:
         """Look at the file whose path is *database*."""
@@ -305,7 +332,7 @@ class SqliteFolder(Server):
         """Copy the file whose path is *database*."""
         path = self.path(name)
         await foreign.copy_in_thread(Path(database), path)
-        await asyncio.to_thread(_sync_folder, path.parent)
+        await asyncio.to_thread(files.sync_folder, path.parent)
 
     async def let_go(self, name: str, run_id: UUID) -> None:
         """Delete the copy."""
@@ -336,58 +363,3 @@ def single_connector(
 
 def _generated(name: str) -> str:
     return quoted(checked_name(name))
-
-
-def create_file(path: Path) -> None:
-    """Make an empty database file, and its folder. WAL is a property of the file: set once."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with contextlib.closing(
-            sqlite3.connect(sqlite.file_uri(path, create=True), uri=True)
-        ) as raw:
-            raw.execute("PRAGMA journal_mode = WAL")
-        path.chmod(0o600)
-        _sync_folder(path.parent)
-    except (OSError, sqlite3.Error) as error:
-        raise DatabaseUnavailable from error
-
-
-def _copy(template: Path, target: Path) -> bool:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    draft = target.with_suffix(".draft")
-    try:
-        with template.open("rb") as source, draft.open("wb") as copied:
-            shutil.copyfileobj(source, copied)
-            copied.flush()
-            os.fsync(copied.fileno())
-    except FileNotFoundError:
-        draft.unlink(missing_ok=True)
-        return False
-    except OSError as error:
-        raise DatabaseUnavailable from error
-    draft.chmod(0o600)
-    draft.replace(target)
-    _sync_folder(target.parent)
-    return True
-
-
-def _move(draft: Path, template: Path) -> None:
-    template.parent.mkdir(parents=True, exist_ok=True)
-    # The last connection that closed has taken the WAL back into the file.
-    draft.replace(template)
-    _sync_folder(template.parent)
-
-
-def _remove(path: Path) -> None:
-    for suffix in ("", *SQLITE_SIDE_FILES):
-        Path(f"{path}{suffix}").unlink(missing_ok=True)
-    path.with_suffix(".draft").unlink(missing_ok=True)
-
-
-def _sync_folder(folder: Path) -> None:
-    # A new name is only durable once its folder is.
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -1,8 +1,10 @@
 """A tenant's life: made, changed, brought back, deleted."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 from uuid import UUID
 
 import structlog
@@ -31,6 +33,8 @@ from tenantry.tenant.users import User
 
 NAME_CHARS_MAX = 100
 PROVISION_SECONDS_MAX = 120.0
+
+Done = TypeVar("Done")
 
 _log = structlog.get_logger(__name__)
 
@@ -208,10 +212,12 @@ class Lifecycle:
 
     async def _provision(self, ctx: OperationContext, tenant: Tenant, owner: Owner) -> Provisioned:
         try:
-            # Within the block: it may be listed although nobody heard so.
-            await tenants.add(self.catalog, tenant, runner_id=self.runner.id)
-            async with asyncio.timeout(PROVISION_SECONDS_MAX):
-                return await self._make(ctx, tenant, owner)
+            # The hash takes longer than all the rest, so it goes on meanwhile.
+            async with _going_on(self.passwords.hash(owner.password)) as password_hash:
+                # Within the block: it may be listed although nobody heard so.
+                await tenants.add(self.catalog, tenant, runner_id=self.runner.id)
+                async with asyncio.timeout(PROVISION_SECONDS_MAX):
+                    return await self._make(ctx, tenant, owner, password_hash)
         except TenantNameInUse:
             raise
         except BaseException as error:
@@ -222,21 +228,21 @@ class Lifecycle:
                 raise
             raise ProvisioningFailed(f"The tenant could not be made: {reason_of(error)}") from error
 
-    async def _make(self, ctx: OperationContext, tenant: Tenant, owner: Owner) -> Provisioned:
+    async def _make(
+        self, ctx: OperationContext, tenant: Tenant, owner: Owner, password_hash: Awaitable[str]
+    ) -> Provisioned:
         scripts = Scripts(self.streams())
-        # The hash takes longer than a copy, so both go on at once.
-        hashing = asyncio.ensure_future(self.passwords.hash(owner.password))
-        try:
-            await self._make_database(ctx, tenant, scripts)
-        finally:
-            password_hash = await hashing
-        user = await users.add(
-            ctx,
-            await self.databases.open(tenant),
-            email=owner.email,
-            full_name=owner.full_name,
-            password_hash=password_hash,
-        )
+        await self._make_database(ctx, tenant, scripts)
+        hashed = await password_hash
+        server = self.databases.server(tenant.server_name)
+        async with server.filling(tenant.database_name) as fresh:
+            user = await users.add(
+                ctx,
+                fresh,
+                email=owner.email,
+                full_name=owner.full_name,
+                password_hash=hashed,
+            )
         async with self.catalog.change(ctx, "tenant.create", tenant.id) as session:
             ready = await tenants.set_ready(
                 session,
@@ -308,6 +314,17 @@ def new_tenant(
         created_at=ctx.now,
         schema_revision=None,
     )
+
+
+@asynccontextmanager
+async def _going_on(work: Coroutine[Any, Any, Done]) -> AsyncIterator["asyncio.Task[Done]"]:
+    """Let *work* go on while the block lasts, and not longer."""
+    task = asyncio.create_task(work)
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 def _checked_name(name: str) -> str:

@@ -1,0 +1,85 @@
+"""SQLite files: made, copied, moved and removed. None of it belongs into the event loop."""
+
+import contextlib
+import os
+import shutil
+import sqlite3
+from pathlib import Path
+
+from tenantry.db import sqlite
+from tenantry.db.sessions import DatabaseUnavailable
+
+SIDE_FILES = ("-wal", "-shm", "-journal")
+
+
+def create(path: Path) -> None:
+    """Make an empty database file, and its folder. WAL is a property of the file: set once.
+
+    Raises:
+        DatabaseUnavailable: The disk refuses.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.closing(
+            sqlite3.connect(sqlite.file_uri(path, create=True), uri=True)
+        ) as raw:
+            raw.execute("PRAGMA journal_mode = WAL")
+        path.chmod(0o600)
+        sync_folder(path.parent)
+    except (OSError, sqlite3.Error) as error:
+        raise DatabaseUnavailable from error
+
+
+def copy(template: Path, target: Path) -> bool:
+    """Make *target* a copy of *template*; return False if there is none. Nothing is durable yet.
+
+    Raises:
+        DatabaseUnavailable: The disk refuses.
+    """
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with template.open("rb") as source, target.open("xb") as copied:
+            shutil.copyfileobj(source, copied)
+        target.chmod(0o600)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise DatabaseUnavailable from error
+    return True
+
+
+def sync(path: Path) -> None:
+    """Make a file durable, that was written without care.
+
+    Raises:
+        DatabaseUnavailable: The disk refuses.
+    """
+    try:
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+        sync_folder(path.parent)
+    except OSError as error:
+        raise DatabaseUnavailable from error
+
+
+def move(draft: Path, template: Path) -> None:
+    """Give a file another name, in place of what has it."""
+    template.parent.mkdir(parents=True, exist_ok=True)
+    # The last connection that closed has taken the WAL back into the file.
+    draft.replace(template)
+    sync_folder(template.parent)
+
+
+def remove(path: Path) -> None:
+    """Remove a file, and what SQLite keeps beside it; it need not be there."""
+    for suffix in ("", *SIDE_FILES):
+        Path(f"{path}{suffix}").unlink(missing_ok=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable: a new one is not, when its file is."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
