@@ -1,4 +1,8 @@
-"""Provisioning a tenant, against the copying alone."""
+"""Provisioning a tenant, against the copying alone.
+
+The hash of the owner's password is a time of its own: it is dear on purpose, it is no part of
+the copying, and where disks are quick it alone takes longer than three copies.
+"""
 
 import asyncio
 import os
@@ -10,13 +14,15 @@ from functools import partial
 from pathlib import Path
 
 import asyncpg
+from argon2 import PasswordHasher
 
 from benchmarks import wire
 from benchmarks.bench import Bench
 from benchmarks.figures import Bound, Figure
+from benchmarks.machine import pinned
 from benchmarks.processes import Process
-from benchmarks.rows.logins import bare_pool
 from benchmarks.world import PASSWORD, World
+from tenantry.access.passwords import MEMORY_KIB, PARALLELISM, TIME_COST
 from tenantry.db.urls import sqlite_path
 
 WARM = 2
@@ -40,7 +46,7 @@ def on_postgresql(bench: Bench) -> list[Figure]:
         loop.run_until_complete(connection.execute(sql))
 
     try:
-        work = "provisioning a tenant, PostgreSQL / `CREATE DATABASE` from a template"
+        work = "provisioning a tenant but for the hash, PostgreSQL / `CREATE DATABASE`"
         return [_measure(bench, world, copy, work)]
     finally:
         loop.run_until_complete(connection.close())
@@ -63,29 +69,34 @@ def on_sqlite(bench: Bench) -> list[Figure]:
             os.fsync(copied.fileno())
         _synchronise(target)
 
-    return [_measure(bench, world, copy, "provisioning a tenant, SQLite / a copy of a file")]
+    return [
+        _measure(
+            bench, world, copy, "provisioning a tenant but for the hash, SQLite / a copy of a file"
+        )
+    ]
 
 
 def _measure(bench: Bench, world: World, copy: Callable[[int], None], work: str) -> Figure:
-    bare, ours = [], []
+    bare, ours, hashes = [], [], []
+    hasher = PasswordHasher(TIME_COST, MEMORY_KIB, PARALLELISM)
     with bench.ours(world) as process:
         for number in range(bench.plan.provisioned + WARM):
             bare.append(_milliseconds(partial(copy, number)))
             ours.append(_milliseconds(partial(_provision, process, world, number)))
-    bare, ours = bare[WARM:], ours[WARM:]
-    hashing = 1000 / bare_pool(bench, 1.0)
-    base, whole = statistics.median(bare), statistics.median(ours)
-    ratio = whole / base
+            with pinned(frozenset({bench.cores.server})):
+                hashes.append(_milliseconds(partial(hasher.hash, PASSWORD)))
+    bare, ours, hashes = bare[WARM:], ours[WARM:], hashes[WARM:]
+    base, whole, hashing = (statistics.median(one) for one in (bare, ours, hashes))
+    ratio = (whole - hashing) / base
     return Figure(
         work=work,
         value=ratio,
         shown=f"{ratio:.2f}",
-        rate=f"{whole:.1f} ms, bare {base:.1f} ms",
+        rate=f"{whole:.1f} ms, hash {hashing:.1f} ms, bare {base:.1f} ms",
         bound=Bound(3, 1.5, at_least=False),
         notes=[
             f"ours {_range(ours)}, bare {_range(bare)}, {len(ours)} of each in turn",
-            f"the hash of the owner's password takes {hashing:.1f} ms by itself",
-            f"without that the ratio would be {(whole - hashing) / base:.2f}",
+            f"with the hash of the owner's password the ratio is {whole / base:.2f}",
         ],
     )
 
