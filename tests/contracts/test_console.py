@@ -13,7 +13,7 @@ MODULES = sorted(FOLDER.glob("*.js"))
 PAGES = sorted(FOLDER.glob("*.html"))
 MODULE_LINES_MAX = 200
 LINE_CHARS_MAX = 100
-ALL_LINES_MAX = 3400
+ALL_LINES_MAX = 3500
 
 # Every way of making markup, or code, from text; and every place where a token could stay.
 FORBIDDEN = re.compile(
@@ -22,7 +22,7 @@ FORBIDDEN = re.compile(
     r"|javascript:"
 )
 ELSEWHERE = re.compile(r"""(?<!Source: )\bhttps?://(?!www\.w3\.org/2000/svg)|["'(]//""")
-IMPORT = re.compile(r'^import (?:.+? from )?"(.+?)";$', re.MULTILINE | re.DOTALL)
+IMPORT = re.compile(r'\bimport(?: [^;"]+? from |\()"(.+?)"')
 EXPORT = re.compile(r"^export (?:async )?(?:function\*?|const|class) (\w+)", re.MULTILINE)
 
 every_module = pytest.mark.parametrize("module", MODULES, ids=lambda module: module.name)
@@ -76,7 +76,9 @@ class TestModule:
         imported = set(re.findall(r"\w+", " ".join(re.findall(r"import ([^;]+) from", everything))))
         imported |= set(re.findall(r"\bsession\.(\w+)", everything))
 
-        unused = [name for name in EXPORT.findall(everything) if name not in imported]
+        # A view has one name in every module, and is asked for by its address.
+        known = imported | {"view"}
+        unused = [name for name in EXPORT.findall(everything) if name not in known]
 
         assert unused == []
 

@@ -5,31 +5,25 @@ import { el, fill } from "./dom.js";
 import { field, form, input } from "./forms.js";
 import { resolve } from "./router.js";
 import * as session from "./session.js";
-import { auditLog } from "./audit.js";
-import { fleet } from "./fleet.js";
-import { newTenant } from "./new_tenant.js";
-import { plan } from "./plan.js";
-import { run } from "./run.js";
-import { runs } from "./runs.js";
-import { tenant } from "./tenant.js";
-import { tenants } from "./tenants.js";
 import { failure, notice } from "./widgets.js";
 
+// A view is read when it is first asked for: `view({params, query, signal})` of its module.
 const ROUTES = [
-  ["/fleet", fleet, "Fleet"],
-  ["/runs", runs, "Runs"],
-  ["/runs/plan", plan, "Runs"],
-  ["/runs/:id", run, "Runs"],
-  ["/tenants", tenants, "Tenants"],
-  ["/tenants/new", newTenant, "Tenants"],
-  ["/tenants/:id", tenant, "Tenants"],
-  ["/audit", auditLog, "Audit log"],
+  ["/fleet", () => import("./fleet.js"), "Fleet"],
+  ["/runs", () => import("./runs.js"), "Runs"],
+  ["/runs/plan", () => import("./plan.js"), "Runs"],
+  ["/runs/:id", () => import("./run.js"), "Runs"],
+  ["/tenants", () => import("./tenants.js"), "Tenants"],
+  ["/tenants/new", () => import("./new_tenant.js"), "Tenants"],
+  ["/tenants/:id", () => import("./tenant.js"), "Tenants"],
+  ["/audit", () => import("./audit.js"), "Audit log"],
 ];
 const NAVIGATION = [
   ["Fleet", "#/fleet"],
   ["Runs", "#/runs"],
   ["Tenants", "#/tenants"],
   ["Audit log", "#/audit"],
+  ["API", "/docs"],
 ];
 const NAME = "Tenantry";
 
@@ -108,13 +102,13 @@ function frame() {
 async function show({ isFirst }) {
   leave();
   const { signal } = leaving;
-  const { view, params, query, section } = resolve(location.hash, ROUTES);
+  const { load, params, query, section } = resolve(location.hash, ROUTES);
   const main = document.getElementById("main");
   for (const link of document.querySelectorAll("header nav a")) {
     link.toggleAttribute("aria-current", link.dataset.section === section);
   }
   main.setAttribute("aria-busy", "true");
-  const content = await shown(() => view({ params, query, signal }), signal);
+  const content = await contentOf(load, { params, query, signal });
   if (signal.aborted) {
     return;
   }
@@ -129,11 +123,12 @@ async function show({ isFirst }) {
   }
 }
 
-async function shown(view, signal) {
+async function contentOf(load, page) {
   try {
-    return await view();
+    const { view } = await load();
+    return await view(page);
   } catch (error) {
-    if (signal.aborted) {
+    if (page.signal.aborted) {
       return null;
     }
     return [el("h1", {}, "Not shown"), failure(error, () => show({ isFirst: false }))];

@@ -16,7 +16,7 @@ const COLUMNS = [
 ];
 
 /** Show the audit log. */
-export async function auditLog({ query, signal }) {
+export async function view({ query, signal }) {
   const log = el("div", { class: "results" });
 
   async function turn(page) {

@@ -8,7 +8,7 @@ import { failure, pager } from "./widgets.js";
 
 const TYPING_PAUSE_MS = 250;
 const ACTIVITY = [
-  ["", "Active and suspended"],
+  ["", "All"],
   ["true", "Active"],
   ["false", "Suspended"],
 ];

@@ -39,7 +39,7 @@ export function timeline(runs) {
   });
   return svg(
     "svg",
-    { class: "chart", height: HEIGHT, role: "img", "aria-label": summary(shown, took) },
+    { class: "chart", height: HEIGHT, role: "group", "aria-label": summary(shown, took) },
     label(0, TOP - 6, `Duration, up to ${duration(longest)}`),
     label(0, SECOND_TOP - 6, `Tenants, up to ${count(largest)}; × marks failures`),
     bars,
@@ -84,7 +84,12 @@ function tenantsOf(run, place, largest) {
     bar("bar-all", place, SECOND_TOP, run.totalCount / largest),
     bar("bar-failed", place, SECOND_TOP, ended),
     bar("bar-success", place, SECOND_TOP, ended - failed),
-    run.failedCount > 0 && label(middle, SECOND_TOP + BAND + 14, "×", "middle"),
+    run.failedCount > 0 &&
+      svg(
+        "text",
+        { class: "alarm", x: middle, y: SECOND_TOP + BAND + 14, "text-anchor": "middle" },
+        "×",
+      ),
   ];
 }
 

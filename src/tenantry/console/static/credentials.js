@@ -187,9 +187,9 @@ function expiry(data) {
   return { expiresAt: expiresAt.toISOString() };
 }
 
-/** What to paste into the configuration of MCP clients. */
+/** What to paste where, so that an MCP client has the token. */
 function configurations(issued) {
-  return (issued.clientConfigurations ?? []).map(({ client, text }) =>
-    copyable(client, text, { isLong: true }),
+  return issued.clientConfigurations.map(({ client, place, text }) =>
+    copyable(client, text, { hint: place }),
   );
 }

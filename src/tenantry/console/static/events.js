@@ -3,6 +3,9 @@
 
 import { open } from "./api.js";
 
+// The service says something every 15 s.
+const SILENCE_MS_MAX = 40_000;
+
 /**
  * Yield the events of a stream, as `{id, type, data}`, until it ends or breaks.
  *
@@ -47,12 +50,25 @@ async function* lines(body) {
   let rest = "";
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   try {
-    for (let read = await reader.read(); !read.done; read = await reader.read()) {
+    for (let read = await next(reader); !read.done; read = await next(reader)) {
       const parts = (rest + read.value).split(/\r\n|\n|\r(?!$)/);
       rest = parts.pop();
       yield* parts;
     }
   } finally {
     await reader.cancel().catch(() => {});
+  }
+}
+
+/** Read on, but not for ever from a connection that says nothing. */
+async function next(reader) {
+  let silence;
+  const silent = new Promise((_, reject) => {
+    silence = setTimeout(() => reject(new TypeError("It fell silent.")), SILENCE_MS_MAX);
+  });
+  try {
+    return await Promise.race([reader.read(), silent]);
+  } finally {
+    clearTimeout(silence);
   }
 }

@@ -4,35 +4,44 @@ import { get, HISTORY, SCHEMA_STATUS } from "./api.js";
 import { tenantBrowser } from "./browser.js";
 import { el } from "./dom.js";
 import { count, percent, plural } from "./format.js";
-import { badge, button, linkButton, mark, section, STATES, stateOf, table } from "./widgets.js";
+import { badge, mark, STATES, stateOf } from "./states.js";
+import { button, linkButton, section, table, heading } from "./widgets.js";
 
 const TILES_ON_A_PAGE = 100;
 const REVISIONS_SHOWN_MAX = 12;
+// Of a run with more failures the tiles say only where the tenants stand.
+const FAILURES_MARKED_MAX = 500;
 
 /** Show the fleet. */
-export async function fleet(page) {
+export async function view(page) {
   const { signal } = page;
   const [status, history] = await Promise.all([
     get(SCHEMA_STATUS, { signal }),
     get(HISTORY, { query: { pageSize: 1, details: "none" }, signal }),
   ]);
-  const render = (tenants) => tiles(tenants, status.head);
+  const lastRun = history.items[0] ?? null;
+  const failing = await failingIn(lastRun, signal);
+  const render = (tenants) => tiles(tenants, status.head, failing);
   const browser = tenantBrowser(page, { pageSize: TILES_ON_A_PAGE, status, render });
   const showOnly = async (revision) => {
     await browser.filter({ revision });
     browser.element.scrollIntoView({ block: "start" });
   };
   return [
-    el(
-      "div",
-      { class: "head" },
-      el("h1", {}, "Fleet"),
-      el("div", { class: "actions" }, linkButton("#/runs/plan", "Plan a run", "primary")),
-    ),
-    totals(status, history.items[0] ?? null),
+    heading("Fleet", linkButton("#/runs/plan", "Plan a run", "primary")),
+    totals(status, lastRun),
     section("Revisions", {}, map(status), revisions(status, showOnly)),
     section("Tenants", {}, browser.element),
   ];
+}
+
+/** Return the ids of the tenants that failed in a run. */
+async function failingIn(run, signal) {
+  if (run === null || run.failedCount === 0 || run.failedCount > FAILURES_MARKED_MAX) {
+    return new Set();
+  }
+  const { details } = await get(`${HISTORY}/${run.id}`, { query: { details: "failed" }, signal });
+  return new Set(details.map((one) => one.customerId));
 }
 
 function totals(status, lastRun) {
@@ -106,14 +115,19 @@ function placeOf(revision, status) {
   return revision === status.head ? "head" : "behind";
 }
 
-function tiles(tenants, head) {
+function tiles(tenants, head, failing) {
   if (tenants.length === 0) {
     return el("p", { class: "empty" }, "No tenant is like that.");
   }
   return el(
     "ul",
     { class: "tiles" },
-    tenants.map((tenant) => el("li", {}, tile(tenant, stateOf(tenant, head)))),
+    tenants.map((tenant) => {
+      const state = stateOf(tenant, head);
+      // Who has reached the head after all, or is suspended, does not fail any more.
+      const fails = state === "behind" && failing.has(tenant.id);
+      return el("li", {}, tile(tenant, fails ? "failed" : state));
+    }),
   );
 }
 

@@ -4,6 +4,7 @@ import { el, fill } from "./dom.js";
 import { announce, button, notice } from "./widgets.js";
 
 const COPIED_FOR_MS = 2000;
+const ROWS_MAX = 12;
 let lastId = 0;
 
 /**
@@ -120,16 +121,18 @@ export function confirm(title, text, action, perform) {
 }
 
 /** Something to be copied: `text` in a control of its own, with a button beside it. */
-export function copyable(label, text, { isLong = false } = {}) {
-  const control = isLong
-    ? el("textarea", { readonly: true, rows: Math.min(12, text.split("\n").length) }, text)
-    : el("input", { readonly: true, value: text });
+export function copyable(label, text, { hint } = {}) {
+  const lines = text.split("\n").length;
+  const control =
+    lines > 1
+      ? el("textarea", { readonly: true, rows: Math.min(ROWS_MAX, lines) }, text)
+      : el("input", { readonly: true, value: text });
   control.classList.add("code");
   control.addEventListener("focus", () => control.select());
   const copy = button("Copy", () => copied(copy, control), { label: `Copy: ${label}` });
-  const labelled = field(label, control);
+  const labelled = field(label, control, hint);
   labelled.classList.add("copyable");
-  labelled.append(copy);
+  control.after(copy);
   return labelled;
 }
 

@@ -2,7 +2,8 @@
 
 import { el, fill } from "./dom.js";
 import { count, duration, percent, plural } from "./format.js";
-import { announce, badge, mark } from "./widgets.js";
+import { badge, mark } from "./states.js";
+import { announce } from "./widgets.js";
 
 const CELLS_MAX = 1000;
 const RATE_OVER_MS = 10_000;
@@ -15,7 +16,7 @@ const TOLD_EVERY_PERCENT = 25;
  */
 export function liveProgress(run) {
   const seen = new Map();
-  const endings = [];
+  let endings = []; // of the last seconds
   const cells = cellsOf(run.totalCount);
   const bar = el("progress", { max: run.totalCount, "aria-label": "Tenants that have ended" });
   const told = el("p", { class: "rate" });
@@ -51,13 +52,13 @@ export function liveProgress(run) {
   }
 
   function speed(ended) {
-    const newest = Math.max(...endings);
+    const newest = endings.reduce((one, other) => Math.max(one, other), 0);
     const since = Math.max(newest - RATE_OVER_MS, Date.parse(now.startedAt));
-    const recent = endings.filter((at) => at > since).length;
-    if (recent === 0 || newest <= since) {
+    endings = endings.filter((at) => at > since);
+    if (endings.length === 0) {
       return "";
     }
-    const rate = (1000 * recent) / (newest - since);
+    const rate = (1000 * endings.length) / (newest - since);
     const told = rate < 10 ? rate.toFixed(1) : count(Math.round(rate));
     const left = duration((now.totalCount - ended) / rate);
     return `, ${told} a second, about ${left} left`;

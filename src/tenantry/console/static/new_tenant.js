@@ -8,7 +8,7 @@ import { go } from "./router.js";
 import { facts } from "./widgets.js";
 
 /** Show the form. */
-export async function newTenant() {
+export async function view() {
   const fields = [
     field("Name", input("name", { required: true })),
     el("h2", {}, "Owner"),

@@ -7,7 +7,8 @@ import { el, fill } from "./dom.js";
 import { choices, field, form, input } from "./forms.js";
 import { count, plural } from "./format.js";
 import { go } from "./router.js";
-import { badge, button, notice, section, table } from "./widgets.js";
+import { badge } from "./states.js";
+import { button, notice, section, table } from "./widgets.js";
 import { budgetInWords, parseSize, parseSizes, wavesInWords } from "./words.js";
 
 const ROWS_SHOWN_MAX = 100;
@@ -15,7 +16,7 @@ const ROWS_SHOWN_MAX = 100;
 const IDS_MAX = 1500;
 
 /** Show the form, and then the plan. */
-export async function plan({ query, signal }) {
+export async function view({ query, signal }) {
   const selection = await selectionOf(query, signal);
   const waves = input("waves", { placeholder: "1, 10%, 100%" });
   const budget = input("maxFailures", { placeholder: "3 or 5%" });
@@ -29,9 +30,9 @@ export async function plan({ query, signal }) {
       "How many tenants may have started when each wave has begun. Empty: all at once.",
     ),
     field(
-      "Failures that are borne",
+      "Failure budget",
       budget,
-      "When more tenants have failed, no other is started. Empty: any number.",
+      "When more tenants than this have failed, no other is started. Empty: any number.",
     ),
     words,
     field("Label", input("label"), "For whoever reads the record of the service later."),
@@ -55,6 +56,7 @@ export async function plan({ query, signal }) {
         { signal },
       );
       fill(result, planned(found, wanted));
+      result.scrollIntoView({ block: "start" });
     } catch (error) {
       fill(result);
       throw error;

@@ -1,23 +1,24 @@
-// Which view belongs to an address. Addresses are fragments (`#/runs/…`), which are sent to nobody.
+// Which view belongs to an address. Addresses are fragments (`#/runs/…`): they are sent to nobody.
 
 /**
- * Return what the fragment asks for: `{view, params, query, section}`.
+ * Return what the fragment asks for: `{load, params, query, section}`.
  *
  * @param {string} fragment `location.hash`
- * @param {[string, function, string][]} routes A path, whose segments may be `:name`; its view;
- *   the part of the navigation that it belongs to. The first one is for all that is unknown.
+ * @param {[string, function, string][]} routes A path, whose segments may be `:name`; what
+ *   loads its view; the part of the navigation that it belongs to. The first one is for all that
+ *   is unknown.
  */
 export function resolve(fragment, routes) {
   const [path, search = ""] = fragment.replace(/^#/, "").split("?");
   const asked = path.split("/").map(decoded);
-  for (const [pattern, view, section] of routes) {
+  for (const [pattern, load, section] of routes) {
     const params = match(pattern.split("/"), asked);
     if (params !== null) {
-      return { view, params, query: new URLSearchParams(search), section };
+      return { load, params, query: new URLSearchParams(search), section };
     }
   }
-  const [, view, section] = routes[0];
-  return { view, params: {}, query: new URLSearchParams(), section };
+  const [, load, section] = routes[0];
+  return { load, params: {}, query: new URLSearchParams(), section };
 }
 
 /** Keep the state of a view in its address, without a step in the history of the browser. */

@@ -5,7 +5,8 @@ import { timeline } from "./charts.js";
 import { el, fill } from "./dom.js";
 import { count, duration, secondsBetween } from "./format.js";
 import { keepQuery } from "./router.js";
-import { badge, linkButton, pager, section, table, time } from "./widgets.js";
+import { badge } from "./states.js";
+import { heading, linkButton, pager, section, table, time } from "./widgets.js";
 
 // As many as a chart can tell apart on a narrow screen.
 const RUNS_ON_A_PAGE = 30;
@@ -25,7 +26,7 @@ const COLUMNS = [
 ];
 
 /** Show the runs. */
-export async function runs({ query, signal }) {
+export async function view({ query, signal }) {
   const list = el("div", { class: "stack" });
 
   async function turn(page) {
@@ -50,15 +51,7 @@ export async function runs({ query, signal }) {
   }
 
   await turn(query.get("page") ?? 1);
-  return [
-    el(
-      "div",
-      { class: "head" },
-      el("h1", {}, "Runs"),
-      el("div", { class: "actions" }, linkButton("#/runs/plan", "Plan a run", "primary")),
-    ),
-    list,
-  ];
+  return [heading("Runs", linkButton("#/runs/plan", "Plan a run", "primary")), list];
 }
 
 /** The state of a run, in words. */

@@ -7,16 +7,17 @@ import { choices, confirm, dialog, field, form, input } from "./forms.js";
 import { MODULES } from "./modules.js";
 import { go } from "./router.js";
 import { users } from "./users.js";
-import { announce, badge, button, facts, section, stateOf, time } from "./widgets.js";
+import { badge, stateOf } from "./states.js";
+import { announce, button, facts, heading, section, time } from "./widgets.js";
 
 /** Show one tenant. */
-export async function tenant({ params, signal }) {
+export async function view({ params, signal }) {
   const path = `${TENANTS}/${params.id}`;
   const [found, status] = await Promise.all([
     get(path, { signal }),
     get(SCHEMA_STATUS, { signal }),
   ]);
-  const top = el("div");
+  const top = el("div", { class: "stack" });
   const change = async (body, told) => {
     draw(await send("PATCH", path, body));
     announce(told);
@@ -35,12 +36,7 @@ function head(now, path, change) {
       : button("Activate", () => change({ isActive: true }, "The tenant is active.")),
     !now.isActive && button("Delete", () => remove(now, path), { kind: "danger" }),
   ];
-  return el(
-    "div",
-    { class: "head" },
-    el("h1", {}, now.name),
-    el("div", { class: "actions" }, actions),
-  );
+  return heading(now.name, actions);
 }
 
 function state(now, status) {

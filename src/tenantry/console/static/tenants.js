@@ -3,22 +3,18 @@
 import { get, SCHEMA_STATUS } from "./api.js";
 import { tenantBrowser } from "./browser.js";
 import { el } from "./dom.js";
-import { badge, linkButton, stateOf, table, time } from "./widgets.js";
+import { badge, stateOf } from "./states.js";
+import { heading, linkButton, table, time } from "./widgets.js";
 
 const ROWS_ON_A_PAGE = 50;
 
 /** Show the tenants. */
-export async function tenants(page) {
+export async function view(page) {
   const status = await get(SCHEMA_STATUS, { signal: page.signal });
   const render = (found) => rows(found, status.head);
   const browser = tenantBrowser(page, { pageSize: ROWS_ON_A_PAGE, status, render });
   return [
-    el(
-      "div",
-      { class: "head" },
-      el("h1", {}, "Tenants"),
-      el("div", { class: "actions" }, linkButton("#/tenants/new", "New tenant", "primary")),
-    ),
+    heading("Tenants", linkButton("#/tenants/new", "New tenant", "primary")),
     browser.element,
   ];
 }

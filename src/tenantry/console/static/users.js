@@ -3,7 +3,8 @@
 import { send } from "./api.js";
 import { dialog, confirm, field, form, input } from "./forms.js";
 import { listing } from "./listing.js";
-import { announce, badge, button, time } from "./widgets.js";
+import { badge } from "./states.js";
+import { announce, button, time } from "./widgets.js";
 
 const USERS_ON_A_PAGE = 20;
 

@@ -36,19 +36,20 @@ export async function watch(path, run, { signal, onTenant, onRun, onBreak, onBac
     if (now.finishedAt === null) {
       onBreak();
       await pause(AGAIN_AFTER_MS, signal);
-      now = (await stateAgain(path, signal, onTenant)) ?? now;
+      now = (await stateAgain(path, signal)) ?? now;
       onRun(now);
     }
   }
   return now;
 }
 
-/** Read the state that the stream may have left out; return null while nobody answers. */
-async function stateAgain(path, signal, onTenant) {
+/**
+ * Read how far the run is; return null while nobody answers. The tenants that were missed come
+ * with the stream, which goes on after the last event that was seen.
+ */
+async function stateAgain(path, signal) {
   try {
-    const run = await get(path, { signal });
-    run.details.forEach(onTenant);
-    return run;
+    return await get(path, { query: { details: "none" }, signal });
   } catch (error) {
     letThrough(error, signal);
     return null;

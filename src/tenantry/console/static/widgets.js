@@ -1,40 +1,7 @@
-// What every view is made of: states, tables, pages, notices.
+// What every view is made of: headings, tables, pages, times, notices, buttons.
 
 import { el, fill } from "./dom.js";
 import { count, distance, localTime } from "./format.js";
-
-/** The state of a tenant or of its part in a run: a shape, a colour and a word for each. */
-export const STATES = {
-  head: "at head",
-  behind: "behind",
-  unknown: "unknown",
-  suspended: "suspended",
-  success: "success",
-  failed: "failed",
-  pending: "pending",
-  running: "running",
-};
-
-/** Return where a tenant stands. */
-export function stateOf(tenant, head) {
-  if (!tenant.isActive) {
-    return "suspended";
-  }
-  if (tenant.schemaRevision === null) {
-    return "unknown";
-  }
-  return tenant.schemaRevision === head ? "head" : "behind";
-}
-
-/** A small shape that says a state to whoever sees it; the word must stand beside it. */
-export function mark(state) {
-  return el("span", { class: `mark mark-${state}`, "aria-hidden": "true" });
-}
-
-/** A state in words, with its shape. */
-export function badge(state, text = STATES[state]) {
-  return el("span", { class: `badge is-${state}` }, mark(state), text);
-}
 
 /** A timestamp, exact to the second; the pointer shows how far away it is. */
 export function time(timestamp, missing = "–") {
@@ -81,7 +48,7 @@ export function table(caption, columns, rows, empty) {
   );
   return el(
     "div",
-    { class: "scroller", role: "region", tabindex: "0", "aria-label": caption },
+    { class: "scroller", role: "group", tabindex: "0", "aria-label": caption },
     el(
       "table",
       {},
@@ -143,6 +110,16 @@ export function facts(pairs) {
     "dl",
     { class: "facts" },
     told.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))),
+  );
+}
+
+/** The heading of a page, and what can be done there. */
+export function heading(title, ...actions) {
+  return el(
+    "div",
+    { class: "head" },
+    el("h1", {}, title),
+    el("div", { class: "actions" }, actions),
   );
 }
 

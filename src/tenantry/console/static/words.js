@@ -2,6 +2,7 @@
 
 import { count, plural } from "./format.js";
 
+const ALL = "100%";
 const SIZE = /^(\d+)\s*(%?)$/;
 
 /** Return `3` of "3" and `"5%"` of "5 %". */
@@ -31,11 +32,11 @@ export function wavesInWords(text, total = null) {
     return "All tenants may start at once.";
   }
   try {
-    const told = parseSizes(text).map((size) => sizeInWords(size, total));
-    const [first, ...others] = told;
-    return [`First ${first}.`, ...others.map((one) => `When they have ended, up to ${one}.`)].join(
-      " ",
-    );
+    const sizes = parseSizes(text);
+    const told = sizes.map((size) => sizeInWords(size, total)).join(", then ");
+    const waits = sizes.length > 1 ? " Each wave begins when the one before has ended." : "";
+    const rest = sizes.at(-1) === ALL ? "" : " What is then left is not attempted.";
+    return `First ${told}.${waits}${rest}`;
   } catch (error) {
     return error.message;
   }
@@ -62,10 +63,10 @@ function sizeInWords(size, total) {
   if (typeof size === "number") {
     return plural(size, "tenant");
   }
-  const share = Number(size.slice(0, -1));
-  if (share === 100) {
+  if (size === ALL) {
     return total === null ? "all tenants" : `all ${count(total)}`;
   }
+  const share = Number(size.slice(0, -1));
   const about = total === null ? "" : ` (about ${count(Math.ceil((total * share) / 100))})`;
   return `${share} % of the tenants${about}`;
 }
