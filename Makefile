@@ -12,6 +12,8 @@ DBMATE_VERSION := 2.36.0
 NPM := npm install --no-save --no-package-lock --no-audit --no-fund --silent
 
 PIP_FLAGS := -qq --disable-pip-version-check
+FIND_CHROMIUM := { command -v chromium || command -v chromium-browser || \
+	command -v google-chrome || command -v chrome; } >/dev/null
 COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 INSTALL := $(UV) pip install --quiet --python $(BIN)/python
 
@@ -21,10 +23,10 @@ export UV_PYTHON_DOWNLOADS := never
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo serve test check bench bench-fleet docs format lint types layers lock clean
+.PHONY: help demo serve test test-e2e pictures check bench bench-fleet docs format lint types layers lock clean
 
 help: ## List the targets
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: .venv/.runtime ## Serve sample tenants, and print requests to try (TENANTRY_PORT=8000)
 	@$(BIN)/tenantry demo
@@ -34,6 +36,17 @@ serve: .venv/.runtime ## Serve what the settings name; without any, SQLite in ./
 
 test: .venv/.dev ## Run the tests; T="tests/unit -k name" chooses
 	$(BIN)/pytest $(if $(T),$(T),-n 2 --dist loadfile)
+
+	@$(if $(T),,echo "LEFT OUT: the console in a browser; make test-e2e walks through it." >&2)
+
+test-e2e: .venv/.dev ## Walk through the console in Chromium; installs it, when root
+	@if ! $(FIND_CHROMIUM); then \
+		test "$$(id -u)" = 0 || { echo "Needs Chromium: apt-get install chromium" >&2; exit 1; }; \
+		apt-get update -qq && apt-get install -qq --no-install-recommends chromium; fi >/dev/null
+	$(BIN)/pytest $(if $(T),$(T),tests/e2e)
+
+pictures: .venv/.dev ## Take the pictures in docs/images anew, in Chromium
+	$(BIN)/pytest --pictures docs/images tests/e2e
 
 check: lint types layers test ## Everything that CI asks: lint, types, layers, test
 

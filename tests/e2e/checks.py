@@ -1,0 +1,54 @@
+"""Whether everybody can use a page: axe's rules, and what it cannot see."""
+
+from typing import Any
+
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page
+
+TAB_STOPS_MAX = 60
+# What has the focus: where it is, whether it can be seen to have it.
+FOCUSED = """() => {
+  const one = document.activeElement;
+  const box = one.getBoundingClientRect();
+  const style = getComputedStyle(one);
+  return {
+    name: (one.getAttribute("aria-label") || one.innerText || one.id || one.tagName).slice(0, 60),
+    isBody: one === document.body,
+    isShown: box.width > 0 && box.height > 0,
+    isMarked: style.outlineStyle !== "none" && parseFloat(style.outlineWidth) > 0,
+    order: [...document.querySelectorAll("*")].indexOf(one),
+  };
+}"""
+
+
+def violations(page: Page) -> list[str]:
+    """Return what axe finds: names, roles, contrast, ids, landmarks, the order of headings."""
+    found: dict[str, Any] = Axe().run(page).response
+    return [
+        f"{one['id']}: {node['html'][:200]} ({node['failureSummary']})"
+        for one in found["violations"]
+        for node in one["nodes"]
+    ]
+
+
+def too_wide(page: Page) -> bool:
+    """Tell whether the page itself scrolls sideways."""
+    return bool(page.evaluate("document.documentElement.scrollWidth > innerWidth"))
+
+
+def tab_faults(page: Page) -> list[str]:
+    """Walk over the page with the tabulator; return where the focus is lost, unseen or jumps."""
+    page.locator("a, button, input").first.focus()
+    faults: list[str] = []
+    first = last = page.evaluate(FOCUSED)["order"]
+    for _ in range(TAB_STOPS_MAX):
+        page.keyboard.press("Tab")
+        at = page.evaluate(FOCUSED)
+        if at["isBody"] or at["order"] == first:
+            break
+        if not (at["isShown"] and at["isMarked"]):
+            faults.append(f"unseen: {at['name']}")
+        if at["order"] < last:
+            faults.append(f"out of order: {at['name']}")
+        last = at["order"]
+    return faults

@@ -1,0 +1,179 @@
+"""A browser, a fleet that is served, and pages that are watched."""
+
+import asyncio
+import base64
+import shutil
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
+
+from tenantry.settings import Settings
+from tests.acceptance.programs import Program, free_port, running
+from tests.e2e.stage import Seeded, set_stage
+
+Take = Callable[[Page, str], None]
+Tell = Callable[[str], None]
+
+# As Debian, others, and macOS call it.
+PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "chrome")
+WIDE = (1280, 800)
+DOCUMENTED = {"run-in-progress", "run-with-failures", "fleet", "tenant", "dark-narrow-fleet"}
+QUALITY = 85
+WAIT_MS_MAX = 15_000
+# Few at a time, so that a run lasts for some seconds.
+CONCURRENCY = "4"
+
+
+class Fleet:
+    """The fleet that is served.
+
+    Args:
+        url: Where.
+        settings: Of the process.
+        tenants: In the fleet.
+        start: Starts the process, and returns it when it answers.
+    """
+
+    def __init__(
+        self, url: str, settings: Settings, tenants: list[Seeded], start: Callable[[], Program]
+    ) -> None:
+        self.url = url
+        self.settings = settings
+        self.tenants = tenants
+        self._start = start
+        self._program = start()
+
+    def kill(self) -> None:
+        """End the process at once."""
+        self._program.process.kill()
+        self._program.process.wait()
+
+    def start_again(self) -> None:
+        """Start it where the one before has answered."""
+        self._program = self._start()
+
+
+@dataclass
+class Watched:
+    """What a page has asked for and complained of."""
+
+    page: Page
+    origin: str
+    requests: list[str] = field(default_factory=list)
+    complaints: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.on("console", self._hear)
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+
+    def _hear(self, message: ConsoleMessage) -> None:
+        if message.type in {"error", "warning"}:
+            self.complaints.append(f"{message.type}: {message.text}")
+
+    def check(self, *, may_be_refused: bool = False, may_break: bool = False) -> None:
+        """Fail when the page has complained, or has asked anybody but the service.
+
+        Args:
+            may_be_refused: Whether an answer of the service was meant to be no success.
+            may_break: Whether the connection was meant to.
+        """
+        expected = {
+            "error: Failed to load resource: the server responded with a status of 4": (
+                may_be_refused
+            ),
+            "error: Failed to load resource: net::ERR_": may_break,
+        }
+        borne = tuple(text for text, is_borne in expected.items() if is_borne)
+        assert [one for one in self.complaints if not one.startswith(borne)] == []
+        assert {urlsplit(url).netloc for url in self.requests} == {urlsplit(self.origin).netloc}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--pictures", help="The folder for the pictures that the documents show.")
+
+
+@pytest.fixture(name="take", scope="session")
+def _take(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Take:
+    """Takes a picture of what is on the screen: to be looked at, some for the documents too."""
+    looked_at = tmp_path_factory.mktemp("pictures")
+    documents = Path(request.config.getoption("--pictures") or looked_at)
+
+    def take(page: Page, name: str) -> None:
+        page.screenshot(path=looked_at / f"{name}.png")
+        if name in DOCUMENTED:
+            session = page.context.new_cdp_session(page)
+            taken = session.send("Page.captureScreenshot", {"format": "webp", "quality": QUALITY})
+            (documents / f"{name}.webp").write_bytes(base64.b64decode(taken["data"]))
+
+    return take
+
+
+@pytest.fixture(name="tell")
+def _tell(request: pytest.FixtureRequest) -> Tell:
+    """Tells a measured number to whoever looks."""
+    reporter = request.config.pluginmanager.get_plugin("terminalreporter")
+
+    def tell(text: str) -> None:
+        reporter.ensure_newline()
+        reporter.write_line(text)
+
+    return tell
+
+
+@pytest.fixture(name="browser", scope="session")
+def _browser() -> Iterator[Browser]:
+    found = [path for name in PROGRAMS if (path := shutil.which(name))]
+    assert found, f"None of {', '.join(PROGRAMS)} is installed; `make test-e2e` says how."
+    with sync_playwright() as playwright:
+        # Root may not have Chromium's sandbox; what is shown is our own page.
+        browser = playwright.chromium.launch(executable_path=found[0], args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(name="fleet", scope="session")
+def _fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    folder = tmp_path_factory.mktemp("fleet")
+    settings = Settings(data_dir=folder / "data", tenant_migrations=folder / "migrations")
+    # Playwright has a loop in this thread, so ours gets another one.
+    with ThreadPoolExecutor(1) as thread:
+        tenants = thread.submit(lambda: asyncio.run(set_stage(settings))).result()
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    given = {
+        "TENANTRY_DATA_DIR": str(settings.data_dir),
+        "TENANTRY_TENANT_MIGRATIONS": str(settings.tenant_migrations),
+        "TENANTRY_PORT": str(port),
+        "TENANTRY_MIGRATE_CONCURRENCY": CONCURRENCY,
+    }
+    with ExitStack() as programs:
+
+        def start() -> Program:
+            program = programs.enter_context(running(folder, "serve", **given))
+            program.wait_for(url)
+            return program
+
+        yield Fleet(url, settings, tenants, start)
+
+
+@pytest.fixture(name="context")
+def _context(browser: Browser) -> Iterator[BrowserContext]:
+    context = browser.new_context(viewport={"width": WIDE[0], "height": WIDE[1]})
+    context.set_default_timeout(WAIT_MS_MAX)
+    yield context
+    context.close()
+
+
+@pytest.fixture(name="watched")
+def _watched(context: BrowserContext, fleet: Fleet) -> Iterator[Watched]:
+    """A page that must not complain, nor ask anybody else."""
+    watched = Watched(context.new_page(), fleet.url)
+    yield watched
+    watched.check()

@@ -1,0 +1,39 @@
+"""What is done again and again with the console."""
+
+from playwright.sync_api import Page, expect
+
+from tests.e2e.stage import ADMIN, PASSWORD
+
+
+def sign_in(page: Page, url: str) -> None:
+    """Open the console, and sign in as the admin."""
+    page.goto(f"{url}/console")
+    page.get_by_label("E-mail address").fill(ADMIN)
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Sign in").click()
+    page.get_by_role("heading", name="Fleet", level=1).wait_for()
+
+
+def go(page: Page, fragment: str, heading: str) -> None:
+    """Go to a view of the console, and wait until it is there."""
+    page.evaluate("fragment => { location.hash = fragment; }", fragment)
+    page.get_by_role("heading", name=heading, level=1).wait_for()
+
+
+def dialog_button(page: Page, name: str) -> None:
+    """Press a button of the dialog, which then is gone."""
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_role("button", name=name, exact=True).click()
+    expect(page.locator("dialog")).to_have_count(0)
+
+
+def told_once(page: Page, label: str) -> str:
+    """Return the secret that a dialog shows; it is nowhere afterwards."""
+    dialog = page.get_by_role("dialog")
+    secret = dialog.get_by_label(label, exact=True).input_value()
+    dialog.get_by_role("button", name=f"Copy: {label}").click()
+    expect(dialog.get_by_role("button", name=f"Copy: {label}")).to_have_text("Copied")
+    page.keyboard.press("Escape")
+    dialog_button(page, "I have copied it")
+    assert secret not in page.content()
+    return secret

@@ -1,0 +1,131 @@
+"""An operator's day: plan, run, watch, understand a failure, retry, issue a token."""
+
+import httpx
+import pytest
+from playwright.sync_api import BrowserContext, Page, expect
+
+from tests.e2e.checks import violations
+from tests.e2e.conftest import Fleet, Take, Watched
+from tests.e2e.stage import GONE, TAKEN, TENANTS
+from tests.e2e.steps import go, sign_in, told_once
+
+RUN_MS_MAX = 60_000
+# Enough to be watched for some seconds.
+BEHIND = 150
+
+pytestmark = pytest.mark.timeout(150)
+
+
+def total(page: Page, text: str) -> int:
+    """Return the number above a text among the totals of the fleet."""
+    found = page.get_by_role("list", name="Totals").get_by_role("listitem").filter(has_text=text)
+    return int(found.locator(".number").inner_text().replace(",", ""))
+
+
+class TestOperator:
+    def test_walks_the_story(self, watched: Watched, fleet: Fleet, take: Take):
+        """From a fleet that is behind to one that is at head, by way of two kinds of failure."""
+        page = watched.page
+        sign_in(page, fleet.url)
+
+        assert total(page, "behind") == TENANTS
+        self.plans(page, take)
+        self.watches(page, take)
+        self.understands(page, fleet, take)
+        self.retries(page, fleet)
+        go(page, "#/fleet", "Fleet")
+        assert total(page, "at head") == TENANTS - len(GONE)
+        assert total(page, "behind") == len(GONE)
+        take(page, "fleet")
+        self.issues_a_token(page, fleet, take)
+
+    def plans(self, page: Page, take: Take) -> None:
+        page.get_by_role("link", name="Plan a run").click()
+        page.get_by_label("Waves").fill("1, 10%, 100%")
+        page.get_by_label("Failure budget").fill("5%")
+        expect(page.locator(".words")).to_contain_text("First 1 tenant, then 10 % of")
+        expect(page.locator(".words")).to_contain_text("more than 5 % of the tenants have failed")
+        page.get_by_role("button", name="Show the plan").click()
+        plan = page.get_by_role("region", name="The plan")
+        expect(plan).to_contain_text(f"{TENANTS - len(GONE)} tenants of {TENANTS} would be migrat")
+        expect(plan).to_contain_text("about 20")
+        assert violations(page) == []
+        take(page, "plan")
+        page.get_by_role("button", name=f"Migrate {TENANTS} tenants").click()
+
+    def watches(self, page: Page, take: Take) -> None:
+        page.get_by_role("heading", name="Run of", level=1).wait_for()
+        page.locator(".cell.is-failed").nth(2).wait_for(timeout=RUN_MS_MAX)
+        assert 0 < page.locator(".cell.is-success").count() < TENANTS
+        assert page.locator(".cell:not(.is-success, .is-failed)").count() > 0
+        expect(page.locator(".rate")).to_contain_text("a second, about")
+        assert violations(page) == []
+        take(page, "run-in-progress")
+
+    def understands(self, page: Page, fleet: Fleet, take: Take) -> None:
+        durations = page.get_by_role("region", name="Durations")
+        expect(durations).to_be_visible(timeout=RUN_MS_MAX)
+        groups = page.get_by_role("region", name="Failures by cause").get_by_role("listitem")
+        expect(groups).to_have_count(2)
+        expect(groups.nth(0)).to_contain_text(f"{len(TAKEN)} tenants")
+        expect(groups.nth(0)).to_contain_text("table … already exists")
+        expect(groups.nth(1)).to_contain_text(f"{len(GONE)} tenants")
+        assert violations(page) == []
+        take(page, "run-with-failures")
+        failed = fleet.tenants[TAKEN[0]].name
+        page.get_by_role("link", name=failed, exact=True).first.click()
+        page.get_by_role("heading", name=failed, level=1).wait_for()
+        page.go_back()
+        groups.first.wait_for()
+
+    def retries(self, page: Page, fleet: Fleet) -> None:
+        for place in TAKEN:
+            fleet.tenants[place].run("DROP TABLE invoices")
+        page.get_by_role("link", name="Retry this group").first.click()
+        expect(page.locator("main")).to_contain_text(f"The {len(TAKEN)} tenants that failed with")
+        page.get_by_role("button", name="Show the plan").click()
+        page.get_by_role("button", name=f"Migrate {len(TAKEN)} tenants").click()
+        page.get_by_role("heading", name="Run of", level=1).wait_for()
+        expect(page.locator(".facts")).to_contain_text("success", timeout=RUN_MS_MAX)
+
+    def issues_a_token(self, page: Page, fleet: Fleet, take: Take) -> None:
+        tenant = fleet.tenants[0]
+        page.get_by_label("Search").fill(tenant.name)
+        page.get_by_role("link", name=f"{tenant.name} 0").first.click()
+        page.get_by_role("heading", name=tenant.name, level=1).wait_for()
+        page.get_by_role("button", name="Issue a token").click()
+        page.get_by_label("Name", exact=True).fill("Ada's assistant")
+        page.get_by_label("Write posts, and see drafts").uncheck()
+        assert violations(page) == []
+        page.get_by_role("dialog").get_by_role("button", name="Issue").click()
+        page.get_by_label("McpToken", exact=True).wait_for()
+        assert violations(page) == []
+        take(page, "token")
+        configuration = page.get_by_role("dialog").locator("textarea").first.input_value()
+        token = told_once(page, "McpToken")
+        assert token in configuration
+        expect(page.get_by_role("region", name="McpTokens")).to_contain_text("Ada's assistant")
+        take(page, "tenant")
+
+        answer = httpx.get(f"{fleet.url}/api/tenant/modules", headers={"X-Mcp-Token": token})
+        assert answer.json()["success"] is True
+
+
+class TestConnection:
+    def test_that_breaks_is_made_again(self, context: BrowserContext, fleet: Fleet):
+        """A run is watched to its end, though the process was killed and another one ended it."""
+        watched = Watched(context.new_page(), fleet.url)
+        page = watched.page
+        sign_in(page, fleet.url)
+        for place in set(range(BEHIND)) - set(GONE):
+            fleet.tenants[place].fall_behind()
+        go(page, "#/runs/plan", "Plan a run")
+        page.get_by_role("button", name="Show the plan").click()
+        page.get_by_role("button", name=f"Migrate {len(fleet.tenants)} tenants").click()
+        page.locator(".cell.is-success").first.wait_for()
+        fleet.kill()
+        page.get_by_text("The connection broke").wait_for()
+        fleet.start_again()
+
+        expect(page.get_by_role("region", name="Durations")).to_be_visible(timeout=RUN_MS_MAX)
+        watched.check(may_break=True)

@@ -1,0 +1,77 @@
+"""A tenant is made and managed, whatever text is in its names."""
+
+from playwright.sync_api import BrowserContext, Page, expect
+
+from tests.e2e.checks import violations
+from tests.e2e.conftest import Fleet, Watched
+from tests.e2e.stage import PASSWORD
+from tests.e2e.steps import dialog_button, go, sign_in, told_once
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+
+class TestTenant:
+    def test_is_made_and_managed(self, context: BrowserContext, fleet: Fleet):
+        """From its making to its end, with whatever text in its names."""
+        watched = Watched(context.new_page(), fleet.url)
+        page = watched.page
+        sign_in(page, fleet.url)
+        key = self.makes(page)
+        self.manages_users(page)
+        assert self.rotates_key(page, key) != key
+        page.get_by_label("MCP: McpTokens").uncheck()
+        page.get_by_role("button", name="Save").click()
+        expect(page.locator("#announcements")).to_have_text("The modules are saved.")
+        assert violations(page) == []
+        self.deletes(page)
+        watched.check(may_be_refused=True)
+
+    def makes(self, page: Page) -> str:
+        go(page, "#/tenants/new", "New tenant")
+        page.get_by_label("Name", exact=True).fill(HOSTILE)
+        page.get_by_label("Full name").fill(HOSTILE)
+        page.get_by_label("E-mail address").fill("owner@example.com")
+        page.get_by_label("Password").fill(PASSWORD)
+        page.get_by_role("button", name="Make the tenant").click()
+        page.get_by_role("dialog").wait_for()
+        assert violations(page) == []
+        key = told_once(page, "API key")
+        expect(page.get_by_role("heading", level=1)).to_have_text(HOSTILE)
+        assert page.locator("main img").count() == 0
+        return key
+
+    def manages_users(self, page: Page) -> None:
+        page.get_by_role("button", name="Add a user").click()
+        dialog = page.get_by_role("dialog")
+        dialog.get_by_label("Full name").fill("Grace Hopper")
+        dialog.get_by_label("E-mail address").fill("grace@example.com")
+        dialog.get_by_label("Password").fill("password")
+        dialog.get_by_role("button", name="Add").click()
+        expect(dialog.get_by_role("alert")).to_be_visible()
+        dialog.get_by_label("Password").fill(PASSWORD)
+        dialog_button(page, "Add")
+        page.get_by_role("button", name="Deactivate grace@example.com").click()
+        page.get_by_role("button", name="Activate grace@example.com", exact=True).wait_for()
+        page.get_by_role("button", name="Delete grace@example.com").click()
+        dialog_button(page, "Delete")
+        expect(page.get_by_text("grace@example.com", exact=True)).to_have_count(0)
+
+    def rotates_key(self, page: Page, key: str) -> str:
+        page.get_by_role("button", name=f"Rotate {key[:8]}").click()
+        page.get_by_role("dialog").get_by_role("button", name="Rotate").click()
+        page.get_by_label("API key", exact=True).wait_for()
+        fresh = told_once(page, "API key")
+        page.get_by_role("button", name=f"Revoke {key[:8]}").click()
+        dialog_button(page, "Revoke")
+        expect(page.get_by_role("button", name=f"Rotate {key[:8]}")).to_have_count(0)
+        return fresh
+
+    def deletes(self, page: Page) -> None:
+        page.get_by_role("button", name="Suspend").click()
+        dialog_button(page, "Suspend")
+        page.get_by_role("button", name="Delete", exact=True).click()
+        page.get_by_label("Type the name of the tenant").fill(HOSTILE)
+        dialog_button(page, "Delete for ever")
+        page.get_by_role("heading", name="Tenants", level=1).wait_for()
+        go(page, "#/audit", "Audit log")
+        expect(page.get_by_role("row").nth(1)).to_contain_text("delete")

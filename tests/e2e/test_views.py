@@ -1,0 +1,93 @@
+"""Every view, light and dark, narrow and wide: usable by everybody, and as wide as the screen."""
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tenantry.api.table import ENDPOINTS
+from tests.e2e.checks import tab_faults, too_wide, violations
+from tests.e2e.conftest import Fleet, Take, Watched
+from tests.e2e.steps import go, sign_in
+
+VIEWS = {
+    "fleet": ("#/fleet", "Fleet"),
+    "runs": ("#/runs", "Runs"),
+    "plan": ("#/runs/plan", "Plan a run"),
+    "tenants": ("#/tenants", "Tenants"),
+    "new-tenant": ("#/tenants/new", "New tenant"),
+    "audit": ("#/audit", "Audit log"),
+}
+SCREENS = {
+    "light-wide": ("light", 1280, 800),
+    "dark-wide": ("dark", 1280, 800),
+    "light-narrow": ("light", 360, 740),
+    "dark-narrow": ("dark", 360, 740),
+}
+
+
+@pytest.fixture(name="kind", scope="module", params=sorted(SCREENS))
+def _kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(name="screen", scope="module")
+def _screen(kind: str, browser: Browser, fleet: Fleet) -> Iterator[Page]:
+    """The console on one kind of screen, with somebody signed in."""
+    scheme, width, height = SCREENS[kind]
+    context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": height})
+    watched = Watched(context.new_page(), fleet.url)
+    sign_in(watched.page, fleet.url)
+    yield watched.page
+    watched.check()
+    context.close()
+
+
+class TestView:
+    @pytest.mark.parametrize("view", sorted(VIEWS))
+    def test_can_be_used_by_everybody(self, screen: Page, kind: str, view: str, take: Take):
+        """Names, contrast, headings, landmarks and focus are in order; nothing is cut off."""
+        go(screen, *VIEWS[view])
+        screen.wait_for_load_state("networkidle")
+        take(screen, f"{kind}-{view}")
+
+        assert violations(screen) == []
+        assert not too_wide(screen)
+        assert tab_faults(screen) == []
+
+
+class TestDocs:
+    def test_can_be_used_by_everybody(self, screen: Page, kind: str, fleet: Fleet, take: Take):
+        """The page of the API, with an endpoint unfolded."""
+        screen.goto(f"{fleet.url}/docs#listTenantsTenants")
+        screen.locator("details[open] table").first.wait_for()
+        take(screen, f"{kind}-docs")
+
+        assert violations(screen) == []
+        assert not too_wide(screen)
+
+    def test_sends_a_request(self, watched: Watched, fleet: Fleet):
+        """With the token of whoever is signed in; the command that is shown has none."""
+        page = watched.page
+        sign_in(page, fleet.url)
+        token = page.evaluate("JSON.parse(sessionStorage.getItem('tenantry.session')).token")
+        page.goto(f"{fleet.url}/docs#listTenantsTenants")
+        tried = page.locator("details[open]")
+        tried.get_by_label("pageSize (query)").fill("1")
+        tried.get_by_role("button", name="Send GET").click()
+
+        expect(tried.get_by_text("200 OK, ").last).to_contain_text(" ms")
+        expect(tried.locator("pre").last).to_contain_text('"pageSize": 1')
+        command = tried.get_by_text("curl -X GET")
+        expect(command).to_contain_text("Authorization: Bearer $TOKEN")
+        assert token not in page.content()
+
+    def test_tells_of_every_endpoint(self, watched: Watched, fleet: Fleet):
+        """An entry for each operation of the description, below its level of access."""
+        page = watched.page
+        page.goto(f"{fleet.url}/docs")
+        page.locator(".operation").first.wait_for()
+
+        assert page.locator(".operation").count() == len(ENDPOINTS) - 1
+        levels = page.get_by_role("heading", level=2).all_inner_texts()
+        assert {"Open", "Admin", "Tenant", "Tenant login", "Public"} <= set(levels)
