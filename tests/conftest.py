@@ -21,8 +21,9 @@ from tenantry.kit import log
 from tenantry.kit.clock import utc_now
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
-from tenantry.tenant import posts, tokens
-from tenantry.tenant.writing import Author
+from tenantry.tenant import tokens
+from tenantry.tenant.blog import posts
+from tenantry.tenant.blog.writing import Author
 from tests.postgres import postgres
 
 PASSWORD = "correct horse battery staple"

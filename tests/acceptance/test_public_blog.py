@@ -3,8 +3,8 @@
 from datetime import timedelta
 
 from tenantry.kit.clock import utc_now
-from tenantry.tenant import posts
-from tenantry.tenant.writing import Author
+from tenantry.tenant.blog import posts
+from tenantry.tenant.blog.writing import Author
 from tests.acceptance.shapes import POST, POST_SUMMARY, instant, must_be, page_of
 from tests.acceptance.support import POSTS, ok, patch_tenant, refused
 from tests.conftest import World

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from tenantry.api.endpoints import Endpoint
 from tenantry.catalog.tenants import Tenant
 from tenantry.kit.clock import utc_now
-from tenantry.tenant import posts
-from tenantry.tenant.writing import Author
+from tenantry.tenant.blog import posts
+from tenantry.tenant.blog.writing import Author
 from tests.conftest import World, provision
 from tests.contracts.asgi import Answer, Headers, ask
 from tests.contracts.ledger import Dump, Ledger, difference

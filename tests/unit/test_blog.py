@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from tenantry.kit.ids import new_id
 from tenantry.kit.text import BadText
-from tenantry.tenant.drafting import MADE_EXCERPT_CHARS, excerpt_of
-from tenantry.tenant.searching import BadSearch, pattern, searchable
-from tenantry.tenant.slugs import (
+from tenantry.tenant.blog.drafts import MADE_EXCERPT_CHARS, excerpt_of
+from tenantry.tenant.blog.searching import BadSearch, pattern, searchable
+from tenantry.tenant.blog.slugs import (
     NUMBERS_MAX,
     SLUG_CHARS_MAX,
     BadSlug,
@@ -16,7 +16,7 @@ from tenantry.tenant.slugs import (
     checked_slug,
     slug_of,
 )
-from tenantry.tenant.tagging import BadTags, checked_tags
+from tenantry.tenant.blog.tagging import BadTags, checked_tags
 
 TEXTS = st.text(max_size=300)
 PARTS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=60)

@@ -20,7 +20,7 @@ from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id, parse_id
 from tenantry.kit.pages import Page, Window
 from tenantry.kit.text import BadText, canonical, checked_line
-from tenantry.tenant.slugs import SLUG_CHARS_MAX, slug_of
+from tenantry.tenant.blog.slugs import SLUG_CHARS_MAX, slug_of
 
 
 class TestWindow:

@@ -9,7 +9,7 @@ from tenantry.kit.errors import Invalid
 from tenantry.kit.pages import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, Window
 from tenantry.schemas.base import AtLeastOne
 from tenantry.schemas.reading import check_text, readable
-from tenantry.tenant.content import PostStatus
+from tenantry.tenant.blog.content import PostStatus
 
 Page = Annotated[AtLeastOne, Meta(description="The page, from 1.")]
 PageSize = Annotated[

@@ -19,7 +19,8 @@ from tenantry.schemas.base import Done
 from tenantry.schemas.content import PostPage, PostResponse
 from tenantry.schemas.people import TenantUserProfile, given
 from tenantry.schemas.tenants import ModuleList
-from tenantry.tenant import accounts, entry, modules, posts, users
+from tenantry.tenant import accounts, entry, modules, users
+from tenantry.tenant.blog import posts
 from tenantry.tenant.entry import Demand
 
 

@@ -13,8 +13,9 @@ from tenantry.kit.pages import Window
 from tenantry.mcp.asked import Asked, asked_of
 from tenantry.mcp.json_schemas import schema_of
 from tenantry.schemas.content import PostResponse
-from tenantry.tenant import modules, posts
-from tenantry.tenant.content import PostNotFound
+from tenantry.tenant import modules
+from tenantry.tenant.blog import posts
+from tenantry.tenant.blog.content import PostNotFound
 from tenantry.tenant.entry import Demand
 
 Request = ServerRequestContext[Any, Any]

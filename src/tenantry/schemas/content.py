@@ -7,7 +7,7 @@ from msgspec import UNSET, UnsetType
 
 from tenantry.kit.pages import Page
 from tenantry.schemas.base import PageRequest, Schema
-from tenantry.tenant.content import (
+from tenantry.tenant.blog.content import (
     Post,
     PostStatus,
     PostSummary,

@@ -6,13 +6,13 @@ from tenantry.api.conditions import Versioned
 from tenantry.schemas.base import Nothing
 from tenantry.schemas.content import PublishedPost, PublishedPostPage, PublishedPostPageRequest
 from tenantry.services import Services
-from tenantry.tenant import blog, published
+from tenantry.tenant.blog import published, state
 from tenantry.tenant.entry import TenantContext
 
 
 async def version_of_posts(ctx: TenantContext) -> UUID | None:
     """Tell which version of the posts there is."""
-    return await blog.version(ctx.database)
+    return await state.version(ctx.database)
 
 
 async def list_posts(

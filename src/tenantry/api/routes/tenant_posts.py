@@ -6,7 +6,7 @@ from tenantry.schemas.base import Nothing
 from tenantry.schemas.content import PostPage, PostPageRequest, PostResponse, WritePostRequest
 from tenantry.schemas.people import given
 from tenantry.services import Services
-from tenantry.tenant import posts
+from tenantry.tenant.blog import posts
 from tenantry.tenant.entry import TenantContext
 
 

@@ -21,8 +21,8 @@ from tenantry.fleet.lifecycle import Owner, Provisioned
 from tenantry.fleet.orders import EVERY_ACTIVE_TENANT
 from tenantry.services import Services, open_services
 from tenantry.settings import Settings
-from tenantry.tenant import posts
-from tenantry.tenant.writing import Author
+from tenantry.tenant.blog import posts
+from tenantry.tenant.blog.writing import Author
 
 ADMIN = "admin@example.com"
 PASSWORD_BYTES = 12

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tenantry.kit.text import checked_line, checked_text
-from tenantry.tenant.content import Post
-from tenantry.tenant.slugs import checked_slug
-from tenantry.tenant.tagging import checked_tags
+from tenantry.tenant.blog.content import Post
+from tenantry.tenant.blog.slugs import checked_slug
+from tenantry.tenant.blog.tagging import checked_tags
 
 TITLE_CHARS_MAX = 200
 CONTENT_CHARS_MAX = 1_000_000

@@ -9,8 +9,8 @@ import sqlalchemy as sa
 from tenantry.db.statements import Statement, columns_of
 from tenantry.kit.pages import Page, Window
 from tenantry.kit.text import canonical
-from tenantry.tenant import listing, tagging
-from tenantry.tenant.content import PostNotFound, PublicPost, PublicPostSummary
+from tenantry.tenant.blog import listing, tagging
+from tenantry.tenant.blog.content import PostNotFound, PublicPost, PublicPostSummary
 from tenantry.tenant.databases import TenantDatabase, is_current
 from tenantry.tenant.tables import blog_state, post, post_tag, published_tag, tag
 

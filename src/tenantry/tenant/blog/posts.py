@@ -15,14 +15,15 @@ from tenantry.access.principal import Scope
 from tenantry.catalog.database import Catalog
 from tenantry.db.statements import Statement, columns_of
 from tenantry.kit.pages import Page, Window
-from tenantry.tenant import audit, blog, listing, searching, tagging, users, writing
-from tenantry.tenant.content import Post, PostNotFound, PostStatus, PostSummary
+from tenantry.tenant import audit, users
+from tenantry.tenant.blog import listing, searching, state, tagging, writing
+from tenantry.tenant.blog.content import Post, PostNotFound, PostStatus, PostSummary
+from tenantry.tenant.blog.drafts import draft, revised
+from tenantry.tenant.blog.slugs import BadSlug, checked_slug
+from tenantry.tenant.blog.writing import Author
 from tenantry.tenant.databases import TenantDatabase, TenantSession
-from tenantry.tenant.drafting import draft, revised
 from tenantry.tenant.entry import TenantContext, acting_user
-from tenantry.tenant.slugs import BadSlug, checked_slug
 from tenantry.tenant.tables import blog_state, post, post_tag, post_text, published_tag, tag
-from tenantry.tenant.writing import Author
 
 
 class _Listed(PostSummary, frozen=True):
@@ -103,7 +104,7 @@ async def page(
     Raises:
         BadText, BadSearch: *tag* or *search* breaks a rule.
     """
-    blog.require(ctx.database)
+    state.require(ctx.database)
     wanted = {}
     if tag is not None:
         wanted["tag"] = tagging.wanted_tag(tag)
@@ -129,7 +130,7 @@ async def get(ctx: TenantContext, post_id: UUID) -> Post:
     Raises:
         PostNotFound: There is none with this id, that the caller may see.
     """
-    blog.require(ctx.database)
+    state.require(ctx.database)
     found = await ctx.database.fetch_one(_FIND, post=post_id)
     return _seen(ctx, found)
 
@@ -140,7 +141,7 @@ async def get_by_slug(ctx: TenantContext, slug: str) -> Post:
     Raises:
         PostNotFound: There is none with this slug, that the caller may see.
     """
-    blog.require(ctx.database)
+    state.require(ctx.database)
     try:
         stored = checked_slug(slug)
     except BadSlug:
@@ -175,7 +176,7 @@ async def create(
         SlugInUse: Another post has the slug that was given.
     """
     says = draft(title=title, content=content, slug=slug, excerpt=excerpt, tags=tags)
-    async with blog.writing(ctx.database) as session:
+    async with state.writing(ctx.database) as session:
         author = await _author(ctx, session)
         written = await writing.add(session, says, author=author, now=ctx.now)
         await audit.note(ctx, catalog, "post.create", written.id)
@@ -198,7 +199,7 @@ async def write_new(
         BadText, BadTags: A rule is broken; the message names the member.
     """
     says = draft(title=title, content=content, tags=tags)
-    async with blog.writing(database) as session:
+    async with state.writing(database) as session:
         return await writing.add(
             session, says, author=author, now=now, published_at=now if is_published else None
         )
@@ -225,7 +226,7 @@ async def update(
         SlugInUse: Another post has the slug.
     """
     changes = revised(title=title, content=content, slug=slug, excerpt=excerpt, tags=tags)
-    async with blog.writing(ctx.database) as session:
+    async with state.writing(ctx.database) as session:
         before = await _find(session, post_id)
         written = await writing.change(session, before, changes.of(before), now=ctx.now)
         await audit.note(ctx, catalog, "post.update", post_id)
@@ -238,7 +239,7 @@ async def publish(ctx: TenantContext, catalog: Catalog, post_id: UUID) -> Post:
     Raises:
         PostNotFound: There is no such post.
     """
-    async with blog.writing(ctx.database) as session:
+    async with state.writing(ctx.database) as session:
         written = await _find(session, post_id)
         if written.published_at is None:
             written = await writing.publish(session, written, published_at=ctx.now, now=ctx.now)
@@ -252,7 +253,7 @@ async def unpublish(ctx: TenantContext, catalog: Catalog, post_id: UUID) -> Post
     Raises:
         PostNotFound: There is no such post.
     """
-    async with blog.writing(ctx.database) as session:
+    async with state.writing(ctx.database) as session:
         written = await _find(session, post_id)
         if written.published_at is not None:
             written = await writing.publish(session, written, published_at=None, now=ctx.now)
@@ -266,7 +267,7 @@ async def delete(ctx: TenantContext, catalog: Catalog, post_id: UUID) -> None:
     Raises:
         PostNotFound: There is no such post.
     """
-    async with blog.writing(ctx.database) as session:
+    async with state.writing(ctx.database) as session:
         await writing.remove(session, await _find(session, post_id))
         await audit.note(ctx, catalog, "post.delete", post_id)
 

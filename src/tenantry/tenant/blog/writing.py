@@ -1,4 +1,4 @@
-"""Write posts: each function is a part of a transaction of `blog.writing`."""
+"""Write posts: each function is a part of a transaction of `state.writing`."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,10 +10,10 @@ import sqlalchemy as sa
 
 from tenantry.db.statements import Statement, insert, parameters
 from tenantry.kit.ids import new_id
-from tenantry.tenant import blog, searching, slugs, tagging
-from tenantry.tenant.content import Post, SlugInUse
+from tenantry.tenant.blog import searching, slugs, state, tagging
+from tenantry.tenant.blog.content import Post, SlugInUse
+from tenantry.tenant.blog.drafts import Draft
 from tenantry.tenant.databases import TenantSession
-from tenantry.tenant.drafting import Draft
 from tenantry.tenant.tables import post, post_text
 
 
@@ -74,7 +74,7 @@ async def add(
         _ADD_TEXT, post_id=written.id, text=searching.searchable(draft.title, draft.content)
     )
     await tagging.add(session, written.id, draft.tags, published_at=published_at)
-    await blog.change(session, posts=1, published=int(published_at is not None))
+    await state.change(session, posts=1, published=int(published_at is not None))
     return written
 
 
@@ -100,7 +100,7 @@ async def change(session: TenantSession, before: Post, draft: Draft, *, now: dat
     if draft.tags != before.tags:
         await tagging.remove(session, before.id, is_published=before.published_at is not None)
         await tagging.add(session, before.id, draft.tags, published_at=before.published_at)
-    await blog.change(session)
+    await state.change(session)
     return msgspec.structs.replace(before, **says)
 
 
@@ -112,7 +112,7 @@ async def publish(
     await session.execute(_PUBLISH, post=before.id, published_at=published_at, updated_at=now)
     await tagging.remove(session, before.id, is_published=bool(was))
     await tagging.add(session, before.id, before.tags, published_at=published_at)
-    await blog.change(session, published=is_ - was)
+    await state.change(session, published=is_ - was)
     return msgspec.structs.replace(before, published_at=published_at, updated_at=now)
 
 
@@ -121,7 +121,7 @@ async def remove(session: TenantSession, before: Post) -> None:
     is_published = before.published_at is not None
     await tagging.remove(session, before.id, is_published=is_published)
     await session.execute(_REMOVE, post=before.id)
-    await blog.change(session, posts=-1, published=-int(is_published))
+    await state.change(session, posts=-1, published=-int(is_published))
 
 
 async def _add_under_free_slug(

@@ -1,0 +1,1 @@
+"""The blog of a tenant: posts, drafts and their publication."""
