@@ -115,7 +115,7 @@ class TestTenantDelete:
         assert "--name" in only_line(ended.stderr)
         assert alone("tenant", "list", "--json").data["totalCount"] == 1
 
-    def test_asksat_a_terminal(self, alone: Commands):
+    def test_asks_at_a_terminal(self, alone: Commands):
         alone.create_tenant("acme")
         alone("tenant", "suspend", "acme")
         asked = ["tenant", "delete", "ACME"]
