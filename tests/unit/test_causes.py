@@ -110,6 +110,7 @@ class TestCauseOf:
             "The database does not exist (SQLSTATE 3D000).",
             "A lock was not free in time: something else uses the table (SQLSTATE 55P03).",
             "The database did not answer in time.",
+            "The database file does not exist, or cannot be opened.",
             "0002_add_posts: The migration raised ValueError.",
             "not attempted: run cancelled",
         ],
