@@ -19,6 +19,7 @@ def add_run(
     *,
     total: int | None = None,
     counted: int | None = None,
+    in_order: bool = True,
 ) -> UUID:
     """Add a run of which no tenant is left to be migrated; return its id.
 
@@ -27,6 +28,7 @@ def add_run(
         states: How its parts have ended, one after the other.
         total: Its tenants. When they are more than have ended, the run never ends.
         counted: How many of those that have ended are in its counts; all unless given.
+        in_order: Whether it is known in which order they have ended; older releases did not.
     """
     run_id, now = new_id(), utc_now()
     total = len(states) if total is None else total
@@ -39,7 +41,7 @@ def add_run(
         "total_count": total,
         "success_count": told.count("Success"),
         "failed_count": told.count("Failed"),
-        "last_sequence": len(told),
+        "last_sequence": len(told) if in_order else None,
     }
     parts = [
         {
@@ -53,7 +55,7 @@ def add_run(
             "error": None if state == "Success" else f"0004_wrong: no such table: t{number}.",
             "started_at": now,
             "finished_at": now + timedelta(milliseconds=number),
-            "sequence": number,
+            "sequence": number if in_order else None,
         }
         for number, state in enumerate(states, 1)
     ]

@@ -19,13 +19,16 @@ class Migrations:
         self._last: str | None = None
         (folder / "versions").mkdir(parents=True)
 
-    def add(self, name: str, upgrade: str = "pass", *, after: str | None = "") -> str:
+    def add(
+        self, name: str, upgrade: str = "pass", *, after: str | None = "", online: bool = False
+    ) -> str:
         """Add the revision *name*, whose ``upgrade`` is *upgrade*; return the name.
 
         Args:
             name: Of the file; what comes before the first ``_`` is the revision.
             upgrade: The body of the function.
             after: The revision before it; the one added last unless given.
+            online: Whether it runs live on each database, and is never recorded.
         """
         revision = name.partition("_")[0]
         down = self._last if after == "" else after
@@ -34,6 +37,7 @@ class Migrations:
             "from alembic import op\n"
             f"revision = {revision!r}\n"
             f"down_revision = {down!r}\n"
+            f"online = {online}\n"
             f"def upgrade():\n    {upgrade}\n"
             "def downgrade():\n    pass\n"
         )
@@ -44,7 +48,8 @@ class Migrations:
         return self.add(name, create(table), after=after)
 
     def add_slow(self, name: str, seconds: float) -> str:
-        return self.add(name, SLEEP.format(seconds=seconds).strip())
+        """Add a revision that takes so long at every tenant."""
+        return self.add(name, SLEEP.format(seconds=seconds).strip(), online=True)
 
     def remove(self, name: str) -> None:
         (self.folder / "versions" / f"{name}.py").unlink()

@@ -282,6 +282,21 @@ def database_of(world: World, tenant: Tenant) -> Raw:
     return Raw(world.services.databases.server(tenant.server_name).url(tenant.database_name))
 
 
+@contextlib.contextmanager
+def lost(raw: Raw) -> Iterator[None]:
+    """Let nobody reach a database of PostgreSQL while the block lasts."""
+    server, _, name = raw.url.rpartition("/")
+    with psycopg.connect(f"{server}/postgres", autocommit=True) as connection:
+        connection.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false')
+        try:
+            connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name]
+            )
+            yield
+        finally:
+            connection.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true')
+
+
 @asynccontextmanager
 async def restarted(settings: Settings) -> AsyncIterator[Callable[..., httpx.AsyncClient]]:
     """Yield what makes clients of another process on the same settings."""

@@ -32,6 +32,8 @@ from tests.acceptance.support import (
     HISTORY,
     MIGRATE_ALL,
     NOBODY,
+    catalog_of,
+    lost,
     must_be_for_admins,
     ok,
     refused,
@@ -153,6 +155,16 @@ class TestEvents(WithMigrations):
                 assert await names(bad) == every, bad
         assert every == ["run", *(f"Tenant number {number}" for number in (1, 2, 3)), "run"]
 
+    async def test_of_a_run_that_an_older_release_ended_are_all_there(self, world: World) -> None:
+        """It has left no order to go on from, and so every stream begins anew."""
+        run_id = add_run(world, ["Success", "Failed"], in_order=False)
+        async with admin_of(world) as admin:
+            for last in ("", "2"):
+                async with watching(admin, events_of(run_id), last_event_id=last) as stream:
+                    seen = await stream.rest()
+
+                assert [event.name for event in seen] == ["run", "tenant", "tenant", "run"]
+
     async def test_are_kept_alive_by_comments(
         self, world: World, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -165,6 +177,18 @@ class TestEvents(WithMigrations):
         ):
             assert await stream.next() is not None
             await stream.wait_for_comments(2)
+
+    @pytest.mark.parametrize("engine", ["postgresql"])
+    async def test_are_cut_when_the_catalog_is_lost(self, world: World) -> None:
+        """What was sent does not look as if the run had ended; it can be gone on with."""
+        run_id = add_run(world, ["Success"], total=2)
+        async with admin_of(world) as admin:
+            async with watching(admin, events_of(run_id)) as stream:
+                assert await stream.next() is not None
+                with lost(catalog_of(world)), pytest.raises(httpx.RemoteProtocolError):
+                    await stream.rest()
+            async with watching(admin, events_of(run_id), last_event_id="1") as stream:
+                assert await stream.next() is not None
 
     async def test_are_for_admins(self, world: World) -> None:
         """The table of refusals; and of no run there are none."""

@@ -30,7 +30,9 @@ from tests.acceptance.support import (
     HISTORY,
     MIGRATE_ALL,
     NOBODY,
+    catalog_of,
     database_of,
+    lost,
     ok,
     patch_tenant,
     refused,
@@ -359,6 +361,7 @@ class TestLongCall(WithMigrations):
         async with served(world.app) as at, at.line() as line:
             head = await line.ask("POST", MIGRATE_ALL, authorization=bearer)
             assert await line.chunk() == b" "
+            await until(lambda: count_runs(world), bool)
             stopping = asyncio.create_task(world.services.fleet.stop())
             with pytest.raises(asyncio.IncompleteReadError):
                 await line.rest()
@@ -366,6 +369,21 @@ class TestLongCall(WithMigrations):
 
         assert head.status == 200
         assert (await last_run(world))["finishedAt"] is None
+
+    @pytest.mark.parametrize("engine", ["postgresql"])
+    async def test_is_cut_when_the_catalog_is_lost(self, world: World, mine: Migrations) -> None:
+        """After the first space there is no other way to tell it; the run ends all the same."""
+        mine.add_slow("a1_take_a_while", 0.5)
+        bearer = f"Bearer {await world.admin_token()}"
+
+        async with served(world.app) as at, at.line() as line:
+            await line.ask("POST", MIGRATE_ALL, authorization=bearer)
+            assert await line.chunk() == b" "
+            await until(lambda: count_runs(world), bool)
+            with lost(catalog_of(world)), pytest.raises(asyncio.IncompleteReadError):
+                await line.rest()
+
+        assert (await ended(world))["successCount"] == 2
 
     async def test_that_is_hung_up_is_a_run_all_the_same(
         self, world: World, mine: Migrations
@@ -376,6 +394,7 @@ class TestLongCall(WithMigrations):
 
         async with served(world.app) as at, at.line() as line:
             await line.ask("POST", MIGRATE_ALL, authorization=bearer)
+            await until(lambda: count_runs(world), bool)
             line.hang_up()
         run = await ended(world)
 

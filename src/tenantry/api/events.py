@@ -17,18 +17,18 @@ from tenantry.schemas.migrations import MigrationRunDetailResponse, MigrationRun
 # After so long without an event a comment is sent, so that nobody on the way hangs up.
 COMMENT_SECONDS = 15.0
 COMMENT = b":\n\n"
-POSITION_DIGITS_MAX = 9
+SEQUENCE_DIGITS_MAX = 9
 
 _encode = msgspec.json.Encoder().encode
 
 
-def position_of(last_event_id: str) -> int:
-    """Return the position that a ``Last-Event-ID`` names; 0 when it names none.
+def sequence_of(last_event_id: str) -> int:
+    """Return the sequence that a ``Last-Event-ID`` names; 0 when it names none.
 
     A client that is refused does not try again. One whose id is none of ours begins anew.
     """
     is_number = last_event_id.isascii() and last_event_id.isdigit()
-    return int(last_event_id) if is_number and len(last_event_id) <= POSITION_DIGITS_MAX else 0
+    return int(last_event_id) if is_number and len(last_event_id) <= SEQUENCE_DIGITS_MAX else 0
 
 
 async def events_of(
@@ -36,7 +36,7 @@ async def events_of(
 ) -> Source:
     """Yield *sights* as events: ``tenant`` with a detail, ``run`` with the run without them.
 
-    The id of each is the position from which to go on after it.
+    The id of each is the sequence from which to go on after it.
 
     Args:
         sights: What is seen, often enough to notice in time that the caller is out.
@@ -64,9 +64,9 @@ def _events(sight: Sight) -> Iterator[bytes]:
     for part in sight.parts:
         yield _event(b"tenant", part.sequence or 0, MigrationRunDetailResponse.of(part))
     if sight.run is not None:
-        yield _event(b"run", sight.position, MigrationRunStateResponse.of(sight.run))
+        yield _event(b"run", sight.sequence, MigrationRunStateResponse.of(sight.run))
 
 
-def _event(name: bytes, position: int, data: object) -> bytes:
+def _event(name: bytes, sequence: int, data: object) -> bytes:
     # JSON as we write it has no line breaks, which would end the data.
-    return b"id: %d\nevent: %b\ndata: %b\n\n" % (position, name, _encode(data))
+    return b"id: %d\nevent: %b\ndata: %b\n\n" % (sequence, name, _encode(data))

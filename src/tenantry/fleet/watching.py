@@ -28,12 +28,12 @@ class Sight:
     """What is new since the last look; nothing, perhaps.
 
     Attributes:
-        position: The sequence of the last part that was told: where to go on from.
+        sequence: Of the last part that was told: where to go on from.
         parts: Parts that have ended, in that order.
         run: The run, if it has changed.
     """
 
-    position: int
+    sequence: int
     parts: list[TenantMigration] = field(default_factory=list)
     run: MigrationRun | None = None
 
@@ -61,8 +61,8 @@ class Watchers:
 
         Args:
             run_id: Of the run.
-            after: The position of a sight: what came up to there is known. One that the run
-                has not reached is no position of it, and counts as 0.
+            after: The sequence of a sight: what came up to there is known. One that the run
+                has not reached is none of its own, and counts as 0.
 
         Raises:
             MigrationRunNotFound: No run has this id.
@@ -74,28 +74,32 @@ class Watchers:
             raise TooManyWatchers
         self._count += 1
         try:
-            position = after if after <= (run.last_sequence or 0) else 0
-            yield Sight(position, run=run)
-            async with contextlib.aclosing(self._follow(run, position)) as sights:
+            sequence = after if after <= (run.last_sequence or 0) else 0
+            yield Sight(sequence, run=run)
+            if run.last_sequence is None and run.finished_at is not None:
+                # An older release ended it, and has left no order.
+                async for parts in runs.each_ended(self._catalog, run_id):
+                    yield Sight(sequence, parts)
+            async with contextlib.aclosing(self._follow(run, sequence)) as sights:
                 async for sight in sights:
                     yield sight
         finally:
             self._count -= 1
 
-    async def _follow(self, told: MigrationRun, position: int) -> AsyncGenerator[Sight, None]:
+    async def _follow(self, told: MigrationRun, sequence: int) -> AsyncGenerator[Sight, None]:
         while True:
             written = self._fleet.written
             # Read before its parts: what it counts has ended, and so is among them.
             run = await runs.get(self._catalog, told.id)
-            while parts := await runs.ended_after(self._catalog, run.id, position):
-                position = parts[-1].sequence or position
-                yield Sight(position, parts)
+            while parts := await runs.ended_after(self._catalog, run.id, sequence):
+                sequence = parts[-1].sequence or sequence
+                yield Sight(sequence, parts)
             if run.finished_at is not None:
-                yield Sight(position, run=run)
+                yield Sight(sequence, run=run)
                 return
             if self._fleet.is_stopping:
                 return
-            yield Sight(position, run=run if run != told else None)
+            yield Sight(sequence, run=run if run != told else None)
             told = run
             await asyncio.sleep(LOOK_SECONDS_MIN)
             with contextlib.suppress(TimeoutError):

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from tenantry.access.principal import AdminContext
 from tenantry.api.envelope import Reply
-from tenantry.api.events import events_of, position_of
+from tenantry.api.events import events_of, sequence_of
 from tenantry.api.histories import page_in_pieces, run_in_pieces
 from tenantry.api.pieces import Source
 from tenantry.api.requests import prefers
@@ -78,7 +78,7 @@ async def show_events(
     readmit: Callable[[], Awaitable[object]],
 ) -> Source:
     """Tell what happens in a run, while it happens."""
-    sights = services.watchers.watch(run_id, after=position_of(last_event_id))
+    sights = services.watchers.watch(run_id, after=sequence_of(last_event_id))
     return events_of(sights, readmit)
 
 
