@@ -130,7 +130,7 @@ def decode_body(endpoint: Endpoint, body: bytes) -> Any:
     except msgspec.DecodeError as error:
         # A lone surrogate is refused wherever it stands, and matters only where it was asked.
         if b"\\ud" not in body.lower():
-            raise BadRequest(readable(error)) from error
+            raise BadRequest(f"The body is not valid JSON ({error}).") from error
         decoded = _decode_asked(endpoint, body)
     # msgspec lets these two escape: nesting bombs, and text that is not UTF-8.
     except (RecursionError, UnicodeError) as error:

@@ -28,7 +28,11 @@ _BARE = tuple(
         (r"\bno column named ", r"\S+?", r"\.?$"),
         (r"\bcannot store ", r".+?", r"\.?$"),
         (r"\bfunction ", r".+?", r" does not exist"),
-        (rf"\b{_KIND} ", r"(?!file )[^\s:]+", r" (?:already exists|does not exist|has|may not|is not|of)\b"),
+        (
+            rf"\b{_KIND} ",
+            r"(?!file )[^\s:]+",
+            r" (?:already exists|does not exist|has|may not|is not|of)\b",
+        ),
         (rf"\b(?:for|of) {_KIND} ", r"\S+?", r"\.?(?= |$)"),
     )
 )
