@@ -228,6 +228,19 @@ class TestRecord:
         run = await runs.get(quiet.catalog, run_id)
         assert (run.success_count, run.failed_count) == (2, 0)
 
+    async def test_twice_in_one_batch_counts_once(self, quiet: Services, settings: Settings):
+        """Who was silent for a while may claim its own parts again, and end them twice."""
+        run_id, by = await planned(quiet), await runner(quiet)
+        parts = await claimed(quiet, by)
+        _set_back(settings, by, SILENCE_MS + 1_000)
+        again = await claimed(quiet, by)
+
+        await record(quiet, by, [*parts, *again])
+
+        run = await runs.get(quiet.catalog, run_id)
+        assert len(parts) == len(again) == TENANTS
+        assert (run.success_count, run.failed_count) == (TENANTS, 0)
+
     async def test_by_many_at_once_counts_exactly(self, quiet: Services, settings: Settings):
         async with open_services(settings) as other:
             await other.fleet.stop()

@@ -53,8 +53,8 @@ class Recorded(msgspec.Struct, frozen=True):
     ended: list[Progress]
 
 
-class _Id(msgspec.Struct, frozen=True):
-    tenant_id: UUID
+class _Number(msgspec.Struct, frozen=True):
+    sequence: int
 
 
 class _Named(msgspec.Struct, frozen=True):
@@ -132,7 +132,7 @@ _END = Statement[Any](
     )
 )
 _ENDED_NOW = Statement(
-    sa.select(_part.tenant_id).where(_of_run, _part.sequence > sa.bindparam("number")), _Id
+    sa.select(_part.sequence).where(_of_run, _part.sequence > sa.bindparam("number")), _Number
 )
 _OPEN = Statement[Any](
     sa.update(tenant_migration)
@@ -299,10 +299,12 @@ async def _end(
     last = before.last_sequence or 0
     rows = [_row(one, last + at, holder) for at, one in enumerate(outcomes, 1)]
     await session.execute_many(_END, rows)
+    # By its number, not by its tenant: a runner that was silent, and then claimed what it had
+    # held, comes with two outcomes of one part.
     ended = {
-        one.tenant_id for one in await session.fetch_all(_ENDED_NOW, run=before.id, number=last)
+        one.sequence for one in await session.fetch_all(_ENDED_NOW, run=before.id, number=last)
     }
-    written = [one for one in outcomes if one.part.tenant_id in ended]
+    written = [one for at, one in enumerate(outcomes, 1) if last + at in ended]
     if not written:
         return [], before
     failures = sum(one.part.state == MigrationState.FAILED.value for one in written)
