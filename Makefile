@@ -23,7 +23,7 @@ export UV_PYTHON_DOWNLOADS := never
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo serve test test-e2e pictures check bench bench-fleet docs format lint types layers lock clean
+.PHONY: help demo serve test test-e2e pictures check bench bench-fleet torture docs format lint types layers lock clean
 
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,6 +55,9 @@ bench: .venv/.bench ## Measure speed and memory; ROW=profile chooses, QUICK=1 is
 
 bench-fleet: .venv/.bench .node/.dbmate ## Measure migrate-all against the raw driver and peers; N=200 tenants
 	$(BIN)/python -m benchmarks.fleet $(if $(N),--tenants $(N)) $(if $(QUICK),--quick) $(if $(ROW),--rows $(ROW)) $(BENCH)
+
+torture: .venv/.dev ## Kill, break and crowd migration runs; CHECK=kills chooses, SHORT=1, SEED=
+	$(BIN)/python -m torture $(if $(CHECK),--checks $(CHECK)) $(if $(SHORT),--short) $(if $(SEED),--seed $(SEED)) $(TORTURE)
 
 docs: .venv/.dev ## Write docs/reference, openapi.json, requests.http and .env.example from the code
 	$(BIN)/python -m tools.reference

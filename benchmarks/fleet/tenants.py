@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import secrets
 import shutil
 import sqlite3
 from abc import ABC, abstractmethod
@@ -176,8 +177,9 @@ def make_templates(url: str, server_url: str | None, folder: Path) -> Callable[.
         shutil.copyfile(behind, head)
         _run_on_file(head, *script().split(";\n"), DBMATE_AT_HEAD)
         return lambda urls: SqliteTenants(urls, (behind, head))
-    # Not beside the tenants of the catalog: whoever tidies up there looks at its own prefix.
-    behind_name, head_name = "bench_behind", "bench_head"
+    # One server may hold several fleets.
+    mark = secrets.token_hex(6)
+    behind_name, head_name = f"behind_{mark}", f"head_{mark}"
     copy_databases(server_url, _name(url), [behind_name])
     _run_on_database(server_url, behind_name, *DBMATE)
     copy_databases(server_url, behind_name, [head_name])

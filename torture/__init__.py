@@ -1,0 +1,1 @@
+"""What must hold whatever happens: processes killed, callers gone, databases broken."""

@@ -1,0 +1,204 @@
+"""Fleets to be tortured: many tenants that are alike, with revisions that can be undone."""
+
+import random
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+from uuid import UUID
+
+from benchmarks import postgres
+from benchmarks.fleet import ours
+from benchmarks.fleet.history import BEHIND, PENDING
+from benchmarks.fleet.ours import Ours
+from benchmarks.world import Size, make_world
+from tests.integration.looking import Query, looking_into
+
+from torture.finding import Finding
+from torture.states import State, look
+
+Found = TypeVar("Found")
+
+NAMES = [step.name for step in PENDING]
+UNDO = (
+    "DROP TABLE bookmark",
+    "ALTER TABLE article DROP COLUMN weight",
+    f"UPDATE alembic_version SET version_num = '{BEHIND}'",
+)
+AT_ONCE = 4
+ENGINES = ("sqlite", "postgresql")
+ENGINE_NAMES = {"sqlite": "SQLite", "postgresql": "PostgreSQL"}
+
+
+def on_both(check: Callable[[str, random.Random], Finding], chance: random.Random) -> list[Finding]:
+    """Return what *check* finds on both engines, at the same time: they disturb each other.
+
+    Args:
+        check: Gets an engine, and what it leaves to chance.
+        chance: Of both.
+    """
+    # Of its own, so that it does not matter which engine is the quicker.
+    chances = [random.Random(f"{chance.random()} {one}") for one in ENGINES]  # noqa: S311
+    with ThreadPoolExecutor(len(ENGINES)) as threads:
+        return list(threads.map(check, ENGINES, chances))
+
+
+@dataclass(frozen=True)
+class Part:
+    """A tenant in a run, as the catalog has it."""
+
+    tenant_id: UUID
+    state: str
+    applied: str | None
+    error: str | None
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run, as the catalog has it."""
+
+    id: UUID
+    is_finished: bool
+    total: int
+    success: int
+    failed: int
+
+
+class RunLost(Exception):
+    """A run that was seen is not in the catalog."""
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """Tenants of one catalog, all alike.
+
+    Attributes:
+        ours: The catalog and the tenants.
+        environment: The settings of a process that works on them.
+        before: What each holds where something is pending.
+        after: What it holds at the head.
+    """
+
+    ours: Ours
+    environment: Mapping[str, str]
+    before: str
+    after: str
+
+    @property
+    def urls(self) -> Sequence[str]:
+        """Where the databases are."""
+        return self.ours.tenants.urls
+
+    @property
+    def catalog_url(self) -> str:
+        """Where the catalog is."""
+        found = self.environment.get("TENANTRY_CATALOG_URL")
+        return found or f"sqlite:///{self.environment['TENANTRY_DATA_DIR']}/catalog.db"
+
+    def undo(self) -> None:
+        """Put every tenant back to where something is pending."""
+        self.each(undo)
+
+    def look(self) -> dict[UUID, State]:
+        """Return the state of every tenant."""
+        return dict(zip(self.ours.ids, self.each(look), strict=True))
+
+    def each(self, work: Callable[[str], Found]) -> list[Found]:
+        """Return what *work* makes of every database, a few at once."""
+        with ThreadPoolExecutor(AT_ONCE) as threads:
+            return list(threads.map(work, self.urls))
+
+    @contextmanager
+    def catalog(self) -> Iterator["Catalog"]:
+        """Yield the catalog as it is looked at from outside."""
+        with looking_into(self.catalog_url) as query:
+            yield Catalog(query)
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """A catalog, looked at from outside."""
+
+    query: Query
+
+    def runs(self) -> list[Run]:
+        """Return every run, the newest first."""
+        sql = (
+            "SELECT id, finished_at IS NOT NULL, total_count, success_count, failed_count "
+            "FROM migration_run ORDER BY started_at DESC, id DESC"
+        )
+        return [
+            Run(UUID(str(run_id)), bool(ended), total, success, failed)
+            for run_id, ended, total, success, failed in self.query(sql)
+        ]
+
+    def run(self, run_id: UUID) -> Run:
+        """Return one run.
+
+        Raises:
+            RunLost: It is not there.
+        """
+        for run in self.runs():
+            if run.id == run_id:
+                return run
+        raise RunLost(str(run_id))
+
+    def parts(self, run_id: UUID) -> list[Part]:
+        """Return every tenant of a run."""
+        # SQLite has the one form, PostgreSQL understands both.
+        sql = (
+            "SELECT tenant_id, state, applied, error FROM tenant_migration "
+            f"WHERE run_id = '{run_id.hex}'"
+        )
+        return [Part(UUID(str(one)), *rest) for one, *rest in self.query(sql)]
+
+
+def undo(url: str) -> None:
+    """Put one tenant back to where something is pending, if it is not there."""
+    with looking_into(url) as query:
+        if query("SELECT version_num FROM alembic_version") != [(BEHIND,)]:
+            for sql in UNDO:
+                query(sql)
+
+
+def make_fleet(
+    folder: Path,
+    count: int,
+    *,
+    server_url: str | None,
+    catalog_on: str | None = None,
+    live: bool = False,
+    **settings: str,
+) -> Fleet:
+    """Return a new fleet of *count* tenants.
+
+    Args:
+        folder: For its files; it must not be there.
+        count: How many tenants.
+        server_url: Of a superuser on PostgreSQL; None is SQLite.
+        catalog_on: Of a superuser on another server, for the catalog.
+        live: Whether the pending revisions are run live.
+        settings: Of the processes that work on it, such as ``log_level``.
+    """
+    catalog = None
+    if server_url is not None:
+        name = f"catalog_{secrets.token_hex(6)}"
+        catalog = postgres.create_database(catalog_on or server_url, name)
+    world = make_world(folder, Size(1), catalog_url=catalog, server_url=server_url)
+    made = ours.make(world, folder / "fleet", count, server_url)
+    made.tenants.reset(count)
+    revisions = made.live_revisions if live else made.revisions
+    environment = {
+        **world.environment,
+        "TENANTRY_TENANT_MIGRATIONS": str(revisions),
+        **{f"TENANTRY_{name.upper()}": value for name, value in settings.items()},
+    }
+    # What a revision leaves behind when it is undone is there before anything is compared.
+    made.migrate_all(count, live=live)
+    fleet = Fleet(made, environment, "", "")
+    after = look(fleet.urls[0]).content
+    fleet.undo()
+    return Fleet(made, environment, look(fleet.urls[0]).content, after)

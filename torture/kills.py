@@ -1,0 +1,249 @@
+"""SIGKILL at random moments of a run."""
+
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from uuid import UUID
+
+from torture.finding import Finding
+from torture.fleets import ENGINE_NAMES, ENGINES, NAMES, Catalog, Fleet, make_fleet
+from torture.runners import Runner
+from torture.scale import Scale
+from torture.states import State
+
+RESUMED_SECONDS_MAX = 15
+LOOK_SECONDS = 0.1
+LENGTH_SECONDS_MAX = 60.0
+TOLD_EVERY = 10
+# Kills that come when the run has ended already are not counted, and there is an end to them.
+TRIES_MAX = 6
+Tell = Callable[[str], None]
+
+
+@dataclass
+class Found:
+    """What was seen in one lane.
+
+    Attributes:
+        kills: That hit a run before its end.
+        missed: That came too late.
+        split: Of the kills, those after which some tenants had moved and some had not.
+        looks: Databases that were compared with the two states.
+        runs: That had to end.
+        outcomes: That were compared with the log of their tenant.
+        resumed_seconds: How long the runs took to end after the restart.
+        faults: What did not hold.
+    """
+
+    kills: int = 0
+    missed: int = 0
+    split: int = 0
+    looks: int = 0
+    runs: int = 0
+    outcomes: int = 0
+    resumed_seconds: list[float] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Lane:
+    """A fleet, and who works on it."""
+
+    name: str
+    engine: str
+    processes: int
+    live: bool
+
+
+def check(
+    folder: Path, server_url: str, scale: Scale, chance: random.Random, tell: Tell
+) -> list[Finding]:
+    """Kill, look, restart, look again: on both engines, in one process and two, side by side."""
+    lanes = [
+        Lane(f"{engine}-{number}", engine, 1 + number % 2, live=number // 2 % 2 == 1)
+        for engine in ENGINES
+        for number in range(scale.lanes)
+    ]
+
+    def run(lane: Lane) -> Found:
+        url = server_url if lane.engine == "postgresql" else None
+        fleet = make_fleet(folder / lane.name, scale.kill_tenants, server_url=url, live=lane.live)
+        # Of its own, so that it does not matter which lane is the quicker.
+        own_chance = random.Random(f"{seed} {lane.name}")  # noqa: S311 - it chooses moments
+        return _torture(lane, fleet, scale.kills // scale.lanes, own_chance, tell)
+
+    seed = chance.random()
+    with ThreadPoolExecutor(len(lanes)) as threads:
+        found = dict(zip(lanes, threads.map(run, lanes), strict=True))
+    return [
+        _finding(engine, {one: its for one, its in found.items() if one.engine == engine}, scale)
+        for engine in ENGINES
+    ]
+
+
+def _torture(lane: Lane, fleet: Fleet, kills: int, chance: random.Random, tell: Tell) -> Found:
+    found = Found()
+    with fleet.catalog() as catalog, _runners(fleet, lane.processes) as runners:
+        torment = _Torment(lane, fleet, catalog, runners, chance, found)
+        torment.measure()
+        while found.kills < kills and found.kills + found.missed < TRIES_MAX * kills:
+            torment.kill_once()
+            if (found.kills + found.missed) % TOLD_EVERY == 0:
+                tell(f"kills, {lane.name}: {found.kills} of {kills}, {len(found.faults)} faults")
+    return found
+
+
+@dataclass
+class _Torment:
+    """One lane at work.
+
+    Attributes:
+        length: How long a run takes that nobody disturbs, in seconds.
+    """
+
+    lane: Lane
+    fleet: Fleet
+    catalog: Catalog
+    runners: list[Runner]
+    chance: random.Random
+    found: Found
+    length: float = 1.0
+
+    def measure(self) -> None:
+        """Learn how long a run takes."""
+        began = time.monotonic()
+        self.runners[0].begin_plan()
+        run_id = self.runners[0].planned()
+        while (
+            not self.catalog.run(run_id).is_finished
+            and time.monotonic() - began < LENGTH_SECONDS_MAX
+        ):
+            time.sleep(LOOK_SECONDS / 10)
+        self.length = time.monotonic() - began
+
+    def kill_once(self) -> None:
+        """Begin a run, kill who works on it, and look at everything until the next has ended."""
+        self.fleet.undo()
+        logged = self.fleet.look()
+        known = {run.id for run in self.catalog.runs()}
+        killed = self._choose()
+        told = self._run_until_killed(killed)
+        new = [run for run in self.catalog.runs() if run.id not in known]
+        if told is not None and told not in {run.id for run in new}:
+            self._fault(f"the run {told} is lost")
+        self._look_between(landed=any(not run.is_finished for run in new))
+        began = time.monotonic()
+        for number in killed:
+            self.runners[number] = Runner(self.fleet.environment)
+        self._wait_all([run.id for run in new], began)
+        self._check_ended([run.id for run in new], logged)
+        for number in killed:
+            self.runners[number].wait_ready()
+        self._check_next()
+
+    def _choose(self) -> Sequence[int]:
+        if self.lane.processes == 1:
+            return [0]
+        return self.chance.choice([[0], [1], [0, 1]])
+
+    def _run_until_killed(self, killed: Sequence[int]) -> UUID | None:
+        """Return the run, if whoever planned it has said so."""
+        self.runners[0].begin_plan()
+        time.sleep(self.chance.uniform(0, self.length))
+        told = self.runners[0].planned() if 0 not in killed else self.runners[0].told()
+        for number in killed:
+            self.runners[number].kill()
+        return told
+
+    def _look_between(self, *, landed: bool) -> None:
+        states = self.fleet.look()
+        moved = sum(state.content == self.fleet.after for state in states.values())
+        for tenant_id, state in states.items():
+            if state.content not in {self.fleet.before, self.fleet.after}:
+                self._fault(f"the tenant {tenant_id} is between two revisions")
+        self.found.looks += len(states)
+        self.found.split += 0 < moved < len(states)
+        self.found.kills += landed
+        self.found.missed += not landed
+        # Where the machine is quicker than it was, kills come too late.
+        self.length *= 1.02 if landed else 0.8
+
+    def _wait_all(self, run_ids: Sequence[UUID], began: float) -> None:
+        self.found.runs += len(run_ids)
+        while not all(self.catalog.run(run_id).is_finished for run_id in run_ids):
+            if time.monotonic() - began > RESUMED_SECONDS_MAX:
+                self._fault(f"a run is unfinished {RESUMED_SECONDS_MAX} s after the restart")
+                return
+            time.sleep(LOOK_SECONDS)
+        self.found.resumed_seconds.append(time.monotonic() - began)
+
+    def _check_ended(self, run_ids: Sequence[UUID], logged: Mapping[UUID, State]) -> None:
+        states = self.fleet.look()
+        for run_id in run_ids:
+            run, parts = self.catalog.run(run_id), self.catalog.parts(run_id)
+            if (run.total, run.success, run.failed) != (len(states), len(states), 0):
+                self._fault(f"a run of {len(states)} tenants says {run}")
+            if {part.tenant_id for part in parts} != set(states):
+                self._fault(f"the run {run_id} has not a row for each tenant")
+            for part in parts:
+                applied = states[part.tenant_id].applied_by(run_id)
+                if (part.state, part.applied) != ("Success", applied):
+                    self._fault(f"the log says {applied}, and the history {part}")
+            self.found.outcomes += len(parts)
+        for tenant_id, state in states.items() if run_ids else ():
+            names = [name for _, name in state.log[len(logged[tenant_id].log) :]]
+            if names != NAMES or state.content != self.fleet.after:
+                self._fault(f"the tenant {tenant_id} is not at the head, its log says {names}")
+
+    def _check_next(self) -> None:
+        """Run once more: nothing fails, whoever works."""
+        planner = self.chance.choice(self.runners)
+        began = time.monotonic()
+        planner.begin_plan()
+        run_id = planner.planned()
+        self._wait_all([run_id], began)
+        run = self.catalog.run(run_id)
+        if run.failed or run.success != len(self.fleet.urls):
+            errors = {part.error for part in self.catalog.parts(run_id)}
+            self._fault(f"the next run says {run}: {errors}")
+
+    def _fault(self, text: str) -> None:
+        self.found.faults.append(f"{self.lane.name}, kill {self.found.kills}: {text}")
+
+
+@contextmanager
+def _runners(fleet: Fleet, count: int) -> Iterator[list[Runner]]:
+    runners = [Runner(fleet.environment) for _ in range(count)]
+    try:
+        for one in runners:
+            one.wait_ready()
+        yield runners
+    finally:
+        for one in runners:
+            one.kill()
+
+
+def _finding(engine: str, found: Mapping[Lane, Found], scale: Scale) -> Finding:
+    lanes = list(found.values())
+    kills = sum(one.kills for one in lanes)
+    faults = [fault for one in lanes for fault in one.faults]
+    wanted = scale.kills // scale.lanes * scale.lanes
+    if kills < wanted:
+        faults.append(f"only {kills} of {wanted} kills hit a run before its end")
+    seconds = sorted(second for one in lanes for second in one.resumed_seconds)
+    return Finding(
+        name=f"kills, {ENGINE_NAMES[engine]}",
+        check=f"{ENGINE_NAMES[engine]}: {kills} SIGKILLs in runs of {scale.kill_tenants} tenants, "
+        "one process and two",
+        must="no tenant between two revisions, no run lost or unfinished 15 s after the restart, "
+        "every outcome as in the tenant's log, the next run without failures",
+        found=f"{len(faults)} faults; {sum(one.looks for one in lanes):,} tenants looked at, "
+        f"{sum(one.split for one in lanes)} kills left some moved and some not; "
+        f"{sum(one.outcomes for one in lanes):,} outcomes; runs ended {seconds[-1]:.1f} s "
+        "after the restart at the latest",
+        faults=faults,
+    )

@@ -1,0 +1,79 @@
+"""A tenant's database as it is at one moment: everything in it, and its log."""
+
+import hashlib
+import sqlite3
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import psycopg
+
+from tenantry.db.urls import sqlite_path
+
+LOG = "tenantry_migration_log"
+LOCK_SECONDS_MAX = 30
+# In the order of the log.
+READ_LOG = f"SELECT run_id, revision FROM {LOG} WHERE stream = 'user' ORDER BY position"
+# What is read must be of one moment. But PostgreSQL keeps the definition of a table apart
+# from the rows' snapshots: only whoever holds a lock sees both alike. The lock comes first,
+# since the snapshot is that of the first query.
+PG_BEGIN = (
+    "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+    f"SET LOCAL lock_timeout = '{LOCK_SECONDS_MAX}s'",
+    "LOCK TABLE tenantry_version, alembic_version, article IN ACCESS SHARE MODE",
+)
+PG_SCHEMA = """
+SELECT c.relname, c.relkind::text, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull,
+    pg_get_expr(d.adbin, d.adrelid), CASE c.relkind WHEN 'i' THEN pg_get_indexdef(c.oid) END
+FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT attisdropped
+LEFT JOIN pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum
+WHERE c.relnamespace = 'public'::regnamespace ORDER BY 1, 3
+"""
+PG_TABLES = (
+    "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'"
+)
+FILE_SCHEMA = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY 1, 2"
+FILE_TABLES = "SELECT name FROM sqlite_master WHERE type = 'table'"
+
+Query = Callable[[str], Sequence[tuple[Any, ...]]]
+
+
+@dataclass(frozen=True)
+class State:
+    """A database at one moment.
+
+    Attributes:
+        content: A digest of its schema and of every row, but for the log.
+        log: Which run has applied which revision of the user's, in order.
+    """
+
+    content: str
+    log: Sequence[tuple[UUID, str]]
+
+    def applied_by(self, run_id: UUID) -> str | None:
+        """Return what the run has applied, as the history tells it of a success."""
+        return ",".join(name for by, name in self.log if by == run_id) or None
+
+
+def look(url: str) -> State:
+    """Return the state of the database at *url*, whatever is being done to it meanwhile."""
+    path = sqlite_path(url)
+    if path is not None:
+        with closing(sqlite3.connect(f"file:{path}?mode=rw", uri=True, timeout=30)) as file:
+            file.execute("BEGIN")  # readers of a WAL see one moment
+            return _read(lambda sql: file.execute(sql).fetchall(), FILE_SCHEMA, FILE_TABLES)
+    with psycopg.connect(url, autocommit=True) as connection:
+        for sql in PG_BEGIN:
+            connection.execute(sql.encode())
+        return _read(lambda sql: connection.execute(sql.encode()).fetchall(), PG_SCHEMA, PG_TABLES)
+
+
+def _read(query: Query, schema: str, tables: str) -> State:
+    digest = hashlib.sha256(repr(query(schema)).encode())
+    for name in sorted(name for (name,) in query(tables) if name != LOG):
+        rows = sorted(map(repr, query(f'SELECT * FROM "{name}"')))
+        digest.update(f"{name}: {rows}\n".encode())
+    log = [(UUID(str(run_id)), revision) for run_id, revision in query(READ_LOG)]
+    return State(digest.hexdigest(), log)
