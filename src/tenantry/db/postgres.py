@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import asyncpg
 from asyncpg.prepared_stmt import PreparedStatement
 
-from tenantry.db.sessions import Connection, DatabaseUnavailable
+from tenantry.db.sessions import Connection, DatabaseUnavailable, TransactionLost
 from tenantry.db.statements import Statement
 
 STATEMENT_TIMEOUT_MS = 5_000
@@ -89,6 +89,8 @@ class PostgresConnection(Connection):
             raise
         except asyncpg.UniqueViolationError:
             raise
+        except asyncpg.DeadlockDetectedError as error:
+            raise TransactionLost from error
         except UNAVAILABLE as error:
             raise DatabaseUnavailable from error
 
@@ -98,10 +100,10 @@ class PostgresConnection(Connection):
             return await prepared.fetch(*arguments)
         except asyncpg.InvalidCachedStatementError:
             # A migration has changed the table since this connection prepared its statements.
-            # Inside a transaction it cannot be tried again.
+            # Inside a transaction it is the transaction that must be tried again.
             self._prepared.clear()
             if self._raw.is_in_transaction():
-                raise DatabaseUnavailable from None
+                raise TransactionLost from None
             prepared = await self._prepare(sql)
             return await prepared.fetch(*arguments)
 

@@ -15,12 +15,17 @@ class DatabaseUnavailable(Unavailable):
     """The database cannot be reached, or is busy."""
 
 
+class TransactionLost(DatabaseUnavailable):
+    """Somebody else was in the way, such as a migration, and the transaction was rolled back."""
+
+
 class Session(ABC, Generic[Plane]):
     """Runs statements on one database.
 
     Every method takes the statement's parameters by name. All of them raise the
     statement's own `Conflict` when a unique constraint is violated, and
-    `DatabaseUnavailable` when the database cannot be reached or is busy.
+    `DatabaseUnavailable` when the database cannot be reached or is busy: `TransactionLost`
+    when nothing was done, and another try may succeed.
     """
 
     async def fetch_one(self, statement: Statement[Row], **values: object) -> Row | None:
