@@ -16,7 +16,7 @@ import asyncpg
 
 from benchmarks import postgres
 from benchmarks.fleet.history import BEHIND, HAS_BOOKMARKS, HEAD, HISTORY, IS_AT_HEAD, script
-from tenantry.db.servers import SQLITE_SIDE_FILES
+from tenantry.db.files import SIDE_FILES
 from tenantry.db.urls import sqlite_path
 
 AT_ONCE = 4
@@ -121,7 +121,7 @@ class SqliteTenants(Tenants):
         for url in self.urls[:count]:
             path = _path(url)
             path.parent.mkdir(parents=True, exist_ok=True)
-            for suffix in SQLITE_SIDE_FILES:
+            for suffix in SIDE_FILES:
                 path.with_name(path.name + suffix).unlink(missing_ok=True)
             shutil.copyfile(self.templates[at_head], path)
         self.query(count, TOUCH)
