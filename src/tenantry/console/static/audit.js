@@ -9,9 +9,9 @@ const ROWS_ON_A_PAGE = 50;
 
 const COLUMNS = [
   { title: "When", cell: (entry) => time(entry.at) },
-  { title: "Who", cell: (entry) => entry.actor },
   { title: "Did what", cell: (entry) => entry.action },
-  { title: "To what", kind: "code", cell: (entry) => entry.target },
+  { title: "Who", cell: (entry) => entry.actor },
+  { title: "To what", kind: "minor code", cell: (entry) => entry.target },
   { title: "Request", kind: "minor code", cell: (entry) => entry.requestId },
 ];
 

@@ -190,6 +190,6 @@ function expiry(data) {
 /** What to paste where, so that an MCP client has the token. */
 function configurations(issued) {
   return issued.clientConfigurations.map(({ client, place, text }) =>
-    copyable(client, text, { hint: place }),
+    copyable(client, text, { hint: `For ${place}` }),
   );
 }

@@ -100,6 +100,8 @@ export function dialog(title, content, { mustBeClosed = false } = {}) {
   const shown = el("dialog", { "aria-label": title, closedby: mustBeClosed ? "none" : null });
   const close = () => shown.close();
   fill(shown, el("h2", {}, title), content(close));
+  // For a browser that does not know closedby yet.
+  shown.addEventListener("cancel", (event) => mustBeClosed && event.preventDefault());
   document.body.append(shown);
   shown.showModal();
   return new Promise((resolve) => {

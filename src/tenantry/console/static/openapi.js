@@ -39,9 +39,9 @@ export function membersOf(schema, description, prefix = "", depth = 0) {
   if (known.type === "array") {
     return membersOf(known.items ?? {}, description, `${prefix}[]`, depth);
   }
-  const choice = (known.anyOf ?? known.oneOf ?? []).find((one) => one.type !== "null");
-  if (choice) {
-    return membersOf(choice, description, prefix, depth);
+  const choices = (known.anyOf ?? known.oneOf ?? []).filter((one) => one.type !== "null");
+  if (choices.length > 0) {
+    return choices.flatMap((one) => membersOf(one, description, prefix, depth));
   }
   return Object.entries(known.properties ?? {}).flatMap(([member, inner]) => {
     const name = prefix === "" ? member : `${prefix}.${member}`;
