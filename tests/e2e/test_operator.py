@@ -7,7 +7,7 @@ from playwright.sync_api import BrowserContext, Page, expect
 from tests.e2e.checks import violations
 from tests.e2e.conftest import Fleet, Take, Watched
 from tests.e2e.stage import GONE, TAKEN, TENANTS
-from tests.e2e.steps import go, sign_in, told_once
+from tests.e2e.steps import dialog_button, go, sign_in, told_once
 
 RUN_MS_MAX = 60_000
 # Enough to be watched for some seconds.
@@ -20,6 +20,17 @@ def total(page: Page, text: str) -> int:
     """Return the number above a text among the totals of the fleet."""
     found = page.get_by_role("list", name="Totals").get_by_role("listitem").filter(has_text=text)
     return int(found.locator(".number").inner_text().replace(",", ""))
+
+
+def begin_a_run(page: Page, fleet: Fleet) -> None:
+    """Let the fleet fall behind, and watch a run that brings it to the head."""
+    sign_in(page, fleet.url)
+    for place in set(range(BEHIND)) - set(GONE):
+        fleet.tenants[place].fall_behind()
+    go(page, "#/runs/plan", "Plan a run")
+    page.get_by_role("button", name="Show the plan").click()
+    page.get_by_role("button", name=f"Migrate {len(fleet.tenants)} tenants").click()
+    page.locator(".cell.is-success").first.wait_for()
 
 
 class TestOperator:
@@ -111,18 +122,23 @@ class TestOperator:
         assert answer.json()["success"] is True
 
 
-class TestConnection:
-    def test_that_breaks_is_made_again(self, context: BrowserContext, fleet: Fleet):
-        """A run is watched to its end, though the process was killed and another one ended it."""
+class TestRun:
+    def test_is_cancelled(self, watched: Watched, fleet: Fleet):
+        """What has not started is not attempted, and that is one cause."""
+        page = watched.page
+        begin_a_run(page, fleet)
+        page.get_by_role("button", name="Cancel the run").click()
+        dialog_button(page, "Cancel the run")
+
+        cause = page.get_by_role("listitem").filter(has_text="not attempted: run cancelled")
+        expect(cause).to_be_visible(timeout=RUN_MS_MAX)
+        expect(page.locator(".facts")).to_contain_text("with failures", timeout=RUN_MS_MAX)
+
+    def test_is_watched_to_its_end(self, context: BrowserContext, fleet: Fleet):
+        """Though the process was killed, and another one ended it."""
         watched = Watched(context.new_page(), fleet.url)
         page = watched.page
-        sign_in(page, fleet.url)
-        for place in set(range(BEHIND)) - set(GONE):
-            fleet.tenants[place].fall_behind()
-        go(page, "#/runs/plan", "Plan a run")
-        page.get_by_role("button", name="Show the plan").click()
-        page.get_by_role("button", name=f"Migrate {len(fleet.tenants)} tenants").click()
-        page.locator(".cell.is-success").first.wait_for()
+        begin_a_run(page, fleet)
         fleet.kill()
         page.get_by_text("The connection broke").wait_for()
         fleet.start_again()
