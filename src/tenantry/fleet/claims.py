@@ -71,6 +71,8 @@ class Claims:
         self._queue: asyncio.Queue[Claimed] = asyncio.Queue()
         self._few_left = asyncio.Event()
         self._hinted = asyncio.Event()
+        # A claim was sent, and nobody heard what came of it.
+        self._is_unheard = False
         self.held_count = 0
         self.is_stopping = False
 
@@ -130,14 +132,29 @@ class Claims:
         self._size = min(self._size * 2, CLAIM_MAX) if quick else max(self._size // 2, CLAIM_MIN)
 
     async def _claim(self, limit: int) -> list[Claimed]:
+        if self.is_stopping:
+            return []
         try:
-            for run in [] if self.is_stopping else await runs.unfinished(self._catalog):
+            await self._release_unheard()
+            for run in await runs.unfinished(self._catalog):
                 claimed = await self._claim_of(run, limit)
                 if claimed:
                     return claimed
         except DatabaseUnavailable:
             _log.warning("catalog unavailable, claiming later")
+        except Exception:  # noqa: BLE001 - it must not end what this process has begun
+            _log.exception("nothing claimed, claiming later")
         return []
+
+    async def _release_unheard(self) -> None:
+        """Let go of what this process may have claimed without hearing so.
+
+        It lives, so nobody else would ever take that over. As long as it holds something that
+        it knows of, the two cannot be told apart.
+        """
+        if self._is_unheard and self.held_count == 0:
+            await parts.release(self._catalog, self._runner.id)
+            self._is_unheard = False
 
     async def _claim_of(self, run: UnfinishedRun, limit: int) -> list[Claimed]:
         if run.stop_reason is not None:
@@ -145,9 +162,11 @@ class Claims:
         course = await self._courses.of(run)
         if course is None:
             return []
+        was_unheard, self._is_unheard = self._is_unheard, True
         runner_id = self._runner.id
         found = await parts.claim(self._catalog, run.id, runner_id, limit=limit)
-        if found:
-            return [Claimed(part, course, was_held=False) for part in found]
-        found = await parts.claim_abandoned(self._catalog, run.id, runner_id, limit=limit)
-        return [Claimed(part, course, was_held=True) for part in found]
+        was_held = not found
+        if was_held:
+            found = await parts.claim_abandoned(self._catalog, run.id, runner_id, limit=limit)
+        self._is_unheard = was_unheard
+        return [Claimed(part, course, was_held=was_held) for part in found]
