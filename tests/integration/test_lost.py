@@ -1,4 +1,4 @@
-"""What nobody hears from the catalog holds no run up."""
+"""What the catalog does not take, or nobody hears from it, holds no run up and no process."""
 
 import asyncio
 from typing import Any
@@ -8,7 +8,13 @@ import pytest
 
 from tenantry.catalog import parts, runs
 from tenantry.db.sessions import DatabaseUnavailable
-from tenantry.services import Services, system_context
+from tenantry.fleet import courses, outcomes, walk
+from tenantry.fleet.courses import Courses
+from tenantry.fleet.migrate import Scripts
+from tenantry.fleet.orders import RunOrder
+from tenantry.kit.ids import new_id
+from tenantry.services import Services, open_services, system_context
+from tenantry.settings import Settings
 from tests.conftest import provision
 
 pytestmark = pytest.mark.timeout(60)
@@ -16,8 +22,9 @@ pytestmark = pytest.mark.timeout(60)
 SECONDS_MAX = 20
 
 
-async def plan(services: Services) -> UUID:
-    return await services.fleet.plan(system_context("ada"), triggered_by="ada")
+async def plan(services: Services, order: RunOrder | None = None) -> UUID:
+    order = order or RunOrder()
+    return await services.fleet.plan(system_context("ada"), triggered_by="ada", order=order)
 
 
 class TestClaim:
@@ -60,3 +67,70 @@ class TestClaim:
             run = await services.fleet.wait(await plan(services))
 
         assert (raised, run.success_count) == ([True], 1)
+
+
+class TestOutcome:
+    async def test_that_cannot_be_written_keeps_nobody_from_being_written(
+        self, services: Services, monkeypatch: pytest.MonkeyPatch
+    ):
+        """Nor does it keep this process from stopping, when it has been tried for long enough."""
+        made = [(await provision(services, name)).tenant for name in ("acme", "globex", "initech")]
+        record = parts.record
+        monkeypatch.setattr(outcomes, "RETRY_SECONDS", 0.01)
+        monkeypatch.setattr(walk, "LAST_OUTCOMES_SECONDS_MAX", 0.5)
+
+        async def refuse_one(session: Any, some: Any, runner_id: UUID) -> Any:
+            if made[1].id in [one.part.tenant_id for one in some]:
+                raise ValueError
+            return await record(session, some, runner_id)
+
+        monkeypatch.setattr(parts, "record", refuse_one)
+        run_id = await plan(services)
+        async with asyncio.timeout(SECONDS_MAX):
+            while len(found := await runs.ended(services.catalog, run_id)) < 2:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+            await asyncio.sleep(10 * outcomes.RETRY_SECONDS)
+
+            await services.fleet.stop()
+
+        assert [part.tenant_name for part in found] == ["acme", "initech"]
+
+
+class TestStop:
+    async def test_ends_while_failures_wait_that_may_be_one_too_many(
+        self, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    ):
+        """What has not started waits for the catalog to count them, and not for ever."""
+        monkeypatch.setattr(walk, "LAST_OUTCOMES_SECONDS_MAX", 0.5)
+        one_by_one = settings.model_copy(update={"migrate_concurrency": 1})
+        async with open_services(one_by_one) as services:
+            for name in ("acme", "globex"):
+                tenant = (await provision(services, name)).tenant
+                await services.databases.forget(tenant.id)
+                await services.databases.server("default").drop(tenant.database_name)
+
+            async def refuse(*_: object) -> Any:
+                raise DatabaseUnavailable
+
+            monkeypatch.setattr(parts, "record", refuse)
+            await plan(services, RunOrder(max_failures=0))
+            await asyncio.sleep(1)
+
+            async with asyncio.timeout(SECONDS_MAX):
+                await services.fleet.stop()
+
+
+class TestCourses:
+    def test_are_begun_once(self, services: Services):
+        """Whoever plans a run may find that this process has come upon it already."""
+        known = Courses(services.streams)
+        run_id = new_id()
+
+        first = known.begin(run_id, Scripts(services.streams()))
+        first.failures_unwritten += 1
+        again = known.begin(run_id, Scripts(services.streams()))
+        known.forget_failure(run_id)
+
+        assert again is first
+        assert first.failures_unwritten == 0
+        assert courses.COURSES_REMEMBERED_MAX >= runs.UNFINISHED_MAX

@@ -41,13 +41,14 @@ class Course:
 
     Attributes:
         failures_unwritten: Tenants that failed here, and are not in the catalog's count yet.
+        stop_reason: Why nothing more of the run may start; None while it goes on.
     """
 
     def __init__(self, run_id: UUID, scripts: Scripts, *, is_known: bool = True) -> None:
         self.run_id = run_id
         self.scripts = scripts
         self.failures_unwritten = 0
-        self._stop_reason = None if is_known else REVISIONS_UNKNOWN
+        self.stop_reason = None if is_known else REVISIONS_UNKNOWN
         self._max_failures: int | None = None
         self._failed_count = 0
         self._seen_at = float("-inf")
@@ -56,27 +57,30 @@ class Course:
 
     def see(self, run: Progress | UnfinishedRun) -> None:
         """Take note of how the run is, or was a moment ago: no stop is ever taken back."""
-        self._stop_reason = self._stop_reason or run.stop_reason
+        self.stop_reason = self.stop_reason or run.stop_reason
         self._max_failures = run.max_failures
         self._failed_count = max(self._failed_count, run.failed_count)
         self._seen_at = monotonic_seconds()
         seen, self._seen = self._seen, asyncio.Event()
         seen.set()
 
-    async def stop_reason(self, catalog: Catalog) -> str | None:
-        """Return why nothing more of the run may start; None when the next part may.
+    async def is_clear(self, catalog: Catalog) -> bool:
+        """Tell whether `stop_reason` now says if the next part may start; else ask again.
+
+        It looks, or waits for a moment, so that whoever asks may give up between.
 
         Raises:
             DatabaseUnavailable: It cannot be told.
         """
-        while self._stop_reason is None:
-            if self._may_be_one_too_many:
-                await self._next_sight()
-            elif monotonic_seconds() - self._seen_at < SEEN_SECONDS_MAX:
-                break
-            else:
-                await self._look(catalog)
-        return self._stop_reason
+        if self.stop_reason is not None:
+            return True
+        if self._may_be_one_too_many:
+            await self._next_sight()
+            return False
+        if monotonic_seconds() - self._seen_at < SEEN_SECONDS_MAX:
+            return True
+        await self._look(catalog)
+        return False
 
     @property
     def _may_be_one_too_many(self) -> bool:
@@ -110,8 +114,11 @@ class Courses:
         self._foreign: OrderedDict[UUID, float] = OrderedDict()
 
     def begin(self, run_id: UUID, scripts: Scripts, *, is_known: bool = True) -> Course:
-        """Take part in a run with these scripts."""
-        course = self._courses[run_id] = Course(run_id, scripts, is_known=is_known)
+        """Take part in a run with these scripts, unless this process does so already.
+
+        Its walkers hold the course, and what they wait for must come to that one.
+        """
+        course = self._courses.setdefault(run_id, Course(run_id, scripts, is_known=is_known))
         if len(self._courses) > COURSES_REMEMBERED_MAX:
             self._courses.popitem(last=False)
         return course
@@ -135,6 +142,7 @@ class Courses:
         """
         course = self._courses.get(run.id) or await self._join(run)
         if course is not None:
+            self._courses.move_to_end(run.id)
             course.see(run)
         return course
 

@@ -51,7 +51,7 @@ class OutcomeWriter:
         self._held_count = held_count
         self._written = written
         self._waiting: list[Outcome] = []
-        self._in_hand: list[Outcome] = []
+        self._in_hand_count = 0
         self._lost_at: float | None = None
         self._some = asyncio.Event()
         self._enough = asyncio.Event()
@@ -71,21 +71,18 @@ class OutcomeWriter:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(LINGER_SECONDS):
                         await self._enough.wait()
-            self._in_hand, self._waiting = (
-                self._waiting[:WRITTEN_MAX],
-                self._waiting[WRITTEN_MAX:],
-            )
+            in_hand, self._waiting = self._waiting[:WRITTEN_MAX], self._waiting[WRITTEN_MAX:]
+            self._in_hand_count = len(in_hand)
             self._enough.clear()
             if not self._waiting:
                 self._some.clear()
-            await self._write(self._in_hand)
-            self._in_hand = []
+            await self._write(in_hand)
 
     def all_wait_since(self, seconds: float) -> bool:
         """Tell whether all outcomes that are to come have waited *seconds* for the catalog."""
         return (
             self._lost_at is not None
-            and len(self._waiting) + len(self._in_hand) >= self._held_count()
+            and len(self._waiting) + self._in_hand_count >= self._held_count()
             and monotonic_seconds() - self._lost_at > seconds
         )
 
@@ -104,21 +101,25 @@ class OutcomeWriter:
                 await asyncio.sleep(RETRY_SECONDS)
             except Exception:  # noqa: BLE001 - an outcome must not keep the others from being written
                 _log.exception("outcomes not written", outcomes=len(outcomes))
-                await self._write_apart(outcomes)
-                return
+                break
             else:
                 self._lost_at = None
+                self._in_hand_count -= len(outcomes)
                 self._written(outcomes, recorded)
                 return
-
-    async def _write_apart(self, outcomes: list[Outcome]) -> None:
         if len(outcomes) == 1:
-            # What could not be written is replaced by what surely can.
-            await asyncio.sleep(RETRY_SECONDS)
-            part = msgspec.structs.replace(outcomes[0].part, error=UNWRITABLE, applied="")
-            outcomes = [Outcome(part, None)]
-        for outcome in outcomes:
-            await self._write([outcome])
+            await self._defer(outcomes[0])
+        else:
+            for outcome in outcomes:
+                await self._write([outcome])
+
+    async def _defer(self, outcome: Outcome) -> None:
+        """Try later, and after the others, with what surely can be written in its place."""
+        self._lost_at = self._lost_at or monotonic_seconds()
+        await asyncio.sleep(RETRY_SECONDS)
+        part = msgspec.structs.replace(outcome.part, error=UNWRITABLE, applied="")
+        self._in_hand_count -= 1
+        self.put(Outcome(part, None))
 
 
 def succeeded(

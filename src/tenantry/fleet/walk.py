@@ -257,7 +257,8 @@ class Fleet:
     async def _stop_reason(self, course: Course) -> str | None:
         while not self.is_stopping:
             try:
-                return await course.stop_reason(self._catalog)
+                if await course.is_clear(self._catalog):
+                    return course.stop_reason
             except DatabaseUnavailable:
                 _log.warning("catalog unavailable, starting later")
                 await asyncio.sleep(POLL_SECONDS)
