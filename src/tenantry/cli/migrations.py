@@ -150,7 +150,7 @@ def show(
 def cancel(
     run: Annotated[str, typer.Argument(help="The id of the run.")], *, as_json: options.Json = False
 ) -> None:
-    """Let nothing more of a run start; the tenants in work are ended."""
+    """Let nothing more of a run start; those in work finish."""
     asyncio.run(_cancel(session.configure(), run))
     output.show_done("What had not started is not attempted.", as_json=as_json)
 

@@ -114,7 +114,7 @@ function drawHead(view, run) {
   const cancel = () =>
     confirm(
       "Cancel the run?",
-      "Tenants in work are ended; the others are not attempted.",
+      "Tenants in work finish; the others are not attempted.",
       "Cancel the run",
       async () => {
         await send("POST", `${view.path}/cancel`);
