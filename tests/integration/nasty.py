@@ -294,6 +294,20 @@ SHAPES = [
         recorded=NEITHER,
     ),
     Shape(
+        "swallows_an_error_of_ddl",
+        """
+        for ddl in (lambda: op.drop_index("no_such_index", "note"),
+                    lambda: op.execute("SELECT 1; SELECT * FROM nowhere")):
+            try:
+                with op.get_bind().begin_nested():
+                    ddl()
+            except sa.exc.DBAPIError:
+                op.execute("INSERT INTO absent VALUES (-3)")
+        """,
+        recorded=NEITHER,
+        engines=("postgresql",),
+    ),
+    Shape(
         "swallows_that_it_cannot_read",
         """
         found = None

@@ -90,9 +90,13 @@ class PostgresGuest(_Guest, PGDialect_asyncpg):
         if text.ends_transaction and not context.execution_options.keys() >= OURS.keys():
             raise EndsTransaction
         is_live = isinstance(cursor, AsyncAdapt_asyncpg_cursor)
-        if is_live and len(text.commands) > 1 and not parameters:
+        # DDL answers nothing, so it need not be prepared either.
+        if is_live and (len(text.commands) > 1 or context.isddl) and not parameters:
             raw = context.root_connection.connection.driver_connection
-            await_(raw.execute(statement))
+            try:
+                await_(raw.execute(statement))
+            except Exception as error:  # noqa: BLE001 - as the cursor does: a revision may catch it
+                cursor._handle_exception(error)  # noqa: SLF001
         else:
             super().do_execute(cursor, statement, parameters, context)  # type: ignore[no-untyped-call]
 

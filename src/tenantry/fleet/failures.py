@@ -18,6 +18,7 @@ _BY_TYPE: tuple[tuple[type[BaseException], str], ...] = (
     (asyncpg.InvalidCatalogNameError, "The database does not exist"),
     (asyncpg.InvalidAuthorizationSpecificationError, "The server refuses our role or password"),
     (asyncpg.LockNotAvailableError, "A lock was not free in time: something else uses the table"),
+    (asyncpg.PostgresConnectionError, "The connection to the server was lost"),
     (asyncpg.TooManyConnectionsError, "The server has no connection left"),
     # It quotes what it stumbles over, and that can be a literal.
     (asyncpg.PostgresSyntaxError, SYNTAX_ERROR),

@@ -1,0 +1,146 @@
+"""The whole of a tenant ends at its deadline, whatever the server does."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from urllib.parse import urlsplit
+
+import pytest
+
+from tenantry.fleet.failures import explain
+from tenantry.fleet.migrate import Migrated, Scripts
+from tenantry.kit.clock import utc_now
+from tenantry.kit.ids import new_id
+from tests.integration import looking
+from tests.integration.conftest import MakeMigrator, Rig
+from tests.integration.engines import on_postgresql
+from tests.integration.revisions import AlembicFolder
+
+DEADLINE_SECONDS = 1.5
+LATE_SECONDS_MAX = 0.4
+BYTES_MAX = 65_536
+CREATE_NOTES = "op.create_table('note', sa.Column('id', sa.Integer))"
+# What a client sends at one moment or another.
+MOMENTS = {
+    "the connection": b"tenantry-migrate",
+    "the look": b"tenantry_version",
+    "the swap": b"BEGIN",
+    "the script": b"CREATE TABLE note",
+    "the end": b"COMMIT",
+}
+
+
+@asynccontextmanager
+async def mute(url: str, moment: bytes, *, cuts: bool = False) -> AsyncIterator[str]:
+    """Yield the URL of a server that says nothing more after it was sent *moment*, once.
+
+    Args:
+        url: Of the server behind it.
+        moment: What it is sent.
+        cuts: It cuts the connection instead.
+    """
+    parts = urlsplit(url)
+    was_said = False
+
+    async def forward(
+        read: asyncio.StreamReader, write: asyncio.StreamWriter, *, to_server: bool
+    ) -> None:
+        nonlocal was_said
+        with contextlib.suppress(OSError):
+            while data := await read.read(BYTES_MAX):
+                if to_server and moment in data and not was_said:
+                    was_said = True
+                    write.transport.abort() if cuts else await asyncio.Event().wait()
+                write.write(data)
+            write.close()
+
+    async def serve(read: asyncio.StreamReader, write: asyncio.StreamWriter) -> None:
+        behind_read, behind_write = await asyncio.open_connection(parts.hostname, parts.port)
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(forward(read, behind_write, to_server=True))
+                group.create_task(forward(behind_read, write, to_server=False))
+        finally:
+            write.transport.abort()
+            behind_write.transport.abort()
+
+    server = await asyncio.start_server(serve, "127.0.0.1")
+    port = server.sockets[0].getsockname()[1]
+    try:
+        yield url.replace(f":{parts.port}/", f":{port}/")
+    finally:
+        server.close()
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+Outcome = tuple[Migrated | Exception, float]
+
+
+@pytest.fixture(name="migrate")
+def _migrate(rig: Rig, make_migrator: MakeMigrator) -> Callable[[str], "asyncio.Future[Outcome]"]:
+    async def migrate(url: str) -> Outcome:
+        began = time.monotonic()
+        migrator, scripts = make_migrator(DEADLINE_SECONDS), Scripts(rig.streams())
+        try:
+            done: Migrated | Exception = await migrator.migrate(
+                url, scripts, run_id=new_id(), now=utc_now
+            )
+        except Exception as error:  # noqa: BLE001 - it is what is looked at
+            done = error
+        return done, time.monotonic() - began
+
+    return lambda url: asyncio.ensure_future(migrate(url))
+
+
+@on_postgresql
+class TestDeadline:
+    @pytest.mark.parametrize("moment", MOMENTS)
+    async def test_is_kept_with_a_server_that_goes_silent(
+        self,
+        folder: AlembicFolder,
+        tenant_url: str,
+        migrate: Callable[[str], "asyncio.Future[Outcome]"],
+        moment: str,
+    ):
+        folder.add("u1_create_notes", CREATE_NOTES)
+
+        async with mute(tenant_url, MOMENTS[moment]) as url:
+            done, took = await migrate(url)
+
+        error = done.error if isinstance(done, Migrated) else done
+        assert error is not None
+        assert explain(error) == "The database did not answer in time."
+        assert took < DEADLINE_SECONDS + LATE_SECONDS_MAX
+        assert "note" not in looking.tables(tenant_url)
+
+    @pytest.mark.parametrize(
+        ("moment", "sentence"),
+        [
+            ("the script", "u1_create_notes: The database cannot be reached."),
+            ("the end", "The connection to the server was lost (SQLSTATE 08003)."),
+        ],
+    )
+    async def test_leaves_time_to_find_out_what_stayed(
+        self,
+        folder: AlembicFolder,
+        tenant_url: str,
+        migrate: Callable[[str], "asyncio.Future[Outcome]"],
+        moment: str,
+        sentence: str,
+    ):
+        """Where another connection can be had."""
+        folder.add("u1_create_notes", CREATE_NOTES)
+
+        async with mute(tenant_url, MOMENTS[moment], cuts=True) as url:
+            done, _ = await migrate(url)
+
+        assert isinstance(done, Migrated)
+        assert done.error is not None
+        assert explain(done.error) == sentence
+        assert done.applied == []
+        assert done.position.user == ""
