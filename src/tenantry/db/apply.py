@@ -86,8 +86,12 @@ class Migrator(ABC):
         """
 
     @abstractmethod
-    async def play(self, steps: Sequence[Step]) -> None:
+    async def play(self, steps: Sequence[Step], *, leaves: bool = False) -> None:
         """Send *steps*, one after the other. After an error, nothing is left behind.
+
+        Args:
+            steps: What to send.
+            leaves: When it is done nothing is left to do, so the connection may be closed.
 
         Raises:
             RevisionFailed: A revision raised something.
@@ -154,7 +158,8 @@ class _PostgresMigrator(Migrator):
                 raise NoVersion from error
         return _standing(rows, has_user=self._user_table is not None)
 
-    async def play(self, steps: Sequence[Step]) -> None:
+    async def play(self, steps: Sequence[Step], *, leaves: bool = False) -> None:
+        del leaves
         try:
             for step in messages(steps):
                 await self._send(step)
@@ -226,8 +231,8 @@ class _SqliteMigrator(Migrator):
     ) -> Standing:
         return await self._in_thread(lambda: self._look(run_id, leave_at))
 
-    async def play(self, steps: Sequence[Step]) -> None:
-        await self._in_thread(lambda: self._play(steps))
+    async def play(self, steps: Sequence[Step], *, leaves: bool = False) -> None:
+        await self._in_thread(lambda: self._play(steps, leaves=leaves))
 
     async def close(self) -> None:
         if self._raw is None:
@@ -290,7 +295,7 @@ class _SqliteMigrator(Migrator):
             Found(*row) for row in raw.execute(compiled.sql, compiled.arguments({"run": run_id}))
         ]
 
-    def _play(self, steps: Sequence[Step]) -> None:
+    def _play(self, steps: Sequence[Step], *, leaves: bool) -> None:
         raw = self._open()
         SQLITE_GUEST.prepare(raw)
         raw.set_authorizer(self._authorise)
@@ -302,6 +307,8 @@ class _SqliteMigrator(Migrator):
             raise
         finally:
             raw.set_authorizer(None)
+        if leaves:
+            self._close()
 
     def _authorise(self, action: int, *_: object) -> int:
         """Refuse to let a revision end our transaction."""

@@ -154,9 +154,9 @@ class Script:
         return self._parts[0][1] is Way.OUTSIDE
 
     @property
-    def size(self) -> int:
-        """How many revisions it applies."""
-        return len(self._parts)
+    def applied(self) -> list[Applied]:
+        """What it applies, in order."""
+        return [Applied(revision.stream, revision.name) for revision, _ in self._parts]
 
     def steps(self, run_id: UUID | None, now: datetime, limits: Limits) -> list[Step]:
         """Return what to send for the run *run_id* at *now*."""
@@ -173,9 +173,8 @@ class Script:
             *(
                 step
                 for revision, recording in self._parts
-                for step in (*_steps(revision, recording), self._log(revision, run_id, now))
+                for step in (*_steps(revision, recording), *self._end(revision, run_id, now))
             ),
-            *self._move_user,
             Command("COMMIT"),
         ]
 
@@ -197,28 +196,30 @@ class Script:
             Outside(revision, run_id, limits),
             *self._swap,
             Command(forget),
-            self._log(revision, run_id, now),
-            *self._move_user,
+            *self._end(revision, run_id, now),
             Command("COMMIT"),
             Command(f"SELECT pg_advisory_unlock({OUTSIDE_LOCK})"),
         ]
 
-    def _log(self, revision: Revision, run_id: UUID | None, now: datetime) -> Command:
+    def _end(self, revision: Revision, run_id: UUID | None, now: datetime) -> list[Step]:
+        """Return the row in the log, and after the last revision the move of the user's version.
+
+        It is moved last, as Alembic does it. Both do nothing on PostgreSQL when a revision has
+        ended the transaction, even when it has begun another, so one guard does for both.
+        """
         before, between, after = self._log_texts[revision.stream, revision.name]
         sql = f"{before}{self._literal(log.c.run_id, run_id)}{between}"
-        return Command(
-            f"{sql}{self._literal(log.c.applied_at, now)}{after}",
-            guard=TransactionEnded,
-            revision=revision.name,
-        )
+        sql = f"{sql}{self._literal(log.c.applied_at, now)}{after}"
+        if revision is not self._parts[-1][0] or not self._moves_user:
+            return [Command(sql, guard=TransactionEnded, revision=revision.name)]
+        return [
+            Command(sql, revision=revision.name),
+            Command(self._move_user, guard=TransactionEnded, revision=revision.name),
+        ]
 
     @cached_property
     def _log_texts(self) -> dict[tuple[str, str], list[str]]:
-        """The insert into the log for each revision, in three parts.
-
-        On PostgreSQL it finds no row to insert when a revision has ended the transaction, and
-        even when it has begun another.
-        """
+        """The insert into the log for each revision, in three parts."""
         mark: sa.ColumnClause[Any] = sa.literal_column(_MARK)
         names = ["run_id", "stream", "revision", "applied_at"]
         texts = {}
@@ -264,20 +265,19 @@ class Script:
         if self._start.user == BASE:
             return sa.select(sa.literal(1)).where(~sa.exists().select_from(self._user), also)
         at = self._user.c.version_num == self._start.user
-        return sa.select(self._user.c.version_num).where(at, also)
+        # The user's team may migrate it, too: from here on they wait for us.
+        return sa.select(self._user.c.version_num).where(at, also).with_for_update()
 
     @cached_property
-    def _move_user(self) -> list[Command]:
-        """The move of the user's version: last, as Alembic does it."""
-        if not self._moves_user:
-            return []
-        target, column = self.stop.user, self._user.c.version_num
+    def _move_user(self) -> str:
+        """The move of the user's version."""
+        is_ours = _OURS if self._postgres else sa.true()
         if self._start.user == BASE:
-            moved: Executable = sa.insert(self._user).values(version_num=target)
-        else:
-            moved = sa.update(self._user).values(version_num=target)
-            moved = moved.where(column == self._start.user)
-        return [Command(self._render(moved), guard=Moved)]
+            row = sa.select(sa.literal(self.stop.user)).where(is_ours)
+            return self._render(sa.insert(self._user).from_select(["version_num"], row))
+        is_start = self._user.c.version_num == self._start.user
+        move = sa.update(self._user).values(version_num=self.stop.user)
+        return self._render(move.where(is_start, is_ours))
 
     @property
     def _moves_user(self) -> bool:

@@ -131,9 +131,15 @@ class Visit:
             Exception: Whatever the drivers and the revisions raise.
         """
         head = await self._scripts.head()
-        while (standing := await self._migrator.look(run_id, leave_at=head)).position != head:
+        standing = await self._migrator.look(run_id, leave_at=head)
+        while standing.position != head:
             script = await self._scripts.get(self._migrator.dialect, standing.position)
-            await self._play(partial(script.steps, run_id, now()))
+            steps = partial(script.steps, run_id, now())
+            if await self._play(steps, leaves=script.stop == head):
+                # Its rows in the log are committed, so they need not be read again.
+                standing = Standing(script.stop, [*standing.applied, *script.applied])
+            else:
+                standing = await self._migrator.look(run_id, leave_at=head)
         return standing
 
     async def look(self) -> Looked:
@@ -149,7 +155,7 @@ class Visit:
         while (looked := await self.look()).pending:
             try:
                 script = await self._scripts.get(self._migrator.dialect, looked.position)
-                tried = 0 if script.is_outside else script.size
+                tried = 0 if script.is_outside else len(script.applied)
                 if not tried or await self._play(partial(script.rehearsal, new_id(), utc_now())):
                     _check_tried(looked.pending, tried)
                     break
@@ -157,18 +163,23 @@ class Visit:
                 return replace(looked, error=error)
         return looked
 
-    async def _play(self, steps: Callable[[Limits], Sequence[Step]]) -> bool:
+    async def _play(
+        self, steps: Callable[[Limits], Sequence[Step]], *, leaves: bool = False
+    ) -> bool:
         """Play a script, and return whether it was played to its end; else it is worth a look.
+
+        Args:
+            steps: Of the script.
+            leaves: It is the last.
 
         Raises:
             Exception: Whatever the drivers and the revisions raise, if no other try is worth it.
         """
         self.has_sent = True
         left_ms = max(1, int((self._ends - monotonic_seconds()) * 1000))
+        limits = Limits(swap_ms=left_ms, lock_ms=self._patience.lock_ms)
         try:
-            await self._migrator.play(
-                steps(Limits(swap_ms=left_ms, lock_ms=self._patience.lock_ms))
-            )
+            await self._migrator.play(steps(limits), leaves=leaves)
         except Moved:  # by another run, which is as good; or it is about to, which takes a while
             self._moved += 1
             longest = min(MOVED_PAUSE_SECONDS_MAX, MOVED_PAUSE_SECONDS * 2**self._moved)
