@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
 import msgspec
@@ -13,6 +14,7 @@ from tenantry.catalog import parts as worklist
 from tenantry.catalog import runners, runs, tenants
 from tenantry.catalog.runs import MigrationState, Outcome, TenantMigration
 from tenantry.catalog.tenants import Tenant, TenantState
+from tenantry.cli import migrating
 from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id
 from tenantry.services import Services, open_services, system_context
@@ -403,6 +405,27 @@ class TestFailureCauses:
         assert [(one.cause, one.count) for one in found] == [
             ("a1: SQLite: table … already exists.", 4)
         ]
+
+    async def test_are_told_with_a_part_for_each_while_the_run_goes_on(
+        self, quiet: Services, monkeypatch: pytest.MonkeyPatch
+    ):
+        """What fails between the two looks is in neither, or has its part."""
+        run_id, mine = await planned(quiet), await runner(quiet)
+        first, second, *_ = await claimed(quiet, mine)
+        await record(quiet, mine, [first], MigrationState.FAILED, "one")
+        ended = runs.ended
+
+        async def ended_before(*args: Any) -> list[TenantMigration]:
+            found = await ended(*args)
+            await record(quiet, mine, [second], MigrationState.FAILED, "another")
+            return found
+
+        monkeypatch.setattr(runs, "ended", ended_before)
+        found = await migrating.found(quiet.catalog, await runs.get(quiet.catalog, run_id))
+
+        assert {one.sample_tenant_id for one in found.causes} <= {
+            one.tenant_id for one in found.parts
+        }
 
     async def test_are_none_without_failures(self, services: Services):
         run_id = await planned(services)

@@ -48,11 +48,10 @@ class Found:
 
 async def found(catalog: Catalog, run: MigrationRun) -> Found:
     """Return *run* with all that the catalog knows of it."""
-    return Found(
-        run,
-        await runs.ended(catalog, run.id),
-        await runs.failure_causes(catalog, run.id) if run.failed_count else [],
-    )
+    # First, because a run that goes on has more parts a moment later: each cause is told in
+    # the words of one of them.
+    causes = await runs.failure_causes(catalog, run.id) if run.failed_count else []
+    return Found(run, await runs.ended(catalog, run.id), causes)
 
 
 class RunLeft(RunGoesOn):
