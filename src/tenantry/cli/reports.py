@@ -47,12 +47,9 @@ def show_preview(preview: Preview, *, rehearsed: bool) -> None:
     ]
     _show_table(columns, rows)
     failed = [one for one in preview.details if one.error is not None]
-    _show_failures(
-        [
-            (sum(it.error == one.error for it in failed), one.tenant_name, one.error)
-            for one in {one.error: one for one in reversed(failed)}.values()
-        ]
-    )
+    samples = {one.error: one.tenant_name for one in reversed(failed)}
+    counts = Counter(one.error for one in failed)
+    _show_failures([(count, samples[error], error) for error, count in counts.most_common()])
     done = "rehearsed, and rolled back" if rehearsed else "pending"
     output.show_line(
         f"{preview.pending:,} of {preview.total:,} tenants {done}, "
