@@ -33,7 +33,8 @@ class Scripts:
         """
         if self._head is None:
             async with self._lock:
-                self._head = await asyncio.to_thread(lambda: self.streams.head)
+                if self._head is None:  # one reads it for all that wait
+                    self._head = await asyncio.to_thread(lambda: self.streams.head)
         return self._head
 
     async def know(self, head: str) -> bool:
