@@ -19,11 +19,6 @@ class Stop:
 
     by: signal.Signals | None = None
 
-    @property
-    def is_asked(self) -> bool:
-        """Whether the process is to stop."""
-        return self.by is not None
-
 
 @contextmanager
 def heeded(begin: Callable[[], None]) -> Iterator[Stop]:

@@ -31,10 +31,6 @@ READ_SCHEMA = "SELECT current_schema()"
 Answer = TypeVar("Answer")
 
 
-class NoTable(Exception):
-    """There is no such table."""
-
-
 class NoVersion(Unavailable):
     """This is no database of Tenantry's: its version table is missing or damaged."""
 
