@@ -31,7 +31,7 @@ class RunOrder:
     """What is asked of a run. Messages name its members as the HTTP contract does.
 
     Attributes:
-        tenant_ids: Only these tenants; each must be active.
+        tenant_ids: Only these tenants; each must be active. None of them named is a run of none.
         retry_of: Only the tenants that failed in this run and are active now. With
             `tenant_ids` too, those that are both.
         waves: How many tenants may have begun when each wave has, in the order of their
