@@ -99,5 +99,7 @@ class TestDocs:
         page.locator(".operation").first.wait_for()
 
         assert page.locator(".operation").count() == len(ENDPOINTS) - 1
+        page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+        expect(page.get_by_role("button", name="Send")).to_have_count(len(ENDPOINTS) - 1)
         levels = page.get_by_role("heading", level=2).all_inner_texts()
         assert {"Open", "Admin", "Tenant", "Tenant login", "Public"} <= set(levels)

@@ -80,7 +80,9 @@ async function exchange({ method, url, headers, body }, secrets, answer) {
     const response = await fetch(url, { ...options, cache: "no-store" });
     const took = Math.round(performance.now() - began);
     fill(status, `${response.status} ${response.statusText}, ${took} ms`);
-    await read(response, shown);
+    if (response.body !== null) {
+      await read(response, shown);
+    }
   } catch (error) {
     fill(status, error.name === "AbortError" ? "Stopped." : "The service cannot be reached.");
   }

@@ -137,11 +137,16 @@ function contents(entry, description, secrets) {
   ];
 }
 
-function success([status, { description: text, content }], description) {
-  const [[type, { schema, example }]] = Object.entries(content);
+function success([status, { description: text, content = {} }], description) {
+  const told = el("strong", {}, `${status} ${text}`);
+  const [media] = Object.entries(content);
+  if (media === undefined) {
+    return el("p", {}, told, ", without a body");
+  }
+  const [type, { schema, example }] = media;
   const shown = typeof example === "string" ? example : JSON.stringify(example, null, 2);
   return [
-    el("p", {}, el("strong", {}, `${status} ${text}`), `, ${type}`),
+    el("p", {}, told, `, ${type}`),
     members(`Members of the answer ${status}`, schema, description),
     example !== undefined && el("pre", { class: "code panel", tabindex: "0" }, shown),
   ];
