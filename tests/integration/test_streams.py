@@ -125,5 +125,5 @@ class TestBadStream:
         assert len(caught.value.message) > 20
 
     def test_without_a_folder_is_told_readably(self, tmp_path: Path):
-        with pytest.raises(BadStream):
+        with pytest.raises(BadStream, match="their folder is not there"):
             _ = Stream("user", tmp_path / "nowhere").head

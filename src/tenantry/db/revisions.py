@@ -144,6 +144,8 @@ class Stream:
 
     @cached_property
     def _script(self) -> ScriptDirectory:
+        if not self._folder.is_dir():
+            raise BadStream(f"The {self.name} revisions cannot be read: their folder is not there.")
         try:
             script = ScriptDirectory(
                 str(self._folder),
