@@ -229,6 +229,33 @@ class TestBody:
         else:
             assert answer.status != 400, answer.body
 
+    @pytest.mark.parametrize("unknown", [rb'"\ud800": 1', rb'"dryRun\udc00": true'])
+    async def test_ignores_unknown_members_of_no_name(
+        self, stage: Stage, endpoint: Endpoint, unknown: bytes
+    ):
+        """A name that is no Unicode text is unknown as well: `migrate-all` must not overlook it."""
+        rest = msgspec.json.encode(stage.body(endpoint))[1:]
+        body = b"{" + unknown + (b"" if rest == b"}" else b", ") + rest
+
+        answer = await stage.ask(endpoint, headers=stage.good(endpoint), body=body)
+        stage.restore()
+
+        assert (answer.status == 400) == (endpoint.path == REFUSES_UNKNOWN_MEMBERS), answer.body
+
+    async def test_must_be_json_beside_broken_text(self, stage: Stage, endpoint: Endpoint):
+        """What excuses broken text in an unknown member excuses nothing else in the body."""
+        rest = msgspec.json.encode(stage.body(endpoint))[1:]
+        begin = rb'{"surprise": "\ud800"'
+        no_json = {
+            name: (
+                begin + b', "other": ' + name.encode() + (b"" if rest == b"}" else b", ") + rest,
+                "",
+            )
+            for name in ("NaN", "Infinity", "-Infinity", "nan")
+        }
+
+        await refused(stage, endpoint, no_json)
+
     async def test_survives_any_unknown_member(self, stage: Stage, endpoint: Endpoint):
         """Nobody looks at what an unknown member holds, and nobody falls over it."""
         wrong = []

@@ -4,7 +4,7 @@ import asyncio
 import json
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import parse_qsl
 from uuid import UUID
 
@@ -195,19 +195,25 @@ def _read_query(endpoint: Endpoint, query: str) -> dict[str, str]:
 
 
 def _decode_asked(endpoint: Endpoint, body: bytes) -> Any:
-    """Decode the members that were asked for, whatever stands in the others."""
+    """Decode the members that matter: those asked for, or all where no other may stand."""
     try:
-        members = json.loads(body)
+        members = json.loads(body, parse_constant=_refuse_constant)
         if isinstance(members, dict):
-            names = endpoint.request.__struct_encode_fields__
-            asked = {name: value for name, value in members.items() if name in names}
+            if not endpoint.request.__struct_config__.forbid_unknown_fields:
+                names = endpoint.request.__struct_encode_fields__
+                members = {name: value for name, value in members.items() if name in names}
             # Encoded again, it is msgspec that judges it, as it judges everything.
-            return endpoint.decoder.decode(json.dumps(asked, ensure_ascii=False).encode())
+            return endpoint.decoder.decode(json.dumps(members, ensure_ascii=False).encode())
     except msgspec.ValidationError as error:
         raise BadRequest(readable(error)) from error
     except (ValueError, RecursionError) as error:
         raise BadRequest("The body is not valid JSON, or its text is not Unicode.") from error
     raise BadRequest("The body must be an object.")
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    # Python takes NaN and Infinity for JSON, which has neither.
+    raise ValueError(name)
 
 
 async def _read_rest(body: bytes, receive: Receive, bytes_max: int) -> bytes:
