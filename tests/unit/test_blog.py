@@ -116,3 +116,16 @@ class TestSearch:
     def test_for_no_text_is_refused(self, search: str):
         with pytest.raises(BadText):
             pattern(search)
+
+
+class TestLongText:
+    def test_is_searched_as_if_it_were_one_piece(self):
+        """It is folded in pieces; where one ends is no matter, but inside a word without end."""
+        word = "Stra\N{LATIN SMALL LETTER SHARP S}e \N{LATIN SMALL LIGATURE FI}n "
+        for shift in range(12):
+            content = "x" * shift + word * 1_000
+            folded = " ".join(
+                content.casefold().replace("\N{LATIN SMALL LIGATURE FI}", "fi").split()
+            )
+
+            assert searchable("t", content) == f"t\n{folded}"

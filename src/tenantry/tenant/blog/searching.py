@@ -4,6 +4,7 @@ The databases fold letters each in a way of its own, and one of them only those 
 what is searched is kept in one form, computed here, and what is searched for is brought to it.
 """
 
+import re
 import unicodedata
 
 from tenantry.kit.errors import Invalid
@@ -11,6 +12,11 @@ from tenantry.kit.text import checked_text
 
 SEARCH_CHARS_MAX = 200
 ESCAPE = "\\"
+
+# One character can become eighteen, and while one call folds a text nothing else in this
+# process runs, in whichever thread. So a long text is folded in pieces, cut before blanks.
+PIECE_CHARS = 2_048
+_PIECE = re.compile(rf".{{1,{PIECE_CHARS}}}(?=\s|\Z)|.{{1,{PIECE_CHARS}}}", re.DOTALL)
 
 
 class BadSearch(Invalid):
@@ -43,5 +49,15 @@ def _folded(text: str) -> str:
     Source: https://www.unicode.org/reports/tr15/ (NFKC), and the Unicode Standard,
     section 3.13, "Default Caseless Matching".
     """
-    folded = unicodedata.normalize("NFKC", text).casefold()
-    return " ".join(unicodedata.normalize("NFKC", folded).split())
+    folded: list[str] = []
+    is_parted = True
+    for piece in _PIECE.findall(text):
+        plain = unicodedata.normalize("NFKC", piece).casefold()
+        plain = unicodedata.normalize("NFKC", plain)
+        words = " ".join(plain.split())
+        if not words:
+            is_parted = True
+            continue
+        folded.append(" " + words if folded and (is_parted or plain[0].isspace()) else words)
+        is_parted = plain[-1].isspace()
+    return "".join(folded)

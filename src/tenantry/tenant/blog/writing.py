@@ -1,5 +1,6 @@
 """Write posts: each function is a part of a transaction of `state.writing`."""
 
+import asyncio
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -70,9 +71,8 @@ async def add(
         SlugInUse: Another post has the slug that *draft* insists on.
     """
     written = await _add_under_free_slug(session, draft, author, now, published_at)
-    await session.execute(
-        _ADD_TEXT, post_id=written.id, text=searching.searchable(draft.title, draft.content)
-    )
+    text = await asyncio.to_thread(searching.searchable, draft.title, draft.content)
+    await session.execute(_ADD_TEXT, post_id=written.id, text=text)
     await tagging.add(session, written.id, draft.tags, published_at=published_at)
     await state.change(session, posts=1, published=int(published_at is not None))
     return written
@@ -94,9 +94,8 @@ async def change(session: TenantSession, before: Post, draft: Draft, *, now: dat
     }
     await session.execute(_CHANGE, post=before.id, **says)
     if (draft.title, draft.content) != (before.title, before.content):
-        await session.execute(
-            _CHANGE_TEXT, post=before.id, text=searching.searchable(draft.title, draft.content)
-        )
+        text = await asyncio.to_thread(searching.searchable, draft.title, draft.content)
+        await session.execute(_CHANGE_TEXT, post=before.id, text=text)
     if draft.tags != before.tags:
         await tagging.remove(session, before.id, is_published=before.published_at is not None)
         await tagging.add(session, before.id, draft.tags, published_at=before.published_at)
