@@ -82,9 +82,9 @@ class Api:
         exchange.endpoint = endpoint
         credentials = read_credentials(headers, endpoint.level.headers)
 
-        async def enter() -> Any:
+        def enter() -> Awaitable[Any]:
             ctx = exchange.context(scope)
-            return await endpoint.level.enter(self._services, ctx, credentials, endpoint.demand)
+            return endpoint.level.enter(self._services, ctx, credentials, endpoint.demand)
 
         exchange.ctx = ctx = await enter()
         try:

@@ -177,7 +177,7 @@ class Router:
         endpoint = methods.get(method)
         if endpoint is None:
             raise MethodNotAllowed(methods)
-        return endpoint, dict(zip(endpoint.parameters, values, strict=True))
+        return endpoint, dict(zip(endpoint.parameters, values, strict=True)) if values else {}
 
     def _walk(self, path: str, values: list[str]) -> Methods:
         node = self._root

@@ -51,52 +51,52 @@ async def _open(
     return ctx
 
 
-async def _admin(
+def _admin(
     services: Services, ctx: OperationContext, presented: Credentials, _demand: Demand
-) -> AdminContext:
-    return await services.identifier.admin(ctx, presented)
+) -> Awaitable[AdminContext]:
+    return services.identifier.admin(ctx, presented)
 
 
-async def _tenant_login(
+def _tenant_login(
     services: Services, ctx: OperationContext, presented: Credentials, _demand: Demand
-) -> TenantContext:
-    return await services.entry.for_login(ctx, presented)
+) -> Awaitable[TenantContext]:
+    return services.entry.for_login(ctx, presented)
 
 
-async def _public(
+def _public(
     services: Services, ctx: OperationContext, presented: Credentials, demand: Demand
-) -> TenantContext:
-    return await services.entry.as_public(ctx, presented, demand)
+) -> Awaitable[TenantContext]:
+    return services.entry.as_public(ctx, presented, demand)
 
 
-async def _tenant(
+def _tenant(
     services: Services, ctx: OperationContext, presented: Credentials, demand: Demand
-) -> TenantContext:
-    return await services.entry.as_tenant(ctx, presented, demand)
+) -> Awaitable[TenantContext]:
+    return services.entry.as_tenant(ctx, presented, demand)
 
 
-async def _person(
+def _person(
     services: Services, ctx: OperationContext, presented: Credentials, demand: Demand
-) -> PersonContext:
-    return await services.entry.as_person(ctx, presented, demand)
+) -> Awaitable[PersonContext]:
+    return services.entry.as_person(ctx, presented, demand)
 
 
-async def _claimant(
+def _claimant(
     services: Services, ctx: OperationContext, presented: Credentials, demand: Demand
-) -> Claimant:
-    return await services.entry.as_claimant(ctx, presented, demand)
+) -> Awaitable[Claimant]:
+    return services.entry.as_claimant(ctx, presented, demand)
 
 
-async def _assistant(
+def _assistant(
     services: Services, ctx: OperationContext, presented: Credentials, demand: Demand
-) -> TenantContext:
-    return await services.entry.as_assistant(ctx, presented, demand)
+) -> Awaitable[TenantContext]:
+    return services.entry.as_assistant(ctx, presented, demand)
 
 
-async def _signed_in(
+def _signed_in(
     services: Services, ctx: OperationContext, presented: Credentials, demand: Demand
-) -> PersonContext:
-    return await services.entry.as_signed_in(ctx, presented, demand)
+) -> Awaitable[PersonContext]:
+    return services.entry.as_signed_in(ctx, presented, demand)
 
 
 _ANY = frozenset({AUTHORIZATION, API_KEY, MCP_TOKEN})
