@@ -1,15 +1,19 @@
 """The HTTP/1.1 connection: what is sent, and in how many pieces."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
+import pytest
 from uvicorn import Config
 from uvicorn.server import ServerState
 
-from tenantry.api.protocol import BoundedProtocol
+from tenantry.api.protocol import BoundedProtocol, sent_at_once
 
 REQUEST = b"GET / HTTP/1.1\r\nhost: example.com\r\n\r\n"
-LENGTH = (b"content-length", b"5")
+HEADERS = [(b"content-type", b"text/plain"), (b"content-length", b"5")]
+
+App = Callable[..., Any]
 
 
 class Recorded(asyncio.Transport):
@@ -19,23 +23,18 @@ class Recorded(asyncio.Transport):
         super().__init__()
         self.writes: list[bytes] = []
         self.closed = False
-        self.sent_in_time = 0
 
     def write(self, data: Any) -> None:
         self.writes.append(bytes(data))
-        self.sent_in_time += not self.closed
 
     def close(self) -> None:
-        self.closed = True
-
-    def abort(self) -> None:
         self.closed = True
 
     def is_closing(self) -> bool:
         return self.closed
 
     def get_write_buffer_size(self) -> int:
-        return 0
+        return sum(map(len, self.writes))
 
     def pause_reading(self) -> None:
         """Nothing is read from it."""
@@ -44,85 +43,119 @@ class Recorded(asyncio.Transport):
         """Nothing is read from it."""
 
 
-async def start(send: Any, **more: Any) -> None:
-    await send({"type": "http.response.start", "status": 200, "headers": [LENGTH], **more})
+class Connection:
+    """A client's connection to an application."""
+
+    def __init__(self, app: App) -> None:
+        config = Config(app, http=BoundedProtocol, loop="none", lifespan="off", log_config=None)
+        self.state = ServerState()
+        self.state.default_headers = [(b"date", b"today")]
+        self.protocol = BoundedProtocol(config, self.state, {})
+        self.transport = Recorded()
+        self.protocol.connection_made(self.transport)
+
+    async def ask(self, requests: bytes = REQUEST) -> list[bytes]:
+        """Send *requests*; return what was written since."""
+        self.transport.writes.clear()
+        self.protocol.data_received(requests)
+        while self.state.tasks:
+            await asyncio.gather(*self.state.tasks)
+        return self.transport.writes
 
 
-async def answered(app: Any, request: bytes = REQUEST) -> Recorded:
-    """Return what was sent when *app* was asked."""
-    config = Config(app, http=BoundedProtocol, loop="none", lifespan="off", log_config=None)
-    state = ServerState()
-    protocol = BoundedProtocol(config, state, {})
-    transport = Recorded()
-    protocol.connection_made(transport)
-    protocol.data_received(request)
-    await asyncio.gather(*state.tasks)
-    await asyncio.sleep(0)
-    protocol.connection_lost(None)
-    return transport
+async def in_two(send: Any, status: int = 200) -> None:
+    """Answer as an ASGI application does."""
+    await send({"type": "http.response.start", "status": status, "headers": HEADERS})
+    await send({"type": "http.response.body", "body": b"whole"})
 
 
-class TestAnswer:
-    async def test_is_sent_in_one_piece(self):
-        async def app(_scope: Any, _receive: Any, send: Any) -> None:
-            await start(send)
-            await send({"type": "http.response.body", "body": b"whole"})
+async def at_once(_scope: Any, _receive: Any, send: Any, status: int = 200) -> None:
+    """Answer at once; the other way if that cannot be."""
+    if not sent_at_once(send, status, HEADERS, b"whole"):
+        await in_two(send, status)
 
-        transport = await answered(app)
 
-        (sent,) = transport.writes
-        assert sent.startswith(b"HTTP/1.1 200 OK\r\n")
+class TestSentAtOnce:
+    @pytest.mark.parametrize("status", [200, 201, 401, 500])
+    async def test_is_what_uvicorn_sends(self, status: int):
+        """The same bytes, but in one piece."""
+
+        async def together(scope: Any, receive: Any, send: Any) -> None:
+            await at_once(scope, receive, send, status)
+
+        async def apart(_scope: Any, _receive: Any, send: Any) -> None:
+            await in_two(send, status)
+
+        (whole,) = await Connection(together).ask()
+
+        assert whole == b"".join(await Connection(apart).ask())
+
+    async def test_leaves_the_connection_for_the_next_request(self):
+        """One that comes later, and one that came too early."""
+        connection = Connection(at_once)
+
+        (first,) = await connection.ask()
+        (second,) = await connection.ask()
+        third, fourth = await connection.ask(REQUEST + REQUEST)
+
+        assert first == second == third == fourth
+        assert connection.state.total_requests == 4
+        assert not connection.transport.closed
+
+    async def test_arms_the_timer_of_an_idle_connection(self):
+        connection = Connection(at_once)
+        await connection.ask()
+
+        assert connection.protocol.timeout_keep_alive_task is not None
+
+    @pytest.mark.parametrize(
+        "request_",
+        [
+            REQUEST.replace(b"HTTP/1.1", b"HTTP/1.0"),
+            REQUEST.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n"),
+        ],
+    )
+    async def test_leaves_it_to_uvicorn_to_close_the_connection(self, request_: bytes):
+        connection = Connection(at_once)
+
+        sent = b"".join(await connection.ask(request_))
+
+        assert b"\r\nconnection: close\r\n" in sent
         assert sent.endswith(b"\r\n\r\nwhole")
+        assert connection.transport.closed
 
-    async def test_has_a_head_that_does_not_wait_for_the_body(self):
-        seen: list[int] = []
+    async def test_waits_for_who_does_not_read(self):
+        connection = Connection(at_once)
+        connection.protocol.pause_writing()
 
-        async def app(_scope: Any, _receive: Any, send: Any) -> None:
-            await start(send)
-            await asyncio.sleep(0)
-            seen.append(len(transport_of(send).writes))
-            await send({"type": "http.response.body", "body": b"slow", "more_body": True})
-            await asyncio.sleep(0)
-            seen.append(len(transport_of(send).writes))
-            await send({"type": "http.response.body", "body": b"!"})
+        connection.protocol.data_received(REQUEST)
+        await asyncio.sleep(0.01)
+        assert connection.transport.writes == []
 
-        transport = await answered(app)
+        connection.protocol.resume_writing()
+        await asyncio.gather(*connection.state.tasks)
+        assert b"".join(connection.transport.writes).endswith(b"\r\n\r\nwhole")
 
-        assert seen == [1, 2]
-        assert b"".join(transport.writes).endswith(b"\r\n\r\nslow!")
+    async def test_sends_nothing_to_who_has_gone(self):
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            connection.protocol.connection_lost(None)
+            await at_once(scope, receive, send)
 
-    async def test_is_sent_as_far_as_it_came_before_the_connection_is_closed(self):
-        async def app(_scope: Any, _receive: Any, send: Any) -> None:
-            await start(send)
-            raise RuntimeError("the rest cannot be made")
+        connection = Connection(app)
 
-        transport = await answered(app)
+        assert await connection.ask() == []
 
-        assert transport.closed
-        assert transport.sent_in_time == 1
+    async def test_does_not_pass_by_who_has_wrapped_send(self):
+        """As the one does who adds the headers of CORS."""
+        passed = []
 
-    async def test_may_be_a_head_alone(self):
-        async def app(_scope: Any, _receive: Any, send: Any) -> None:
-            await start(send)
-            await send({"type": "http.response.body", "body": b""})
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            async def wrapped(message: Any) -> None:
+                passed.append(message["type"])
+                await send(message)
 
-        transport = await answered(app, REQUEST.replace(b"GET", b"HEAD"))
+            await at_once(scope, receive, wrapped)
 
-        (sent,) = transport.writes
-        assert sent.endswith(b"content-length: 5\r\n\r\n")
+        await Connection(app).ask()
 
-    async def test_is_not_sent_to_who_has_gone(self):
-        async def app(_scope: Any, _receive: Any, send: Any) -> None:
-            await start(send)
-            transport_of(send).abort()
-            await asyncio.sleep(0)
-
-        transport = await answered(app)
-
-        assert transport.writes == []
-
-
-def transport_of(send: Any) -> Recorded:
-    """Return the transport behind uvicorn's *send*."""
-    raw: Recorded = send.__self__.transport._raw  # noqa: SLF001
-    return raw
+        assert passed == ["http.response.start", "http.response.body"]

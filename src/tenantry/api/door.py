@@ -19,6 +19,7 @@ from tenantry.api.endpoints import Endpoint, Router
 from tenantry.api.envelope import Answer, Headers
 from tenantry.api.levels import AUTHORIZATION, MCP_TOKEN
 from tenantry.api.pieces import BrokenOff, ClientHungUp, Pieces, Receive, Send, send_body
+from tenantry.api.protocol import sent_at_once
 from tenantry.api.requests import (
     decode_body,
     decode_query,
@@ -203,6 +204,8 @@ async def _send(send: Send, receive: Receive, answer: Answer, exchange: _Exchang
     # Of what was not modified it would be the length of what is not sent (RFC 9110, 8.6).
     if isinstance(body, bytes) and answer.status != HTTPStatus.NOT_MODIFIED:
         headers.append((b"content-length", str(len(body)).encode()))
+        if not exchange.is_head and sent_at_once(send, answer.status, headers, body):
+            return
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     if isinstance(body, Pieces):
         if not exchange.is_head:

@@ -3,15 +3,17 @@
 uvicorn waits for ever for the head of a request, and for a client that does not read its
 answer, and httptools takes a head of any size; so a few hundred silent, deaf or chatty
 connections would be enough to exhaust a process.
-
-And it writes the head of an answer and its body apart, which uvloop sends apart: two system
-calls, two packets, and a client that is woken up twice. Here they go together.
 """
 
 import asyncio
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import (
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
 
 HEAD_SECONDS_MAX = 15.0
 # The request line and the headers; the headers alone are bounded again, in the envelope.
@@ -27,39 +29,39 @@ _TOO_LARGE = (
 )
 
 
-class _Together:
-    """A transport that sends at once what is written in one turn of the event loop.
+def sent_at_once(
+    send: Callable[..., object], status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes
+) -> bool:
+    """Send a whole answer in one piece, if *send* is uvicorn's own; else return False.
+
+    uvicorn writes the head and the body apart, which are two system calls and two packets, and
+    looks at each header three times: a tenth of the time of a short request. What is rare is
+    left to it: a client that has gone, does not read, or wants the connection closed.
 
     Args:
-        raw: The transport itself.
-        loop: Whose turns they are.
+        send: What the application was given to send with.
+        status: Of the answer.
+        headers: In lower case, with the length of the body, and of our own making.
+        body: All of it.
     """
-
-    def __init__(self, raw: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        self._raw = raw
-        self._loop = loop
-        self._held = b""
-        self.abort = raw.abort
-        self.is_closing = raw.is_closing
-        self.get_write_buffer_size = raw.get_write_buffer_size
-
-    def write(self, data: bytes) -> None:
-        if self._held:
-            held, self._held = self._held, b""
-            self._raw.write(held + data)
-        elif data:
-            # What follows may take long, as in a stream of events.
-            self._held = data
-            self._loop.call_soon(self._flush)
-
-    def close(self) -> None:
-        self._flush()
-        self._raw.close()
-
-    def _flush(self) -> None:
-        held, self._held = self._held, b""
-        if held and not self._raw.is_closing():
-            self._raw.write(held)
+    cycle = getattr(send, "__self__", None)
+    if (
+        not isinstance(cycle, RequestResponseCycle)
+        or cycle.disconnected
+        or cycle.flow.write_paused
+        or cycle.waiting_for_100_continue
+        or not cycle.keep_alive
+    ):
+        return False
+    parts = [STATUS_LINE[status]]
+    for name, value in (*cycle.default_headers, *headers):
+        parts += (name, b": ", value, b"\r\n")
+    parts += (b"\r\n", body)
+    cycle.response_started = cycle.response_complete = True
+    cycle.message_event.set()
+    cycle.transport.write(b"".join(parts))
+    cycle.on_response()
+    return True
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -79,7 +81,6 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wait for the first request, but not for ever."""
         super().connection_made(transport)
-        self.transport = _Together(transport, self.loop)  # type: ignore[assignment]
         self._arm()
 
     def connection_lost(self, exc: Exception | None) -> None:
