@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator
 from uuid import UUID
 
+import psycopg
 import pytest
 
 from tenantry.catalog import runs
@@ -23,6 +24,7 @@ from tenantry.settings import Settings
 from tenantry.tenant.databases import STREAM
 from tests.conftest import UNDO_HEAD, provision
 from tests.integration import looking
+from tests.integration.engines import on_postgresql
 from tests.integration.looking import Dump
 from tests.integration.programs import Program, running
 from tests.integration.revisions import AlembicFolder
@@ -55,6 +57,16 @@ REVISIONS = {
 
 # The first is recorded, so it does not wait; the others run live, one by its own wish.
 HEADS = {"create": "import time", "fill": "import time\nonline = True", "change": "import time"}
+
+
+INDEX = """
+with op.get_context().autocommit_block():
+    op.create_index("ix_note", "note", ["id"], postgresql_concurrently=True)
+"""
+INDEX_WORKS = """
+SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND state = 'active'
+AND query ILIKE 'CREATE INDEX CONCURRENTLY%'
+"""
 
 
 class Fleet:
@@ -195,6 +207,38 @@ class TestKill:
         for part in parts:
             assert part.state == MigrationState.SUCCESS
             assert part.applied == fleet.log(part.tenant_id).get(run_id), "by the tenant's log"
+
+
+@on_postgresql
+class TestKillOutside:
+    async def test_a_transaction_is_gone_on_from(
+        self, fleet_settings: Settings, folder: AlembicFolder
+    ):
+        """The server goes on with an index whose client is dead; the next run takes it over."""
+        folder.add("u1_create", "op.create_table('note', sa.Column('id', sa.Integer))")
+        fleet = Fleet(fleet_settings, folder)
+        async with open_services(fleet_settings) as services:
+            await fleet.provision(services, 1)
+        ((tenant_id, url),) = fleet.urls.items()
+        folder.add("u2_fill", "op.execute('INSERT INTO note VALUES (1)')")
+        folder.add("u3_index", INDEX)
+        folder.add("u4_later", "op.create_table('later', sa.Column('id', sa.Integer))")
+        with psycopg.connect(url) as holder:
+            holder.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            holder.execute("SELECT 1")  # an old snapshot, for which the index waits
+            async with running("migrate", fleet_settings) as process:
+                run_id = UUID(await process.line())
+                while not looking.rows(url, INDEX_WORKS):  # noqa: ASYNC110 - of another process
+                    await asyncio.sleep(0.02)
+                process.signal(signal.SIGKILL)
+        async with open_services(fleet_settings) as services:
+            run = await services.fleet.wait(run_id)
+            (part,) = await runs.ended(services.catalog, run_id)
+
+        assert (run.success_count, run.failed_count) == (1, 0), part.error
+        assert part.applied == "u2_fill,u3_index,u4_later" == fleet.log(tenant_id)[run_id]
+        valid = "SELECT indisvalid FROM pg_index WHERE indrelid = 'note'::regclass"
+        assert looking.rows(url, valid) == [(True,)]
 
 
 class TestTerminate:

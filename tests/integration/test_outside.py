@@ -7,6 +7,7 @@ import pytest
 
 from tenantry.fleet.failures import explain
 from tenantry.fleet.migrate import Migrated, Scripts
+from tenantry.fleet.visits import LOCK_TRIES_MAX
 from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id
 from tests.integration import looking
@@ -21,6 +22,11 @@ op.execute("INSERT INTO note VALUES (1, 'one'), (2, 'two')")
 INDEX = """
 with op.get_context().autocommit_block():
     op.create_index("ix_note", "note", ["text"], postgresql_concurrently=True{options})
+"""
+WORKING = """
+SELECT count(*) FROM pg_stat_activity
+WHERE datname = current_database() AND state = 'active' AND query ILIKE '% INDEX CONCURRENTLY %'
+AND pid <> pg_backend_pid()
 """
 CREATE_LATER = "op.create_table('later', sa.Column('id', sa.Integer))"
 
@@ -188,10 +194,15 @@ class TestOutside:
         assert {"before"} == looking.tables(tenant_url) & {"before", "after"}
         assert done.position.user == "u1"
 
-    async def test_of_two_runs_at_once_is_done_once(
-        self, rig: Rig, folder: AlembicFolder, tenant_url: str
+    async def test_of_several_runs_at_once_is_done_once(
+        self,
+        rig: Rig,
+        folder: AlembicFolder,
+        tenant_url: str,
+        monkeypatch: pytest.MonkeyPatch,
     ):
-        """The second waits without a transaction, for which the first would wait."""
+        """The others wait without a transaction, for which the first would wait."""
+        monkeypatch.setattr("tenantry.fleet.visits.LOCK_PAUSE_SECONDS_MAX", 0.01)
         folder.add("u1_create_notes", CREATE_NOTES)
         await rig.migrate(tenant_url)
         add_index(folder)
@@ -200,8 +211,9 @@ class TestOutside:
             holder.execute("SELECT * FROM note")
             holder.execute("UPDATE note SET text = text")
             runs = [asyncio.create_task(rig.migrate(tenant_url)) for _ in range(3)]
-            await asyncio.sleep(LOCK_MS * 2 / 1000)
+            await asyncio.sleep(LOCK_MS * (LOCK_TRIES_MAX + 1) / 1000)
             assert not any(run.done() for run in runs), "longer than a lock may hold up traffic"
+            assert looking.rows(tenant_url, WORKING) == [(1,)]
         done = await asyncio.gather(*runs)
 
         assert [one.error for one in done] == [None] * 3

@@ -18,6 +18,15 @@ from tests.integration.revisions import AlembicFolder
 # As in production, where a warning is no error.
 pytestmark = pytest.mark.filterwarnings("ignore")
 
+# It catches everything without the word.
+SWALLOW = """
+class Swallow:
+    def __enter__(self):
+        pass
+
+    def __exit__(self, *error):
+        return True
+"""
 DIALECTS = {"sqlite": SQLITE_GUEST, "postgresql": postgres_guest((18, 4))}
 
 
@@ -83,6 +92,7 @@ class TestLive:
             ("1 / 0", ""),
             ("op.no_such_thing()", ""),
             ("with suppress(Exception): op.execute('x')", "from contextlib import suppress"),
+            ("with Swallow(): op.get_bind().scalar(sa.text('SELECT 1'))", SWALLOW),
         ],
     )
     @pytest.mark.parametrize("engine", sorted(DIALECTS))
