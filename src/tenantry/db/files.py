@@ -31,7 +31,9 @@ def create(path: Path) -> None:
 
 
 def copy(template: Path, target: Path) -> bool:
-    """Make *target* a copy of *template*; return False if there is none. Nothing is durable yet.
+    """Make *target* a copy of *template*; return False if there is none.
+
+    Its name is durable, but what is in it is not yet.
 
     Raises:
         DatabaseUnavailable: The disk refuses.
@@ -41,6 +43,7 @@ def copy(template: Path, target: Path) -> bool:
         with template.open("rb") as source, target.open("xb") as copied:
             shutil.copyfileobj(source, copied)
         target.chmod(0o600)
+        sync_folder(target.parent)
     except FileNotFoundError:
         return False
     except OSError as error:
@@ -49,7 +52,7 @@ def copy(template: Path, target: Path) -> bool:
 
 
 def sync(path: Path) -> None:
-    """Make a file durable, that was written without care.
+    """Make what is in a file durable, that was written without care.
 
     Raises:
         DatabaseUnavailable: The disk refuses.
@@ -57,7 +60,6 @@ def sync(path: Path) -> None:
     try:
         with path.open("rb") as file:
             os.fsync(file.fileno())
-        sync_folder(path.parent)
     except OSError as error:
         raise DatabaseUnavailable from error
 
