@@ -273,6 +273,23 @@ class TestLostConnection:
 
             assert notes(url) == {"one", "two"}
 
+    @on_postgresql
+    async def test_to_a_server_that_writes_no_more_is_given_up(self, url: str, counting: Counting):
+        """After a failover the old server may answer for long, and refuse each write."""
+        name = url.rpartition("/")[2]
+        looking.run(url, f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+        async with opened(url, counting, 1) as database:
+            with pytest.raises(DatabaseUnavailable):
+                await database.execute(ADD, **a_sample("refused"))
+            looking.run(
+                url.replace(name, "postgres"),
+                f"ALTER DATABASE {name} SET default_transaction_read_only = off",
+            )
+
+            await database.execute(ADD, **a_sample("after"))
+
+            assert notes(url) == {"after"}
+
     async def test_to_a_database_that_is_not_there_is_unavailable(
         self, url: str, counting: Counting
     ):

@@ -9,7 +9,7 @@ import pytest
 from tenantry.catalog import parts, runs
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.fleet import courses, outcomes, walk
-from tenantry.fleet.courses import Courses
+from tenantry.fleet.courses import Course, Courses
 from tenantry.fleet.migrate import Scripts
 from tenantry.fleet.orders import RunOrder
 from tenantry.kit.ids import new_id
@@ -118,6 +118,29 @@ class TestStop:
 
             async with asyncio.timeout(SECONDS_MAX):
                 await services.fleet.stop()
+
+
+class TestWork:
+    async def test_that_breaks_is_begun_again_with_all_that_was_in_hand(
+        self, services: Services, monkeypatch: pytest.MonkeyPatch
+    ):
+        """Whatever it was: no part of the run stays with a process that has forgotten it."""
+        for name in ("acme", "globex", "initech"):
+            await provision(services, name)
+        is_clear, broken = Course.is_clear, []
+
+        async def break_once(course: Course, catalog: Any) -> bool:
+            if not broken:
+                broken.append(True)
+                raise RuntimeError
+            return await is_clear(course, catalog)
+
+        monkeypatch.setattr(Course, "is_clear", break_once)
+        async with asyncio.timeout(SECONDS_MAX):
+            run = await services.fleet.wait(await plan(services, RunOrder(max_failures=0)))
+
+        assert (broken, run.success_count) == ([True], 3)
+        assert services.fleet.is_idle
 
 
 class TestCourses:

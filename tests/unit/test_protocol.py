@@ -1,6 +1,7 @@
 """The HTTP/1.1 connection: what is sent, and in how many pieces."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -8,7 +9,9 @@ import pytest
 from uvicorn import Config
 from uvicorn.server import ServerState
 
+from tenantry.api.pieces import BrokenOff
 from tenantry.api.protocol import BoundedProtocol, sent_at_once
+from tenantry.cli.server import is_told_of
 
 REQUEST = b"GET / HTTP/1.1\r\nhost: example.com\r\n\r\n"
 HEADERS = [(b"content-type", b"text/plain"), (b"content-length", b"5")]
@@ -159,3 +162,13 @@ class TestSentAtOnce:
         await Connection(app).ask()
 
         assert passed == ["http.response.start", "http.response.body"]
+
+
+class TestBrokenOff:
+    def test_is_no_error_of_the_server(self):
+        """The door has logged why; an operator who stops a process need not be alarmed."""
+        record = logging.LogRecord("uvicorn.error", logging.ERROR, "", 0, "", None, None)
+        for error, is_told in ((BrokenOff(), False), (ValueError(), True)):
+            record.exc_info = (type(error), error, None)
+
+            assert is_told_of(record) is is_told

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import errno
 import fcntl
+import logging
 import os
 import signal
 import socket
@@ -17,6 +18,7 @@ import uvicorn
 import uvloop
 from prometheus_client import start_http_server
 
+from tenantry.api.pieces import BrokenOff
 from tenantry.api.protocol import BoundedProtocol
 from tenantry.app import app_over, open_access_log, settle
 from tenantry.cli import signals
@@ -182,6 +184,7 @@ async def _serve(
     on_answering: Callable[[], None],
     grace_seconds: int,
 ) -> signal.Signals | None:
+    logging.getLogger("uvicorn.error").addFilter(is_told_of)
     life = _Life()
     with signals.heeded(life.begin_to_stop) as stop:
         async with open_services(settings) as services:
@@ -216,6 +219,11 @@ class _Life:
             self._server.should_exit = True
             # At once: whoever waits for a migration keeps uvicorn waiting.
             self._stopping = asyncio.create_task(self._fleet.stop())
+
+
+def is_told_of(record: logging.LogRecord) -> bool:
+    """Tell whether uvicorn's log tells news: of what was broken off, the door has said why."""
+    return not (record.exc_info and isinstance(record.exc_info[1], BrokenOff))
 
 
 def _config(app: object, settings: Settings, grace_seconds: int) -> uvicorn.Config:

@@ -38,7 +38,7 @@ class PostgresConnection(Connection):
     def __init__(self, raw: "asyncpg.Connection[asyncpg.Record]") -> None:
         self._raw = raw
         self._prepared: dict[str, PreparedStatement[Any]] = {}
-        self._was_cancelled = False
+        self._is_spent = False
 
     async def run(self, statement: Statement[Any], values: dict[str, object]) -> list[Any]:
         """Run *statement* and return its rows."""
@@ -67,9 +67,9 @@ class PostgresConnection(Connection):
 
     @property
     def is_reusable(self) -> bool:
-        """Whether the connection is open, in no transaction, and was never cut short."""
+        """Whether the connection is open, in no transaction, and good for another request."""
         raw = self._raw
-        return not (self._was_cancelled or raw.is_closed() or raw.is_in_transaction())
+        return not (self._is_spent or raw.is_closed() or raw.is_in_transaction())
 
     async def close(self) -> None:
         """Close the connection, at the latest by cutting it."""
@@ -85,12 +85,16 @@ class PostgresConnection(Connection):
         try:
             return await sent
         except asyncio.CancelledError:
-            self._was_cancelled = True
+            self._is_spent = True
             raise
         except asyncpg.UniqueViolationError:
             raise
         except asyncpg.DeadlockDetectedError as error:
             raise TransactionLost from error
+        except asyncpg.ReadOnlySQLTransactionError as error:
+            # A standby, after a failover: the next connection leads to the one that writes.
+            self._is_spent = True
+            raise DatabaseUnavailable from error
         except UNAVAILABLE as error:
             raise DatabaseUnavailable from error
 

@@ -104,6 +104,12 @@ class Claims:
             if len(claimed) == size:
                 self._resize(monotonic_seconds() - began)
 
+    def forget(self) -> None:
+        """Hold nothing any more; the catalog hears of it before the next claim."""
+        self._queue = asyncio.Queue()
+        self.held_count = 0
+        self._is_unheard = True
+
     async def release(self) -> None:
         """Let others have what this process holds and has not started, if they can be told."""
         with contextlib.suppress(DatabaseUnavailable):

@@ -133,6 +133,10 @@ class Courses:
         if run_id in self._courses:
             self._courses[run_id].failures_unwritten -= 1
 
+    def forget(self) -> None:
+        """Take part in nothing any more, until the runs are come upon again."""
+        self._courses.clear()
+
     async def of(self, run: UnfinishedRun) -> Course | None:
         """Return how to take part in a run, or None if that is for others.
 

@@ -35,7 +35,8 @@ class OutcomeWriter:
         runner: Who writes.
         held_count: Tells how many parts this process holds: their outcomes are to come, or
             wait here. So there is no other bound.
-        written: Told what was written; nothing of what another has taken over meanwhile.
+        written: Told which outcomes are dealt with, and what of them was recorded: nothing of
+            what another has taken over meanwhile.
     """
 
     def __init__(
@@ -77,6 +78,14 @@ class OutcomeWriter:
             if not self._waiting:
                 self._some.clear()
             await self._write(in_hand)
+
+    def forget(self) -> None:
+        """Write nothing of what has come until now."""
+        self._waiting.clear()
+        self._in_hand_count = 0
+        self._lost_at = None
+        self._some.clear()
+        self._enough.clear()
 
     def all_wait_since(self, seconds: float) -> bool:
         """Tell whether all outcomes that are to come have waited *seconds* for the catalog."""

@@ -220,12 +220,22 @@ class Fleet:
         return self._written
 
     async def work(self) -> None:
-        """Take part in every run, until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._writer.work())
-            for _ in range(self._concurrency):
-                group.create_task(self._walk())
-            await self._claims.work()
+        """Take part in every run, until cancelled.
+
+        If that breaks, this process holds nothing any more: what it had in hand is claimed
+        again, by itself or by others, and read in the tenants' own logs.
+        """
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._writer.work())
+                for _ in range(self._concurrency):
+                    group.create_task(self._walk())
+                await self._claims.work()
+        except Exception:
+            self._writer.forget()
+            self._courses.forget()
+            self._claims.forget()
+            raise
 
     async def stop(self) -> None:
         """Claim no more, end the tenants in work, and let others have the rest.
