@@ -22,6 +22,10 @@ from tests.integration.conftest import Keep
 from tests.integration.engines import on_postgresql, on_sqlite
 from tests.integration.samples import ADD, FIND, NoteInUse, Sample, sample
 
+WORKING = """
+SELECT pid FROM pg_stat_activity
+WHERE datname = current_database() AND state = 'active' AND pid <> pg_backend_pid()
+"""
 SLOW = {
     "sqlite": Statement[Any](
         sa.text(
@@ -240,7 +244,8 @@ class TestLostConnection:
     ):
         async with opened(url, counting, 1) as database:
             running = asyncio.create_task(database.execute(SLOW[engine]))
-            await asyncio.sleep(0.1)
+            while not looking.rows(url, WORKING):  # noqa: ASYNC110 - the database knows, no event
+                await asyncio.sleep(0.05)
             _terminate_backends(url)
 
             with pytest.raises(DatabaseUnavailable):
