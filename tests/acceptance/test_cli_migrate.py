@@ -281,14 +281,17 @@ class TestMigrateOrder:
 
         ended = tenantry(
             *("migrate", "all", "--wave", "1", "--wave", "100%", "--max-failures", "0"),
+            *("--label", "widgets for all"),
             **migrations,
         )
+        shown = tenantry("migrate", "show").stdout
 
         assert ended.status == 1
         assert "0 of 4 tenants are at the head, 4 failed" in ended.stdout
         assert "not attempted: " in ended.stdout
         lines = [line.split() for line in ended.stdout.splitlines()]
         assert [line[0] for line in lines if line and line[0].isdigit()][:2] == ["3", "1"]
+        assert all(one in shown for one in ("widgets for all", "1 4", "0 failures", "stopped"))
 
     @pytest.mark.parametrize(
         ("arguments", "said"),

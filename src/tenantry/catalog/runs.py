@@ -112,7 +112,7 @@ class UnfinishedRun(msgspec.Struct, frozen=True):
 
 
 class Terms(msgspec.Struct, frozen=True):
-    """How a run is to go. The history does not tell it; the command line and the log do.
+    """How a run is to go. The history does not tell it; the command line does.
 
     Attributes:
         label: What it is called.

@@ -21,7 +21,7 @@ from rich.text import Text
 
 from tenantry.catalog import runs
 from tenantry.catalog.database import Catalog
-from tenantry.catalog.runs import Cause, MigrationRun, TenantMigration
+from tenantry.catalog.runs import Cause, MigrationRun, TenantMigration, Terms
 from tenantry.cli import output, session, signals
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.fleet.migrate import Scripts
@@ -39,9 +39,10 @@ Show = Callable[[MigrationRun], None]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A run, what has become of each tenant, and why tenants failed."""
+    """A run, how it was to go, what has become of each tenant, and why tenants failed."""
 
     run: MigrationRun
+    terms: Terms
     parts: Sequence[TenantMigration]
     causes: Sequence[Cause]
 
@@ -51,7 +52,8 @@ async def found(catalog: Catalog, run: MigrationRun) -> Found:
     # First, because a run that goes on has more parts a moment later: each cause is told in
     # the words of one of them.
     causes = await runs.failure_causes(catalog, run.id) if run.failed_count else []
-    return Found(run, await runs.ended(catalog, run.id), causes)
+    terms = await runs.terms(catalog, run.id)
+    return Found(run, terms, await runs.ended(catalog, run.id), causes)
 
 
 class RunLeft(RunGoesOn):

@@ -164,17 +164,20 @@ def show_history(page: Page[MigrationRun]) -> None:
 
 def show_run(found: Found) -> None:
     """Print one run, and what has become of each tenant."""
-    run = found.run
+    run, terms = found.run, found.terms
     done = run.success_count + run.failed_count
-    output.show_facts(
-        {
-            "run": run.id,
-            "by": run.triggered_by,
-            "started": run.started_at,
-            "took": _took(run.started_at, run.finished_at),
-            "tenants": f"{done:,} of {run.total_count:,}, {run.failed_count:,} failed",
-        }
-    )
+    facts = {
+        "run": run.id,
+        "label": terms.label,
+        "by": run.triggered_by,
+        "started": run.started_at,
+        "took": _took(run.started_at, run.finished_at),
+        "tenants": f"{done:,} of {run.total_count:,}, {run.failed_count:,} failed",
+        "waves": terms.waves,
+        "bears": None if terms.max_failures is None else f"{terms.max_failures:,} failures",
+        "stopped": terms.stop_reason,
+    }
+    output.show_facts({name: fact for name, fact in facts.items() if fact is not None})
     output.show_line()
     _show_causes(found)
     columns = [
