@@ -37,7 +37,8 @@ PG_TABLES = (
 FILE_SCHEMA = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY 1, 2"
 FILE_TABLES = "SELECT name FROM sqlite_master WHERE type = 'table'"
 
-Query = Callable[[str], Sequence[tuple[Any, ...]]]
+Rows = Sequence[tuple[Any, ...]]
+Query = Callable[[str], Rows]
 
 
 @dataclass(frozen=True)
@@ -63,17 +64,27 @@ def look(url: str) -> State:
     if path is not None:
         with closing(sqlite3.connect(f"file:{path}?mode=rw", uri=True, timeout=30)) as file:
             file.execute("BEGIN")  # readers of a WAL see one moment
-            return _read(lambda sql: file.execute(sql).fetchall(), FILE_SCHEMA, FILE_TABLES)
+            return _read_file(lambda sql: file.execute(sql).fetchall())
     with psycopg.connect(url, autocommit=True) as connection:
         for sql in PG_BEGIN:
             connection.execute(sql.encode())
-        return _read(lambda sql: connection.execute(sql.encode()).fetchall(), PG_SCHEMA, PG_TABLES)
+        return _read_database(lambda sql: connection.execute(sql.encode()).fetchall())
 
 
-def _read(query: Query, schema: str, tables: str) -> State:
-    digest = hashlib.sha256(repr(query(schema)).encode())
-    for name in sorted(name for (name,) in query(tables) if name != LOG):
-        rows = sorted(map(repr, query(f'SELECT * FROM "{name}"')))
-        digest.update(f"{name}: {rows}\n".encode())
+def _read_file(query: Query) -> State:
+    names = [name for (name,) in query(FILE_TABLES) if name != LOG]
+    rows = [(name, *row) for name in names for row in query(f'SELECT * FROM "{name}"')]
+    return _state(query, query(FILE_SCHEMA), rows)
+
+
+def _read_database(query: Query) -> State:
+    names = [name for (name,) in query(PG_TABLES) if name != LOG]
+    # In one statement: there are many tables, and many databases to be looked at.
+    each = [f"""SELECT '{name}', t::text FROM "{name}" AS t""" for name in names]
+    return _state(query, query(PG_SCHEMA), query(" UNION ALL ".join(each)))
+
+
+def _state(query: Query, schema: Rows, rows: Rows) -> State:
+    content = "\n".join([repr(schema), *sorted(map(repr, rows))])
     log = [(UUID(str(run_id)), revision) for run_id, revision in query(READ_LOG)]
-    return State(digest.hexdigest(), log)
+    return State(hashlib.sha256(content.encode()).hexdigest(), log)
