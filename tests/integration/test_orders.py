@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -11,6 +12,8 @@ from tenantry.catalog import audit, runs
 from tenantry.catalog.runs import MigrationRunNotFound, TenantMigration
 from tenantry.catalog.tenants import Tenant
 from tenantry.fleet.orders import EVERY_ACTIVE_TENANT, BadOrder, RunOrder
+from tenantry.fleet.preview import Preview, Previewer
+from tenantry.fleet.walk import PREVIEWS_MAX
 from tenantry.kit.ids import new_id
 from tenantry.kit.pages import Window
 from tenantry.services import Services, open_services, system_context
@@ -327,3 +330,24 @@ async def _until_claimed(settings: Settings, run_id: UUID, count: int) -> None:
     async with asyncio.timeout(20):
         while _claimed_count(settings, run_id) < count:  # noqa: ASYNC110 - it is another process
             await asyncio.sleep(0.02)
+
+
+class TestPreviews:
+    async def test_go_on_one_at_a_time(self, services: Services, monkeypatch: pytest.MonkeyPatch):
+        """Each takes the connections of a run: many at once would take them from everybody."""
+        ctx, going_on, most = system_context("ada"), 0, 0
+        preview = Previewer.preview
+
+        async def count(*args: Any, **options: Any) -> Preview:
+            nonlocal going_on, most
+            going_on += 1
+            most = max(most, going_on)
+            await asyncio.sleep(0.01)
+            found = await preview(*args, **options)
+            going_on -= 1
+            return found
+
+        monkeypatch.setattr(Previewer, "preview", count)
+        await asyncio.gather(*(services.fleet.preview(ctx, rehearse=False) for _ in range(5)))
+
+        assert most == PREVIEWS_MAX

@@ -39,6 +39,8 @@ from tenantry.kit.metrics import FAILED, SUCCESS, Metrics
 from tenantry.tenant.databases import TenantDatabases
 
 # How long a process that stops waits for the catalog to take its last outcomes.
+# Each opens as many connections as a run does, beside the budget; the others wait.
+PREVIEWS_MAX = 1
 LAST_OUTCOMES_SECONDS_MAX = 20.0
 
 _log = structlog.get_logger(__name__)
@@ -87,6 +89,7 @@ class Fleet:
             written=self._note_written,
         )
         self._ended = asyncio.Event()
+        self._previews = asyncio.Semaphore(PREVIEWS_MAX)
         self._written = asyncio.Event()
 
     async def plan(
@@ -167,7 +170,8 @@ class Fleet:
         previewer = Previewer(
             databases=self._databases, migrator=self._migrator, concurrency=self._concurrency
         )
-        return await previewer.preview(selected, Scripts(self._streams()), rehearse=rehearse)
+        async with self._previews:
+            return await previewer.preview(selected, Scripts(self._streams()), rehearse=rehearse)
 
     async def cancel(self, ctx: OperationContext, run_id: UUID) -> None:
         """Let nothing more of a run start, whoever works on it. What is in work is ended.
