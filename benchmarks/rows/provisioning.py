@@ -1,7 +1,7 @@
-"""Provisioning a tenant, against the copying alone.
+"""Provisioning a tenant, against the least that it takes.
 
-The hash of the owner's password is a time of its own: it is dear on purpose, it is no part of
-the copying, and where disks are quick it alone takes longer than three copies.
+On PostgreSQL that is the copying. A file is copied in a millisecond where disks are quick, and the
+hash of the owner's password, which is dear on purpose, takes twenty: there it belongs to the least.
 """
 
 import asyncio
@@ -46,21 +46,23 @@ def on_postgresql(bench: Bench) -> list[Figure]:
         loop.run_until_complete(connection.execute(sql))
 
     try:
-        work = "provisioning a tenant but for the hash, PostgreSQL / `CREATE DATABASE`"
-        return [_measure(bench, world, copy, work)]
+        work = "provisioning a tenant, PostgreSQL / `CREATE DATABASE`"
+        return [_measure(bench, world, copy, work, Bound(3, 1.5, at_least=False))]
     finally:
         loop.run_until_complete(connection.close())
         loop.close()
 
 
 def on_sqlite(bench: Bench) -> list[Figure]:
-    """Measure against the copy of a file that is synchronised, and its folder."""
+    """Measure against a hash, and the copy of a file that is synchronised, and its folder."""
     world = bench.on_sqlite
     path = sqlite_path(world.tenants[0].url)
     assert path is not None
     template = next(path.parents[2].glob("*/*/tenantry_template_*.db"))
     target = bench.folder / "copies"
     target.mkdir()
+    hasher = PasswordHasher(TIME_COST, MEMORY_KIB, PARALLELISM)
+    copies = []
 
     def copy(number: int) -> None:
         with template.open("rb") as source, (target / f"{number}.db").open("wb") as copied:
@@ -69,35 +71,34 @@ def on_sqlite(bench: Bench) -> list[Figure]:
             os.fsync(copied.fileno())
         _synchronise(target)
 
-    return [
-        _measure(
-            bench, world, copy, "provisioning a tenant but for the hash, SQLite / a copy of a file"
-        )
-    ]
+    def hash_and_copy(number: int) -> None:
+        with pinned(frozenset({bench.cores.server})):
+            hasher.hash(PASSWORD)
+            copies.append(_milliseconds(partial(copy, number)))
+
+    work = "provisioning a tenant, SQLite / a hash and a copy of a file"
+    figure = _measure(bench, world, hash_and_copy, work, Bound(1.5, 1.25, at_least=False))
+    figure.notes.append(f"the copy alone {_range(copies[WARM:])}")
+    return [figure]
 
 
-def _measure(bench: Bench, world: World, copy: Callable[[int], None], work: str) -> Figure:
-    bare, ours, hashes = [], [], []
-    hasher = PasswordHasher(TIME_COST, MEMORY_KIB, PARALLELISM)
+def _measure(
+    bench: Bench, world: World, least: Callable[[int], None], work: str, bound: Bound
+) -> Figure:
+    bare, ours = [], []
     with bench.ours(world) as process:
         for number in range(bench.plan.provisioned + WARM):
-            bare.append(_milliseconds(partial(copy, number)))
+            bare.append(_milliseconds(partial(least, number)))
             ours.append(_milliseconds(partial(_provision, process, world, number)))
-            with pinned(frozenset({bench.cores.server})):
-                hashes.append(_milliseconds(partial(hasher.hash, PASSWORD)))
-    bare, ours, hashes = bare[WARM:], ours[WARM:], hashes[WARM:]
-    base, whole, hashing = (statistics.median(one) for one in (bare, ours, hashes))
-    ratio = (whole - hashing) / base
+    bare, ours = bare[WARM:], ours[WARM:]
+    base, whole = statistics.median(bare), statistics.median(ours)
     return Figure(
         work=work,
-        value=ratio,
-        shown=f"{ratio:.2f}",
-        rate=f"{whole:.1f} ms, hash {hashing:.1f} ms, bare {base:.1f} ms",
-        bound=Bound(3, 1.5, at_least=False),
-        notes=[
-            f"ours {_range(ours)}, bare {_range(bare)}, {len(ours)} of each in turn",
-            f"with the hash of the owner's password the ratio is {whole / base:.2f}",
-        ],
+        value=whole / base,
+        shown=f"{whole / base:.2f}",
+        rate=f"{whole:.1f} ms, the least {base:.1f} ms",
+        bound=bound,
+        notes=[f"ours {_range(ours)}, the least {_range(bare)}, {len(ours)} of each in turn"],
     )
 
 
