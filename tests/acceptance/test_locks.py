@@ -1,33 +1,176 @@
 """Requests that meet the locks of somebody else, such as a migration."""
 
 import asyncio
+from collections.abc import Awaitable
 
+import httpx
 import psycopg
+import pytest
 
-from tests.conftest import World
+from tenantry.db.sessions import LOST_MAX
+from tests.acceptance.assistants import answer_of, assistant, call, data_of, message, post
+from tests.acceptance.support import (
+    CHANGE_PASSWORD,
+    NEW_PASSWORD,
+    TENANTS,
+    Raw,
+    add_user,
+    catalog_of,
+    database_of,
+    done,
+    ok,
+    refused,
+)
+from tests.conftest import PASSWORD, World
 from tests.integration.engines import on_postgresql
 
 POSTS = "/api/tenant/blog/posts"
 HELD_SECONDS = 0.3
+NEVERTHELESS = {"title": "Nevertheless", "content": "It rained."}
+
+
+async def deadlocked(
+    world: World, first: str, second: str, asking: Awaitable[httpx.Response]
+) -> httpx.Response:
+    """Return the answer to who has taken the table *second* and wants *first*, as others do."""
+    url = database_of(world, world.acme.tenant).url
+    async with await psycopg.AsyncConnection.connect(url) as other:
+        await other.execute(f"LOCK TABLE {first} IN ACCESS EXCLUSIVE MODE")
+        task = asyncio.ensure_future(asking)
+        await asyncio.sleep(HELD_SECONDS)  # it waits by now
+        # The server asks who is to blame a second after somebody began to wait: the request.
+        await other.execute(f"LOCK TABLE {second} IN ACCESS EXCLUSIVE MODE")
+        await other.commit()
+        return await task
+
+
+def get_in_the_way(raw: Raw, table: str, times: int, *, of_commit: bool = False) -> None:
+    """Let the server end so many transactions that write to *table*, as it ends a deadlock.
+
+    Args:
+        raw: The database, of PostgreSQL.
+        table: In which every write is met by a trigger.
+        times: A sequence counts them, which no rollback turns back.
+        of_commit: Whether they are ended at their COMMIT, and not at the write.
+    """
+    kind, row, when = ("", "STATEMENT", "BEFORE")
+    if of_commit:
+        kind, row, when = ("CONSTRAINT", "ROW", "AFTER")
+    deferred = "DEFERRABLE INITIALLY DEFERRED" if of_commit else ""
+    raw.run("CREATE SEQUENCE in_the_way")
+    raw.run(
+        f"""
+        CREATE FUNCTION be_in_the_way() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+            IF nextval('in_the_way') <= {times} THEN
+                RAISE EXCEPTION 'deadlock detected' USING ERRCODE = 'deadlock_detected';
+            END IF;
+            RETURN NULL;
+        END $$
+        """
+    )
+    raw.run(
+        f"CREATE {kind} TRIGGER in_the_way {when} INSERT OR UPDATE OR DELETE ON {table}"
+        f" {deferred} FOR EACH {row} EXECUTE FUNCTION be_in_the_way()"
+    )
+
+
+def tries(raw: Raw) -> int:
+    return int(raw.run("SELECT last_value FROM in_the_way")[0][0])
+
+
+def audited(world: World, action: str) -> int:
+    [(count,)] = catalog_of(world).run("SELECT count(*) FROM audit_entry WHERE action = ?", action)
+    return int(count)
 
 
 @on_postgresql
 async def test_a_request_survives_a_deadlock(world: World):
     """It holds a lock that somebody waits for who holds the next one: the server ends it."""
-    tenant = world.acme.tenant
-    url = world.services.databases.server(tenant.server_name).url(tenant.database_name)
-    async with await psycopg.AsyncConnection.connect(url) as other:
-        await other.execute("LOCK TABLE tenantry_post IN ACCESS EXCLUSIVE MODE")
-        client = await world.owner(world.acme)
-        asking = asyncio.create_task(
-            client.post(POSTS, json={"title": "Nevertheless", "content": "It rained."})
-        )
-        await asyncio.sleep(HELD_SECONDS)  # it waits by now
-        # The server asks who is to blame a second after somebody began to wait: the request.
-        await other.execute("LOCK TABLE tenantry_blog_state IN ACCESS EXCLUSIVE MODE")
-        await other.commit()
-        answer = await asking
+    client = await world.owner(world.acme)
+
+    asking = client.post(POSTS, json=NEVERTHELESS)
+    answer = await deadlocked(world, "tenantry_post", "tenantry_blog_state", asking)
 
     assert answer.status_code == 201, answer.text
     listed = (await client.get(POSTS)).json()["data"]
     assert [one["title"] for one in listed["items"]].count("Nevertheless") == 1
+
+
+@on_postgresql
+class TestAssistants:
+    async def test_write_although_somebody_is_in_the_way(self, world: World):
+        """As long as a request by HTTP would, and with one entry in the audit log."""
+        raw = database_of(world, world.acme.tenant)
+        get_in_the_way(raw, "tenantry_blog_state", LOST_MAX)
+
+        async with assistant(world, await world.mcp_token(world.acme)) as client:
+            data_of(await client.call_tool("create_post", NEVERTHELESS))
+
+        assert tries(raw) == LOST_MAX + 1
+        assert audited(world, "post.create") == 1
+        assert raw.run("SELECT count(*) FROM tenantry_post WHERE title = 'Nevertheless'") == [(1,)]
+
+    async def test_are_told_when_somebody_is_in_the_way_for_long(self, world: World):
+        raw = database_of(world, world.acme.tenant)
+        get_in_the_way(raw, "tenantry_blog_state", LOST_MAX + 1)
+        client = world.client(x_mcp_token=await world.mcp_token(world.acme))
+
+        said = answer_of(await post(client, call("create_post", **NEVERTHELESS)))["result"]
+
+        assert said["isError"] is True
+        assert said["content"][0]["text"].endswith("Try again in 1 s.")
+        assert audited(world, "post.create") == 0
+
+    @pytest.mark.parametrize(
+        "asked", [call("list_posts"), message("resources/list")], ids=["tool", "resources"]
+    )
+    async def test_read_although_somebody_is_in_the_way(self, world: World, asked: bytes):
+        client = world.client(x_mcp_token=await world.mcp_token(world.acme))
+        answered = await deadlocked(
+            world, "tenantry_post", "tenantry_blog_state", post(client, asked)
+        )
+
+        said = answer_of(answered)
+        assert "error" not in said
+        assert "isError" not in said["result"]
+
+
+@on_postgresql
+class TestAuditLog:
+    """Whoever is in the way: what was done stands in it once, and what was not does not."""
+
+    async def test_tells_once_that_a_token_changed_the_password(self, world: World):
+        raw = database_of(world, world.acme.tenant)
+        get_in_the_way(raw, "tenantry_user", 2)
+        client = world.client(x_mcp_token=await world.mcp_token(world.acme))
+
+        body = {"currentPassword": PASSWORD, "newPassword": NEW_PASSWORD}
+        done(await client.put(CHANGE_PASSWORD, json=body))
+
+        assert audited(world, "password.change") == 1
+
+    async def test_tells_once_that_a_user_was_made_changed_and_deleted(self, world: World):
+        raw = database_of(world, world.acme.tenant)
+        get_in_the_way(raw, "tenantry_user", 1)
+        admin, users = await world.admin(), f"{TENANTS}/{world.acme.tenant.id}/users"
+
+        bob = await add_user(world, world.acme, "bob@example.com")
+        raw.run("ALTER SEQUENCE in_the_way RESTART")
+        ok(await admin.patch(f"{users}/{bob['id']}", json={"fullName": "Bob"}))
+        raw.run("ALTER SEQUENCE in_the_way RESTART")
+        done(await admin.delete(f"{users}/{bob['id']}"))
+
+        assert tries(raw) == 2
+        for change in ("create", "update", "delete"):
+            assert audited(world, f"user.{change}") == 1
+
+    async def test_is_not_written_twice_when_a_commit_is_lost(self, world: World):
+        """A change that was noted is not tried again: who asked is told to do so."""
+        raw = database_of(world, world.acme.tenant)
+        get_in_the_way(raw, "tenantry_blog_state", 1, of_commit=True)
+        client = world.client(x_mcp_token=await world.mcp_token(world.acme))
+
+        refused(await client.post(POSTS, json=NEVERTHELESS), 503)
+
+        assert audited(world, "post.create") == 1
+        assert raw.run("SELECT count(*) FROM tenantry_post WHERE title = 'Nevertheless'") == [(0,)]

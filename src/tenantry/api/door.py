@@ -4,7 +4,7 @@ The order is the contract's: the form of the headers (400), the credentials (401
 suffice for (403), and only then the body (400). A stranger learns nothing from a body.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Iterable, MutableMapping
 from email.utils import format_datetime
 from functools import partial
 from http import HTTPStatus
@@ -29,7 +29,7 @@ from tenantry.api.requests import (
     read_parameters,
 )
 from tenantry.api.responses import answer_in_pieces, long_answer, represent
-from tenantry.db.sessions import TransactionLost
+from tenantry.db.sessions import undeterred
 from tenantry.fleet.failures import explain
 from tenantry.kit.access_log import AccessEntry, AccessLog
 from tenantry.kit.clock import monotonic_seconds, utc_now
@@ -43,7 +43,6 @@ Scope = MutableMapping[str, Any]
 
 TOKENS = frozenset({AUTHORIZATION, MCP_TOKEN})
 UNKNOWN_PATH = "-"
-LOST_MAX = 3  # transactions of one request that somebody else was in the way of
 
 _log = structlog.get_logger(__name__)
 
@@ -103,27 +102,13 @@ class Api:
             parameters["readmit"] = enter
         handle = partial(endpoint.handler, ctx, self._services, request, **parameters)
         if endpoint.version is not None:
-            return await answer_unless_known(endpoint, ctx, scope, partial(_undeterred, handle))
+            return await answer_unless_known(endpoint, ctx, scope, partial(undeterred, handle))
         if endpoint.keep_alive_seconds is not None:
             return await long_answer(endpoint, handle(), endpoint.keep_alive_seconds)
-        data = await _undeterred(handle)
+        data = await undeterred(handle)
         if isinstance(data, AsyncGeneratorType):
             return await answer_in_pieces(endpoint, data, headers)
         return represent(endpoint, data)
-
-
-async def _undeterred(handle: Callable[[], Awaitable[Any]]) -> Any:
-    """Return what *handle* returns, although somebody may be in its way now and then.
-
-    A migration takes the locks of several tables, and so does a request. When each has what
-    the other waits for, the server ends one of them.
-    """
-    for _ in range(LOST_MAX):
-        try:
-            return await handle()
-        except TransactionLost:
-            continue  # without a pause: it waits for the other's lock soon enough
-    return await handle()
 
 
 class _Exchange:

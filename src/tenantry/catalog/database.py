@@ -69,5 +69,5 @@ class Catalog(Database[CatalogPlane]):
             self.facts.forget()
 
     async def note(self, ctx: OperationContext, action: str, target: object) -> None:
-        """Audit a change that was made elsewhere, in a tenant's database."""
+        """Audit a change in a tenant's database: last before it is committed (`tenant.audit`)."""
         await audit.add(self, ctx, action=action, target=str(target))

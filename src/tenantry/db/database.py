@@ -11,7 +11,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from typing import Any
 
-from tenantry.db.sessions import Connection, DatabaseUnavailable, Plane, Session
+from tenantry.db.sessions import (
+    Connection,
+    DatabaseUnavailable,
+    Plane,
+    Session,
+    TransactionLost,
+)
 from tenantry.db.statements import Row, Statement
 
 WAIT_SECONDS_MAX = 5.0
@@ -175,7 +181,12 @@ class Database(Session[Plane]):
             except Exception:
                 await self._roll_back(connection)
                 raise
-            await connection.command("COMMIT")
+            try:
+                await connection.command("COMMIT")
+            except TransactionLost as error:
+                # Nobody tries this again: what else was written just before it would be
+                # written twice, such as an entry in the audit log.
+                raise DatabaseUnavailable from error
         finally:
             # One that is still in a transaction (a cancelled block, a failed COMMIT) is
             # not used again; closing it rolls back.

@@ -1,12 +1,15 @@
 """Sessions: run statements on one database, alone or in a transaction."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from tenantry.db.statements import Row, Statement
 from tenantry.kit.errors import Unavailable
 
+LOST_MAX = 3  # transactions of one operation that somebody else was in the way of
+
+Result = TypeVar("Result")
 Plane = TypeVar("Plane")
 """Which database: a session on the catalog is no session on a tenant's, and mypy knows."""
 
@@ -17,6 +20,28 @@ class DatabaseUnavailable(Unavailable):
 
 class TransactionLost(DatabaseUnavailable):
     """Somebody else was in the way, such as a migration, and the transaction was rolled back."""
+
+
+async def undeterred(work: Callable[[], Awaitable[Result]]) -> Result:
+    """Return what *work* returns, although somebody may be in its way now and then.
+
+    A migration takes the locks of several tables, and so does a request. When each has what
+    the other waits for, the server ends one of them.
+
+    Args:
+        work: Is done again after a `TransactionLost`, from its beginning. So what it writes to
+            another database, it writes last before the end of its transaction.
+
+    Raises:
+        TransactionLost: Somebody was in the way more than `LOST_MAX` times.
+        Exception: Whatever *work* raises else.
+    """
+    for _ in range(LOST_MAX):
+        try:
+            return await work()
+        except TransactionLost:
+            continue  # without a pause: it waits for the other's lock soon enough
+    return await work()
 
 
 class Session(ABC, Generic[Plane]):

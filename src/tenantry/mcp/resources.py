@@ -1,5 +1,6 @@
 """Posts as resources, for clients that let people choose what a model shall read."""
 
+from functools import partial
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -9,6 +10,7 @@ from mcp.server import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 
 from tenantry.access.principal import Scope
+from tenantry.db.sessions import undeterred
 from tenantry.kit.pages import Window
 from tenantry.mcp.asked import Asked, asked_of
 from tenantry.mcp.json_schemas import schema_of
@@ -57,7 +59,7 @@ async def list_resources(
     page = _page_of(params.cursor)
     if not asked.allows(READING):
         return types.ListResourcesResult(resources=[])
-    found = await posts.page(asked.ctx, Window(page, PAGE_SIZE))
+    found = await undeterred(partial(posts.page, asked.ctx, Window(page, PAGE_SIZE)))
     listed = [
         types.Resource(
             uri=POSTS + quote(post.slug, safe=""),
@@ -108,9 +110,10 @@ async def _post_at(asked: Asked, uri: str) -> PostResponse:
         raise _unknown()
     try:
         slug = unquote(uri.removeprefix(POSTS), errors="strict")
-        return PostResponse.of(await posts.get_by_slug(asked.ctx, slug))
+        found = await undeterred(partial(posts.get_by_slug, asked.ctx, slug))
     except (PostNotFound, UnicodeDecodeError) as error:
         raise _unknown() from error
+    return PostResponse.of(found)
 
 
 def _contents(uri: str, mime_type: str, data: object) -> types.ReadResourceResult:

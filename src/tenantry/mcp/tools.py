@@ -5,7 +5,7 @@ As with endpoints, the table is the contract in code: it lists, it decides, it d
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import mcp_types as types
@@ -14,6 +14,7 @@ from mcp.server import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 
 from tenantry.access.principal import Scope
+from tenantry.db.sessions import undeterred
 from tenantry.kit.errors import TenantryError
 from tenantry.mcp import arguments, operations, results
 from tenantry.mcp.arguments import Arguments
@@ -230,6 +231,6 @@ async def call_tool(request: Request, params: types.CallToolRequestParams) -> di
     except TenantryError as error:
         return results.refused(asked, tool.name, error, {})
     try:
-        return results.told(await tool.run(asked, wanted))
+        return results.told(await undeterred(partial(tool.run, asked, wanted)))
     except Exception as error:  # noqa: BLE001 - it is a result: the model is to read it
         return results.refused(asked, tool.name, error, tool.names)

@@ -141,16 +141,14 @@ async def change_password(
         raise BadPassword("`newPassword` must not be the current one.")
     async with throttle.guess(realm=str(ctx.tenant.id), account=account.email, address=ctx.address):
         await passwords.verify(account.password_hash, current_password)
-    await audit.note(ctx, catalog, "password.change", account.id)
-    changed = await ctx.database.fetch_one(
-        _CHANGE_PASSWORD,
-        user=account.id,
-        old=account.password_hash,
-        new=await passwords.hash(new_password),
-        jti=ctx.jti,
-    )
-    if changed is None:
-        raise WrongPassword
+    hashed = await passwords.hash(new_password)
+    async with ctx.database.begin() as session:
+        changed = await session.fetch_one(
+            _CHANGE_PASSWORD, user=account.id, old=account.password_hash, new=hashed, jti=ctx.jti
+        )
+        if changed is None:
+            raise WrongPassword
+        await audit.note(ctx, catalog, "password.change", account.id)
 
 
 async def update_profile(

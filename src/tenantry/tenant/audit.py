@@ -11,9 +11,10 @@ from tenantry.tenant.entry import TenantContext
 async def note(ctx: TenantContext, catalog: Catalog, action: str, target: object) -> None:
     """Audit a change inside the tenant, if an McpToken makes it.
 
-    Call it before the change is committed. No transaction spans two databases, and of a log
-    it is better that it tells of a change that failed than that it is silent on one that
-    did not.
+    Call it last before the change is committed: then it is not noted again when the change is
+    tried again, and nothing is noted that was refused. No transaction spans two databases, and
+    of a log it is better that it tells of a change that failed than that it is silent on one
+    that did not.
 
     Args:
         ctx: Who changes.

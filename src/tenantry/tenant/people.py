@@ -1,4 +1,7 @@
-"""Manage the users of a tenant from outside: what is changed stands in the audit log."""
+"""Manage the users of a tenant from outside: what is changed stands in the audit log.
+
+The log is written last before a change is committed; see `tenant.audit` for why.
+"""
 
 from uuid import UUID
 
@@ -27,10 +30,11 @@ async def create(
         BadEmail, BadText, BadPassword: A rule is broken.
         EmailInUse: Another user of the tenant has the address.
     """
-    user = await users.create(
-        ctx, database, passwords, email=email, full_name=full_name, password=password
-    )
-    await catalog.note(ctx, "user.create", user.id)
+    users.check_new(passwords, email=email, full_name=full_name, password=password)
+    hashed = await passwords.hash(password)
+    async with database.begin() as session:
+        user = await users.add(ctx, session, email=email, full_name=full_name, password_hash=hashed)
+        await catalog.note(ctx, "user.create", user.id)
     return user
 
 
@@ -53,16 +57,19 @@ async def update(
         EmailInUse: Another user of the tenant has the address.
         UserNotFound: There is no such user.
     """
-    user = await users.update(
-        database,
-        passwords,
-        user_id,
-        email=email,
-        full_name=full_name,
-        is_active=is_active,
-        password=password,
-    )
-    await catalog.note(ctx, "user.update", user_id)
+    before = await users.get(database, user_id)
+    users.check_changes(passwords, before, email=email, full_name=full_name, password=password)
+    hashed = None if password is None else await passwords.hash(password)
+    async with database.begin() as session:
+        user = await users.update(
+            session,
+            user_id,
+            email=email,
+            full_name=full_name,
+            is_active=is_active,
+            password_hash=hashed,
+        )
+        await catalog.note(ctx, "user.update", user_id)
     return user
 
 
@@ -78,7 +85,8 @@ async def delete(
     Raises:
         UserNotFound: There is no such user.
     """
-    await users.get(database, user_id)
-    async with catalog.change(ctx, "user.delete", user_id) as session:
-        await credentials.remove_tokens_of_user(session, tenant_id, user_id)
-    await users.remove(database, user_id)
+    async with database.begin() as session:
+        await users.remove(session, user_id)
+        # Last before the COMMIT, so that it is not done again when the first is tried again.
+        async with catalog.change(ctx, "user.delete", user_id) as change:
+            await credentials.remove_tokens_of_user(change, tenant_id, user_id)

@@ -15,7 +15,7 @@ from tenantry.kit.errors import Conflict, NotFound
 from tenantry.kit.ids import new_id
 from tenantry.kit.pages import Page, Window
 from tenantry.kit.text import canonical, checked_line
-from tenantry.tenant.databases import TenantDatabase, TenantSession
+from tenantry.tenant.databases import TenantSession
 from tenantry.tenant.tables import user
 
 FULL_NAME_CHARS_MAX = 200
@@ -169,46 +169,55 @@ def check_new(passwords: Passwords, *, email: str, full_name: str, password: str
     passwords.check_new(password, email=email)
 
 
-async def update(
-    database: TenantDatabase,
+def check_changes(
     passwords: Passwords,
-    user_id: UUID,
+    before: User,
     *,
-    email: str | None = None,
-    full_name: str | None = None,
-    is_active: bool | None = None,
-    password: str | None = None,
-) -> User:
-    """Change what is not None; return the user as it then is.
-
-    A new password, or being switched off, ends every session of the user.
+    email: str | None,
+    full_name: str | None,
+    password: str | None,
+) -> None:
+    """Check what is to change of a user; what is None stays as it was *before*.
 
     Raises:
         BadEmail, BadText, BadPassword: A rule is broken.
-        EmailInUse: Another user of the tenant has the address.
-        UserNotFound: There is no such user.
     """
-    before = await get(database, user_id)
-    hashed = None
     if email is not None:
         checked_email(email)
     if full_name is not None:
         checked_name(full_name)
     if password is not None:
         passwords.check_new(password, email=email or before.email)
-        hashed = await passwords.hash(password)
-    async with database.begin() as session:
-        changed = await session.fetch_one(
-            _UPDATE,
-            user=user_id,
-            email=email,
-            canonical_email=None if email is None else canonical(email),
-            full_name=full_name,
-            is_active=is_active,
-            password_hash=hashed,
-        )
-        if hashed is not None or is_active is False:
-            changed = await session.fetch_one(_END_SESSIONS, user=user_id)
+
+
+async def update(
+    session: TenantSession,
+    user_id: UUID,
+    *,
+    email: str | None,
+    full_name: str | None,
+    is_active: bool | None,
+    password_hash: str | None,
+) -> User:
+    """Change what is not None, and was checked (`check_changes`); return the user as it then is.
+
+    A new password, or being switched off, ends every session of the user.
+
+    Raises:
+        EmailInUse: Another user of the tenant has the address.
+        UserNotFound: There is no such user.
+    """
+    changed = await session.fetch_one(
+        _UPDATE,
+        user=user_id,
+        email=email,
+        canonical_email=None if email is None else canonical(email),
+        full_name=full_name,
+        is_active=is_active,
+        password_hash=password_hash,
+    )
+    if password_hash is not None or is_active is False:
+        changed = await session.fetch_one(_END_SESSIONS, user=user_id)
     if changed is None:
         raise UserNotFound
     return changed
