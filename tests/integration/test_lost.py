@@ -16,6 +16,8 @@ from tenantry.kit.ids import new_id
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
 from tests.conftest import provision
+from tests.integration.gates import spoil, tenants
+from tests.integration.revisions import AlembicFolder
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -94,6 +96,36 @@ class TestOutcome:
             await services.fleet.stop()
 
         assert [part.tenant_name for part in found] == ["acme", "initech"]
+
+    async def test_that_is_written_in_other_words_is_as_true(
+        self, settings: Settings, folder: AlembicFolder, monkeypatch: pytest.MonkeyPatch
+    ):
+        """A tenant at the head is a success, with what was applied there; a failure is one."""
+        monkeypatch.setattr(outcomes, "RETRY_SECONDS", 0.01)
+        record = parts.record
+
+        async def refuse_what_is_odd(session: Any, some: Any, runner_id: UUID) -> Any:
+            for one in some:
+                if one.schema_revision or not f"{one.part.applied}{one.part.error}".isascii():
+                    raise ValueError
+            return await record(session, some, runner_id)
+
+        monkeypatch.setattr(parts, "record", refuse_what_is_odd)
+        with_user = settings.model_copy(update={"tenant_migrations": folder.path})
+        async with open_services(with_user) as services:
+            made = await tenants(services, 2)
+            folder.add("u1_créer", "op.create_table('note', sa.Column('id', sa.Integer))")
+            spoil(services, made[1])
+
+            async with asyncio.timeout(SECONDS_MAX):
+                run = await services.fleet.wait(await plan(services))
+            found = await runs.ended(services.catalog, run.id)
+
+        assert (run.success_count, run.failed_count) == (1, 1)
+        assert [(one.state, one.applied, one.error) for one in found] == [
+            ("Success", "u1_cr\\xe9er", None),
+            ("Failed", "", outcomes.UNWRITABLE),
+        ]
 
 
 class TestStop:

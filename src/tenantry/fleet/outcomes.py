@@ -22,7 +22,7 @@ WRITTEN_MAX = 256
 # other is to come, it does not wait.
 LINGER_SECONDS = 0.1
 RETRY_SECONDS = 0.5
-UNWRITABLE = "What became of this tenant could not be written down; see the log."
+UNWRITABLE = "Why this tenant failed could not be written down; see the log."
 
 _log = structlog.get_logger(__name__)
 
@@ -123,12 +123,30 @@ class OutcomeWriter:
                 await self._write([outcome])
 
     async def _defer(self, outcome: Outcome) -> None:
-        """Try later, and after the others, with what surely can be written in its place."""
+        """Try later, and after the others, with what surely can be written in its place.
+
+        What that says is as true: the tenant's state is what it was, and what was applied there
+        has its names, in plain letters.
+        """
+        part = outcome.part
+        _log.error(
+            "outcome not written",
+            tenant=str(part.tenant_id),
+            run=str(part.run_id),
+            state=part.state,
+            applied=part.applied,
+            error=part.error,
+            revision=outcome.schema_revision,
+        )
         self._lost_at = self._lost_at or monotonic_seconds()
         await asyncio.sleep(RETRY_SECONDS)
-        part = msgspec.structs.replace(outcome.part, error=UNWRITABLE, applied="")
+        plain = msgspec.structs.replace(
+            part,
+            applied=part.applied and _in_plain_letters(part.applied),
+            error=part.error and UNWRITABLE,
+        )
         self._in_hand_count -= 1
-        self.put(Outcome(part, None))
+        self.put(Outcome(plain, None))
 
 
 def succeeded(
@@ -193,3 +211,7 @@ def _failed(
         finished_at=utc_now(),
     )
     return Outcome(ended, position)
+
+
+def _in_plain_letters(text: str) -> str:
+    return text.replace("\0", "").encode("ascii", "backslashreplace").decode()
