@@ -10,7 +10,7 @@ from tenantry.catalog import audit, parts, runners, runs
 from tenantry.catalog.parts import MigrationRunEnded
 from tenantry.catalog.runs import MigrationRunNotFound, TenantMigration
 from tenantry.catalog.tenants import Tenant
-from tenantry.fleet import courses, walk
+from tenantry.fleet import claims, courses, walk
 from tenantry.fleet.migrate import Scripts
 from tenantry.fleet.orders import RunOrder
 from tenantry.kit.clock import utc_now
@@ -119,6 +119,19 @@ class TestCancel:
         async with open_services(gated, works=False) as services:
             made = await tenants(services, 3)
             run_id = await plan(services)
+
+            await cancel(services, run_id)
+
+            await check(services, run_id, made, done=0)
+
+    async def test_ends_what_may_start_and_what_waits_a_few_at_a_time(
+        self, gated: Settings, monkeypatch: pytest.MonkeyPatch
+    ):
+        for module in (parts, claims):
+            monkeypatch.setattr(module, "CLOSE_MAX", 2)
+        async with open_services(gated, works=False) as services:
+            made = await tenants(services, 6)
+            run_id = await plan(services, RunOrder(waves=[3, "100%"]))
 
             await cancel(services, run_id)
 
