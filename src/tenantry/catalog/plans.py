@@ -12,7 +12,7 @@ from tenantry.catalog.planes import CatalogSession
 from tenantry.catalog.runs import MigrationState
 from tenantry.catalog.tables import migration_run, tenant, tenant_migration
 from tenantry.catalog.tenants import TenantState
-from tenantry.db.statements import Statement, columns_of, parameters
+from tenantry.db.statements import Count, Statement, columns_of, parameters
 from tenantry.db.types import Ids, is_listed
 
 
@@ -65,9 +65,8 @@ _SELECTED_COLUMNS = (
 )
 
 _ADD = Statement[Any](sa.insert(migration_run))
-_ADD_PARTS = Statement(
-    sa.insert(tenant_migration)
-    .from_select(
+_ADD_PARTS = Statement[Any](
+    sa.insert(tenant_migration).from_select(
         ["run_id", *columns_of(tenant_migration, Selected), "state"],
         sa.select(
             sa.bindparam("run", type_=sa.Uuid),
@@ -75,8 +74,9 @@ _ADD_PARTS = Statement(
             sa.bindparam("state", type_=sa.String),
         ).where(_is_selected),
     )
-    .returning(_part.tenant_id.label("id")),
-    _Id,
+)
+_COUNT_PARTS = Statement(
+    sa.select(sa.func.count().label("count")).where(_part.run_id == sa.bindparam("run")), Count
 )
 _BEGIN = Statement[Any](
     sa.update(migration_run)
@@ -132,10 +132,12 @@ async def add(
         last_sequence=None,
     )
     state = MigrationState.WAITING if waits else MigrationState.PENDING
-    added = await session.fetch_all(
+    await session.execute(
         _ADD_PARTS, run=run_id, state=state.value, **msgspec.structs.asdict(selection)
     )
-    return len(added)
+    added = await session.fetch_one(_COUNT_PARTS, run=run_id)
+    assert added is not None
+    return added.count
 
 
 async def begin(
