@@ -169,6 +169,17 @@ class TestNames:
         for host in (HOST, f"{HOST}:8443", "LOCALHOST:1", "127.0.0.1", "[::1]:80"):
             answer_of(await post(client, message("ping"), host=host, origin=f"http://{host}"))
 
+    async def test_must_be_said_once(self, world: World):
+        """Who stands between might look at the one, and we at the other."""
+        client = await client_of_acme(world)
+        ours = {"host": HOST, "origin": f"http://{HOST}"}
+
+        for name, value in ours.items():
+            for twice in ((value, value), ("", value), (value, "")):
+                pairs = [*({**ours, name: twice[0]}).items(), (name, twice[1])]
+                answered = await client.post(PATH, content=message("ping"), headers=pairs)
+                refused(answered, 403)
+
     async def test_are_told_to_strangers_no_more_than_the_token_is(self, world: World):
         refused(await post(world.stranger(), message("ping"), host="evil.example.com"), 401)
 

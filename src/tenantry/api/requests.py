@@ -70,14 +70,13 @@ def read_credentials(headers: RawHeaders, looked_at: frozenset[bytes]) -> Creden
 
 def read_headers(headers: RawHeaders, names: Iterable[str]) -> dict[str, str]:
     """Return the values of the headers with these *names*, by their names as arguments."""
-    found = dict.fromkeys((name.lower() for name in names), "")
+    found: dict[str, list[str]] = {name.lower(): [] for name in names}
     for name, value in headers:
         known = name.decode("latin-1")
         if known in found:
-            text = value.decode("latin-1").strip()
-            # Source: RFC 9110, section 5.3
-            found[known] = f"{found[known]}, {text}" if found[known] else text
-    return {name.replace("-", "_"): value for name, value in found.items()}
+            found[known].append(value.decode("latin-1").strip())
+    # Source: RFC 9110, section 5.3
+    return {name.replace("-", "_"): ", ".join(values) for name, values in found.items()}
 
 
 def prefers(header: str, preference: str) -> bool:
