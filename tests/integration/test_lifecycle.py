@@ -14,6 +14,7 @@ from tenantry.access.emails import BadEmail
 from tenantry.access.passwords import BadPassword
 from tenantry.catalog import tenants
 from tenantry.catalog.tenants import TenantNameInUse
+from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.fleet.lifecycle import ActivationFailed, ProvisioningFailed
 from tenantry.kit.text import BadText
 from tenantry.services import Services, open_services, system_context
@@ -22,8 +23,10 @@ from tenantry.tenant.modules import UnknownModule
 from tests.conftest import HEAD, provision
 from tests.integration import looking
 from tests.integration.engines import on_postgresql
+from tests.integration.gates import Gate
 from tests.integration.programs import Program, running
 from tests.integration.revisions import AlembicFolder
+from tests.integration.test_runs import SILENCE_MS, set_back
 
 KILLS = 4
 CLEARED_SECONDS_MAX = 15
@@ -174,6 +177,68 @@ class TestProvision:
             assert await all_names(services) == before
 
 
+class TestReap:
+    async def test_leaves_alone_what_this_process_makes_though_its_heartbeat_came_late(
+        self, gated: Settings, gate: Gate
+    ):
+        gate.build()
+        async with open_services(gated, works=False) as services:
+            making = asyncio.create_task(provision(services, "acme"))
+            while not listed(gated):  # noqa: ASYNC110 - seen from outside
+                await asyncio.sleep(0.01)
+
+            _silence(gated, services)
+            await services.lifecycle.reap()
+            gate.open()
+            made = await making
+
+        assert made.tenant.name == "acme"
+
+    async def test_clears_what_another_process_has_left_when_that_is_silent(
+        self, gated: Settings, gate: Gate
+    ):
+        gate.build()
+        async with (
+            open_services(gated, works=False) as services,
+            open_services(gated, works=False) as other,
+        ):
+            making = asyncio.create_task(provision(services, "acme"))
+            while not listed(gated):  # noqa: ASYNC110 - seen from outside
+                await asyncio.sleep(0.01)
+
+            _silence(gated, services)
+            await other.lifecycle.reap()
+
+            assert "acme" not in listed(gated)
+            gate.open()
+            with pytest.raises(ProvisioningFailed):
+                await making
+
+    async def test_clears_what_this_process_could_not_clear_before(
+        self, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    ):
+        """The deletion was cut short: the tenant exists for nobody, and its database is there."""
+        async with open_services(settings, works=False) as services:
+            made = (await provision(services, "acme")).tenant
+            ctx = system_context("test")
+            suspended = await services.lifecycle.update(ctx, made, is_active=False)
+            forget = services.databases.forget
+
+            async def cut_short(_: object) -> None:
+                raise asyncio.CancelledError
+
+            monkeypatch.setattr(services.databases, "forget", cut_short)
+            with pytest.raises(asyncio.CancelledError):
+                await services.lifecycle.delete(ctx, suspended, name="acme")
+            monkeypatch.setattr(services.databases, "forget", forget)
+            assert made.database_name in await all_names(services)
+
+            await services.lifecycle.reap()
+
+            assert listed(settings) == set()
+            assert made.database_name not in await all_names(services)
+
+
 class TestUnansweredCommit:
     @on_postgresql
     async def test_leaves_a_tenant_whole_or_not_at_all(self, settings: Settings):
@@ -197,6 +262,27 @@ class TestUnansweredCommit:
                 names = await all_names(services)
                 for state, name in left:
                     assert state != "ready" or name in names, "a ready tenant has its database"
+
+    @on_postgresql
+    async def test_of_a_deletion_leaves_nothing(self, settings: Settings):
+        async with open_services(settings) as services:
+            made = (await provision(services, "acme")).tenant
+            ctx = system_context("test")
+            suspended = await services.lifecycle.update(ctx, made, is_active=False)
+        host, _, port = settings.catalog.rpartition("@")[2].partition("/")[0].partition(":")
+        async with _cutting_proxy(host, int(port)) as (own_port, cut):
+            values = settings.model_dump()
+            values["catalog_url"] = settings.catalog.replace(f":{port}/", f":{own_port}/")
+            async with open_services(Settings(**values), works=False) as services:
+                cut.set()
+                with pytest.raises(DatabaseUnavailable):
+                    await services.lifecycle.delete(ctx, suspended, name="acme")
+                cut.clear()
+
+                await services.lifecycle.reap()
+
+                assert listed(settings) == set()
+                assert made.database_name not in await all_names(services)
 
 
 class TestTemplates:
@@ -314,6 +400,10 @@ class TestKill:
                 expected.add(again.tenant.database_name)
 
         assert left <= expected
+
+
+def _silence(settings: Settings, services: Services) -> None:
+    set_back(settings, services.runner.id, SILENCE_MS + 1_000)
 
 
 async def _killed(process: Program) -> None:

@@ -151,9 +151,9 @@ class TestClaim:
         first, second = await runner(quiet), await runner(quiet)
         assert len(await claimed(quiet, first)) == TENANTS
 
-        _set_back(settings, first, SILENCE_MS - 1_000)
+        set_back(settings, first, SILENCE_MS - 1_000)
         before = await claimed(quiet, second)
-        _set_back(settings, first, 1_100)
+        set_back(settings, first, 1_100)
         after = await claimed(quiet, second)
 
         assert before == []
@@ -168,6 +168,16 @@ class TestClaim:
 
         assert len(mine) == TENANTS
         assert await claimed(quiet, second) == [], "the services beat in the background"
+
+    async def test_of_its_own_is_never_made_again(self, quiet: Services, settings: Settings):
+        """A runner whose heartbeat came late is at work on them."""
+        await planned(quiet)
+        late = await runner(quiet)
+        await claimed(quiet, late)
+
+        set_back(settings, late, SILENCE_MS + 1_000)
+
+        assert await claimed(quiet, late) == []
 
     async def test_takes_the_oldest_run_first(self, quiet: Services):
         first = await planned(quiet)
@@ -211,7 +221,7 @@ class TestRecord:
         run_id = await planned(quiet)
         first, second = await runner(quiet), await runner(quiet)
         parts = await claimed(quiet, first)
-        _set_back(settings, first, SILENCE_MS + 1_000)
+        set_back(settings, first, SILENCE_MS + 1_000)
         await claimed(quiet, second, 5)
 
         await record(quiet, first, parts, MigrationState.FAILED)
@@ -231,11 +241,12 @@ class TestRecord:
         assert (run.success_count, run.failed_count) == (2, 0)
 
     async def test_twice_in_one_batch_counts_once(self, quiet: Services, settings: Settings):
-        """Who was silent for a while may claim its own parts again, and end them twice."""
-        run_id, by = await planned(quiet), await runner(quiet)
+        """Who lost its parts while it was silent may take them over again, and end them twice."""
+        run_id, by, other = await planned(quiet), await runner(quiet), await runner(quiet)
         parts = await claimed(quiet, by)
-        _set_back(settings, by, SILENCE_MS + 1_000)
-        again = await claimed(quiet, by)
+        for silent, taking in ((by, other), (other, by)):
+            set_back(settings, silent, SILENCE_MS + 1_000)
+            again = await claimed(quiet, taking)
 
         await record(quiet, by, [*parts, *again])
 
@@ -355,7 +366,7 @@ class TestEndedAfter:
         run_id = await planned(quiet)
         first, second = await runner(quiet), await runner(quiet)
         parts = await claimed(quiet, first, 4)
-        _set_back(settings, first, SILENCE_MS + 1_000)
+        set_back(settings, first, SILENCE_MS + 1_000)
         await worklist.claim_abandoned(quiet.catalog, run_id, second, limit=2)
 
         await record(quiet, first, parts)
@@ -484,7 +495,7 @@ class TestWalk:
         assert "note" in looking.tables(url)
 
 
-def _set_back(settings: Settings, runner_id: UUID, milliseconds: int) -> None:
+def set_back(settings: Settings, runner_id: UUID, milliseconds: int) -> None:
     text = runner_id.hex if settings.catalog.startswith("sqlite") else str(runner_id)
     looking.run(
         settings.catalog,

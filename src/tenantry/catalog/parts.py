@@ -21,7 +21,7 @@ from tenantry.catalog import progress, tenants
 from tenantry.catalog.causes import cause_of
 from tenantry.catalog.planes import CatalogSession
 from tenantry.catalog.progress import CANCELLED, Progress
-from tenantry.catalog.runners import is_free
+from tenantry.catalog.runners import is_abandoned
 from tenantry.catalog.runs import (
     MigrationRunNotFound,
     MigrationState,
@@ -94,9 +94,8 @@ def _claim_of(*conditions: sa.ColumnElement[bool]) -> Statement[TenantMigration]
     )
 
 
-_is_abandoned = sa.and_(_part.runner_id.is_not(None), is_free(_part.runner_id))
 _CLAIM = _claim_of(_part.runner_id.is_(None), _goes_on)
-_CLAIM_ABANDONED = _claim_of(_is_abandoned)
+_CLAIM_ABANDONED = _claim_of(is_abandoned(_part.runner_id, _runner))
 _RELEASE = Statement[Any](
     sa.update(tenant_migration).values(runner_id=None).where(_part.runner_id == _runner, _is_open)
 )
@@ -171,7 +170,7 @@ async def claim(
 async def claim_abandoned(
     session: CatalogSession, run_id: UUID, runner_id: UUID, *, limit: int
 ) -> list[TenantMigration]:
-    """Take up to *limit* parts whose runner has fallen silent, which may have started them."""
+    """Take up to *limit* parts whose runner, another one, is silent: it may have started them."""
     return await session.fetch_all(_CLAIM_ABANDONED, run=run_id, runner=runner_id, limit=limit)
 
 
@@ -299,8 +298,8 @@ async def _end(
     last = before.last_sequence or 0
     rows = [_row(one, last + at, holder) for at, one in enumerate(outcomes, 1)]
     await session.execute_many(_END, rows)
-    # By its number, not by its tenant: a runner that was silent, and then claimed what it had
-    # held, comes with two outcomes of one part.
+    # By its number, not by its tenant: a runner that was silent, lost a part to another, and
+    # took it over again comes with two outcomes of it.
     ended = {
         one.sequence for one in await session.fetch_all(_ENDED_NOW, run=before.id, number=last)
     }

@@ -30,9 +30,14 @@ living = sa.select(runner.c.id).where(runner.c.seen_at_ms >= _now - SILENCE_MS)
 """The runners that were heard of lately."""
 
 
-def is_free(holder: sa.ColumnElement[Any]) -> sa.ColumnElement[bool]:
-    """Return the condition that nobody living is the *holder*."""
-    return sa.or_(holder.is_(None), holder.not_in(living))
+def is_abandoned(
+    holder: sa.ColumnElement[Any], runner_id: sa.BindParameter[Any]
+) -> sa.ColumnElement[bool]:
+    """Return the condition that the *holder* has fallen silent, as *runner_id* sees it.
+
+    To itself nobody is silent: a runner whose heartbeat came late is at work on what it holds.
+    """
+    return sa.and_(holder != runner_id, holder.not_in(living))
 
 
 async def beat(session: CatalogSession, runner_id: UUID) -> None:

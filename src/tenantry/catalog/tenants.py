@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from tenantry.catalog.database import CatalogChange
 from tenantry.catalog.planes import CatalogSession
-from tenantry.catalog.runners import is_free
+from tenantry.catalog.runners import is_abandoned
 from tenantry.catalog.tables import tenant
 from tenantry.db.statements import Count, Statement, columns_of
 from tenantry.kit.errors import Conflict, NotFound
@@ -110,16 +110,20 @@ _SET_DELETING = Statement(
     .returning(*_COLUMNS),
     Tenant,
 )
+_runner = sa.bindparam("runner", type_=sa.Uuid)
 _TAKE_ABANDONED = Statement(
     sa.update(tenant)
     .values(
-        runner_id=sa.bindparam("runner"),
+        runner_id=_runner,
         state=sa.case(
             (_is_adopting, TenantState.ADOPTING.value),
             else_=TenantState.DELETING.value,
         ),
     )
-    .where(~_is_ready, is_free(tenant.c.runner_id))
+    .where(
+        ~_is_ready,
+        sa.or_(tenant.c.runner_id.is_(None), is_abandoned(tenant.c.runner_id, _runner)),
+    )
     .returning(*_COLUMNS),
     Tenant,
 )
@@ -299,7 +303,8 @@ async def set_deleting(
 async def take_abandoned(session: CatalogSession, *, runner_id: UUID) -> list[Tenant]:
     """Take over every tenant whose making or deletion has died, to be cleared away.
 
-    One whose state is still that of an adoption is to be let go, and its database kept.
+    What *runner_id* holds already is not among them: it is at work on it. One whose state is
+    still that of an adoption is to be let go, and its database kept.
     """
     return await session.fetch_all(_TAKE_ABANDONED, runner=runner_id)
 

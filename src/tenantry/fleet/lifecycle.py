@@ -89,7 +89,8 @@ class Lifecycle:
         passwords: For the owner's.
         runner: Holds what is being made.
         streams: Reads the revisions as they are now.
-        uncleared: What could neither be cleared away nor left to others yet.
+        uncleared: What could neither be cleared away nor left to others yet. Nobody else clears
+            what this process holds while it lives.
     """
 
     catalog: Catalog
@@ -178,11 +179,15 @@ class Lifecycle:
         """
         if name != tenant.name:
             raise WrongName
-        async with self.catalog.change(ctx, "tenant.delete", tenant.id) as session:
-            deleting = await tenants.set_deleting(session, tenant.id, runner_id=self.runner.id)
-            if deleting is None:
-                raise TenantActive
-            await stored.remove_all(session, tenant.id)
+        try:
+            async with self.catalog.change(ctx, "tenant.delete", tenant.id) as session:
+                deleting = await tenants.set_deleting(session, tenant.id, runner_id=self.runner.id)
+                if deleting is None:
+                    raise TenantActive
+                await stored.remove_all(session, tenant.id)
+        except (Unavailable, asyncio.CancelledError):
+            self.uncleared[tenant.id] = tenant  # it may be deleted although nobody heard so
+            raise
         await self.clear(tenant)
 
     async def reap(self) -> None:
@@ -191,9 +196,9 @@ class Lifecycle:
         Raises:
             DatabaseUnavailable: The catalog cannot be reached.
         """
-        for tenant in list(self.uncleared.values()):
-            await self.clear(tenant)
         for tenant in await tenants.take_abandoned(self.catalog, runner_id=self.runner.id):
+            self.uncleared[tenant.id] = tenant
+        for tenant in list(self.uncleared.values()):
             await self.clear(tenant)
 
     async def clear(self, tenant: Tenant) -> None:
@@ -209,6 +214,9 @@ class Lifecycle:
         except (Unavailable, OSError):
             _log.warning("tenant not cleared yet", tenant=str(tenant.id), exc_info=True)
             await self._leave(tenant)
+        except asyncio.CancelledError:
+            self.uncleared[tenant.id] = tenant
+            raise
 
     async def _provision(self, ctx: OperationContext, tenant: Tenant, owner: Owner) -> Provisioned:
         try:
