@@ -16,6 +16,7 @@ from tenantry.services import open_services
 from tenantry.settings import Settings
 from tests.acceptance.assistants import (
     BEFORE,
+    ENVELOPE,
     NEWEST,
     PATH,
     answer_of,
@@ -230,6 +231,16 @@ class TestRevisions:
             response = await post(client, body, **{**headers, "mcp_protocol_version": version})
 
             assert response.status_code == (400 if version else 200), version
+
+    async def test_that_is_unknown_is_not_repeated_at_length(self, world: World):
+        client = await client_of_acme(world)
+        for version in ("2099-01-01", "x" * 10_000):
+            params = {"_meta": {**ENVELOPE, "io.modelcontextprotocol/protocolVersion": version}}
+            headers = {"mcp_protocol_version": version, "mcp_method": "ping"}
+            response = await post(client, message("ping", params), **headers)
+
+            assert response.status_code == 400
+            assert len(response.content) < 400
 
     async def test_headers_must_say_what_the_message_says(self, world: World):
         client = await client_of_acme(world)

@@ -26,6 +26,7 @@ from tests.acceptance.support import ok, patch_tenant
 from tests.conftest import World
 
 TENANT_POSTS = "/api/tenant/blog/posts"
+LONG = "x" * 30_000
 READING = {"list_posts", "search_posts", "get_post"}
 WRITING = {"create_post", "update_post", "publish_post", "unpublish_post", "delete_post"}
 EVERY = {"whoami", "list_modules", *READING, *WRITING, "update_profile"}
@@ -232,6 +233,18 @@ class TestTools:
 
         assert me["user"] is None
         assert post["authorName"] == ""
+
+    async def test_repeat_little_of_a_long_argument(self, world: World):
+        async with assistant(world, await world.mcp_token(world.acme)) as client:
+            for tool, arguments in (
+                ("whoami", {LONG: 1}),
+                ("get_post", {"slug": "hello", LONG: 1}),
+                ("list_posts", {"status": LONG}),
+                ("list_posts", {"tag": LONG}),
+                ("search_posts", {"query": LONG}),
+                ("update_profile", {"full_name": LONG, "email": LONG}),
+            ):
+                assert len(refusal_of(await client.call_tool(tool, arguments))) < 300
 
     async def test_hide_the_profile_without_its_scope(self, world: World):
         async with assistant(world, await world.mcp_token(world.acme, "content:read")) as client:

@@ -1,6 +1,7 @@
 """Whatever is sent, bad input is 400 (or 404, 413, 415, 431), and never a 5xx."""
 
 import re
+from collections.abc import Iterator
 
 import msgspec
 import pytest
@@ -36,6 +37,11 @@ CLOSED = params([one for one in ENDPOINTS if level_of(one.path) != "Open"])
 WITH_IDS = params([o for o in ENDPOINTS if "{" in o.path.replace("{slug}", "")])
 INSIDE_A_TENANT = params([o for o in ENDPOINTS if re.search(r"\{tenantId}/.*Id}", o.path)])
 PATHS = sorted({one.path for one in ENDPOINTS})
+
+# Longer than any text may be, and shorter than a body or the headers may be.
+LONG = "long - at `$.long." * 3_000
+HEADER_CHARS = 2_000
+REFUSAL_BYTES_MAX = 400
 
 NO_JSON_OBJECTS = {
     "unparsable": b"nonsense",
@@ -491,6 +497,33 @@ class TestEveryEndpoint:
 
                 assert answer.status == 401, (header, text)
                 assert list(faults(answer, endpoint.path)) == []
+
+    async def test_repeats_little_of_what_was_sent(self, stage: Stage, endpoint: Endpoint):
+        """However long a name or a value is that is refused, the message about it is short."""
+        good = stage.good(endpoint)
+        long = [(name.lower(), LONG[:HEADER_CHARS]) for name in endpoint.headers]
+        asked = [(good, *request) for request in _with_long_texts(stage, endpoint)]
+        asked.append(([*good, *long], encoded(stage, endpoint), b""))
+        wrong = []
+        for headers, body, query in asked:
+            answer = await stage.ask(endpoint, headers=headers, body=body, query=query)
+            if answer.status < 400:
+                stage.restore()
+            elif len(answer.body) > REFUSAL_BYTES_MAX:
+                wrong.append(f"{body[:60]!r} {query[:60]!r}: {answer.body[:200]!r}")
+        assert not wrong, "\n".join(wrong)
+
+
+def _with_long_texts(stage: Stage, endpoint: Endpoint) -> Iterator[tuple[bytes, bytes]]:
+    """Yield bodies and queries that hold one: as a name, as a value, and inside of one."""
+    if not endpoint.reads_body:
+        for name in (LONG, *members_of(endpoint)):
+            yield b"", f"{name}={LONG}".encode()
+        return
+    yield msgspec.json.encode({LONG: 1, **stage.body(endpoint)}), b""
+    for name in members_of(endpoint):
+        for value in (LONG, [LONG], {LONG: 1}, [{LONG: 1}]):
+            yield with_member(stage, endpoint, name, msgspec.json.encode(value)), b""
 
 
 @pytest.mark.parametrize("endpoint", CLOSED)

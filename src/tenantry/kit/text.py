@@ -5,6 +5,9 @@ import unicodedata
 
 from tenantry.kit.errors import Invalid
 
+# Of a text that somebody has sent, in a message to them: enough to recognise it.
+SHOWN_CHARS_MAX = 100
+
 # The categories Cc and Cs of Unicode, and what turns the direction of the text around it.
 _NO_TEXT = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u202a-\\u202e\\u2066-\\u2069\\ud800-\\udfff]")
 
@@ -42,6 +45,12 @@ def checked_text(name: str, text: str, *, chars_max: int) -> str:
     if _BROKEN.search(text):
         raise BadText(f"`{name}` must not hold NUL characters or broken Unicode.")
     return text
+
+
+def shown(text: str) -> str:
+    """Return as much of *text*, which holds what somebody has sent, as a message repeats."""
+    beginning = text[:SHOWN_CHARS_MAX]
+    return text if beginning == text else f"{beginning}…"
 
 
 def canonical(text: str) -> str:

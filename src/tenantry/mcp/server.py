@@ -31,6 +31,7 @@ from mcp.shared.transport_context import TransportContext
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from msgspec import UNSET
 
+from tenantry.kit.text import shown
 from tenantry.mcp import resources, tools
 from tenantry.mcp.asked import Asked
 from tenantry.schemas.mcp import McpAnswer, McpError, McpMessage, MessageId
@@ -156,7 +157,8 @@ def _connection(message: McpMessage, headers: Headers) -> Connection:
     route = classify_inbound_request(
         {"method": message.method, "params": message.params},
         headers={
-            MCP_PROTOCOL_VERSION_HEADER: headers.protocol_version,
+            # An unknown one is repeated. One that is cut is not the one in the message either.
+            MCP_PROTOCOL_VERSION_HEADER: shown(headers.protocol_version),
             MCP_METHOD_HEADER: headers.method,
             MCP_NAME_HEADER: headers.name,
         },

@@ -2,15 +2,21 @@
 
 import msgspec
 
-from tenantry.kit.text import BadText
+from tenantry.kit.text import BadText, shown
+
+_AT = " - at `$"
 
 
 def readable(error: msgspec.DecodeError) -> str:
-    """Return what msgspec says of a member and of the rule that it breaks."""
+    """Return what msgspec says of a member and of the rule that it breaks, at no great length.
+
+    It repeats the names of unknown members, and what is none of some values.
+    """
     # "Expected `str`, got `int` - at `$.email`" names the member already, in another place.
-    rule, _, where = str(error).partition(" - at `$")
-    member = where.rstrip("`").lstrip(".")
-    text = rule.removesuffix(".")
+    said = str(error)
+    rule, _, where = said.rpartition(_AT) if _AT in said else (said, "", "")
+    member = shown(where.rstrip("`").lstrip("."))
+    text = shown(rule.removesuffix("."))
     return f"`{member}`: {text}." if member else f"{text}."
 
 
