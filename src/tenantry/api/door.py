@@ -4,7 +4,8 @@ The order is the contract's: the form of the headers (400), the credentials (401
 suffice for (403), and only then the body (400). A stranger learns nothing from a body.
 """
 
-from collections.abc import Awaitable, Iterable, MutableMapping
+import contextlib
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from email.utils import format_datetime
 from functools import partial
 from http import HTTPStatus
@@ -29,7 +30,7 @@ from tenantry.api.requests import (
     read_parameters,
 )
 from tenantry.api.responses import answer_in_pieces, long_answer, represent
-from tenantry.db.sessions import undeterred
+from tenantry.db.sessions import DatabaseUnavailable, undeterred
 from tenantry.fleet.failures import explain
 from tenantry.kit.access_log import AccessEntry, AccessLog
 from tenantry.kit.clock import monotonic_seconds, utc_now
@@ -61,7 +62,11 @@ class Api:
         """Answer one request (ASGI)."""
         exchange = _Exchange(scope)
         try:
-            answer = await self._answer(exchange, scope, receive)
+            try:
+                answer = await self._answer(exchange, scope, receive)
+            except DatabaseUnavailable:
+                await self._look_again(exchange)
+                raise
         except TenantryError as error:
             answer = exchange.refuse(error)
         except Exception as error:  # noqa: BLE001 - the caller gets the envelope, the log the rest
@@ -86,6 +91,7 @@ class Api:
             ctx = exchange.context(scope)
             return endpoint.level.enter(self._services, ctx, credentials, endpoint.demand)
 
+        exchange.enter, exchange.known = enter, self._services.catalog.facts.generation
         exchange.ctx = ctx = await enter()
         try:
             if endpoint.reads_body:
@@ -110,9 +116,31 @@ class Api:
             return await answer_in_pieces(endpoint, data, headers)
         return represent(endpoint, data)
 
+    async def _look_again(self, exchange: "_Exchange") -> None:
+        """Check that who asked for a database that was not there would be let in by now, too.
+
+        The tenant may have been deleted meanwhile, and then that is what there is to say.
+
+        Raises:
+            Unauthenticated, Forbidden: Who asks would not.
+        """
+        facts = self._services.catalog.facts
+        # Who has waited for the catalog in vain does not wait for it again.
+        if exchange.enter is None or not facts.are_believed:
+            return
+        with contextlib.suppress(Unavailable):
+            await facts.look()
+            if facts.generation != exchange.known:
+                await exchange.enter()
+
 
 class _Exchange:
-    """One request and its answer, as far as they have come."""
+    """One request and its answer, as far as they have come.
+
+    Attributes:
+        enter: Lets in who asks, or does not; None as long as nobody knows what is asked.
+        known: Of which generation the facts were before.
+    """
 
     def __init__(self, scope: Scope) -> None:
         self.began = monotonic_seconds()
@@ -122,6 +150,8 @@ class _Exchange:
         self.method: str = "GET" if self.is_head else scope["method"]
         self.headers: list[tuple[bytes, bytes]] = scope["headers"]
         self.endpoint: Endpoint | None = None
+        self.enter: Callable[[], Awaitable[Any]] | None = None
+        self.known = 0
         self.ctx: OperationContext | None = None
         self.error: str | None = None
 

@@ -44,12 +44,15 @@ class Facts:
 
     Args:
         session: Reads the catalog.
+
+    Attributes:
+        generation: Of what is remembered; another one whenever all of it is forgotten.
     """
 
     def __init__(self, session: CatalogSession) -> None:
         self._session = session
         self._facts: dict[Hashable, Any] = {}
-        self._generation = 0
+        self.generation = 0
         self._row: CatalogRow | None = None
         self._looked_at = float("-inf")
 
@@ -79,10 +82,10 @@ class Facts:
         fact: Fact | None = self.recall(key)
         if fact is not None:
             return fact
-        generation = self._generation
+        generation = self.generation
         fact = await read(self._session)
         # A read that began before a change may hold what the change replaced.
-        if fact is not None and generation == self._generation:
+        if fact is not None and generation == self.generation:
             if len(self._facts) >= FACTS_MAX:
                 self._facts.clear()
             self._facts[key] = fact
@@ -90,7 +93,7 @@ class Facts:
 
     def forget(self) -> None:
         """Forget everything, and do not remember what is being read at this moment."""
-        self._generation += 1
+        self.generation += 1
         self._facts.clear()
 
     async def look(self) -> None:
