@@ -12,12 +12,14 @@ from mcp.shared.exceptions import MCPError
 from tenantry.access.principal import Scope
 from tenantry.db.sessions import undeterred
 from tenantry.kit.pages import Window
+from tenantry.kit.text import BadText, checked_text
 from tenantry.mcp.asked import Asked, asked_of
 from tenantry.mcp.json_schemas import schema_of
 from tenantry.schemas.content import PostResponse
 from tenantry.tenant import modules
 from tenantry.tenant.blog import posts
 from tenantry.tenant.blog.content import PostNotFound
+from tenantry.tenant.blog.slugs import SLUG_CHARS_MAX
 from tenantry.tenant.entry import Demand
 
 Request = ServerRequestContext[Any, Any]
@@ -110,8 +112,9 @@ async def _post_at(asked: Asked, uri: str) -> PostResponse:
         raise _unknown()
     try:
         slug = unquote(uri.removeprefix(POSTS), errors="strict")
+        checked_text("slug", slug, chars_max=SLUG_CHARS_MAX)
         found = await undeterred(partial(posts.get_by_slug, asked.ctx, slug))
-    except (PostNotFound, UnicodeDecodeError) as error:
+    except (PostNotFound, BadText, UnicodeDecodeError) as error:
         raise _unknown() from error
     return PostResponse.of(found)
 

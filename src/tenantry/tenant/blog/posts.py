@@ -15,11 +15,11 @@ from tenantry.access.principal import Scope
 from tenantry.catalog.database import Catalog
 from tenantry.db.statements import Statement, columns_of
 from tenantry.kit.pages import Page, Window
+from tenantry.kit.text import canonical
 from tenantry.tenant import audit, users
 from tenantry.tenant.blog import listing, searching, state, tagging, writing
 from tenantry.tenant.blog.content import Post, PostNotFound, PostStatus, PostSummary
 from tenantry.tenant.blog.drafts import draft, revised
-from tenantry.tenant.blog.slugs import BadSlug, checked_slug
 from tenantry.tenant.blog.writing import Author
 from tenantry.tenant.databases import TenantDatabase, TenantSession
 from tenantry.tenant.entry import TenantContext, acting_user
@@ -142,11 +142,7 @@ async def get_by_slug(ctx: TenantContext, slug: str) -> Post:
         PostNotFound: There is none with this slug, that the caller may see.
     """
     state.require(ctx.database)
-    try:
-        stored = checked_slug(slug)
-    except BadSlug:
-        raise PostNotFound from None
-    found = await ctx.database.fetch_one(_FIND_BY_SLUG, slug=stored)
+    found = await ctx.database.fetch_one(_FIND_BY_SLUG, slug=canonical(slug))
     return _seen(ctx, found)
 
 
