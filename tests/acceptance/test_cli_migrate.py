@@ -108,14 +108,18 @@ class TestMigrateAll:
         assert "--by" in only_line(several.stderr)
         assert alone("migrate", "history", "--json").data["totalCount"] == 0
 
-    def test_begins_no_run_when_the_revisions_cannot_be_read(self, alone: Commands):
+    @pytest.mark.parametrize("what", ["all", "plan"])
+    def test_begins_nothing_when_the_revisions_cannot_be_read(self, alone: Commands, what: str):
         alone.create_admin()
         alone.create_tenant("acme")
 
-        ended = alone("migrate", "all", TENANTRY_TENANT_MIGRATIONS="nowhere")
+        ended = alone("migrate", what, TENANTRY_TENANT_MIGRATIONS="nowhere")
+        _write_two_heads(alone)
+        forked = alone("migrate", what, **OURS)
 
-        assert ended.status == 3
+        assert (ended.status, forked.status) == (3, 3)
         only_line(ended.stderr)
+        assert "2 heads" in only_line(forked.stderr)
         assert alone("migrate", "history", "--json").data["totalCount"] == 0
 
     def test_stops_at_a_signal_and_leaves_the_rest_to_the_next(self, tenantry: Commands):
@@ -420,14 +424,18 @@ class TestMigrateNew:
         assert "TENANTRY_TENANT_MIGRATIONS" in only_line(ended.stderr)
 
     def test_follows_one_head(self, alone: Commands):
-        versions = alone.folder / "ours" / "versions"
-        versions.mkdir(parents=True)
-        for name in ("0001", "0002"):
-            (versions / f"{name}.py").write_text(
-                f'revision = "{name}"\ndown_revision = None\ndef upgrade(): pass\n'
-            )
+        _write_two_heads(alone)
 
         ended = alone("migrate", "new", "-m", "orders", **OURS)
 
         assert ended.status == 3
         assert "merge" in only_line(ended.stderr)
+
+
+def _write_two_heads(tenantry: Commands) -> None:
+    versions = tenantry.folder / "ours" / "versions"
+    versions.mkdir(parents=True)
+    for name in ("0001", "0002"):
+        (versions / f"{name}.py").write_text(
+            f'revision = "{name}"\ndown_revision = None\ndef upgrade(): pass\n'
+        )

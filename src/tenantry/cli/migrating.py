@@ -56,6 +56,15 @@ async def found(catalog: Catalog, run: MigrationRun) -> Found:
     return Found(run, terms, await runs.ended(catalog, run.id), causes)
 
 
+async def check_revisions(services: Services) -> None:
+    """Check that there is a head to bring tenants to: without one, each of them would fail.
+
+    Raises:
+        BadStream: The directory of revisions cannot be read, or has several heads.
+    """
+    await Scripts(services.streams()).head()
+
+
 class RunLeft(RunGoesOn):
     """This process was asked to stop, and the run has not ended.
 
@@ -106,7 +115,7 @@ async def migrate_all(services: Services, *, triggered_by: str, order: RunOrder)
         RunLeft: A signal asked this process to stop.
         DatabaseUnavailable: The catalog has not answered for `CATALOG_LOST_SECONDS_MAX`.
     """
-    await Scripts(services.streams()).head()
+    await check_revisions(services)
     stopping: list[asyncio.Task[None]] = []
 
     def begin_to_stop() -> None:

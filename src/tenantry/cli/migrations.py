@@ -164,6 +164,7 @@ async def _preview(
     settings: Settings, named: list[str] | None, retry: str | None, *, rehearse: bool
 ) -> Preview:
     async with session.opened(settings) as services:
+        await migrating.check_revisions(services)
         order = await ordering.order_of(services.catalog, named=named, retry=retry)
         return await services.fleet.preview(session.context(), order, rehearse=rehearse)
 
