@@ -174,6 +174,30 @@ class TestWork:
         assert (broken, run.success_count) == ([True], 3)
         assert services.fleet.is_idle
 
+    async def test_that_breaks_tells_what_it_had_applied_before(
+        self, settings: Settings, folder: AlembicFolder, monkeypatch: pytest.MonkeyPatch
+    ):
+        succeeded, broken = outcomes.succeeded, []
+
+        def break_once(*args: Any, **options: Any) -> Any:
+            if not broken:
+                broken.append(True)
+                raise RuntimeError
+            return succeeded(*args, **options)
+
+        with_user = settings.model_copy(update={"tenant_migrations": folder.path})
+        async with open_services(with_user) as services:
+            await tenants(services, 2)
+            folder.add("u1_create_note", "op.create_table('note', sa.Column('id', sa.Integer))")
+            monkeypatch.setattr(outcomes, "succeeded", break_once)
+            async with asyncio.timeout(SECONDS_MAX):
+                run = await services.fleet.wait(run_id := await plan(services))
+
+            found = await runs.ended(services.catalog, run_id)
+
+        assert (broken, run.success_count) == ([True], 2)
+        assert [part.applied for part in found] == ["u1_create_note"] * 2
+
 
 class TestCourses:
     def test_are_begun_once(self, services: Services):

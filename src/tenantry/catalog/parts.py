@@ -21,7 +21,7 @@ from tenantry.catalog import progress, tenants
 from tenantry.catalog.causes import cause_of
 from tenantry.catalog.planes import CatalogSession
 from tenantry.catalog.progress import CANCELLED, Progress
-from tenantry.catalog.runners import is_abandoned
+from tenantry.catalog.runners import NOBODY, is_abandoned
 from tenantry.catalog.runs import (
     MigrationRunNotFound,
     MigrationState,
@@ -98,6 +98,11 @@ _CLAIM = _claim_of(_part.runner_id.is_(None), _goes_on)
 _CLAIM_ABANDONED = _claim_of(is_abandoned(_part.runner_id, _runner))
 _RELEASE = Statement[Any](
     sa.update(tenant_migration).values(runner_id=None).where(_part.runner_id == _runner, _is_open)
+)
+_ABANDON = Statement[Any](
+    sa.update(tenant_migration)
+    .values(runner_id=sa.bindparam("nobody", type_=sa.Uuid))
+    .where(_part.runner_id == _runner, _is_open)
 )
 _FIND = Statement(
     sa.select(*columns_of(migration_run, Progress)).where(_run.id == sa.bindparam("run")), Progress
@@ -177,6 +182,11 @@ async def claim_abandoned(
 async def release(session: CatalogSession, runner_id: UUID) -> None:
     """Let others have what *runner_id* holds, has not started and not ended."""
     await session.execute(_RELEASE, runner=runner_id)
+
+
+async def abandon(session: CatalogSession, runner_id: UUID) -> None:
+    """Let others take over what *runner_id* holds and may have started."""
+    await session.execute(_ABANDON, runner=runner_id, nobody=NOBODY)
 
 
 async def progress_of(session: CatalogSession, run_id: UUID) -> Progress:

@@ -17,6 +17,9 @@ from tenantry.db.types import database_clock_ms
 SILENCE_MS = 5_000
 FORGOTTEN_MS = 3_600_000
 
+NOBODY = UUID(int=0)
+"""A runner that never lives: what it holds is free, and somebody may have started it."""
+
 _now = database_clock_ms()
 _BEAT = Statement[Any](
     insert(runner)

@@ -74,7 +74,7 @@ class Migrator(ABC):
         """Return where the database stands, and what a run has applied, by its own log.
 
         Args:
-            run_id: The run.
+            run_id: The run; None when it has applied nothing yet, or nobody asks.
             leave_at: Where nothing is left to do, so that the connection may be closed.
 
         Raises:
@@ -174,7 +174,7 @@ class _PostgresMigrator(Migrator):
                 raise
 
     async def _find(self, user_table: str | None, run_id: UUID | None) -> list[Found]:
-        compiled = versions.find(user_table).postgresql
+        compiled = versions.find(user_table, has_log=run_id is not None).postgresql
         rows = await self._raw.fetch(compiled.sql, *compiled.arguments({"run": run_id}))
         return [Found(*row) for row in rows]
 
@@ -286,7 +286,7 @@ class _SqliteMigrator(Migrator):
     def _find(
         self, raw: sqlite3.Connection, user_table: str | None, run_id: UUID | None
     ) -> list[Found]:
-        compiled = versions.find(user_table).sqlite
+        compiled = versions.find(user_table, has_log=run_id is not None).sqlite
         return [
             Found(*row) for row in raw.execute(compiled.sql, compiled.arguments({"run": run_id}))
         ]

@@ -75,12 +75,17 @@ class Streams:
 
     def display(self, applied: Applied) -> str:
         """Return the name of a revision, with its stream where both streams have the name."""
-        if self.user is None:
-            return applied.revision
-        names = [{one.name for one in stream.revisions} for stream in (self.own, self.user)]
-        if applied.revision in names[0] & names[1]:
+        if applied.revision in self._shared_names:
             return f"{applied.stream}:{applied.revision}"
         return applied.revision
+
+    @cached_property
+    def _shared_names(self) -> frozenset[str]:
+        """The names that a revision of either stream has."""
+        if self.user is None:
+            return frozenset()
+        own, user = ({one.name for one in stream.revisions} for stream in (self.own, self.user))
+        return frozenset(own & user)
 
     def pending(self, start: Position) -> list[Revision]:
         """Return what leads from *start* to the head: our own first, then the user's.

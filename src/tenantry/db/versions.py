@@ -89,18 +89,22 @@ class Found(msgspec.Struct, frozen=True):
 
 
 @lru_cache(STATEMENTS_REMEMBERED_MAX)
-def find(user_table: str | None) -> Statement[Found]:
+def find(user_table: str | None, *, has_log: bool) -> Statement[Found]:
     """Return what reads both versions, and what a run has applied, in one query.
 
     Args:
         user_table: The version table of the user's stream; None to leave it out.
+        has_log: Whether to read the log. A new connection to PostgreSQL needs as long for that
+            as for the versions: a table is dear when it is looked at for the first time.
     """
     tables = {"own": version}
     if user_table is not None:
         tables["user"] = user_version_table(user_table)
     parts = [_row(source, table.c.version_num) for source, table in tables.items()]
-    applied = _row("log", log.c.revision, log.c.position, log.c.stream)
-    return Statement(sa.union_all(*parts, applied.where(*_OF_RUN)), Found)
+    if has_log:
+        applied = _row("log", log.c.revision, log.c.position, log.c.stream)
+        parts.append(applied.where(*_OF_RUN))
+    return Statement(sa.union_all(*parts), Found)
 
 
 def _row(

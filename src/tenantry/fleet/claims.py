@@ -32,7 +32,7 @@ class Claimed:
     """A part that this process holds.
 
     Attributes:
-        was_held: Whether it was another runner's, which may have started it.
+        was_held: Whether it was somebody's, who may have started it.
     """
 
     part: TenantMigration
@@ -153,13 +153,13 @@ class Claims:
         return []
 
     async def _release_unheard(self) -> None:
-        """Let go of what this process may have claimed without hearing so.
+        """Let go of what this process may have claimed without hearing so, or has lost.
 
         It lives, so nobody else would ever take that over. As long as it holds something that
         it knows of, the two cannot be told apart.
         """
         if self._is_unheard and self.held_count == 0:
-            await parts.release(self._catalog, self._runner.id)
+            await parts.abandon(self._catalog, self._runner.id)
             self._is_unheard = False
 
     async def _claim_of(self, run: UnfinishedRun, limit: int) -> list[Claimed]:

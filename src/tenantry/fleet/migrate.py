@@ -29,11 +29,24 @@ class SchemaMigrator:
         self._patience = patience
 
     async def migrate(
-        self, url: str, scripts: Scripts, *, run_id: UUID, now: Callable[[], datetime]
+        self,
+        url: str,
+        scripts: Scripts,
+        *,
+        run_id: UUID,
+        now: Callable[[], datetime],
+        is_first: bool = False,
     ) -> Migrated:
         """Bring the database at *url* to the head, and tell what became of it.
 
         It ends at the deadline, even if the server has gone silent.
+
+        Args:
+            url: Where the database is.
+            scripts: Of the run.
+            run_id: The run.
+            now: The clock.
+            is_first: Nobody has begun with this database in this run.
 
         Raises:
             Exception: Whatever the drivers raise, when not even that can be told.
@@ -45,7 +58,7 @@ class SchemaMigrator:
                     asyncio.timeout(self._patience.work_seconds),
                     self._visit(url, scripts) as visit,
                 ):
-                    return await visit.migrate(run_id, now)
+                    return await visit.migrate(run_id, now, is_first=is_first)
             except Exception as error:
                 if visit is None or not visit.has_sent:
                     raise
@@ -100,7 +113,7 @@ class SchemaMigrator:
         """
         async with self._visit(url, scripts) as visit:
             await visit.bootstrap()
-            await visit.to_head(run_id, lambda: now)
+            await visit.to_head(run_id, lambda: now, is_first=True)
 
     async def position(self, url: str, streams: Streams) -> Position:
         """Return where the database at *url* stands.

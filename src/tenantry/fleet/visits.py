@@ -108,14 +108,16 @@ class Visit:
         """Make an empty database ready for scripts."""
         await self._migrator.play(bootstrap(self._migrator.dialect))
 
-    async def migrate(self, run_id: UUID, now: Callable[[], datetime]) -> Migrated:
+    async def migrate(
+        self, run_id: UUID, now: Callable[[], datetime], *, is_first: bool
+    ) -> Migrated:
         """Bring the database to the head, and tell what became of it.
 
         Raises:
             Exception: Whatever went wrong, when not even that can be told.
         """
         try:
-            standing = await self.to_head(run_id, now)
+            standing = await self.to_head(run_id, now, is_first=is_first)
         except Exception as error:  # noqa: BLE001 - a revision can raise anything; it is the outcome
             try:
                 standing = await self.standing(run_id)
@@ -124,14 +126,21 @@ class Visit:
             return Migrated(standing.applied, standing.position, error)
         return Migrated(standing.applied, standing.position, None)
 
-    async def to_head(self, run_id: UUID, now: Callable[[], datetime]) -> Standing:
+    async def to_head(
+        self, run_id: UUID, now: Callable[[], datetime], *, is_first: bool
+    ) -> Standing:
         """Bring the database to the head.
+
+        Args:
+            run_id: The run.
+            now: The clock.
+            is_first: Nobody has begun with it in this run, so the log need not be asked.
 
         Raises:
             Exception: Whatever the drivers and the revisions raise.
         """
         head = await self._scripts.head()
-        standing = await self._migrator.look(run_id, leave_at=head)
+        standing = await self._migrator.look(None if is_first else run_id, leave_at=head)
         while standing.position != head:
             script = await self._scripts.get(self._migrator.dialect, standing.position)
             steps = partial(script.steps, run_id, now())

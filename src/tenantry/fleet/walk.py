@@ -283,7 +283,11 @@ class Fleet:
         started_at = utc_now()
         try:
             migrated = await self._migrator.migrate(
-                self._url(part), course.scripts, run_id=part.run_id, now=utc_now
+                self._url(part),
+                course.scripts,
+                run_id=part.run_id,
+                now=utc_now,
+                is_first=not claimed.was_held,
             )
         except Exception as error:  # noqa: BLE001 - one bad tenant must not stop the others
             return outcomes.failed(part, error, started_at=started_at)
