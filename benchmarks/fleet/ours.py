@@ -14,14 +14,13 @@ from functools import cached_property
 from pathlib import Path
 from uuid import UUID
 
-import uvloop
-
 from benchmarks.fleet.history import HISTORY, PENDING, write_alembic
 from benchmarks.fleet.tenants import NotMigrated, Tenants, make_templates
 from benchmarks.world import World
 from tenantry.catalog import runs, tenants
 from tenantry.catalog.runs import MigrationRun
 from tenantry.catalog.tenants import Tenant, TenantState
+from tenantry.kit import process
 from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id
 from tenantry.services import Services, open_services, system_context
@@ -81,8 +80,7 @@ class Ours:
             NotMigrated: It has failed, or was over other tenants.
         """
         folder = self.live_revisions if live else self.revisions
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            ran, run = runner.run(_migrate_all(_settings(self.world, folder)))
+        ran, run = process.run(_migrate_all(_settings(self.world, folder)))
         if (run.total_count, run.success_count) != (count, count):
             raise NotMigrated(f"{run.success_count} of {run.total_count} succeeded, not {count}")
         return ran
@@ -121,6 +119,7 @@ async def _set_active(settings: Settings, ids: Sequence[UUID], count: int) -> No
 
 async def _migrate_all(settings: Settings) -> tuple[Ran, MigrationRun]:
     async with open_services(settings) as services:
+        process.settle()
         began = time.perf_counter()
         run_id = await services.fleet.plan(system_context("bench"), triggered_by="bench")
         run = await services.fleet.wait(run_id)

@@ -1,6 +1,5 @@
 """Build the ASGI application: the HTTP doors over the services."""
 
-import gc
 import importlib
 
 from starlette.types import ASGIApp
@@ -13,9 +12,6 @@ from tenantry.kit import log
 from tenantry.kit.access_log import AccessLog
 from tenantry.services import Services
 from tenantry.settings import Settings
-
-# Requests make few cycles; the default of 700 looks for them far too often.
-GC_THRESHOLD = 50_000
 
 
 def app_over(services: Services, access_log: AccessLog | None = None) -> ASGIApp:
@@ -43,10 +39,3 @@ def app_over(services: Services, access_log: AccessLog | None = None) -> ASGIApp
 def open_access_log(settings: Settings) -> AccessLog:
     """Return the access log of a process, on standard error."""
     return AccessLog(as_json=log.writes_json(settings.log_format))
-
-
-def settle() -> None:
-    """Tell the garbage collector that what start-up made stays: it need not look at it again."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(GC_THRESHOLD)

@@ -15,6 +15,7 @@ from tenantry.cli.migrating import Found
 from tenantry.cli.reports import StatusResponse
 from tenantry.fleet.preview import Preview
 from tenantry.fleet.status import schema_status
+from tenantry.kit import process
 from tenantry.kit.errors import Invalid
 from tenantry.kit.ids import parse_id
 from tenantry.kit.pages import PAGE_SIZE_DEFAULT, Page, Window
@@ -78,6 +79,7 @@ def migrate_fleet(
 
     async def migrate() -> Found:
         async with open_services(settings) as services:
+            process.settle()
             catalog = services.catalog
             email = await _only_admin(catalog) if by is None else await _active_admin(catalog, by)
             order = await ordering.order_of(
@@ -90,7 +92,7 @@ def migrate_fleet(
             )
             return await migrating.migrate_all(services, triggered_by=email, order=order)
 
-    ended = asyncio.run(migrate())
+    ended = process.run(migrate())
     if as_json:
         output.show_json(MigrationResultResponse.of(ended.run, ended.parts))
     else:

@@ -15,15 +15,15 @@ from typing import Any
 
 import structlog
 import uvicorn
-import uvloop
 from prometheus_client import start_http_server
 
 from tenantry.api.pieces import BrokenOff
 from tenantry.api.protocol import BoundedProtocol
-from tenantry.app import app_over, open_access_log, settle
+from tenantry.app import app_over, open_access_log
 from tenantry.cli import signals
 from tenantry.db.urls import sqlite_path
 from tenantry.fleet.walk import Fleet
+from tenantry.kit import process
 from tenantry.kit.errors import Unavailable
 from tenantry.kit.metrics import Metrics
 from tenantry.services import Services, open_services
@@ -95,8 +95,7 @@ def serve(
         AddressUnusable: Somebody else was faster to listen.
         CatalogUnusable, WrongSecretKey: As for `open_services`.
     """
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_serve(settings, sockets, on_answering, grace_seconds))
+    return process.run(_serve(settings, sockets, on_answering, grace_seconds))
 
 
 @contextmanager
@@ -190,7 +189,7 @@ async def _serve(
         async with open_services(settings) as services:
             access_log = open_access_log(settings)
             app = app_over(services, access_log)
-            settle()
+            process.settle()
             server = _Server(_config(app, settings, grace_seconds), on_answering)
             life.begin(services, server)
             with metrics_told(settings, services.metrics), access_log.holding():

@@ -11,6 +11,7 @@ import typer
 from tenantry.cli import options, output, server, session, signals
 from tenantry.cli.exits import ExitStatus
 from tenantry.db.urls import sqlite_path
+from tenantry.kit import process
 from tenantry.kit.errors import Unavailable
 from tenantry.schemas.base import Schema
 from tenantry.services import Services, open_services
@@ -48,7 +49,7 @@ def worker(*, as_json: options.Json = False) -> None:
             output.show_line(f"Tenantry works on migration runs, {count} tenants at once.")
         _log.info("working", runner=str(working.runner_id))
 
-    ended_by = asyncio.run(_work(settings, tell))
+    ended_by = process.run(_work(settings, tell))
     if ended_by is signal.SIGINT:
         raise typer.Exit(ExitStatus.INTERRUPTED)
 
@@ -57,6 +58,7 @@ async def _work(settings: Settings, tell: Callable[[Services], None]) -> signal.
     asked = asyncio.Event()
     with signals.heeded(asked.set) as stop:
         async with open_services(settings) as services:
+            process.settle()
             with server.metrics_told(settings, services.metrics):
                 tell(services)
                 await asked.wait()
