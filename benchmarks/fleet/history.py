@@ -14,6 +14,8 @@ TABLES = (
     *("author", "category", "article", "tag", "article_tag"),
     *("comment", "medium", "page", "redirect"),
 )
+# Without a sequence, like everybody's.
+_KEY = 'sa.Column("id", sa.Integer, primary_key=True, autoincrement=False)'
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ def _table(number: int, name: str) -> Step:
         f"{number:04}_create_{name}",
         f"CREATE TABLE {name} (id INTEGER NOT NULL, title VARCHAR(200) NOT NULL, body TEXT, "
         "at TIMESTAMP, PRIMARY KEY (id))",
-        f'op.create_table("{name}", sa.Column("id", sa.Integer, primary_key=True, autoincrement=False), '
+        f'op.create_table("{name}", {_KEY}, '
         'sa.Column("title", sa.String(200), nullable=False), sa.Column("body", sa.Text), '
         'sa.Column("at", sa.DateTime))',
         f'migrations.CreateModel("{name}", [("id", models.IntegerField(primary_key=True)), '
@@ -84,7 +86,7 @@ PENDING: Sequence[Step] = (
         "CREATE TABLE bookmark (id INTEGER NOT NULL, article_id INTEGER NOT NULL, "
         "note VARCHAR(200), PRIMARY KEY (id));\n"
         "CREATE INDEX ix_bookmark_article ON bookmark (article_id)",
-        'op.create_table("bookmark", sa.Column("id", sa.Integer, primary_key=True, autoincrement=False), '
+        f'op.create_table("bookmark", {_KEY}, '
         'sa.Column("article_id", sa.Integer, nullable=False), sa.Column("note", sa.String(200)))\n'
         'op.create_index("ix_bookmark_article", "bookmark", ["article_id"])',
         'migrations.CreateModel("bookmark", [("id", models.IntegerField(primary_key=True)), '
