@@ -15,7 +15,7 @@ from uuid import UUID
 import asyncpg
 import sqlalchemy as sa
 
-from tenantry.db import guests, versions
+from tenantry.db import guests, lexer, versions
 from tenantry.db.dialects import SQLITE_GUEST, EndsTransaction, PostgresGuest, postgres_guest
 from tenantry.db.outside import upgrade_outside
 from tenantry.db.postgres import CLOSE_SECONDS_MAX
@@ -25,8 +25,6 @@ from tenantry.db.steps import Command, Outside, Step, messages
 from tenantry.db.urls import sqlite_path
 from tenantry.db.versions import Applied, Found, Position
 from tenantry.kit.errors import Unavailable
-
-READ_SCHEMA = "SELECT current_schema()"
 
 Answer = TypeVar("Answer")
 
@@ -134,12 +132,8 @@ class _PostgresMigrator(Migrator):
 
     @property
     def dialect(self) -> PostgresGuest:
-        return postgres_guest(self._version)
-
-    @property
-    def _version(self) -> tuple[int, ...]:
         version = self._raw.get_server_version()
-        return (version.major, version.minor)
+        return postgres_guest((version.major, version.minor))
 
     async def look(
         self, run_id: UUID | None = None, *, leave_at: Position | None = None
@@ -182,15 +176,14 @@ class _PostgresMigrator(Migrator):
         if isinstance(step, Command):
             await self._command(step)
         elif isinstance(step, Revision):
-            await self._guest(partial(upgrade_live, step))
+            await self._guest(partial(upgrade_live, step), holds=True)
         else:
-            await self._guest(partial(upgrade_outside, step))
+            await self._guest(partial(upgrade_outside, step), holds=False)
 
-    async def _guest(self, work: Callable[[sa.Connection], None]) -> None:
+    async def _guest(self, work: Callable[[sa.Connection], None], *, holds: bool) -> None:
         if self._host is None:
-            dialect = postgres_guest(self._version, await self._raw.fetchval(READ_SCHEMA))
-            self._host = guests.PostgresHost(self._raw, dialect, self._threads)
-        await self._host.run(work)
+            self._host = guests.PostgresHost(self._raw, self.dialect.over(self._raw), self._threads)
+        await self._host.run(work, holds=holds)
 
     async def _command(self, command: Command) -> None:
         try:
@@ -201,10 +194,14 @@ class _PostgresMigrator(Migrator):
             raise RevisionFailed(command.revision) from error
 
     async def _execute(self, command: Command) -> None:
+        held = self._host.take_held() if self._host else []
+        if held and command.has_parameters:
+            await self._raw.execute(lexer.joined(*held))
+            held = []
         if command.many:
             await self._raw.executemany(command.sql, command.rows)
             return
-        status = await self._raw.execute(command.sql, *command.rows[0])
+        status = await self._raw.execute(lexer.joined(*held, command.sql), *command.rows[0])
         if command.guard and status.rpartition(" ")[2] != "1":
             raise command.guard
 

@@ -5,10 +5,13 @@ revision that is recorded and for one that runs live, so that both send the same
 """
 
 import sqlite3
-from functools import lru_cache
-from typing import Any, cast
+from collections.abc import Callable
+from copy import copy
+from functools import cache, lru_cache
+from typing import Any, Self, cast
 
-from sqlalchemy.dialects.postgresql.asyncpg import AsyncAdapt_asyncpg_cursor, PGDialect_asyncpg
+import asyncpg
+from sqlalchemy.dialects.postgresql.asyncpg import PGDialect_asyncpg
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.util.concurrency import await_
 
@@ -16,6 +19,8 @@ from tenantry.db import lexer
 from tenantry.kit.errors import Unavailable
 
 SERVERS_REMEMBERED_MAX = 64
+
+READ_SCHEMA = "SELECT current_schema()"
 
 OURS = {"tenantry_is_ours": True}
 """The execution options of what is ours, and may end a transaction."""
@@ -61,19 +66,32 @@ class PostgresGuest(_Guest, PGDialect_asyncpg):
 
     Args:
         version: Of the server.
-        schema: The first of the search path, if it is known.
     """
 
     supports_statement_cache = True
 
-    def __init__(self, version: tuple[int, ...], schema: str | None) -> None:
+    def __init__(self, version: tuple[int, ...]) -> None:
         super().__init__(dbapi=PGDialect_asyncpg.import_dbapi())  # type: ignore[no-untyped-call]
         self.server_version_info = version
-        self.default_schema_name = schema
+        self.read_schema: Callable[[], str | None] = lambda: None
         self.default_isolation_level = "READ COMMITTED"
         # What `PGDialect.initialize` makes of the version.
         self.supports_virtual_generated_columns = version >= (18,)
         self._supports_jsonb_subscripting = version >= (14,)
+
+    @property
+    def default_schema_name(self) -> str | None:  # type: ignore[override]
+        """The first schema of the search path: asked for by what looks around, and by nothing else.
+
+        A recorded revision is for many databases, and knows none.
+        """
+        return self.read_schema()
+
+    def over(self, raw: "asyncpg.Connection[asyncpg.Record]") -> Self:
+        """Return the dialect of the guests on *raw*."""
+        guest = copy(self)
+        guest.read_schema = cache(lambda: await_(raw.fetchval(READ_SCHEMA)))
+        return guest
 
     def prepare(self, adapted: Any) -> None:
         """Make a connection read and write JSON as every one of SQLAlchemy's does."""
@@ -81,33 +99,17 @@ class PostgresGuest(_Guest, PGDialect_asyncpg):
         on_connect(adapted)
 
     def do_execute(self, cursor: Any, statement: str, parameters: Any, context: Any = None) -> None:
-        """Refuse what ends the transaction, and let a text be several commands.
-
-        Other drivers take several, and so revisions count on it. asyncpg takes them without
-        parameters alone, and from another method.
-        """
-        text = lexer.read(statement)
-        if text.ends_transaction and not context.execution_options.keys() >= OURS.keys():
+        """Refuse what ends the transaction."""
+        is_ours = context.execution_options.keys() >= OURS.keys()
+        if lexer.read(statement).ends_transaction and not is_ours:
             raise EndsTransaction
-        is_live = isinstance(cursor, AsyncAdapt_asyncpg_cursor)
-        # DDL answers nothing, so it need not be prepared either.
-        if is_live and (len(text.commands) > 1 or context.isddl) and not parameters:
-            raw = context.root_connection.connection.driver_connection
-            try:
-                await_(raw.execute(statement))
-            except Exception as error:  # noqa: BLE001 - as the cursor does: a revision may catch it
-                cursor._handle_exception(error)  # noqa: SLF001
-        else:
-            super().do_execute(cursor, statement, parameters, context)  # type: ignore[no-untyped-call]
+        super().do_execute(cursor, statement, parameters, context)  # type: ignore[no-untyped-call]
 
 
 SQLITE_GUEST = SqliteGuest()
 
 
 @lru_cache(SERVERS_REMEMBERED_MAX)
-def postgres_guest(version: tuple[int, ...], schema: str | None = None) -> PostgresGuest:
-    """Return the dialect of guests on servers of this version.
-
-    A recorded revision is for many databases, and knows no *schema*.
-    """
-    return PostgresGuest(version, schema)
+def postgres_guest(version: tuple[int, ...]) -> PostgresGuest:
+    """Return the dialect of guests on servers of this version."""
+    return PostgresGuest(version)

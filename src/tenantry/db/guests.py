@@ -21,6 +21,7 @@ import sqlalchemy as sa
 from sqlalchemy.pool import Pool, StaticPool
 from sqlalchemy.util.concurrency import greenlet_spawn
 
+from tenantry.db.cursors import GuestConnection
 from tenantry.db.dialects import SQLITE_GUEST, PostgresGuest
 
 # How long a thread that was told to stop may take until nobody waits for it any more.
@@ -54,20 +55,26 @@ class PostgresHost:
         dialect: PostgresGuest,
         threads: Executor,
     ) -> None:
-        self._raw = raw
         self._dialect = dialect
         self._threads = threads
+        self._adapted = GuestConnection(dialect.loaded_dbapi, raw)
         self._engine: sa.Engine | None = None
 
-    async def run(self, work: Callable[[sa.Connection], None]) -> None:
+    async def run(self, work: Callable[[sa.Connection], None], *, holds: bool) -> None:
         """Run *work* in a thread, with a guest.
 
         When this is cancelled, the next thing that *work* asks of the database is refused.
+
+        Args:
+            work: What to do.
+            holds: Whether DDL may be held back; `take_held` returns what is left of it.
         """
         if self._engine is None:
-            adapted = await greenlet_spawn(self._adapt)
-            pool = StaticPool(lambda: adapted, reset_on_return=None)
+            # Nothing is asked of the server.
+            await greenlet_spawn(self._dialect.prepare, self._adapted)
+            pool = StaticPool(lambda: cast("Any", self._adapted), reset_on_return=None)
             self._engine = engine_over(self._dialect, pool)
+        self._adapted.holds = holds
         bridge = _Bridge(asyncio.get_running_loop())
         running = bridge.loop.run_in_executor(
             self._threads, bridge.run, lambda: self._with_guest(work)
@@ -79,22 +86,18 @@ class PostgresHost:
             running.add_done_callback(lambda done: done.cancelled() or done.exception())
             await asyncio.wait([running], timeout=STOP_SECONDS_MAX)
             raise
+        except Exception:
+            self.take_held()
+            raise
+
+    def take_held(self) -> list[str]:
+        """Return what the last guest has left to be sent before anything else."""
+        return self._adapted.take_held()
 
     def _with_guest(self, work: Callable[[sa.Connection], None]) -> None:
         assert self._engine is not None
         with self._engine.connect() as connection:
             work(connection)
-
-    def _adapt(self) -> Any:
-        """Return the connection as SQLAlchemy wants it. Nothing is asked of the server."""
-
-        async def creator() -> Any:
-            return self._raw
-
-        adapted = self._dialect.loaded_dbapi.connect(async_creator_fn=creator)
-        adapted.autocommit = True  # it begins no transaction: it is in one
-        self._dialect.prepare(adapted)
-        return adapted
 
 
 class _Bridge:

@@ -85,6 +85,12 @@ def read(sql: str) -> Text:
     return Text(tuple(commands), is_whole and depth == 0)
 
 
+def joined(*texts: str) -> str:
+    """Return several commands as one text."""
+    # On a line of its own, the semicolon is not in a comment.
+    return "\n;\n".join(texts)
+
+
 def _is_ending(words: tuple[str, ...]) -> bool:
     if words[:2] in _TWO_WORD_ENDINGS:
         return True

@@ -14,9 +14,11 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
+from importlib.abc import InspectLoader
+from importlib.machinery import ModuleSpec
 from itertools import takewhile
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 
 import sqlalchemy as sa
 from alembic.operations import Operations
@@ -60,25 +62,36 @@ class UnknownRevision(Unavailable):
 
 @dataclass(frozen=True)
 class Revision:
-    """One step of a stream, as a file."""
+    """One step of a stream, as a file that is read once."""
 
     stream: str
     id: str
     path: Path
 
-    @property
+    @cached_property
     def name(self) -> str:
         """The name by which people know it: that of its file."""
         return self.path.stem
 
     def load(self) -> ModuleType:
         """Return a new, private instance of the revision's module."""
+        module = importlib.util.module_from_spec(self._spec)
+        exec(self._code, vars(module))  # noqa: S102 - as its loader does, for many instances
+        return module
+
+    @cached_property
+    def _spec(self) -> ModuleSpec:
         spec = importlib.util.spec_from_file_location(f"revision_{self.id}", self.path)
         assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        return module
+        return spec
+
+    @cached_property
+    def _code(self) -> CodeType:
+        loader = self._spec.loader
+        assert isinstance(loader, InspectLoader)
+        code = loader.get_code(self._spec.name)
+        assert code is not None
+        return code
 
 
 class Stream:
@@ -94,6 +107,7 @@ class Stream:
     def __init__(self, name: str, folder: Path) -> None:
         self.name = name
         self._folder = folder
+        self._known: dict[str, Revision] = {}
 
     @cached_property
     def head(self) -> str:
@@ -164,7 +178,12 @@ class Stream:
             steps = list(self._script.iterate_revisions(upper, lower, implicit_base=True))
         except CommandError as error:
             raise BadStream(f"The {self.name} revisions are not one line: {error}") from error
-        return [Revision(self.name, step.revision, Path(step.path)) for step in reversed(steps)]
+        return [self._revision(step.revision, Path(step.path)) for step in reversed(steps)]
+
+    def _revision(self, revision_id: str, path: Path) -> Revision:
+        if revision_id not in self._known:
+            self._known[revision_id] = Revision(self.name, revision_id, path)
+        return self._known[revision_id]
 
 
 Block = Callable[[], AbstractContextManager[None]]

@@ -107,8 +107,7 @@ def _joined(commands: Sequence[Command]) -> Command:
     if len(commands) == 1:
         return commands[0]
     owner = next((one.revision for one in commands if one.revision), None)
-    # On a line of its own, the semicolon is not in a comment.
-    sql = "\n;\n".join(one.sql for one in commands)
+    sql = lexer.joined(*(one.sql for one in commands))
     return Command(sql, guard=commands[-1].guard, revision=owner)
 
 

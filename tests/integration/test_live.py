@@ -1,0 +1,106 @@
+"""What a revision sees that runs live: everything that it has said before, as with Alembic."""
+
+import pytest
+
+from tenantry.fleet.failures import explain
+from tests.integration import looking
+from tests.integration.conftest import Rig
+from tests.integration.revisions import AlembicFolder
+
+LIVE = "import sqlalchemy.exc\nonline = True"
+CREATE = "op.create_table('note', sa.Column('id', sa.Integer, nullable=False))\n"
+
+SEES = {
+    "with an inspector": "assert sa.inspect(op.get_bind()).has_table('note')",
+    "with a cursor of the driver": """
+        cursor = op.get_bind().connection.cursor()
+        cursor.execute("SELECT count(*) FROM note")
+        assert cursor.fetchone()[0] == 0
+    """,
+    "with a cursor of the server": """
+        found = op.get_bind().execution_options(stream_results=True).execute(
+            sa.text("SELECT count(*) FROM note"))
+        assert found.scalar() == 0
+    """,
+    "with many rows": """
+        op.bulk_insert(sa.table('note', sa.column('id')), [{'id': 1}, {'id': 2}])
+        assert op.get_bind().execute(sa.text("UPDATE note SET id = id + 2")).rowcount == 2
+    """,
+    "with rows that come back": """
+        op.execute("INSERT INTO note VALUES (1)")
+        found = op.get_bind().execute(sa.text("UPDATE note SET id = 2 RETURNING id"))
+        assert found.all() == [(2,)]
+    """,
+    "with a parameter": """
+        op.get_bind().execute(sa.text("INSERT INTO note VALUES (:id)"), {'id': 7})
+        op.execute("ALTER TABLE note ADD COLUMN at TEXT; UPDATE note SET at = 'x;y'; SELECT 1"
+                   if op.get_bind().dialect.name == 'postgresql'
+                   else "ALTER TABLE note ADD COLUMN at TEXT")
+    """,
+}
+SAVEPOINTS = {
+    "of SQLAlchemy": """
+        with op.get_bind().begin_nested() as point:
+            try:
+                op.create_table('note', sa.Column('id', sa.Integer))
+            except sqlalchemy.exc.DBAPIError:
+                point.rollback()
+    """,
+    "of its own": """
+        op.execute("SAVEPOINT here")
+        try:
+            op.create_table('note', sa.Column('id', sa.Integer))
+        except sqlalchemy.exc.DBAPIError:
+            op.execute("ROLLBACK TO SAVEPOINT here")
+    """,
+}
+
+
+class TestLive:
+    @pytest.mark.parametrize("look", SEES.values(), ids=SEES)
+    async def test_sees_what_it_has_made(
+        self, rig: Rig, folder: AlembicFolder, tenant_url: str, look: str
+    ):
+        folder.add("u1_make", CREATE + look.replace("\n        ", "\n"), head=LIVE)
+
+        done = await rig.migrate(tenant_url)
+
+        assert done.error is None
+        assert [one.revision for one in done.applied] == ["u1_make"]
+
+    @pytest.mark.parametrize("attempt", SAVEPOINTS.values(), ids=SAVEPOINTS)
+    async def test_can_go_back_to_a_savepoint(
+        self, rig: Rig, folder: AlembicFolder, tenant_url: str, attempt: str
+    ):
+        body = CREATE + attempt.replace("\n        ", "\n")
+        folder.add(
+            "u1_make", body + "\nop.create_table('other', sa.Column('id', sa.Integer))", head=LIVE
+        )
+
+        done = await rig.migrate(tenant_url)
+
+        assert done.error is None
+        assert {"note", "other"} <= set(looking.tables(tenant_url))
+
+    @pytest.mark.parametrize(
+        "body",
+        [
+            "op.create_index('ix', 'missing', ['id'])",
+            "op.create_index('ix', 'missing', ['id'])\nop.drop_table('note')",
+            "op.create_index('ix', 'missing', ['id'])\nop.execute('SELECT 1')",
+        ],
+        ids=["at its end", "before more of it", "before a query"],
+    )
+    async def test_fails_by_its_own_name(
+        self, rig: Rig, folder: AlembicFolder, tenant_url: str, body: str
+    ):
+        folder.add("u1_make", CREATE, head=LIVE)
+        folder.add("u2_wrong", body, head=LIVE)
+        folder.add("u3_more", "op.execute('SELECT 1')", head=LIVE)
+
+        done = await rig.migrate(tenant_url)
+
+        assert done.error is not None
+        assert explain(done.error).startswith("u2_wrong: ")
+        assert "missing" in explain(done.error)
+        assert (done.applied, "note" in looking.tables(tenant_url)) == ([], False)
