@@ -243,7 +243,8 @@ class Script:
         That was read before the mutex was held.
         """
         own = version.c.version_num
-        swap = sa.update(version).values(version_num=self.stop.own).where(own == self._start.own)
+        swap = sa.update(version).values(version_num=self.stop.own)
+        swap = swap.where(own == self._start.own, _is_alone(version))
         if self._postgres:
             swap = swap.where(sa.func.pg_try_advisory_xact_lock_shared(OUTSIDE_LOCK))
         swap_sql = self._render(swap)
@@ -271,7 +272,8 @@ class Script:
             return sa.select(sa.literal(1)).where(~sa.exists().select_from(self._user), also)
         at = self._user.c.version_num == self._start.user
         # The user's team may migrate it, too: from here on they wait for us.
-        return sa.select(self._user.c.version_num).where(at, also).with_for_update()
+        alone = _is_alone(self._user)
+        return sa.select(self._user.c.version_num).where(at, alone, also).with_for_update()
 
     @cached_property
     def _move_user(self) -> str:
@@ -328,6 +330,11 @@ def _steps(revision: Revision, recording: Recording) -> list[Step]:
     if isinstance(recording, Way):
         return [revision]
     return [_command(one, revision.name) for one in recording]
+
+
+def _is_alone(table: sa.Table) -> sa.ColumnElement[bool]:
+    """Return the condition that a version table has one row: else it tells nothing."""
+    return sa.select(sa.func.count()).select_from(table.alias()).scalar_subquery() == 1
 
 
 def _command(one: Recorded, name: str) -> Command:

@@ -16,10 +16,14 @@ class Scripts:
 
     Args:
         streams: As they are when the run begins.
+
+    Attributes:
+        usual_start: Where the database stood that was looked at last.
     """
 
     def __init__(self, streams: Streams) -> None:
         self.streams = streams
+        self.usual_start: Position | None = None
         self._lock = asyncio.Lock()
         self._head: Position | None = None
         self._scripts: dict[tuple[sa.Dialect, Position], Script] = {}

@@ -140,16 +140,40 @@ class Visit:
             Exception: Whatever the drivers and the revisions raise.
         """
         head = await self._scripts.head()
-        standing = await self._migrator.look(None if is_first else run_id, leave_at=head)
+        standing = await self._leap(run_id, now) if is_first else None
+        if standing is None:
+            has_begun = self.has_sent or not is_first
+            standing = await self._migrator.look(run_id if has_begun else None, leave_at=head)
+            self._scripts.usual_start = standing.position
         while standing.position != head:
             script = await self._scripts.get(self._migrator.dialect, standing.position)
-            steps = partial(script.steps, run_id, now())
-            if await self._play(steps, leaves=script.stop == head):
+            if await self._play(partial(script.steps, run_id, now()), leaves=script.stop == head):
                 # Its rows in the log are committed, so they need not be read again.
                 standing = Standing(script.stop, [*standing.applied, *script.applied])
             else:
                 standing = await self._migrator.look(run_id, leave_at=head)
         return standing
+
+    async def _leap(self, run_id: UUID, now: Callable[[], datetime]) -> Standing | None:
+        """Play from where the database before this one stood, or return None: then look.
+
+        A fleet stands at one place, mostly. The script makes sure of that, and nothing is
+        changed where it is not so; what else is wrong is found again with a look.
+        """
+        start, head = self._scripts.usual_start, await self._scripts.head()
+        if start is None or start == head:
+            return None
+        script = await self._scripts.get(self._migrator.dialect, start)
+        if script.is_outside:
+            return None
+        try:
+            steps = partial(script.steps, run_id, now())
+            is_played = await self._play(steps, leaves=script.stop == head)
+        except RevisionFailed:
+            raise
+        except Exception:  # noqa: BLE001 - see above
+            return None
+        return Standing(script.stop, script.applied) if is_played else None
 
     async def look(self) -> Looked:
         """Tell what is pending."""

@@ -1,0 +1,116 @@
+"""A database is taken to stand where the one before it did, and nothing comes of it if not."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tenantry.db import apply
+from tenantry.fleet.failures import explain
+from tenantry.fleet.migrate import Migrated, Scripts
+from tenantry.kit.clock import utc_now
+from tenantry.kit.ids import new_id
+from tests.integration import looking
+from tests.integration.conftest import Rig
+from tests.integration.revisions import AlembicFolder
+
+CREATE = "op.create_table('note', sa.Column('id', sa.Integer))"
+ADD = "op.add_column('note', sa.Column('text', sa.Text))"
+
+OTHER_STARTS = {
+    "further on": ["UPDATE alembic_version SET version_num = 'u2'"],
+    "before the user's first": ["DROP TABLE alembic_version", "DROP TABLE note"],
+}
+BROKEN = {
+    "is unknown": ("'feedbeef'", ["UPDATE alembic_version SET version_num = 'feedbeef'"]),
+    "is several": ("several revisions", ["INSERT INTO alembic_version VALUES ('u0')"]),
+    "is not there": ("no database of Tenantry's", ["DROP TABLE tenantry_version"]),
+    "is twice ours": (
+        "no database of Tenantry's",
+        ["INSERT INTO tenantry_version SELECT 'old' FROM tenantry_version"],
+    ),
+}
+
+
+async def migrate(rig: Rig, url: str, scripts: Scripts) -> Migrated:
+    return await rig.migrator.migrate(url, scripts, run_id=new_id(), now=utc_now, is_first=True)
+
+
+@pytest.fixture(name="pair")
+async def _pair(
+    rig: Rig, folder: AlembicFolder, new_database: Callable[[], str]
+) -> tuple[str, str]:
+    """Two databases at u1, with u2 and u3 pending."""
+    folder.add("u1_create", CREATE)
+    urls = await rig.initialise(new_database()), await rig.initialise(new_database())
+    for url in urls:
+        assert (await rig.migrate(url)).error is None
+    folder.add("u2_add", ADD)
+    folder.add("u3_change", "op.execute('UPDATE note SET id = 1')")
+    return urls
+
+
+class TestLeap:
+    async def test_spares_the_look(
+        self, rig: Rig, pair: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+    ):
+        scripts, looks = Scripts(rig.streams()), []
+        for migrator in (apply._PostgresMigrator, apply._SqliteMigrator):  # noqa: SLF001
+            look = migrator.look
+            monkeypatch.setattr(
+                migrator, "look", lambda *a, _look=look, **k: looks.append(a) or _look(*a, **k)
+            )
+
+        done = [await migrate(rig, url, scripts) for url in pair]
+
+        assert len(looks) == 1
+        assert [one.error for one in done] == [None, None]
+        assert [[step.revision for step in one.applied] for one in done] == [
+            ["u2_add", "u3_change"]
+        ] * 2
+
+    @pytest.mark.parametrize("spoil", OTHER_STARTS.values(), ids=OTHER_STARTS)
+    async def test_is_not_taken_where_a_database_stands_elsewhere(
+        self, rig: Rig, pair: tuple[str, str], spoil: list[str]
+    ):
+        scripts = Scripts(rig.streams())
+        if "u2" in spoil[0]:
+            looking.run(pair[1], "ALTER TABLE note ADD COLUMN text TEXT")
+        looking.run(pair[1], *spoil)
+
+        for url in pair:
+            done = await migrate(rig, url, scripts)
+
+        assert done.error is None
+        assert str(done.position).endswith("/u3")
+        assert looking.rows(pair[1], "SELECT version_num FROM alembic_version") == [("u3",)]
+        assert looking.rows(pair[1], "SELECT id, text FROM note") == []
+
+    @pytest.mark.parametrize(("words", "spoil"), BROKEN.values(), ids=BROKEN)
+    async def test_changes_nothing_where_the_version(
+        self, rig: Rig, pair: tuple[str, str], words: str, spoil: list[str]
+    ):
+        scripts = Scripts(rig.streams())
+        looking.run(pair[1], *spoil)
+        before = looking.dump(pair[1])
+        await migrate(rig, pair[0], scripts)
+
+        try:
+            error = (await migrate(rig, pair[1], scripts)).error
+        except Exception as raised:  # noqa: BLE001 - not even its position can be told
+            error = raised
+
+        assert error is not None
+        assert words in explain(error)
+        assert looking.dump(pair[1]) == before
+
+    async def test_fails_once_for_what_the_revision_raises(
+        self, rig: Rig, folder: AlembicFolder, pair: tuple[str, str]
+    ):
+        folder.add("u4_wrong", "op.execute('UPDATE nothing SET id = 1')")
+        scripts = Scripts(rig.streams())
+
+        done = [await migrate(rig, url, scripts) for url in pair]
+
+        assert [one.applied for one in done] == [[], []]
+        assert all("u4_wrong" in explain(one.error) for one in done if one.error)
+        assert [str(one.position).rpartition("/")[2] for one in done] == ["u1", "u1"]
