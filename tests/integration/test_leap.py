@@ -103,6 +103,15 @@ class TestLeap:
         assert words in explain(error)
         assert looking.dump(pair[1]) == before
 
+    async def test_is_not_taken_from_where_nothing_leads_on(self, rig: Rig, pair: tuple[str, str]):
+        scripts = Scripts(rig.streams())
+        looking.run(pair[0], "UPDATE alembic_version SET version_num = 'feedbeef'")
+
+        lost, done = [await migrate(rig, url, scripts) for url in pair]
+
+        assert (lost.error is None, done.error) == (False, None)
+        assert str(done.position).endswith("/u3")
+
     async def test_fails_once_for_what_the_revision_raises(
         self, rig: Rig, folder: AlembicFolder, pair: tuple[str, str]
     ):

@@ -163,10 +163,10 @@ class Visit:
         start, head = self._scripts.usual_start, await self._scripts.head()
         if start is None or start == head:
             return None
-        script = await self._scripts.get(self._migrator.dialect, start)
-        if script.is_outside:
-            return None
         try:
+            script = await self._scripts.get(self._migrator.dialect, start)
+            if script.is_outside:
+                return None
             steps = partial(script.steps, run_id, now())
             is_played = await self._play(steps, leaves=script.stop == head)
         except RevisionFailed:
