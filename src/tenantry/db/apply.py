@@ -245,8 +245,10 @@ class _SqliteMigrator(Migrator):
             # so that nothing is committed after somebody has called it a failure.
             self._stopped = True
             running.add_done_callback(_forget)
-            if self._raw is not None:
-                self._raw.interrupt()
+            # It may close the connection at this moment, and then nothing is to be interrupted.
+            with contextlib.suppress(sqlite3.ProgrammingError):
+                if (raw := self._raw) is not None:
+                    raw.interrupt()
             await asyncio.wait([running], timeout=guests.STOP_SECONDS_MAX)
             raise
 
