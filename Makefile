@@ -35,7 +35,7 @@ serve: .venv/.runtime ## Serve what the settings name; without any, SQLite in ./
 	@$(BIN)/tenantry serve
 
 test: .venv/.dev ## Run the tests; T="tests/unit -k name" chooses
-	$(BIN)/pytest $(if $(T),$(T),-n 2 --dist loadfile)
+	$(BIN)/pytest $(if $(T),$(T),-n 2 --dist loadfile --no-loadscope-reorder)
 
 	@$(if $(T),,echo "LEFT OUT: the console in a browser; make test-e2e walks through it." >&2)
 
