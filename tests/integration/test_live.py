@@ -22,6 +22,11 @@ SEES = {
             sa.text("SELECT count(*) FROM note"))
         assert found.scalar() == 0
     """,
+    "with the driver": """
+        if op.get_bind().dialect.name == 'postgresql':
+            adapted = op.get_bind().connection.dbapi_connection
+            assert adapted.run_async(lambda raw: raw.fetchval("SELECT count(*) FROM note")) == 0
+    """,
     "with many rows": """
         op.bulk_insert(sa.table('note', sa.column('id')), [{'id': 1}, {'id': 2}])
         assert op.get_bind().execute(sa.text("UPDATE note SET id = id + 2")).rowcount == 2

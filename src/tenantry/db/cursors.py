@@ -7,7 +7,8 @@ failure is told later; but it would after a savepoint, to which one can go back,
 nothing is held from there on.
 """
 
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
 import asyncpg
 from sqlalchemy.dialects.postgresql.asyncpg import (
@@ -19,6 +20,8 @@ from sqlalchemy.dialects.postgresql.asyncpg import (
 from tenantry.db import lexer
 
 HELD_MAX = 64
+
+Answer = TypeVar("Answer")
 
 _DDL = frozenset({"ALTER", "COMMENT", "CREATE", "DROP"})
 _CHANGES = frozenset({"DELETE", "INSERT", "UPDATE"})
@@ -85,6 +88,16 @@ class GuestConnection(AsyncAdapt_asyncpg_connection):
         self.autocommit = True  # it begins no transaction: it is in one
         self.holds = False
         self._held: list[str] = []
+
+    def run_async(self, fn: Callable[[Any], Awaitable[Answer]]) -> Answer:
+        """Run what *fn* returns for the connection itself, after what was held."""
+
+        async def run(raw: Any) -> Answer:
+            if held := self.take_held():
+                await raw.execute(lexer.joined(*held))
+            return await fn(raw)
+
+        return super().run_async(run)
 
     def hold(self, operation: str) -> bool:
         """Hold *operation* back, and return True, if that means the same as sending it."""
