@@ -33,7 +33,7 @@ def profile_postgresql(bench: Bench) -> list[Figure]:
                 BY_HAND: stack.enter_context(bench.peer("by_hand", facts)),
             }
         seen, notes = compare(bench, "profile-postgresql", ours, peers, requests)
-    work = "`PUT /profile`, PostgreSQL"
+    work = "`PUT /api/tenant/auth/profile`, PostgreSQL"
     figures = [figure(seen, OURS, work, Bound(0.15, 0.28), notes)]
     if peers:
         times = seen.ratio(ORM, OURS)
@@ -68,7 +68,7 @@ def profile_sqlite(bench: Bench) -> list[Figure]:
         ours = bench.with_before(stack, full, world)
         ours |= bench.with_before(stack, normal, copied, sqlite_synchronous="NORMAL")
         seen, notes = compare(bench, "profile-sqlite", ours, {}, _profiles(world))
-    work = "`PUT /profile`, SQLite, `synchronous=%s`"
+    work = "`PUT /api/tenant/auth/profile`, SQLite, `synchronous=%s`"
     return [
         figure(seen, full, work % "FULL", Bound(0.07, 0.12), notes),
         figure(seen, normal, work % "NORMAL", Bound(0.12, 0.25), []),
