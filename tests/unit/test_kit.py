@@ -3,6 +3,8 @@
 import asyncio
 import io
 import logging
+import time
+import unicodedata
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, suppress
@@ -19,7 +21,7 @@ from tenantry.kit.access_log import AccessEntry, AccessLog
 from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id, parse_id
 from tenantry.kit.pages import Page, Window
-from tenantry.kit.text import BadText, canonical, checked_line
+from tenantry.kit.text import BadText, canonical, checked_line, compatible
 from tenantry.tenant.blog.slugs import SLUG_CHARS_MAX, slug_of
 
 
@@ -311,3 +313,29 @@ class TestLog:
     ):
         assert "ValueError" in told(ValueError("x"))
         assert "ConnectionError" in told(ConnectionError("x"))
+
+
+class TestNormalisation:
+    @pytest.mark.parametrize(
+        "text", ["e\u0301", "ﬁ", "ﾊﾞ", "한글", "\u0344" * 15, "a" + "\u0300\u0316" * 15, "🙂" * 40]
+    )
+    def test_is_that_of_unicode_for_every_text_of_a_language(self, text: str):
+        assert compatible(text) == unicodedata.normalize("NFKC", text)  # noqa: TID251
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "a" + "\u0300" * 16_000 + "\u0316" * 16_000,
+            "\u0344" * 16_000 + "\u0316" * 16_000,
+            "ﾊ" + "\uff9e" * 16_000 + "\u0316" * 16_000,
+        ],
+    )
+    def test_takes_no_longer_for_marks_than_for_letters(self, text: str):
+        began = time.process_time()
+        compatible(text)
+        canonical(text)
+
+        assert time.process_time() - began < 0.5
+
+    def test_brings_a_decomposed_text_to_the_composed_one(self):
+        assert canonical("ZOE\u0308") == "zoë"

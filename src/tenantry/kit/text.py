@@ -11,6 +11,16 @@ SHOWN_CHARS_MAX = 100
 # The categories Cc and Cs of Unicode, and what turns the direction of the text around it.
 _NO_TEXT = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u202a-\\u202e\\u2066-\\u2069\\ud800-\\udfff]")
 
+# Normalisation sorts runs of combining marks and is quadratic in their length, so only texts up to
+# this length are normalised: at most 0.5 ms. Every text that is compared is shorter.
+CANONICAL_CHARS_MAX = 512
+
+# Source: https://www.unicode.org/reports/tr15/#Stream_Safe_Text_Format
+MARKS_MAX = 30
+_JOINER = "\N{COMBINING GRAPHEME JOINER}"
+# Every combining mark is among these, and every character that becomes one.
+_MARKS = re.compile(rf"(?:[^\w\s\x00-\x7f]|[\uff9e\uff9f]){{{MARKS_MAX + 1}}}")
+
 # What no text can hold on every engine, and what is no Unicode text.
 _BROKEN = re.compile("[\\x00\\ud800-\\udfff]")
 
@@ -56,6 +66,35 @@ def shown(text: str) -> str:
 def canonical(text: str) -> str:
     """Return the one form in which *text* is compared: composed (NFC) and in lower case.
 
-    In Python and not by SQL ``lower()``, which is another function on each engine.
+    In Python and not by SQL ``lower()``, which is another function on each engine. A text of
+    more than `CANONICAL_CHARS_MAX` characters is not composed: nothing stored is that long.
     """
+    if len(text) > CANONICAL_CHARS_MAX:
+        return text.lower()
     return unicodedata.normalize("NFC", text).lower()
+
+
+def compatible(text: str) -> str:
+    """Return *text* without differences of width and ligatures (NFKC), in linear time.
+
+    Runs of more than `MARKS_MAX` combining marks, which no language has, are broken up first.
+    """
+    if _MARKS.search(text):
+        text = _stream_safe(text)
+    return unicodedata.normalize("NFKC", text)
+
+
+def _stream_safe(text: str) -> str:
+    safe: list[str] = []
+    marks = 0
+    for char in text:
+        classes = [unicodedata.combining(one) for one in unicodedata.normalize("NFKD", char)]
+        leading = next((at for at, one in enumerate(classes) if not one), len(classes))
+        if marks + leading > MARKS_MAX:
+            safe.append(_JOINER)
+            marks = 0
+        safe.append(char)
+        is_mark = leading == len(classes)
+        trailing = next((at for at, one in enumerate(reversed(classes)) if not one), 0)
+        marks = marks + leading if is_mark else trailing
+    return "".join(safe)

@@ -5,10 +5,9 @@ what is searched is kept in one form, computed here, and what is searched for is
 """
 
 import re
-import unicodedata
 
 from tenantry.kit.errors import Invalid
-from tenantry.kit.text import checked_text
+from tenantry.kit.text import checked_text, compatible
 
 SEARCH_CHARS_MAX = 200
 ESCAPE = "\\"
@@ -52,8 +51,7 @@ def _folded(text: str) -> str:
     folded: list[str] = []
     is_parted = True
     for piece in _PIECE.findall(text):
-        plain = unicodedata.normalize("NFKC", piece).casefold()
-        plain = unicodedata.normalize("NFKC", plain)
+        plain = compatible(compatible(piece).casefold())
         words = " ".join(plain.split())
         if not words:
             is_parted = True

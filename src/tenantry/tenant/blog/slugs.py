@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from uuid import UUID
 
 from tenantry.kit.errors import Invalid
-from tenantry.kit.text import canonical
+from tenantry.kit.text import canonical, compatible
 
 SLUG_CHARS_MAX = 200
 NUMBERS_MAX = 20
@@ -55,7 +55,7 @@ def _with_suffix(slug: str, suffix: str) -> str:
 
 
 def _slug(text: str) -> str:
-    plain = canonical(unicodedata.normalize("NFKC", _APOSTROPHES.sub("", text)))
+    plain = canonical(compatible(_APOSTROPHES.sub("", text)))
     return _hyphenated(plain)[:SLUG_CHARS_MAX].rstrip("-")
 
 

@@ -74,9 +74,8 @@ def checked_tags(tags: Sequence[str]) -> list[str]:
         raise BadTags(f"`tags` must have at most {TAGS_MAX} items.")
     found: dict[str, str] = {}
     for one in tags:
-        found.setdefault(
-            canonical(one.strip()), checked_line("tags", one, chars_max=TAG_CHARS_MAX).strip()
-        )
+        checked = checked_line("tags", one, chars_max=TAG_CHARS_MAX).strip()
+        found.setdefault(canonical(checked), checked)
     return list(found.values())
 
 
