@@ -70,6 +70,8 @@ async def use_everything(client: Any) -> None:
     listed = data_of(await client.call_tool("list_posts", published))
     assert [one["slug"] for one in listed["items"]] == ["first"]
     assert (listed["page"], listed["pageSize"], listed["totalCount"]) == (1, 1, 2)
+    beyond = data_of(await client.call_tool("list_posts", {"page": 10**30, "page_size": 10**30}))
+    assert (beyond["items"], beyond["page"], beyond["pageSize"]) == ([], 2**31 - 1, 100)
     searched = data_of(await client.call_tool("search_posts", {"query": "ÅRETS"}))
     assert [one["slug"] for one in searched["items"]] == ["first"]
     assert not data_of(await client.call_tool("unpublish_post", {"slug": "first"}))["publishedAt"]
@@ -169,7 +171,6 @@ class TestTools:
             ("get_post", {**hello, "tenant": "globex"}, "`tenant`"),
             ("get_post", {"slug": "x" * 100_000}, "no such post"),
             ("list_posts", {"page": 0}, "`page`"),
-            ("list_posts", {"page": 10**30}, "`page`"),
             ("list_posts", {"page_size": "many"}, "`page_size`"),
             ("list_posts", {"status": "lost"}, "`status`"),
             ("list_posts", {"tag": "\0"}, "`tag`"),

@@ -76,7 +76,7 @@ class TestListRuns:
         second = ok(await admin.get(HISTORY, params={"page": 2}))
         fives = ok(await admin.get(HISTORY, params={"page": 3, "pageSize": 5}))
         beyond = ok(await admin.get(HISTORY, params={"page": 4, "pageSize": 5}))
-        wide = ok(await admin.get(HISTORY, params={"pageSize": 101}))
+        wide = ok(await admin.get(HISTORY, params={"pageSize": 10**24}))
 
         assert first == explicit
         assert (len(first["items"]), len(second["items"])) == (10, 2)
@@ -103,7 +103,6 @@ class TestListRuns:
             "pageSize=ten",
             "page=%00",
             "page=1&page=1",
-            "pageSize=999999999999999999999999",
         ):
             refused(await admin.get(f"{HISTORY}?{query}"), 400)
 

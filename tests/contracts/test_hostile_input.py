@@ -422,7 +422,15 @@ class TestPage:
     async def test_must_hold_positive_numbers(self, stage: Stage, endpoint: Endpoint):
         """A page is a number from 1, in digits."""
         numbers = [b"0", b"-1", b"x", b"1.5", b"", b"%20", b"0x10", b"NaN", b"true"]
-        numbers += [b"99999999999999999999", b"9" * 5_000, b"%00", b"%ff", b"1%00", b"%ED%A0%80"]
+        numbers += [
+            b"-" + b"9" * 5_000,
+            b"9" * 5_000 + b"x",
+            b"0" * 5_000,
+            b"%00",
+            b"%ff",
+            b"1%00",
+            b"%ED%A0%80",
+        ]
         numbers += [b"\xff", b"null", b"[1]", b"1,2", "\u0661".encode(), b"%D9%A1", b"1_0"]
 
         queries = [name + b"=" + value for name in (b"page", b"pageSize") for value in numbers]
@@ -433,15 +441,26 @@ class TestPage:
         """A page is a number in digits: ``1e3`` is none."""
         await _refuses(stage, endpoint, [b"page=1e3", b"pageSize=1E3", b"page=1e0"])
 
-    async def test_serves_the_largest_pages(self, stage: Stage, endpoint: Endpoint):
+    @pytest.mark.parametrize(
+        "number",
+        [str(2**31 - 1), str(2**31), str(2**63), "9" * 20, "9" * 4_000, "9" * 5_000],
+        ids=lambda number: f"{len(number)} digits",
+    )
+    async def test_serves_the_largest_pages(self, stage: Stage, endpoint: Endpoint, number: str):
         """A page past the end is empty, and more than 100 on a page are 100."""
-        answer = await stage.ask(
-            endpoint, headers=stage.good(endpoint), query=b"page=2147483647&pageSize=2147483647"
-        )
+        query = f"page={number}&pageSize={number}".encode()
+        answer = await stage.ask(endpoint, headers=stage.good(endpoint), query=query)
 
         page = answer.json()["data"]
         assert answer.status == 200
         assert (page["items"], page["page"], page["pageSize"]) == ([], 2147483647, 100)
+
+    async def test_ignores_zeros_before_a_number(self, stage: Stage, endpoint: Endpoint):
+        """``page=0…02`` is the second page."""
+        query = b"page=" + b"0" * 4_000 + b"2"
+        answer = await stage.ask(endpoint, headers=stage.good(endpoint), query=query)
+
+        assert (answer.status, answer.json()["data"]["page"]) == (200, 2)
 
 
 async def _refuses(stage: Stage, endpoint: Endpoint, queries: list[bytes]) -> None:

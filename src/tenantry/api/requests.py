@@ -23,6 +23,7 @@ from tenantry.api.levels import API_KEY, AUTHORIZATION, MCP_TOKEN
 from tenantry.api.pieces import Receive
 from tenantry.kit.errors import Invalid
 from tenantry.kit.ids import parse_id
+from tenantry.kit.pages import PAGE_MAX
 from tenantry.schemas.reading import check_text, readable
 
 HEADERS_BYTES_MAX = 16_384
@@ -190,7 +191,17 @@ def _read_query(endpoint: Endpoint, query: str) -> dict[str, str]:
     for name in endpoint.numbers & members.keys():
         if not (members[name].isascii() and members[name].isdigit()):
             raise BadRequest(f"`{name}` must be a whole number, in digits.")
+        members[name] = _limited(members[name])
     return members
+
+
+def _limited(digits: str) -> str:
+    """Return a number as it is, or `PAGE_MAX` for one with so many digits that it is larger.
+
+    The time to convert digits grows with the square of their count.
+    """
+    significant = digits.lstrip("0") or "0"
+    return significant if len(significant) <= len(str(PAGE_MAX)) else str(PAGE_MAX)
 
 
 def _decode_asked(endpoint: Endpoint, body: bytes) -> Any:

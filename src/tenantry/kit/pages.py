@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+PAGE_MAX = 2**31 - 1
+"""The last page that can be asked for: clients read numbers of pages as 32-bit integers."""
 PAGE_SIZE_DEFAULT = 10
 PAGE_SIZE_MAX = 100
 
@@ -11,7 +13,7 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Which part of a list is wanted. A size over `PAGE_SIZE_MAX` is cut to it.
+    """Which part of a list is wanted, limited to `PAGE_MAX` and `PAGE_SIZE_MAX`.
 
     Attributes:
         page: From 1.
@@ -22,7 +24,8 @@ class Window:
     size: int = PAGE_SIZE_DEFAULT
 
     def __post_init__(self) -> None:
-        """Cut the size."""
+        """Limit the page and its size."""
+        object.__setattr__(self, "page", min(self.page, PAGE_MAX))
         object.__setattr__(self, "size", min(self.size, PAGE_SIZE_MAX))
 
     @property

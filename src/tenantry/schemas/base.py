@@ -7,7 +7,7 @@ import msgspec
 
 from tenantry.kit.pages import PAGE_SIZE_DEFAULT, Window
 
-AtLeastOne = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
+AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
 Instant = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
