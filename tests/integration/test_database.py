@@ -5,6 +5,7 @@ import contextlib
 import random
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -12,7 +13,9 @@ import pytest
 import sqlalchemy as sa
 
 from tenantry.db import database as db_database
+from tenantry.db import files
 from tenantry.db.database import Budget, Database
+from tenantry.db.open_files import LogLeftBehind
 from tenantry.db.servers import Server, single_connector
 from tenantry.db.sessions import Connection, DatabaseUnavailable
 from tenantry.db.statements import POSTGRESQL, SQLITE, Statement, compile_for
@@ -533,3 +536,85 @@ def _terminate_backends(url: str) -> None:
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
         "WHERE datname = current_database() AND application_name = 'tenantry'",
     )
+
+
+@on_sqlite
+class TestFile:
+    """The file of a database that is removed or replaced while it is open."""
+
+    @pytest.fixture(name="path")
+    def _path(self, url: str) -> Path:
+        return Path(url.removeprefix("sqlite:///"))
+
+    async def test_that_was_removed_is_unavailable(self, url: str, path: Path, counting: Counting):
+        async with opened(url, counting, 1) as database:
+            await database.execute(ADD, **a_sample("before"))
+            path.unlink()  # noqa: ASYNC240 - as an operator does
+
+            for _ in range(2):
+                with pytest.raises(DatabaseUnavailable):
+                    await database.execute(ADD, **a_sample("lost"))
+            with pytest.raises(DatabaseUnavailable):
+                async with database.begin():
+                    raise AssertionError
+
+            assert not path.exists(), "only provisioning makes one"  # noqa: ASYNC240
+
+    async def test_that_was_put_back_is_used_again_with_all_that_was_written(
+        self, url: str, path: Path, counting: Counting
+    ):
+        async with opened(url, counting, 1) as database:
+            await database.execute(ADD, **a_sample("before"))
+            aside = path.rename(path.with_suffix(".aside"))  # noqa: ASYNC240 - as above
+            with pytest.raises(DatabaseUnavailable):
+                await database.execute(ADD, **a_sample("lost"))
+            aside.rename(path)
+
+            await database.execute(ADD, **a_sample("after"))
+
+        assert notes(url) == {"before", "after"}
+
+    async def test_that_was_replaced_with_its_log_is_opened_anew(
+        self, url: str, path: Path, counting: Counting
+    ):
+        backup = make_backup(path, note="from the backup")
+        async with opened(url, counting, 1) as database:
+            await database.execute(ADD, **a_sample("before"))
+            database.revision = "0005"
+            backup.replace(path)
+            for suffix in ("-wal", "-shm"):
+                path.with_name(f"{path.name}{suffix}").unlink()
+
+            await database.execute(ADD, **a_sample("after"))
+
+            assert database.revision == "", "a backup can be older than the file was"
+        assert notes(url) == {"from the backup", "after"}
+
+    async def test_that_was_replaced_without_its_log_is_not_destroyed(
+        self, url: str, path: Path, counting: Counting
+    ):
+        """SQLite would apply the log of the old file to the new one."""
+        backup = make_backup(path, note="from the backup")
+        async with opened(url, counting, 1) as database:
+            await database.execute(ADD, **a_sample("before"))
+            backup.replace(path)
+            for _ in range(2):
+                with pytest.raises(DatabaseUnavailable) as caught:
+                    await database.execute(ADD, **a_sample("lost"))
+                assert isinstance(caught.value.__cause__, LogLeftBehind)
+            for suffix in ("-wal", "-shm"):
+                path.with_name(f"{path.name}{suffix}").unlink()
+
+            await database.execute(ADD, **a_sample("after"))
+
+        assert notes(url) == {"from the backup", "after"}
+
+
+def make_backup(path: Path, *, note: str) -> Path:
+    """Return a file with the sample's table and one note, beside *path*."""
+    backup = path.with_suffix(".backup")
+    url = f"sqlite:///{backup}"
+    files.create(backup)
+    create_sample("sqlite", url)
+    looking.run(url, f"INSERT INTO sample (id, note) VALUES ('{new_id().hex}', '{note}')")
+    return backup

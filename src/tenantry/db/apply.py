@@ -15,8 +15,9 @@ from uuid import UUID
 import asyncpg
 import sqlalchemy as sa
 
-from tenantry.db import guests, lexer, versions
+from tenantry.db import guests, lexer, open_files, versions
 from tenantry.db.dialects import SQLITE_GUEST, EndsTransaction, PostgresGuest, postgres_guest
+from tenantry.db.open_files import OpenFile
 from tenantry.db.outside import upgrade_outside
 from tenantry.db.postgres import CLOSE_SECONDS_MAX
 from tenantry.db.revisions import BASE, Revision, RevisionFailed, upgrade_live
@@ -25,6 +26,8 @@ from tenantry.db.steps import Command, Outside, Step, messages
 from tenantry.db.urls import sqlite_path
 from tenantry.db.versions import Applied, Found, Position
 from tenantry.kit.errors import Unavailable
+
+COMMIT = Command("COMMIT")
 
 Answer = TypeVar("Answer")
 
@@ -214,6 +217,7 @@ class _SqliteMigrator(Migrator):
         self._path = path
         self._threads = threads
         self._raw: sqlite3.Connection | None = None
+        self._file: OpenFile | None = None
         self._running: asyncio.Future[Any] | None = None
         self._stopped = False
         self._in_revision = False
@@ -269,7 +273,10 @@ class _SqliteMigrator(Migrator):
         return standing
 
     def _open(self) -> sqlite3.Connection:
+        if self._file is not None and not self._file.is_there:
+            self._close()
         if self._raw is None:
+            self._file = open_files.find(self._path)
             # Foreign keys stay off, as they are for Alembic itself: its batch mode drops the
             # old table, and would delete what refers to it.
             self._raw = sqlite3.connect(
@@ -296,6 +303,8 @@ class _SqliteMigrator(Migrator):
         raw.set_authorizer(self._authorise)
         try:
             for step in steps:
+                if step == COMMIT and self._file is not None:
+                    self._file.check()
                 self._send(raw, step)
         except BaseException:
             raw.rollback()

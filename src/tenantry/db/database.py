@@ -203,7 +203,9 @@ class Database(Session[Plane]):
 
     def _take_idle(self) -> Connection | None:
         """Return an idle connection if there is one to have: the way of nearly every request."""
-        if not self._free or not self._idle or not self._idle[-1].is_reusable:
+        if not self._free or not self._idle:
+            return None
+        if not (self._idle[-1].is_reusable and self._idle[-1].is_attached):
             return None
         self._free -= 1
         connection = self._idle.pop()
@@ -219,8 +221,11 @@ class Database(Session[Plane]):
             while self._idle:
                 connection = self._idle.pop()
                 self._budget.unpark(connection)
-                if connection.is_reusable:
+                is_attached = connection.is_attached
+                if connection.is_reusable and is_attached:
                     return connection
+                if not is_attached:
+                    self.revision = ""  # a backup that was put back can be older
                 await self._close(connection)  # it was lost while nobody used it
             await self._budget.reserve()
             try:

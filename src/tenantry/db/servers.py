@@ -18,9 +18,10 @@ from uuid import UUID
 
 import asyncpg
 
-from tenantry.db import files, foreign, postgres, sqlite
+from tenantry.db import files, foreign, postgres
 from tenantry.db.database import Budget, Database
 from tenantry.db.sessions import Connection, DatabaseUnavailable, Session
+from tenantry.db.sqlite import SqliteFile
 from tenantry.db.urls import SQLITE_PREFIX, sqlite_path, with_database
 
 # One for each file: SQLite has one writer, and threads that wait for its lock only cost.
@@ -281,8 +282,8 @@ class SqliteFolder(Server):
 
     def open(self, name: str) -> Database[Any]:
         """Return the database *name*."""
-        connect = partial(sqlite.connect, self.path(name), synchronous=self._synchronous)
-        return Database(connect, self.budget, SQLITE_CONNECTIONS_MAX)
+        file = SqliteFile(self.path(name), synchronous=self._synchronous)
+        return Database(file.connect, self.budget, SQLITE_CONNECTIONS_MAX)
 
     async def create(self, name: str) -> None:
         """Make the empty database *name*."""
@@ -296,7 +297,7 @@ class SqliteFolder(Server):
     async def filling(self, name: str) -> AsyncIterator[Session[Any]]:
         """Open a session on the database *name*, and take care of the whole file at the end."""
         path = self.path(name)
-        connection = await sqlite.connect(path, synchronous="OFF")
+        connection = await SqliteFile(path, synchronous="OFF").connect()
         try:
             yield connection
         finally:
@@ -357,7 +358,7 @@ def single_connector(
     """Return how to connect to the one database at *url*, and how often at once."""
     path = sqlite_path(url)
     if path is not None:
-        return partial(sqlite.connect, path, synchronous=synchronous), SQLITE_CONNECTIONS_MAX
+        return SqliteFile(path, synchronous=synchronous).connect, SQLITE_CONNECTIONS_MAX
     return partial(postgres.connect, url, timeout_seconds=timeout_seconds), connections_max
 
 

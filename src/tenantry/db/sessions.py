@@ -100,6 +100,11 @@ class Connection(Session[Any]):
     def is_reusable(self) -> bool:
         """Whether the connection is open, in no transaction, and was never cut short."""
 
+    @property
+    def is_attached(self) -> bool:
+        """Whether the name of the database still leads to what this connection has open."""
+        return True
+
     @abstractmethod
     async def close(self) -> None:
         """Close the connection; never raises."""

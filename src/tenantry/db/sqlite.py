@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 
 import aiosqlite
 
+from tenantry.db import open_files
+from tenantry.db.open_files import FileMissing, LeftLog, LogLeftBehind, OpenFile
 from tenantry.db.sessions import Connection, DatabaseUnavailable
 from tenantry.db.statements import Statement
 
@@ -17,15 +19,25 @@ Answer = TypeVar("Answer")
 
 
 class SqliteConnection(Connection):
-    """One connection to a SQLite file. Each has a thread of its own."""
+    """One connection to a SQLite file. Each has a thread of its own.
+
+    Args:
+        raw: The connection.
+        file: What it has open.
+
+    Attributes:
+        left_log: Set when the connection is closed after its file was replaced.
+    """
 
     # A transaction that begins by reading and then writes can meet SQLITE_BUSY at once,
     # whatever the timeout; one that takes the write lock first waits for it.
     begin_sql = "BEGIN IMMEDIATE"
 
-    def __init__(self, raw: aiosqlite.Connection) -> None:
+    def __init__(self, raw: aiosqlite.Connection, file: OpenFile) -> None:
         self._raw = raw
+        self._file = file
         self._is_open = True
+        self.left_log: LeftLog | None = None
 
     async def run(self, statement: Statement[Any], values: dict[str, object]) -> list[Any]:
         """Run *statement* and return its rows."""
@@ -57,9 +69,16 @@ class SqliteConnection(Connection):
         """Whether the connection is open, in no transaction, and was never cut short."""
         return self._is_open and not self._raw.in_transaction
 
+    @property
+    def is_attached(self) -> bool:
+        """Whether the path still leads to the file that is open."""
+        return self._file.is_there
+
     async def close(self) -> None:
         """Close the connection, and end its thread."""
         self._is_open = False
+        # SQLite removes no log beside a file that is not its own.
+        self.left_log = self._file.log_left_behind()
         await self._raw.close()
 
     async def _send(self, sql: str, arguments: list[object]) -> Iterable[Any]:
@@ -84,19 +103,39 @@ def file_uri(path: Path, *, create: bool = False) -> str:
     return f"{path.absolute().as_uri()}?mode={'rwc' if create else 'rw'}"
 
 
-async def connect(path: Path, *, synchronous: str) -> SqliteConnection:
-    """Open a connection for requests.
+class SqliteFile:
+    """Opens connections to the file at one path, for requests.
 
     Args:
-        path: The file.
-        synchronous: ``FULL`` or ``NORMAL``; every other setting is fixed.
-
-    Raises:
-        DatabaseUnavailable: The file is not there, or is no database.
+        path: The file. It need not be there yet.
+        synchronous: ``FULL``, ``NORMAL`` or ``OFF``; every other setting is fixed.
     """
-    # aiosqlite leaves a thread behind for a while when it cannot open, so ask first.
-    if not path.is_file():  # noqa: ASYNC240 - one stat
-        raise DatabaseUnavailable
+
+    def __init__(self, path: Path, *, synchronous: str) -> None:
+        self._path = path
+        self._synchronous = synchronous
+        self._last: SqliteConnection | None = None
+
+    async def connect(self) -> SqliteConnection:
+        """Open a connection.
+
+        Raises:
+            DatabaseUnavailable: There is no such file, it cannot be opened, it is no database,
+                or it has replaced another one whose log is still there.
+        """
+        # aiosqlite leaves a thread behind for a while when it cannot open, so ask first.
+        try:
+            file = open_files.find(self._path)
+            if self._last is not None and self._last.left_log is not None:
+                self._last.left_log.check()
+        except (FileMissing, LogLeftBehind) as error:
+            raise DatabaseUnavailable from error
+        raw = await _open(self._path, self._synchronous)
+        self._last = SqliteConnection(raw, open_files.with_log(file))
+        return self._last
+
+
+async def _open(path: Path, synchronous: str) -> aiosqlite.Connection:
     # isolation_level None: the driver would begin transactions by itself, but not before
     # DDL, and a revision that fails half-way would leave its tables behind.
     try:
@@ -106,13 +145,14 @@ async def connect(path: Path, *, synchronous: str) -> SqliteConnection:
     except sqlite3.Error as error:
         raise DatabaseUnavailable from error
     try:
-        await raw.executescript(pragmas(synchronous))
+        # The first read makes the log, which `open_files` compares later.
+        await raw.executescript(f"{pragmas(synchronous)} PRAGMA schema_version;")
     except BaseException as error:  # whoever is cancelled here leaves no thread behind either
         await raw.close()
         if isinstance(error, sqlite3.Error):
             raise DatabaseUnavailable from error
         raise
-    return SqliteConnection(raw)
+    return raw
 
 
 def pragmas(synchronous: str) -> str:
