@@ -22,15 +22,11 @@ from tenantry.catalog import database as catalog_database
 from tenantry.catalog.attempts import Limits
 from tenantry.catalog.database import Catalog
 from tenantry.db import files
-from tenantry.db.revisions import Stream, UnknownRevision
-from tenantry.db.scripts import Streams
 from tenantry.db.servers import Server, open_server
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.urls import sqlite_path
 from tenantry.fleet.adopt import Adoption
-from tenantry.fleet.failures import explain
 from tenantry.fleet.lifecycle import Lifecycle
-from tenantry.fleet.migrate import Patience, SchemaMigrator, Scripts
 from tenantry.fleet.runner import Runner
 from tenantry.fleet.templates import Templates
 from tenantry.fleet.walk import Fleet
@@ -41,6 +37,9 @@ from tenantry.kit.errors import Unavailable
 from tenantry.kit.ids import new_id
 from tenantry.kit.metrics import Metrics
 from tenantry.kit.threads import DaemonThreads
+from tenantry.migration.errors import explain
+from tenantry.migration.migrator import Migrator, RunScripts, TimeLimits
+from tenantry.migration.streams import Stream, Streams, UnknownRevision
 from tenantry.settings import Settings
 from tenantry.tenant import databases as tenant_databases
 from tenantry.tenant.databases import TenantDatabases
@@ -71,7 +70,7 @@ class Services:
     watchers: Watchers
     lifecycle: Lifecycle
     adoption: Adoption
-    migrator: SchemaMigrator
+    migrator: Migrator
     passwords: Passwords
     throttle: Throttle
     signing_keys: SigningKeys
@@ -131,7 +130,7 @@ def _build(settings: Settings, threads: Executor) -> Services:
     tokens = Tokens(keys, lifetime=timedelta(minutes=settings.token_minutes))
     usage = Usage(catalog)
     identifier = Identifier(catalog, tokens, usage)
-    migrator = SchemaMigrator(threads, _patience(settings))
+    migrator = Migrator(threads, _patience(settings))
     runner = Runner(catalog)
     metrics = _metrics(catalog, servers, passwords)
     streams = partial(_tenant_streams, settings)
@@ -190,13 +189,13 @@ async def _prepare(services: Services) -> None:
 
 async def _upgrade_catalog(services: Services) -> None:
     """Bring the catalog to the head; one that is newer than this code is good as it is."""
-    scripts = Scripts(Streams(catalog_database.STREAM))
+    scripts = RunScripts(Streams(catalog_database.STREAM))
     try:
         await services.migrator.initialise(
             services.settings.catalog, scripts, run_id=new_id(), now=utc_now()
         )
     except UnknownRevision:
-        found = await services.migrator.position(services.settings.catalog, scripts.streams)
+        found = await services.migrator.read_revision(services.settings.catalog, scripts.streams)
         if found.own < catalog_database.STREAM.head:
             raise
         _log.info("the catalog is newer than this code", revision=found.own)
@@ -268,8 +267,8 @@ def _secret(settings: Settings) -> str:
     )
 
 
-def _patience(settings: Settings) -> Patience:
-    return Patience(
+def _patience(settings: Settings) -> TimeLimits:
+    return TimeLimits(
         connect_seconds=settings.connect_timeout_s,
         deadline_seconds=settings.tenant_deadline_s,
         lock_ms=settings.lock_timeout_ms,

@@ -16,10 +16,10 @@ from tenantry.access.identify import API_KEY_KIND, MCP_TOKEN_KIND
 from tenantry.access.principal import Person, Role
 from tenantry.access.tokens import AUDIENCES
 from tenantry.catalog.tables import admin as admin_table
-from tenantry.db.versions import version
 from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id
 from tenantry.kit.secrets import mint
+from tenantry.migration.schema_state import version
 from tenantry.services import system_context
 from tenantry.tenant import users
 from tests.conftest import PASSWORD, World

@@ -14,13 +14,12 @@ from alembic.runtime.migration import MigrationContext
 
 from tenantry.catalog import database as catalog_database
 from tenantry.catalog import tables as catalog_tables
-from tenantry.db import versions
-from tenantry.db.revisions import Stream
-from tenantry.db.scripts import Streams
 from tenantry.db.types import Canonical
-from tenantry.fleet.migrate import Patience, SchemaMigrator, Scripts
 from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id
+from tenantry.migration import schema_state
+from tenantry.migration.migrator import Migrator, RunScripts, TimeLimits
+from tenantry.migration.streams import Stream, Streams
 from tenantry.tenant import databases as tenant_databases
 from tenantry.tenant import tables as tenant_tables
 from tests.contracts.ledger import sync_engine
@@ -30,11 +29,11 @@ STREAMS = {
     "tenant": (tenant_databases.STREAM, tenant_tables.metadata),
 }
 FILE_NAME = re.compile(r"(\d{4})_([a-z]+)_[a-z0-9_]+")
-PATIENCE = Patience(connect_seconds=5, deadline_seconds=60, lock_ms=3_000)
+PATIENCE = TimeLimits(connect_seconds=5, deadline_seconds=60, lock_ms=3_000)
 
 
 @dataclass(frozen=True)
-class Migrated:
+class MigrationResult:
     """A database at the head of one stream, and the tables that it should have."""
 
     stream: Stream
@@ -44,25 +43,25 @@ class Migrated:
 
 
 @pytest.fixture(name="migrator")
-def _migrator() -> Iterator[SchemaMigrator]:
+def _migrator() -> Iterator[Migrator]:
     with ThreadPoolExecutor(1) as threads:
-        yield SchemaMigrator(threads, PATIENCE)
+        yield Migrator(threads, PATIENCE)
 
 
 @pytest.fixture(name="migrated", params=sorted(STREAMS))
 async def _migrated(
-    request: pytest.FixtureRequest, new_database: Callable[[], str], migrator: SchemaMigrator
-) -> AsyncIterator[Migrated]:
+    request: pytest.FixtureRequest, new_database: Callable[[], str], migrator: Migrator
+) -> AsyncIterator[MigrationResult]:
     stream, metadata = STREAMS[request.param]
     url = new_database()
     await _to_head(migrator, url, stream)
     engine = sync_engine(url)
-    yield Migrated(stream, metadata, url, engine)
+    yield MigrationResult(stream, metadata, url, engine)
     engine.dispose()
 
 
-async def _to_head(migrator: SchemaMigrator, url: str, stream: Stream) -> None:
-    await migrator.initialise(url, Scripts(Streams(stream)), run_id=new_id(), now=utc_now())
+async def _to_head(migrator: Migrator, url: str, stream: Stream) -> None:
+    await migrator.initialise(url, RunScripts(Streams(stream)), run_id=new_id(), now=utc_now())
 
 
 def everything_in(engine: sa.Engine) -> dict[str, Any]:
@@ -83,10 +82,10 @@ def everything_in(engine: sa.Engine) -> dict[str, Any]:
 
 
 class TestStream:
-    def test_leads_to_the_tables(self, migrated: Migrated):
+    def test_leads_to_the_tables(self, migrated: MigrationResult):
         """The last revision leaves exactly the tables that the code knows."""
         together = sa.MetaData()
-        for metadata in (migrated.metadata, versions.metadata):
+        for metadata in (migrated.metadata, schema_state.metadata):
             for table in metadata.tables.values():
                 table.to_metadata(together)
 
@@ -97,7 +96,7 @@ class TestStream:
 
         assert differences == []
 
-    def test_leads_to_the_keys(self, migrated: Migrated):
+    def test_leads_to_the_keys(self, migrated: MigrationResult):
         """Primary keys and the collation of canonical text, at which Alembic does not look."""
         with migrated.engine.begin() as connection:
             inspector = sa.inspect(connection)
@@ -111,26 +110,26 @@ class TestStream:
                         assert types[column.name].collation == "C", column
 
     async def test_applied_twice_changes_nothing(
-        self, migrated: Migrated, migrator: SchemaMigrator
+        self, migrated: MigrationResult, migrator: Migrator
     ):
         """At the head there is nothing to do, however often it is asked for."""
         before = everything_in(migrated.engine)
 
         await _to_head(migrator, migrated.url, migrated.stream)
         again = await migrator.migrate(
-            migrated.url, Scripts(Streams(migrated.stream)), run_id=new_id(), now=utc_now
+            migrated.url, RunScripts(Streams(migrated.stream)), run_id=new_id(), now=utc_now
         )
 
         assert everything_in(migrated.engine) == before
-        assert (again.applied, again.error, again.position.own) == ([], None, migrated.stream.head)
+        assert (again.applied, again.error, again.revision.own) == ([], None, migrated.stream.head)
 
-    def test_writes_down_what_it_applied(self, migrated: Migrated):
+    def test_writes_down_what_it_applied(self, migrated: MigrationResult):
         """The log of the database has one row for each revision, in order, and the head."""
         with migrated.engine.begin() as connection:
             log = connection.execute(
-                sa.select(versions.log.c.revision).order_by(versions.log.c.position)
+                sa.select(schema_state.log.c.revision).order_by(schema_state.log.c.position)
             )
-            version = connection.execute(sa.select(versions.version.c.version_num))
+            version = connection.execute(sa.select(schema_state.version.c.version_num))
 
             assert log.scalars().all() == [one.name for one in migrated.stream.revisions]
             assert version.scalars().all() == [migrated.stream.head]

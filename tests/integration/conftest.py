@@ -10,18 +10,23 @@ from typing import Any
 import pytest
 
 from tenantry.db.database import Database
-from tenantry.db.revisions import Stream
-from tenantry.db.scripts import Streams
 from tenantry.db.servers import Server, open_server
-from tenantry.fleet.migrate import Looked, Migrated, Patience, SchemaMigrator, Scripts
 from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id
+from tenantry.migration.migrator import (
+    Inspection,
+    MigrationResult,
+    Migrator,
+    RunScripts,
+    TimeLimits,
+)
+from tenantry.migration.streams import Stream, Streams
 from tenantry.settings import Settings
 from tenantry.tenant.databases import STREAM
 from tests.integration.gates import Gate
 from tests.integration.revisions import AlembicFolder
 
-MakeMigrator = Callable[[float], SchemaMigrator]
+MakeMigrator = Callable[[float], Migrator]
 Keep = Callable[[Database[Any]], Database[Any]]
 
 DEADLINE_SECONDS = 30.0
@@ -32,29 +37,29 @@ LOCK_MS = 400
 class Rig:
     """Migrates databases with our own stream and a user's directory."""
 
-    migrator: SchemaMigrator
+    migrator: Migrator
     folder: AlembicFolder
 
     def streams(self, table: str = "alembic_version") -> Streams:
         """Return the streams as they are now."""
         return Streams(STREAM, Stream("user", self.folder.path), table)
 
-    async def migrate(self, url: str, streams: Streams | None = None) -> Migrated:
+    async def migrate(self, url: str, streams: Streams | None = None) -> MigrationResult:
         """Migrate one database in a run of its own."""
-        scripts = Scripts(streams or self.streams())
+        scripts = RunScripts(streams or self.streams())
         return await self.migrator.migrate(url, scripts, run_id=new_id(), now=utc_now)
 
-    async def look(self, url: str) -> Looked:
+    async def look(self, url: str) -> Inspection:
         """Look at one database."""
-        return await self.migrator.look(url, Scripts(self.streams()))
+        return await self.migrator.inspect(url, RunScripts(self.streams()))
 
-    async def rehearse(self, url: str) -> Looked:
+    async def rehearse(self, url: str) -> Inspection:
         """Rehearse the migration of one database."""
-        return await self.migrator.rehearse(url, Scripts(self.streams()))
+        return await self.migrator.rehearse(url, RunScripts(self.streams()))
 
     async def initialise(self, url: str, streams: Streams | None = None) -> str:
         """Make an empty database a tenant's, with our own stream alone at its head."""
-        scripts = Scripts(streams or Streams(STREAM))
+        scripts = RunScripts(streams or Streams(STREAM))
         await self.migrator.initialise(url, scripts, run_id=new_id(), now=utc_now())
         return url
 
@@ -82,9 +87,11 @@ def _make_migrator() -> Iterator[MakeMigrator]:
     """Makes migrators, with a deadline."""
     threads = ThreadPoolExecutor(16)
 
-    def make(deadline_seconds: float) -> SchemaMigrator:
-        patience = Patience(connect_seconds=5.0, deadline_seconds=deadline_seconds, lock_ms=LOCK_MS)
-        return SchemaMigrator(threads, patience)
+    def make(deadline_seconds: float) -> Migrator:
+        patience = TimeLimits(
+            connect_seconds=5.0, deadline_seconds=deadline_seconds, lock_ms=LOCK_MS
+        )
+        return Migrator(threads, patience)
 
     yield make
     threads.shutdown(wait=False, cancel_futures=True)

@@ -19,19 +19,14 @@ import pytest
 from tenantry.app import app_over
 from tenantry.catalog import audit, runs, tenants
 from tenantry.catalog.tenants import DatabaseInUse, Tenant, TenantNameInUse, TenantState
-from tenantry.db.foreign import (
-    AlreadyTenantry,
+from tenantry.db.inspection import (
     DatabaseMissing,
     DatabaseReserved,
-    MayNotCreate,
-    NamesTaken,
     NotOwner,
     NotUtf8,
     SourceChanged,
     copy_sqlite,
 )
-from tenantry.db.revisions import BadStream
-from tenantry.db.scripts import BOOTSTRAP_LOCK
 from tenantry.db.urls import sqlite_path
 from tenantry.fleet.adopt import (
     AdoptionFailed,
@@ -43,6 +38,9 @@ from tenantry.fleet.lifecycle import Provisioned, UnknownServer
 from tenantry.kit.errors import Conflict, Invalid, TenantryError
 from tenantry.kit.ids import new_id
 from tenantry.kit.pages import Window
+from tenantry.migration.inspection import AlreadyTenantry, MayNotCreate, NamesTaken
+from tenantry.migration.scripts import BOOTSTRAP_LOCK
+from tenantry.migration.streams import BadStream
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
 from tenantry.tenant.databases import STREAM

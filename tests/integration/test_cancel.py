@@ -11,11 +11,11 @@ from tenantry.catalog.parts import MigrationRunEnded
 from tenantry.catalog.runs import MigrationRunNotFound, TenantMigration
 from tenantry.catalog.tenants import Tenant
 from tenantry.fleet import claims, courses, walk
-from tenantry.fleet.migrate import Scripts
 from tenantry.fleet.orders import RunOrder
 from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id
 from tenantry.kit.pages import Window
+from tenantry.migration.migrator import RunScripts
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
 from tests.integration import looking
@@ -193,7 +193,10 @@ class TestAfterADeath:
             run_id = await plan(services)
             dead = await _claim_all(services, run_id)
             await services.migrator.migrate(
-                url_of(services, made[1]), Scripts(services.streams()), run_id=run_id, now=utc_now
+                url_of(services, made[1]),
+                RunScripts(services.streams()),
+                run_id=run_id,
+                now=utc_now,
             )
             await services.databases.forget(made[3].id)
             await services.databases.server("default").drop(made[3].database_name)

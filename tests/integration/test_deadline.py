@@ -9,10 +9,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tenantry.fleet.failures import explain
-from tenantry.fleet.migrate import Migrated, Scripts
 from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id
+from tenantry.migration.errors import explain
+from tenantry.migration.migrator import MigrationResult, RunScripts
 from tests.integration import looking
 from tests.integration.conftest import MakeMigrator, Rig
 from tests.integration.engines import on_postgresql
@@ -78,16 +78,16 @@ async def mute(url: str, moment: bytes, *, cuts: bool = False) -> AsyncIterator[
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-Outcome = tuple[Migrated | Exception, float]
+Outcome = tuple[MigrationResult | Exception, float]
 
 
 @pytest.fixture(name="migrate")
 def _migrate(rig: Rig, make_migrator: MakeMigrator) -> Callable[[str], "asyncio.Future[Outcome]"]:
     async def migrate(url: str) -> Outcome:
         began = time.monotonic()
-        migrator, scripts = make_migrator(DEADLINE_SECONDS), Scripts(rig.streams())
+        migrator, scripts = make_migrator(DEADLINE_SECONDS), RunScripts(rig.streams())
         try:
-            done: Migrated | Exception = await migrator.migrate(
+            done: MigrationResult | Exception = await migrator.migrate(
                 url, scripts, run_id=new_id(), now=utc_now
             )
         except Exception as error:  # noqa: BLE001 - it is what is looked at
@@ -112,7 +112,7 @@ class TestDeadline:
         async with mute(tenant_url, MOMENTS[moment]) as url:
             done, took = await migrate(url)
 
-        error = done.error if isinstance(done, Migrated) else done
+        error = done.error if isinstance(done, MigrationResult) else done
         assert error is not None
         assert explain(error) == "The database did not answer in time."
         assert took < DEADLINE_SECONDS + LATE_SECONDS_MAX
@@ -139,8 +139,8 @@ class TestDeadline:
         async with mute(tenant_url, MOMENTS[moment], cuts=True) as url:
             done, _ = await migrate(url)
 
-        assert isinstance(done, Migrated)
+        assert isinstance(done, MigrationResult)
         assert done.error is not None
         assert explain(done.error) == sentence
         assert done.applied == []
-        assert done.position.user == ""
+        assert done.revision.user == ""

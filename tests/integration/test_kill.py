@@ -14,11 +14,10 @@ import pytest
 from tenantry.catalog import runs
 from tenantry.catalog.runs import MigrationState
 from tenantry.catalog.tenants import Tenant
-from tenantry.db.revisions import Stream
-from tenantry.db.scripts import Streams
-from tenantry.fleet.migrate import Scripts
 from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id
+from tenantry.migration.migrator import RunScripts
+from tenantry.migration.streams import Stream, Streams
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
 from tenantry.tenant.databases import STREAM
@@ -129,7 +128,7 @@ def url_of(services: Services, tenant: Tenant) -> str:
 
 async def reference(services: Services, folder: AlembicFolder, url: str) -> Dump:
     """Return what a database looks like that was migrated in peace."""
-    scripts = Scripts(Streams(STREAM, Stream("user", folder.path)))
+    scripts = RunScripts(Streams(STREAM, Stream("user", folder.path)))
     done = await services.migrator.migrate(url, scripts, run_id=new_id(), now=utc_now)
     assert done.error is None
     return looking.dump(url)

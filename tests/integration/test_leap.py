@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from tenantry.db import apply
-from tenantry.fleet.failures import explain
-from tenantry.fleet.migrate import Migrated, Scripts
 from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id
+from tenantry.migration import execution
+from tenantry.migration.errors import explain
+from tenantry.migration.migrator import MigrationResult, RunScripts
 from tests.integration import looking
 from tests.integration.conftest import Rig
 from tests.integration.revisions import AlembicFolder
@@ -31,7 +31,7 @@ BROKEN = {
 }
 
 
-async def migrate(rig: Rig, url: str, scripts: Scripts) -> Migrated:
+async def migrate(rig: Rig, url: str, scripts: RunScripts) -> MigrationResult:
     return await rig.migrator.migrate(url, scripts, run_id=new_id(), now=utc_now, is_first=True)
 
 
@@ -53,11 +53,13 @@ class TestLeap:
     async def test_spares_the_look(
         self, rig: Rig, pair: tuple[str, str], monkeypatch: pytest.MonkeyPatch
     ):
-        scripts, looks = Scripts(rig.streams()), []
-        for migrator in (apply._PostgresMigrator, apply._SqliteMigrator):  # noqa: SLF001
-            look = migrator.look
+        scripts, looks = RunScripts(rig.streams()), []
+        for migrator in (execution._PostgresMigrator, execution._SqliteMigrator):  # noqa: SLF001
+            look = migrator.read_state
             monkeypatch.setattr(
-                migrator, "look", lambda *a, _look=look, **k: looks.append(a) or _look(*a, **k)
+                migrator,
+                "read_state",
+                lambda *a, _look=look, **k: looks.append(a) or _look(*a, **k),
             )
 
         done = [await migrate(rig, url, scripts) for url in pair]
@@ -72,7 +74,7 @@ class TestLeap:
     async def test_is_not_taken_where_a_database_stands_elsewhere(
         self, rig: Rig, pair: tuple[str, str], spoil: list[str]
     ):
-        scripts = Scripts(rig.streams())
+        scripts = RunScripts(rig.streams())
         if "u2" in spoil[0]:
             looking.run(pair[1], "ALTER TABLE note ADD COLUMN text TEXT")
         looking.run(pair[1], *spoil)
@@ -81,7 +83,7 @@ class TestLeap:
             done = await migrate(rig, url, scripts)
 
         assert done.error is None
-        assert str(done.position).endswith("/u3")
+        assert str(done.revision).endswith("/u3")
         assert looking.rows(pair[1], "SELECT version_num FROM alembic_version") == [("u3",)]
         assert looking.rows(pair[1], "SELECT id, text FROM note") == []
 
@@ -89,7 +91,7 @@ class TestLeap:
     async def test_changes_nothing_where_the_version(
         self, rig: Rig, pair: tuple[str, str], words: str, spoil: list[str]
     ):
-        scripts = Scripts(rig.streams())
+        scripts = RunScripts(rig.streams())
         looking.run(pair[1], *spoil)
         before = looking.dump(pair[1])
         await migrate(rig, pair[0], scripts)
@@ -104,22 +106,22 @@ class TestLeap:
         assert looking.dump(pair[1]) == before
 
     async def test_is_not_taken_from_where_nothing_leads_on(self, rig: Rig, pair: tuple[str, str]):
-        scripts = Scripts(rig.streams())
+        scripts = RunScripts(rig.streams())
         looking.run(pair[0], "UPDATE alembic_version SET version_num = 'feedbeef'")
 
         lost, done = [await migrate(rig, url, scripts) for url in pair]
 
         assert (lost.error is None, done.error) == (False, None)
-        assert str(done.position).endswith("/u3")
+        assert str(done.revision).endswith("/u3")
 
     async def test_fails_once_for_what_the_revision_raises(
         self, rig: Rig, folder: AlembicFolder, pair: tuple[str, str]
     ):
         folder.add("u4_wrong", "op.execute('UPDATE nothing SET id = 1')")
-        scripts = Scripts(rig.streams())
+        scripts = RunScripts(rig.streams())
 
         done = [await migrate(rig, url, scripts) for url in pair]
 
         assert [one.applied for one in done] == [[], []]
         assert all("u4_wrong" in explain(one.error) for one in done if one.error)
-        assert [str(one.position).rpartition("/")[2] for one in done] == ["u1", "u1"]
+        assert [str(one.revision).rpartition("/")[2] for one in done] == ["u1", "u1"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tenantry.fleet.failures import explain
+from tenantry.migration.errors import explain
 from tests.integration import looking
 from tests.integration.conftest import Rig
 from tests.integration.revisions import AlembicFolder

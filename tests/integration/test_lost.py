@@ -10,9 +10,9 @@ from tenantry.catalog import parts, runs
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.fleet import courses, outcomes, walk
 from tenantry.fleet.courses import Course, Courses
-from tenantry.fleet.migrate import Scripts
 from tenantry.fleet.orders import RunOrder
 from tenantry.kit.ids import new_id
+from tenantry.migration.migrator import RunScripts
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
 from tests.conftest import provision
@@ -205,9 +205,9 @@ class TestCourses:
         known = Courses(services.streams)
         run_id = new_id()
 
-        first = known.begin(run_id, Scripts(services.streams()))
+        first = known.begin(run_id, RunScripts(services.streams()))
         first.failures_unwritten += 1
-        again = known.begin(run_id, Scripts(services.streams()))
+        again = known.begin(run_id, RunScripts(services.streams()))
         known.forget_failure(run_id)
 
         assert again is first

@@ -10,12 +10,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tenantry.db.revisions import Stream
-from tenantry.db.scripts import Streams
-from tenantry.db.versions import Applied
-from tenantry.fleet.failures import explain
-from tenantry.fleet.migrate import Migrated
-from tenantry.fleet.visits import LOCK_TRIES_MAX
+from tenantry.migration.attempts import LOCK_TRIES_MAX
+from tenantry.migration.errors import explain
+from tenantry.migration.migrator import MigrationResult
+from tenantry.migration.schema_state import Applied
+from tenantry.migration.streams import Stream, Streams
 from tenantry.tenant.databases import STREAM
 from tests.conftest import BEFORE_HEAD, HEAD, HEAD_NAME, UNDO_HEAD
 from tests.integration import looking
@@ -40,11 +39,11 @@ def notes(url: str) -> list[tuple[int, str]]:
     return looking.rows(url, "SELECT id, text FROM note ORDER BY id")
 
 
-def names(done: Migrated) -> list[str]:
+def names(done: MigrationResult) -> list[str]:
     return [one.revision for one in done.applied]
 
 
-def reason(done: Migrated) -> str:
+def reason(done: MigrationResult) -> str:
     assert done.error is not None
     return explain(done.error)
 
@@ -68,7 +67,7 @@ class TestUpgrade:
             Applied("user", "u1_create_notes"),
             Applied("user", "u2_add_notes"),
         ]
-        assert str(done.position) == f"{HEAD}/u2"
+        assert str(done.revision) == f"{HEAD}/u2"
         assert user_version(tenant_url) == ["u2"]
         assert notes(tenant_url) == [(1, "one"), (2, "two")]
 
@@ -392,7 +391,7 @@ class TestFailure:
 
         assert done.error is not None
         assert done.applied == []
-        assert str(done.position) == f"{BEFORE_HEAD}/"
+        assert str(done.revision) == f"{BEFORE_HEAD}/"
         assert looking.dump(tenant_url) == before
         assert looking.rows(
             tenant_url, f"SELECT count(*) FROM {looking.LOG} WHERE stream='user'"
@@ -585,7 +584,7 @@ class TestOverlap:
             )
         gate = asyncio.Semaphore(12)
 
-        async def migrate(url: str) -> Migrated:
+        async def migrate(url: str) -> MigrationResult:
             async with gate:
                 return await rig.migrate(url)
 
@@ -663,7 +662,7 @@ class TestLock:
         monkeypatch: pytest.MonkeyPatch,
     ):
         """It keeps runs apart, and nobody's traffic is behind it."""
-        monkeypatch.setattr("tenantry.fleet.visits.LOCK_PAUSE_SECONDS_MAX", 0.01)
+        monkeypatch.setattr("tenantry.migration.attempts.LOCK_PAUSE_SECONDS_MAX", 0.01)
         folder.add("u1_create_notes", CREATE_NOTES)
         with psycopg.connect(tenant_url) as holder:
             holder.execute("UPDATE tenantry_version SET version_num = version_num")
@@ -681,7 +680,7 @@ class TestLock:
         tenant_url: str,
         monkeypatch: pytest.MonkeyPatch,
     ):
-        monkeypatch.setattr("tenantry.fleet.visits.LOCK_PAUSE_SECONDS_MAX", 0.01)
+        monkeypatch.setattr("tenantry.migration.attempts.LOCK_PAUSE_SECONDS_MAX", 0.01)
         folder.add("u1_create_notes", CREATE_NOTES)
         path = tenant_url.removeprefix("sqlite:///")
         with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as writer:

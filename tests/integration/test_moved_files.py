@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 from tenantry.fleet.failures import explain
+
 from tests.integration import looking
 from tests.integration.conftest import Rig
 from tests.integration.engines import on_sqlite

@@ -11,8 +11,8 @@ import pytest
 from tenantry.catalog import audit, runs
 from tenantry.catalog.runs import MigrationRunNotFound, TenantMigration
 from tenantry.catalog.tenants import Tenant
+from tenantry.fleet.dry_run import Preview, Previewer
 from tenantry.fleet.orders import EVERY_ACTIVE_TENANT, BadOrder, RunOrder
-from tenantry.fleet.preview import Preview, Previewer
 from tenantry.fleet.walk import PREVIEWS_MAX
 from tenantry.kit.ids import new_id
 from tenantry.kit.pages import Window

@@ -5,11 +5,11 @@ import asyncio
 import psycopg
 import pytest
 
-from tenantry.fleet.failures import explain
-from tenantry.fleet.migrate import Migrated, Scripts
-from tenantry.fleet.visits import LOCK_TRIES_MAX
 from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id
+from tenantry.migration.attempts import LOCK_TRIES_MAX
+from tenantry.migration.errors import explain
+from tenantry.migration.migrator import MigrationResult, RunScripts
 from tests.integration import looking
 from tests.integration.conftest import LOCK_MS, MakeMigrator, Rig
 from tests.integration.engines import on_postgresql, on_sqlite
@@ -31,11 +31,11 @@ AND pid <> pg_backend_pid()
 CREATE_LATER = "op.create_table('later', sa.Column('id', sa.Integer))"
 
 
-def names(done: Migrated) -> list[str]:
+def names(done: MigrationResult) -> list[str]:
     return [one.revision for one in done.applied]
 
 
-def reason(done: Migrated) -> str:
+def reason(done: MigrationResult) -> str:
     assert done.error is not None
     return explain(done.error)
 
@@ -66,7 +66,7 @@ class TestOutside:
 
         assert done.error is None, reason(done)
         assert names(done) == ["u1_create_notes", "u2_index", "u3_later"]
-        assert done.position.user == "u3"
+        assert done.revision.user == "u3"
         assert indexes(tenant_url) == {"ix_note": True}
         assert looking.rows(tenant_url, "SELECT version_num FROM alembic_version") == [("u3",)]
         log = f"SELECT DISTINCT stream FROM {looking.LOG}"
@@ -117,7 +117,7 @@ class TestOutside:
 
         assert reason(failed).startswith("u2_index: could not create unique index")
         assert names(failed) == ["u1_create_notes"], "what stayed is told"
-        assert failed.position.user == "u1"
+        assert failed.revision.user == "u1"
         assert left == {"ix_note": False}
         assert reason(again) == reason(failed), "not that the index exists already"
         assert names(again) == []
@@ -156,7 +156,7 @@ class TestOutside:
         done = await rig.migrate(tenant_url)
 
         assert "already exists" in reason(done)
-        assert done.position.user == "u2"
+        assert done.revision.user == "u2"
 
     async def test_that_drops_an_index_can_be_repeated(
         self, rig: Rig, folder: AlembicFolder, tenant_url: str
@@ -192,7 +192,7 @@ class TestOutside:
 
         assert reason(done) == "u2_mixed: The migration raised ZeroDivisionError."
         assert {"before"} == looking.tables(tenant_url) & {"before", "after"}
-        assert done.position.user == "u1"
+        assert done.revision.user == "u1"
 
     async def test_of_several_runs_at_once_is_done_once(
         self,
@@ -202,7 +202,7 @@ class TestOutside:
         monkeypatch: pytest.MonkeyPatch,
     ):
         """The others wait without a transaction, for which the first would wait."""
-        monkeypatch.setattr("tenantry.fleet.visits.LOCK_PAUSE_SECONDS_MAX", 0.01)
+        monkeypatch.setattr("tenantry.migration.attempts.LOCK_PAUSE_SECONDS_MAX", 0.01)
         folder.add("u1_create_notes", CREATE_NOTES)
         await rig.migrate(tenant_url)
         add_index(folder)
@@ -230,7 +230,7 @@ class TestOutside:
             holder.execute("SELECT 1")  # an old snapshot, which it waits for
             began = asyncio.get_running_loop().time()
             done = await make_migrator(2.0).migrate(
-                tenant_url, Scripts(rig.streams()), run_id=new_id(), now=utc_now
+                tenant_url, RunScripts(rig.streams()), run_id=new_id(), now=utc_now
             )
             took = asyncio.get_running_loop().time() - began
 

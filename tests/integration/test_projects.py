@@ -6,8 +6,8 @@ from textwrap import dedent, indent
 
 import pytest
 
-from tenantry.db.record import Way, record
-from tenantry.db.revisions import Stream
+from tenantry.migration.recorder import Way, record
+from tenantry.migration.streams import Stream
 from tests.integration import looking
 from tests.integration.conftest import Rig
 from tests.integration.projects import Project

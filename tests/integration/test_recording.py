@@ -7,9 +7,9 @@ from textwrap import dedent
 
 import pytest
 
-from tenantry.db.dialects import SQLITE_GUEST, postgres_guest
-from tenantry.db.record import RECORD_SECONDS_MAX, Way, record
-from tenantry.db.revisions import Revision, Stream
+from tenantry.migration.dialects import SQLITE_GUEST, postgres_guest
+from tenantry.migration.recorder import RECORD_SECONDS_MAX, Way, record
+from tenantry.migration.streams import Revision, Stream
 from tests.integration import looking, nasty
 from tests.integration.conftest import Rig
 from tests.integration.nasty import Shape

@@ -5,10 +5,10 @@ import asyncio
 import psycopg
 import pytest
 
-from tenantry.db.versions import Applied
-from tenantry.fleet.failures import explain
-from tenantry.fleet.migrate import Looked
-from tenantry.fleet.visits import LOCK_TRIES_MAX
+from tenantry.migration.attempts import LOCK_TRIES_MAX
+from tenantry.migration.errors import explain
+from tenantry.migration.migrator import Inspection
+from tenantry.migration.schema_state import Applied
 from tests.conftest import BEFORE_HEAD, HEAD, HEAD_NAME
 from tests.integration import looking
 from tests.integration.conftest import LOCK_MS, Rig
@@ -27,7 +27,7 @@ op.execute("INSERT INTO mark VALUES (3)")
 """
 
 
-def reason(looked: Looked) -> str:
+def reason(looked: Inspection) -> str:
     assert looked.error is not None
     return explain(looked.error)
 
@@ -43,7 +43,7 @@ class TestLook:
 
         looked = await rig.look(tenant_url)
 
-        assert str(looked.position) == f"{BEFORE_HEAD}/"
+        assert str(looked.revision) == f"{BEFORE_HEAD}/"
         assert looked.pending == [
             Applied("tenantry", HEAD_NAME),
             Applied("user", "u1_create_notes"),
@@ -60,14 +60,14 @@ class TestLook:
 
         looked = await rig.look(tenant_url)
 
-        assert (str(looked.position), looked.pending, looked.error) == (f"{HEAD}/u1", [], None)
+        assert (str(looked.revision), looked.pending, looked.error) == (f"{HEAD}/u1", [], None)
 
     async def test_at_an_unknown_revision_tells_where_and_why(self, rig: Rig, tenant_url: str):
         looking.run(tenant_url, "UPDATE tenantry_version SET version_num = '9999'")
 
         looked = await rig.look(tenant_url)
 
-        assert str(looked.position) == "9999/"
+        assert str(looked.revision) == "9999/"
         assert looked.pending == []
         assert "'9999'" in reason(looked)
 
@@ -136,7 +136,7 @@ class TestRehearse:
     async def test_waits_for_locks_like_the_run(
         self, rig: Rig, folder: AlembicFolder, tenant_url: str, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr("tenantry.fleet.visits.LOCK_PAUSE_SECONDS_MAX", 0.01)
+        monkeypatch.setattr("tenantry.migration.attempts.LOCK_PAUSE_SECONDS_MAX", 0.01)
         folder.add("u1_create_notes", CREATE_NOTES)
         await rig.migrate(tenant_url)
         folder.add("u2_alter", "op.add_column('note', sa.Column('x', sa.Integer))")

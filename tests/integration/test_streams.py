@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tenantry.db.revisions import BASE, BadStream, Stream, UnknownRevision
+from tenantry.migration.streams import BASE, BadStream, Stream, UnknownRevision
 from tests.integration.revisions import AlembicFolder
 
 # As in production, where a warning is no error.

@@ -7,8 +7,8 @@ import pytest
 import sqlalchemy as sa
 import sqlalchemy.exc
 
-from tenantry.db.apply import NoVersion
-from tenantry.fleet.failures import REASON_CHARS_MAX, explain, is_lock
+from tenantry.migration.errors import REASON_CHARS_MAX, explain, is_lock_timeout
+from tenantry.migration.execution import NoVersion
 
 VALUE = "4711-secret-value"
 URL = f"postgresql://somebody:{VALUE}@db.internal/tenant"
@@ -174,12 +174,12 @@ class TestIsLock:
         ],
     )
     def test_is_worth_another_try(self, error: Exception, expected: bool):  # noqa: FBT001
-        assert is_lock(error) is expected
+        assert is_lock_timeout(error) is expected
         if isinstance(error, asyncpg.PostgresError):
-            assert is_lock(wrapped(error)) is expected
+            assert is_lock_timeout(wrapped(error)) is expected
 
     def test_sees_through_sqlalchemy(self):
         orig = sqlite3.OperationalError("database is locked")
 
-        assert is_lock(sqlalchemy.exc.OperationalError("x", {}, orig))
-        assert not is_lock(sa.exc.InvalidRequestError("x"))
+        assert is_lock_timeout(sqlalchemy.exc.OperationalError("x", {}, orig))
+        assert not is_lock_timeout(sa.exc.InvalidRequestError("x"))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tenantry.db.lexer import read
+from tenantry.migration.sql_text import read
 
 
 class TestEndsTransaction:

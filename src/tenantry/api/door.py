@@ -31,12 +31,12 @@ from tenantry.api.requests import (
 )
 from tenantry.api.responses import answer_in_pieces, long_answer, represent
 from tenantry.db.sessions import DatabaseUnavailable, undeterred
-from tenantry.fleet.failures import explain
 from tenantry.kit.access_log import AccessEntry, AccessLog
 from tenantry.kit.clock import monotonic_seconds, utc_now
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import TenantryError, Unavailable
 from tenantry.kit.ids import new_request_id
+from tenantry.migration.errors import explain
 from tenantry.services import Services
 from tenantry.tenant.entry import TenantContext
 

@@ -12,10 +12,10 @@ from tenantry.catalog.facts import Facts
 from tenantry.catalog.planes import CatalogPlane, CatalogSession
 from tenantry.catalog.tables import catalog
 from tenantry.db.database import Budget, Database
-from tenantry.db.revisions import Stream
 from tenantry.db.servers import single_connector
 from tenantry.db.statements import Statement
 from tenantry.kit.context import OperationContext
+from tenantry.migration.streams import Stream
 
 STREAM = Stream("catalog", Path(__file__).parent / "revisions")
 

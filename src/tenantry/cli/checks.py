@@ -14,16 +14,15 @@ from tenantry.access.signing import SigningKeys, WrongSecretKey, read_secret_fil
 from tenantry.catalog import clock
 from tenantry.catalog import database as catalog_database
 from tenantry.catalog.database import Catalog
-from tenantry.db.apply import NoVersion
-from tenantry.db.revisions import BadStream, Stream
-from tenantry.db.scripts import Streams
 from tenantry.db.servers import open_server
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.urls import sqlite_path
-from tenantry.fleet.failures import explain
-from tenantry.fleet.migrate import Patience, SchemaMigrator
 from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id
+from tenantry.migration.errors import explain
+from tenantry.migration.execution import NoVersion
+from tenantry.migration.migrator import Migrator, TimeLimits
+from tenantry.migration.streams import BadStream, Stream, Streams
 from tenantry.settings import Settings
 from tenantry.tenant import databases as tenant_databases
 
@@ -122,11 +121,11 @@ async def _check_catalog_revision(settings: Settings) -> Finding:
 
 
 async def _position(settings: Settings, url: str, streams: Streams) -> str:
-    patience = Patience(
+    patience = TimeLimits(
         connect_seconds=settings.connect_timeout_s, deadline_seconds=LOOK_SECONDS_MAX, lock_ms=1
     )
     with ThreadPoolExecutor(1) as threads:
-        return (await SchemaMigrator(threads, patience).position(url, streams)).own
+        return (await Migrator(threads, patience).read_revision(url, streams)).own
 
 
 @asynccontextmanager

@@ -5,8 +5,8 @@ from typing import Annotated
 import typer
 
 from tenantry.cli import options, output, session
-from tenantry.db import drafts
 from tenantry.kit.errors import Invalid
+from tenantry.migration import revision_template
 from tenantry.schemas.base import Schema
 
 
@@ -31,7 +31,7 @@ def new(
     settings = session.configure()
     if settings.tenant_migrations is None:
         raise NoMigrations
-    draft = drafts.write_draft(settings.tenant_migrations, message)
+    draft = revision_template.write_draft(settings.tenant_migrations, message)
     if as_json:
         output.show_json(DraftResponse(draft.id, draft.name, str(draft.path)))
         return

@@ -24,10 +24,10 @@ from tenantry.catalog.database import Catalog
 from tenantry.catalog.runs import Cause, MigrationRun, TenantMigration, Terms
 from tenantry.cli import output, session, signals
 from tenantry.db.sessions import DatabaseUnavailable
-from tenantry.fleet.migrate import Scripts
 from tenantry.fleet.orders import RunOrder
 from tenantry.fleet.walk import RunGoesOn
 from tenantry.kit.clock import monotonic_seconds
+from tenantry.migration.migrator import RunScripts
 from tenantry.services import Services
 
 LOOK_SECONDS = 0.1
@@ -62,7 +62,7 @@ async def check_revisions(services: Services) -> None:
     Raises:
         BadStream: The directory of revisions cannot be read, or has several heads.
     """
-    await Scripts(services.streams()).head()
+    await RunScripts(services.streams()).head()
 
 
 class RunLeft(RunGoesOn):

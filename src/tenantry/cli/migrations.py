@@ -13,7 +13,7 @@ from tenantry.cli import migrating, options, ordering, output, reports, session
 from tenantry.cli.exits import ExitStatus
 from tenantry.cli.migrating import Found
 from tenantry.cli.reports import StatusResponse
-from tenantry.fleet.preview import Preview
+from tenantry.fleet.dry_run import Preview
 from tenantry.fleet.status import schema_status
 from tenantry.kit import process
 from tenantry.kit.errors import Invalid

@@ -11,7 +11,7 @@ from rich.text import Text
 from tenantry.catalog.runs import MigrationRun, MigrationState, TenantMigration
 from tenantry.cli import output
 from tenantry.cli.migrating import Found
-from tenantry.fleet.preview import Preview
+from tenantry.fleet.dry_run import Preview
 from tenantry.fleet.status import SchemaStatus
 from tenantry.kit.pages import Page
 from tenantry.schemas.migrations import MigrationRunStateResponse, SchemaStatusResponse

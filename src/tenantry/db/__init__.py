@@ -1,1 +1,1 @@
-"""Any database, the catalog's or a tenant's: servers, sessions, statements, revisions."""
+"""Any database, the catalog's or a tenant's: connections, servers, sessions, statements."""

@@ -14,14 +14,13 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 import asyncpg
 
-from tenantry.db import files, foreign, postgres
+from tenantry.db import files, inspection, postgres
 from tenantry.db.database import Budget, Database
 from tenantry.db.sessions import Connection, DatabaseUnavailable, Session
-from tenantry.db.sqlite import SqliteFile
+from tenantry.db.sqlite import BUSY_TIMEOUT_SECONDS, SqliteFile
 from tenantry.db.urls import SQLITE_PREFIX, sqlite_path, with_database
 
 # One for each file: SQLite has one writer, and threads that wait for its lock only cost.
@@ -54,9 +53,11 @@ class Server(ABC):
 
     Attributes:
         budget: Of those connections.
+        timeout_seconds: How long to wait for a connection.
     """
 
     budget: Budget
+    timeout_seconds: float
 
     @abstractmethod
     def url(self, name: str) -> str:
@@ -104,21 +105,20 @@ class Server(ABC):
         """Drop the database *name*, whoever is connected; it need not be there."""
 
     @abstractmethod
-    async def check_foreign(self, database: str, *, version_table: str) -> list[str]:
-        """Look at a database that nobody here has made, and change nothing.
+    async def check_listed(self, database: str) -> None:
+        """Check what the server says of a database that was made elsewhere.
 
         Args:
             database: Its name; or the path of its file.
-            version_table: Of its own revisions.
-
-        Returns:
-            The rows of its version table; none when there is no such table.
 
         Raises:
-            Invalid, Conflict: It cannot be adopted; see `db.foreign` for why.
+            DatabaseMissing, DatabaseReserved, NotUtf8, NotOwner: It cannot be adopted.
             DatabaseUnavailable: The server cannot be reached.
-            Exception: Whatever the driver raises at the database itself.
         """
+
+    @abstractmethod
+    def foreign_url(self, database: str) -> str:
+        """Return the URL of a database that was made elsewhere."""
 
     @abstractmethod
     def adopted_name(self, database: str, generated: str) -> str:
@@ -130,14 +130,6 @@ class Server(ABC):
 
         Raises:
             Exception: Whatever the driver raises.
-        """
-
-    @abstractmethod
-    async def let_go(self, name: str, run_id: UUID) -> None:
-        """Undo `take_in`, and what the run *run_id* has made of it since.
-
-        Raises:
-            DatabaseUnavailable: It cannot be reached, or is in use.
         """
 
 
@@ -153,7 +145,7 @@ class PostgresServer(Server):
     def __init__(self, url: str, budget: Budget, *, timeout_seconds: float) -> None:
         self._url = url
         self.budget = budget
-        self._timeout_seconds = timeout_seconds
+        self.timeout_seconds = timeout_seconds
 
     def url(self, name: str) -> str:
         """Return where the database *name* is."""
@@ -161,7 +153,7 @@ class PostgresServer(Server):
 
     def open(self, name: str) -> Database[Any]:
         """Return the database *name*."""
-        connect = partial(postgres.connect, self.url(name), timeout_seconds=self._timeout_seconds)
+        connect = partial(postgres.connect, self.url(name), timeout_seconds=self.timeout_seconds)
         return Database(connect, self.budget, POSTGRESQL_CONNECTIONS_MAX)
 
     async def create(self, name: str) -> None:
@@ -186,7 +178,7 @@ class PostgresServer(Server):
     @contextlib.asynccontextmanager
     async def filling(self, name: str) -> AsyncIterator[Session[Any]]:
         """Open a session on the database *name*, beside the budget."""
-        connection = await postgres.connect(self.url(name), timeout_seconds=self._timeout_seconds)
+        connection = await postgres.connect(self.url(name), timeout_seconds=self.timeout_seconds)
         try:
             yield connection
         finally:
@@ -214,13 +206,14 @@ class PostgresServer(Server):
         async with self._maintenance() as raw:
             await raw.execute(f"DROP DATABASE IF EXISTS {quoted(name)} WITH (FORCE)")
 
-    async def check_foreign(self, database: str, *, version_table: str) -> list[str]:
-        """Look at the database that is called *database*."""
+    async def check_listed(self, database: str) -> None:
+        """Check what the server says of the database that is called *database*."""
         async with self._maintenance() as raw:
-            await foreign.check_listed(raw, database)
-        return await foreign.check_postgres(
-            self.url(database), version_table=version_table, timeout_seconds=self._timeout_seconds
-        )
+            await inspection.check_listed(raw, database)
+
+    def foreign_url(self, database: str) -> str:
+        """Return the URL of the database that is called *database*."""
+        return self.url(database)
 
     def adopted_name(self, database: str, generated: str) -> str:
         """Return its own: it stays where it is."""
@@ -230,21 +223,12 @@ class PostgresServer(Server):
     async def take_in(self, database: str, name: str) -> None:
         """Do nothing: it is here."""
 
-    async def let_go(self, name: str, run_id: UUID) -> None:
-        """Take our tables out of the database *name*, which is not ours to drop."""
-        try:
-            await foreign.remove_added(
-                self.url(name), run_id, timeout_seconds=self._timeout_seconds
-            )
-        except (asyncpg.PostgresError, *postgres.UNAVAILABLE) as error:
-            raise DatabaseUnavailable from error
-
     @contextlib.asynccontextmanager
     async def _maintenance(self) -> "AsyncIterator[asyncpg.Connection[asyncpg.Record]]":
         try:
             raw = await asyncpg.connect(
                 self._url,
-                timeout=self._timeout_seconds,
+                timeout=self.timeout_seconds,
                 command_timeout=CREATE_SECONDS_MAX,
                 server_settings={"application_name": "tenantry", "client_min_messages": "warning"},
             )
@@ -264,6 +248,8 @@ class SqliteFolder(Server):
         budget: The files that this process keeps open.
         synchronous: ``FULL`` or ``NORMAL``.
     """
+
+    timeout_seconds = BUSY_TIMEOUT_SECONDS
 
     def __init__(self, folder: Path, budget: Budget, *, synchronous: str) -> None:
         self._folder = folder
@@ -318,11 +304,12 @@ class SqliteFolder(Server):
         """Drop the database *name*."""
         await asyncio.to_thread(files.remove, self.path(name))
 
-    async def check_foreign(self, database: str, *, version_table: str) -> list[str]:
-        """Look at the file whose path is *database*."""
-        return await asyncio.to_thread(
-            foreign.check_sqlite, Path(database), version_table=version_table
-        )
+    async def check_listed(self, database: str) -> None:
+        """Do nothing: a folder has no list."""
+
+    def foreign_url(self, database: str) -> str:
+        """Return the URL of the file whose path is *database*."""
+        return f"{SQLITE_PREFIX}{database}"
 
     def adopted_name(self, database: str, generated: str) -> str:
         """Return *generated*: it is a copy."""
@@ -332,13 +319,8 @@ class SqliteFolder(Server):
     async def take_in(self, database: str, name: str) -> None:
         """Copy the file whose path is *database*."""
         path = self.path(name)
-        await foreign.copy_in_thread(Path(database), path)
+        await inspection.copy_in_thread(Path(database), path)
         await asyncio.to_thread(files.sync_folder, path.parent)
-
-    async def let_go(self, name: str, run_id: UUID) -> None:
-        """Delete the copy."""
-        del run_id
-        await self.drop(name)
 
 
 def open_server(

@@ -17,18 +17,19 @@ import msgspec
 from tenantry.access import credentials
 from tenantry.catalog import tenants
 from tenantry.catalog.tenants import DatabaseInUse, Tenant, TenantNameInUse, TenantState
-from tenantry.db.apply import open_migrator
-from tenantry.db.foreign import AlreadyTenantry
-from tenantry.db.revisions import BASE, UnknownRevision
-from tenantry.db.scripts import Streams, bootstrap
 from tenantry.db.servers import Server
-from tenantry.db.steps import Command, Limits, Moved, Step
-from tenantry.db.versions import Position
-from tenantry.fleet.failures import explain, reason_of
 from tenantry.fleet.lifecycle import Lifecycle, Owner, Provisioned, UnknownServer, new_tenant
-from tenantry.fleet.migrate import Scripts
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Conflict, TenantryError, Unavailable
+from tenantry.migration import inspection
+from tenantry.migration.errors import explain, reason_of
+from tenantry.migration.execution import open_migrator
+from tenantry.migration.inspection import AlreadyTenantry
+from tenantry.migration.migrator import RunScripts
+from tenantry.migration.schema_state import SchemaRevision
+from tenantry.migration.scripts import bootstrap
+from tenantry.migration.statements import Command, LockTimeouts, SchemaMoved, Step
+from tenantry.migration.streams import BASE, Streams, UnknownRevision
 from tenantry.settings import SERVER_DEFAULT
 from tenantry.tenant import users
 
@@ -97,7 +98,7 @@ class Adoption:
             UnknownServer: There is no server of this name.
             BadText, BadEmail, BadPassword: A rule is broken.
             DatabaseMissing, DatabaseReserved, NotUtf8, NotOwner, MayNotCreate, AlreadyTenantry,
-                NamesTaken: See `db.foreign`.
+                NamesTaken: See `db.inspection` and `migration.inspection`.
             DatabaseUnreadable, SeveralRevisions, RevisionNotFound: See above.
             SourceChanged: The file was written to while it was copied.
             TenantNameInUse, DatabaseInUse: Another tenant has it.
@@ -148,7 +149,7 @@ class Adoption:
             await self.lifecycle.clear(tenant)
             if isinstance(error, TakenOver):
                 # Whoever took over may have looked before our tables were there.
-                await server.let_go(tenant.database_name, tenant.id)
+                await inspection.undo_adoption(server, tenant.database_name, tenant.id)
             if isinstance(error, TenantryError) and not isinstance(error, Unavailable):
                 raise
             if not isinstance(error, Exception):
@@ -159,7 +160,7 @@ class Adoption:
 
     async def _add_tables(
         self, ctx: OperationContext, tenant: Tenant, server: Server, streams: Streams
-    ) -> Position:
+    ) -> SchemaRevision:
         """Add our tables, and return where the database then stands."""
         migrator = await open_migrator(
             server.url(tenant.database_name),
@@ -169,18 +170,18 @@ class Adoption:
         )
         try:
             dialect = migrator.dialect
-            script = await Scripts(Streams(streams.own)).get(dialect, Position(BASE, None))
-            limits = Limits(swap_ms=LOCK_WAIT_MS, lock_ms=LOCK_WAIT_MS)
+            script = await RunScripts(Streams(streams.own)).get(dialect, SchemaRevision(BASE, None))
+            limits = LockTimeouts(swap_ms=LOCK_WAIT_MS, lock_ms=LOCK_WAIT_MS)
             steps = script.transaction(tenant.id, ctx.now, limits)
             await migrator.play(_in_one(bootstrap(dialect), steps))
-            return (await migrator.look()).position
-        except Moved as error:  # somebody else was quicker, perhaps from another catalog
+            return (await migrator.read_state()).revision
+        except SchemaMoved as error:  # somebody else was quicker, perhaps from another catalog
             raise AlreadyTenantry from error
         finally:
             await migrator.close()
 
     async def _finish(
-        self, ctx: OperationContext, tenant: Tenant, owner: Owner, position: Position
+        self, ctx: OperationContext, tenant: Tenant, owner: Owner, position: SchemaRevision
     ) -> Provisioned:
         lifecycle = self.lifecycle
         user = await users.create(
@@ -204,7 +205,9 @@ class Adoption:
 async def _check(server: Server, database: str, streams: Streams) -> None:
     try:
         async with asyncio.timeout(LOOK_SECONDS_MAX):
-            versions = await server.check_foreign(database, version_table=streams.user_table)
+            versions = await inspection.inspect_database(
+                server, database, version_table=streams.user_table
+            )
     except TenantryError:
         raise
     except Exception as error:
@@ -222,7 +225,7 @@ async def _check(server: Server, database: str, streams: Streams) -> None:
             ) from error
 
 
-async def _uncut(adding: Coroutine[Any, Any, Position]) -> Position:
+async def _uncut(adding: Coroutine[Any, Any, SchemaRevision]) -> SchemaRevision:
     """Return what *adding* returns; whoever is cancelled meanwhile waits for its end.
 
     It is short, and a transaction that has ended is easier to take back than one that may.

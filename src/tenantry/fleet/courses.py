@@ -17,9 +17,9 @@ from tenantry.catalog.causes import NOT_ATTEMPTED
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.progress import Progress
 from tenantry.catalog.runs import UnfinishedRun
-from tenantry.db.scripts import Streams
-from tenantry.fleet.migrate import Scripts
 from tenantry.kit.clock import monotonic_seconds, utc_now
+from tenantry.migration.migrator import RunScripts
+from tenantry.migration.streams import Streams
 
 COURSES_REMEMBERED_MAX = 100
 # How long it is believed that a run goes on.
@@ -44,7 +44,7 @@ class Course:
         stop_reason: Why nothing more of the run may start; None while it goes on.
     """
 
-    def __init__(self, run_id: UUID, scripts: Scripts, *, is_known: bool = True) -> None:
+    def __init__(self, run_id: UUID, scripts: RunScripts, *, is_known: bool = True) -> None:
         self.run_id = run_id
         self.scripts = scripts
         self.failures_unwritten = 0
@@ -113,7 +113,7 @@ class Courses:
         self._courses: OrderedDict[UUID, Course] = OrderedDict()
         self._foreign: OrderedDict[UUID, float] = OrderedDict()
 
-    def begin(self, run_id: UUID, scripts: Scripts, *, is_known: bool = True) -> Course:
+    def begin(self, run_id: UUID, scripts: RunScripts, *, is_known: bool = True) -> Course:
         """Take part in a run with these scripts, unless this process does so already.
 
         Its walkers hold the course, and what they wait for must come to that one.
@@ -153,8 +153,8 @@ class Courses:
     async def _join(self, run: UnfinishedRun) -> Course | None:
         if self._foreign.get(run.id, 0) > monotonic_seconds():
             return None
-        scripts = Scripts(self._streams())
-        is_known = run.head is None or await scripts.know(run.head)
+        scripts = RunScripts(self._streams())
+        is_known = run.head is None or await scripts.have(run.head)
         if is_known or utc_now() - run.started_at > ORPHANED_AFTER:
             return self.begin(run.id, scripts, is_known=is_known)
         self._foreign[run.id] = monotonic_seconds() + FOREIGN_SECONDS

@@ -16,9 +16,6 @@ from tenantry.catalog import credentials as stored
 from tenantry.catalog import tenants
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.tenants import Tenant, TenantNameInUse, TenantState
-from tenantry.db.scripts import Streams
-from tenantry.fleet.failures import explain, reason_of
-from tenantry.fleet.migrate import SchemaMigrator, Scripts
 from tenantry.fleet.runner import Runner
 from tenantry.fleet.templates import Templates
 from tenantry.kit.clock import utc_now
@@ -26,6 +23,10 @@ from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Conflict, Invalid, TenantryError, Unavailable
 from tenantry.kit.ids import new_id
 from tenantry.kit.text import checked_line
+from tenantry.migration import inspection
+from tenantry.migration.errors import explain, reason_of
+from tenantry.migration.migrator import Migrator, RunScripts
+from tenantry.migration.streams import Streams
 from tenantry.settings import SERVER_DEFAULT
 from tenantry.tenant import modules, users
 from tenantry.tenant.databases import TenantDatabases
@@ -95,7 +96,7 @@ class Lifecycle:
 
     catalog: Catalog
     databases: TenantDatabases
-    migrator: SchemaMigrator
+    migrator: Migrator
     templates: Templates
     passwords: Passwords
     runner: Runner
@@ -239,7 +240,7 @@ class Lifecycle:
     async def _make(
         self, ctx: OperationContext, tenant: Tenant, owner: Owner, password_hash: Awaitable[str]
     ) -> Provisioned:
-        scripts = Scripts(self.streams())
+        scripts = RunScripts(self.streams())
         await self._make_database(ctx, tenant, scripts)
         hashed = await password_hash
         server = self.databases.server(tenant.server_name)
@@ -263,7 +264,9 @@ class Lifecycle:
             key = await credentials.add_key(ctx, session, tenant.id, expires_at=None)
         return Provisioned(tenant=ready, owner=user, key=key)
 
-    async def _make_database(self, ctx: OperationContext, tenant: Tenant, scripts: Scripts) -> None:
+    async def _make_database(
+        self, ctx: OperationContext, tenant: Tenant, scripts: RunScripts
+    ) -> None:
         server = self.databases.server(tenant.server_name)
         name = tenant.database_name
         await self.templates.copy(
@@ -274,23 +277,23 @@ class Lifecycle:
 
     async def _bring_to_head(self, tenant: Tenant) -> None:
         try:
-            await self._migrate(tenant, Scripts(self.streams()))
+            await self._migrate(tenant, RunScripts(self.streams()))
         except Exception as error:
             raise ActivationFailed(
                 f"The tenant stays inactive, because it cannot be migrated: {explain(error)}"
             ) from error
 
-    async def _migrate(self, tenant: Tenant, scripts: Scripts) -> None:
+    async def _migrate(self, tenant: Tenant, scripts: RunScripts) -> None:
         url = self.databases.server(tenant.server_name).url(tenant.database_name)
         migrated = await self.migrator.migrate(url, scripts, run_id=new_id(), now=utc_now)
         if migrated.error is not None:
             raise migrated.error
-        await tenants.set_revision(self.catalog, tenant.id, str(migrated.position))
+        await tenants.set_revision(self.catalog, tenant.id, str(migrated.revision))
 
     async def _remove_database(self, tenant: Tenant) -> None:
         server = self.databases.server(tenant.server_name)
         if tenant.state == TenantState.ADOPTING.value:
-            await server.let_go(tenant.database_name, tenant.id)
+            await inspection.undo_adoption(server, tenant.database_name, tenant.id)
         else:
             await server.drop(tenant.database_name)
 

@@ -13,9 +13,9 @@ from tenantry.catalog.database import Catalog
 from tenantry.catalog.parts import Recorded
 from tenantry.catalog.runs import MigrationState, Outcome, TenantMigration
 from tenantry.db.sessions import DatabaseUnavailable
-from tenantry.fleet.failures import explain
 from tenantry.fleet.runner import Runner
 from tenantry.kit.clock import monotonic_seconds, utc_now
+from tenantry.migration.errors import explain
 
 WRITTEN_MAX = 256
 # How long an outcome waits for others, so that a transaction writes more than one. When no

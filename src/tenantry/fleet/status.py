@@ -8,8 +8,7 @@ from enum import Enum, auto
 from tenantry.catalog import tenants
 from tenantry.catalog.planes import CatalogSession
 from tenantry.catalog.tenants import RevisionCount
-from tenantry.db.revisions import BASE, Stream
-from tenantry.db.scripts import Streams
+from tenantry.migration.streams import BASE, Stream, Streams
 
 
 @dataclass(frozen=True, kw_only=True)

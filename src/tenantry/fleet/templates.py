@@ -8,14 +8,13 @@ from uuid import UUID
 from tenantry.catalog import tenants
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.tenants import Tenant, TenantState
-from tenantry.db.revisions import Stream
-from tenantry.db.scripts import Streams
 from tenantry.db.servers import Server
 from tenantry.db.sessions import DatabaseUnavailable
-from tenantry.fleet.migrate import SchemaMigrator, Scripts
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Unavailable
 from tenantry.kit.ids import new_id
+from tenantry.migration.migrator import Migrator, RunScripts
+from tenantry.migration.streams import Stream, Streams
 
 CATALOG_CHARS = 12
 FINGERPRINT_CHARS = 16
@@ -33,14 +32,20 @@ class Templates:
     being made, so that what a crash leaves is cleared like one.
     """
 
-    def __init__(self, catalog: Catalog, migrator: SchemaMigrator, runner_id: UUID) -> None:
+    def __init__(self, catalog: Catalog, migrator: Migrator, runner_id: UUID) -> None:
         self._catalog = catalog
         self._migrator = migrator
         self._runner_id = runner_id
         self._making: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def copy(
-        self, ctx: OperationContext, server: Server, *, server_name: str, scripts: Scripts, to: str
+        self,
+        ctx: OperationContext,
+        server: Server,
+        *,
+        server_name: str,
+        scripts: RunScripts,
+        to: str,
     ) -> None:
         """Make the database *to*, migrated as far as a template can be.
 
@@ -75,7 +80,7 @@ class Templates:
         try:
             await tenants.add(self._catalog, draft, runner_id=runner_id)
             await server.create(name)
-            scripts = Scripts(await asyncio.to_thread(_without_online, streams))
+            scripts = RunScripts(await asyncio.to_thread(_without_online, streams))
             await self._migrator.initialise(server.url(name), scripts, run_id=draft.id, now=ctx.now)
             await server.publish(name, template)
         except BaseException:

@@ -20,22 +20,21 @@ from tenantry.catalog import audit, parts, plans, runs
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.parts import Recorded
 from tenantry.catalog.runs import MigrationRun, MigrationState, Outcome, TenantMigration
-from tenantry.db.revisions import BadStream
-from tenantry.db.scripts import Streams
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.fleet import orders, outcomes
 from tenantry.fleet.claims import POLL_SECONDS, Claimed, Claims
 from tenantry.fleet.courses import Course, Courses
-from tenantry.fleet.migrate import Migrated, SchemaMigrator, Scripts
+from tenantry.fleet.dry_run import Preview, Previewer
 from tenantry.fleet.orders import EVERY_ACTIVE_TENANT, RunOrder
 from tenantry.fleet.outcomes import OutcomeWriter
-from tenantry.fleet.preview import Preview, Previewer
 from tenantry.fleet.runner import Runner
 from tenantry.kit.clock import utc_now
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Unavailable
 from tenantry.kit.ids import new_id
 from tenantry.kit.metrics import FAILED, SUCCESS, Metrics
+from tenantry.migration.migrator import MigrationResult, Migrator, RunScripts
+from tenantry.migration.streams import BadStream, Streams
 from tenantry.tenant.databases import TenantDatabases
 
 # How long a process that stops waits for the catalog to take its last outcomes.
@@ -67,7 +66,7 @@ class Fleet:
         self,
         catalog: Catalog,
         databases: TenantDatabases,
-        migrator: SchemaMigrator,
+        migrator: Migrator,
         runner: Runner,
         streams: Callable[[], Streams],
         *,
@@ -108,7 +107,7 @@ class Fleet:
         """
         order.check()
         run_id = new_id()
-        scripts = Scripts(self._streams())
+        scripts = RunScripts(self._streams())
         try:
             head = str(await scripts.head())
         except BadStream:
@@ -171,7 +170,7 @@ class Fleet:
             databases=self._databases, migrator=self._migrator, concurrency=self._concurrency
         )
         async with self._previews:
-            return await previewer.preview(selected, Scripts(self._streams()), rehearse=rehearse)
+            return await previewer.preview(selected, RunScripts(self._streams()), rehearse=rehearse)
 
     async def cancel(self, ctx: OperationContext, run_id: UUID) -> None:
         """Let nothing more of a run start, whoever works on it. What is in work is ended.
@@ -291,7 +290,7 @@ class Fleet:
             )
         except Exception as error:  # noqa: BLE001 - one bad tenant must not stop the others
             return outcomes.failed(part, error, started_at=started_at)
-        applied, position = _names(migrated, course), str(migrated.position)
+        applied, position = _names(migrated, course), str(migrated.revision)
         if migrated.error is not None:
             return outcomes.failed(
                 part, migrated.error, started_at=started_at, applied=applied, position=position
@@ -309,12 +308,14 @@ class Fleet:
             return outcomes.not_attempted(part, reason)
         started_at = utc_now()
         try:
-            found = await self._migrator.recall(self._url(part), course.scripts, run_id=part.run_id)
-            is_done = bool(found.applied) and found.position == await course.scripts.head()
+            found = await self._migrator.read_result(
+                self._url(part), course.scripts, run_id=part.run_id
+            )
+            is_done = bool(found.applied) and found.revision == await course.scripts.head()
         except Exception:  # noqa: BLE001 - whatever it is, this run has not come there
             _log.info("tenant not looked at", tenant=str(part.tenant_id), exc_info=True)
             return outcomes.not_attempted(part, reason)
-        applied, position = _names(found, course), str(found.position)
+        applied, position = _names(found, course), str(found.revision)
         if is_done:
             return outcomes.succeeded(
                 part, started_at=started_at, applied=applied, position=position
@@ -355,5 +356,5 @@ class Fleet:
         ended.set()
 
 
-def _names(migrated: Migrated, course: Course) -> list[str]:
+def _names(migrated: MigrationResult, course: Course) -> list[str]:
     return [course.scripts.streams.display(one) for one in migrated.applied]

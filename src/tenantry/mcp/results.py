@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 import structlog
 
-from tenantry.fleet.failures import explain
 from tenantry.kit.errors import TenantryError, Unavailable
 from tenantry.mcp.asked import Asked
+from tenantry.migration.errors import explain
 
 Json = dict[str, Any]
 

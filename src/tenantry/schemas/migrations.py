@@ -9,8 +9,8 @@ from uuid import UUID
 from msgspec import UNSET, UnsetType
 
 from tenantry.catalog.runs import Cause, MigrationRun, TenantMigration
+from tenantry.fleet.dry_run import Preview
 from tenantry.fleet.orders import RunOrder
-from tenantry.fleet.preview import Preview
 from tenantry.fleet.status import SchemaStatus
 from tenantry.schemas.base import PageRequest, Schema
 

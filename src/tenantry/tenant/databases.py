@@ -7,11 +7,11 @@ from uuid import UUID
 
 from tenantry.catalog.tenants import Tenant
 from tenantry.db.database import Database
-from tenantry.db.revisions import Stream
 from tenantry.db.servers import Server
 from tenantry.db.sessions import Session
-from tenantry.db.versions import READ_VERSION
 from tenantry.kit.errors import Unavailable
+from tenantry.migration.schema_state import READ_VERSION
+from tenantry.migration.streams import Stream
 
 # Each is a handful of objects; connections have a budget of their own.
 DATABASES_MAX = 4_096

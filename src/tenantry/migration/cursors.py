@@ -17,7 +17,7 @@ from sqlalchemy.dialects.postgresql.asyncpg import (
     AsyncAdapt_asyncpg_ss_cursor,
 )
 
-from tenantry.db import lexer
+from tenantry.migration import sql_text
 
 HELD_MAX = 64
 
@@ -41,11 +41,11 @@ class _Cursor(AsyncAdapt_asyncpg_cursor):
 
     async def _prepare_and_execute(self, operation: str, parameters: Any) -> Any:
         held = self._adapt_connection.take_held()
-        if parameters or not _answers_nothing(lexer.read(operation), operation):
+        if parameters or not _answers_nothing(sql_text.read(operation), operation):
             if held:
-                await self._send(lexer.joined(*held))
+                await self._send(sql_text.joined(*held))
             return await super()._prepare_and_execute(operation, parameters)  # type: ignore[no-untyped-call]
-        status = await self._send(lexer.joined(*held, operation))
+        status = await self._send(sql_text.joined(*held, operation))
         self._description = None
         count = status.rpartition(" ")[2]
         self._rowcount = int(count) if count.isdecimal() else -1
@@ -53,7 +53,7 @@ class _Cursor(AsyncAdapt_asyncpg_cursor):
 
     async def _executemany(self, operation: str, rows: Any) -> Any:
         if held := self._adapt_connection.take_held():
-            await self._send(lexer.joined(*held))
+            await self._send(sql_text.joined(*held))
         return await super()._executemany(operation, rows)  # type: ignore[no-untyped-call]
 
     async def _send(self, text: str) -> str:
@@ -94,14 +94,14 @@ class GuestConnection(AsyncAdapt_asyncpg_connection):
 
         async def run(raw: Any) -> Answer:
             if held := self.take_held():
-                await raw.execute(lexer.joined(*held))
+                await raw.execute(sql_text.joined(*held))
             return await fn(raw)
 
         return super().run_async(run)
 
     def hold(self, operation: str) -> bool:
         """Hold *operation* back, and return True, if that means the same as sending it."""
-        text = lexer.read(operation)
+        text = sql_text.read(operation)
         firsts = {words[0] for words in text.commands if words}
         if "SAVEPOINT" in firsts:
             self.holds = False
@@ -116,7 +116,7 @@ class GuestConnection(AsyncAdapt_asyncpg_connection):
         return held
 
 
-def _answers_nothing(text: lexer.Text, operation: str) -> bool:
+def _answers_nothing(text: sql_text.Text, operation: str) -> bool:
     """Tell whether nobody misses what only a prepared statement tells: rows and their columns.
 
     Other drivers take several commands in one text, and so revisions count on it. asyncpg takes

@@ -8,16 +8,16 @@ from datetime import datetime
 from functools import partial
 from uuid import UUID
 
-from tenantry.db.apply import Migrator, Standing
-from tenantry.db.revisions import RevisionFailed
-from tenantry.db.scripts import bootstrap
-from tenantry.db.steps import Limits, Moved, Step
-from tenantry.db.versions import Applied, Position
-from tenantry.fleet.failures import is_lock
-from tenantry.fleet.scripts import Scripts
 from tenantry.kit.clock import monotonic_seconds, utc_now
 from tenantry.kit.errors import Unavailable
 from tenantry.kit.ids import new_id
+from tenantry.migration.errors import is_lock_timeout
+from tenantry.migration.execution import DatabaseConnection, SchemaState
+from tenantry.migration.run_scripts import RunScripts
+from tenantry.migration.schema_state import Applied, SchemaRevision
+from tenantry.migration.scripts import bootstrap
+from tenantry.migration.statements import LockTimeouts, SchemaMoved, Step
+from tenantry.migration.streams import RevisionFailed
 
 LOCK_TRIES_MAX = 3
 LOCK_PAUSE_SECONDS_MAX = 1.0
@@ -28,7 +28,7 @@ SPARE_PART_MAX = 0.2
 
 
 @dataclass(frozen=True, kw_only=True)
-class Patience:
+class TimeLimits:
     """How long the migration of one database may take, and wait.
 
     Attributes:
@@ -49,32 +49,32 @@ class Patience:
 
 
 @dataclass(frozen=True, slots=True)
-class Migrated:
+class MigrationResult:
     """What became of one database.
 
     Attributes:
         applied: What the run has applied there, by the database's own log: after a crash it
             may be more than this attempt did, and after a failure it is what stayed.
-        position: Where it now stands.
+        revision: Where it now stands.
         error: Why it is not at the head; None when it is.
     """
 
     applied: list[Applied]
-    position: Position
+    revision: SchemaRevision
     error: Exception | None
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class Inspection:
     """What a run would find in one database, and would do there.
 
     Attributes:
-        position: Where it stands.
+        revision: Where it stands.
         pending: What would be applied, in order; nothing when that cannot be told.
         error: Why it cannot be told; or why it failed when it was rehearsed.
     """
 
-    position: Position
+    revision: SchemaRevision
     pending: list[Applied]
     error: Exception | None = None
 
@@ -92,7 +92,9 @@ class Visit:
         patience: With this database.
     """
 
-    def __init__(self, migrator: Migrator, scripts: Scripts, patience: Patience) -> None:
+    def __init__(
+        self, migrator: DatabaseConnection, scripts: RunScripts, patience: TimeLimits
+    ) -> None:
         self._migrator = migrator
         self._scripts = scripts
         self._patience = patience
@@ -100,9 +102,9 @@ class Visit:
         self._failed = self._moved = 0
         self.has_sent = False
 
-    async def standing(self, run_id: UUID | None = None) -> Standing:
+    async def standing(self, run_id: UUID | None = None) -> SchemaState:
         """Return where the database stands, and what a run has applied there."""
-        return await self._migrator.look(run_id)
+        return await self._migrator.read_state(run_id)
 
     async def bootstrap(self) -> None:
         """Make an empty database ready for scripts."""
@@ -110,7 +112,7 @@ class Visit:
 
     async def migrate(
         self, run_id: UUID, now: Callable[[], datetime], *, is_first: bool
-    ) -> Migrated:
+    ) -> MigrationResult:
         """Bring the database to the head, and tell what became of it.
 
         Raises:
@@ -123,12 +125,12 @@ class Visit:
                 standing = await self.standing(run_id)
             except Exception as unreadable:
                 raise error from unreadable
-            return Migrated(standing.applied, standing.position, error)
-        return Migrated(standing.applied, standing.position, None)
+            return MigrationResult(standing.applied, standing.revision, error)
+        return MigrationResult(standing.applied, standing.revision, None)
 
     async def to_head(
         self, run_id: UUID, now: Callable[[], datetime], *, is_first: bool
-    ) -> Standing:
+    ) -> SchemaState:
         """Bring the database to the head.
 
         Args:
@@ -143,24 +145,24 @@ class Visit:
         standing = await self._leap(run_id, now) if is_first else None
         if standing is None:
             has_begun = self.has_sent or not is_first
-            standing = await self._migrator.look(run_id if has_begun else None, leave_at=head)
-            self._scripts.usual_start = standing.position
-        while standing.position != head:
-            script = await self._scripts.get(self._migrator.dialect, standing.position)
+            standing = await self._migrator.read_state(run_id if has_begun else None, leave_at=head)
+            self._scripts.expected_revision = standing.revision
+        while standing.revision != head:
+            script = await self._scripts.get(self._migrator.dialect, standing.revision)
             if await self._play(partial(script.steps, run_id, now()), leaves=script.stop == head):
                 # Its rows in the log are committed, so they need not be read again.
-                standing = Standing(script.stop, [*standing.applied, *script.applied])
+                standing = SchemaState(script.stop, [*standing.applied, *script.applied])
             else:
-                standing = await self._migrator.look(run_id, leave_at=head)
+                standing = await self._migrator.read_state(run_id, leave_at=head)
         return standing
 
-    async def _leap(self, run_id: UUID, now: Callable[[], datetime]) -> Standing | None:
+    async def _leap(self, run_id: UUID, now: Callable[[], datetime]) -> SchemaState | None:
         """Play from where the database before this one stood, or return None: then look.
 
         A fleet stands at one place, mostly. The script makes sure of that, and nothing is
         changed where it is not so; what else is wrong is found again with a look.
         """
-        start, head = self._scripts.usual_start, await self._scripts.head()
+        start, head = self._scripts.expected_revision, await self._scripts.head()
         if start is None or start == head:
             return None
         try:
@@ -173,21 +175,21 @@ class Visit:
             raise
         except Exception:  # noqa: BLE001 - see above
             return None
-        return Standing(script.stop, script.applied) if is_played else None
+        return SchemaState(script.stop, script.applied) if is_played else None
 
-    async def look(self) -> Looked:
+    async def look(self) -> Inspection:
         """Tell what is pending."""
-        position = (await self.standing()).position
+        position = (await self.standing()).revision
         try:
-            return Looked(position, await self._scripts.pending(position))
+            return Inspection(position, await self._scripts.pending(position))
         except Unavailable as error:  # the revisions cannot be read, or do not lead on from here
-            return Looked(position, [], error)
+            return Inspection(position, [], error)
 
-    async def rehearse(self) -> Looked:
+    async def rehearse(self) -> Inspection:
         """Try what is pending, and take it back."""
         while (looked := await self.look()).pending:
             try:
-                script = await self._scripts.get(self._migrator.dialect, looked.position)
+                script = await self._scripts.get(self._migrator.dialect, looked.revision)
                 tried = 0 if script.is_outside else len(script.applied)
                 if not tried or await self._play(partial(script.rehearsal, new_id(), utc_now())):
                     _check_tried(looked.pending, tried)
@@ -197,7 +199,7 @@ class Visit:
         return looked
 
     async def _play(
-        self, steps: Callable[[Limits], Sequence[Step]], *, leaves: bool = False
+        self, steps: Callable[[LockTimeouts], Sequence[Step]], *, leaves: bool = False
     ) -> bool:
         """Play a script, and return whether it was played to its end; else it is worth a look.
 
@@ -210,15 +212,17 @@ class Visit:
         """
         self.has_sent = True
         left_ms = max(1, int((self._ends - monotonic_seconds()) * 1000))
-        limits = Limits(swap_ms=left_ms, lock_ms=self._patience.lock_ms)
+        limits = LockTimeouts(swap_ms=left_ms, lock_ms=self._patience.lock_ms)
         try:
             await self._migrator.play(steps(limits), leaves=leaves)
-        except Moved:  # by another run, which is as good; or it is about to, which takes a while
+        except (
+            SchemaMoved
+        ):  # by another run, which is as good; or it is about to, which takes a while
             self._moved += 1
             longest = min(MOVED_PAUSE_SECONDS_MAX, MOVED_PAUSE_SECONDS * 2**self._moved)
         except Exception as error:
             self._failed += 1
-            if self._failed >= LOCK_TRIES_MAX or not is_lock(error):
+            if self._failed >= LOCK_TRIES_MAX or not is_lock_timeout(error):
                 raise
             # Whoever holds the lock gets a moment, and two that collided part ways.
             longest = LOCK_PAUSE_SECONDS_MAX

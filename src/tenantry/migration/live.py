@@ -21,8 +21,8 @@ import sqlalchemy as sa
 from sqlalchemy.pool import Pool, StaticPool
 from sqlalchemy.util.concurrency import greenlet_spawn
 
-from tenantry.db.cursors import GuestConnection
-from tenantry.db.dialects import SQLITE_GUEST, PostgresGuest
+from tenantry.migration.cursors import GuestConnection
+from tenantry.migration.dialects import SQLITE_GUEST, PostgresGuest
 
 # How long a thread that was told to stop may take until nobody waits for it any more.
 STOP_SECONDS_MAX = 5.0

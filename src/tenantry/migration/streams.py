@@ -27,6 +27,7 @@ from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 
 from tenantry.kit.errors import Unavailable
+from tenantry.migration.schema_state import Applied, SchemaRevision
 
 BASE = ""
 """What stands for the version of a database that has no revision yet."""
@@ -184,6 +185,76 @@ class Stream:
         if revision_id not in self._known:
             self._known[revision_id] = Revision(self.name, revision_id, path)
         return self._known[revision_id]
+
+
+@dataclass(frozen=True)
+class Streams:
+    """The history of one kind of database: our own stream, and perhaps the user's.
+
+    Attributes:
+        own: Our own.
+        user: The user's Alembic directory.
+        user_table: Its version table.
+    """
+
+    own: Stream
+    user: Stream | None = None
+    user_table: str = "alembic_version"
+
+    @property
+    def head(self) -> SchemaRevision:
+        """Where every database should stand."""
+        return SchemaRevision(self.own.head, self.user.head if self.user else None)
+
+    def have(self, head: str) -> bool:
+        """Tell whether *head*, as a `SchemaRevision` is written, is a place in these streams."""
+        own, _, user = head.partition("/")
+        known = {revision.id for revision in self.user.revisions} if self.user else set()
+        return own in {revision.id for revision in self.own.revisions} and user in {BASE, *known}
+
+    def display(self, applied: Applied) -> str:
+        """Return the name of a revision, with its stream where both streams have the name."""
+        if applied.revision in self._shared_names:
+            return f"{applied.stream}:{applied.revision}"
+        return applied.revision
+
+    @cached_property
+    def _shared_names(self) -> frozenset[str]:
+        """The names that a revision of either stream has."""
+        if self.user is None:
+            return frozenset()
+        own, user = ({one.name for one in stream.revisions} for stream in (self.own, self.user))
+        return frozenset(own & user)
+
+    def pending(self, start: SchemaRevision) -> list[Revision]:
+        """Return what leads from *start* to the head: our own first, then the user's.
+
+        Raises:
+            UnknownRevision, BadStream: It cannot be told.
+        """
+        pending = list(self.own.after(start.own))
+        if self.user is not None:
+            pending += self.user.after(start.user or BASE)
+        return pending
+
+    def after(self, start: SchemaRevision, applied: Sequence[Revision]) -> SchemaRevision:
+        """Return where a database stands that has *applied* what is pending first.
+
+        Raises:
+            BadStream: Between two branches, which no version can tell.
+        """
+        rest = self.pending(start)[len(applied) :]
+        if not rest:
+            return self.head
+        ids = {revision.stream: revision.id for revision in applied}
+        user = None if self.user is None else ids.get(self.user.name, start.user)
+        position = SchemaRevision(ids.get(self.own.name, start.own), user)
+        if self.pending(position) != rest:
+            raise BadStream(
+                f"{applied[-1].name} or {rest[0].name} runs outside a transaction between two "
+                "branches of the revisions, where no version tells how far a database is."
+            )
+        return position
 
 
 Block = Callable[[], AbstractContextManager[None]]

@@ -7,16 +7,16 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 from uuid import UUID
 
-from tenantry.db.apply import open_migrator
-from tenantry.db.scripts import Streams
-from tenantry.db.versions import Position
-from tenantry.fleet.scripts import Scripts
-from tenantry.fleet.visits import Looked, Migrated, Patience, Visit
+from tenantry.migration.attempts import Inspection, MigrationResult, TimeLimits, Visit
+from tenantry.migration.execution import open_migrator
+from tenantry.migration.run_scripts import RunScripts
+from tenantry.migration.schema_state import SchemaRevision
+from tenantry.migration.streams import Streams
 
-__all__ = ["Looked", "Migrated", "Patience", "SchemaMigrator", "Scripts"]
+__all__ = ["Inspection", "MigrationResult", "Migrator", "RunScripts", "TimeLimits"]
 
 
-class SchemaMigrator:
+class Migrator:
     """Migrates databases.
 
     Args:
@@ -24,19 +24,19 @@ class SchemaMigrator:
         patience: For each database.
     """
 
-    def __init__(self, threads: Executor, patience: Patience) -> None:
+    def __init__(self, threads: Executor, patience: TimeLimits) -> None:
         self._threads = threads
         self._patience = patience
 
     async def migrate(
         self,
         url: str,
-        scripts: Scripts,
+        scripts: RunScripts,
         *,
         run_id: UUID,
         now: Callable[[], datetime],
         is_first: bool = False,
-    ) -> Migrated:
+    ) -> MigrationResult:
         """Bring the database at *url* to the head, and tell what became of it.
 
         It ends at the deadline, even if the server has gone silent.
@@ -65,7 +65,7 @@ class SchemaMigrator:
                 # The connection is lost, or was silent, and something may have stayed.
                 return await self._find_out(url, scripts, run_id, error)
 
-    async def recall(self, url: str, scripts: Scripts, *, run_id: UUID) -> Migrated:
+    async def read_result(self, url: str, scripts: RunScripts, *, run_id: UUID) -> MigrationResult:
         """Tell what a run has done to the database at *url*, and change nothing.
 
         Raises:
@@ -76,9 +76,9 @@ class SchemaMigrator:
             self._visit(url, scripts) as visit,
         ):
             standing = await visit.standing(run_id)
-            return Migrated(standing.applied, standing.position, None)
+            return MigrationResult(standing.applied, standing.revision, None)
 
-    async def look(self, url: str, scripts: Scripts) -> Looked:
+    async def inspect(self, url: str, scripts: RunScripts) -> Inspection:
         """Tell what is pending in the database at *url*, and change nothing.
 
         Raises:
@@ -90,7 +90,7 @@ class SchemaMigrator:
         ):
             return await visit.look()
 
-    async def rehearse(self, url: str, scripts: Scripts) -> Looked:
+    async def rehearse(self, url: str, scripts: RunScripts) -> Inspection:
         """Do what `migrate` does to the database at *url*, and take it back.
 
         It takes the same locks, in the same order, for as long. What runs outside a
@@ -105,7 +105,9 @@ class SchemaMigrator:
         ):
             return await visit.rehearse()
 
-    async def initialise(self, url: str, scripts: Scripts, *, run_id: UUID, now: datetime) -> None:
+    async def initialise(
+        self, url: str, scripts: RunScripts, *, run_id: UUID, now: datetime
+    ) -> None:
         """Make the database at *url* ready for scripts, and bring it to the head.
 
         Raises:
@@ -115,7 +117,7 @@ class SchemaMigrator:
             await visit.bootstrap()
             await visit.to_head(run_id, lambda: now, is_first=True)
 
-    async def position(self, url: str, streams: Streams) -> Position:
+    async def read_revision(self, url: str, streams: Streams) -> SchemaRevision:
         """Return where the database at *url* stands.
 
         Raises:
@@ -123,23 +125,23 @@ class SchemaMigrator:
         """
         async with (
             asyncio.timeout(self._patience.deadline_seconds),
-            self._visit(url, Scripts(streams)) as visit,
+            self._visit(url, RunScripts(streams)) as visit,
         ):
-            return (await visit.standing()).position
+            return (await visit.standing()).revision
 
     async def _find_out(
-        self, url: str, scripts: Scripts, run_id: UUID, error: Exception
-    ) -> Migrated:
+        self, url: str, scripts: RunScripts, run_id: UUID, error: Exception
+    ) -> MigrationResult:
         """Return what has stayed in a database whose connection was lost by *error*."""
         try:
             async with self._visit(url, scripts) as visit:
                 standing = await visit.standing(run_id)
         except Exception as unreadable:
             raise error from unreadable
-        return Migrated(standing.applied, standing.position, error)
+        return MigrationResult(standing.applied, standing.revision, error)
 
     @asynccontextmanager
-    async def _visit(self, url: str, scripts: Scripts) -> AsyncIterator[Visit]:
+    async def _visit(self, url: str, scripts: RunScripts) -> AsyncIterator[Visit]:
         streams = scripts.streams
         migrator = await open_migrator(
             url,

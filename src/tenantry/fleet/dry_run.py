@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from tenantry.catalog.plans import Selected
-from tenantry.fleet.failures import explain
-from tenantry.fleet.migrate import SchemaMigrator, Scripts
+from tenantry.migration.errors import explain
+from tenantry.migration.migrator import Migrator, RunScripts
 from tenantry.tenant.databases import TenantDatabases
 
 
@@ -51,11 +51,11 @@ class Previewer:
     """
 
     databases: TenantDatabases
-    migrator: SchemaMigrator
+    migrator: Migrator
     concurrency: int
 
     async def preview(
-        self, selected: list[Selected], scripts: Scripts, *, rehearse: bool
+        self, selected: list[Selected], scripts: RunScripts, *, rehearse: bool
     ) -> Preview:
         """Look into the database of each tenant that is *selected*.
 
@@ -85,8 +85,10 @@ class Previewer:
             details=found,
         )
 
-    async def _look(self, tenant: Selected, scripts: Scripts, *, rehearse: bool) -> TenantPreview:
-        act = self.migrator.rehearse if rehearse else self.migrator.look
+    async def _look(
+        self, tenant: Selected, scripts: RunScripts, *, rehearse: bool
+    ) -> TenantPreview:
+        act = self.migrator.rehearse if rehearse else self.migrator.inspect
         try:
             url = self.databases.server(tenant.server_name).url(tenant.database_name)
             looked = await act(url, scripts)
@@ -94,7 +96,7 @@ class Previewer:
             return _previewed(tenant, None, "", error)
         names = ",".join(scripts.streams.display(one) for one in looked.pending)
         pending = names if names or looked.error else None
-        return _previewed(tenant, str(looked.position), pending, looked.error)
+        return _previewed(tenant, str(looked.revision), pending, looked.error)
 
 
 def _previewed(

@@ -4,12 +4,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from tenantry.db import lexer
-from tenantry.db.revisions import Revision
 from tenantry.kit.errors import Unavailable
+from tenantry.migration import sql_text
+from tenantry.migration.streams import Revision
 
 
-class Moved(Exception):
+class SchemaMoved(Exception):
     """Another run has moved the database since its version was read, or is about to."""
 
 
@@ -44,7 +44,7 @@ class Command:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class LockTimeouts:
     """How long a script waits for a lock, in milliseconds.
 
     Attributes:
@@ -68,7 +68,7 @@ class Outside:
 
     revision: Revision
     run_id: UUID | None
-    limits: Limits
+    limits: LockTimeouts
 
 
 Step = Command | Revision | Outside
@@ -107,7 +107,7 @@ def _joined(commands: Sequence[Command]) -> Command:
     if len(commands) == 1:
         return commands[0]
     owner = next((one.revision for one in commands if one.revision), None)
-    sql = lexer.joined(*(one.sql for one in commands))
+    sql = sql_text.joined(*(one.sql for one in commands))
     return Command(sql, guard=commands[-1].guard, revision=owner)
 
 
@@ -117,5 +117,5 @@ def is_last(sql: str) -> bool:
     The server takes a message apart before it runs the first command of it, so that a
     setting for how literals are read comes too late for what stands beside it.
     """
-    text = lexer.read(sql)
+    text = sql_text.read(sql)
     return not text.is_whole or any(words[:1] == ("SET",) for words in text.commands)

@@ -12,8 +12,7 @@ What is sent holds its values as literals, because PostgreSQL takes several comm
 one message only without parameters. They are ours, and SQLAlchemy quotes them.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from datetime import datetime
 from functools import cached_property
 from typing import Any
@@ -22,18 +21,26 @@ from uuid import UUID
 import sqlalchemy as sa
 from sqlalchemy.sql.base import Executable
 
-from tenantry.db.record import Recorded, Recording, Way
-from tenantry.db.revisions import BASE, BadStream, Revision, Stream
-from tenantry.db.steps import Command, Limits, Moved, Outside, Step, TransactionEnded, is_last
-from tenantry.db.versions import (
+from tenantry.migration.recorder import Recorded, Recording, Way
+from tenantry.migration.schema_state import (
     BEGUN,
     Applied,
-    Position,
+    SchemaRevision,
     log,
     metadata,
     user_version_table,
     version,
 )
+from tenantry.migration.statements import (
+    Command,
+    LockTimeouts,
+    Outside,
+    SchemaMoved,
+    Step,
+    TransactionEnded,
+    is_last,
+)
+from tenantry.migration.streams import BASE, Revision, Streams
 
 BOOTSTRAP_WAIT_MS = 30_000
 BOOTSTRAP_LOCK = 0x74656E616E747279  # "tenantry", as eight bytes
@@ -46,76 +53,6 @@ OUTSIDE_LOCK = BOOTSTRAP_LOCK + 1
 _IS_OURS = sa.text("tenantry_version.xmin = CAST(pg_current_xact_id() AS xid)")
 _OURS = sa.exists().where(_IS_OURS).select_from(version)
 _MARK = "\0"  # stands where a value comes that changes; no name can hold it
-
-
-@dataclass(frozen=True)
-class Streams:
-    """The history of one kind of database: our own stream, and perhaps the user's.
-
-    Attributes:
-        own: Our own.
-        user: The user's Alembic directory.
-        user_table: Its version table.
-    """
-
-    own: Stream
-    user: Stream | None = None
-    user_table: str = "alembic_version"
-
-    @property
-    def head(self) -> Position:
-        """Where every database should stand."""
-        return Position(self.own.head, self.user.head if self.user else None)
-
-    def know(self, head: str) -> bool:
-        """Tell whether *head*, as a `Position` is written, is a place in these streams."""
-        own, _, user = head.partition("/")
-        known = {revision.id for revision in self.user.revisions} if self.user else set()
-        return own in {revision.id for revision in self.own.revisions} and user in {BASE, *known}
-
-    def display(self, applied: Applied) -> str:
-        """Return the name of a revision, with its stream where both streams have the name."""
-        if applied.revision in self._shared_names:
-            return f"{applied.stream}:{applied.revision}"
-        return applied.revision
-
-    @cached_property
-    def _shared_names(self) -> frozenset[str]:
-        """The names that a revision of either stream has."""
-        if self.user is None:
-            return frozenset()
-        own, user = ({one.name for one in stream.revisions} for stream in (self.own, self.user))
-        return frozenset(own & user)
-
-    def pending(self, start: Position) -> list[Revision]:
-        """Return what leads from *start* to the head: our own first, then the user's.
-
-        Raises:
-            UnknownRevision, BadStream: It cannot be told.
-        """
-        pending = list(self.own.after(start.own))
-        if self.user is not None:
-            pending += self.user.after(start.user or BASE)
-        return pending
-
-    def after(self, start: Position, applied: Sequence[Revision]) -> Position:
-        """Return where a database stands that has *applied* what is pending first.
-
-        Raises:
-            BadStream: Between two branches, which no version can tell.
-        """
-        rest = self.pending(start)[len(applied) :]
-        if not rest:
-            return self.head
-        ids = {revision.stream: revision.id for revision in applied}
-        user = None if self.user is None else ids.get(self.user.name, start.user)
-        position = Position(ids.get(self.own.name, start.own), user)
-        if self.pending(position) != rest:
-            raise BadStream(
-                f"{applied[-1].name} or {rest[0].name} runs outside a transaction between two "
-                "branches of the revisions, where no version tells how far a database is."
-            )
-        return position
 
 
 class Script:
@@ -137,7 +74,7 @@ class Script:
         self,
         dialect: sa.Dialect,
         streams: Streams,
-        start: Position,
+        start: SchemaRevision,
         record: Callable[[Revision, sa.Dialect], Recording],
     ) -> None:
         self._dialect = dialect
@@ -163,13 +100,13 @@ class Script:
         """What it applies, in order."""
         return [Applied(revision.stream, revision.name) for revision, _ in self._parts]
 
-    def steps(self, run_id: UUID | None, now: datetime, limits: Limits) -> list[Step]:
+    def steps(self, run_id: UUID | None, now: datetime, limits: LockTimeouts) -> list[Step]:
         """Return what to send for the run *run_id* at *now*."""
         if self.is_outside:
             return self._outside(run_id, now, limits)
         return self.transaction(run_id, now, limits)
 
-    def transaction(self, run_id: UUID | None, now: datetime, limits: Limits) -> list[Step]:
+    def transaction(self, run_id: UUID | None, now: datetime, limits: LockTimeouts) -> list[Step]:
         """Return what to send, from BEGIN to COMMIT."""
         return [
             *_begin(limits.swap_ms, postgres=self._postgres),
@@ -183,19 +120,19 @@ class Script:
             Command("COMMIT"),
         ]
 
-    def rehearsal(self, run_id: UUID, now: datetime, limits: Limits) -> list[Step]:
+    def rehearsal(self, run_id: UUID, now: datetime, limits: LockTimeouts) -> list[Step]:
         """Return the transaction, taken back at its end."""
         *steps, _ = self.transaction(run_id, now, limits)
         # What is checked at COMMIT alone is checked here: it must fail now if it would then.
         deferred = [Command("SET CONSTRAINTS ALL IMMEDIATE")]
         return [*steps, *(deferred if self._postgres else []), Command("ROLLBACK")]
 
-    def _outside(self, run_id: UUID | None, now: datetime, limits: Limits) -> list[Step]:
+    def _outside(self, run_id: UUID | None, now: datetime, limits: LockTimeouts) -> list[Step]:
         """Return a revision that commits what it likes, with the version moved at its end."""
         ((revision, _),) = self._parts
         forget = self._render(sa.delete(log).where(log.c.stream == BEGUN))
         return [
-            Command(f"SELECT 1 WHERE pg_try_advisory_lock({OUTSIDE_LOCK})", guard=Moved),
+            Command(f"SELECT 1 WHERE pg_try_advisory_lock({OUTSIDE_LOCK})", guard=SchemaMoved),
             *_begin(limits.lock_ms, postgres=True),
             self._look,
             Outside(revision, run_id, limits),
@@ -249,13 +186,13 @@ class Script:
             swap = swap.where(sa.func.pg_try_advisory_xact_lock_shared(OUTSIDE_LOCK))
         swap_sql = self._render(swap)
         if not self._moves_user:
-            return [Command(swap_sql, guard=Moved)]
+            return [Command(swap_sql, guard=SchemaMoved)]
         create = sa.schema.CreateTable(self._user, if_not_exists=True)
         creation = [Command(self._render(create))] if self._start.user == BASE else []
         at = self._render(self._is_at_start(_OURS if self._postgres else sa.true()))
         # On PostgreSQL one guard does for both, and so one message.
-        guard = None if self._postgres else Moved
-        return [Command(swap_sql, guard=guard), *creation, Command(at, guard=Moved)]
+        guard = None if self._postgres else SchemaMoved
+        return [Command(swap_sql, guard=guard), *creation, Command(at, guard=SchemaMoved)]
 
     @cached_property
     def _look(self) -> Command:
@@ -263,9 +200,9 @@ class Script:
         is_own = version.c.version_num == self._start.own
         if self._start.user is None or self._start.user == BASE:
             # The user's is looked at with the swap: its table may not be there yet.
-            return Command(self._render(sa.select(sa.literal(1)).where(is_own)), guard=Moved)
+            return Command(self._render(sa.select(sa.literal(1)).where(is_own)), guard=SchemaMoved)
         own = sa.exists().where(is_own).select_from(version)
-        return Command(self._render(self._is_at_start(own)), guard=Moved)
+        return Command(self._render(self._is_at_start(own)), guard=SchemaMoved)
 
     def _is_at_start(self, also: sa.ColumnElement[bool]) -> sa.Select[Any]:
         if self._start.user == BASE:

@@ -15,8 +15,8 @@ from sqlalchemy.dialects.postgresql.asyncpg import PGDialect_asyncpg
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.util.concurrency import await_
 
-from tenantry.db import lexer
 from tenantry.kit.errors import Unavailable
+from tenantry.migration import sql_text
 
 SERVERS_REMEMBERED_MAX = 64
 
@@ -101,7 +101,7 @@ class PostgresGuest(_Guest, PGDialect_asyncpg):
     def do_execute(self, cursor: Any, statement: str, parameters: Any, context: Any = None) -> None:
         """Refuse what ends the transaction."""
         is_ours = context.execution_options.keys() >= OURS.keys()
-        if lexer.read(statement).ends_transaction and not is_ours:
+        if sql_text.read(statement).ends_transaction and not is_ours:
             raise EndsTransaction
         super().do_execute(cursor, statement, parameters, context)  # type: ignore[no-untyped-call]
 

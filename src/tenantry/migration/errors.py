@@ -5,8 +5,8 @@ import sqlite3
 import asyncpg
 import sqlalchemy.exc
 
-from tenantry.db.revisions import RevisionFailed
 from tenantry.kit.errors import TenantryError
+from tenantry.migration.streams import RevisionFailed
 
 # In these classes even the primary message can hold a value of a row.
 # Source: PostgreSQL manual, appendix A: 22 is "data exception".
@@ -44,7 +44,7 @@ def reason_of(error: BaseException) -> str:
     return explain(hidden or error)
 
 
-def is_lock(error: BaseException) -> bool:
+def is_lock_timeout(error: BaseException) -> bool:
     """Tell whether the error is that a lock was not free, so that another try may succeed."""
     cause = cause_of(error)
     if isinstance(cause, sqlite3.OperationalError):

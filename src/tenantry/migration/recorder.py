@@ -19,8 +19,8 @@ from typing import Any, NoReturn, TypeVar, cast
 import sqlalchemy as sa
 from sqlalchemy.pool import NullPool
 
-from tenantry.db.guests import engine_over
-from tenantry.db.revisions import OutsideTransaction, Revision, is_online, upgrade
+from tenantry.migration.live import engine_over
+from tenantry.migration.streams import OutsideTransaction, Revision, is_online, upgrade
 
 # A revision that computes for longer is no worse off live.
 RECORD_SECONDS_MAX = 2.0

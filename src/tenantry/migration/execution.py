@@ -15,17 +15,18 @@ from uuid import UUID
 import asyncpg
 import sqlalchemy as sa
 
-from tenantry.db import guests, lexer, open_files, versions
-from tenantry.db.dialects import SQLITE_GUEST, EndsTransaction, PostgresGuest, postgres_guest
+from tenantry.db import open_files
 from tenantry.db.open_files import OpenFile
-from tenantry.db.outside import upgrade_outside
 from tenantry.db.postgres import CLOSE_SECONDS_MAX
-from tenantry.db.revisions import BASE, Revision, RevisionFailed, upgrade_live
 from tenantry.db.sqlite import file_uri
-from tenantry.db.steps import Command, Outside, Step, messages
 from tenantry.db.urls import sqlite_path
-from tenantry.db.versions import Applied, Found, Position
 from tenantry.kit.errors import Unavailable
+from tenantry.migration import live, schema_state, sql_text
+from tenantry.migration.autocommit import upgrade_outside
+from tenantry.migration.dialects import SQLITE_GUEST, EndsTransaction, PostgresGuest, postgres_guest
+from tenantry.migration.schema_state import Applied, Found, SchemaRevision
+from tenantry.migration.statements import Command, Outside, Step, messages
+from tenantry.migration.streams import BASE, Revision, RevisionFailed, upgrade_live
 
 COMMIT = Command("COMMIT")
 
@@ -41,19 +42,19 @@ class SeveralVersions(Unavailable):
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class SchemaState:
     """What a database says of itself.
 
     Attributes:
-        position: Where it stands.
+        revision: Where it stands.
         applied: What the run that was asked about has applied there, in order.
     """
 
-    position: Position
+    revision: SchemaRevision
     applied: list[Applied]
 
 
-class Migrator(ABC):
+class DatabaseConnection(ABC):
     """One connection that migrates one database.
 
     Args:
@@ -69,9 +70,9 @@ class Migrator(ABC):
         """The engine, as revisions see it."""
 
     @abstractmethod
-    async def look(
-        self, run_id: UUID | None = None, *, leave_at: Position | None = None
-    ) -> Standing:
+    async def read_state(
+        self, run_id: UUID | None = None, *, leave_at: SchemaRevision | None = None
+    ) -> SchemaState:
         """Return where the database stands, and what a run has applied, by its own log.
 
         Args:
@@ -92,7 +93,7 @@ class Migrator(ABC):
 
         Raises:
             RevisionFailed: A revision raised something.
-            Moved: A guard found something else than it expected.
+            SchemaMoved: A guard found something else than it expected.
         """
 
     @abstractmethod
@@ -102,7 +103,7 @@ class Migrator(ABC):
 
 async def open_migrator(
     url: str, threads: Executor, *, user_table: str | None, timeout_seconds: float
-) -> Migrator:
+) -> DatabaseConnection:
     """Return what migrates the database at *url*.
 
     Args:
@@ -121,7 +122,7 @@ async def open_migrator(
     return _PostgresMigrator(raw, threads, user_table)
 
 
-class _PostgresMigrator(Migrator):
+class _PostgresMigrator(DatabaseConnection):
     def __init__(
         self,
         raw: "asyncpg.Connection[asyncpg.Record]",
@@ -131,16 +132,16 @@ class _PostgresMigrator(Migrator):
         super().__init__(user_table)
         self._raw = raw
         self._threads = threads
-        self._host: guests.PostgresHost | None = None
+        self._host: live.PostgresHost | None = None
 
     @property
     def dialect(self) -> PostgresGuest:
         version = self._raw.get_server_version()
         return postgres_guest((version.major, version.minor))
 
-    async def look(
-        self, run_id: UUID | None = None, *, leave_at: Position | None = None
-    ) -> Standing:
+    async def read_state(
+        self, run_id: UUID | None = None, *, leave_at: SchemaRevision | None = None
+    ) -> SchemaState:
         del leave_at
         try:
             rows = await self._find(self._user_table, run_id)
@@ -171,7 +172,7 @@ class _PostgresMigrator(Migrator):
                 raise
 
     async def _find(self, user_table: str | None, run_id: UUID | None) -> list[Found]:
-        compiled = versions.find(user_table, has_log=run_id is not None).postgresql
+        compiled = schema_state.find(user_table, has_log=run_id is not None).postgresql
         rows = await self._raw.fetch(compiled.sql, *compiled.arguments({"run": run_id}))
         return [Found(*row) for row in rows]
 
@@ -185,7 +186,7 @@ class _PostgresMigrator(Migrator):
 
     async def _guest(self, work: Callable[[sa.Connection], None], *, holds: bool) -> None:
         if self._host is None:
-            self._host = guests.PostgresHost(self._raw, self.dialect.over(self._raw), self._threads)
+            self._host = live.PostgresHost(self._raw, self.dialect.over(self._raw), self._threads)
         await self._host.run(work, holds=holds)
 
     async def _command(self, command: Command) -> None:
@@ -199,17 +200,17 @@ class _PostgresMigrator(Migrator):
     async def _execute(self, command: Command) -> None:
         held = self._host.take_held() if self._host else []
         if held and command.has_parameters:
-            await self._raw.execute(lexer.joined(*held))
+            await self._raw.execute(sql_text.joined(*held))
             held = []
         if command.many:
             await self._raw.executemany(command.sql, command.rows)
             return
-        status = await self._raw.execute(lexer.joined(*held, command.sql), *command.rows[0])
+        status = await self._raw.execute(sql_text.joined(*held, command.sql), *command.rows[0])
         if command.guard and status.rpartition(" ")[2] != "1":
             raise command.guard
 
 
-class _SqliteMigrator(Migrator):
+class _SqliteMigrator(DatabaseConnection):
     dialect = SQLITE_GUEST
 
     def __init__(self, path: Path, threads: Executor, user_table: str | None) -> None:
@@ -223,9 +224,9 @@ class _SqliteMigrator(Migrator):
         self._in_revision = False
         self._was_refused = False
 
-    async def look(
-        self, run_id: UUID | None = None, *, leave_at: Position | None = None
-    ) -> Standing:
+    async def read_state(
+        self, run_id: UUID | None = None, *, leave_at: SchemaRevision | None = None
+    ) -> SchemaState:
         return await self._in_thread(lambda: self._look(run_id, leave_at))
 
     async def play(self, steps: Sequence[Step], *, leaves: bool = False) -> None:
@@ -253,10 +254,10 @@ class _SqliteMigrator(Migrator):
             with contextlib.suppress(sqlite3.ProgrammingError):
                 if (raw := self._raw) is not None:
                     raw.interrupt()
-            await asyncio.wait([running], timeout=guests.STOP_SECONDS_MAX)
+            await asyncio.wait([running], timeout=live.STOP_SECONDS_MAX)
             raise
 
-    def _look(self, run_id: UUID | None, leave_at: Position | None) -> Standing:
+    def _look(self, run_id: UUID | None, leave_at: SchemaRevision | None) -> SchemaState:
         raw = self._open()
         try:
             rows = self._find(raw, self._user_table, run_id)
@@ -268,7 +269,7 @@ class _SqliteMigrator(Migrator):
             except sqlite3.OperationalError as second:
                 raise (NoVersion() if _is_no_table(second) else second) from error
         standing = _standing(rows, has_user=self._user_table is not None)
-        if standing.position == leave_at:
+        if standing.revision == leave_at:
             self._close()
         return standing
 
@@ -292,7 +293,7 @@ class _SqliteMigrator(Migrator):
     def _find(
         self, raw: sqlite3.Connection, user_table: str | None, run_id: UUID | None
     ) -> list[Found]:
-        compiled = versions.find(user_table, has_log=run_id is not None).sqlite
+        compiled = schema_state.find(user_table, has_log=run_id is not None).sqlite
         return [
             Found(*row) for row in raw.execute(compiled.sql, compiled.arguments({"run": run_id}))
         ]
@@ -345,7 +346,7 @@ class _SqliteMigrator(Migrator):
 
     def _execute(self, raw: sqlite3.Connection, step: Step) -> None:
         if isinstance(step, Revision):
-            upgrade_live(step, guests.on_sqlite(raw), contextlib.nullcontext)
+            upgrade_live(step, live.on_sqlite(raw), contextlib.nullcontext)
             return
         assert isinstance(step, Command)
         if step.many:
@@ -357,15 +358,15 @@ class _SqliteMigrator(Migrator):
             raise step.guard
 
 
-def _standing(rows: Sequence[Found], *, has_user: bool) -> Standing:
+def _standing(rows: Sequence[Found], *, has_user: bool) -> SchemaState:
     own = [row.revision for row in rows if row.source == "own"]
     user = [row.revision for row in rows if row.source == "user"]
     if len(own) != 1:
         raise NoVersion
     if len(user) > 1:
         raise SeveralVersions
-    position = Position(own[0], (user or [BASE])[0] if has_user else None)
-    return Standing(position, versions.applied_in(rows))
+    position = SchemaRevision(own[0], (user or [BASE])[0] if has_user else None)
+    return SchemaState(position, schema_state.applied_in(rows))
 
 
 def _is_no_table(error: sqlite3.OperationalError) -> bool:

@@ -5,31 +5,31 @@ from functools import partial
 
 import sqlalchemy as sa
 
-from tenantry.db.record import Recording, record
-from tenantry.db.revisions import BadStream, Revision
-from tenantry.db.scripts import Script, Streams
-from tenantry.db.versions import Applied, Position
+from tenantry.migration.recorder import Recording, record
+from tenantry.migration.schema_state import Applied, SchemaRevision
+from tenantry.migration.scripts import Script
+from tenantry.migration.streams import BadStream, Revision, Streams
 
 
-class Scripts:
+class RunScripts:
     """The scripts of one run: each made once, however many tenants need it.
 
     Args:
         streams: As they are when the run begins.
 
     Attributes:
-        usual_start: Where the database stood that was looked at last.
+        expected_revision: Where the database stood that was looked at last.
     """
 
     def __init__(self, streams: Streams) -> None:
         self.streams = streams
-        self.usual_start: Position | None = None
+        self.expected_revision: SchemaRevision | None = None
         self._lock = asyncio.Lock()
-        self._head: Position | None = None
-        self._scripts: dict[tuple[sa.Dialect, Position], Script] = {}
+        self._head: SchemaRevision | None = None
+        self._scripts: dict[tuple[sa.Dialect, SchemaRevision], Script] = {}
         self._recordings: dict[tuple[sa.Dialect, Revision], Recording] = {}
 
-    async def head(self) -> Position:
+    async def head(self) -> SchemaRevision:
         """Return where every database should stand.
 
         Raises:
@@ -41,15 +41,15 @@ class Scripts:
                     self._head = await asyncio.to_thread(lambda: self.streams.head)
         return self._head
 
-    async def know(self, head: str) -> bool:
-        """Tell whether these streams know *head*, as a `Position` is written."""
+    async def have(self, head: str) -> bool:
+        """Tell whether these streams know *head*, as a `SchemaRevision` is written."""
         async with self._lock:
             try:
-                return await asyncio.to_thread(self.streams.know, head)
+                return await asyncio.to_thread(self.streams.have, head)
             except BadStream:
                 return False
 
-    async def pending(self, start: Position) -> list[Applied]:
+    async def pending(self, start: SchemaRevision) -> list[Applied]:
         """Return what leads from *start* to the head, in order.
 
         Raises:
@@ -59,7 +59,7 @@ class Scripts:
             pending = await asyncio.to_thread(self.streams.pending, start)
             return [Applied(revision.stream, revision.name) for revision in pending]
 
-    async def get(self, dialect: sa.Dialect, start: Position) -> Script:
+    async def get(self, dialect: sa.Dialect, start: SchemaRevision) -> Script:
         """Return the script from *start*.
 
         Raises:

@@ -3,9 +3,9 @@
 import re
 from pathlib import Path
 
-from tenantry.db.revisions import BASE, Revision, Stream
 from tenantry.kit.errors import Conflict, Invalid
 from tenantry.kit.ids import new_id
+from tenantry.migration.streams import BASE, Revision, Stream
 
 SLUG_CHARS_MAX = 40
 ID_CHARS = 12  # as Alembic makes them

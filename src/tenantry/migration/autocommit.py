@@ -14,11 +14,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tenantry.db.dialects import OURS
-from tenantry.db.revisions import upgrade_live
-from tenantry.db.steps import Outside
-from tenantry.db.versions import BEGUN, log
 from tenantry.kit.clock import utc_now
+from tenantry.migration.dialects import OURS
+from tenantry.migration.schema_state import BEGUN, log
+from tenantry.migration.statements import Outside
+from tenantry.migration.streams import upgrade_live
 
 _NAME = r'(?:"(?:[^"]|"")+"|[\w$]+)'
 _CREATE = re.compile(

@@ -45,7 +45,7 @@ class Applied(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class Position:
+class SchemaRevision:
     """Where a database stands in both streams.
 
     Attributes:

@@ -1,0 +1,1 @@
+"""The migration of one database: its streams of revisions, how each is recorded and executed."""
