@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 
-from tenantry.fleet.failures import explain
+from tenantry.migration.errors import explain
 
 from tests.integration import looking
 from tests.integration.conftest import Rig

@@ -42,7 +42,7 @@ _REPEATED = re.compile(rf"{PLACEHOLDER}(?:[\s,]*{PLACEHOLDER})+")
 
 
 def cause_of(error: str, names: Sequence[str] = ()) -> str:
-    """Return the cause that *error* names, as `fleet.failures` has worded it.
+    """Return the cause that *error* names, as `migration.errors` has worded it.
 
     Args:
         error: The text.
