@@ -4,7 +4,6 @@ import shutil
 from pathlib import Path
 
 from tenantry.migration.errors import explain
-
 from tests.integration import looking
 from tests.integration.conftest import Rig
 from tests.integration.engines import on_sqlite
