@@ -37,5 +37,5 @@ class TestMigrate:
 
         assert done.error is not None
         assert explain(done.error) == "The file of the database was replaced by another one."
-        assert (done.applied, done.position.user) == ([], "")
+        assert (done.applied, done.revision.user) == ([], "")
         assert "note" not in looking.tables(tenant_url)
