@@ -234,6 +234,9 @@ async def _keep_house(services: Services) -> None:
             await services.lifecycle.reap()
             await services.usage.write()
             await attempts.forget(services.catalog)
+            await services.signing_keys.retire(
+                system_context("housekeeping"), token_lifetime=services.tokens.lifetime
+            )
         await asyncio.sleep(HOUSEKEEPING_SECONDS)
 
 

@@ -17,12 +17,12 @@ from pydantic import (
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from tenantry.kit.errors import Invalid
+from tenantry.kit.secrets import fault_of_secret_key
 
 PREFIX = "TENANTRY_"
 # The test suite's own variables may stand in the environment of what it starts.
 TEST_PREFIX = "TENANTRY_TEST_"
 ENV_FILE = ".env"
-SECRET_KEY_CHARS_MIN = 32
 SERVER_DEFAULT = "default"
 # Who listens on every address of the machine is reached on its own one.
 WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - it is asked for elsewhere
@@ -166,10 +166,9 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _check_together(self) -> Self:
         secret = self.secret_key.get_secret_value()
-        if secret and len(secret) < SECRET_KEY_CHARS_MIN:
-            raise ValueError(
-                f"TENANTRY_SECRET_KEY must have at least {SECRET_KEY_CHARS_MIN} characters"
-            )
+        fault = fault_of_secret_key(secret) if secret else None
+        if fault is not None:
+            raise ValueError(f"TENANTRY_SECRET_KEY {fault}")
         if SERVER_DEFAULT in self.tenant_servers:
             raise ValueError(f"TENANTRY_TENANT_SERVERS must not name {SERVER_DEFAULT!r}")
         if not secret and self.catalog.startswith("postgres"):

@@ -408,7 +408,7 @@ class TestSigningKeyRotate:
         added = tenantry("signing-key", "rotate", "--json").data
         published = _asked(tenantry, "/.well-known/jwks.json").json()["keys"]
 
-        assert set(added) == {"id", "createdAt", "signsFrom"}
+        assert set(added) == {"id", "createdAt", "signsFrom", "signsUntil"}
         created, signs = (datetime.fromisoformat(added[one]) for one in ("createdAt", "signsFrom"))
         assert signs - created == timedelta(seconds=60)
         assert len(published) == 2
@@ -420,6 +420,34 @@ class TestSigningKeyRotate:
 
         assert ended.status == 0
         assert "signs from" in ended.stdout
+
+
+class TestSigningKeyList:
+    def test_tells_when_each_key_signs(self, tenantry: Commands):
+        added = tenantry("signing-key", "rotate", "--json").data
+
+        [first, second] = tenantry("signing-key", "list", "--json").data["items"]
+
+        assert first["signsUntil"] == second["signsFrom"] == added["signsFrom"]
+        assert second["signsUntil"] is None
+        assert added["id"] in tenantry("signing-key", "list").stdout
+
+
+class TestSigningKeyRevoke:
+    def test_ends_what_the_key_has_signed_and_another_signs(self, tenantry: Commands):
+        tenantry.create_admin()
+        [only] = tenantry("signing-key", "list", "--json").data["items"]
+
+        ended = tenantry("signing-key", "revoke", only["id"])
+
+        assert ended.status == 0
+        [left] = tenantry("signing-key", "list", "--json").data["items"]
+        assert left["id"] != only["id"]
+        assert _admin_logs_in(tenantry, PASSWORD)
+
+    def test_is_one_that_there_is(self, alone: Commands):
+        for key_id in ("nonsense", "01890a5d-ac96-774b-bcce-b302099a8057"):
+            assert alone("signing-key", "revoke", key_id).status == 2
 
 
 class TestAudit:

@@ -211,8 +211,7 @@ def _sign(like: str, claims: dict[str, Any], private: Ed25519PrivateKey) -> str:
 
 
 async def _private_key(world: World) -> Ed25519PrivateKey:
-    _, private = (await world.services.signing_keys.ring()).signer(utc_now())
-    return private
+    return (await world.services.signing_keys.ring()).signer(utc_now()).private
 
 
 async def _add_mcp_tokens(cast: Cast, people: dict[str, UUID]) -> None:

@@ -1,9 +1,9 @@
 """The keys that sign bearer tokens: made, sealed, published, retired."""
 
+import contextlib
 import os
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import pairwise
 from pathlib import Path
 from uuid import UUID
 
@@ -16,15 +16,18 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from tenantry.catalog import signing_keys
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.planes import CatalogSession
-from tenantry.catalog.signing_keys import SigningKey
+from tenantry.catalog.signing_keys import SigningKey, SigningKeyNotFound
 from tenantry.kit.clock import monotonic_seconds
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Invalid, Unavailable
 from tenantry.kit.ids import new_id
+from tenantry.kit.secrets import fault_of_secret_key
 
 # Every process must know a key before the first one signs with it.
 PUBLISHED_AHEAD = timedelta(seconds=60)
 RELOAD_SECONDS_MIN = 1.0
+# The clocks of two machines may differ by so much before a token dies early.
+RETIRED_AFTER = timedelta(seconds=60)
 NONCE_BYTES = 12
 KEYS = "signing keys"
 """The name of the fact."""
@@ -35,27 +38,59 @@ class WrongSecretKey(Invalid):
     """The signing keys in the catalog were sealed with another TENANTRY_SECRET_KEY."""
 
 
+class BadSecretFile(Invalid):
+    """The secret in the file `secret-key` is too short, or a placeholder."""
+
+
 class NoSigningKey(Unavailable):
     """There is no signing key yet."""
 
 
 @dataclass(frozen=True)
+class RingKey:
+    """A key that verifies, and signs for a time.
+
+    Attributes:
+        signs_until: When it stops signing; None as long as it has no successor.
+    """
+
+    id: UUID
+    public: Ed25519PublicKey
+    private: Ed25519PrivateKey
+    signs_from: datetime
+    signs_until: datetime | None
+
+    def may_have_signed(self, issued_at: float) -> bool:
+        """Return whether the key still signed at *issued_at*, in seconds since 1970."""
+        return self.signs_until is None or issued_at <= self.signs_until.timestamp()
+
+
+@dataclass(frozen=True)
 class KeyRing:
-    """The keys that verify, and the one that signs."""
+    """The keys by id, in the order in which they sign."""
 
-    publics: dict[UUID, Ed25519PublicKey]
-    _privates: tuple[tuple[datetime, UUID, Ed25519PrivateKey], ...]
+    keys: dict[UUID, RingKey]
 
-    def signer(self, now: datetime) -> tuple[UUID, Ed25519PrivateKey]:
+    def signer(self, now: datetime) -> RingKey:
         """Return the newest key that signs at *now*.
 
         Raises:
-            NoSigningKey: None does.
+            NoSigningKey: There are no keys.
         """
-        for signs_from, key_id, private in reversed(self._privates):
-            if signs_from <= now:
-                return key_id, private
-        raise NoSigningKey
+        keys = list(self.keys.values())
+        if not keys:
+            raise NoSigningKey
+        begun = [key for key in keys if key.signs_from <= now]
+        # None has begun when the clock was set back behind the first.
+        return begun[-1] if begun else keys[0]
+
+    def retired(self, now: datetime, lifetime: timedelta) -> list[UUID]:
+        """Return the keys whose last token, of this *lifetime*, has expired."""
+        return [
+            key.id
+            for key in self.keys.values()
+            if key.signs_until is not None and key.signs_until + lifetime + RETIRED_AFTER < now
+        ]
 
 
 class SigningKeys:
@@ -83,10 +118,14 @@ class SigningKeys:
         return ring
 
     async def ring_with(self, key_id: UUID) -> KeyRing:
-        """Return the keys, read again (at most once a second) if *key_id* is not among them."""
+        """Return the keys, as new as the catalog's epoch if *key_id* is not among them.
+
+        The epoch is read at most once a second, and nothing is forgotten unless it has moved:
+        anyone may send a token that names an unknown key.
+        """
         ring = await self.ring()
-        if key_id not in ring.publics and self._may_reload():
-            self._catalog.facts.forget()
+        if key_id not in ring.keys and self._may_reload():
+            await self._catalog.facts.look()
             ring = await self.ring()
         return ring
 
@@ -96,37 +135,64 @@ class SigningKeys:
             await self._add(ctx, signs_from=ctx.now)
         await self.ring()
 
-    async def rotate(self, ctx: OperationContext, *, token_lifetime: timedelta) -> SigningKey:
-        """Publish a new key, which signs a minute from now; remove those that are no longer needed.
+    async def rotate(self, ctx: OperationContext) -> SigningKey:
+        """Publish a new key, which signs a minute from now in place of the others."""
+        return await self._add(ctx, signs_from=ctx.now + PUBLISHED_AHEAD)
 
-        Args:
-            ctx: Who rotates.
-            token_lifetime: How long the last token of an old key may live.
+    async def revoke(self, ctx: OperationContext, key_id: UUID) -> SigningKey | None:
+        """Remove a key at once, with every token that it has signed.
+
+        Returns:
+            The new key that signs from now on, if the key had no successor.
+
+        Raises:
+            SigningKeyNotFound: There is no such key.
         """
-        added = await self._add(ctx, signs_from=ctx.now + PUBLISHED_AHEAD)
-        keys = await signing_keys.every(self._catalog)
-        for key, successor in pairwise(keys):
-            if successor.signs_from + token_lifetime + PUBLISHED_AHEAD < ctx.now:
-                async with self._catalog.change(ctx, "signing-key.remove", key.id) as session:
-                    await signing_keys.remove(session, key.id)
-        return added
+        async with self._catalog.change(ctx, "signing-key.revoke", key_id) as session:
+            await signing_keys.remove(session, key_id)
+            left = await signing_keys.every(session)
+            if any(key.signs_until is None for key in left):
+                return None
+            # Other processes do not know it yet, and read it with the first token.
+            added = self._new(ctx, signs_from=ctx.now)
+            await signing_keys.add(session, added)
+            return added
+
+    async def retire(self, ctx: OperationContext, *, token_lifetime: timedelta) -> None:
+        """Remove the keys whose last token has expired."""
+        for key_id in (await self.ring()).retired(ctx.now, token_lifetime):
+            # Another process may have removed it first.
+            with contextlib.suppress(SigningKeyNotFound):
+                async with self._catalog.change(ctx, "signing-key.retire", key_id) as session:
+                    await signing_keys.remove(session, key_id)
 
     async def _add(self, ctx: OperationContext, *, signs_from: datetime) -> SigningKey:
+        added = self._new(ctx, signs_from=signs_from)
+        async with self._catalog.change(ctx, "signing-key.add", added.id) as session:
+            await signing_keys.add(session, added)
+        return added
+
+    def _new(self, ctx: OperationContext, *, signs_from: datetime) -> SigningKey:
         private = Ed25519PrivateKey.generate()
         key_id = new_id()
         nonce = os.urandom(NONCE_BYTES)
         sealed = nonce + self._seal.encrypt(nonce, private.private_bytes_raw(), key_id.bytes)
         public = private.public_key().public_bytes_raw()
-        added = SigningKey(key_id, public, sealed, ctx.now, signs_from)
-        async with self._catalog.change(ctx, "signing-key.add", key_id) as session:
-            await signing_keys.add(session, added)
-        return added
+        return SigningKey(key_id, public, sealed, ctx.now, signs_from, None)
 
     async def _read(self, session: CatalogSession) -> KeyRing:
         keys = await signing_keys.every(session)
         return KeyRing(
-            {key.id: Ed25519PublicKey.from_public_bytes(key.public_key) for key in keys},
-            tuple((key.signs_from, key.id, self._open(key)) for key in keys),
+            {
+                key.id: RingKey(
+                    key.id,
+                    Ed25519PublicKey.from_public_bytes(key.public_key),
+                    self._open(key),
+                    key.signs_from,
+                    key.signs_until,
+                )
+                for key in keys
+            }
         )
 
     def _open(self, key: SigningKey) -> Ed25519PrivateKey:
@@ -147,17 +213,33 @@ class SigningKeys:
 
 
 def read_secret_file(path: Path) -> str:
-    """Return the secret in the file at *path*, which is made (mode 0600) when it is not there."""
-    try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return path.read_text()
-    secret = os.urandom(SECRET_FILE_BYTES).hex()
-    with os.fdopen(handle, "w") as file:
-        file.write(secret)
-        file.flush()
-        os.fsync(file.fileno())
+    """Return the secret in the file at *path*; make the file (mode 0600) if there is none.
+
+    Raises:
+        BadSecretFile: The secret is too short, or a placeholder.
+    """
+    if not path.exists():
+        _make_secret_file(path)
+    secret = path.read_text().strip()
+    fault = fault_of_secret_key(secret)
+    if fault is not None:
+        raise BadSecretFile(f"The secret in {path} {fault}.")
     return secret
+
+
+def _make_secret_file(path: Path) -> None:
+    # The name is linked to a complete file: another process never reads half a secret.
+    unfinished = path.with_name(f"{path.name}.{new_id()}")
+    handle = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(handle, "w") as file:
+            file.write(os.urandom(SECRET_FILE_BYTES).hex())
+            file.flush()
+            os.fsync(file.fileno())
+        with contextlib.suppress(FileExistsError):
+            os.link(unfinished, path)
+    finally:
+        unfinished.unlink()
 
 
 def _derive(secret: str) -> bytes:

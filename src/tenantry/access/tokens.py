@@ -11,15 +11,18 @@ import jwt
 import msgspec
 
 from tenantry.access.principal import Person, Role
-from tenantry.access.signing import KeyRing, SigningKeys
+from tenantry.access.signing import RingKey, SigningKeys
 from tenantry.kit.errors import Unauthenticated
 from tenantry.kit.ids import new_id, parse_id
 
 ALGORITHM = "EdDSA"
 ISSUER = "tenantry"
 AUDIENCES = {Role.ADMIN: "tenantry/admin", Role.TENANT_USER: "tenantry/tenant"}
-# For iat and nbf, because clocks differ. An exp is an exp.
+TYPE = "JWT"
+# For nbf, because clocks differ. An exp is an exp.
 LEEWAY_SECONDS = 30
+# How far ahead a token may have been issued: the clock may have been set back since.
+AHEAD_SECONDS_MAX = 7_200
 VERIFIED_MAX = 10_000
 REQUIRED = ["exp", "iss", "aud", "iat", "nameid", "role"]
 
@@ -38,6 +41,7 @@ class Claims(msgspec.Struct, frozen=True):
     nameid: UUID
     email: str
     role: Role
+    iat: int
     exp: int
     jti: str
     generation: int
@@ -66,7 +70,7 @@ class Tokens:
 
     async def issue(self, person: Person, *, now: datetime) -> IssuedToken:
         """Return a new token for a person."""
-        key_id, private = (await self._keys.ring()).signer(now)
+        key = (await self._keys.ring()).signer(now)
         expires_at = (now + self.lifetime).replace(microsecond=0)
         payload: dict[str, Any] = {
             "nameid": str(person.id),
@@ -81,7 +85,7 @@ class Tokens:
         }
         if person.tenant_id is not None:
             payload["TenantId"] = str(person.tenant_id)
-        token = jwt.encode(payload, private, ALGORITHM, headers={"kid": str(key_id)})
+        token = jwt.encode(payload, key.private, ALGORITHM, headers={"kid": str(key.id)})
         return IssuedToken(token, expires_at)
 
     async def verify(self, authorization: str | None, *, now: datetime) -> Claims:
@@ -94,11 +98,11 @@ class Tokens:
             raise BadToken
         digest = hashlib.sha256(authorization.encode()).digest()
         remembered = self._verified.get(digest)
-        if remembered is None or remembered[0] not in (await self._keys.ring()).publics:
+        if remembered is None or remembered[0] not in (await self._keys.ring()).keys:
             scheme, _, token = authorization.partition(" ")
             if scheme.lower() != "bearer" or not _COMPACT.fullmatch(token):
                 raise BadToken
-            remembered = await self._decode(token)
+            remembered = await self._decode(token, now)
             self._remember(digest, remembered)
         claims = remembered[1]
         if claims.exp <= now.timestamp():
@@ -108,32 +112,45 @@ class Tokens:
     async def jwks(self) -> list[dict[str, str]]:
         """Return the public keys as JWKs (RFC 7517, RFC 8037)."""
         ring = await self._keys.ring()
-        return [_jwk(key_id, ring) for key_id in ring.publics]
+        return [_jwk(key) for key in ring.keys.values()]
 
-    async def _decode(self, token: str) -> tuple[UUID, Claims]:
+    async def _decode(self, token: str, now: datetime) -> tuple[UUID, Claims]:
         # What a forger can make PyJWT raise is not only its own errors.
         try:
-            key_id = parse_id(str(jwt.get_unverified_header(token).get("kid")))
-            if key_id is None:
+            header = jwt.get_unverified_header(token)
+            key_id = parse_id(str(header.get("kid")))
+            if key_id is None or header.get("typ") != TYPE:
                 raise BadToken
-            public = (await self._keys.ring_with(key_id)).publics.get(key_id)
-            if public is None:
+            key = (await self._keys.ring_with(key_id)).keys.get(key_id)
+            if key is None:
                 raise BadToken
             payload = jwt.decode(
                 token,
-                public,
+                key.public,
                 algorithms=[ALGORITHM],
                 issuer=ISSUER,
                 audience=list(AUDIENCES.values()),
                 leeway=LEEWAY_SECONDS,
-                options={"require": REQUIRED},
+                options={"require": REQUIRED, "verify_iat": False},
             )
             claims = msgspec.convert(payload, Claims)
         except (jwt.PyJWTError, msgspec.ValidationError, ValueError, RecursionError) as error:
             raise BadToken from error
-        if payload["aud"] != AUDIENCES[claims.role]:
+        if payload["aud"] != AUDIENCES[claims.role] or not self._may_be_ours(claims, key, now):
             raise BadToken
         return key_id, claims
+
+    def _may_be_ours(self, claims: Claims, key: RingKey, now: datetime) -> bool:
+        """Return whether the times are those of a token that `issue` makes.
+
+        They bound what a stolen key is good for: nothing that it signs lives longer than one
+        lifetime after the key has stopped signing.
+        """
+        return (
+            claims.exp - claims.iat <= self.lifetime.total_seconds()
+            and claims.iat <= now.timestamp() + AHEAD_SECONDS_MAX
+            and key.may_have_signed(claims.iat)
+        )
 
     def _remember(self, digest: bytes, verified: tuple[UUID, Claims]) -> None:
         if len(self._verified) >= VERIFIED_MAX:
@@ -141,14 +158,13 @@ class Tokens:
         self._verified[digest] = verified
 
 
-def _jwk(key_id: UUID, ring: KeyRing) -> dict[str, str]:
-    raw = ring.publics[key_id].public_bytes_raw()
-    x = base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
+def _jwk(key: RingKey) -> dict[str, str]:
+    x = base64.urlsafe_b64encode(key.public.public_bytes_raw()).rstrip(b"=").decode()
     return {
         "kty": "OKP",
         "crv": "Ed25519",
         "alg": ALGORITHM,
         "use": "sig",
-        "kid": str(key_id),
+        "kid": str(key.id),
         "x": x,
     }

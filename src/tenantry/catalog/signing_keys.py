@@ -11,8 +11,13 @@ from tenantry.catalog.database import CatalogChange
 from tenantry.catalog.planes import CatalogSession
 from tenantry.catalog.tables import signing_key
 from tenantry.db.statements import Statement, columns_of
+from tenantry.kit.errors import NotFound
 
 SIGNING_KEYS_MAX = 100
+
+
+class SigningKeyNotFound(NotFound):
+    """There is no such signing key."""
 
 
 class SigningKey(msgspec.Struct, frozen=True):
@@ -22,6 +27,7 @@ class SigningKey(msgspec.Struct, frozen=True):
         public_key: 32 bytes (Ed25519, RFC 8032).
         sealed_private_key: Of no use without the service's secret key.
         signs_from: When it begins to sign; it verifies from the moment it is here.
+        signs_until: When its successor begins; None as long as it has none.
     """
 
     id: UUID
@@ -29,6 +35,11 @@ class SigningKey(msgspec.Struct, frozen=True):
     sealed_private_key: bytes
     created_at: datetime
     signs_from: datetime
+    signs_until: datetime | None
+
+
+class _Id(msgspec.Struct, frozen=True):
+    id: UUID
 
 
 _ADD = Statement[Any](sa.insert(signing_key))
@@ -38,11 +49,22 @@ _ALL = Statement(
     .limit(SIGNING_KEYS_MAX),
     SigningKey,
 )
-_REMOVE = Statement[Any](sa.delete(signing_key).where(signing_key.c.id == sa.bindparam("id")))
+_END = Statement[Any](
+    sa.update(signing_key)
+    .values(signs_until=sa.bindparam("at", type_=signing_key.c.signs_until.type))
+    .where(signing_key.c.signs_until.is_(None))
+)
+_REMOVE = Statement(
+    sa.delete(signing_key)
+    .where(signing_key.c.id == sa.bindparam("id"))
+    .returning(signing_key.c.id),
+    _Id,
+)
 
 
 async def add(session: CatalogChange, added: SigningKey) -> None:
-    """Publish a key."""
+    """Publish a key, which is the successor of those that have none."""
+    await session.execute(_END, at=added.signs_from)
     await session.execute(_ADD, **msgspec.structs.asdict(added))
 
 
@@ -53,5 +75,10 @@ async def every(session: CatalogSession) -> list[SigningKey]:
 
 
 async def remove(session: CatalogChange, key_id: UUID) -> None:
-    """Remove a key whose last token is dead."""
-    await session.execute(_REMOVE, id=key_id)
+    """Remove a key: no token that it has signed verifies any more.
+
+    Raises:
+        SigningKeyNotFound: There is none with this id.
+    """
+    if await session.fetch_one(_REMOVE, id=key_id) is None:
+        raise SigningKeyNotFound

@@ -93,6 +93,7 @@ signing_key = sa.Table(
     sa.Column("sealed_private_key", sa.LargeBinary, nullable=False),
     sa.Column("created_at", Instant, nullable=False),
     sa.Column("signs_from", Instant, nullable=False),
+    sa.Column("signs_until", Instant, nullable=True),
 )
 
 # Who may try a password, and when again. The key is a digest: no address is kept.

@@ -154,7 +154,7 @@ async def _check_keys(settings: Settings, catalog: Catalog) -> Finding:
         return Finding("signing keys", State.FAILED, error.message, advice)
     except (DatabaseUnavailable, OSError) as error:
         return Finding("signing keys", State.FAILED, explain(error), advice)
-    return Finding("signing keys", State.OK, f"{len(ring.publics)}, and they can be opened.")
+    return Finding("signing keys", State.OK, f"{len(ring.keys)}, and they can be opened.")
 
 
 async def _check_clock(path: Path | None, catalog: Catalog) -> list[Finding]:

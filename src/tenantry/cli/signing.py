@@ -2,12 +2,16 @@
 
 import asyncio
 from datetime import datetime
+from typing import Annotated
 from uuid import UUID
 
 import typer
+from rich.table import Column
 
-from tenantry.catalog.signing_keys import SigningKey
+from tenantry.catalog import signing_keys
+from tenantry.catalog.signing_keys import SigningKey, SigningKeyNotFound
 from tenantry.cli import options, output, session
+from tenantry.kit.ids import parse_id
 from tenantry.schemas.base import Schema
 from tenantry.settings import Settings
 
@@ -20,11 +24,39 @@ class SigningKeyResponse(Schema, frozen=True):
     id: UUID
     created_at: datetime
     signs_from: datetime
+    signs_until: datetime | None
+
+    @classmethod
+    def of(cls, key: SigningKey) -> "SigningKeyResponse":
+        """Return the representation of *key*."""
+        return cls(key.id, key.created_at, key.signs_from, key.signs_until)
 
 
-@group.callback()
-def _stay_a_group() -> None:
-    """Keep the name of the one command: typer would leave it out."""
+class SigningKeyList(Schema, frozen=True):
+    """The signing keys."""
+
+    items: list[SigningKeyResponse]
+
+
+@group.command("list")
+def show_all(*, as_json: options.Json = False) -> None:
+    """List the signing keys, the oldest first.
+
+    A key that has stopped signing goes by itself when its last token has expired.
+    """
+    found = asyncio.run(_every(session.configure()))
+    if as_json:
+        output.show_json(SigningKeyList([SigningKeyResponse.of(key) for key in found]))
+        return
+    columns = [
+        Column("ID", no_wrap=True),
+        Column("Signs from, UTC", no_wrap=True),
+        Column("Signs until, UTC", no_wrap=True),
+    ]
+    rows = [
+        (key.id, output.minute(key.signs_from), output.minute(key.signs_until)) for key in found
+    ]
+    output.show_table(columns, rows)
 
 
 @group.command("rotate")
@@ -35,14 +67,40 @@ def rotate(*, as_json: options.Json = False) -> None:
     """
     added = asyncio.run(_rotate(session.configure()))
     if as_json:
-        output.show_json(SigningKeyResponse(added.id, added.created_at, added.signs_from))
+        output.show_json(SigningKeyResponse.of(added))
         return
     output.show_facts({"signing key": added.id, "signs from": added.signs_from})
     output.note("Nobody has to log in again: what the old keys have signed is good to its end.")
 
 
+@group.command("revoke")
+def revoke(
+    key_id: Annotated[str, typer.Argument(help="The id of the signing key.")],
+    *,
+    as_json: options.Json = False,
+) -> None:
+    """Remove a signing key at once: whoever logged in with it must log in again.
+
+    If no other key is left to sign, a new one signs from now on.
+    """
+    settings = session.configure()
+    asyncio.run(_revoke(settings, key_id))
+    output.show_done("The signing key was revoked.", as_json=as_json)
+
+
+async def _every(settings: Settings) -> list[SigningKey]:
+    async with session.opened(settings) as services:
+        return await signing_keys.every(services.catalog)
+
+
 async def _rotate(settings: Settings) -> SigningKey:
     async with session.opened(settings) as services:
-        return await services.signing_keys.rotate(
-            session.context(), token_lifetime=services.tokens.lifetime
-        )
+        return await services.signing_keys.rotate(session.context())
+
+
+async def _revoke(settings: Settings, key_id: str) -> None:
+    parsed = parse_id(key_id)
+    if parsed is None:
+        raise SigningKeyNotFound
+    async with session.opened(settings) as services:
+        await services.signing_keys.revoke(session.context(), parsed)

@@ -1,4 +1,4 @@
-"""Secrets that are stored as a digest: API keys and McpTokens."""
+"""Secrets: API keys and McpTokens, which are stored as a digest, and the secret key."""
 
 import hashlib
 import secrets
@@ -7,6 +7,10 @@ import zlib
 SECRET_BYTES = 32
 PREFIX_CHARS = 12
 CHECKSUM_CHARS = 8
+
+SECRET_KEY_CHARS_MIN = 32
+# 32 random hexadecimal digits have at least so many different ones, but for once in a million.
+SECRET_KEY_DISTINCT_MIN = 8
 
 
 def mint(kind: str) -> str:
@@ -33,6 +37,17 @@ def digest(secret: str) -> str:
 def shown_prefix(secret: str) -> str:
     """Return the beginning of *secret*, by which people recognise it in a list."""
     return secret[:PREFIX_CHARS]
+
+
+def fault_of_secret_key(secret: str) -> str | None:
+    """Return what is wrong with *secret* as the secret key, as the end of a sentence."""
+    if len(secret) < SECRET_KEY_CHARS_MIN:
+        return f"must have at least {SECRET_KEY_CHARS_MIN} characters"
+    if "<" in secret or ">" in secret:
+        return "must be a secret, and not the placeholder of a document"
+    if len(set(secret)) < SECRET_KEY_DISTINCT_MIN:
+        return "must be random: `openssl rand -hex 32` makes one"
+    return None
 
 
 def _checksum(body: str) -> str:

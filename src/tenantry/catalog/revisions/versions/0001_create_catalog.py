@@ -100,6 +100,7 @@ def _create_people(op: Operations) -> None:
         sa.Column("sealed_private_key", sa.LargeBinary, nullable=False),
         sa.Column("created_at", INSTANT, nullable=False),
         sa.Column("signs_from", INSTANT, nullable=False),
+        sa.Column("signs_until", INSTANT, nullable=True),
     )
     op.create_table(
         "login_attempt",

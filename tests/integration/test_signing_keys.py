@@ -1,0 +1,201 @@
+"""Signing keys: rotated, retired and revoked; and what a stolen one is good for."""
+
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import jwt
+import msgspec
+import pytest
+
+from tenantry.access.signing import BadSecretFile, read_secret_file
+from tenantry.access.tokens import BadToken
+from tenantry.catalog import signing_keys
+from tenantry.kit.clock import utc_now
+from tenantry.services import Services, open_services, system_context
+from tenantry.settings import Settings
+from tests.conftest import World
+
+LIFETIME = timedelta(hours=1)
+TEN_YEARS = timedelta(days=3_650)
+
+
+def ctx_at(now: datetime) -> Any:
+    return msgspec.structs.replace(system_context("test"), now=now)
+
+
+async def forged(
+    world: World, *, header: dict[str, Any] | None = None, key_id: object = None, **claims: Any
+) -> str:
+    """Return a good token of acme's owner with other *claims*, signed with the service's key."""
+    good = jwt.decode(await world.token(world.acme), options={"verify_signature": False})
+    ring = await world.services.signing_keys.ring()
+    key = ring.signer(utc_now()) if key_id is None else ring.keys[key_id]  # type: ignore[index]
+    payload = {name: value for name, value in {**good, **claims}.items() if value is not None}
+    return jwt.encode(payload, key.private, "EdDSA", headers={"kid": str(key.id), **(header or {})})
+
+
+async def is_good(services: Services, token: str, *, now: datetime | None = None) -> bool:
+    try:
+        await services.tokens.verify(f"Bearer {token}", now=now or utc_now())
+    except BadToken:
+        return False
+    return True
+
+
+class TestForgedTokens:
+    """By someone who has stolen the private key."""
+
+    async def test_live_no_longer_than_a_login(self, world: World):
+        now = utc_now()
+
+        assert await is_good(world.services, await forged(world))
+        for issued_at in (now, now + TEN_YEARS - LIFETIME):
+            token = await forged(
+                world,
+                iat=int(issued_at.timestamp()),
+                exp=int((now + TEN_YEARS).timestamp()),
+            )
+            assert not await is_good(world.services, token)
+
+    async def test_must_say_that_they_are_a_jwt(self, world: World):
+        for typ in (None, "", "at+jwt", "JWS", 1):
+            assert not await is_good(world.services, await forged(world, header={"typ": typ}))
+
+    async def test_end_with_the_key(self, world: World):
+        """After the rotation the old key verifies only what it signed before it stopped."""
+        services = world.services
+        ring = await services.signing_keys.ring()
+        old = ring.signer(utc_now())
+        added = await services.signing_keys.rotate(system_context("test"))
+        later = added.signs_from + timedelta(seconds=1)
+
+        before = await forged(world, key_id=old.id)
+        after = await forged(
+            world,
+            key_id=old.id,
+            iat=int(later.timestamp()) + 5,
+            exp=int((later + LIFETIME).timestamp()),
+        )
+
+        assert await is_good(services, before)
+        assert await is_good(services, before, now=later)
+        assert not await is_good(services, after, now=later)
+
+
+class TestRetire:
+    async def test_removes_a_key_when_its_last_token_has_expired(self, world: World):
+        services = world.services
+        old = (await services.signing_keys.ring()).signer(utc_now())
+        token = await world.token(world.acme)
+        added = await services.signing_keys.rotate(system_context("test"))
+        end = added.signs_from + LIFETIME + timedelta(seconds=60)
+
+        await services.signing_keys.retire(ctx_at(end), token_lifetime=LIFETIME)
+        assert old.id in (await services.signing_keys.ring()).keys
+        await services.signing_keys.retire(
+            ctx_at(end + timedelta(seconds=1)), token_lifetime=LIFETIME
+        )
+
+        assert list((await services.signing_keys.ring()).keys) == [added.id]
+        assert not await is_good(services, token)
+
+    async def test_is_done_by_every_process_that_serves(self, world: World, settings: Settings):
+        """A key of long ago is gone a moment after any process has started."""
+        services = world.services
+        long_ago = ctx_at(utc_now() - timedelta(days=2))
+        [old] = (await services.signing_keys.ring()).keys
+        await services.signing_keys.rotate(long_ago)
+
+        async with open_services(settings) as other:
+            for _ in range(100):
+                keys = await signing_keys.every(other.catalog)
+                if len(keys) == 1:
+                    break
+                await other.signing_keys.retire(system_context("test"), token_lifetime=LIFETIME)
+
+        assert old not in {key.id for key in keys}
+
+
+class TestRevoke:
+    async def test_ends_every_token_that_the_key_has_signed(self, world: World):
+        services = world.services
+        token = await world.token(world.acme)
+        [old] = (await services.signing_keys.ring()).keys
+        assert await is_good(services, token)
+
+        added = await services.signing_keys.revoke(system_context("test"), old)
+
+        assert not await is_good(services, token)
+        assert added is not None
+        assert await is_good(services, await world.token(world.acme))
+        assert old not in (await services.signing_keys.ring()).keys
+
+    async def test_does_not_let_an_old_key_sign_again(self, world: World):
+        services = world.services
+        [old] = (await services.signing_keys.ring()).keys
+        new = await services.signing_keys.rotate(system_context("test"))
+
+        await services.signing_keys.revoke(system_context("test"), new.id)
+
+        signer = (await services.signing_keys.ring()).signer(utc_now())
+        assert signer.id not in {old, new.id}
+
+    async def test_of_an_old_key_leaves_the_new_one_alone(self, world: World):
+        services = world.services
+        [old] = (await services.signing_keys.ring()).keys
+        new = await services.signing_keys.rotate(system_context("test"))
+
+        assert await services.signing_keys.revoke(system_context("test"), old) is None
+
+        assert list((await services.signing_keys.ring()).keys) == [new.id]
+        assert await is_good(services, await world.token(world.acme))
+
+
+class TestUnknownKey:
+    async def test_makes_nothing_be_forgotten(self, world: World):
+        """Anyone may send a token that names one, as often as they like."""
+        facts = world.services.catalog.facts
+        await facts.look()
+        generation = facts.generation
+
+        for _ in range(3):
+            unknown = {"kid": "01890a5d-ac96-774b-bcce-b302099a8057"}
+            assert not await is_good(world.services, await forged(world, header=unknown))
+
+        assert facts.generation == generation
+
+    async def test_of_another_process_is_read_at_once(self, world: World, settings: Settings):
+        """A key that another process has added signs from now on."""
+        async with open_services(settings) as other:
+            [old] = (await other.signing_keys.ring()).keys
+            await world.services.signing_keys.revoke(system_context("test"), old)
+
+            assert await is_good(other, await world.token(world.acme))
+
+
+class TestClock:
+    async def test_may_be_set_back_by_an_hour(self, world: World):
+        """Who is logged in stays so, and everybody else can log in."""
+        back = utc_now() - timedelta(hours=1)
+        token = await world.token(world.acme)
+
+        assert await is_good(world.services, token, now=back)
+        assert (await world.services.signing_keys.ring()).signer(back)
+
+
+class TestSecretFile:
+    def test_is_made_once(self, tmp_path: Path):
+        made = read_secret_file(tmp_path / "secret-key")
+
+        assert len(made) == 64
+        assert read_secret_file(tmp_path / "secret-key") == made
+        assert [one.name for one in tmp_path.iterdir()] == ["secret-key"]
+        assert (tmp_path / "secret-key").stat().st_mode & 0o777 == 0o600
+
+    @pytest.mark.parametrize("text", ["", "\n", "short", "a" * 64, "<the output of: openssl rand>"])
+    def test_must_hold_a_secret(self, tmp_path: Path, text: str):
+        (tmp_path / "secret-key").write_text(text)
+
+        with pytest.raises(BadSecretFile, match="secret-key"):
+            read_secret_file(tmp_path / "secret-key")
