@@ -29,6 +29,21 @@ POSTGRESQL_CONNECTIONS_MAX = 4
 
 CREATE_SECONDS_MAX = 60.0
 
+# PostgreSQL logs 32 values of a sequence ahead, and counts in the sequence how many are left.
+# CREATE DATABASE copies that count, but not its place in the log: after a crash of the server
+# the copy would give the same values again. `setval` sets the count to zero, so that the first
+# value that a copy gives is logged.
+# Source: SEQ_LOG_VALS in PostgreSQL's src/backend/commands/sequence.c
+_RESET_SEQUENCES = """
+DO $$
+DECLARE name regclass;
+BEGIN
+    FOR name IN SELECT oid FROM pg_class WHERE relkind = 'S' LOOP
+        EXECUTE format('SELECT setval(%L, last_value, is_called) FROM %s', name, name);
+    END LOOP;
+END $$
+"""
+
 # PostgreSQL cuts a longer name, with a mere notice.
 NAME_BYTES_MAX = 63
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
@@ -186,6 +201,8 @@ class PostgresServer(Server):
 
     async def publish(self, draft: str, template: str) -> None:
         """Make the database *draft* the *template*."""
+        async with self._connected(self.url(draft)) as raw:
+            await raw.execute(_RESET_SEQUENCES)
         async with self._maintenance() as raw:
             await raw.execute(f"ALTER DATABASE {_generated(draft)} ALLOW_CONNECTIONS false")
             try:
@@ -223,11 +240,16 @@ class PostgresServer(Server):
     async def take_in(self, database: str, name: str) -> None:
         """Do nothing: it is here."""
 
+    def _maintenance(
+        self,
+    ) -> "AbstractAsyncContextManager[asyncpg.Connection[asyncpg.Record]]":
+        return self._connected(self._url)
+
     @contextlib.asynccontextmanager
-    async def _maintenance(self) -> "AsyncIterator[asyncpg.Connection[asyncpg.Record]]":
+    async def _connected(self, url: str) -> "AsyncIterator[asyncpg.Connection[asyncpg.Record]]":
         try:
             raw = await asyncpg.connect(
-                self._url,
+                url,
                 timeout=self.timeout_seconds,
                 command_timeout=CREATE_SECONDS_MAX,
                 server_settings={"application_name": "tenantry", "client_min_messages": "warning"},
