@@ -1,5 +1,6 @@
 """Settings: read once at the door, then passed by hand."""
 
+import ipaddress
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,6 +27,7 @@ ENV_FILE = ".env"
 SERVER_DEFAULT = "default"
 # Who listens on every address of the machine is reached on its own one.
 WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - it is asked for elsewhere
+IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 SCHEMES = ("sqlite:///", "postgresql://", "postgres://")
 
 
@@ -43,6 +45,19 @@ DatabaseUrl = Annotated[
     SecretStr, AfterValidator(lambda v: SecretStr(_database_url(v.get_secret_value())))
 ]
 
+
+def _proxy_addresses(text: str) -> str:
+    networks = [one.strip() for one in text.split(",")] if text.strip() else []
+    for network in networks:
+        try:
+            ipaddress.ip_network(network)
+        except ValueError as error:
+            raise ValueError(f"{network!r} is no address and no network ({error})") from None
+    return ",".join(networks)
+
+
+# Written as `10.0.0.0/8`: a name, or a `*` for all, would let clients choose their address.
+ProxyAddresses = Annotated[str, AfterValidator(_proxy_addresses)]
 
 ServerName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,31}$")]
 
@@ -113,10 +128,10 @@ class Settings(BaseSettings):
     login_address_minutely: int = Field(
         300, ge=1, description="Failed logins from one client address in a minute."
     )
-    trusted_proxies: str = Field(
+    trusted_proxies: ProxyAddresses = Field(
         "",
-        description="Addresses of proxies whose `X-Forwarded-For` is believed, with commas "
-        "between them; empty for none.",
+        description="Addresses or networks (`10.0.0.0/8`) of proxies whose `X-Forwarded-For` is "
+        "believed, with commas between them; empty for none.",
     )
     cors_origins: str = Field(
         "",
@@ -171,6 +186,10 @@ class Settings(BaseSettings):
             raise ValueError(f"TENANTRY_SECRET_KEY {fault}")
         if SERVER_DEFAULT in self.tenant_servers:
             raise ValueError(f"TENANTRY_TENANT_SERVERS must not name {SERVER_DEFAULT!r}")
+        if self.metrics_port == self.port:
+            raise ValueError(
+                "TENANTRY_METRICS_PORT must not be TENANTRY_PORT: it answers without credentials"
+            )
         if not secret and self.catalog.startswith("postgres"):
             raise ValueError("TENANTRY_SECRET_KEY must be set when the catalog is PostgreSQL")
         return self
@@ -179,6 +198,12 @@ class Settings(BaseSettings):
     def catalog(self) -> str:
         """The URL of the catalog database."""
         return self.catalog_url.get_secret_value() or f"sqlite:///{self.data_dir / 'catalog.db'}"
+
+    @property
+    def proxy_networks(self) -> list[IpNetwork]:
+        """The networks of the trusted proxies."""
+        networks = self.trusted_proxies.split(",") if self.trusted_proxies else []
+        return [ipaddress.ip_network(network) for network in networks]
 
     @property
     def local_url(self) -> str:

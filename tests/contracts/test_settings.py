@@ -30,6 +30,17 @@ WRONG = {
     "TENANT_VERSION_TABLE": ["a b", 'x"; DROP TABLE y', "1x", "x" * 64],
     "MIGRATE_CONCURRENCY": ["0", "-1", "many"],
     "LOCK_TIMEOUT_MS": ["0", "-1", "soon"],
+    "TRUSTED_PROXIES": [
+        "*",
+        "localhost",
+        "10.0.0.1/8",
+        "10.0.0.0/33",
+        "10.0.0",
+        "10.0.0.1,",
+        "10.0.0.1 10.0.0.2",
+        "10.0.0.1,proxy.example.com",
+        "unix:",
+    ],
     "TENANT_DEADLINE_S": ["0", "-1", "nan", "soon"],
 }
 SECRET = "hunter2-hunter2"
@@ -88,6 +99,27 @@ class TestReadSettings:
         assert name in message
         assert SECRET not in message
         assert "\n" not in message
+
+    def test_refuses_metrics_on_the_port_of_the_api(self, monkeypatch: pytest.MonkeyPatch):
+        """They answer without credentials, and to every path."""
+        monkeypatch.setenv("TENANTRY_PORT", "8123")
+        monkeypatch.setenv("TENANTRY_METRICS_PORT", "8123")
+        monkeypatch.setenv("TENANTRY_METRICS_HOST", "127.0.0.2")
+
+        assert "TENANTRY_METRICS_PORT" in refusal()
+
+    def test_takes_networks_of_proxies(self, monkeypatch: pytest.MonkeyPatch):
+        """Addresses and networks of both kinds, with spaces wherever."""
+        monkeypatch.setenv("TENANTRY_TRUSTED_PROXIES", " 10.0.0.0/8 , ::1,192.0.2.1")
+
+        settings = read_settings()
+
+        assert settings.trusted_proxies == "10.0.0.0/8,::1,192.0.2.1"
+        assert [str(one) for one in settings.proxy_networks] == [
+            "10.0.0.0/8",
+            "::1/128",
+            "192.0.2.1/32",
+        ]
 
     def test_refuses_an_unknown_name_in_the_file(self, tmp_path: Path):
         """``.env`` is read as strictly."""
