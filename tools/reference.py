@@ -19,8 +19,9 @@ from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
 import tenantry
+from tenantry.api.cors import PREFLIGHT_REFUSED
 from tenantry.api.endpoints import Endpoint
-from tenantry.api.envelope import FIXED_MESSAGES, STATUS, HttpError
+from tenantry.api.envelope import FIXED_MESSAGES, INTERNAL_CODE, STATUS, HttpError, code_of
 from tenantry.api.openapi import statuses, successes
 from tenantry.api.table import ENDPOINTS
 from tenantry.cli import exits
@@ -46,6 +47,11 @@ CATEGORIES = (
 UNUSABLE = str(int(exits.ExitStatus.UNUSABLE))
 # Raised before anybody listens, or by the command line alone.
 NEVER_OVER_HTTP = ("tenantry.cli", "tenantry.settings", "tenantry.services")
+# The codes of answers that no class of errors stands for.
+OTHER_CODES = (
+    f"`{INTERNAL_CODE}` (500, a fault of the service), "
+    f"`{PREFLIGHT_REFUSED}` (400, a CORS preflight request that is not allowed)"
+)
 
 Rows = Sequence[Sequence[str]]
 
@@ -307,7 +313,7 @@ def _errors_page() -> str:
     sections = []
     for category in CATEGORIES:
         rows = [_error_row(error) for error in every if issubclass(error, category)]
-        header = ("error", "status", "exit", "message", "declared in")
+        header = ("error", "status", "code", "exit", "message", "declared in")
         told = FIXED_MESSAGES.get(category)
         fixed = f" Whatever the cause, the answer says: {told}" if told else ""
         sections.append(f"## {category.__name__}\n\n{_first_line(category)}{fixed}")
@@ -321,6 +327,9 @@ def _errors_page() -> str:
         "answer names the member and the rule instead. All 401 have one message, but that of a "
         "login, and so have all 403: which credential was good, and which was not, is told by the "
         "name of the error, and to the log alone.",
+        "The code is the header `X-Error-Code` of the answer, for programs: it stays the same "
+        "when the message is reworded. A client must expect codes that it does not know, and go by "
+        "the status then. Answers that are no error of a class have one too: " + OTHER_CODES + ".",
         *sections,
     )
 
@@ -329,10 +338,16 @@ def _error_row(error: type[TenantryError]) -> Sequence[str]:
     return (
         f"`{error.__name__}`",
         _http_status(error),
+        f"`{code}`" if (code := http_code(error)) else "-",
         _exit_status(error),
         _first_line(error),
         f"`{error.__module__}`",
     )
+
+
+def http_code(error: type[TenantryError]) -> str | None:
+    """Return the ``X-Error-Code`` of an error; None when no HTTP answer is made of it."""
+    return None if _http_status(error) == "-" else code_of(error)
 
 
 def _http_status(error: type[TenantryError]) -> str:

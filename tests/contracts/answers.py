@@ -5,7 +5,9 @@ from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
+from tenantry.api.table import ENDPOINTS
 from tests.contracts.asgi import Answer
+from tests.contracts.oracle import LOOKED_AT, level_of
 
 UNAUTHENTICATED = "The token or key is missing or invalid."
 FORBIDDEN = "You are not allowed to do this."
@@ -19,6 +21,10 @@ BARE_PATHS = {
 }
 SECRETS = {"token", "key", "apiKey"}
 
+PATHS = {one.path for one in ENDPOINTS}
+CODES = {401: {"unauthenticated", "login_refused"}, 403: {"forbidden"}, 405: {"method_not_allowed"}}
+
+_CODE = re.compile("[a-z0-9]+(_[a-z0-9]+)*")
 _INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _ALMOST_INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d")
 _ALMOST_GUID = re.compile(r"[0-9a-fA-F]{8}-?(?:[0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}")
@@ -29,6 +35,8 @@ def faults(answer: Answer, path: str, *, has_body: bool = True) -> Iterator[str]
     request_ids = [value for name, value in answer.headers if name == "x-request-id"]
     if len(request_ids) != 1 or not _is_guid(request_ids[0]):
         yield f"x-request-id is {request_ids}"
+    yield from _error_code_faults(answer)
+    yield from _cache_faults(answer, path)
     challenged = "www-authenticate" in answer.said
     if challenged != (answer.status == 401):
         yield f"a {answer.status} with {answer.said}"
@@ -37,6 +45,32 @@ def faults(answer: Answer, path: str, *, has_body: bool = True) -> Iterator[str]
     is_bare = answer.status < 400 and (path in BARE_PATHS or _is_stream(answer))
     if has_body and not is_bare:
         yield from _envelope_faults(answer)
+
+
+def _error_code_faults(answer: Answer) -> Iterator[str]:
+    """Every error has a code, which says no more than the message does."""
+    code = answer.said.get("x-error-code")
+    if (code is not None) != (answer.status >= 400):
+        yield f"a {answer.status} with the code {code}"
+    elif code is not None and not _CODE.fullmatch(code):
+        yield f"no code: {code!r}"
+    if code not in CODES.get(answer.status, {code}):
+        yield f"a {answer.status} with the code {code}"
+
+
+def _cache_faults(answer: Answer, path: str) -> Iterator[str]:
+    """No cache serves an answer to another caller, whatever it knows of our credentials."""
+    said = answer.said.get("cache-control")
+    is_page = path.startswith("/api/public/") and answer.status in {200, 304}
+    if said != ("private, no-cache" if is_page else "no-store"):
+        yield f"a {answer.status} with cache-control {said}"
+    if answer.said.get("x-content-type-options") != "nosniff":
+        yield "a type that may be guessed"
+    varies = [value.lower() for name, value in answer.headers if name == "vary"]
+    named = {name.strip() for value in varies for name in value.split(",")}
+    looked_at = LOOKED_AT[level_of(path)] if path in PATHS else frozenset()
+    if len(varies) > 1 or not looked_at <= named:
+        yield f"a {answer.status} that varies with {varies}"
 
 
 def _is_stream(answer: Answer) -> bool:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import unquote
 
 import msgspec
 from starlette.applications import Starlette
@@ -77,7 +78,7 @@ def _scope(method: str, path: str, query: bytes, headers: Headers) -> dict[str, 
         "http_version": "1.1",
         "method": method,
         "scheme": "http",
-        "path": path,
+        "path": unquote(path),
         "raw_path": path.encode(errors="surrogatepass"),
         "query_string": query,
         "root_path": "",

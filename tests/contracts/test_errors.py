@@ -1,10 +1,22 @@
 """Every error says what is wrong, and has its place in every door."""
 
+from collections import Counter
 from http import HTTPStatus
+from pathlib import Path
 
 import pytest
+from tools import reference
 
-from tenantry.api.envelope import STATUS, HttpError, category_of, failure
+from tenantry.access.login import LoginRefused
+from tenantry.api.cors import PREFLIGHT_REFUSED
+from tenantry.api.envelope import (
+    FIXED_MESSAGES,
+    INTERNAL_CODE,
+    STATUS,
+    HttpError,
+    category_of,
+    failure,
+)
 from tenantry.kit import errors
 from tenantry.kit.errors import TenantryError
 from tests.contracts.sources import import_everything
@@ -29,7 +41,6 @@ EVERY = sorted(
     {one for one in everything_below(TenantryError) if one.__module__.startswith("tenantry.")},
     key=lambda one: (one.__module__, one.__name__),
 )
-EVERY_PARAM = [pytest.param(one, id=f"{one.__module__}.{one.__name__}") for one in EVERY]
 
 
 def raised(error: type[TenantryError]) -> TenantryError:
@@ -39,6 +50,17 @@ def raised(error: type[TenantryError]) -> TenantryError:
     if isinstance(made, errors.Unavailable):
         made.retry_after_seconds = 1
     return made
+
+
+# The errors that are answered over HTTP, and their codes.
+CODES = {error: code for error in reference.error_types() if (code := reference.http_code(error))}
+FIXED = {
+    error: code
+    for error, code in CODES.items()
+    if not issubclass(error, HttpError) and category_of(raised(error)) in FIXED_MESSAGES
+}
+PUBLISHED = Path(__file__).with_name("error_codes.txt")
+EVERY_PARAM = [pytest.param(one, id=f"{one.__module__}.{one.__name__}") for one in EVERY]
 
 
 @pytest.mark.parametrize("error", EVERY_PARAM)
@@ -71,6 +93,35 @@ class TestError:
     def test_is_told_from_others_by_its_name(self, error: type[TenantryError]):
         """No other error has its name: the log tells errors by their names."""
         assert [one.__name__ for one in EVERY].count(error.__name__) == 1
+
+
+class TestCodes:
+    def test_are_told_apart(self):
+        """No two errors have the same code, but those whose message is fixed."""
+        codes = Counter(code for error, code in CODES.items() if _is_told(error))
+
+        assert [code for code, count in codes.items() if count > 1] == []
+
+    def test_say_no_more_than_the_message(self):
+        """All 401 have one code, but that of a login, and so have all 403."""
+        found = {(STATUS[category_of(raised(one))], code) for one, code in FIXED.items()}
+
+        assert found == {(401, "unauthenticated"), (403, "forbidden")}
+        assert CODES[LoginRefused] == "login_refused"
+
+    def test_stay_what_they_are(self):
+        """Programs go by them: none is renamed or taken away, and a new one is written down."""
+        published = set(PUBLISHED.read_text(encoding="utf-8").split())
+        current = set(CODES.values()) | {INTERNAL_CODE, PREFLIGHT_REFUSED}
+
+        gone = sorted(published - current)
+        assert not gone, f"clients know {gone}: give the classes their names back"
+        new = sorted(current - published)
+        assert not new, f"add {new} to {PUBLISHED.name}: from then on they stay as they are"
+
+
+def _is_told(error: type[TenantryError]) -> bool:
+    return error not in FIXED
 
 
 class TestCategories:

@@ -673,6 +673,34 @@ class TestPath:
             assert answer.status == 404, slug
             assert list(faults(answer, "")) == []
 
+    async def test_is_taken_as_it_was_sent(self, stage: Stage):
+        """What is percent-encoded without need is another path, and no slash comes of it."""
+        headers = [("x-api-key", stage.world.acme.key.secret)]
+        slug = stage.ids["slug"]
+        good = f"/api/public/blog/posts/{slug}"
+        for path in (
+            "/livez".replace("l", "%6c"),
+            "/%6Civez",
+            "/livez%2F",
+            "/livez%00",
+            "/console%2F",
+            "/%63onsole/",
+            good.replace("hello", "hell%6f"),
+            good.replace("-", "%2D"),
+            good.replace("posts/", "posts%2F"),
+            good.replace("public/", "public%2f"),
+            f"/api/public/blog/posts/x%2F..%2F{slug}",
+            f"{good}%",
+            f"{good}%zz",
+            f"{good}%ff",
+            f"{good}%C0%AF",
+            f"{good}%ED%A0%80",
+        ):
+            answer = await ask(stage.world.app, "GET", path, headers=headers)
+
+            assert answer.status == 404, path
+        assert (await ask(stage.world.app, "GET", good, headers=headers)).status == 200
+
     @pytest.mark.parametrize("path", PATHS)
     async def test_takes_its_methods_alone(self, stage: Stage, path: str):
         """Another method is 405 with what is allowed, in the envelope, for anybody."""

@@ -5,25 +5,23 @@ The entity tag says in addition whose it is, what was asked, and by which releas
 represented: none of them may change without it.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from importlib.metadata import version as release_of
 from typing import Any
 from uuid import UUID
 
+import msgspec
+
 from tenantry.api.endpoints import Endpoint
-from tenantry.api.envelope import Answer, Headers
+from tenantry.api.envelope import Answer
 from tenantry.api.responses import represent
+from tenantry.kit.negotiation import known_tags
 from tenantry.tenant.entry import TenantContext
 
 DIGEST_BYTES = 16
 
-# The key is a credential, so shared caches keep nothing, and one's own asks each time.
-CACHE: Headers = [
-    (b"cache-control", b"private, no-cache"),
-    (b"vary", b"X-Api-Key, X-Mcp-Token"),
-]
 _RELEASE = release_of("tenantry").encode()
 
 
@@ -63,8 +61,7 @@ async def answer_unless_known(
         if version is not None and condition.knows(version):
             return condition.not_modified(version)
     found = await handle()
-    answer = represent(endpoint, found.data)
-    answer.headers.extend(CACHE)
+    answer = msgspec.structs.replace(represent(endpoint, found.data), is_page=True)
     if found.version is None:
         return answer
     if condition.knows(found.version) or condition.is_any:
@@ -84,7 +81,7 @@ class _Condition:
     def __init__(self, tenant_id: UUID, scope: Mapping[str, Any]) -> None:
         self._tenant_id = tenant_id
         self._scope = scope
-        self._known = _known(scope["headers"])
+        self._known = known_tags(scope["headers"])
 
     @property
     def is_open(self) -> bool:
@@ -102,21 +99,11 @@ class _Condition:
 
     def tag(self, version: UUID) -> bytes:
         """Return the entity tag of that answer: a strong one, for the same bytes are sent again."""
-        path, query = self._scope["path"], self._scope["query_string"]
+        path, query = self._scope["raw_path"], self._scope["query_string"]
         made = blake2b(version.bytes + self._tenant_id.bytes, digest_size=DIGEST_BYTES)
-        made.update(b"%s\0%s\0%s" % (_RELEASE, path.encode(errors="surrogatepass"), query))
+        made.update(b"%s\0%s\0%s" % (_RELEASE, path, query))
         return b'"%s"' % made.hexdigest().encode()
 
     def not_modified(self, version: UUID) -> Answer:
         """Return the answer to who has it already (RFC 9110, section 15.4.5)."""
-        return Answer(304, b"", [(b"etag", self.tag(version)), *CACHE])
-
-
-def _known(headers: Iterable[tuple[bytes, bytes]]) -> frozenset[bytes]:
-    """Return the entity tags in ``If-None-Match``; ``*`` stands for any.
-
-    They are compared weakly, so a ``W/`` counts for nothing (RFC 9110, section 13.1.2).
-    """
-    found = [value for name, value in headers if name == b"if-none-match"]
-    tags = (tag.strip() for value in found for tag in value.split(b","))
-    return frozenset(tag[2:] if tag.startswith(b'W/"') else tag for tag in tags)
+        return Answer(304, b"", [(b"etag", self.tag(version))], is_page=True)

@@ -1,11 +1,14 @@
 """Let pages of listed origins call the public and the tenant endpoints (CORS)."""
 
 from collections.abc import Sequence
+from http import HTTPStatus
 
+from starlette.datastructures import Headers
 from starlette.middleware.cors import CORSMiddleware
+from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-OPENED = ("/api/public/", "/api/tenant/")
+OPENED = (b"/api/public/", b"/api/tenant/")
 HEADERS_ALLOWED = (
     "Authorization",
     "Content-Type",
@@ -13,8 +16,29 @@ HEADERS_ALLOWED = (
     "X-Api-Key",
     "X-Mcp-Token",
 )
-HEADERS_EXPOSED = ("Deprecation", "ETag", "Retry-After", "Sunset", "X-Request-Id")
+HEADERS_EXPOSED = (
+    "Deprecation",
+    "ETag",
+    "Retry-After",
+    "Sunset",
+    "X-Error-Code",
+    "X-Request-Id",
+)
+PREFLIGHT_REFUSED = "preflight_refused"
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+
+
+class _Opened(CORSMiddleware):
+    """Starlette's, whose answers to preflight requests look like the others of the API."""
+
+    def preflight_response(self, request_headers: Headers) -> Response:
+        """Answer one preflight request."""
+        answer = super().preflight_response(request_headers)
+        answer.headers["Cache-Control"] = "no-store"
+        answer.headers["X-Content-Type-Options"] = "nosniff"
+        if answer.status_code >= HTTPStatus.BAD_REQUEST:
+            answer.headers["X-Error-Code"] = PREFLIGHT_REFUSED
+        return answer
 
 
 class Cors:
@@ -29,7 +53,7 @@ class Cors:
 
     def __init__(self, app: ASGIApp, origins: Sequence[str]) -> None:
         self._app = app
-        self._opened = CORSMiddleware(
+        self._opened = _Opened(
             app,
             allow_origins=origins,
             allow_methods=METHODS,
@@ -39,5 +63,5 @@ class Cors:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request (ASGI)."""
-        app = self._opened if scope["path"].startswith(OPENED) else self._app
+        app = self._opened if scope["raw_path"].startswith(OPENED) else self._app
         await app(scope, receive, send)

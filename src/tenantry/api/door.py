@@ -15,9 +15,10 @@ from typing import Any
 import structlog
 
 from tenantry.api import envelope
+from tenantry.api.caching import cache_headers
 from tenantry.api.conditions import answer_unless_known
 from tenantry.api.endpoints import Endpoint, Router
-from tenantry.api.envelope import Answer, Headers
+from tenantry.api.envelope import CLOSE, Answer, Headers
 from tenantry.api.levels import AUTHORIZATION, MCP_TOKEN
 from tenantry.api.pieces import BrokenOff, ClientHungUp, Pieces, Receive, Send, send_body
 from tenantry.api.protocol import sent_at_once
@@ -83,7 +84,7 @@ class Api:
 
     async def _answer(self, exchange: "_Exchange", scope: Scope, receive: Receive) -> Answer:
         headers = scope["headers"]
-        endpoint, values = self._router.find(exchange.method, scope["path"])
+        endpoint, values = self._router.find(exchange.method, scope["raw_path"].decode("latin-1"))
         exchange.endpoint = endpoint
         credentials = read_credentials(headers, endpoint.level.headers)
 
@@ -188,6 +189,14 @@ class _Exchange:
         until = format_datetime(key.expires_at, usegmt=True)
         return [(b"deprecation", since.encode()), (b"sunset", until.encode())]
 
+    def cache_headers(self, answer: Answer) -> Headers:
+        """Return what caches must know of the answer."""
+        return cache_headers(
+            self.endpoint.level.headers if self.endpoint else frozenset(),
+            is_page=answer.is_page,
+            is_negotiated=answer.is_negotiated,
+        )
+
     def entry(self, status: int) -> AccessEntry:
         now = utc_now()
         return AccessEntry(
@@ -215,11 +224,16 @@ def _is_token(name: bytes, value: bytes) -> bool:
 
 async def _send(send: Send, receive: Receive, answer: Answer, exchange: _Exchange) -> None:
     body = answer.body
-    headers = [*answer.headers, (b"x-request-id", exchange.request_id.encode())]
+    headers = [
+        *answer.headers,
+        *exchange.cache_headers(answer),
+        (b"x-request-id", exchange.request_id.encode()),
+    ]
     # Of what was not modified it would be the length of what is not sent (RFC 9110, 8.6).
     if isinstance(body, bytes) and answer.status != HTTPStatus.NOT_MODIFIED:
         headers.append((b"content-length", str(len(body)).encode()))
-        if not exchange.is_head and sent_at_once(send, answer.status, headers, body):
+        whole = not exchange.is_head and CLOSE not in headers
+        if whole and sent_at_once(send, answer.status, headers, body):
             return
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     if isinstance(body, Pieces):

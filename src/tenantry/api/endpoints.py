@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from http import HTTPStatus
 from typing import Any
+from urllib.parse import unquote_to_bytes
 from uuid import UUID
 
 import msgspec
@@ -23,6 +24,10 @@ from tenantry.tenant.entry import Demand
 
 BODY_BYTES_MAX = 65_536
 CONTENT_BYTES_MAX = 1_048_576
+
+
+# A slug as it is sent: letters of other scripts are UTF-8, percent-encoded, and nothing else is.
+_SLUG_FORM = re.compile(r"(?:[A-Za-z0-9-]|%[89A-Fa-f][0-9A-Fa-f])+")
 
 
 class NoSuchPath(NotFound):
@@ -132,6 +137,20 @@ def snake(name: str) -> str:
     return re.sub("([A-Z])", r"_\1", name).lower()
 
 
+def slug_of(sent: str) -> str:
+    """Return the slug in a segment of a path.
+
+    Raises:
+        NoSuchPath: It is not UTF-8, or encodes a character that needs no encoding.
+    """
+    try:
+        if _SLUG_FORM.fullmatch(sent):
+            return unquote_to_bytes(sent).decode()
+    except UnicodeDecodeError as error:
+        raise NoSuchPath from error
+    raise NoSuchPath
+
+
 Methods = dict[str, Endpoint]
 
 
@@ -154,7 +173,8 @@ class _Node:
 class Router:
     """Finds the endpoint of a path: exact paths in a dictionary, the others segment by segment.
 
-    A literal segment wins over a parameter.
+    A literal segment wins over a parameter. The path is matched as it was sent: ``%2F`` is no
+    slash and ``%61`` no ``a``, so that every proxy in front sees the same path as the router.
     """
 
     def __init__(self, endpoints: Iterable[Endpoint]) -> None:
@@ -164,7 +184,7 @@ class Router:
             self._methods(endpoint.path)[endpoint.method] = endpoint
 
     def find(self, method: str, path: str) -> tuple[Endpoint, Mapping[str, str]]:
-        """Return the endpoint, and the parameters in *path*.
+        """Return the endpoint, and the parameters in *path*, as they were sent.
 
         Raises:
             NoSuchPath: No endpoint has this path.

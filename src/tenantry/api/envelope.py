@@ -1,6 +1,7 @@
 """The envelope of every answer, and the one table from error category to status."""
 
 import contextlib
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -22,6 +23,9 @@ from tenantry.kit.errors import (
 from tenantry.schemas.base import MetricsText
 
 Headers = list[tuple[bytes, bytes]]
+
+# The server closes the connection after the answer (RFC 9112, section 9.6).
+CLOSE = (b"connection", b"close")
 
 
 class HttpError(TenantryError):
@@ -51,6 +55,8 @@ class BodyTooSlow(HttpError):
     """The body did not arrive in time."""
 
     status = HTTPStatus.REQUEST_TIMEOUT
+    # What still comes of the body is not read (RFC 9110, section 15.5.9).
+    headers: Headers = [CLOSE]  # noqa: RUF012 - a constant
 
 
 class HeadersTooLarge(HttpError):
@@ -88,20 +94,27 @@ JSON = (b"content-type", b"application/json")
 METRICS = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
 # Source: https://html.spec.whatwg.org/multipage/server-sent-events.html
 EVENT_STREAM = (b"content-type", b"text/event-stream")
-NO_STORE = (b"cache-control", b"no-store")
 GZIP = (b"content-encoding", b"gzip")
-VARY_ENCODING = (b"vary", b"accept-encoding")
 # A proxy that collects an answer before it passes it on would hold back what is to be seen now.
 UNBUFFERED = (b"x-accel-buffering", b"no")
 _INTERNAL = "Something went wrong on our side."
+INTERNAL_CODE = "internal_error"
+ERROR_CODE = b"x-error-code"
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """A response, ready to be sent."""
+    """A response, ready to be sent.
+
+    Attributes:
+        is_page: Whether the client may store it, and asks each time whether it is still good.
+        is_negotiated: Whether the request decides how the body is encoded.
+    """
 
     status: int
     body: bytes | Pieces
     headers: Headers
+    is_page: bool = False
+    is_negotiated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,30 +171,47 @@ def failure(error: TenantryError, *, token_sent: bool) -> Answer:
         token_sent: Whether the caller presented a token, for the challenge of a 401
             (RFC 6750, section 3.1).
     """
+    code = code_of(type(error))
     if isinstance(error, HttpError):
-        return _failure(error.status, error.message, error.headers)
+        return _failure(error.status, code, error.message, error.headers)
     category = category_of(error)
     headers: Headers = []
     if STATUS[category] is HTTPStatus.UNAUTHORIZED:
         headers = [(b"www-authenticate", _challenge(token_sent=token_sent))]
     elif isinstance(error, Unavailable):
         headers = [(b"retry-after", str(error.retry_after_seconds).encode())]
-    return _failure(STATUS[category], FIXED_MESSAGES.get(category, error.message), headers)
+    message = FIXED_MESSAGES.get(category, error.message)
+    return _failure(STATUS[category], code, message, headers)
 
 
 def internal_error() -> Answer:
     """Return the answer to a bug of ours."""
-    return _failure(HTTPStatus.INTERNAL_SERVER_ERROR, _INTERNAL, [])
+    return _failure(HTTPStatus.INTERNAL_SERVER_ERROR, INTERNAL_CODE, _INTERNAL, [])
 
 
 def category_of(error: TenantryError) -> type[TenantryError]:
     """Return the class that decides the status of *error*."""
-    return next(category for category in type(error).__mro__ if category in STATUS)
+    return _category(type(error))
 
 
-def _failure(status: HTTPStatus, message: str, headers: Headers) -> Answer:
+def code_of(error: type[TenantryError]) -> str:
+    """Return the ``X-Error-Code`` of a class of errors: its name in snake case.
+
+    Where the message is fixed the code is too: it must not say more than the message.
+    """
+    named = error
+    if not issubclass(error, HttpError) and _category(error) in FIXED_MESSAGES:
+        named = _category(error)
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", named.__name__).lower()
+
+
+def _category(error: type[TenantryError]) -> type[TenantryError]:
+    return next(category for category in error.__mro__ if category in STATUS)
+
+
+def _failure(status: HTTPStatus, code: str, message: str, headers: Headers) -> Answer:
     body = _encode({"success": False, "data": None, "message": message})
-    return Answer(status, body, [JSON, *headers])
+    return Answer(status, body, [JSON, (ERROR_CODE, code.encode()), *headers])
 
 
 def _challenge(*, token_sent: bool) -> bytes:

@@ -41,6 +41,12 @@ _FAILURE: Json = {
         "message": {"type": "string"},
     },
 }
+_ERROR_CODE: Json = {
+    "description": "What is wrong, in one word that does not change between releases: "
+    "docs/reference/errors.md lists them. New ones are added.",
+    "required": True,
+    "schema": {"type": "string", "pattern": "^[a-z0-9]+(_[a-z0-9]+)*$"},
+}
 _IF_NONE_MATCH: Json = {
     "name": "If-None-Match",
     "in": "header",
@@ -104,6 +110,7 @@ def describe(endpoints: Iterable[Endpoint], *, release: str) -> Json:
         "info": {"title": "Tenantry", "version": release},
         "paths": paths,
         "components": {
+            "headers": {"ErrorCode": _ERROR_CODE},
             "schemas": {**components, "Failure": _FAILURE, "Done": _DONE},
             "securitySchemes": _SCHEMES,
         },
@@ -210,6 +217,7 @@ def _responses(endpoint: Endpoint) -> Json:
         failure = {"success": False, "data": None, "message": "What is wrong."}
         answers[str(int(refused))] = {
             "description": refused.phrase,
+            "headers": {"X-Error-Code": {"$ref": "#/components/headers/ErrorCode"}},
             "content": _json({"$ref": "#/components/schemas/Failure"}, failure),
         }
     return answers

@@ -6,9 +6,8 @@ that there is no way to tell one, and the connection is cut: an answer that look
 
 import asyncio
 import contextlib
-import re
 import zlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,8 +23,6 @@ LARGE_BYTES = 32_768
 # Half of what the best would save is all of what the network notices.
 GZIP_LEVEL = 1
 _GZIP_BITS = 16 + zlib.MAX_WBITS
-
-_Q_ZERO = re.compile(r"q=0(\.0{0,3})?")
 
 
 class BrokenOff(Exception):
@@ -92,17 +89,6 @@ async def after_spaces(work: "asyncio.Task[bytes]", seconds: float) -> Source:
         yield work.result()
     finally:
         work.cancel()
-
-
-def takes_gzip(headers: Iterable[tuple[bytes, bytes]]) -> bool:
-    """Tell whether the client takes gzip (RFC 9110, section 12.5.3)."""
-    taken: dict[str, bool] = {}
-    for name, value in headers:
-        if name == b"accept-encoding":
-            for one in value.decode("latin-1").lower().split(","):
-                coding, _, weight = one.replace(" ", "").replace("\t", "").partition(";")
-                taken[coding] = not _Q_ZERO.fullmatch(weight)
-    return taken.get("gzip", taken.get("*", False))
 
 
 async def send_body(pieces: Pieces, receive: Receive, send: Send) -> None:

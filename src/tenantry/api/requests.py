@@ -11,7 +11,7 @@ from uuid import UUID
 import msgspec
 
 from tenantry.access.identify import Credentials
-from tenantry.api.endpoints import Endpoint, NoSuchPath
+from tenantry.api.endpoints import Endpoint, NoSuchPath, slug_of
 from tenantry.api.envelope import (
     BodyTooLarge,
     BodyTooSlow,
@@ -30,7 +30,11 @@ HEADERS_BYTES_MAX = 16_384
 BODY_SECONDS_MAX = 30.0
 QUERY_FIELDS_MAX = 50
 
-_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
+# A preference may be ignored (RFC 7240, section 2), and so is what is longer than this.
+PREFER_CHARS_MAX = 1_024
+
+# A quotation that does not end goes on to the end, so that no second one is searched in it.
+_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\\?$)', re.DOTALL)
 
 RawHeaders = Iterable[tuple[bytes, bytes]]
 
@@ -82,6 +86,8 @@ def read_headers(headers: RawHeaders, names: Iterable[str]) -> dict[str, str]:
 
 def prefers(header: str, preference: str) -> bool:
     """Tell whether a ``Prefer`` header names *preference*, which takes no value (RFC 7240)."""
+    if len(header) > PREFER_CHARS_MAX:
+        return False
     # A quoted value can hold anything, commas and names of other preferences among it.
     plain = _QUOTED.sub(lambda quoted: "x" if len(quoted[0]) > len('""') else "", header.lower())
     for one in plain.split(","):
@@ -165,12 +171,12 @@ def read_parameters(values: Mapping[str, str]) -> dict[str, UUID | str]:
     """Return the parameters of a path: ids, but for ``slug``.
 
     Raises:
-        NoSuchPath: What should be an id is none.
+        NoSuchPath: What should be an id or a slug is none.
     """
     parameters: dict[str, UUID | str] = {}
     for name, value in values.items():
         if name == "slug":
-            parameters[name] = _checked_slug(value)
+            parameters[name] = slug_of(value)
             continue
         parsed = parse_id(value)
         if parsed is None:
@@ -245,9 +251,3 @@ def _is_json(headers: RawHeaders) -> bool:
         if name == b"content-type":
             return value.partition(b";")[0].strip().lower() == b"application/json"
     return True
-
-
-def _checked_slug(slug: str) -> str:
-    if "\0" in slug or "\ufffd" in slug:
-        raise NoSuchPath
-    return slug

@@ -10,14 +10,13 @@ from tenantry.api.envelope import (
     EVENT_STREAM,
     GZIP,
     JSON,
-    NO_STORE,
     UNBUFFERED,
-    VARY_ENCODING,
     Answer,
     Headers,
     Reply,
 )
-from tenantry.api.pieces import LARGE_BYTES, Source, after_spaces, begin, takes_gzip
+from tenantry.api.pieces import LARGE_BYTES, Source, after_spaces, begin
+from tenantry.kit.negotiation import accepts_gzip
 
 
 class TooLateToSay(Exception):
@@ -36,8 +35,6 @@ def represent(endpoint: Endpoint, data: Any) -> Answer:
         return envelope.done(endpoint.message, status=endpoint.status)
     else:
         answer = envelope.success(data, status=endpoint.status)
-    if endpoint.holds_secret:
-        answer.headers.append(NO_STORE)
     return answer
 
 
@@ -56,17 +53,15 @@ async def answer_in_pieces(
     """
     if endpoint.goes_on:
         pieces = await begin(data)
-        return Answer(endpoint.status, pieces, [EVENT_STREAM, NO_STORE, UNBUFFERED])
+        return Answer(endpoint.status, pieces, [EVENT_STREAM, UNBUFFERED])
     pieces = await begin(envelope.success_in_pieces(data), at_least=LARGE_BYTES)
-    answered: Headers = [JSON, VARY_ENCODING]
-    if endpoint.holds_secret:
-        answered.append(NO_STORE)
+    answered: Headers = [JSON]
     if pieces.is_whole:
-        return Answer(endpoint.status, pieces.first, answered)
-    if takes_gzip(headers):
+        return Answer(endpoint.status, pieces.first, answered, is_negotiated=True)
+    if accepts_gzip(headers):
         pieces.compress()
         answered.append(GZIP)
-    return Answer(endpoint.status, pieces, answered)
+    return Answer(endpoint.status, pieces, answered, is_negotiated=True)
 
 
 async def long_answer(endpoint: Endpoint, work: Awaitable[Any], seconds: float) -> Answer:

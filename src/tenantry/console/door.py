@@ -7,11 +7,12 @@ are open to anybody, and why this door knows neither credentials nor databases.
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from tenantry.console.files import File, Form, read_files
+from tenantry.console.files import File, read_files
 from tenantry.kit.access_log import AccessEntry, AccessLog
 from tenantry.kit.clock import monotonic_seconds, utc_now
 from tenantry.kit.ids import new_request_id
 from tenantry.kit.metrics import Metrics
+from tenantry.kit.negotiation import ANY, accepts_gzip, known_tags
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -36,6 +37,12 @@ SAFEGUARDS: Headers = [
 CACHING: Headers = [(b"cache-control", b"no-cache"), (b"vary", b"accept-encoding")]
 # In the envelope, as every refusal.
 NOT_TAKEN = b'{"success":false,"data":null,"message":"This path does not take this method."}'
+NOT_TAKEN_HEADERS: Headers = [
+    (b"allow", ", ".join(METHODS).encode()),
+    (b"content-type", b"application/json"),
+    (b"cache-control", b"no-store"),
+    (b"x-error-code", b"method_not_allowed"),
+]
 
 
 class Console:
@@ -55,7 +62,7 @@ class Console:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request (ASGI)."""
-        file = self._files.get(scope["path"])
+        file = self._files.get(scope["raw_path"].decode("latin-1"))
         if file is None:
             await self._app(scope, receive, send)
             return
@@ -88,11 +95,11 @@ class Console:
 def _answer(file: File, method: str, sent: Headers) -> tuple[int, Headers, bytes]:
     """Return the status, the headers and the body."""
     if method not in METHODS:
-        refusal = [(b"allow", ", ".join(METHODS).encode()), (b"content-type", b"application/json")]
-        return 405, [*refusal, _length(NOT_TAKEN)], NOT_TAKEN
-    form = file.zipped if _takes_gzip(sent) else file.plain
+        return 405, [*NOT_TAKEN_HEADERS, _length(NOT_TAKEN)], NOT_TAKEN
+    form = file.zipped if accepts_gzip(sent) else file.plain
     headers = [*CACHING, (b"etag", form.etag)]
-    if _has_already(sent, form):
+    known = known_tags(sent)
+    if form.etag in known or ANY in known:
         return 304, headers, b""
     headers += [(b"content-type", file.media_type), _length(form.body)]
     if form.encoding is not None:
@@ -102,25 +109,3 @@ def _answer(file: File, method: str, sent: Headers) -> tuple[int, Headers, bytes
 
 def _length(body: bytes) -> tuple[bytes, bytes]:
     return b"content-length", str(len(body)).encode()
-
-
-def _takes_gzip(sent: Headers) -> bool:
-    """Tell whether the caller accepts gzip (RFC 9110, section 12.5.3)."""
-    weights = {}
-    for coding in _words(sent, b"accept-encoding"):
-        name, _, weight = coding.partition(b";")
-        weights[name.strip().lower()] = weight.replace(b" ", b"").lower()
-    # What is not named is not accepted, as if its weight were nothing.
-    weight = weights.get(b"gzip", weights.get(b"*", b"q=0"))
-    return weight.rstrip(b"0") not in {b"q=", b"q=0."}
-
-
-def _has_already(sent: Headers, form: Form) -> bool:
-    """Tell whether the caller has these bytes (RFC 9110, section 13.1.2)."""
-    known = {one.removeprefix(b"W/") for one in _words(sent, b"if-none-match")}
-    return form.etag in known or b"*" in known
-
-
-def _words(sent: Headers, name: bytes) -> list[bytes]:
-    """Return the comma-separated words of all headers of a name."""
-    return [word.strip() for key, value in sent if key == name for word in value.split(b",")]

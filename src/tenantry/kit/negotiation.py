@@ -1,0 +1,47 @@
+"""What a client accepts, and what it has already: the request headers that decide on a body.
+
+Every sender of files and answers reads them here, so that no two disagree on the same header.
+"""
+
+from collections.abc import Iterable, Iterator
+
+ANY = b"*"
+
+RawHeaders = Iterable[tuple[bytes, bytes]]
+
+
+def accepts_gzip(headers: RawHeaders) -> bool:
+    """Return whether the client accepts gzip (RFC 9110, section 12.5.3).
+
+    A weight that cannot be read refuses: without gzip every client can read the body.
+    """
+    accepted: dict[bytes, bool] = {}
+    for element in _elements(headers, b"accept-encoding"):
+        coding, semicolon, weight = element.lower().partition(b";")
+        accepted[coding.strip()] = not semicolon or _is_positive(weight.strip())
+    return accepted.get(b"gzip", accepted.get(ANY, False))
+
+
+def known_tags(headers: RawHeaders) -> frozenset[bytes]:
+    """Return the entity tags in ``If-None-Match``; `ANY` matches all.
+
+    They are compared weakly, so a ``W/`` is left out (RFC 9110, section 13.1.2).
+    """
+    tags = _elements(headers, b"if-none-match")
+    return frozenset(tag[2:] if tag.startswith(b'W/"') else tag for tag in tags)
+
+
+def _elements(headers: RawHeaders, name: bytes) -> Iterator[bytes]:
+    """Yield the elements of a list that may be in several headers (RFC 9110, section 5.6.1)."""
+    for found, value in headers:
+        if found == name:
+            for element in value.split(b","):
+                if stripped := element.strip():
+                    yield stripped
+
+
+def _is_positive(weight: bytes) -> bool:
+    name, equals, digits = weight.partition(b"=")
+    whole, _, decimals = digits.partition(b".")
+    is_number = whole in {b"0", b"1"} and (not decimals or decimals.isdigit())
+    return name == b"q" and bool(equals) and is_number and bool(digits.strip(b"0."))
