@@ -67,6 +67,8 @@ class TestOperation:
         for status in refused:
             schema = declared[status]["content"]["application/json"]["schema"]
             assert schema == {"$ref": "#/components/schemas/Failure"}
+            code = declared[status]["headers"]["X-Error-Code"]
+            assert code == {"$ref": "#/components/headers/ErrorCode"}
 
     def test_declares_what_its_level_refuses(self, endpoint: Endpoint):
         """Who may not come in is told so: 401 and 403 wherever credentials count."""
@@ -130,9 +132,13 @@ class TestDescription:
     def test_holds_what_it_refers_to(self):
         """Every reference leads to a schema that is there, and every schema is referred to."""
         refs = set(refs_in(DESCRIPTION))
-        schemas = {f"#/components/schemas/{name}" for name in DESCRIPTION["components"]["schemas"]}
+        there = {
+            f"#/components/{kind}/{name}"
+            for kind in ("schemas", "headers")
+            for name in DESCRIPTION["components"][kind]
+        }
 
-        assert refs <= schemas
+        assert refs <= there
 
     def test_calls_no_two_operations_the_same(self):
         """An operation id is one operation's."""
