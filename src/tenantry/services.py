@@ -122,6 +122,7 @@ def _build(settings: Settings, threads: Executor) -> Services:
         connections_max=settings.catalog_connections,
         timeout_seconds=settings.connect_timeout_s,
         synchronous=settings.sqlite_synchronous,
+        statement_seconds=settings.statement_timeout_s,
     )
     servers = {name: _open_server(settings, url) for name, url in settings.servers.items()}
     databases = TenantDatabases(servers)
@@ -261,6 +262,7 @@ def _open_server(settings: Settings, url: str) -> Server:
         connections_max=settings.tenant_connections,
         timeout_seconds=settings.connect_timeout_s,
         synchronous=settings.sqlite_synchronous,
+        statement_seconds=settings.statement_timeout_s,
     )
 
 

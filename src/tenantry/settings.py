@@ -148,7 +148,18 @@ class Settings(BaseSettings):
         900, gt=0, description="How long the migration of one tenant may take."
     )
     connect_timeout_s: float = Field(
-        5, gt=0, description="How long to wait for a connection to a database."
+        5,
+        gt=0,
+        le=60,
+        description="How long a request waits for a connection to a database, its turn included; "
+        "then it answers 503.",
+    )
+    statement_timeout_s: float = Field(
+        5,
+        gt=0,
+        le=600,
+        description="How long one statement of a request may take; then it is ended, and the "
+        "request answers 503.",
     )
     catalog_connections: int = Field(
         8, ge=1, le=1000, description="Connections of this process to the catalog, at most."

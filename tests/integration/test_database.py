@@ -4,9 +4,10 @@ import asyncio
 import contextlib
 import random
 import threading
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import pytest
@@ -618,3 +619,65 @@ def make_backup(path: Path, *, note: str) -> Path:
     create_sample("sqlite", url)
     looking.run(url, f"INSERT INTO sample (id, note) VALUES ('{new_id().hex}', '{note}')")
     return backup
+
+
+class TestDeadline:
+    """A statement ends at its deadline, on either engine."""
+
+    ENDLESS: ClassVar = {
+        "sqlite": Statement[Any](
+            sa.text(
+                "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) "
+                "SELECT max(i) FROM n"
+            )
+        ),
+        "postgresql": Statement[Any](sa.text("SELECT pg_sleep(600)")),
+    }
+    LATE_SECONDS_MAX = 1.0
+
+    @pytest.fixture(name="hurried")
+    async def _hurried(self, url: str) -> AsyncIterator[Database[Any]]:
+        connect, _ = single_connector(
+            url,
+            connections_max=1,
+            timeout_seconds=5,
+            synchronous="NORMAL",
+            statement_seconds=0.3,
+        )
+        database: Database[Any] = Database(connect, Budget(1), 1)
+        yield database
+        await database.close()
+
+    async def test_ends_a_statement(self, hurried: Database[Any], url: str, engine: str):
+        began = time.monotonic()
+        with pytest.raises(DatabaseUnavailable):
+            await hurried.execute(self.ENDLESS[engine])
+
+        assert time.monotonic() - began < 0.3 + self.LATE_SECONDS_MAX
+        await hurried.execute(ADD, **a_sample("next"))
+        assert notes(url) == {"next"}
+
+    async def test_undoes_the_transaction(self, hurried: Database[Any], url: str, engine: str):
+        async def write() -> None:
+            async with hurried.begin() as session:
+                await session.execute(ADD, **a_sample("undone"))
+                await session.execute(self.ENDLESS[engine])
+
+        with pytest.raises(DatabaseUnavailable):
+            await write()
+
+        await hurried.execute(ADD, **a_sample("next"))
+        assert notes(url) == {"next"}
+
+    @pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
+    async def test_ends_the_thread_of_a_cancelled_statement(
+        self, database: Database[Any], engine: str
+    ):
+        """The deadline is not waited for: whoever asked has gone."""
+        before = threading.active_count()
+        began = time.monotonic()
+        await cancelled_after(database.execute(self.ENDLESS[engine]), 3, 0.01)
+
+        while threading.active_count() > before:  # it has ended, or is about to
+            assert time.monotonic() - began < self.LATE_SECONDS_MAX
+            await asyncio.sleep(0.01)

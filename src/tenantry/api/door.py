@@ -19,6 +19,7 @@ from tenantry.api.caching import cache_headers
 from tenantry.api.conditions import answer_unless_known
 from tenantry.api.endpoints import Endpoint, Router
 from tenantry.api.envelope import CLOSE, Answer, Headers
+from tenantry.api.hangups import unless_gone
 from tenantry.api.levels import AUTHORIZATION, MCP_TOKEN
 from tenantry.api.pieces import BrokenOff, ClientHungUp, Pieces, Receive, Send, send_body
 from tenantry.api.protocol import sent_at_once
@@ -108,14 +109,10 @@ class Api:
         if endpoint.goes_on:
             parameters["readmit"] = enter
         handle = partial(endpoint.handler, ctx, self._services, request, **parameters)
-        if endpoint.version is not None:
-            return await answer_unless_known(endpoint, ctx, scope, partial(undeterred, handle))
         if endpoint.keep_alive_seconds is not None:
             return await long_answer(endpoint, handle(), endpoint.keep_alive_seconds)
-        data = await undeterred(handle)
-        if isinstance(data, AsyncGeneratorType):
-            return await answer_in_pieces(endpoint, data, headers)
-        return represent(endpoint, data)
+        work = _work(endpoint, ctx, scope, handle)
+        return await (unless_gone(work, receive) if exchange.method == "GET" else work)
 
     async def _look_again(self, exchange: "_Exchange") -> None:
         """Check that who asked for a database that was not there would be let in by now, too.
@@ -212,6 +209,17 @@ class _Exchange:
             actor=self.ctx.actor if self.ctx else None,
             error=self.error,
         )
+
+
+async def _work(
+    endpoint: Endpoint, ctx: Any, scope: Scope, handle: Callable[[], Awaitable[Any]]
+) -> Answer:
+    if endpoint.version is not None:
+        return await answer_unless_known(endpoint, ctx, scope, partial(undeterred, handle))
+    data = await undeterred(handle)
+    if isinstance(data, AsyncGeneratorType):
+        return await answer_in_pieces(endpoint, data, scope["headers"])
+    return represent(endpoint, data)
 
 
 def _is_token(name: bytes, value: bytes) -> bool:

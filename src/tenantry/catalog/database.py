@@ -13,6 +13,7 @@ from tenantry.catalog.planes import CatalogPlane, CatalogSession
 from tenantry.catalog.tables import catalog
 from tenantry.db.database import Budget, Database
 from tenantry.db.servers import single_connector
+from tenantry.db.sessions import STATEMENT_SECONDS_DEFAULT
 from tenantry.db.statements import Statement
 from tenantry.kit.context import OperationContext
 from tenantry.migration.streams import Stream
@@ -33,19 +34,27 @@ class Catalog(Database[CatalogPlane]):
         connections_max: To it, at once.
         timeout_seconds: How long to wait for a connection.
         synchronous: ``FULL`` or ``NORMAL``, on SQLite.
+        statement_seconds: The deadline of each statement.
     """
 
     def __init__(
-        self, url: str, *, connections_max: int, timeout_seconds: float, synchronous: str
+        self,
+        url: str,
+        *,
+        connections_max: int,
+        timeout_seconds: float,
+        synchronous: str,
+        statement_seconds: float = STATEMENT_SECONDS_DEFAULT,
     ) -> None:
         connect, most = single_connector(
             url,
             connections_max=connections_max,
             timeout_seconds=timeout_seconds,
             synchronous=synchronous,
+            statement_seconds=statement_seconds,
         )
         self.budget = Budget(most)
-        super().__init__(connect, self.budget, most)
+        super().__init__(connect, self.budget, most, wait_seconds_max=timeout_seconds)
         self.facts = Facts(self)
 
     @asynccontextmanager

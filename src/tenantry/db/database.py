@@ -6,8 +6,9 @@ the budget is used up gets the place of the one that has been idle longest, whos
 """
 
 import asyncio
+import contextlib
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -21,6 +22,8 @@ from tenantry.db.sessions import (
 from tenantry.db.statements import Row, Statement
 
 WAIT_SECONDS_MAX = 5.0
+# How long a request waits until the connection that it used is closed; the closing goes on.
+CLOSE_SECONDS_MAX = 2.0
 
 
 class Budget:
@@ -83,6 +86,11 @@ class Budget:
         """Note that *connection* is in use again, or gone."""
         del self._idle[connection]
 
+    def retire_idle(self) -> None:
+        """Let nobody use the idle connections again: their server has stopped answering."""
+        for connection in self._idle:
+            connection.retire()
+
     async def _wait(self) -> None:
         waiting = asyncio.get_running_loop().create_future()
         self._waiting.append(waiting)
@@ -134,20 +142,29 @@ class Database(Session[Plane]):
         connect: Opens a connection.
         budget: Of the server.
         connections_max: Of this database, at once; who needs one more waits.
+        wait_seconds_max: How long a request waits for its connection: for its turn and for
+            connecting together.
 
     Attributes:
         revision: Of its schema, as whoever opened it has found it last; empty before that.
     """
 
     def __init__(
-        self, connect: Callable[[], Awaitable[Connection]], budget: Budget, connections_max: int
+        self,
+        connect: Callable[[], Awaitable[Connection]],
+        budget: Budget,
+        connections_max: int,
+        *,
+        wait_seconds_max: float = WAIT_SECONDS_MAX,
     ) -> None:
         self._connect = connect
+        self._wait_seconds_max = wait_seconds_max
         self._budget = budget
         self._free = connections_max
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._idle: list[Connection] = []
         self._closed = False
+        self._closing: set[asyncio.Task[None]] = set()
         self.revision = ""
 
     async def fetch_all(self, statement: Statement[Row], **values: object) -> list[Row]:
@@ -194,12 +211,17 @@ class Database(Session[Plane]):
                 await self._drop(connection)
 
     async def close(self) -> None:
-        """Close every connection: the idle ones now, the others when they are given back."""
+        """Close every connection: the idle ones now, the others when they are given back.
+
+        All at once: each may wait for a server that does not answer.
+        """
         self._closed = True
         while self._idle:
             connection = self._idle.pop()
             self._budget.unpark(connection)
-            await self._close(connection)
+            self._begin_to_close(self._close(connection))
+        if self._closing:
+            await asyncio.wait(self._closing, timeout=CLOSE_SECONDS_MAX)
 
     def _take_idle(self) -> Connection | None:
         """Return an idle connection if there is one to have: the way of nearly every request."""
@@ -213,6 +235,13 @@ class Database(Session[Plane]):
         return connection
 
     async def _take(self) -> Connection:
+        try:
+            async with asyncio.timeout(self._wait_seconds_max):
+                return await self._take_slowly()
+        except TimeoutError as error:
+            raise DatabaseUnavailable from error
+
+    async def _take_slowly(self) -> Connection:
         if self._free:
             self._free -= 1
         else:
@@ -252,11 +281,26 @@ class Database(Session[Plane]):
         return True
 
     async def _drop(self, connection: Connection) -> None:
+        if connection.is_silent:
+            self._budget.retire_idle()
+        # In a task: it goes on when the request is cancelled, or waits no longer. Until the
+        # connection is closed it holds its place, so that there are never more than allowed.
+        await asyncio.wait(
+            {self._begin_to_close(self._close_and_release(connection))}, timeout=CLOSE_SECONDS_MAX
+        )
+
+    async def _close_and_release(self, connection: Connection) -> None:
         # The place goes back last: who waits for it needs the budget of this connection.
         try:
             await self._close(connection)
         finally:
             self._release()
+
+    def _begin_to_close(self, closing: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(closing)
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+        return task
 
     def _release(self) -> None:
         if not wake_first(self._waiting):
@@ -269,7 +313,7 @@ class Database(Session[Plane]):
             self._budget.give_back()
 
     async def _roll_back(self, connection: Connection) -> None:
-        try:
+        # What made it roll back is what counts. A connection that fails here is still in its
+        # transaction, or was cut; either way it is closed.
+        with contextlib.suppress(Exception):
             await connection.command("ROLLBACK")
-        except Exception:  # noqa: BLE001 - what made it roll back is what counts
-            await connection.close()

@@ -7,11 +7,19 @@ from typing import Any, TypeVar
 import asyncpg
 from asyncpg.prepared_stmt import PreparedStatement
 
-from tenantry.db.sessions import Connection, DatabaseUnavailable, TransactionLost
+from tenantry.db.sessions import (
+    ROW_SECONDS,
+    STATEMENT_SECONDS_DEFAULT,
+    Connection,
+    DatabaseUnavailable,
+    TransactionLost,
+)
 from tenantry.db.statements import Statement
 
-STATEMENT_TIMEOUT_MS = 5_000
 CLOSE_SECONDS_MAX = 2.0
+# The server ends a statement at its deadline. If its answer has not arrived this much later,
+# the server or the network is silent, and the connection is cut.
+SILENCE_SECONDS = 1.0
 
 Answer = TypeVar("Answer")
 
@@ -33,10 +41,17 @@ UNAVAILABLE = (
 
 
 class PostgresConnection(Connection):
-    """One connection to a PostgreSQL database."""
+    """One connection to a PostgreSQL database.
 
-    def __init__(self, raw: "asyncpg.Connection[asyncpg.Record]") -> None:
+    Args:
+        raw: The driver's connection.
+        seconds_max: The time after which a statement that has no answer is given up.
+    """
+
+    def __init__(self, raw: "asyncpg.Connection[asyncpg.Record]", seconds_max: float) -> None:
         self._raw = raw
+        self._seconds_max = seconds_max
+        self._loop = asyncio.get_running_loop()
         self._prepared: dict[str, PreparedStatement[Any]] = {}
         self._is_spent = False
 
@@ -57,7 +72,9 @@ class PostgresConnection(Connection):
         compiled = statement.postgresql
         arguments = [compiled.arguments(values) for values in rows]
         try:
-            await self._heed(self._raw.executemany(compiled.sql, arguments))
+            await self._heed(
+                self._raw.executemany(compiled.sql, arguments), len(arguments) * ROW_SECONDS
+            )
         except asyncpg.UniqueViolationError as error:
             raise _conflict(statement, error) from error
 
@@ -71,6 +88,11 @@ class PostgresConnection(Connection):
         raw = self._raw
         return not (self._is_spent or raw.is_closed() or raw.is_in_transaction())
 
+    def retire(self) -> None:
+        """Cut the connection."""
+        self._is_spent = True
+        self._raw.terminate()
+
     async def close(self) -> None:
         """Close the connection, at the latest by cutting it."""
         try:
@@ -81,7 +103,9 @@ class PostgresConnection(Connection):
             self._raw.terminate()
             raise
 
-    async def _heed(self, sent: Awaitable[Answer]) -> Answer:
+    async def _heed(self, sent: Awaitable[Answer], seconds_more: float = 0) -> Answer:
+        # asyncpg's own timeout asks the server to cancel, which a silent one does not do.
+        timer = self._loop.call_later(self._seconds_max + seconds_more, self._cut)
         try:
             return await sent
         except asyncio.CancelledError:
@@ -97,6 +121,13 @@ class PostgresConnection(Connection):
             raise DatabaseUnavailable from error
         except UNAVAILABLE as error:
             raise DatabaseUnavailable from error
+        finally:
+            timer.cancel()
+
+    def _cut(self) -> None:
+        """Cut the connection: what waits for its answer gets an error at once."""
+        self.is_silent = True
+        self.retire()
 
     async def _fetch(self, sql: str, arguments: list[object]) -> list[Any]:
         prepared = self._prepared.get(sql) or await self._prepare(sql)
@@ -118,18 +149,26 @@ class PostgresConnection(Connection):
         return prepared
 
 
-async def connect(url: str, *, timeout_seconds: float) -> PostgresConnection:
+async def connect(
+    url: str, *, timeout_seconds: float, statement_seconds: float = STATEMENT_SECONDS_DEFAULT
+) -> PostgresConnection:
     """Open a connection for requests.
 
+    Args:
+        url: Of the database.
+        timeout_seconds: How long to wait for the connection.
+        statement_seconds: The deadline of each statement.
+
     Raises:
-        DatabaseUnavailable: The server or the database is not there.
+        DatabaseUnavailable: The server or the database is not there, or does not answer.
     """
-    settings = {"application_name": "tenantry", "statement_timeout": str(STATEMENT_TIMEOUT_MS)}
+    timeout_ms = max(1, round(statement_seconds * 1000))
+    settings = {"application_name": "tenantry", "statement_timeout": str(timeout_ms)}
     try:
         raw = await asyncpg.connect(url, timeout=timeout_seconds, server_settings=settings)
     except (asyncpg.PostgresError, *UNAVAILABLE) as error:
         raise DatabaseUnavailable from error
-    return PostgresConnection(raw)
+    return PostgresConnection(raw, statement_seconds + SILENCE_SECONDS)
 
 
 def _conflict(statement: Statement[Any], error: asyncpg.UniqueViolationError) -> Exception:

@@ -19,7 +19,12 @@ import asyncpg
 
 from tenantry.db import files, inspection, postgres
 from tenantry.db.database import Budget, Database
-from tenantry.db.sessions import Connection, DatabaseUnavailable, Session
+from tenantry.db.sessions import (
+    STATEMENT_SECONDS_DEFAULT,
+    Connection,
+    DatabaseUnavailable,
+    Session,
+)
 from tenantry.db.sqlite import BUSY_TIMEOUT_SECONDS, SqliteFile
 from tenantry.db.urls import SQLITE_PREFIX, sqlite_path, with_database
 
@@ -155,12 +160,21 @@ class PostgresServer(Server):
         url: Of its maintenance database.
         budget: The connections of this process to it.
         timeout_seconds: How long to wait for a connection.
+        statement_seconds: The deadline of each statement of a request.
     """
 
-    def __init__(self, url: str, budget: Budget, *, timeout_seconds: float) -> None:
+    def __init__(
+        self,
+        url: str,
+        budget: Budget,
+        *,
+        timeout_seconds: float,
+        statement_seconds: float = STATEMENT_SECONDS_DEFAULT,
+    ) -> None:
         self._url = url
         self.budget = budget
         self.timeout_seconds = timeout_seconds
+        self._statement_seconds = statement_seconds
 
     def url(self, name: str) -> str:
         """Return where the database *name* is."""
@@ -168,8 +182,12 @@ class PostgresServer(Server):
 
     def open(self, name: str) -> Database[Any]:
         """Return the database *name*."""
-        connect = partial(postgres.connect, self.url(name), timeout_seconds=self.timeout_seconds)
-        return Database(connect, self.budget, POSTGRESQL_CONNECTIONS_MAX)
+        return Database(
+            partial(self._connect, name),
+            self.budget,
+            POSTGRESQL_CONNECTIONS_MAX,
+            wait_seconds_max=self.timeout_seconds,
+        )
 
     async def create(self, name: str) -> None:
         """Make the empty database *name*."""
@@ -193,7 +211,7 @@ class PostgresServer(Server):
     @contextlib.asynccontextmanager
     async def filling(self, name: str) -> AsyncIterator[Session[Any]]:
         """Open a session on the database *name*, beside the budget."""
-        connection = await postgres.connect(self.url(name), timeout_seconds=self.timeout_seconds)
+        connection = await self._connect(name)
         try:
             yield connection
         finally:
@@ -245,6 +263,13 @@ class PostgresServer(Server):
     ) -> "AbstractAsyncContextManager[asyncpg.Connection[asyncpg.Record]]":
         return self._connected(self._url)
 
+    async def _connect(self, name: str) -> Connection:
+        return await postgres.connect(
+            self.url(name),
+            timeout_seconds=self.timeout_seconds,
+            statement_seconds=self._statement_seconds,
+        )
+
     @contextlib.asynccontextmanager
     async def _connected(self, url: str) -> "AsyncIterator[asyncpg.Connection[asyncpg.Record]]":
         try:
@@ -269,14 +294,23 @@ class SqliteFolder(Server):
         folder: Made when it is not there.
         budget: The files that this process keeps open.
         synchronous: ``FULL`` or ``NORMAL``.
+        statement_seconds: The deadline of each statement of a request.
     """
 
     timeout_seconds = BUSY_TIMEOUT_SECONDS
 
-    def __init__(self, folder: Path, budget: Budget, *, synchronous: str) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        budget: Budget,
+        *,
+        synchronous: str,
+        statement_seconds: float = STATEMENT_SECONDS_DEFAULT,
+    ) -> None:
         self._folder = folder
         self.budget = budget
         self._synchronous = synchronous
+        self._statement_seconds = statement_seconds
 
     def path(self, name: str) -> Path:
         """Return the file of the database *name*."""
@@ -290,7 +324,11 @@ class SqliteFolder(Server):
 
     def open(self, name: str) -> Database[Any]:
         """Return the database *name*."""
-        file = SqliteFile(self.path(name), synchronous=self._synchronous)
+        file = SqliteFile(
+            self.path(name),
+            synchronous=self._synchronous,
+            statement_seconds=self._statement_seconds,
+        )
         return Database(file.connect, self.budget, SQLITE_CONNECTIONS_MAX)
 
     async def create(self, name: str) -> None:
@@ -346,24 +384,44 @@ class SqliteFolder(Server):
 
 
 def open_server(
-    url: str, *, connections_max: int, timeout_seconds: float, synchronous: str
+    url: str,
+    *,
+    connections_max: int,
+    timeout_seconds: float,
+    synchronous: str,
+    statement_seconds: float = STATEMENT_SECONDS_DEFAULT,
 ) -> Server:
     """Return the server, or the folder, at *url*."""
     folder = sqlite_path(url)
     budget = Budget(connections_max)
     if folder is not None:
-        return SqliteFolder(folder, budget, synchronous=synchronous)
-    return PostgresServer(url, budget, timeout_seconds=timeout_seconds)
+        return SqliteFolder(
+            folder, budget, synchronous=synchronous, statement_seconds=statement_seconds
+        )
+    return PostgresServer(
+        url, budget, timeout_seconds=timeout_seconds, statement_seconds=statement_seconds
+    )
 
 
 def single_connector(
-    url: str, *, connections_max: int, timeout_seconds: float, synchronous: str
+    url: str,
+    *,
+    connections_max: int,
+    timeout_seconds: float,
+    synchronous: str,
+    statement_seconds: float = STATEMENT_SECONDS_DEFAULT,
 ) -> tuple[Callable[[], Awaitable[Connection]], int]:
     """Return how to connect to the one database at *url*, and how often at once."""
     path = sqlite_path(url)
     if path is not None:
-        return SqliteFile(path, synchronous=synchronous).connect, SQLITE_CONNECTIONS_MAX
-    return partial(postgres.connect, url, timeout_seconds=timeout_seconds), connections_max
+        file = SqliteFile(path, synchronous=synchronous, statement_seconds=statement_seconds)
+        return file.connect, SQLITE_CONNECTIONS_MAX
+    return partial(
+        postgres.connect,
+        url,
+        timeout_seconds=timeout_seconds,
+        statement_seconds=statement_seconds,
+    ), connections_max
 
 
 def _generated(name: str) -> str:

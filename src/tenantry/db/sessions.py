@@ -8,6 +8,9 @@ from tenantry.db.statements import Row, Statement
 from tenantry.kit.errors import Unavailable
 
 LOST_MAX = 3  # transactions of one operation that somebody else was in the way of
+STATEMENT_SECONDS_DEFAULT = 5.0
+# Statements of one batch go to the database together, and get this much more for each row.
+ROW_SECONDS = 0.001
 
 Result = TypeVar("Result")
 Plane = TypeVar("Plane")
@@ -80,6 +83,8 @@ class Connection(Session[Any]):
     """One connection of a driver. It is in no transaction until told so."""
 
     begin_sql = "BEGIN"
+    is_silent = False
+    """Whether the server did not answer a statement before its deadline."""
 
     @abstractmethod
     async def run(self, statement: Statement[Any], values: dict[str, object]) -> list[Any]:
@@ -106,8 +111,12 @@ class Connection(Session[Any]):
         return True
 
     @abstractmethod
+    def retire(self) -> None:
+        """Make the connection, which is idle, unusable: its server has stopped answering."""
+
+    @abstractmethod
     async def close(self) -> None:
-        """Close the connection; never raises."""
+        """Close the connection."""
 
     async def fetch_all(self, statement: Statement[Row], **values: object) -> list[Row]:
         """Return every row."""

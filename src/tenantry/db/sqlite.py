@@ -1,6 +1,7 @@
 """Connections for requests on SQLite, over aiosqlite."""
 
 import asyncio
+import contextlib
 import sqlite3
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -10,10 +11,20 @@ import aiosqlite
 
 from tenantry.db import open_files
 from tenantry.db.open_files import FileMissing, LeftLog, LogLeftBehind, OpenFile
-from tenantry.db.sessions import Connection, DatabaseUnavailable
+from tenantry.db.sessions import (
+    ROW_SECONDS,
+    STATEMENT_SECONDS_DEFAULT,
+    Connection,
+    DatabaseUnavailable,
+)
 from tenantry.db.statements import Statement
 
 BUSY_TIMEOUT_SECONDS = 5.0
+# An interrupt only ends what runs at that moment, and a statement may still be in the queue
+# of its thread: it is interrupted again and again.
+INTERRUPT_SECONDS = 0.05
+# A thread that an interrupt does not reach in this time waits for the disk.
+STUCK_SECONDS = 1.0
 
 Answer = TypeVar("Answer")
 
@@ -22,8 +33,10 @@ class SqliteConnection(Connection):
     """One connection to a SQLite file. Each has a thread of its own.
 
     Args:
-        raw: The connection.
+        driver: Sends statements to the thread.
+        raw: The connection that it holds, for interrupts from this thread.
         file: What it has open.
+        seconds_max: The deadline of each statement.
 
     Attributes:
         left_log: Set when the connection is closed after its file was replaced.
@@ -33,9 +46,18 @@ class SqliteConnection(Connection):
     # whatever the timeout; one that takes the write lock first waits for it.
     begin_sql = "BEGIN IMMEDIATE"
 
-    def __init__(self, raw: aiosqlite.Connection, file: OpenFile) -> None:
+    def __init__(
+        self,
+        driver: aiosqlite.Connection,
+        raw: sqlite3.Connection,
+        file: OpenFile,
+        seconds_max: float,
+    ) -> None:
+        self._driver = driver
         self._raw = raw
         self._file = file
+        self._seconds_max = seconds_max
+        self._loop = asyncio.get_running_loop()
         self._is_open = True
         self.left_log: LeftLog | None = None
 
@@ -56,7 +78,9 @@ class SqliteConnection(Connection):
         compiled = statement.sqlite
         arguments = [compiled.arguments(values) for values in rows]
         try:
-            await self._heed(self._raw.executemany(compiled.sql, arguments))
+            await self._heed(
+                self._driver.executemany(compiled.sql, arguments), len(arguments) * ROW_SECONDS
+            )
         except sqlite3.IntegrityError as error:
             raise _conflict(statement, error) from error
 
@@ -67,7 +91,11 @@ class SqliteConnection(Connection):
     @property
     def is_reusable(self) -> bool:
         """Whether the connection is open, in no transaction, and was never cut short."""
-        return self._is_open and not self._raw.in_transaction
+        return self._is_open and not self._driver.in_transaction
+
+    def retire(self) -> None:
+        """Let no other statement use the connection."""
+        self._is_open = False
 
     @property
     def is_attached(self) -> bool:
@@ -75,18 +103,27 @@ class SqliteConnection(Connection):
         return self._file.is_there
 
     async def close(self) -> None:
-        """Close the connection, and end its thread."""
+        """Interrupt what runs, close the connection, and end its thread."""
         self._is_open = False
         # SQLite removes no log beside a file that is not its own.
         self.left_log = self._file.log_left_behind()
-        await self._raw.close()
+        closing = asyncio.create_task(self._driver.close())
+        while not (await asyncio.wait({closing}, timeout=INTERRUPT_SECONDS))[0]:
+            self._interrupt_once()
+        with contextlib.suppress(sqlite3.Error):
+            closing.result()
 
     async def _send(self, sql: str, arguments: list[object]) -> Iterable[Any]:
-        return await self._heed(self._raw.execute_fetchall(sql, arguments))
+        return await self._heed(self._driver.execute_fetchall(sql, arguments))
 
-    async def _heed(self, sent: Awaitable[Answer]) -> Answer:
+    async def _heed(self, sent: Awaitable[Answer], seconds_more: float = 0) -> Answer:
+        seconds = self._seconds_max + seconds_more
+        self._timer = self._loop.call_later(seconds, self._interrupt)
         try:
-            return await sent
+            async with asyncio.timeout(seconds + STUCK_SECONDS):
+                return await sent
+        except TimeoutError as error:
+            raise DatabaseUnavailable from error
         except (sqlite3.OperationalError, sqlite3.NotSupportedError) as error:
             raise DatabaseUnavailable from error
         except sqlite3.IntegrityError:
@@ -96,6 +133,18 @@ class SqliteConnection(Connection):
             raise
         except sqlite3.DatabaseError as error:  # the file is damaged, or no database
             raise DatabaseUnavailable from error
+        finally:
+            self._timer.cancel()
+
+    def _interrupt(self) -> None:
+        """Interrupt what runs until `_heed` has its answer."""
+        self._is_open = False
+        self._interrupt_once()
+        self._timer = self._loop.call_later(INTERRUPT_SECONDS, self._interrupt)
+
+    def _interrupt_once(self) -> None:
+        with contextlib.suppress(sqlite3.ProgrammingError):  # its thread has closed it
+            self._raw.interrupt()
 
 
 def file_uri(path: Path, *, create: bool = False) -> str:
@@ -109,11 +158,19 @@ class SqliteFile:
     Args:
         path: The file. It need not be there yet.
         synchronous: ``FULL``, ``NORMAL`` or ``OFF``; every other setting is fixed.
+        statement_seconds: The deadline of each statement.
     """
 
-    def __init__(self, path: Path, *, synchronous: str) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        synchronous: str,
+        statement_seconds: float = STATEMENT_SECONDS_DEFAULT,
+    ) -> None:
         self._path = path
         self._synchronous = synchronous
+        self._statement_seconds = statement_seconds
         self._last: SqliteConnection | None = None
 
     async def connect(self) -> SqliteConnection:
@@ -130,29 +187,44 @@ class SqliteFile:
                 self._last.left_log.check()
         except (FileMissing, LogLeftBehind) as error:
             raise DatabaseUnavailable from error
-        raw = await _open(self._path, self._synchronous)
-        self._last = SqliteConnection(raw, open_files.with_log(file))
+        seconds = self._statement_seconds
+        driver, raw = await _open(self._path, self._synchronous, seconds)
+        self._last = SqliteConnection(driver, raw, open_files.with_log(file), seconds)
         return self._last
 
 
-async def _open(path: Path, synchronous: str) -> aiosqlite.Connection:
+async def _open(
+    path: Path, synchronous: str, statement_seconds: float
+) -> tuple[aiosqlite.Connection, sqlite3.Connection]:
+    opened: list[sqlite3.Connection] = []
+
+    def open_raw(*args: Any, **options: Any) -> sqlite3.Connection:
+        opened.append(sqlite3.Connection(*args, **options))
+        return opened[0]
+
     # isolation_level None: the driver would begin transactions by itself, but not before
     # DDL, and a revision that fails half-way would leave its tables behind.
     try:
-        raw = await aiosqlite.connect(
-            file_uri(path), uri=True, isolation_level=None, timeout=BUSY_TIMEOUT_SECONDS
+        driver = await aiosqlite.connect(
+            file_uri(path),
+            uri=True,
+            isolation_level=None,
+            timeout=min(BUSY_TIMEOUT_SECONDS, statement_seconds),
+            factory=open_raw,
         )
     except sqlite3.Error as error:
         raise DatabaseUnavailable from error
     try:
         # The first read makes the log, which `open_files` compares later.
-        await raw.executescript(f"{pragmas(synchronous)} PRAGMA schema_version;")
+        await driver.executescript(f"{pragmas(synchronous)} PRAGMA schema_version;")
     except BaseException as error:  # whoever is cancelled here leaves no thread behind either
-        await raw.close()
+        stopping = driver.stop()
+        if stopping is not None:
+            await asyncio.wait({stopping}, timeout=STUCK_SECONDS)
         if isinstance(error, sqlite3.Error):
             raise DatabaseUnavailable from error
         raise
-    return raw
+    return driver, opened[0]
 
 
 def pragmas(synchronous: str) -> str:

@@ -155,7 +155,10 @@ async def remove_added(url: str, run_id: UUID, *, timeout_seconds: float) -> Non
     """
     try:
         raw = await asyncpg.connect(
-            url, timeout=timeout_seconds, server_settings={"application_name": "tenantry-adopt"}
+            url,
+            timeout=timeout_seconds,
+            command_timeout=timeout_seconds,
+            server_settings={"application_name": "tenantry-adopt"},
         )
     except asyncpg.InvalidCatalogNameError:
         return

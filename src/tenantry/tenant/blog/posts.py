@@ -58,9 +58,8 @@ def _page(status: PostStatus, *, tagged: bool, searched: bool) -> Statement[_Lis
     counted = listing.of_tag(number) if tagged else listing.of_all(number)
     if searched:
         source = source.join(post_text, post_text.c.post_id == post.c.id)
-        conditions.append(
-            post_text.c.text.like(sa.bindparam("pattern", type_=sa.String), escape=searching.ESCAPE)
-        )
+        wanted = sa.bindparam("search", type_=sa.String)
+        conditions.append(searching.Position(post_text.c.text, wanted) > 0)
         counted = listing.by_counting(source, conditions)
     statement = listing.page(
         _COLUMNS, source=source, conditions=conditions, order=order, counted=counted
@@ -109,7 +108,7 @@ async def page(
     if tag is not None:
         wanted["tag"] = tagging.wanted_tag(tag)
     if search is not None:
-        wanted["pattern"] = searching.pattern(search)
+        wanted["search"] = searching.searched_for(search)
     if not _sees_drafts(ctx):
         if status is PostStatus.DRAFT:
             return Page([], window, 0)
