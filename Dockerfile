@@ -1,5 +1,9 @@
+# A release can be published anew under its tag. `--build-arg PYTHON_IMAGE=python@sha256:...` takes
+# one image and no other; see docs/howto/deploy.md.
+ARG PYTHON_IMAGE=python:3.11.14-slim-bookworm
+
 # The virtual environment is made by the pip of the first stage, and has none itself.
-FROM python:3.11.14-slim-bookworm AS build
+FROM ${PYTHON_IMAGE} AS build
 WORKDIR /src
 RUN python -m venv --without-pip /opt/tenantry
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
@@ -12,7 +16,7 @@ RUN python -m pip --python /opt/tenantry/bin/python install \
       --no-index --no-deps --no-build-isolation . \
  && python -m pip --python /opt/tenantry/bin/python uninstall --yes flit-core
 
-FROM python:3.11.14-slim-bookworm
+FROM ${PYTHON_IMAGE}
 RUN python -m pip uninstall --yes --quiet setuptools wheel pip \
  && useradd --system --uid 10001 --home-dir /data --shell /usr/sbin/nologin tenantry \
  && install --directory --owner tenantry --group tenantry --mode 0700 /data

@@ -13,6 +13,7 @@ from tools import reference
 from tenantry.api.levels import OPEN
 from tenantry.api.table import ENDPOINTS
 from tenantry.cli.server import GRACE_SECONDS
+from tenantry.cli.signals import EXIT_SECONDS_MAX
 from tenantry.settings import PREFIX, Settings
 
 ROOT = Path(__file__).parents[2]
@@ -91,11 +92,12 @@ class TestExample:
 
 class TestDockerfile:
     def test_pins_its_images(self):
-        """Each stage begins with one release of Python."""
+        """Each stage begins with one release of Python, or with the image that is chosen."""
         images = {rest.split()[0] for rest in of("FROM")}
+        name, _, default = of("ARG")[0].partition("=")
 
-        assert len(images) == 1
-        assert all(PINNED.fullmatch(image) for image in images)
+        assert images == {f"${{{name}}}"}
+        assert PINNED.fullmatch(default)
 
     def test_installs_what_is_locked(self):
         """With hashes, from no named place, and ourselves without looking anywhere."""
@@ -194,7 +196,8 @@ class TestCompose:
     def test_waits_for_the_end(self):
         """It kills nobody who still has time."""
         for name in OURS:
-            assert int(COMPOSE["services"][name]["stop_grace_period"].rstrip("s")) > GRACE_SECONDS
+            grace_seconds = int(COMPOSE["services"][name]["stop_grace_period"].rstrip("s"))
+            assert grace_seconds > EXIT_SECONDS_MAX > GRACE_SECONDS
 
     def test_has_connections_for_everybody(self):
         """All processes together stay below what PostgreSQL gives."""
@@ -211,8 +214,23 @@ class TestCompose:
 
     def test_pins_its_images(self):
         """PostgreSQL is one release; ours is built here."""
-        assert PINNED.fullmatch(COMPOSE["services"]["postgres"]["image"])
-        assert all(COMPOSE["services"][name]["build"] == "." for name in OURS)
+        image = COMPOSE["services"]["postgres"]["image"]
+        ours = {COMPOSE["services"][name]["build"]["args"]["PYTHON_IMAGE"] for name in OURS}
+
+        assert PINNED.fullmatch(image.removeprefix("${POSTGRES_IMAGE:-").removesuffix("}"))
+        assert ours == {f"${{PYTHON_IMAGE:-{of('ARG')[0].partition('=')[2]}}}"}
+
+    @pytest.mark.parametrize("name", COMPOSE["services"])
+    def test_bounds_every_service(self, name: str):
+        """No service takes the whole machine, writes its own image, or gains rights."""
+        service = COMPOSE["services"][name]
+
+        assert service["mem_limit"] == service["memswap_limit"]
+        assert service["pids_limit"] > 0
+        assert service["cpus"] > 0
+        assert service["read_only"] is True
+        assert service["cap_drop"] == ["ALL"]
+        assert service["security_opt"] == ["no-new-privileges:true"]
 
     def test_mounts_what_is_there(self):
         """The file that makes the role is in the project."""
@@ -231,9 +249,9 @@ class TestUnit:
         assert unit()["User"] not in {"root", "0"}
 
     def test_waits_for_the_end(self):
-        """SIGTERM first, and longer than requests have."""
+        """SIGTERM first, and longer than the process needs at most."""
         assert unit()["KillSignal"] == "SIGTERM"
-        assert int(unit()["TimeoutStopSec"]) > GRACE_SECONDS
+        assert int(unit()["TimeoutStopSec"]) > EXIT_SECONDS_MAX
 
     def test_is_hardened(self):
         """It can write its own folder and no other, and gain nothing."""
@@ -242,4 +260,5 @@ class TestUnit:
         assert section["ProtectSystem"] == "strict"
         assert section["NoNewPrivileges"] == "yes"
         assert section["CapabilityBoundingSet"] == ""
+        assert {"MemoryMax", "MemoryHigh", "TasksMax"} <= section.keys()
         assert f"TENANTRY_DATA_DIR=/var/lib/{section['StateDirectory']}" == section["Environment"]
