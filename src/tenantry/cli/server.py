@@ -32,8 +32,8 @@ from tenantry.settings import Settings
 LOCK_FILE = "serve.lock"
 PID_CHARS_MAX = 20
 BACKLOG = 2048
-# How long requests that are under way may go on after a signal.
-GRACE_SECONDS = 30
+# How long requests that are under way may go on after a signal; see `signals` for the rest.
+GRACE_SECONDS = 10
 # One address of a name may be of a kind that this machine does not speak.
 NO_SUCH_ADDRESS = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
 
