@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from tenantry.cli.main import cli
 from tests.acceptance.commands import (
     ADA,
+    CREATE_WIDGETS,
     OTHER_KEY,
     PAGE,
     SLOWLY,
@@ -342,6 +343,30 @@ class TestDoctor:
         assert found["advice"]
         assert check in printed.stdout
         assert "hunter2" not in ended.stdout + printed.stdout
+
+    def test_warns_of_what_an_env_py_does_in_vain(self, alone: Commands):
+        versions = Path("shop/migrations/versions")
+        versions.mkdir(parents=True)
+        (versions / "w1_widgets.py").write_text(CREATE_WIDGETS)
+        (versions.parent / "env.py").write_text(
+            "context.configure(connection=c, version_table_schema='app')\n"
+            "c.execute('SET ROLE owner')\n"
+        )
+        Path("shop/alembic.ini").write_text(
+            "[alembic]\nscript_location = %(here)s/migrations\nprepend_sys_path = lib\n"
+            "path_separator = os\n"
+        )
+
+        ended = alone("doctor", "--json", TENANTRY_TENANT_MIGRATIONS="shop/migrations")
+
+        checks = ("your project", "your env.py")
+        found = [one for one in ended.data["items"] if one["check"] in checks]
+        assert ended.status == 0
+        assert [one["state"] for one in found] == ["ok", "warning", "warning"]
+        assert str(Path("shop/lib").absolute()) in found[0]["detail"]
+        assert "version_table_schema" in found[1]["detail"]
+        assert "SET ROLE" in found[2]["detail"]
+        assert all(one["advice"] for one in found[1:])
 
     @pytest.mark.parametrize("engine", ["postgresql"], indirect=True)
     def test_sees_a_role_that_may_not_create_databases(self, tenantry: Commands, postgres_url: str):

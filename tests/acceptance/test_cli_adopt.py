@@ -121,6 +121,14 @@ class TestTenantAdopt:
 
         assert "TENANTRY_TENANT_MIGRATIONS" in ended.stderr
 
+    def test_warns_of_what_the_env_py_does_in_vain(self, tenantry: Adopting, migrations: str):
+        (Path(migrations) / "env.py").write_text("c.execute('SET ROLE owner')\n")
+
+        ended = tenantry.adopt(TENANTRY_TENANT_MIGRATIONS=migrations)
+
+        assert ended.returncode == 0
+        assert "Your env.py is not run. Line 1: SET ROLE." in ended.stderr
+
     def test_refuses_in_one_line(self, tenantry: Adopting):
         looking.run(tenantry.url, "INSERT INTO alembic_version VALUES ('t9')")
 

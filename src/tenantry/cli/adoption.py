@@ -8,6 +8,7 @@ import typer
 from tenantry.cli import options, output, session
 from tenantry.cli.secrets import read_password
 from tenantry.fleet.lifecycle import Owner, Provisioned
+from tenantry.migration.environment import read_environment
 from tenantry.schemas.tenants import CreatedTenantResponse
 from tenantry.settings import SERVER_DEFAULT, Settings
 
@@ -36,6 +37,7 @@ def adopt(
     the tenant's: deleting the tenant drops the database, with everything in it.
     """
     settings = session.configure()
+    _warn_of_environment(settings)
     password = read_password(from_stdin=password_stdin)
     owner = Owner(email=owner_email, full_name=owner_name, password=password)
     made = asyncio.run(_adopt(settings, name, database, owner, server))
@@ -54,6 +56,15 @@ def adopt(
     )
     output.note("The API key is shown only now.")
     output.note(PENDING if settings.tenant_migrations else NO_DIRECTORY)
+
+
+def _warn_of_environment(settings: Settings) -> None:
+    """Say what the ``env.py`` of the operator's project does that Tenantry does not."""
+    if settings.tenant_migrations is None:
+        return
+    table = settings.tenant_version_table
+    for one in read_environment(settings.tenant_migrations, table):
+        output.note(f"Your env.py is not run. {one.found} {one.consequence}")
 
 
 async def _adopt(

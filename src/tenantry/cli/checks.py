@@ -19,9 +19,11 @@ from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.urls import sqlite_path
 from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id
+from tenantry.migration.environment import read_environment
 from tenantry.migration.errors import explain
 from tenantry.migration.execution import NoVersion
 from tenantry.migration.migrator import Migrator, TimeLimits
+from tenantry.migration.project import BadProject, find_project
 from tenantry.migration.streams import BadStream, Stream, Streams
 from tenantry.settings import Settings
 from tenantry.tenant import databases as tenant_databases
@@ -203,7 +205,24 @@ def _check_revisions(settings: Settings) -> list[Finding]:
         advice = "TENANTRY_TENANT_MIGRATIONS must be a folder with one line of revisions."
         stream = Stream("user", settings.tenant_migrations)
         findings.append(_check_stream("your revisions", stream, advice))
+        findings += _check_project(settings.tenant_migrations, settings.tenant_version_table)
     return findings
+
+
+def _check_project(folder: Path, version_table: str) -> list[Finding]:
+    try:
+        project = find_project(folder)
+    except BadProject as error:
+        return [Finding("your project", State.FAILED, error.message, "Correct the file.")]
+    detail = "No alembic.ini names the folder: every revision below versions/ counts."
+    if project.file:
+        paths = ", ".join(str(path) for path in project.import_paths) or "nothing"
+        detail = f"{project.file}; revisions also import from: {paths}."
+    missing = read_environment(folder, version_table)
+    return [
+        Finding("your project", State.OK, detail),
+        *(Finding("your env.py", State.WARNING, one.found, one.consequence) for one in missing),
+    ]
 
 
 def _check_stream(check: str, stream: Stream, advice: str) -> Finding:

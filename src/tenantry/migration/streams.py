@@ -27,6 +27,7 @@ from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 
 from tenantry.kit.errors import Unavailable
+from tenantry.migration.project import BadProject, find_project
 from tenantry.migration.schema_state import Applied, SchemaRevision
 
 BASE = ""
@@ -162,10 +163,15 @@ class Stream:
         if not self._folder.is_dir():
             raise BadStream(f"The {self.name} revisions cannot be read: their folder is not there.")
         try:
+            project = find_project(self._folder)
+        except BadProject as error:
+            raise BadStream(f"The {self.name} revisions: {error.message}") from error
+        project.add_import_paths()
+        try:
             script = ScriptDirectory(
                 str(self._folder),
-                version_locations=[str(self._folder / "versions")],
-                recursive_version_locations=True,
+                version_locations=[str(one) for one in project.version_locations],
+                recursive_version_locations=project.is_recursive,
             )
             script.revision_map.heads  # noqa: B018 - reads every file, so that errors come here
         except (Exception, SystemExit) as error:  # a revision file can raise anything

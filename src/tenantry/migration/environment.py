@@ -1,0 +1,188 @@
+"""What an Alembic project's ``env.py`` does that is missing here: read as text, never run."""
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+BYTES_MAX = 1_000_000
+
+_IGNORED = "It filters what Alembic generates, and nothing that is migrated."
+# Keywords of ``context.configure`` that change what a migration does.
+_KEYWORDS = {
+    "version_table_schema": "Your version table is looked for where the role's search_path "
+    "leads, in no schema of its own: move it there, or migrate it with Alembic.",
+    "include_object": _IGNORED,
+    "include_name": _IGNORED,
+    "include_schemas": _IGNORED,
+    "transaction_per_migration": "All that is pending for a tenant is one transaction: a revision "
+    "that fails takes back those before it in the same run.",
+    "transactional_ddl": "All that is pending for a tenant is one transaction, on SQLite, too.",
+    "on_version_apply": "It is not called.",
+}
+# Those that only Alembic's own commands need, or that mean the same here.
+_HARMLESS = frozenset(
+    {
+        *("connection", "url", "dialect_name", "dialect_opts", "literal_binds", "as_sql"),
+        *("output_buffer", "output_encoding", "starting_rev", "tag", "template_args"),
+        *("render_as_batch", "compare_type", "compare_server_default", "render_item"),
+        *("process_revision_directives", "upgrade_token", "downgrade_token", "purge"),
+        *("alembic_module_prefix", "sqlalchemy_module_prefix", "user_module_prefix"),
+        *("autogenerate_plugins", "version_table", "target_metadata", "version_table_pk"),
+    }
+)
+_CALLS = {
+    "listen": "It is not heard: it belongs to an engine that is not made.",
+    "listens_for": "It is not heard: it belongs to an engine that is not made.",
+    "get_x_argument": "There are no -x arguments: read a setting from the environment.",
+    "register_operation": "The operation is not known: register it in a module that the "
+    "revisions import.",
+    "implementation_for": "It is not used: register it in a module that the revisions import.",
+    "CreateSchema": "The schema is not created: create it in a revision.",
+}
+_SQL = {
+    r"\bSET\s+(SESSION\s+|LOCAL\s+)?(ROLE|SESSION\s+AUTHORIZATION)\b": (
+        "SET ROLE",
+        "Revisions run as the role of the tenant server's URL, which then owns what they make.",
+    ),
+    r"\bCREATE\s+SCHEMA\b": ("CREATE SCHEMA", "Create the schema in a revision."),
+    r"\bsearch_path\b": (
+        "search_path",
+        "Set it for the role or for the database (ALTER ROLE … SET search_path = …).",
+    ),
+    r"\bCREATE\s+EXTENSION\b": ("CREATE EXTENSION", "Create the extension in a revision."),
+    r"\bPRAGMA\b": ("PRAGMA", "It is not sent: Tenantry sets up its own connections."),
+    r"\b(lock|statement)_timeout\b": (
+        "a timeout",
+        "Set TENANTRY_LOCK_TIMEOUT_MS and TENANTRY_TENANT_DEADLINE_S.",
+    ),
+    r"\bpg_(try_)?advisory_": (
+        "an advisory lock",
+        "Tenantry has a lock of its own for each tenant.",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class MissingFeature:
+    """Something in ``env.py`` that Tenantry does not do.
+
+    Attributes:
+        line: Where it is.
+        name: What it is.
+        consequence: What follows, and what to do.
+    """
+
+    line: int
+    name: str
+    consequence: str
+
+    @property
+    def found(self) -> str:
+        """Say what it is, and where."""
+        return f"Line {self.line}: {self.name}."
+
+
+def read_environment(folder: Path, version_table: str) -> list[MissingFeature]:
+    """Return what the ``env.py`` in *folder* does that is missing here, in its order.
+
+    Args:
+        folder: The Alembic directory.
+        version_table: The version table as Tenantry has it.
+    """
+    path = folder / "env.py"
+    if not path.is_file():
+        return []
+    try:
+        with path.open("rb") as file:
+            tree = ast.parse(file.read(BYTES_MAX))
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return [MissingFeature(1, "it cannot be read as Python", "Nothing in it is checked.")]
+    found = {
+        (one.name, one.consequence): one
+        for node in reversed(list(ast.walk(tree)))
+        for one in _missing(node, tree, version_table)
+    }
+    return sorted(found.values(), key=lambda one: one.line)
+
+
+def _missing(node: ast.AST, tree: ast.Module, version_table: str) -> Iterator[MissingFeature]:
+    if isinstance(node, ast.Call):
+        yield from _missing_of_call(node, tree, version_table)
+    elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+        for pattern, (name, consequence) in _SQL.items():
+            if re.search(pattern, node.value, re.IGNORECASE):
+                yield MissingFeature(node.lineno, name, consequence)
+    elif isinstance(node, ast.keyword) and node.arg == "naming_convention":
+        yield MissingFeature(node.lineno, "naming_convention", _NAMING)
+    elif isinstance(node, ast.Attribute) and ast.unparse(node) == "sys.path":
+        consequence = "Revisions import from prepend_sys_path of alembic.ini: add the folder there."
+        yield MissingFeature(node.lineno, "sys.path", consequence)
+
+
+_NAMING = (
+    "Its naming convention is not known here, so a constraint without a name is named by the "
+    "database: name constraints in the revisions (op.f), as Alembic generates them."
+)
+
+
+def _missing_of_call(
+    node: ast.Call, tree: ast.Module, version_table: str
+) -> Iterator[MissingFeature]:
+    name = _name(node.func)
+    if name in _CALLS:
+        yield MissingFeature(node.lineno, name, _CALLS[name])
+    if name == "run_migrations" and (node.args or node.keywords):
+        consequence = "Its arguments are not handed to upgrade()."
+        yield MissingFeature(node.lineno, "run_migrations(…)", consequence)
+    if name == "configure":
+        for keyword in node.keywords:
+            yield from _missing_of_keyword(keyword, tree, version_table)
+    if any(keyword.arg == "schema_translate_map" for keyword in node.keywords):
+        consequence = "Names of schemas are taken as they are."
+        yield MissingFeature(node.lineno, "schema_translate_map", consequence)
+
+
+def _missing_of_keyword(
+    keyword: ast.keyword, tree: ast.Module, version_table: str
+) -> Iterator[MissingFeature]:
+    name, value = keyword.arg, keyword.value
+    line = value.lineno
+    if name is None:
+        consequence = "They cannot be read as text: compare them with the documentation."
+        yield MissingFeature(line, f"**{ast.unparse(value)}", consequence)
+    elif isinstance(value, ast.Constant) and value.value in (None, False):
+        return
+    elif name == "version_table":
+        table = value.value if isinstance(value, ast.Constant) else None
+        if table != version_table:
+            consequence = f"Set TENANTRY_TENANT_VERSION_TABLE to it; it is {version_table} now."
+            yield MissingFeature(line, f"version_table={ast.unparse(value)}", consequence)
+    elif name == "target_metadata":
+        if not _is_none(value, tree):
+            yield MissingFeature(line, "target_metadata", _NAMING)
+    elif name in _KEYWORDS:
+        yield MissingFeature(line, name, _KEYWORDS[name])
+    elif name not in _HARMLESS:
+        yield MissingFeature(line, name, "Revisions do not see this option.")
+
+
+def _is_none(value: ast.expr, tree: ast.Module) -> bool:
+    """Return whether *value* is a name that the module only ever sets to None."""
+    assigned = [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign | ast.AnnAssign)
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+        if ast.unparse(target) == ast.unparse(value)
+    ]
+    return bool(assigned) and all(
+        isinstance(one, ast.Constant) and one.value is None for one in assigned
+    )
+
+
+def _name(function: ast.expr) -> str:
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else ""
