@@ -104,17 +104,22 @@ class TestProvision:
 
         assert listed(settings) == {"Zoë"}
 
+    @pytest.mark.parametrize(
+        "failing",
+        ["raise ValueError('a secret value')", "op.execute('DROP TABLE nothing')"],
+        ids=["in the tenant's database", "in the template"],
+    )
     async def test_whose_revisions_fail_leaves_nothing_and_can_be_tried_again(
-        self, with_user: Settings, folder: AlembicFolder
+        self, with_user: Settings, folder: AlembicFolder, failing: str
     ):
-        file = folder.add("u1_fail", "raise ValueError('a secret value')")
+        file = folder.add("u1_fail", failing)
         async with open_services(with_user) as services:
             before = await all_names(services)
             with pytest.raises(ProvisioningFailed) as caught:
                 await provision(services, "acme")
-            cleared = await _cleared(services, before)
+            cleared = await _cleared(services, before | await _templates(services))
 
-            file.write_text(file.read_text().replace("raise ValueError('a secret value')", "pass"))
+            file.write_text(file.read_text().replace(failing, "pass"))
             made = await provision(services, "acme")
 
         assert "secret value" not in caught.value.message

@@ -41,6 +41,23 @@ class TestStream:
         assert stream.head == BASE
         assert names(stream) == []
 
+    def test_can_end_before_any_revision_that_a_version_can_tell(self, folder: AlembicFolder):
+        folder.add("a_one", "pass")
+        folder.add("b_left", "pass", down="a")
+        folder.add("c_right", "pass", down="a")
+        folder.write(
+            "d_merge", "revision = 'd'\ndown_revision = ('b', 'c')\ndef upgrade():\n    pass\n"
+        )
+        whole = Stream("user", folder.path)
+        for length in range(5):
+            kept = {one.name for one in whole.revisions[:length]}
+
+            shorter = whole.while_each(lambda one, kept=kept: one.name in kept)
+
+            assert set(names(shorter)) <= kept
+            assert [*shorter.revisions, *whole.after(shorter.head)] == list(whole.revisions)
+            assert length == 3 or set(names(shorter)) == kept
+
     def test_goes_over_both_branches_of_a_merge(self, folder: AlembicFolder):
         folder.add("a_one", "pass")
         folder.add("b_left", "pass", down="a")

@@ -1,13 +1,17 @@
 """What the template of new tenants holds, and what its copies may not share."""
 
+import secrets
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tenantry.services import open_services, system_context
 from tenantry.settings import Settings
+from tenantry.tenant.databases import STREAM
+from tests.conftest import provision
 from tests.integration import looking
-from tests.integration.engines import on_sqlite
+from tests.integration.engines import on_postgresql, on_sqlite
 from tests.integration.gates import tenants, url_of
 from tests.integration.revisions import AlembicFolder
 from tests.postgres import Server, own_server
@@ -59,3 +63,107 @@ class TestSequences:
             numbers = looking.rows(url, "SELECT id, number FROM invoice ORDER BY id")
             assert len(numbers) == len({one for one, _ in numbers}) == 13
             assert len({number for _, number in numbers}) == 13
+
+
+CREATE_NOTES = "op.create_table('note', sa.Column('text', sa.String(80)))"
+RANDOM = {"sqlite": "lower(hex(randomblob(8)))", "postgresql": "gen_random_uuid()::text"}
+DATABASE = """DO $$ BEGIN
+    EXECUTE format('ALTER DATABASE %I SET work_mem = %L', current_database(), '9MB');
+    EXECUTE format('GRANT TEMPORARY ON DATABASE %I TO {role}', current_database());
+    EXECUTE format('COMMENT ON DATABASE %I IS %L', current_database(), 'ours');
+END $$"""
+RANDOM_DEFAULT = """
+op.create_table("note", sa.Column("id", sa.Integer),
+                sa.Column("text", sa.String(80), server_default=sa.text("({random})")))
+op.bulk_insert(sa.table("note", sa.column("id")), [{{"id": 1}}])
+"""
+
+
+@pytest.fixture(name="with_user")
+def _with_user(settings: Settings, folder: AlembicFolder) -> Settings:
+    return settings.model_copy(update={"tenant_migrations": folder.path})
+
+
+def texts(urls: list[str]) -> list[list[str]]:
+    return [[text for (text,) in looking.rows(url, "SELECT text FROM note")] for url in urls]
+
+
+async def made(settings: Settings) -> list[str]:
+    """Return the URLs of two new tenants."""
+    async with open_services(settings) as services:
+        return [url_of(services, tenant) for tenant in await tenants(services, 2)]
+
+
+class TestContent:
+    @pytest.mark.parametrize(
+        ("definition", "row"),
+        [
+            (CREATE_NOTES, "import secrets; op.execute(f\"{insert} ('{{secrets.token_hex()}}')\")"),
+            (CREATE_NOTES, 'op.execute("{insert} ({random})")'),
+            (RANDOM_DEFAULT, "pass"),
+        ],
+        ids=["of Python", "of the database", "of a default"],
+    )
+    async def test_shares_no_random_value(
+        self, with_user: Settings, folder: AlembicFolder, engine: str, definition: str, row: str
+    ):
+        """Two tenants with one secret would each know the other's."""
+        values = {"insert": "INSERT INTO note (text) VALUES", "random": RANDOM[engine]}
+        filled = definition.format(**values) if definition is RANDOM_DEFAULT else definition
+        folder.add("u1_notes", filled)
+        folder.add("u2_row", row.format(**values))
+
+        first, second = texts(await made(with_user))
+
+        assert len(first) == len(second) == 1
+        assert first != second
+
+    async def test_is_what_comes_before_the_first_row(
+        self, with_user: Settings, folder: AlembicFolder
+    ):
+        folder.add("u1_notes", CREATE_NOTES)
+        folder.add("u2_index", "op.create_index('i', 'note', ['text'])")
+        folder.add("u3_row", "op.execute(\"INSERT INTO note VALUES ('one')\")")
+        folder.add("u4_more", "op.add_column('note', sa.Column('more', sa.String(80)))")
+
+        runs = "SELECT revision, run_id FROM tenantry_migration_log"
+        one, other = [dict(looking.rows(url, runs)) for url in await made(with_user)]
+
+        shared = {name for name, run in one.items() if other[name] == run}
+        assert shared == {revision.name for revision in STREAM.revisions} | {"u1_notes", "u2_index"}
+        assert set(one) - shared == {"u3_row", "u4_more"}
+
+    async def test_follows_a_file_that_a_revision_reads(
+        self, with_user: Settings, folder: AlembicFolder, tmp_path: Path
+    ):
+        script = tmp_path / "script.sql"
+        folder.add(
+            "u1_read", f"import pathlib; op.execute(pathlib.Path({str(script)!r}).read_text())"
+        )
+        async with open_services(with_user) as services:
+            found = []
+            for name in ("before", "after"):
+                script.write_text(f"CREATE TABLE {name} (id INTEGER)")
+                url = url_of(services, (await provision(services, name)).tenant)
+                found.append(looking.tables(url) & {"before", "after"})
+
+        assert found == [{"before"}, {"after"}]
+
+    @on_postgresql
+    async def test_holds_nothing_that_belongs_to_a_database(
+        self, with_user: Settings, folder: AlembicFolder
+    ):
+        """A copy has no settings, grants and comments of the database."""
+        role = f"reader_{secrets.token_hex(4)}"
+        folder.add("u1_database", f"op.execute({DATABASE.format(role=role)!r})")
+        looking.run(with_user.tenant_server, f"CREATE ROLE {role}")
+
+        for url in await made(with_user):
+            assert looking.rows(url, "SHOW work_mem") == [("9MB",)]
+            found = looking.rows(
+                url,
+                f"""SELECT array_to_string(datacl, ' ') LIKE '%{role}=T%',
+                shobj_description(oid, 'pg_database') FROM pg_database
+                WHERE datname = current_database()""",
+            )
+            assert found == [(True, "ours")]

@@ -272,7 +272,7 @@ class Lifecycle:
         await self.templates.copy(
             ctx, server, server_name=tenant.server_name, scripts=scripts, to=name
         )
-        if scripts.streams.user is not None:  # what says `online` is in no template
+        if scripts.streams.user is not None:  # what the template does not hold
             await self._migrate(tenant, scripts)
 
     async def _bring_to_head(self, tenant: Tenant) -> None:

@@ -1,9 +1,15 @@
-"""Templates: a migrated, empty database of each server, of which new tenants are copies."""
+"""Templates: an empty database of each server, of which new tenants are copies.
+
+It holds Tenantry's own tables, and yours up to the first revision that could leave something
+else in another database. That one and those after it run on the new tenant's own database.
+"""
 
 import asyncio
 import contextlib
 from collections import defaultdict
 from uuid import UUID
+
+import sqlalchemy as sa
 
 from tenantry.catalog import tenants
 from tenantry.catalog.database import Catalog
@@ -13,6 +19,7 @@ from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Unavailable
 from tenantry.kit.ids import new_id
+from tenantry.migration.definitions import only_defines
 from tenantry.migration.migrator import Migrator, RunScripts
 from tenantry.migration.streams import Stream, Streams
 
@@ -80,8 +87,10 @@ class Templates:
         try:
             await tenants.add(self._catalog, draft, runner_id=runner_id)
             await server.create(name)
-            scripts = RunScripts(await asyncio.to_thread(_without_online, streams))
-            await self._migrator.initialise(server.url(name), scripts, run_id=draft.id, now=ctx.now)
+            url = server.url(name)
+            dialect = await self._migrator.read_dialect(url)
+            scripts = RunScripts(await asyncio.to_thread(_shared, streams, dialect))
+            await self._migrator.initialise(url, scripts, run_id=draft.id, now=ctx.now)
             await server.publish(name, template)
         except BaseException:
             with contextlib.suppress(DatabaseUnavailable):
@@ -111,7 +120,9 @@ def _fingerprint(streams: Streams) -> str:
     return Stream.combine(parts)[:FINGERPRINT_CHARS]
 
 
-def _without_online(streams: Streams) -> Streams:
+def _shared(streams: Streams, dialect: sa.Dialect) -> Streams:
+    """Return the streams as far as they leave the same in every database."""
     if streams.user is None:
         return streams
-    return Streams(streams.own, streams.user.until_online(), streams.user_table)
+    user = streams.user.while_each(lambda revision: only_defines(revision, dialect))
+    return Streams(streams.own, user, streams.user_table)

@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 from uuid import UUID
 
+import sqlalchemy as sa
+
 from tenantry.migration.attempts import Inspection, MigrationResult, TimeLimits, Visit
 from tenantry.migration.execution import open_migrator
 from tenantry.migration.run_scripts import RunScripts
@@ -104,6 +106,20 @@ class Migrator:
             self._visit(url, scripts) as visit,
         ):
             return await visit.rehearse()
+
+    async def read_dialect(self, url: str) -> sa.Dialect:
+        """Return the dialect of the database at *url*, by which revisions are recorded.
+
+        Raises:
+            Exception: Whatever the drivers raise.
+        """
+        migrator = await open_migrator(
+            url, self._threads, user_table=None, timeout_seconds=self._patience.connect_seconds
+        )
+        try:
+            return migrator.dialect
+        finally:
+            await migrator.close()
 
     async def initialise(
         self, url: str, scripts: RunScripts, *, run_id: UUID, now: datetime

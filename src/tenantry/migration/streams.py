@@ -146,10 +146,15 @@ class Stream:
             )
         return self._between(self.head, version)
 
-    def until_online(self) -> "Stream":
-        """Return the stream as if it ended before the first ``online = True``."""
+    def while_each(self, is_kept: Callable[[Revision], bool]) -> "Stream":
+        """Return the stream as if it ended before the first revision that is not kept.
+
+        It ends earlier when a version would not tell its end: between two branches.
+        """
         shorter = Stream(self.name, self._folder)
-        kept = list(takewhile(lambda revision: not is_online(revision.load()), self.revisions))
+        kept = list(takewhile(is_kept, self.revisions))
+        while kept and self.after(kept[-1].id) != self.revisions[len(kept) :]:
+            kept.pop()
         vars(shorter).update(revisions=kept, head=kept[-1].id if kept else BASE)
         return shorter
 

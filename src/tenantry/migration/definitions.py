@@ -1,0 +1,86 @@
+"""Which revisions leave the same in every new database: those that define, and write no row.
+
+A row can hold the time or a random value, by a function, a default or a trigger. A revision
+that reads a file or imports another module can do something else tomorrow. What belongs to a
+database itself (its settings, its grants) is not in a copy of it.
+"""
+
+import ast
+import re
+
+import sqlalchemy as sa
+
+from tenantry.migration import sql_text
+from tenantry.migration.recorder import Way, record
+from tenantry.migration.streams import Revision
+
+_KINDS = frozenset(
+    {
+        *("COLUMN", "CONSTRAINT", "DOMAIN", "FUNCTION", "INDEX", "PROCEDURE", "SCHEMA"),
+        *("SEQUENCE", "TABLE", "TRIGGER", "TYPE", "VIEW"),
+    }
+)
+_DEFINITIONS = frozenset(
+    {
+        *(("CREATE", kind) for kind in _KINDS),
+        *(("ALTER", kind) for kind in _KINDS),
+        *(("DROP", kind) for kind in _KINDS),
+        ("CREATE", "UNIQUE"),
+        ("CREATE", "OR"),
+    }
+)
+# A table that a query fills; and times that PostgreSQL reads when it reads the definition.
+# What only looks like one of them is taken for it.
+_WRITES_ROWS = re.compile(r"\bSELECT\b|\bEXECUTE\b|\bAS\s+(TABLE|VALUES)\b|--|/\*", re.IGNORECASE)
+_TIME_OF_DEFINITION = re.compile(r"'\s*(now|today|tomorrow|yesterday)\b", re.IGNORECASE)
+
+_MODULES = frozenset({"__future__", "alembic", "collections", "sqlalchemy", "typing"})
+_NAMES = frozenset({"__builtins__", "__file__", "__import__", "__loader__", "__spec__"}) | {
+    *("compile", "eval", "exec", "input", "open"),
+}
+
+
+def only_defines(revision: Revision, dialect: sa.Dialect) -> bool:
+    """Return whether *revision* leaves the same in every database that has no rows.
+
+    When in doubt it does not.
+    """
+    if not _depends_on_itself(revision.path.read_bytes()):
+        return False
+    recording = record(revision, dialect)
+    return not isinstance(recording, Way) and all(is_definition(one.sql) for one in recording)
+
+
+def is_definition(sql: str) -> bool:
+    """Return whether every command in *sql* defines something, and none writes a row."""
+    text = sql_text.read(sql)
+    if not text.is_whole or _TIME_OF_DEFINITION.search(sql):
+        return False
+    is_filled = any(words[:2] == ("CREATE", "TABLE") for words in text.commands)
+    if is_filled and _WRITES_ROWS.search(sql):
+        return False
+    return all(_is_definition(words) for words in text.commands)
+
+
+def _is_definition(words: tuple[str, ...]) -> bool:
+    if words[:2] == ("COMMENT", "ON"):
+        return words[2:3] != () and words[2] in _KINDS
+    return words[:2] in _DEFINITIONS
+
+
+def _depends_on_itself(source: bytes) -> bool:
+    """Return whether a revision imports and opens nothing that can change without it."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError):
+        return False
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            roots = {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            roots = {"" if node.level else (node.module or "").partition(".")[0]}
+        else:
+            roots = set()
+        if roots - _MODULES or (isinstance(node, ast.Name) and node.id in _NAMES):
+            return False
+    return True
