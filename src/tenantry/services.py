@@ -13,11 +13,12 @@ import structlog
 
 from tenantry.access.identify import Identifier
 from tenantry.access.passwords import Passwords
+from tenantry.access.sign_ins import SignIns
 from tenantry.access.signing import SigningKeys, read_secret_file
 from tenantry.access.throttle import Throttle
 from tenantry.access.tokens import Tokens
 from tenantry.access.usage import Usage
-from tenantry.catalog import attempts
+from tenantry.catalog import attempts, audit
 from tenantry.catalog import database as catalog_database
 from tenantry.catalog.attempts import Limits
 from tenantry.catalog.database import Catalog
@@ -73,6 +74,7 @@ class Services:
     migrator: Migrator
     passwords: Passwords
     throttle: Throttle
+    sign_ins: SignIns
     signing_keys: SigningKeys
     tokens: Tokens
     usage: Usage
@@ -103,6 +105,7 @@ async def open_services(settings: Settings, *, works: bool = True) -> AsyncItera
             yield services
             await services.fleet.stop()
         await services.usage.write()
+        await services.sign_ins.write()
         await services.runner.end()
     finally:
         await services.databases.close()
@@ -168,6 +171,7 @@ def _build(settings: Settings, threads: Executor) -> Services:
         migrator=migrator,
         passwords=passwords,
         throttle=Throttle(catalog, _limits(settings), metrics),
+        sign_ins=SignIns(catalog),
         signing_keys=keys,
         tokens=tokens,
         usage=usage,
@@ -234,11 +238,19 @@ async def _keep_house(services: Services) -> None:
         with contextlib.suppress(DatabaseUnavailable):
             await services.lifecycle.reap()
             await services.usage.write()
+            await services.sign_ins.write()
             await attempts.forget(services.catalog)
             await services.signing_keys.retire(
                 system_context("housekeeping"), token_lifetime=services.tokens.lifetime
             )
+            await _prune_audit_log(services)
         await asyncio.sleep(HOUSEKEEPING_SECONDS)
+
+
+async def _prune_audit_log(services: Services) -> None:
+    days = services.settings.audit_days
+    if days:
+        await audit.prune(services.catalog, before=utc_now() - timedelta(days=days))
 
 
 def _metrics(catalog: Catalog, servers: Mapping[str, Server], passwords: Passwords) -> Metrics:

@@ -128,6 +128,12 @@ class Settings(BaseSettings):
     login_address_minutely: int = Field(
         300, ge=1, description="Failed logins from one client address in a minute."
     )
+    audit_days: int = Field(
+        365,
+        ge=0,
+        le=36500,
+        description="After how many days entries of the audit log are removed; 0 keeps them.",
+    )
     trusted_proxies: ProxyAddresses = Field(
         "",
         description="Addresses or networks (`10.0.0.0/8`) of proxies whose `X-Forwarded-For` is "

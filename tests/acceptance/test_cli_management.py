@@ -2,8 +2,11 @@
 
 import asyncio
 import json
+import os
+import pwd
 import re
 import signal
+import socket
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -34,6 +37,21 @@ NOBODY = "01890a5d-ac96-774b-bcce-b302099a8057"
 OWNER = "owner@example.com"
 BOB = "bob@example.com"
 ANOTHER = "another fine password"
+ENTRY = {
+    "id",
+    "at",
+    "lastAt",
+    "count",
+    "actor",
+    "action",
+    "target",
+    "tenantId",
+    "address",
+    "command",
+    "changes",
+    "requestId",
+}
+ME = f"cli:{pwd.getpwuid(os.getuid()).pw_name}@{socket.gethostname()}"
 USER = {"id", "email", "fullName", "isActive", "createdAt"}
 KEY = {"id", "prefix", "createdAt", "lastUsedAt", "expiresAt"}
 TOKEN = KEY | {"name", "userId", "scopes"}
@@ -157,7 +175,8 @@ class TestUser:
         assert page["items"] == [made["owner"], bob]
         assert second["items"] == [bob]
         assert _logs_in(tenantry, made, BOB, PASSWORD)
-        assert tenantry("audit", "--json").data["items"][0]["target"] == bob["id"]
+        audited = tenantry("audit", "list", "--action", "user.create", "--json").data["items"]
+        assert [one["target"] for one in audited] == [bob["id"]]
 
     @pytest.mark.parametrize("email", [BOB.upper(), None])
     def test_gets_a_new_password(self, tenantry: Commands, email: str | None):
@@ -171,7 +190,8 @@ class TestUser:
         assert changed == bob
         assert not _logs_in(tenantry, made, BOB, PASSWORD)
         assert _logs_in(tenantry, made, BOB, ANOTHER)
-        assert tenantry("audit", "--json").data["items"][0]["action"] == "user.update"
+        [audited] = tenantry("audit", "list", "--action", "user.update", "--json").data["items"]
+        assert audited["changes"] == [{"field": "password"}]
 
     def test_is_shown_to_people(self, alone: Commands):
         alone.create_tenant("acme")
@@ -455,20 +475,49 @@ class TestAudit:
         made = tenantry.create_tenant("acme")
         tenantry("tenant", "suspend", "acme")
 
-        page = tenantry("audit", "--page-size", "2", "--json").data
+        page = tenantry("audit", "list", "--page-size", "2", "--json").data
 
         assert set(page) == PAGE
         assert [(one["action"], one["target"], one["actor"]) for one in page["items"]] == [
-            ("tenant.update", made["id"], "command line"),
-            ("tenant.create", made["id"], "command line"),
+            ("tenant.update", made["id"], ME),
+            ("tenant.create", made["id"], ME),
         ]
-        members = {"id", "at", "actor", "action", "target", "requestId"}
-        assert all(set(one) == members for one in page["items"])
+        assert [one["command"] for one in page["items"]] == [
+            "tenantry tenant suspend",
+            "tenantry tenant create",
+        ]
+        assert page["items"][0]["changes"] == [{"field": "isActive", "old": True, "new": False}]
+        assert all(set(one) == ENTRY for one in page["items"])
+
+    def test_is_exported_as_lines(self, tenantry: Commands):
+        made = tenantry.create_tenant("acme")
+        tenantry.create_tenant("globex")
+        tenantry("tenant", "suspend", "acme")
+
+        lines = tenantry("audit", "export", "--tenant", "acme").stdout.splitlines()
+        none = tenantry("audit", "export", "--since", "2999-01-01T00:00:00Z").stdout
+
+        entries = [json.loads(line) for line in lines]
+        assert [one["action"] for one in entries] == ["tenant.update", "tenant.create"]
+        assert {one["tenantId"] for one in entries} == {made["id"]}
+        assert all(set(one) == ENTRY for one in entries)
+        assert none == ""
+
+    def test_finds_the_entries_of_a_deleted_tenant_by_its_id(self, alone: Commands):
+        made = alone.create_tenant("acme")
+        alone("tenant", "suspend", "acme")
+        alone("tenant", "delete", "acme", "--name", "acme")
+
+        found = alone("audit", "list", "--tenant", made["id"], "--json").data["items"]
+
+        assert found[0]["action"] == "tenant.delete"
+        assert {"field": "name", "old": "acme", "new": None} in found[0]["changes"]
+        assert "tenant list" in only_line(alone("audit", "list", "--tenant", "acme").stderr)
 
     def test_is_a_line_for_each(self, alone: Commands):
         made = alone.create_admin()
 
-        ended = alone("audit")
+        ended = alone("audit", "list")
 
         assert len(ended.stdout.splitlines()) == 3
         assert "admin.create" in ended.stdout.splitlines()[1]

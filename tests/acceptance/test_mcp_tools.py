@@ -269,7 +269,12 @@ class TestTools:
             "profile.update",
         ]
         assert len({one["actor"] for one in noted}) == 1
-        assert "grace@" not in json.dumps(noted)
+        [email] = [one for one in noted[0]["changes"] if one["field"] == "email"]
+        assert email["old"] == world.acme.owner.email != email["new"]
+        assert "content" in {one["field"] for one in noted[-1]["changes"]}
+        assert all(
+            set(one) == {"field"} for one in noted[-1]["changes"] if one["field"] == "content"
+        )
 
     def test_are_those_of_the_contract(self):
         assert [tool.name for tool in TOOLS] == [

@@ -17,6 +17,7 @@ BARE_PATHS = {
     "/.well-known/jwks.json",
     "/metrics",
     "/mcp",
+    "/api/admin/audit-log/export",
     "/api/admin/tenants/migration-history/{runId}/events",
 }
 SECRETS = {"token", "key", "apiKey"}

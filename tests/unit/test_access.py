@@ -146,7 +146,7 @@ class TestThrottleKeys:
         ],
     )
     def test_are_the_same_for_one_network(self, one: str, other: str):
-        assert throttle._network(one) == throttle._network(other)  # noqa: SLF001
+        assert throttle.network_of(one) == throttle.network_of(other)
 
     @pytest.mark.parametrize(
         ("one", "other"),
@@ -159,11 +159,11 @@ class TestThrottleKeys:
     )
     def test_differ_for_different_clients(self, one: str, other: str):
         """An IPv4 address in an IPv6 one is no network of 64 bits."""
-        assert throttle._network(one) != throttle._network(other)  # noqa: SLF001
+        assert throttle.network_of(one) != throttle.network_of(other)
 
     @pytest.mark.parametrize("odd", ["", "unknown", "1.2.3.4:80", "\0", "\ud800", "fe80::1%eth0"])
     def test_exist_for_any_address(self, odd: str):
-        keys = throttle._guess("realm", "\ud800", throttle._network(odd))  # noqa: SLF001
+        keys = throttle._guess("realm", "\ud800", throttle.network_of(odd))  # noqa: SLF001
 
         assert len({keys.address, keys.account, keys.pair}) == 3
 

@@ -2,13 +2,16 @@
 
 from uuid import UUID
 
+import msgspec
+
 from tenantry.access.emails import checked_email
 from tenantry.access.login import check_login
 from tenantry.access.passwords import Passwords
 from tenantry.access.principal import Person, Role
+from tenantry.access.sign_ins import Account, SignIns
 from tenantry.access.throttle import Throttle
 from tenantry.access.tokens import IssuedToken, Tokens
-from tenantry.catalog import admins
+from tenantry.catalog import admins, audit
 from tenantry.catalog.admins import Admin
 from tenantry.catalog.database import Catalog
 from tenantry.kit.context import OperationContext
@@ -35,7 +38,8 @@ async def create(
     passwords.check_new(password, email=checked_email(email))
     hashed = await passwords.hash(password)
     admin = Admin(new_id(), email, is_active=True, generation=0, created_at=ctx.now)
-    async with catalog.change(ctx, "admin.create", admin.id) as session:
+    changes = audit.changes_between(None, admin, "email")
+    async with catalog.change(ctx, "admin.create", admin.id, changes=changes) as session:
         await admins.add(session, admin, canonical_email=canonical(email), password_hash=hashed)
     return admin
 
@@ -63,16 +67,20 @@ async def update(
         hashed = await passwords.hash(password)
     if is_active is None and hashed is None:
         return before
-    async with catalog.change(ctx, "admin.update", admin_id) as session:
+    changes = [] if hashed is None else audit.named_change("password")
+    async with catalog.change(ctx, "admin.update", admin_id, changes=changes) as session:
         active = {admin.id for admin in await admins.lock_active(session)}
         if is_active is False and active == {admin_id}:
             raise LastAdmin
-        return await admins.update(
+        changed = await admins.update(
             session,
             admin_id,
             is_active=admin_id in active if is_active is None else is_active,
             password_hash=hashed,
         )
+        before = msgspec.structs.replace(before, is_active=admin_id in active)
+        changes += audit.changes_between(before, changed, "is_active")
+    return changed
 
 
 async def login(
@@ -81,6 +89,7 @@ async def login(
     *,
     passwords: Passwords,
     throttle: Throttle,
+    sign_ins: SignIns,
     tokens: Tokens,
     email: str,
     password: str,
@@ -94,11 +103,13 @@ async def login(
     account = await admins.find_account(catalog, canonical(email))
     usable = account if account is not None and account.is_active else None
     rehashed = await check_login(
+        ctx,
         passwords,
         throttle,
+        sign_ins,
         realm=REALM,
-        account=email,
-        address=ctx.address,
+        email=email,
+        account=Account(None, account.id, account.email) if account else Account(None),
         stored=usable.password_hash if usable else None,
         password=password,
     )

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from tenantry.access.identify import API_KEY_KIND, MCP_TOKEN_KIND
 from tenantry.access.principal import ALL_SCOPES
-from tenantry.catalog import credentials
+from tenantry.catalog import audit, credentials
 from tenantry.catalog.credentials import ApiKey, McpToken
 from tenantry.catalog.database import Catalog, CatalogChange
 from tenantry.kit.context import OperationContext
@@ -61,8 +61,13 @@ async def issue_key(
     expires_at = None if expires_at is None else _in_utc(expires_at)
     if expires_at is not None and expires_at <= ctx.now:
         raise BadExpiry("`expiresAt` must be in the future.")
-    async with catalog.change(ctx, "api-key.issue", tenant_id) as session:
-        return await add_key(ctx, session, tenant_id, expires_at=expires_at)
+    changes: audit.Changes = []
+    async with catalog.change(
+        ctx, "api-key.issue", tenant_id, tenant_id=tenant_id, changes=changes
+    ) as session:
+        issued = await add_key(ctx, session, tenant_id, expires_at=expires_at)
+        changes += audit.changes_between(None, issued.key, "id", "prefix", "expires_at")
+    return issued
 
 
 async def add_key(
@@ -95,11 +100,16 @@ async def rotate_key(
     if not 0 <= grace_seconds <= GRACE_SECONDS_MAX:
         raise BadGracePeriod
     expires_at = ctx.now + timedelta(seconds=grace_seconds)
-    async with catalog.change(ctx, "api-key.rotate", key_id) as session:
+    changes: audit.Changes = []
+    async with catalog.change(
+        ctx, "api-key.rotate", key_id, tenant_id=tenant_id, changes=changes
+    ) as session:
         await credentials.replace_key(
             session, tenant_id, key_id, replaced_at=ctx.now, expires_at=expires_at
         )
-        return await add_key(ctx, session, tenant_id, expires_at=None)
+        issued = await add_key(ctx, session, tenant_id, expires_at=None)
+        changes += audit.changes_between(None, issued.key, "id", "prefix")
+    return issued
 
 
 async def revoke_key(
@@ -110,7 +120,7 @@ async def revoke_key(
     Raises:
         ApiKeyNotFound: The tenant has no such key.
     """
-    async with catalog.change(ctx, "api-key.revoke", key_id) as session:
+    async with catalog.change(ctx, "api-key.revoke", key_id, tenant_id=tenant_id) as session:
         await credentials.remove_key(session, tenant_id, key_id)
 
 
@@ -158,7 +168,12 @@ async def issue_mcp_token(
         expires_at=expires_at,
         last_used_at=None,
     )
-    async with catalog.change(ctx, "mcp-token.issue", token.id) as session:
+    changes = audit.changes_between(
+        None, token, "name", "prefix", "user_id", "scopes", "expires_at"
+    )
+    async with catalog.change(
+        ctx, "mcp-token.issue", token.id, tenant_id=tenant_id, changes=changes
+    ) as session:
         await credentials.add_token(session, token, digest=digest(secret))
     return IssuedMcpToken(token, secret)
 
@@ -176,7 +191,7 @@ async def revoke_mcp_token(
     Raises:
         McpTokenNotFound: The tenant, or the user, has no such token.
     """
-    async with catalog.change(ctx, "mcp-token.revoke", token_id) as session:
+    async with catalog.change(ctx, "mcp-token.revoke", token_id, tenant_id=tenant_id) as session:
         await credentials.remove_token(session, tenant_id, token_id, user_id=user_id)
 
 

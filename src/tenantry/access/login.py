@@ -1,7 +1,9 @@
 """What every login has in common: one guess, one hash, one answer."""
 
 from tenantry.access.passwords import Passwords, WrongPassword
+from tenantry.access.sign_ins import LOGIN, Account, SignIns
 from tenantry.access.throttle import Throttle
+from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Unauthenticated
 
 
@@ -10,23 +12,27 @@ class LoginRefused(Unauthenticated):
 
 
 async def check_login(
+    ctx: OperationContext,
     passwords: Passwords,
     throttle: Throttle,
+    sign_ins: SignIns,
     *,
     realm: str,
-    account: str,
-    address: str,
+    email: str,
+    account: Account,
     stored: str | None,
     password: str,
 ) -> str | None:
     """Check a login: every branch costs one hash, and is counted alike.
 
     Args:
+        ctx: Where the login comes from.
         passwords: Hash.
         throttle: Counts.
+        sign_ins: Records the result.
         realm: Of the account: a tenant's id, or that of the admins.
-        account: The address that was typed.
-        address: Where the login comes from.
+        email: The address that was typed.
+        account: Whose it is.
         stored: The hash; None when there is no such account, or it may not log in.
         password: What was typed.
 
@@ -36,9 +42,13 @@ async def check_login(
     Raises:
         LoginRefused: The password is wrong, or nothing was stored.
         TooManyAttempts, TooManyLogins: Try again later.
+        DatabaseUnavailable: The login could not be recorded.
     """
     try:
-        async with throttle.guess(realm=realm, account=account, address=address):
-            return await passwords.verify(stored, password)
+        with sign_ins.recording(ctx, LOGIN, account):
+            async with throttle.guess(realm=realm, account=email, address=ctx.address):
+                rehashed = await passwords.verify(stored, password)
     except WrongPassword as error:
         raise LoginRefused from error
+    await sign_ins.succeeded(ctx, account)
+    return rehashed

@@ -47,7 +47,7 @@ class Throttle:
         Raises:
             TooManyAttempts: There were too many; the block is not entered.
         """
-        guess = _guess(realm, canonical(account), _network(address))
+        guess = _guess(realm, canonical(account), network_of(address))
         wait_ms = await attempts.take(self._catalog, guess, self._limits)
         if wait_ms is not None:
             self._metrics.count_login_failure(TOO_MANY)
@@ -76,7 +76,8 @@ def _digest(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode(errors="surrogatepass")).hexdigest()
 
 
-def _network(address: str) -> str:
+def network_of(address: str) -> str:
+    """Return what counts as one client: an IPv4 address, or an IPv6 network of one customer."""
     try:
         ip = ipaddress.ip_address(address)
     except ValueError:

@@ -94,6 +94,7 @@ JSON = (b"content-type", b"application/json")
 METRICS = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
 # Source: https://html.spec.whatwg.org/multipage/server-sent-events.html
 EVENT_STREAM = (b"content-type", b"text/event-stream")
+JSON_LINES = (b"content-type", b"application/x-ndjson")
 GZIP = (b"content-encoding", b"gzip")
 # A proxy that collects an answer before it passes it on would hold back what is to be seen now.
 UNBUFFERED = (b"x-accel-buffering", b"no")

@@ -12,7 +12,7 @@ from tenantry.api.endpoints import Endpoint
 from tenantry.api.examples import example_of, example_of_parameter
 from tenantry.api.levels import ADMIN, MCP, OPEN, PUBLIC, TENANT_LOGIN
 from tenantry.kit.context import OperationContext
-from tenantry.schemas.base import EventStream, MetricsText, Nothing
+from tenantry.schemas.base import EventStream, JsonLines, MetricsText, Nothing
 from tenantry.services import Services
 
 Json = dict[str, Any]
@@ -31,6 +31,7 @@ class OpenApi(msgspec.Struct, frozen=True):
 _TEXTS: Mapping[type[msgspec.Struct], str] = {
     MetricsText: "text/plain",
     EventStream: "text/event-stream",
+    JsonLines: "application/x-ndjson",
 }
 _FAILURE: Json = {
     "type": "object",

@@ -10,6 +10,7 @@ from tenantry.api.envelope import (
     EVENT_STREAM,
     GZIP,
     JSON,
+    JSON_LINES,
     UNBUFFERED,
     Answer,
     Headers,
@@ -41,7 +42,7 @@ def represent(endpoint: Endpoint, data: Any) -> Answer:
 async def answer_in_pieces(
     endpoint: Endpoint, data: Source, headers: Iterable[tuple[bytes, bytes]]
 ) -> Answer:
-    """Return the answer whose *data* come in pieces: JSON, or events.
+    """Return the answer whose *data* come in pieces: JSON, JSON lines, or events.
 
     Args:
         endpoint: Whose data they are.
@@ -54,8 +55,9 @@ async def answer_in_pieces(
     if endpoint.goes_on:
         pieces = await begin(data)
         return Answer(endpoint.status, pieces, [EVENT_STREAM, UNBUFFERED])
-    pieces = await begin(envelope.success_in_pieces(data), at_least=LARGE_BYTES)
-    answered: Headers = [JSON]
+    body = data if endpoint.is_bare else envelope.success_in_pieces(data)
+    pieces = await begin(body, at_least=LARGE_BYTES)
+    answered: Headers = [JSON_LINES if endpoint.is_bare else JSON]
     if pieces.is_whole:
         return Answer(endpoint.status, pieces.first, answered, is_negotiated=True)
     if accepts_gzip(headers):

@@ -15,11 +15,11 @@ from tenantry.api.table_migrations import MIGRATION_ENDPOINTS
 from tenantry.schemas.admins import (
     AdminList,
     AdminResponse,
-    AuditPage,
     CreateAdminRequest,
     UpdateAdminRequest,
 )
-from tenantry.schemas.base import MetricsText, PageRequest
+from tenantry.schemas.audit import AuditExportRequest, AuditPage, AuditRequest
+from tenantry.schemas.base import JsonLines, MetricsText, PageRequest
 from tenantry.schemas.credentials import (
     ApiKeyList,
     IssueApiKeyRequest,
@@ -83,9 +83,19 @@ _ADMINS = (
         path="/api/admin/audit-log",
         level=ADMIN,
         handler=admins.list_audit,
-        request=PageRequest,
+        request=AuditRequest,
         response=AuditPage,
-        summary="List the changes, the newest first",
+        summary="List the entries of the audit log, the newest first",
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/admin/audit-log/export",
+        level=ADMIN,
+        handler=admins.export_audit,
+        request=AuditExportRequest,
+        response=JsonLines,
+        summary="Export the audit log as JSON lines, the newest first",
+        is_bare=True,
     ),
 )
 _TENANTS = (

@@ -1,13 +1,15 @@
 """The catalog database: how it is read, and the one way to change what others rely on."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NewType
+from uuid import UUID
 
 import sqlalchemy as sa
 
 from tenantry.catalog import audit
+from tenantry.catalog.audit_writer import AuditWriter
 from tenantry.catalog.facts import Facts
 from tenantry.catalog.planes import CatalogPlane, CatalogSession
 from tenantry.catalog.tables import catalog
@@ -56,10 +58,17 @@ class Catalog(Database[CatalogPlane]):
         self.budget = Budget(most)
         super().__init__(connect, self.budget, most, wait_seconds_max=timeout_seconds)
         self.facts = Facts(self)
+        self._audit_writer = AuditWriter(self)
 
     @asynccontextmanager
     async def change(
-        self, ctx: OperationContext, action: str, target: object
+        self,
+        ctx: OperationContext,
+        action: str,
+        target: object,
+        *,
+        tenant_id: UUID | None = None,
+        changes: Sequence[Mapping[str, object]] = (),
     ) -> AsyncIterator[CatalogChange]:
         """Open a transaction that changes facts: it is audited, and every process forgets.
 
@@ -67,16 +76,57 @@ class Catalog(Database[CatalogPlane]):
             ctx: Who changes.
             action: What is done, as ``noun.verb``.
             target: To what: an id.
+            tenant_id: The tenant concerned, if one is.
+            changes: Which fields changed (`audit.changes_between`). A list may be filled in
+                the block.
         """
         try:
             async with self.begin() as session:
                 yield CatalogChange(session)
-                await audit.add(session, ctx, action=action, target=str(target))
+                await audit.add(
+                    session,
+                    ctx,
+                    action=action,
+                    target=str(target),
+                    tenant_id=tenant_id,
+                    changes=changes,
+                )
                 # Last, because it makes other changes wait until this one has ended.
                 await session.execute(_BUMP)
         finally:
             self.facts.forget()
 
-    async def note(self, ctx: OperationContext, action: str, target: object) -> None:
-        """Audit a change in a tenant's database: last before it is committed (`tenant.audit`)."""
-        await audit.add(self, ctx, action=action, target=str(target))
+    async def note(
+        self,
+        ctx: OperationContext,
+        action: str,
+        target: object,
+        *,
+        tenant_id: UUID,
+        changes: Sequence[Mapping[str, object]] = (),
+    ) -> None:
+        """Audit a change in a tenant's database.
+
+        Call it last before the change is committed: then a retry of the change does not repeat
+        the entry, and nothing is recorded that was refused. No transaction spans two databases,
+        and an entry about a change that failed is better than a change without an entry.
+
+        Args:
+            ctx: Who changes.
+            action: What is done, as ``noun.verb``.
+            target: To what: an id.
+            tenant_id: The tenant.
+            changes: Which fields changed (`audit.changes_between`).
+
+        Raises:
+            DatabaseUnavailable: The entry may not have been written: do not commit.
+        """
+        entry = audit.new_entry(
+            ctx, action=action, target=str(target), tenant_id=tenant_id, changes=changes
+        )
+        await self._audit_writer.write(entry)
+
+    async def close(self) -> None:
+        """Close the connections, after the audit entries that are being written."""
+        await self._audit_writer.close()
+        await super().close()

@@ -2,7 +2,7 @@
 
 import sqlalchemy as sa
 
-from tenantry.db.types import Canonical, Instant, Words
+from tenantry.db.types import Canonical, Instant, Records, Words
 
 metadata = sa.MetaData(naming_convention={"uq": "uq_%(table_name)s_%(column_0_N_name)s"})
 
@@ -107,15 +107,29 @@ login_attempt = sa.Table(
     sa.Index("ix_login_attempt_next_ms", "next_ms"),
 )
 
+# The id is a UUIDv7 of the time in `at`, so every index below is in the order of time.
 audit_entry = sa.Table(
     "audit_entry",
     metadata,
     sa.Column("id", sa.Uuid, primary_key=True),
     sa.Column("at", Instant, nullable=False),
+    sa.Column("last_at", Instant, nullable=False),
+    sa.Column("count", sa.Integer, nullable=False),
     sa.Column("actor", sa.String, nullable=False),
     sa.Column("action", sa.String, nullable=False),
     sa.Column("target", sa.String, nullable=False),
+    sa.Column("tenant_id", sa.Uuid, nullable=True),
+    sa.Column("address", sa.String, nullable=False),
+    sa.Column("command", sa.String, nullable=True),
+    sa.Column("changes", Records, nullable=False),
     sa.Column("request_id", sa.String, nullable=False),
+    # Set for sign-ins only: those with the same key are one row.
+    sa.Column("merge_key", sa.String, nullable=True),
+    sa.UniqueConstraint("merge_key"),
+    sa.Index("ix_audit_entry_actor", "actor", "id"),
+    sa.Index("ix_audit_entry_action", "action", "id"),
+    sa.Index("ix_audit_entry_target", "target", "id"),
+    sa.Index("ix_audit_entry_tenant_id", "tenant_id", "id"),
 )
 
 migration_run = sa.Table(

@@ -1,39 +1,140 @@
-"""``tenantry audit``: who changed what."""
+"""``tenantry audit``: who did what, when, from where."""
 
 import asyncio
+import sys
+from datetime import datetime
+from typing import Annotated
+from uuid import UUID
 
+import msgspec
+import typer
 from rich.table import Column
 
-from tenantry.catalog import audit as catalog_audit
-from tenantry.catalog.audit import AuditEntry
-from tenantry.cli import options, output, session
+from tenantry.catalog import audit
+from tenantry.catalog.audit import AuditEntry, AuditFilter
+from tenantry.catalog.database import Catalog
+from tenantry.cli import options, output, session, tenants
+from tenantry.kit.ids import parse_id
 from tenantry.kit.pages import PAGE_SIZE_DEFAULT, Page, Window
-from tenantry.schemas.admins import AuditPage
+from tenantry.schemas.audit import AuditPage, json_lines
 from tenantry.settings import Settings
 
+group = typer.Typer(help="The audit log: who did what, when, from where.", no_args_is_help=True)
 
-def audit(
+Actor = Annotated[
+    str | None,
+    typer.Option(
+        help="Who: an admin's e-mail address, `user:ID`, `mcp-token:ID`, `cli:USER@HOST`."
+    ),
+]
+Action = Annotated[str | None, typer.Option(help="What: `login.failure`, `tenant.update`, ...")]
+Target = Annotated[str | None, typer.Option(help="The id of what was changed.")]
+OfTenant = Annotated[
+    str | None,
+    typer.Option("--tenant", help="A tenant's id or name; of a deleted tenant, the id."),
+]
+Since = Annotated[
+    datetime | None,
+    typer.Option(parser=options.parse_instant, metavar="TIME", help="At this time or later."),
+]
+Until = Annotated[
+    datetime | None,
+    typer.Option(parser=options.parse_instant, metavar="TIME", help="Before this time."),
+]
+
+
+@group.command("list")
+def show_page(
     *,
+    actor: Actor = None,
+    action: Action = None,
+    target: Target = None,
+    tenant: OfTenant = None,
+    since: Since = None,
+    until: Until = None,
     page: options.Page = 1,
     page_size: options.PageSize = PAGE_SIZE_DEFAULT,
     as_json: options.Json = False,
 ) -> None:
-    """List who changed what, the newest first."""
-    found = asyncio.run(_page(session.configure(), Window(page, page_size)))
+    """List entries of the audit log, the newest first."""
+    wanted = AuditFilter(actor=actor, action=action, target=target, since=since, until=until)
+    window = Window(page, page_size)
+    found = asyncio.run(_page(session.configure(), window, wanted, tenant))
     if as_json:
         output.show_json(AuditPage.of(found))
         return
     columns = [
         Column("At, UTC", no_wrap=True),
+        Column("Times", justify="right"),
         Column("Who", overflow="fold"),
         Column("What", overflow="fold"),
         Column("To what", no_wrap=True),
+        Column("From", overflow="fold"),
+        Column("Changes", overflow="fold"),
     ]
-    rows = [(output.minute(one.at), one.actor, one.action, one.target) for one in found.items]
+    rows = [
+        (
+            output.minute(one.at),
+            one.count,
+            one.actor,
+            one.action,
+            one.target,
+            one.command or one.address,
+            _changes(one),
+        )
+        for one in found.items
+    ]
     output.show_table(columns, rows)
-    output.note_page(found, "changes")
+    output.note_page(found, "entries")
 
 
-async def _page(settings: Settings, window: Window) -> Page[AuditEntry]:
+@group.command("export")
+def export(
+    *,
+    actor: Actor = None,
+    action: Action = None,
+    target: Target = None,
+    tenant: OfTenant = None,
+    since: Since = None,
+    until: Until = None,
+) -> None:
+    """Print the audit log as JSON lines, the newest first."""
+    wanted = AuditFilter(actor=actor, action=action, target=target, since=since, until=until)
+    asyncio.run(_export(session.configure(), wanted, tenant))
+
+
+def _changes(entry: AuditEntry) -> str:
+    return ", ".join(
+        f"{one['field']}: {_shown(one['old'])} -> {_shown(one['new'])}"
+        if "new" in one
+        else str(one["field"])
+        for one in entry.changes
+    )
+
+
+def _shown(value: object) -> str:
+    return output.NOTHING if value is None else str(value)
+
+
+async def _page(
+    settings: Settings, window: Window, wanted: AuditFilter, tenant: str | None
+) -> Page[AuditEntry]:
     async with session.opened(settings) as services:
-        return await catalog_audit.page(services.catalog, window)
+        wanted = await _of_tenant(services.catalog, wanted, tenant)
+        return await audit.page(services.catalog, window, wanted)
+
+
+async def _export(settings: Settings, wanted: AuditFilter, tenant: str | None) -> None:
+    async with session.opened(settings) as services:
+        wanted = await _of_tenant(services.catalog, wanted, tenant)
+        async for entries in audit.each(services.catalog, wanted):
+            sys.stdout.write(json_lines(entries).decode())
+    sys.stdout.flush()
+
+
+async def _of_tenant(catalog: Catalog, wanted: AuditFilter, tenant: str | None) -> AuditFilter:
+    if tenant is None:
+        return wanted
+    # The entries of a tenant outlive it, so that an id need not be a tenant's any more.
+    tenant_id: UUID = parse_id(tenant) or (await tenants.find(catalog, tenant)).id
+    return msgspec.structs.replace(wanted, tenant_id=tenant_id)

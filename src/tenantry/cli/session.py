@@ -1,19 +1,49 @@
 """Settings, logs and services for one command."""
 
+import contextlib
+import os
+import pwd
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+import typer.main
 
 from tenantry.kit import log
 from tenantry.kit.context import OperationContext
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings, read_settings
 
-ACTOR = "command line"
+# The user who logged in to this machine: the kernel keeps it through `sudo` and `su` (Linux).
+LOGIN_USER = Path("/proc/self/loginuid")
+NO_LOGIN_USER = 2**32 - 1
 
 
 def context() -> OperationContext:
-    """Return the context of what somebody asks on the command line."""
-    return system_context(ACTOR)
+    """Return the context of a command: the operating system's user, and the command's name.
+
+    The arguments are left out: they can be secrets.
+    """
+    # Typer has no public name for it.
+    command = typer.main.get_current_context(silent=True)  # type: ignore[attr-defined]
+    return msgspec.structs.replace(
+        system_context(f"cli:{_user_name()}@{socket.gethostname()}"),
+        command=None if command is None else command.command_path,
+    )
+
+
+def _user_name() -> str:
+    """Return the name of the user who logged in, or else of the user that this process runs as."""
+    user_id = os.getuid()
+    with contextlib.suppress(OSError, ValueError):
+        logged_in = int(LOGIN_USER.read_text())
+        user_id = user_id if logged_in == NO_LOGIN_USER else logged_in
+    try:
+        return pwd.getpwuid(user_id).pw_name
+    except KeyError:
+        return f"uid-{user_id}"
 
 
 def configure(*, log_level: str = "warning", **overrides: object) -> Settings:

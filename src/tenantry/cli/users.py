@@ -107,6 +107,7 @@ async def _create(
             services.catalog,
             await services.databases.open(found),
             services.passwords,
+            tenant_id=found.id,
             email=email,
             full_name=full_name,
             password=password,
@@ -129,5 +130,6 @@ async def _reset_password(settings: Settings, tenant: str, user: str, password: 
             database,
             services.passwords,
             (await find(database, user)).id,
+            tenant_id=found.id,
             password=password,
         )

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
+import msgspec
 import sqlalchemy as sa
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
@@ -67,6 +68,25 @@ class Lines(sa.TypeDecorator[list[str]]):
         """Split the lines."""
         del dialect
         return None if value is None else value.split("\n") if value else []
+
+
+class Records(sa.TypeDecorator[list[dict[str, object]]]):
+    """A list of objects, kept as JSON text. It is read and written whole, and never searched."""
+
+    impl = sa.String
+    cache_ok = True
+
+    def process_bind_param(self, value: Sequence[object] | None, dialect: sa.Dialect) -> str | None:
+        """Encode the list."""
+        del dialect
+        return None if value is None else msgspec.json.encode(value).decode()
+
+    def process_result_value(
+        self, value: str | None, dialect: sa.Dialect
+    ) -> list[dict[str, object]] | None:
+        """Decode the list."""
+        del dialect
+        return None if value is None else msgspec.json.decode(value, type=list[dict[str, object]])
 
 
 Canonical = sa.String().with_variant(sa.String(collation="C"), "postgresql")

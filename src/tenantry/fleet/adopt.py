@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from tenantry.access import credentials
-from tenantry.catalog import tenants
+from tenantry.catalog import audit, tenants
 from tenantry.catalog.tenants import DatabaseInUse, Tenant, TenantNameInUse, TenantState
 from tenantry.db.servers import Server
 from tenantry.fleet.lifecycle import Lifecycle, Owner, Provisioned, UnknownServer, new_tenant
@@ -192,7 +192,10 @@ class Adoption:
             full_name=owner.full_name,
             password=owner.password,
         )
-        async with lifecycle.catalog.change(ctx, "tenant.adopt", tenant.id) as session:
+        changes = audit.changes_between(None, tenant, "name", "database_name", "server_name")
+        async with lifecycle.catalog.change(
+            ctx, "tenant.adopt", tenant.id, tenant_id=tenant.id, changes=changes
+        ) as session:
             ready = await tenants.set_ready(
                 session, tenant.id, runner_id=lifecycle.runner.id, revision=str(position)
             )

@@ -12,8 +12,8 @@ import structlog
 from tenantry.access import credentials
 from tenantry.access.credentials import IssuedKey
 from tenantry.access.passwords import Passwords
+from tenantry.catalog import audit, tenants
 from tenantry.catalog import credentials as stored
-from tenantry.catalog import tenants
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.tenants import Tenant, TenantNameInUse, TenantState
 from tenantry.fleet.runner import Runner
@@ -157,14 +157,19 @@ class Lifecycle:
         keys = None if module_keys is None else modules.checked_keys(module_keys)
         if is_active and not tenant.is_active:
             await self._bring_to_head(tenant)
-        async with self.catalog.change(ctx, "tenant.update", tenant.id) as session:
-            return await tenants.update(
+        changes: audit.Changes = []
+        async with self.catalog.change(
+            ctx, "tenant.update", tenant.id, tenant_id=tenant.id, changes=changes
+        ) as session:
+            changed = await tenants.update(
                 session,
                 tenant.id,
                 name=name,
                 is_active=is_active,
                 modules=keys,
             )
+            changes += audit.changes_between(tenant, changed, "name", "is_active", "modules")
+        return changed
 
     async def delete(self, ctx: OperationContext, tenant: Tenant, *, name: str) -> None:
         """Delete an inactive tenant for ever: its keys, its tokens, its database.
@@ -181,7 +186,10 @@ class Lifecycle:
         if name != tenant.name:
             raise WrongName
         try:
-            async with self.catalog.change(ctx, "tenant.delete", tenant.id) as session:
+            changes = audit.changes_between(tenant, None, "name", "database_name", "server_name")
+            async with self.catalog.change(
+                ctx, "tenant.delete", tenant.id, tenant_id=tenant.id, changes=changes
+            ) as session:
                 deleting = await tenants.set_deleting(session, tenant.id, runner_id=self.runner.id)
                 if deleting is None:
                     raise TenantActive
@@ -252,7 +260,10 @@ class Lifecycle:
                 full_name=owner.full_name,
                 password_hash=hashed,
             )
-        async with self.catalog.change(ctx, "tenant.create", tenant.id) as session:
+        changes = audit.changes_between(None, tenant, "name", "server_name", "modules")
+        async with self.catalog.change(
+            ctx, "tenant.create", tenant.id, tenant_id=tenant.id, changes=changes
+        ) as session:
             ready = await tenants.set_ready(
                 session,
                 tenant.id,

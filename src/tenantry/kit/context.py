@@ -16,9 +16,11 @@ class OperationContext(msgspec.Struct, frozen=True, kw_only=True):
         now: The instant of the operation, in UTC. Operations never read the clock.
         actor: Who asks, as the audit log tells it.
         address: Where from: the client's address, or the name of the door.
+        command: The command on the command line, without its arguments; else None.
     """
 
     request_id: str
     now: datetime
     actor: str
     address: str
+    command: str | None = None

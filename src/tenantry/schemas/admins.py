@@ -1,14 +1,11 @@
-"""Admins, and the audit log."""
+"""Admins."""
 
 from datetime import datetime
 from uuid import UUID
 
-import msgspec
 from msgspec import UNSET, UnsetType
 
 from tenantry.catalog.admins import Admin
-from tenantry.catalog.audit import AuditEntry
-from tenantry.kit.pages import Page
 from tenantry.schemas.base import Schema
 
 
@@ -44,31 +41,3 @@ class UpdateAdminRequest(Schema, frozen=True):
 
     is_active: bool | UnsetType = UNSET
     password: str | UnsetType = UNSET
-
-
-class AuditEntryResponse(Schema, frozen=True):
-    """One change: who did what to what."""
-
-    id: UUID
-    at: datetime
-    actor: str
-    action: str
-    target: str
-    request_id: str
-
-
-class AuditPage(Schema, frozen=True):
-    """One page of the audit log, the newest first."""
-
-    items: list[AuditEntryResponse]
-    page: int
-    page_size: int
-    total_count: int
-    total_pages: int
-
-    @classmethod
-    def of(cls, page: Page[AuditEntry]) -> "AuditPage":
-        """Return the representation of *page*."""
-        items = [AuditEntryResponse(*msgspec.structs.astuple(entry)) for entry in page.items]
-        window = page.window
-        return cls(items, window.page, window.size, page.total_count, page.total_pages)

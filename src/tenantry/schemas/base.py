@@ -55,6 +55,12 @@ class MetricsText(Schema, frozen=True):
     text: str
 
 
+class JsonLines(Schema, frozen=True):
+    """One JSON object on each line: the text is the body."""
+
+    text: str
+
+
 class EventStream(Schema, frozen=True):
     """Server-Sent Events: the text is the body, and goes on for as long as there is to tell."""
 

@@ -10,8 +10,10 @@ from tenantry.access.emails import checked_email
 from tenantry.access.login import check_login
 from tenantry.access.passwords import BadPassword, Passwords, WrongPassword
 from tenantry.access.principal import Person, Role
+from tenantry.access.sign_ins import PASSWORD, Account, SignIns
 from tenantry.access.throttle import Throttle
 from tenantry.access.tokens import IssuedToken, Tokens
+from tenantry.catalog import audit as audit_log
 from tenantry.catalog.database import Catalog
 from tenantry.db.statements import Statement, columns_of, parameters
 from tenantry.kit.errors import Invalid
@@ -25,6 +27,7 @@ from tenantry.tenant.users import (
     User,
     UserNotFound,
     checked_name,
+    find_locked,
 )
 
 
@@ -86,6 +89,7 @@ async def login(
     *,
     passwords: Passwords,
     throttle: Throttle,
+    sign_ins: SignIns,
     tokens: Tokens,
     email: str,
     password: str,
@@ -99,11 +103,13 @@ async def login(
     account = await ctx.database.fetch_one(_FIND_BY_EMAIL, email=canonical(email))
     usable = account if account is not None and account.is_active else None
     rehashed = await check_login(
+        ctx,
         passwords,
         throttle,
+        sign_ins,
         realm=str(ctx.tenant.id),
-        account=email,
-        address=ctx.address,
+        email=email,
+        account=_named(ctx, None if account is None else account.id),
         stored=usable.password_hash if usable else None,
         password=password,
     )
@@ -122,6 +128,7 @@ async def change_password(
     *,
     passwords: Passwords,
     throttle: Throttle,
+    sign_ins: SignIns,
     current_password: str,
     new_password: str,
 ) -> None:
@@ -139,8 +146,11 @@ async def change_password(
     passwords.check_new(new_password, email=account.email, name="newPassword")
     if new_password == current_password:
         raise BadPassword("`newPassword` must not be the current one.")
-    async with throttle.guess(realm=str(ctx.tenant.id), account=account.email, address=ctx.address):
-        await passwords.verify(account.password_hash, current_password)
+    with sign_ins.recording(ctx, PASSWORD, _named(ctx, account.id)):
+        async with throttle.guess(
+            realm=str(ctx.tenant.id), account=account.email, address=ctx.address
+        ):
+            await passwords.verify(account.password_hash, current_password)
     hashed = await passwords.hash(new_password)
     async with ctx.database.begin() as session:
         changed = await session.fetch_one(
@@ -148,7 +158,8 @@ async def change_password(
         )
         if changed is None:
             raise WrongPassword
-        await audit.note(ctx, catalog, "password.change", account.id)
+        changes = audit_log.named_change("password")
+        await audit.note(ctx, catalog, "password.change", account.id, changes)
 
 
 async def update_profile(
@@ -187,10 +198,16 @@ async def update_profile(
 
 
 async def _write_profile(claimant: Claimant, catalog: Catalog, **values: object) -> User | None:
-    if claimant.identity.mcp_token is None:
-        return await claimant.database.fetch_one(_UPDATE_PROFILE, **values)
     async with claimant.database.begin() as session:
+        before = await find_locked(session, claimant.user_id)
         changed = await session.fetch_one(_UPDATE_PROFILE, **values)
         if changed is not None:
-            await audit.note(claimant, catalog, "profile.update", changed.id)
+            changes = audit_log.changes_between(before, changed, "email", "full_name")
+            if changes:
+                await audit.note(claimant, catalog, "profile.update", changed.id, changes)
     return changed
+
+
+def _named(ctx: TenantContext, user_id: UUID | None) -> Account:
+    actor = None if user_id is None else f"user:{user_id}"
+    return Account(ctx.tenant.id, user_id, actor)

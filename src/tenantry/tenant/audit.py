@@ -1,26 +1,28 @@
-"""What an McpToken changes in a tenant stands in the audit log, whichever door it came by.
+"""Record what changes inside a tenant: by a person, by an McpToken, by any door."""
 
-What people change in their own tenant does not: the log is for those who run the service,
-and they have handed the token out.
-"""
+from collections.abc import Mapping, Sequence
 
 from tenantry.catalog.database import Catalog
 from tenantry.tenant.entry import TenantContext
 
 
-async def note(ctx: TenantContext, catalog: Catalog, action: str, target: object) -> None:
-    """Audit a change inside the tenant, if an McpToken makes it.
-
-    Call it last before the change is committed: then it is not noted again when the change is
-    tried again, and nothing is noted that was refused. No transaction spans two databases, and
-    of a log it is better that it tells of a change that failed than that it is silent on one
-    that did not.
+async def note(
+    ctx: TenantContext,
+    catalog: Catalog,
+    action: str,
+    target: object,
+    changes: Sequence[Mapping[str, object]] = (),
+) -> None:
+    """Audit a change inside the tenant; see `Catalog.note` for when to call it.
 
     Args:
         ctx: Who changes.
-        catalog: That holds the log.
+        catalog: Holds the log.
         action: What is done, as ``noun.verb``.
         target: To what: an id.
+        changes: Which fields changed.
+
+    Raises:
+        DatabaseUnavailable: The entry may not have been written: do not commit.
     """
-    if ctx.identity.mcp_token is not None:
-        await catalog.note(ctx, action, target)
+    await catalog.note(ctx, action, target, tenant_id=ctx.tenant.id, changes=changes)

@@ -6,7 +6,7 @@ The log is written last before a change is committed; see `tenant.audit` for why
 from uuid import UUID
 
 from tenantry.access.passwords import Passwords
-from tenantry.catalog import credentials
+from tenantry.catalog import audit, credentials
 from tenantry.catalog.database import Catalog
 from tenantry.kit.context import OperationContext
 from tenantry.tenant import users
@@ -20,6 +20,7 @@ async def create(
     database: TenantDatabase,
     passwords: Passwords,
     *,
+    tenant_id: UUID,
     email: str,
     full_name: str,
     password: str,
@@ -34,7 +35,8 @@ async def create(
     hashed = await passwords.hash(password)
     async with database.begin() as session:
         user = await users.add(ctx, session, email=email, full_name=full_name, password_hash=hashed)
-        await catalog.note(ctx, "user.create", user.id)
+        changes = audit.changes_between(None, user, "email", "full_name")
+        await catalog.note(ctx, "user.create", user.id, tenant_id=tenant_id, changes=changes)
     return user
 
 
@@ -45,6 +47,7 @@ async def update(
     passwords: Passwords,
     user_id: UUID,
     *,
+    tenant_id: UUID,
     email: str | None = None,
     full_name: str | None = None,
     is_active: bool | None = None,
@@ -61,6 +64,7 @@ async def update(
     users.check_changes(passwords, before, email=email, full_name=full_name, password=password)
     hashed = None if password is None else await passwords.hash(password)
     async with database.begin() as session:
+        locked = await users.find_locked(session, user_id)
         user = await users.update(
             session,
             user_id,
@@ -69,7 +73,10 @@ async def update(
             is_active=is_active,
             password_hash=hashed,
         )
-        await catalog.note(ctx, "user.update", user_id)
+        changes = audit.changes_between(locked, user, "email", "full_name", "is_active")
+        if hashed is not None:
+            changes += audit.named_change("password")
+        await catalog.note(ctx, "user.update", user_id, tenant_id=tenant_id, changes=changes)
     return user
 
 
@@ -86,7 +93,12 @@ async def delete(
         UserNotFound: There is no such user.
     """
     async with database.begin() as session:
+        changes = audit.changes_between(
+            await users.find_locked(session, user_id), None, "email", "full_name"
+        )
         await users.remove(session, user_id)
         # Last before the COMMIT, so that it is not done again when the first is tried again.
-        async with catalog.change(ctx, "user.delete", user_id) as change:
+        async with catalog.change(
+            ctx, "user.delete", user_id, tenant_id=tenant_id, changes=changes
+        ) as change:
             await credentials.remove_tokens_of_user(change, tenant_id, user_id)

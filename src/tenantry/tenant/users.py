@@ -56,6 +56,7 @@ _by_id = user.c.id == sa.bindparam("user")
 
 _ADD = Statement[Any](sa.insert(user), conflicts=EMAIL_IN_USE)
 _FIND = Statement(sa.select(*COLUMNS).where(_by_id), User)
+_LOCK = Statement(sa.select(*COLUMNS).where(_by_id).with_for_update(), User)
 _FIND_BY_EMAIL = Statement(
     sa.select(*COLUMNS).where(user.c.canonical_email == sa.bindparam("email")), User
 )
@@ -111,6 +112,11 @@ async def get(session: TenantSession, user_id: UUID) -> User:
     if found is None:
         raise UserNotFound
     return found
+
+
+async def find_locked(session: TenantSession, user_id: UUID) -> User | None:
+    """Return the user with this id, if there is one, and lock the row in this transaction."""
+    return await session.fetch_one(_LOCK, user=user_id)
 
 
 async def page(session: TenantSession, window: Window) -> Page[User]:

@@ -13,6 +13,7 @@ async def login(ctx: OperationContext, services: Services, request: LoginRequest
         services.catalog,
         passwords=services.passwords,
         throttle=services.throttle,
+        sign_ins=services.sign_ins,
         tokens=services.tokens,
         email=request.email,
         password=request.password,

@@ -1,18 +1,22 @@
 """``/api/admin/admins`` and ``/api/admin/audit-log``."""
 
+import contextlib
+from collections.abc import AsyncGenerator
 from uuid import UUID
 
 from tenantry.access import admins as access
 from tenantry.access.principal import AdminContext
+from tenantry.api.pieces import Source
 from tenantry.catalog import admins, audit
+from tenantry.catalog.audit import AuditEntry
 from tenantry.schemas.admins import (
     AdminList,
     AdminResponse,
-    AuditPage,
     CreateAdminRequest,
     UpdateAdminRequest,
 )
-from tenantry.schemas.base import Nothing, PageRequest
+from tenantry.schemas.audit import AuditExportRequest, AuditPage, AuditRequest, json_lines
+from tenantry.schemas.base import Nothing
 from tenantry.schemas.people import given
 from tenantry.services import Services
 
@@ -43,6 +47,21 @@ async def update_admin(
     return AdminResponse.of(admin)
 
 
-async def list_audit(_ctx: AdminContext, services: Services, request: PageRequest) -> AuditPage:
-    """Tell who changed what, the newest first."""
-    return AuditPage.of(await audit.page(services.catalog, request.window))
+async def list_audit(_ctx: AdminContext, services: Services, request: AuditRequest) -> AuditPage:
+    """Return a page of the audit log, the newest first."""
+    await services.sign_ins.write()
+    return AuditPage.of(await audit.page(services.catalog, request.window, request.wanted))
+
+
+async def export_audit(
+    _ctx: AdminContext, services: Services, request: AuditExportRequest
+) -> Source:
+    """Return the audit log as JSON lines, the newest first."""
+    await services.sign_ins.write()
+    return _lines(audit.each(services.catalog, request.wanted))
+
+
+async def _lines(batches: AsyncGenerator[list[AuditEntry], None]) -> Source:
+    async with contextlib.aclosing(batches):
+        async for entries in batches:
+            yield json_lines(entries)

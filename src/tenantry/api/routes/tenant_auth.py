@@ -19,6 +19,7 @@ async def login(ctx: TenantContext, services: Services, request: LoginRequest) -
         ctx,
         passwords=services.passwords,
         throttle=services.throttle,
+        sign_ins=services.sign_ins,
         tokens=services.tokens,
         email=request.email,
         password=request.password,
@@ -35,6 +36,7 @@ async def change_password(
         services.catalog,
         passwords=services.passwords,
         throttle=services.throttle,
+        sign_ins=services.sign_ins,
         current_password=request.current_password,
         new_password=request.new_password,
     )

@@ -35,6 +35,7 @@ async def create_user(
         services.catalog,
         database,
         services.passwords,
+        tenant_id=tenant_id,
         email=request.email,
         full_name=request.full_name,
         password=request.password,
@@ -53,7 +54,13 @@ async def update_user(
     """Change a user of a tenant."""
     database = await _open(services, tenant_id)
     user = await people.update(
-        ctx, services.catalog, database, services.passwords, user_id, **given(request)
+        ctx,
+        services.catalog,
+        database,
+        services.passwords,
+        user_id,
+        tenant_id=tenant_id,
+        **given(request),
     )
     return TenantUserProfile.of(user)
 

@@ -153,6 +153,7 @@ async def _admin_token(services: Services, admin: Login) -> str:
         services.catalog,
         passwords=services.passwords,
         throttle=services.throttle,
+        sign_ins=services.sign_ins,
         tokens=services.tokens,
         email=admin.email,
         password=admin.password,

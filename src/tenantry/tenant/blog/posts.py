@@ -12,6 +12,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from tenantry.access.principal import Scope
+from tenantry.catalog import audit as audit_log
 from tenantry.catalog.database import Catalog
 from tenantry.db.statements import Statement, columns_of
 from tenantry.kit.pages import Page, Window
@@ -174,7 +175,7 @@ async def create(
     async with state.writing(ctx.database) as session:
         author = await _author(ctx, session)
         written = await writing.add(session, says, author=author, now=ctx.now)
-        await audit.note(ctx, catalog, "post.create", written.id)
+        await audit.note(ctx, catalog, "post.create", written.id, _changes(None, written))
     return written
 
 
@@ -224,7 +225,7 @@ async def update(
     async with state.writing(ctx.database) as session:
         before = await _find(session, post_id)
         written = await writing.change(session, before, changes.of(before), now=ctx.now)
-        await audit.note(ctx, catalog, "post.update", post_id)
+        await audit.note(ctx, catalog, "post.update", post_id, _changes(before, written))
     return written
 
 
@@ -263,8 +264,9 @@ async def delete(ctx: TenantContext, catalog: Catalog, post_id: UUID) -> None:
         PostNotFound: There is no such post.
     """
     async with state.writing(ctx.database) as session:
-        await writing.remove(session, await _find(session, post_id))
-        await audit.note(ctx, catalog, "post.delete", post_id)
+        before = await _find(session, post_id)
+        await writing.remove(session, before)
+        await audit.note(ctx, catalog, "post.delete", post_id, _changes(before, None))
 
 
 def _sees_drafts(ctx: TenantContext) -> bool:
@@ -283,6 +285,15 @@ async def _find(session: TenantSession, post_id: UUID) -> Post:
     if found is None:
         raise PostNotFound
     return found
+
+
+def _changes(before: Post | None, after: Post | None) -> audit_log.Changes:
+    """Return what the log says of a change: of long texts only that they changed."""
+    changes = audit_log.changes_between(before, after, "title", "slug", "tags")
+    for name in ("content", "excerpt"):
+        if getattr(before, name, None) != getattr(after, name, None):
+            changes += audit_log.named_change(name)
+    return changes
 
 
 async def _author(ctx: TenantContext, session: TenantSession) -> Author:

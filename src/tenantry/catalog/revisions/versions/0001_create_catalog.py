@@ -17,6 +17,7 @@ def upgrade(op: Operations) -> None:
     _create_catalog(op)
     _create_tenants(op)
     _create_people(op)
+    _create_audit_log(op)
     _create_runs(op)
 
 
@@ -110,15 +111,28 @@ def _create_people(op: Operations) -> None:
         sa.Column("next_ms", sa.BigInteger, nullable=False),
     )
     op.create_index("ix_login_attempt_next_ms", "login_attempt", ["next_ms"])
+
+
+def _create_audit_log(op: Operations) -> None:
     op.create_table(
         "audit_entry",
         sa.Column("id", sa.Uuid, primary_key=True),
         sa.Column("at", INSTANT, nullable=False),
+        sa.Column("last_at", INSTANT, nullable=False),
+        sa.Column("count", sa.Integer, nullable=False),
         sa.Column("actor", sa.String, nullable=False),
         sa.Column("action", sa.String, nullable=False),
         sa.Column("target", sa.String, nullable=False),
+        sa.Column("tenant_id", sa.Uuid, nullable=True),
+        sa.Column("address", sa.String, nullable=False),
+        sa.Column("command", sa.String, nullable=True),
+        sa.Column("changes", sa.String, nullable=False),
         sa.Column("request_id", sa.String, nullable=False),
+        sa.Column("merge_key", sa.String, nullable=True),
+        sa.UniqueConstraint("merge_key", name="uq_audit_entry_merge_key"),
     )
+    for column in ("actor", "action", "target", "tenant_id"):
+        op.create_index(f"ix_audit_entry_{column}", "audit_entry", [column, "id"])
 
 
 def _create_runs(op: Operations) -> None:

@@ -1,0 +1,162 @@
+"""Record logins, failures, lockouts and logouts in the audit log, in bounded volume.
+
+Sign-ins of one account from one network in one hour are one entry with a count. A success is
+written before the token is returned. Failures and lockouts are counted in memory and written
+every few seconds, so that an attacker causes no write: a process that is killed loses those of
+the last seconds.
+
+An account that does not exist is recorded as `UNKNOWN` and never by what was typed: people type
+passwords into the field for the address.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC
+from uuid import UUID
+
+import msgspec
+
+from tenantry.access.passwords import WrongPassword
+from tenantry.access.throttle import TooManyAttempts, network_of
+from tenantry.catalog import audit
+from tenantry.catalog.audit import AuditEntry
+from tenantry.catalog.database import Catalog
+from tenantry.db.sessions import DatabaseUnavailable
+from tenantry.kit.context import OperationContext
+
+LOGIN = "login"
+PASSWORD = "password"  # noqa: S105 - the kind of check, not a secret
+LOGOUT = "logout"
+UNKNOWN = "unknown"
+SEVERAL = "several"
+
+# Entries of failures in an hour, for one tenant (or the admins) and for all together, in one
+# process. More of them are counted in one entry for `SEVERAL`. 500 an hour are 4.4 million in
+# a year of uninterrupted attack.
+HOURLY_OF_TENANT_MAX = 100
+HOURLY_MAX = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """The account that somebody signs in to.
+
+    Attributes:
+        tenant_id: Its tenant; None for an admin.
+        id: None if there is no such account.
+        actor: How the audit log names the person; None if there is no such account.
+    """
+
+    tenant_id: UUID | None
+    id: UUID | None = None
+    actor: str | None = None
+
+
+class SignIns:
+    """Records the sign-ins of one process."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._pending: dict[str, AuditEntry] = {}
+        self._hour = ""
+        self._keys: set[str] = set()
+        self._key_counts: Counter[UUID | None] = Counter()
+
+    async def succeeded(self, ctx: OperationContext, account: Account) -> None:
+        """Record a login; return when it is written.
+
+        Raises:
+            DatabaseUnavailable: It may not have been written: issue no token.
+        """
+        await self._record(ctx, f"{LOGIN}.success", account)
+
+    async def signed_out(self, ctx: OperationContext, account: Account) -> None:
+        """Record a logout; return when it is written.
+
+        Raises:
+            DatabaseUnavailable: It may not have been written.
+        """
+        await self._record(ctx, LOGOUT, account)
+
+    @contextmanager
+    def recording(self, ctx: OperationContext, kind: str, account: Account) -> Iterator[None]:
+        """Record a wrong password in the block, or a refusal because of too many attempts.
+
+        Args:
+            ctx: Where it comes from.
+            kind: `LOGIN`, or `PASSWORD` for the current password at a change.
+            account: Whose password it is.
+        """
+        try:
+            yield
+        except WrongPassword:
+            self._count(ctx, f"{kind}.failure", account)
+            raise
+        except TooManyAttempts:
+            self._count(ctx, f"{kind}.lockout", account)
+            raise
+
+    async def write(self) -> None:
+        """Write what was counted since the last time; keep it if the catalog is unavailable."""
+        pending, self._pending = self._pending, {}
+        if not pending:
+            return
+        try:
+            async with self._catalog.begin() as session:
+                await audit.merge_all(session, pending)
+        except DatabaseUnavailable:
+            for key, entry in pending.items():
+                self._merge(key, entry)
+
+    async def _record(self, ctx: OperationContext, action: str, account: Account) -> None:
+        entry = _entry(ctx, action, account)
+        key = _merge_key(_hour(ctx), entry, network_of(ctx.address))
+        await audit.merge_all(self._catalog, {key: entry})
+
+    def _count(self, ctx: OperationContext, action: str, account: Account) -> None:
+        hour = _hour(ctx)
+        if hour != self._hour:
+            self._hour = hour
+            self._keys.clear()
+            self._key_counts.clear()
+        entry = _entry(ctx, action, account)
+        key = _merge_key(hour, entry, network_of(ctx.address))
+        if key not in self._keys and not self._has_room(account.tenant_id):
+            entry = msgspec.structs.replace(entry, target=SEVERAL, address=SEVERAL)
+            key = _merge_key(hour, entry, SEVERAL)
+        elif key not in self._keys:
+            self._keys.add(key)
+            self._key_counts[account.tenant_id] += 1
+        self._merge(key, entry)
+
+    def _has_room(self, tenant_id: UUID | None) -> bool:
+        return len(self._keys) < HOURLY_MAX and self._key_counts[tenant_id] < HOURLY_OF_TENANT_MAX
+
+    def _merge(self, key: str, entry: AuditEntry) -> None:
+        earlier = self._pending.get(key)
+        if earlier is not None:
+            first, last = sorted((earlier, entry), key=lambda one: one.at)
+            entry = msgspec.structs.replace(
+                first, count=first.count + last.count, last_at=max(first.last_at, last.last_at)
+            )
+        self._pending[key] = entry
+
+
+def _entry(ctx: OperationContext, action: str, account: Account) -> AuditEntry:
+    entry = audit.new_entry(
+        ctx, action=action, target=str(account.id or UNKNOWN), tenant_id=account.tenant_id
+    )
+    is_known = action in {f"{LOGIN}.success", LOGOUT} and account.actor is not None
+    return msgspec.structs.replace(entry, actor=account.actor) if is_known else entry
+
+
+def _hour(ctx: OperationContext) -> str:
+    return ctx.now.astimezone(UTC).strftime("%Y-%m-%dT%H")
+
+
+def _merge_key(hour: str, entry: AuditEntry, network: str) -> str:
+    parts = (hour, entry.action, str(entry.tenant_id), entry.actor, entry.target, network)
+    return hashlib.sha256("\0".join(parts).encode(errors="surrogatepass")).hexdigest()

@@ -1,0 +1,106 @@
+"""The audit log on the wire."""
+
+from datetime import datetime
+from typing import Annotated
+from uuid import UUID
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from tenantry.catalog.audit import TARGET_CHARS_MAX, AuditEntry, AuditFilter
+from tenantry.kit.pages import PAGE_SIZE_DEFAULT, Page, Window
+from tenantry.schemas.base import AtLeastOne, Instant, Schema
+
+Sought = Annotated[str, msgspec.Meta(max_length=TARGET_CHARS_MAX)]
+
+
+class AuditExportRequest(Schema, frozen=True):
+    """Which entries of the audit log; a filter that is left out matches all."""
+
+    actor: Sought | None = None
+    action: Sought | None = None
+    target: Sought | None = None
+    tenant_id: UUID | None = None
+    since: Instant | None = None
+    until: Instant | None = None
+
+    @property
+    def wanted(self) -> AuditFilter:
+        """The filter."""
+        return AuditFilter(
+            actor=self.actor,
+            action=self.action,
+            target=self.target,
+            tenant_id=self.tenant_id,
+            since=self.since,
+            until=self.until,
+        )
+
+
+class AuditRequest(AuditExportRequest, frozen=True):
+    """Which page of which entries of the audit log."""
+
+    page: AtLeastOne = 1
+    page_size: AtLeastOne = PAGE_SIZE_DEFAULT
+
+    @property
+    def window(self) -> Window:
+        """The part of the list that is wanted."""
+        return Window(self.page, self.page_size)
+
+
+class AuditChange(Schema, frozen=True):
+    """A field that changed. A secret or a long text has no values here."""
+
+    field: str
+    old: str | int | bool | UnsetType | None = UNSET
+    new: str | int | bool | UnsetType | None = UNSET
+
+
+class AuditEntryResponse(Schema, frozen=True):
+    """Who did what, when, from where, and which values changed."""
+
+    id: UUID
+    at: datetime
+    last_at: datetime
+    count: int
+    actor: str
+    action: str
+    target: str
+    tenant_id: UUID | None
+    address: str
+    command: str | None
+    changes: list[AuditChange]
+    request_id: str
+
+    @classmethod
+    def of(cls, entry: AuditEntry) -> "AuditEntryResponse":
+        """Return the representation of *entry*."""
+        members = msgspec.structs.asdict(entry)
+        changes = msgspec.convert(entry.changes, list[AuditChange])
+        return cls(**members | {"changes": changes})
+
+
+class AuditPage(Schema, frozen=True):
+    """One page of the audit log, the newest first."""
+
+    items: list[AuditEntryResponse]
+    page: int
+    page_size: int
+    total_count: int
+    total_pages: int
+
+    @classmethod
+    def of(cls, page: Page[AuditEntry]) -> "AuditPage":
+        """Return the representation of *page*."""
+        items = [AuditEntryResponse.of(entry) for entry in page.items]
+        window = page.window
+        return cls(items, window.page, window.size, page.total_count, page.total_pages)
+
+
+_encoder = msgspec.json.Encoder()
+
+
+def json_lines(entries: list[AuditEntry]) -> bytes:
+    """Return *entries* as JSON lines: one object each, every line with its end."""
+    return _encoder.encode_lines([AuditEntryResponse.of(entry) for entry in entries])

@@ -1,0 +1,384 @@
+"""The audit log over HTTP: who did what, when, from where, and which values changed."""
+
+import asyncio
+import json
+import secrets
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import httpx
+import pytest
+
+from tenantry.access import sign_ins
+from tenantry.kit.clock import utc_now
+from tests.acceptance.support import (
+    ADMIN_LOGIN,
+    CHANGE_PASSWORD,
+    LOGIN,
+    LOGIN_REFUSED,
+    NEW_PASSWORD,
+    OWN_POSTS,
+    PROFILE,
+    TENANTS,
+    add_user,
+    at,
+    catalog_of,
+    done,
+    log_in,
+    must_be_for_admins,
+    ok,
+    patch_tenant,
+    patch_user,
+    refused,
+    session,
+)
+from tests.conftest import PASSWORD, World
+
+LOG = "/api/admin/audit-log"
+EXPORT = "/api/admin/audit-log/export"
+WRONG = "not the password of anybody"
+ADDRESS = "203.0.113.7"
+
+
+async def entries(world: World, **wanted: object) -> list[dict[str, Any]]:
+    """Return the entries of the first page, the newest first."""
+    admin = await world.admin()
+    query = {name: str(value) for name, value in wanted.items()}
+    items: list[dict[str, Any]] = ok(await admin.get(LOG, params={"pageSize": "100", **query}))[
+        "items"
+    ]
+    return items
+
+
+async def lines(world: World, **wanted: object) -> list[dict[str, Any]]:
+    admin = await world.admin()
+    answer = await admin.get(EXPORT, params={name: str(one) for name, one in wanted.items()})
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["content-type"] == "application/x-ndjson"
+    return [json.loads(line) for line in answer.text.splitlines()]
+
+
+def written(world: World) -> list[tuple[Any, ...]]:
+    """Return what sign-ins write."""
+    catalog = catalog_of(world)
+    return [
+        *catalog.run("SELECT * FROM login_attempt ORDER BY key"),
+        *catalog.run("SELECT * FROM audit_entry ORDER BY id"),
+    ]
+
+
+def changed(entry: dict[str, Any]) -> dict[str, tuple[object, object]]:
+    return {one["field"]: (one.get("old"), one.get("new")) for one in entry["changes"]}
+
+
+class TestSignIns:
+    async def test_of_a_user_are_recorded_with_the_address(self, world: World):
+        ok(await log_in(world, world.acme, address=ADDRESS))
+
+        [entry] = await entries(world, action="login.success", tenantId=world.acme.tenant.id)
+
+        assert entry["actor"] == f"user:{world.acme.owner.id}"
+        assert entry["target"] == str(world.acme.owner.id)
+        assert (entry["address"], entry["count"]) == (ADDRESS, 1)
+
+    async def test_of_an_admin_are_recorded_with_the_address(self, world: World):
+        body = {"email": world.admin_account.email, "password": PASSWORD}
+        ok(await at(world, ADDRESS).post(ADMIN_LOGIN, json=body))
+
+        entry = (await entries(world, action="login.success"))[0]
+
+        assert (entry["actor"], entry["tenantId"]) == (world.admin_account.email, None)
+        assert entry["target"] == str(world.admin_account.id)
+
+    async def test_from_one_address_are_one_entry_with_a_count(self, world: World):
+        for _ in range(3):
+            ok(await log_in(world, world.acme, address=ADDRESS))
+        ok(await log_in(world, world.acme, address="203.0.113.8"))
+
+        found = await entries(world, action="login.success", tenantId=world.acme.tenant.id)
+
+        assert sorted(one["count"] for one in found) == [1, 3]
+        assert all(one["lastAt"] >= one["at"] for one in found)
+
+    async def test_that_fail_are_one_entry_for_each_account_and_address(self, world: World):
+        for _ in range(3):
+            refused(await log_in(world, world.acme, WRONG, address=ADDRESS), 401, LOGIN_REFUSED)
+
+        [entry] = await entries(world, action="login.failure")
+
+        assert entry["target"] == str(world.acme.owner.id)
+        assert entry["tenantId"] == str(world.acme.tenant.id)
+        assert (entry["address"], entry["count"]) == (ADDRESS, 3)
+
+    async def test_that_are_refused_write_nothing_until_they_are_counted_together(
+        self, world: World
+    ):
+        tries = world.services.settings.login_tries
+        for _ in range(tries):
+            await log_in(world, world.acme, WRONG, address=ADDRESS)
+        await entries(world)
+        before = written(world)
+        for _ in range(5):
+            refused(await log_in(world, world.acme, WRONG, address=ADDRESS), 429)
+        while_refused = written(world)
+
+        [entry] = await entries(world, action="login.lockout")
+
+        assert while_refused == before
+        assert (entry["target"], entry["count"]) == (str(world.acme.owner.id), 5)
+
+    async def test_of_an_unknown_account_do_not_repeat_what_was_typed(self, world: World):
+        for _ in range(3):
+            typed = f"{secrets.token_hex(4)}@example.com"
+            refused(
+                await log_in(world, world.acme, WRONG, email=typed, address=ADDRESS),
+                401,
+                LOGIN_REFUSED,
+            )
+
+        [entry] = await entries(world, action="login.failure")
+
+        assert (entry["target"], entry["count"]) == (sign_ins.UNKNOWN, 3)
+
+    async def test_are_written_when_the_process_ends(self, world: World):
+        refused(await log_in(world, world.acme, WRONG), 401, LOGIN_REFUSED)
+
+        await world.services.sign_ins.write()
+
+        rows = catalog_of(world).run("SELECT count FROM audit_entry WHERE action='login.failure'")
+        assert rows == [(1,)]
+
+    async def test_fail_when_the_current_password_is_wrong_at_a_change(self, world: World):
+        client = await session(world, world.acme)
+        body = {"currentPassword": WRONG, "newPassword": NEW_PASSWORD}
+        assert (await client.put(CHANGE_PASSWORD, json=body)).status_code >= 400
+
+        [entry] = await entries(world, action="password.failure")
+
+        assert entry["actor"] == f"user:{world.acme.owner.id}"
+
+    async def test_of_many_networks_fill_no_more_than_a_bounded_number_of_entries(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(sign_ins, "HOURLY_OF_TENANT_MAX", 3)
+        for number in range(8):
+            await log_in(world, world.acme, WRONG, address=f"198.51.100.{number}")
+
+        found = await entries(world, action="login.failure")
+
+        assert len(found) == 4
+        assert sum(one["count"] for one in found) == 8
+        [rest] = [one for one in found if one["target"] == sign_ins.SEVERAL]
+        assert (rest["address"], rest["count"]) == (sign_ins.SEVERAL, 5)
+
+
+class TestChanges:
+    async def test_of_a_tenant_have_the_old_and_the_new_values(self, world: World):
+        await patch_tenant(world, world.acme, name="Acme Ltd", modules=["blog"])
+
+        [entry] = await entries(world, action="tenant.update")
+
+        assert entry["actor"] == world.admin_account.email
+        assert entry["tenantId"] == entry["target"] == str(world.acme.tenant.id)
+        assert changed(entry) == {"name": ("acme", "Acme Ltd"), "modules": ("blog mcp", "blog")}
+        assert UUID(entry["requestId"])
+
+    async def test_of_a_user_by_an_admin_have_them_too_but_no_password(self, world: World):
+        made = await add_user(world, world.acme, "bob@example.com")
+        await patch_user(
+            world, world.acme, made["id"], email="rob@example.com", password=NEW_PASSWORD
+        )
+
+        [entry] = await entries(world, action="user.update", target=made["id"])
+
+        assert changed(entry) == {
+            "email": ("bob@example.com", "rob@example.com"),
+            "password": (None, None),
+        }
+        assert {"field": "password"} in entry["changes"]
+
+    async def test_of_a_persons_own_account_are_recorded(self, world: World):
+        client = await session(world, world.acme)
+        body = {"fullName": "Another Name", "email": world.acme.owner.email}
+        ok(await client.put(PROFILE, json=body))
+        passwords = {"currentPassword": PASSWORD, "newPassword": NEW_PASSWORD}
+        done(await client.put(CHANGE_PASSWORD, json=passwords))
+
+        own = await entries(world, actor=f"user:{world.acme.owner.id}")
+        by_action = {one["action"]: one for one in own}
+
+        assert changed(by_action["profile.update"]) == {
+            "fullName": (world.acme.owner.full_name, "Another Name")
+        }
+        assert by_action["password.change"]["changes"] == [{"field": "password"}]
+        assert {one["tenantId"] for one in own} == {str(world.acme.tenant.id)}
+
+    async def test_that_change_nothing_leave_no_entry(self, world: World):
+        client = await world.owner(world.acme)
+        body = {"fullName": world.acme.owner.full_name, "email": world.acme.owner.email}
+        ok(await client.put(PROFILE, json=body))
+
+        assert await entries(world, action="profile.update") == []
+
+    async def test_that_are_refused_leave_no_entry(self, world: World):
+        await add_user(world, world.acme, "bob@example.com")
+        client = await world.owner(world.acme)
+        body = {"fullName": "Another Name", "email": "bob@example.com"}
+        refused(await client.put(PROFILE, json=body), 409)
+
+        assert await entries(world, action="profile.update") == []
+
+    async def test_made_at_the_same_time_are_all_recorded(self, world: World):
+        client = await world.owner(world.acme)
+        email = world.acme.owner.email
+        bodies = [{"fullName": f"Name {number}", "email": email} for number in range(20)]
+        for answer in await asyncio.gather(*(client.put(PROFILE, json=one) for one in bodies)):
+            ok(answer)
+
+        found = [changed(one)["fullName"] for one in await entries(world, action="profile.update")]
+
+        # Each old value is the new value of another entry: none is lost or invented.
+        assert len(found) == 20
+        assert {old for old, _ in found} - {new for _, new in found} == {world.acme.owner.full_name}
+
+    async def test_do_not_happen_when_the_log_cannot_be_written(self, world: World):
+        client = await world.owner(world.acme)
+        catalog_of(world).run("ALTER TABLE audit_entry RENAME TO audit_entry_gone")
+
+        answer = await client.put(
+            PROFILE, json={"fullName": "Another Name", "email": world.acme.owner.email}
+        )
+
+        catalog_of(world).run("ALTER TABLE audit_entry_gone RENAME TO audit_entry")
+        assert answer.status_code >= 500
+        assert ok(await client.get(PROFILE))["fullName"] == world.acme.owner.full_name
+
+
+class TestFilters:
+    async def test_find_by_actor_action_target_and_tenant(self, world: World):
+        await patch_tenant(world, world.acme, name="acme-2")
+        await patch_tenant(world, world.globex, name="globex-2")
+        acme = str(world.acme.tenant.id)
+
+        assert {one["tenantId"] for one in await entries(world, tenantId=acme)} == {acme}
+        assert {one["target"] for one in await entries(world, target=acme)} == {acme}
+        both = await entries(world, action="tenant.update", actor=world.admin_account.email)
+        assert len(both) == 2
+        assert len(await entries(world, action="tenant.update", tenantId=acme)) == 1
+        assert await entries(world, actor="nobody@example.com") == []
+
+    async def test_find_by_time(self, world: World):
+        await patch_tenant(world, world.acme, name="acme-2")
+        await asyncio.sleep(0.01)
+        between = utc_now()
+        await asyncio.sleep(0.01)
+        await patch_tenant(world, world.acme, name="acme-3")
+        only = {"action": "tenant.update"}
+
+        [later] = await entries(world, since=between.isoformat(), **only)
+        [earlier] = await entries(world, until=between.isoformat(), **only)
+
+        assert changed(later)["name"] == ("acme-2", "acme-3")
+        assert changed(earlier)["name"] == ("acme", "acme-2")
+        assert await entries(world, since=(utc_now() + timedelta(days=1)).isoformat()) == []
+        assert await entries(world, until=datetime(1, 1, 1, tzinfo=UTC).isoformat()) == []
+        assert await entries(world, since=datetime(9999, 12, 31, tzinfo=UTC).isoformat()) == []
+
+    @pytest.mark.parametrize(
+        "query", ["tenantId=acme", "since=yesterday", "since=2026-01-01T00:00:00", "actor=%00"]
+    )
+    async def test_that_are_malformed_are_refused(self, world: World, query: str):
+        admin = await world.admin()
+
+        refused(await admin.get(f"{LOG}?{query}"), 400)
+        refused(await admin.get(f"{EXPORT}?{query}"), 400)
+
+
+class TestExport:
+    async def test_has_the_entries_of_the_list(self, world: World):
+        await patch_tenant(world, world.acme, name="acme-2")
+        listed = await entries(world)
+
+        assert await lines(world) == listed
+        assert await lines(world, action="tenant.update") == [
+            one for one in listed if one["action"] == "tenant.update"
+        ]
+        assert await lines(world, action="nothing") == []
+
+    async def test_is_whole_when_it_is_long(self, world: World):
+        """Over the bound of one batch, in order, and every entry once."""
+        count = 1100
+        sql = (
+            "INSERT INTO audit_entry SELECT * FROM ("
+            "WITH RECURSIVE numbers(n) AS"
+            " (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < ?)"
+            " SELECT {id}, at, last_at, count, actor, 'many', target, tenant_id, address, command,"
+            " changes, request_id, NULL FROM numbers, (SELECT * FROM audit_entry LIMIT 1) AS one)"
+            " AS many"
+        )
+        is_sqlite = catalog_of(world).path is not None
+        made = "printf('%032x', n)" if is_sqlite else "lpad(to_hex(n), 32, '0')::uuid"
+        catalog_of(world).run(sql.format(id=made), count)
+
+        ids = [one["id"] for one in await lines(world, action="many")]
+
+        assert len(ids) == len(set(ids)) == count
+        assert ids == sorted(ids, reverse=True)
+
+    async def test_is_for_admins(self, world: World):
+        async def send(client: httpx.AsyncClient) -> httpx.Response:
+            return await client.get(EXPORT)
+
+        await must_be_for_admins(world, send)
+
+
+class TestSecrets:
+    async def test_are_in_no_entry(self, world: World):
+        """Every credential that goes in or out, and a password in the field for the address."""
+        secret, another = f"canary {secrets.token_hex(16)}", f"canary {secrets.token_hex(16)}"
+        admin = await world.admin()
+        user = await add_user(world, world.acme, "bob@example.com", password=secret)
+        key = ok(await admin.post(f"{TENANTS}/{world.acme.tenant.id}/api-keys", json={}), 201)
+        token = ok(
+            await admin.post(
+                f"{TENANTS}/{world.acme.tenant.id}/mcp-tokens", json={"name": "assistant"}
+            ),
+            201,
+        )
+        ok(await log_in(world, world.acme, secret, email="bob@example.com"))
+        refused(await log_in(world, world.acme, another, email=secret), 401, LOGIN_REFUSED)
+        body = {"email": another, "password": secret}
+        refused(await world.stranger().post(ADMIN_LOGIN, json=body), 401, LOGIN_REFUSED)
+        await patch_user(world, world.acme, user["id"], password=another)
+        client = await world.owner(world.acme)
+        ok(await client.post(OWN_POSTS, json={"title": "A", "content": secret}), 201)
+        canaries = [secret, another, world.acme.key.secret]
+        canaries += [value for value in (*key.values(), *token.values()) if _is_secret(value)]
+
+        log = json.dumps(await lines(world), ensure_ascii=False)
+        rows = catalog_of(world).run("SELECT * FROM audit_entry")
+
+        assert len(canaries) == 5
+        for canary in canaries:
+            assert canary not in log
+            assert canary not in str(rows)
+
+
+def _is_secret(value: object) -> bool:
+    return isinstance(value, str) and value.startswith(("tnk_", "tnm_")) and len(value) > 20
+
+
+class TestAddresses:
+    @pytest.mark.parametrize("odd", ["", "unknown", "\0", "\ud800", "fe80::1%eth0", "x" * 5000])
+    async def test_of_any_form_are_recorded(self, world: World, odd: str):
+        """A trusted proxy may forward any text as the address of its client."""
+        answer = await at(world, odd).post(
+            LOGIN,
+            headers={"x-api-key": world.acme.key.secret},
+            json={"email": world.acme.owner.email, "password": PASSWORD},
+        )
+
+        ok(answer)
+        [entry] = await entries(world, action="login.success", tenantId=world.acme.tenant.id)
+        assert len(entry["address"]) <= 100

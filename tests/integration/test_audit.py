@@ -1,0 +1,148 @@
+"""The audit log as a table: order, retention, and plans that stay quick when it is long."""
+
+import asyncio
+import sqlite3
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from tenantry.catalog import audit
+from tenantry.catalog.audit import PRUNED_MAX, AuditEntry, AuditFilter
+from tenantry.catalog.audit_writer import AuditWriter
+from tenantry.catalog.tables import audit_entry
+from tenantry.db.statements import Count, Statement
+from tenantry.kit.clock import utc_now
+from tenantry.kit.ids import first_id_at, new_id, new_id_at
+from tenantry.kit.pages import Window
+from tenantry.services import Services, open_services, system_context
+from tenantry.settings import Settings
+from tests.acceptance.support import until
+from tests.integration.engines import on_sqlite
+
+COUNT = Statement(sa.select(sa.func.count().label("count")).select_from(audit_entry), Count)
+
+
+def entry(at: datetime, **others: Any) -> AuditEntry:
+    values: dict[str, Any] = {
+        "id": new_id_at(at),
+        "at": at,
+        "last_at": at,
+        "count": 1,
+        "actor": "ada@example.com",
+        "action": "tenant.update",
+        "target": "a target",
+        "tenant_id": None,
+        "address": "192.0.2.1",
+        "command": None,
+        "changes": [],
+        "request_id": "a request",
+    }
+    return AuditEntry(**values | others)
+
+
+async def count(services: Services) -> int:
+    found = await services.catalog.fetch_one(COUNT)
+    assert found is not None
+    return found.count
+
+
+class TestPrune:
+    async def test_removes_the_oldest_a_bounded_number_at_a_time(self, settings: Settings):
+        now = utc_now()
+        old = [entry(now - timedelta(days=400, seconds=number)) for number in range(PRUNED_MAX + 5)]
+        async with open_services(settings, works=False) as services:  # so that nobody else prunes
+            await audit.add_all(services.catalog, old)
+            kept = await count(services) - len(old)
+
+            await audit.prune(services.catalog, before=now - timedelta(days=365))
+            after_one = await count(services)
+            await audit.prune(services.catalog, before=now - timedelta(days=365))
+
+            assert after_one == kept + 5
+            assert await count(services) == kept
+
+    async def test_is_done_by_a_process_that_serves(self, services: Services):
+        await audit.add_all(services.catalog, [entry(utc_now() - timedelta(days=400))])
+        oldest = AuditFilter(until=utc_now() - timedelta(days=365))
+
+        async def look() -> int:
+            return (await audit.page(services.catalog, Window(), oldest)).total_count
+
+        assert await until(look, lambda count: not count) == 0
+
+
+class TestPages:
+    async def test_are_in_the_order_of_time_whatever_the_order_of_writing(self, services: Services):
+        now = utc_now()
+        times = [now - timedelta(minutes=minutes) for minutes in (5, 1, 9, 3)]
+        await audit.add_all(services.catalog, [entry(at, action="some") for at in times])
+
+        found = await audit.page(services.catalog, Window(1, 10), AuditFilter(action="some"))
+
+        assert [one.at for one in found.items] == sorted(times, reverse=True)
+
+    @on_sqlite
+    @pytest.mark.parametrize("given", [(), *((name,) for name in audit._EQUALS)])  # noqa: SLF001
+    async def test_are_read_from_an_index_without_sorting(
+        self, services: Services, given: tuple[str, ...]
+    ):
+        statements = audit._statements(given)  # noqa: SLF001 - its plan is what is tested
+        values = dict.fromkeys(given, "x") | {"limit": 10, "offset": 900_000}
+        values |= {"first": new_id(), "end": new_id()}
+        if "tenant_id" in given:
+            values["tenant_id"] = new_id()
+
+        for statement in (statements.page, statements.older, statements.count):
+            plan = _plan(services, statement, values)
+
+            # The rows of one page are put in order once more; all that it skips are not.
+            assert plan.count("TEMP B-TREE") == (1 if statement is statements.page else 0)
+            assert "SCAN audit_entry\n" not in plan
+            for name in given:
+                assert f"{name}=?" in plan, plan
+
+
+class TestWriter:
+    async def test_writes_all_that_come_together(self, services: Services):
+        before = await count(services)
+        writer = AuditWriter(services.catalog)
+
+        await asyncio.gather(*(writer.write(entry(utc_now())) for _ in range(250)))
+
+        assert await count(services) == before + 250
+
+    async def test_writes_the_entry_of_a_caller_that_was_cancelled(self, services: Services):
+        before = await count(services)
+        writer = AuditWriter(services.catalog)
+        writing = asyncio.create_task(writer.write(entry(utc_now())))
+        await asyncio.sleep(0)
+        writing.cancel()
+
+        await asyncio.wait([writing])
+        await writer.close()
+
+        assert await count(services) == before + 1
+
+
+class TestEntries:
+    def test_repeat_no_more_of_a_value_than_a_bounded_number_of_characters(self):
+        context = system_context("test")
+        made = audit.new_entry(context, action="tenant.update", target="x" * 10_000)
+
+        assert len(made.target) == audit.TARGET_CHARS_MAX
+
+    @pytest.mark.parametrize("year", [1, 1970, 2026, 9999])
+    def test_of_any_time_have_a_place(self, year: int):
+        at = datetime(year, 1, 1, tzinfo=utc_now().tzinfo)
+
+        assert first_id_at(at) <= new_id_at(at)
+
+
+def _plan(services: Services, statement: Statement[Any], values: dict[str, Any]) -> str:
+    compiled = statement.sqlite
+    path = services.settings.data_dir / "catalog.db"
+    with sqlite3.connect(path) as connection:
+        rows = connection.execute(f"EXPLAIN QUERY PLAN {compiled.sql}", compiled.arguments(values))
+        return "\n".join(row[3] for row in rows) + "\n"
