@@ -134,10 +134,23 @@ class Settings(BaseSettings):
         le=36500,
         description="After how many days entries of the audit log are removed; 0 keeps them.",
     )
+    connections: int = Field(
+        0,
+        ge=0,
+        description="Connections of clients to this process, at most; more are refused with 503. "
+        "0: what its limit of open files (`ulimit -n`) leaves after its databases.",
+    )
+    connections_per_address: int = Field(
+        200,
+        ge=1,
+        description="Connections from one client address (IPv6: one /64 network), at most; more "
+        "are refused with 429.",
+    )
     trusted_proxies: ProxyAddresses = Field(
         "",
         description="Addresses or networks (`10.0.0.0/8`) of proxies whose `X-Forwarded-For` is "
-        "believed, with commas between them; empty for none.",
+        "believed, with commas between them; empty for none. They are exempt from "
+        "`TENANTRY_CONNECTIONS_PER_ADDRESS`.",
     )
     cors_origins: str = Field(
         "",

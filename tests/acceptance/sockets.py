@@ -13,7 +13,9 @@ import httpx
 import uvicorn
 from starlette.types import ASGIApp
 
-from tenantry.api.protocol import BoundedProtocol
+from tenantry.api.connections import ConnectionLimits, Connections
+from tenantry.api.protocol import protocol_for
+from tenantry.kit.metrics import Metrics
 
 READ_SECONDS_MAX = 10.0
 READ_BYTES = 65_536
@@ -98,11 +100,14 @@ class Served:
 
 
 @asynccontextmanager
-async def served(app: ASGIApp, *, port: int = 0) -> AsyncIterator[Served]:
+async def served(
+    app: ASGIApp, *, port: int = 0, limits: ConnectionLimits | None = None
+) -> AsyncIterator[Served]:
     """Yield the application, answering as `tenantry serve` lets it answer."""
+    connections = Connections(limits or ConnectionLimits(), Metrics())
     config = uvicorn.Config(
         app,  # type: ignore[arg-type]
-        http=BoundedProtocol,
+        http=protocol_for(connections),  # type: ignore[arg-type]
         host="127.0.0.1",
         port=port,
         ws="none",
@@ -112,7 +117,12 @@ async def served(app: ASGIApp, *, port: int = 0) -> AsyncIterator[Served]:
         timeout_graceful_shutdown=1,
     )
     server = _Server(config)
-    running = asyncio.create_task(server.serve())
+
+    async def serve() -> None:
+        async with connections.checked():
+            await server.serve()
+
+    running = asyncio.create_task(serve())
     async with asyncio.timeout(READ_SECONDS_MAX):
         await server.ready.wait()
     host, bound = server.servers[0].sockets[0].getsockname()[:2]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tenantry.api import protocol
+from tenantry.api.connections import ConnectionLimits
 from tenantry.api.door import Api
 from tenantry.api.endpoints import Endpoint
 from tenantry.api.envelope import Reply
@@ -99,7 +99,9 @@ class Door:
 
 
 @asynccontextmanager
-async def door(services: Services, handler: Handler, **facts: Any) -> AsyncIterator[Door]:
+async def door(
+    services: Services, handler: Handler, limits: ConnectionLimits | None = None, **facts: Any
+) -> AsyncIterator[Door]:
     endpoint = Endpoint(
         **{
             "method": "GET",
@@ -113,7 +115,8 @@ async def door(services: Services, handler: Handler, **facts: Any) -> AsyncItera
         }
     )
     log = io.StringIO()
-    async with served(Api([endpoint], services, AccessLog(log, as_json=True))) as at:
+    app = Api([endpoint], services, AccessLog(log, as_json=True))
+    async with served(app, limits=limits) as at:
         yield Door(at, log, services)
 
 
@@ -225,13 +228,11 @@ class TestPieces:
             assert (logged["status"], logged["error"]) == (200, "ClientHungUp")
             assert on.counted(200)
 
-    async def test_end_when_the_client_does_not_read(
-        self, services: Services, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_end_when_the_client_does_not_read(self, services: Services) -> None:
         """A connection whose other end is deaf is cut, however much is still to say."""
-        monkeypatch.setattr(protocol, "DEAF_SECONDS_MAX", 0.2)
         making = Making([b'"' + b"a" * LARGE_BYTES], is_endless=True)
-        async with door(services, making.handle) as on, on.at.line() as line:
+        limits = ConnectionLimits(stall_seconds=0.2)
+        async with door(services, making.handle, limits) as on, on.at.line() as line:
             await line.ask("GET", PATH)
             async with asyncio.timeout(5):
                 await making.ended.wait()

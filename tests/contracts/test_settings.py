@@ -30,6 +30,8 @@ WRONG = {
     "TENANT_VERSION_TABLE": ["a b", 'x"; DROP TABLE y', "1x", "x" * 64],
     "MIGRATE_CONCURRENCY": ["0", "-1", "many"],
     "LOCK_TIMEOUT_MS": ["0", "-1", "soon"],
+    "CONNECTIONS": ["-1", "many"],
+    "CONNECTIONS_PER_ADDRESS": ["0", "-1", "many"],
     "TRUSTED_PROXIES": [
         "*",
         "localhost",

@@ -9,9 +9,11 @@ import pytest
 from uvicorn import Config
 from uvicorn.server import ServerState
 
+from tenantry.api.connections import ConnectionLimits, Connections
 from tenantry.api.pieces import BrokenOff
-from tenantry.api.protocol import BoundedProtocol, sent_at_once
+from tenantry.api.protocol import BoundedProtocol, protocol_for, sent_at_once
 from tenantry.cli.server import is_told_of
+from tenantry.kit.metrics import Metrics
 
 REQUEST = b"GET / HTTP/1.1\r\nhost: example.com\r\n\r\n"
 HEADERS = [(b"content-type", b"text/plain"), (b"content-length", b"5")]
@@ -36,6 +38,9 @@ class Recorded(asyncio.Transport):
     def is_closing(self) -> bool:
         return self.closed
 
+    def can_write_eof(self) -> bool:
+        return False
+
     def get_write_buffer_size(self) -> int:
         return sum(map(len, self.writes))
 
@@ -50,10 +55,12 @@ class Connection:
     """A client's connection to an application."""
 
     def __init__(self, app: App) -> None:
-        config = Config(app, http=BoundedProtocol, loop="none", lifespan="off", log_config=None)
+        connections = Connections(ConnectionLimits(), Metrics())
+        make: Any = protocol_for(connections)
+        config = Config(app, http=make, loop="none", lifespan="off", log_config=None)
         self.state = ServerState()
         self.state.default_headers = [(b"date", b"today")]
-        self.protocol = BoundedProtocol(config, self.state, {})
+        self.protocol: BoundedProtocol = make(config, self.state, {})
         self.transport = Recorded()
         self.protocol.connection_made(self.transport)
 
@@ -104,12 +111,6 @@ class TestSentAtOnce:
         assert first == second == third == fourth
         assert connection.state.total_requests == 4
         assert not connection.transport.closed
-
-    async def test_arms_the_timer_of_an_idle_connection(self):
-        connection = Connection(at_once)
-        await connection.ask()
-
-        assert connection.protocol.timeout_keep_alive_task is not None
 
     @pytest.mark.parametrize(
         "request_",

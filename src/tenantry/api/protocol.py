@@ -1,32 +1,44 @@
-"""The HTTP/1.1 connection: uvicorn's, with the three bounds that it lacks.
+"""The HTTP/1.1 connection: uvicorn's, with the bounds that it lacks.
 
-uvicorn waits for ever for the head of a request, and for a client that does not read its
-answer, and httptools takes a head of any size; so a few hundred silent, deaf or chatty
-connections would be enough to exhaust a process.
+uvicorn reads all that a client sends into memory, waits for ever for a body and for a client
+that does not read, and starts anew to wait with every byte. Here a connection is always in one
+`State`, and each state in which the client is awaited has a deadline.
+
+This is the only module that reaches into uvicorn's own: into `HttpToolsProtocol`, its
+`RequestResponseCycle` and its `FlowControl`. So uvicorn has an upper bound in `pyproject.toml`,
+and `tests/unit/test_uvicorn.py` says when what is described here has changed.
 """
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any
+from enum import Enum, auto
+from functools import partial
+from typing import Any, cast
 
+import httptools
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import (
     STATUS_LINE,
     HttpToolsProtocol,
     RequestResponseCycle,
 )
 
-HEAD_SECONDS_MAX = 15.0
+from tenantry.api import envelope
+from tenantry.api.caching import cache_headers
+from tenantry.api.connections import Connections
+from tenantry.api.envelope import CLOSE, Headers, HeadersTooLarge, HttpError
+from tenantry.api.framing import BadFraming, Framing
+from tenantry.kit.clock import monotonic_seconds
+from tenantry.kit.ids import new_request_id
+
 # The request line and the headers; the headers alone are bounded again, in the envelope.
 HEAD_BYTES_MAX = 32_768
-# A client that reads slowly is served; one that has read nothing for so long is not there.
-DEAF_SECONDS_MAX = 30.0
+EMPTY_LINE = b"\r\n\r\n"
 
-_TOO_LARGE = (
-    b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
-    b"content-length: 0\r\n"
-    b"connection: close\r\n"
-    b"\r\n"
-)
+
+def protocol_for(connections: Connections) -> Callable[..., asyncio.Protocol]:
+    """Return what makes the protocols of one server, for ``uvicorn.Config(http=...)``."""
+    return partial(BoundedProtocol, connections)
 
 
 def sent_at_once(
@@ -64,88 +76,277 @@ def sent_at_once(
     return True
 
 
-class BoundedProtocol(HttpToolsProtocol):
-    """A connection whose next request must begin, and have its head, in time and in measure.
+def whole_answer(refusal: HttpError, default_headers: Headers) -> bytes:
+    """Return all bytes of the answer to what never reaches the application."""
+    answer = envelope.failure(refusal, token_sent=False)
+    assert isinstance(answer.body, bytes)
+    headers = [
+        *default_headers,
+        *answer.headers,
+        *cache_headers(frozenset(), is_page=False, is_negotiated=False),
+        (b"x-request-id", new_request_id().encode()),
+        (b"content-length", b"%d" % len(answer.body)),
+        *([] if CLOSE in answer.headers else [CLOSE]),
+    ]
+    lines = b"".join(b"%b: %b\r\n" % header for header in headers)
+    return b"%b%b\r\n%b" % (STATUS_LINE[answer.status], lines, answer.body)
 
-    And whoever asks must read the answer.
+
+class State(Enum):
+    """What a connection waits for."""
+
+    NEW = auto()  # the first request
+    IDLE = auto()  # the next request
+    HEAD = auto()  # the rest of a head
+    BODY = auto()  # the rest of a body, and its answer
+    ANSWERING = auto()  # the answer to a request that is whole
+    DRAINING = auto()  # the rest of a body that was answered already
+    LINGERING = auto()  # the client, to read why it was refused
+    CLOSING = auto()  # what was written, to be sent
+
+
+_BEFORE_BODY = frozenset({State.NEW, State.IDLE, State.HEAD})
+_READING = _BEFORE_BODY | {State.BODY, State.DRAINING}
+
+
+class _Flow(FlowControl):
+    """uvicorn's, which reads on whenever the application waits; here, not while input is held."""
+
+    is_held = False
+
+    def resume_reading(self) -> None:
+        if not self.is_held:
+            super().resume_reading()
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """A connection on which one request is read at a time, in time and in measure.
+
+    What comes after a request waits until that is answered: first here, then in the socket.
+
+    Args:
+        connections: All of the server's; they check this one once a second.
+        args: As for uvicorn's.
+        kwargs: As for uvicorn's.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    flow: _Flow
+
+    def __init__(self, connections: Connections, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._is_in_head = True
-        self._head_bytes = 0
-        self._head_timer: asyncio.TimerHandle | None = None
-        self._deaf_timer: asyncio.TimerHandle | None = None
-        self._unread_bytes = 0
+        self._connections = connections
+        self._state = State.NEW
+        self._since = 0.0
+        # Bytes of the head, or of a chunked body since its last byte of content.
+        self._overhead = 0
+        # What is left of the body; None where it is chunked.
+        self._left: int | None = 0
+        self._passes_parser = False
+        # The end of what was read, where an empty line may have begun.
+        self._tail = b""
+        self._held = b""
+        self._held_from = 0
+        self._refusal: HttpError | None = None
+        self._unread = 0
+        self._stalled_since: float | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Wait for the first request, but not for ever."""
+        """Wait for the first request, or refuse the connection."""
         super().connection_made(transport)
-        self._arm()
+        self.flow = _Flow(transport)
+        self._enter(State.NEW)
+        refusal = self._connections.admit(self, self.client[0] if self.client else "")
+        if refusal is not None:
+            self._refuse(refusal)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait no more."""
-        self._disarm()
-        self._stop_watching()
+        """Leave the server's connections."""
+        self._connections.leave(self)
+        self._held = b""
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Read on; nearly every head comes whole, and costs no timer."""
-        super().data_received(data)
-        if not self._is_in_head:
-            self._disarm()
+        """Read a request, or hold what comes before its answer."""
+        if self._state in _READING:
+            self._read(data, 0)
+        elif self._state is State.ANSWERING:
+            self._hold(self._held[self._held_from :] + data, 0)
+
+    def check(self, now: float) -> None:
+        """Close the connection if the client took too long."""
+        limits = self._connections.limits
+        if self.flow.write_paused and self._is_stalled(now):
+            self.transport.abort()
             return
-        self._head_bytes += len(data)
-        if self._head_bytes > HEAD_BYTES_MAX:
-            self.transport.write(_TOO_LARGE)
-            self.transport.close()
-        elif self._head_timer is None:
-            self._arm()
+        seconds = {
+            State.NEW: limits.head_seconds,
+            State.IDLE: limits.idle_seconds,
+            State.HEAD: limits.head_seconds,
+            State.DRAINING: limits.drain_seconds,
+            State.LINGERING: limits.linger_seconds,
+            State.CLOSING: limits.stall_seconds,
+        }.get(self._state)
+        if seconds is None or now - self._since < seconds:
+            return
+        if self._state is State.CLOSING:
+            self.transport.abort()
+        else:
+            self._close()
+
+    # What the parser calls
 
     def on_message_begin(self) -> None:
-        """Begin to count the head."""
-        self._is_in_head = True
+        """Begin a head."""
+        self._enter(State.HEAD)
         super().on_message_begin()
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header; a trailer of a chunked body is none (RFC 9110, section 6.5.1)."""
+        if self._state is State.HEAD:
+            super().on_header(name, value)
+
     def on_headers_complete(self) -> None:
-        """Stop counting."""
-        self._is_in_head = False
-        self._head_bytes = 0
+        """Check how the request is framed, and begin to answer it."""
+        framing = Framing.of(self.headers, self.parser.get_http_version())
+        is_upgrade = self.parser.should_upgrade()
+        if is_upgrade and framing.is_chunked:
+            raise self._refused(BadFraming())
+        if framing.refusal is not None:
+            raise self._refused(framing.refusal)
+        self._overhead = 0
+        self._left = None if framing.is_chunked else framing.body_bytes
+        # The parser takes what follows an upgrade for another protocol. There is none here, so
+        # it is the body (RFC 9110, section 7.8).
+        self._passes_parser = is_upgrade and framing.body_bytes > 0
+        self._enter(State.BODY)
         super().on_headers_complete()
 
-    def pause_writing(self) -> None:
-        """Begin to watch whether the client reads."""
-        super().pause_writing()
-        self._watch()
+    def on_body(self, body: bytes) -> None:
+        """Take a part of the body."""
+        self._overhead = 0
+        if self._left is not None:
+            self._left -= len(body)
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """End the request; of an upgrade the body is still to come."""
+        if self._passes_parser:
+            return
+        super().on_message_complete()
+        self._left = 0
+        self._enter(State.IDLE if self.cycle.response_complete else State.ANSWERING)
+
+    # What the answer calls
+
+    def on_response_complete(self) -> None:
+        """Go on to the next request, or read the rest of the body."""
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            self._enter(State.CLOSING)
+            return
+        if self._state is State.BODY:
+            self._enter(State.DRAINING)
+        elif self._state is State.ANSWERING:
+            self._enter(State.IDLE)
+        self.flow.is_held = False
+        self.flow.resume_reading()
+        if self._held:
+            data, self._held = self._held, b""
+            self._read(data, self._held_from)
 
     def resume_writing(self) -> None:
-        """Watch no more: it has."""
-        self._stop_watching()
+        """Forget that the client did not read: it has."""
+        self._stalled_since = None
         super().resume_writing()
 
-    def _watch(self) -> None:
-        self._unread_bytes = self.transport.get_write_buffer_size()
-        self._deaf_timer = self.loop.call_later(DEAF_SECONDS_MAX, self._look)
+    def _enter(self, state: State) -> None:
+        self._state = state
+        self._since = monotonic_seconds()
 
-    def _look(self) -> None:
-        if self.transport.get_write_buffer_size() < self._unread_bytes:
-            self._watch()
+    def _read(self, data: bytes, at: int) -> None:
+        """Read *data* from *at* on, up to the end of a request."""
+        size = len(data)
+        while at < size and self._state in _READING:
+            end = self._end_of_part(data, at)
+            self._parse(data[at:end])
+            at = end
+        if at < size and self._state is State.ANSWERING:
+            self._hold(data, at)
+
+    def _hold(self, data: bytes, at: int) -> None:
+        self._held, self._held_from = data, at
+        self.flow.is_held = True
+        self.flow.pause_reading()
+
+    def _end_of_part(self, data: bytes, at: int) -> int:
+        """Return where to stop, so that no byte after the end of a request is parsed.
+
+        A head ends with an empty line, and so does a chunked body.
+        """
+        if self._state not in _BEFORE_BODY and self._left is not None:
+            return min(len(data), at + self._left)
+        tail, self._tail = self._tail, b""
+        if tail:
+            seam = (tail + data[at : at + 3]).find(EMPTY_LINE)
+            if seam >= 0:
+                return at + seam + len(EMPTY_LINE) - len(tail)
+        found = data.find(EMPTY_LINE, at)
+        if found >= 0:
+            return found + len(EMPTY_LINE)
+        self._tail = (tail + data[at:][-3:])[-3:]
+        return len(data)
+
+    def _parse(self, part: bytes) -> None:
+        if self._passes_parser and self._state not in _BEFORE_BODY:
+            self.on_body(part)
+            if not self._left:
+                self._passes_parser = False
+                self.on_message_complete()
+            return
+        is_framing = self._state in _BEFORE_BODY or self._left is None
+        self._overhead += len(part) if is_framing else 0
+        if self._overhead > HEAD_BYTES_MAX and self._state in _BEFORE_BODY:
+            self._refuse(HeadersTooLarge())
+            return
+        try:
+            self.parser.feed_data(part)
+        except httptools.HttpParserUpgrade:
+            return
+        except httptools.HttpParserError:
+            self._refuse(BadFraming() if self._refusal is None else self._refusal)
+            return
+        if self._overhead > HEAD_BYTES_MAX:
+            self._refuse(HeadersTooLarge())
+
+    def _refused(self, refusal: HttpError) -> HttpError:
+        self._refusal = refusal
+        return refusal
+
+    def _refuse(self, refusal: HttpError) -> None:
+        """Send why, if no answer has begun, and end the connection."""
+        self._connections.count_refusal(type(refusal))
+        cycle = cast("RequestResponseCycle | None", self.cycle)
+        asked = None if cycle is None or cycle.response_complete else cycle
+        # One that was answered already, and whose body is still being read, gets no second one.
+        if self._state is not State.DRAINING and (asked is None or not asked.response_started):
+            self.transport.write(whole_answer(refusal, self.server_state.default_headers))
+        if asked is not None:
+            asked.disconnected = True
+            asked.message_event.set()
+        if self.transport.can_write_eof() and self._connections.may_linger(self):
+            # Closed with unread input, the connection would be reset, and the answer lost.
+            self.transport.write_eof()
+            self._enter(State.LINGERING)
         else:
-            self.transport.abort()
+            self._close()
 
-    def _stop_watching(self) -> None:
-        if self._deaf_timer is not None:
-            self._deaf_timer.cancel()
-            self._deaf_timer = None
-
-    def _arm(self) -> None:
-        self._head_timer = self.loop.call_later(HEAD_SECONDS_MAX, self._give_up)
-
-    def _disarm(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
-
-    def _give_up(self) -> None:
-        self._head_timer = None
+    def _close(self) -> None:
+        self._enter(State.CLOSING)
         self.transport.close()
+
+    def _is_stalled(self, now: float) -> bool:
+        """Return whether the client has read nothing for too long."""
+        unread = self.transport.get_write_buffer_size()
+        if self._stalled_since is None or unread < self._unread:
+            self._unread, self._stalled_since = unread, now
+        return now - self._stalled_since >= self._connections.limits.stall_seconds

@@ -20,7 +20,7 @@ from tenantry.api.envelope import (
     UnsupportedMediaType,
 )
 from tenantry.api.levels import API_KEY, AUTHORIZATION, MCP_TOKEN
-from tenantry.api.pieces import Receive
+from tenantry.api.pieces import Message, Receive
 from tenantry.kit.errors import Invalid
 from tenantry.kit.ids import parse_id
 from tenantry.kit.pages import PAGE_MAX
@@ -28,6 +28,8 @@ from tenantry.schemas.reading import check_text, readable
 
 HEADERS_BYTES_MAX = 16_384
 BODY_SECONDS_MAX = 30.0
+# For the first byte of a body, and between any two.
+BODY_SILENCE_SECONDS_MAX = 10.0
 QUERY_FIELDS_MAX = 50
 
 # A preference may be ignored (RFC 7240, section 2), and so is what is longer than this.
@@ -102,11 +104,12 @@ async def read_body(endpoint: Endpoint, headers: RawHeaders, receive: Receive) -
 
     Raises:
         BodyTooLarge: It has more than the endpoint takes.
-        BodyTooSlow: It took longer than `BODY_SECONDS_MAX`.
+        BodyTooSlow: It took longer than `BODY_SECONDS_MAX`, or nothing came of it for
+            `BODY_SILENCE_SECONDS_MAX`.
         ClientGone: It never came.
         UnsupportedMediaType: There is one, and it says that it is no JSON.
     """
-    message = await receive()
+    message = await _next_part(receive)
     body: bytes = message.get("body", b"")
     if message.get("more_body", False):
         try:
@@ -232,11 +235,19 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(name)
 
 
+async def _next_part(receive: Receive) -> Message:
+    try:
+        async with asyncio.timeout(BODY_SILENCE_SECONDS_MAX):
+            return await receive()
+    except TimeoutError as error:
+        raise BodyTooSlow from error
+
+
 async def _read_rest(body: bytes, receive: Receive, bytes_max: int) -> bytes:
     parts = [body]
     size = len(body)
     while size <= bytes_max:
-        message = await receive()
+        message = await _next_part(receive)
         if message["type"] == "http.disconnect":
             raise ClientGone
         parts.append(message.get("body", b""))

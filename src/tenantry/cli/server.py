@@ -6,6 +6,7 @@ import errno
 import fcntl
 import logging
 import os
+import resource
 import signal
 import socket
 from collections.abc import Callable, Iterator, Sequence
@@ -17,8 +18,9 @@ import structlog
 import uvicorn
 from prometheus_client import start_http_server
 
+from tenantry.api.connections import ConnectionLimits, Connections
 from tenantry.api.pieces import BrokenOff
-from tenantry.api.protocol import BoundedProtocol
+from tenantry.api.protocol import protocol_for
 from tenantry.app import app_over, open_access_log
 from tenantry.cli import signals
 from tenantry.db.urls import sqlite_path
@@ -34,6 +36,12 @@ PID_CHARS_MAX = 20
 BACKLOG = 2048
 # How long requests that are under way may go on after a signal; see `signals` for the rest.
 GRACE_SECONDS = 10
+# Of what a process opens, a database connection takes most: a SQLite file, its log and its index.
+FILES_PER_DATABASE = 3
+FILES_RESERVED = 64
+# Each connection takes some 20 KB.
+CONNECTIONS_MAX = 10_000
+CONNECTIONS_MIN = 16
 # One address of a name may be of a kind that this machine does not speak.
 NO_SUCH_ADDRESS = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
 
@@ -190,10 +198,13 @@ async def _serve(
             access_log = open_access_log(settings)
             app = app_over(services, access_log)
             process.settle()
-            server = _Server(_config(app, settings, grace_seconds), on_answering)
+            connections = Connections(limits_of(settings), services.metrics)
+            config = _config(app, settings, connections, grace_seconds)
+            server = _Server(config, on_answering)
             life.begin(services, server)
             with metrics_told(settings, services.metrics), access_log.holding():
-                await server.serve(list(sockets))
+                async with connections.checked():
+                    await server.serve(list(sockets))
             _log.info("stopping", tenants_in_work=not services.fleet.is_idle)
     return stop.by
 
@@ -225,12 +236,35 @@ def is_told_of(record: logging.LogRecord) -> bool:
     return not (record.exc_info and isinstance(record.exc_info[1], BrokenOff))
 
 
-def _config(app: object, settings: Settings, grace_seconds: int) -> uvicorn.Config:
+def limits_of(settings: Settings) -> ConnectionLimits:
+    """Return how many connections of clients there may be: what the open files allow."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files == resource.RLIM_INFINITY:
+        files = CONNECTIONS_MAX
+    databases = (
+        settings.catalog_connections
+        + settings.tenant_connections * len(settings.servers)
+        + settings.migrate_concurrency
+    )
+    free = max(files - databases * FILES_PER_DATABASE - FILES_RESERVED, CONNECTIONS_MIN)
+    total = min(settings.connections or CONNECTIONS_MAX, free, CONNECTIONS_MAX)
+    if total < settings.connections:
+        _log.warning("fewer connections than TENANTRY_CONNECTIONS", connections=total, files=files)
+    return ConnectionLimits(
+        total=total,
+        per_address=settings.connections_per_address,
+        exempt=tuple(settings.proxy_networks),
+    )
+
+
+def _config(
+    app: object, settings: Settings, connections: Connections, grace_seconds: int
+) -> uvicorn.Config:
     proxies = settings.trusted_proxies
     return uvicorn.Config(
         app,  # type: ignore[arg-type]
         loop="uvloop",
-        http=BoundedProtocol,
+        http=protocol_for(connections),  # type: ignore[arg-type] # a class is only called, too
         host=settings.host,
         port=settings.port,
         ws="none",

@@ -75,6 +75,8 @@ class Metrics(Collector):
         self._runs = Counter({SUCCESS: 0, FAILED: 0})
         self._login_failures = Counter({WRONG_PASSWORD: 0, TOO_MANY: 0})
         self._pools: dict[str, Pool] = {}
+        self._refused_connections: Counter[str] = Counter()
+        self._read_connections: Callable[[], int] = int
         self._read_queue: Callable[[], int] = int
         self.registry = CollectorRegistry(auto_describe=False)
         self.registry.register(self)
@@ -109,6 +111,14 @@ class Metrics(Collector):
         """Count one guess at a password that was refused."""
         self._login_failures[reason] += 1
 
+    def count_refused_connection(self, reason: str) -> None:
+        """Count one connection of a client that was closed for *reason*: the name of an error."""
+        self._refused_connections[reason] += 1
+
+    def watch_connections(self, read: Callable[[], int]) -> None:
+        """Show from now on how many connections of clients there are."""
+        self._read_connections = read
+
     def watch_pool(self, server: str, pool: Pool) -> None:
         """Tell from now on of the connections to *server*."""
         self._pools[server] = pool
@@ -132,6 +142,15 @@ class Metrics(Collector):
             "tenantry_login_failures", "Passwords refused.", self._login_failures, label="reason"
         )
         yield from self._collect_pools()
+        yield GaugeMetricFamily(
+            "tenantry_connections", "Connections of clients.", self._read_connections()
+        )
+        yield _counter(
+            "tenantry_refused_connections",
+            "Connections of clients closed for what was sent, or because there were too many.",
+            self._refused_connections,
+            label="reason",
+        )
         queue = "Passwords that are being hashed, or wait for it."
         yield GaugeMetricFamily("tenantry_hashing_queue", queue, self._read_queue())
 

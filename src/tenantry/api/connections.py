@@ -1,0 +1,187 @@
+"""The connections of clients: how many there may be, and how long each may take.
+
+Every connection holds a descriptor, and a process has 1,024 of them by default. So their number
+is limited, in all and for each address, and no connection may wait for ever: one task checks all
+of them once a second, which costs a request nothing.
+"""
+
+import asyncio
+import contextlib
+import ipaddress
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Protocol
+
+import structlog
+
+from tenantry.api.envelope import CLOSE, Headers, HttpError
+from tenantry.kit.clock import monotonic_seconds
+from tenantry.kit.metrics import Metrics
+from tenantry.settings import IpNetwork
+
+CHECK_SECONDS = 1.0
+# Refused connections that stay open for a moment, so that their clients can read why.
+REFUSED_MAX = 32
+# At most one line in the log for all refusals of so long a time.
+LOG_SECONDS = 10.0
+# A client that has one IPv6 address usually has a whole network of this size (RFC 6177).
+IPV6_NETWORK_BITS = 64
+_RETRY_SOON: Headers = [(b"retry-after", b"5"), CLOSE]
+
+_log = structlog.get_logger(__name__)
+
+
+class TooManyConnections(HttpError):
+    """There are too many connections from this address: close some, or use them again."""
+
+    status = HTTPStatus.TOO_MANY_REQUESTS
+    headers = _RETRY_SOON
+
+
+class NoFreeConnection(HttpError):
+    """This process has as many connections as it can serve; try again in a moment."""
+
+    status = HTTPStatus.SERVICE_UNAVAILABLE
+    headers = _RETRY_SOON
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionLimits:
+    """How many connections there may be, and how long each may take.
+
+    Attributes:
+        total: Of connections of this process.
+        per_address: Of connections from one address, or one IPv6 network.
+        exempt: Networks that `per_address` does not apply to: proxies bring many clients.
+        head_seconds: From the first byte of a request, or from the connection, to the end of
+            its headers.
+        idle_seconds: From an answer to the first byte of the next request.
+        drain_seconds: From an answer to the end of a body that the answer did not wait for.
+        linger_seconds: For the client to read why it was refused.
+        stall_seconds: Without one byte of an answer being read.
+    """
+
+    total: int = 1_000
+    per_address: int = 200
+    exempt: Sequence[IpNetwork] = ()
+    head_seconds: float = 15.0
+    idle_seconds: float = 5.0
+    drain_seconds: float = 10.0
+    linger_seconds: float = 2.0
+    stall_seconds: float = 30.0
+
+
+class Connection(Protocol):
+    """What is checked once a second."""
+
+    def check(self, now: float) -> None:
+        """Close it if a deadline has passed.
+
+        Args:
+            now: On the monotonic clock, in seconds.
+        """
+
+
+class Connections:
+    """All connections of one server.
+
+    Args:
+        limits: What each of them is held to.
+        metrics: Count those that are refused.
+    """
+
+    def __init__(self, limits: ConnectionLimits, metrics: Metrics) -> None:
+        self.limits = limits
+        self._metrics = metrics
+        self._admitted: dict[Connection, str] = {}
+        self._refused: set[Connection] = set()
+        self._by_client: Counter[str] = Counter()
+        self._logged_at: float | None = None
+        metrics.watch_connections(lambda: len(self._admitted))
+
+    def admit(self, connection: Connection, address: str) -> HttpError | None:
+        """Count a connection; return why it is refused, if it is.
+
+        Args:
+            connection: It is checked until it leaves.
+            address: Of the other side; empty if it is not known.
+        """
+        client = self._client(address)
+        refusal: HttpError | None = None
+        if len(self._admitted) >= self.limits.total:
+            refusal = NoFreeConnection()
+        elif client and self._by_client[client] >= self.limits.per_address:
+            refusal = TooManyConnections()
+        if refusal is not None:
+            self._refuse(refusal, client)
+            return refusal
+        self._admitted[connection] = client
+        self._by_client[client] += 1
+        return None
+
+    def may_linger(self, connection: Connection) -> bool:
+        """Return whether a refused connection may stay for a moment; it is checked then."""
+        if connection in self._admitted:
+            return True
+        if len(self._refused) >= REFUSED_MAX:
+            return False
+        self._refused.add(connection)
+        return True
+
+    def leave(self, connection: Connection) -> None:
+        """Forget a connection, admitted or not."""
+        self._refused.discard(connection)
+        client = self._admitted.pop(connection, None)
+        if client is not None:
+            self._by_client[client] -= 1
+            if not self._by_client[client]:
+                del self._by_client[client]
+
+    def count_refusal(self, reason: type[HttpError]) -> None:
+        """Count a connection that is closed for what was sent on it."""
+        self._metrics.count_refused_connection(reason.__name__)
+
+    @asynccontextmanager
+    async def checked(self) -> AsyncIterator[None]:
+        """Check all connections while the block lasts."""
+        checking = asyncio.create_task(self._check_all())
+        try:
+            yield
+        finally:
+            checking.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await checking
+
+    async def _check_all(self) -> None:
+        while True:
+            await asyncio.sleep(min(CHECK_SECONDS, self.limits.idle_seconds))
+            now = monotonic_seconds()
+            for connection in [*self._admitted, *self._refused]:
+                connection.check(now)
+
+    def _refuse(self, refusal: HttpError, client: str) -> None:
+        self._metrics.count_refused_connection(type(refusal).__name__)
+        now = monotonic_seconds()
+        if self._logged_at is None or now - self._logged_at >= LOG_SECONDS:
+            self._logged_at = now
+            _log.warning(
+                "connections refused",
+                reason=type(refusal).__name__,
+                address=client,
+                connections=len(self._admitted),
+            )
+
+    def _client(self, address: str) -> str:
+        """Return what `per_address` counts: empty where it does not apply."""
+        try:
+            ip = ipaddress.ip_address(address)
+        except ValueError:
+            return ""
+        if any(ip in network for network in self.limits.exempt):
+            return ""
+        if isinstance(ip, ipaddress.IPv6Address):
+            return str(ipaddress.ip_network((ip, IPV6_NETWORK_BITS), strict=False))
+        return str(ip)

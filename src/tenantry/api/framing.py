@@ -1,0 +1,75 @@
+"""How a request is framed: its version, its host, and where its body ends."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from http import HTTPStatus
+
+from tenantry.api.envelope import CLOSE, Headers, HttpError
+
+# Source: RFC 3986, section 3.2.2, and a port; the name itself is checked where it matters.
+_HOST_FORM = re.compile(rb"[A-Za-z0-9._~!$&'()*+,;=%:\[\]-]*")
+
+
+class BadFraming(HttpError):
+    """The request is not valid HTTP/1.1."""
+
+    headers: Headers = [CLOSE]  # noqa: RUF012 - a constant
+
+
+class BadHost(HttpError):
+    """A request must have exactly one valid Host header."""
+
+    headers: Headers = [CLOSE]  # noqa: RUF012 - a constant
+
+
+class VersionNotSupported(HttpError):
+    """The service speaks HTTP/1.1 and HTTP/1.0 alone."""
+
+    status = HTTPStatus.HTTP_VERSION_NOT_SUPPORTED
+    headers: Headers = [CLOSE]  # noqa: RUF012 - a constant
+
+
+@dataclass(frozen=True, slots=True)
+class Framing:
+    """How one request is framed.
+
+    Attributes:
+        body_bytes: As ``Content-Length`` says; 0 without one.
+        is_chunked: Whether the body is sent in chunks instead.
+        refusal: Why it cannot be answered, if it cannot.
+    """
+
+    body_bytes: int
+    is_chunked: bool
+    refusal: HttpError | None
+
+    @classmethod
+    def of(cls, headers: Iterable[tuple[bytes, bytes]], version: str) -> "Framing":
+        """Return the framing that *headers*, which the parser has accepted, describe.
+
+        Args:
+            headers: With names in lower case.
+            version: Of HTTP: ``1.1``, say.
+        """
+        hosts: list[bytes] = []
+        body_bytes, is_chunked = 0, False
+        for name, value in headers:
+            if name == b"host":
+                hosts.append(value)
+            elif name == b"content-length":
+                body_bytes = int(value)
+            elif name == b"transfer-encoding":
+                is_chunked = True
+        return cls(body_bytes, is_chunked, _refusal(version, hosts, is_chunked=is_chunked))
+
+
+def _refusal(version: str, hosts: list[bytes], *, is_chunked: bool) -> HttpError | None:
+    if version not in {"1.1", "1.0"}:
+        return VersionNotSupported()
+    # HTTP/1.0 knows neither hosts nor chunks (RFC 9112, sections 3.2 and 6.1).
+    if version == "1.0" and is_chunked:
+        return BadFraming()
+    if len(hosts) > 1 or (not hosts and version == "1.1"):
+        return BadHost()
+    return None if all(map(_HOST_FORM.fullmatch, hosts)) else BadHost()

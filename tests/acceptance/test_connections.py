@@ -1,0 +1,434 @@
+"""Connections that send too little, too late, or too much: none of them lasts."""
+
+import asyncio
+import contextlib
+import json
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from tenantry.api import requests
+from tenantry.api.connections import REFUSED_MAX, ConnectionLimits
+from tenantry.app import app_over
+from tenantry.services import Services
+from tests.acceptance.sockets import Line, Served, served
+
+LOGIN = "/api/tenant/auth/login"
+HEAD = b"POST %b HTTP/1.1\r\nhost: x\r\n%b\r\n"
+LIVE = b"GET /livez HTTP/1.1\r\nhost: x\r\n\r\n"
+QUICK = ConnectionLimits(
+    head_seconds=0.6, idle_seconds=0.4, drain_seconds=0.4, linger_seconds=0.4, stall_seconds=1
+)
+# The longest of them, twice, and a moment for a busy machine.
+ENDS_SECONDS_MAX = 5.0
+
+
+def post(path: str, *headers: str, body: bytes = b"") -> bytes:
+    lines = "".join(f"{one}\r\n" for one in headers).encode()
+    return HEAD % (path.encode(), lines) + body
+
+
+@asynccontextmanager
+async def quick(services: Services, **limits: Any) -> AsyncIterator[Served]:
+    chosen = {name: getattr(QUICK, name) for name in QUICK.__slots__} | limits
+    async with served(app_over(services), limits=ConnectionLimits(**chosen)) as at:
+        yield at
+
+
+async def all_of(line: Line) -> bytes:
+    """Return everything until the server closes the connection."""
+    async with asyncio.timeout(ENDS_SECONDS_MAX):
+        with contextlib.suppress(ConnectionResetError):
+            return await line.reader.read()
+    return b""
+
+
+async def trickle(line: Line, piece: bytes, seconds: float = 0.05) -> None:
+    with contextlib.suppress(ConnectionError):
+        while not line.writer.is_closing():
+            line.writer.write(piece)
+            await line.writer.drain()
+            await asyncio.sleep(seconds)
+
+
+def codes_in(raw: bytes) -> list[str]:
+    """Return the codes of all answers."""
+    lines = raw.decode("latin-1").split("\r\n")
+    return [line.partition(": ")[2] for line in lines if line.startswith("x-error-code: ")]
+
+
+def statuses_in(raw: bytes) -> list[int]:
+    return [int(one) for one in re.findall(r"HTTP/1\.1 (\d{3}) ", raw.decode("latin-1"))]
+
+
+@pytest.fixture(name="impatient")
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "BODY_SILENCE_SECONDS_MAX", 0.3)
+    monkeypatch.setattr(requests, "BODY_SECONDS_MAX", 0.8)
+
+
+# What is sent, and what is sent again and again after it.
+HELD: dict[str, tuple[bytes, bytes]] = {
+    "nothing": (b"", b""),
+    "half a head": (b"GET / HTTP/1.1\r\n", b""),
+    "a head that trickles": (b"GET / HTTP/1.1\r\n", b"a"),
+    "empty lines": (b"", b"\r\n"),
+    "no body": (post(LOGIN, "content-length: 9"), b""),
+    "no chunk": (post(LOGIN, "transfer-encoding: chunked"), b""),
+    "no body that was expected": (
+        post(LOGIN, "content-length: 9", "expect: 100-continue"),
+        b"",
+    ),
+    "a body that trickles": (post(LOGIN, "content-length: 9999"), b"a"),
+    "a body that nobody reads": (
+        b"GET /livez HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n",
+        b"",
+    ),
+    "a body that nobody reads, and trickles": (
+        b"GET /livez HTTP/1.1\r\nhost: x\r\ncontent-length: 9999\r\n\r\n",
+        b"a",
+    ),
+    "an answered request": (LIVE, b""),
+    "an empty line after an answered request": (LIVE + b"\r\n", b""),
+    "empty lines after an answered request": (LIVE, b"\r\n"),
+    "a byte after an answered request": (LIVE + b"G", b""),
+    "trailers without end": (
+        post(LOGIN, "transfer-encoding: chunked", body=b"2\r\n{}\r\n0\r\n"),
+        b"a: b\r\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
+@pytest.mark.usefixtures("impatient")
+class TestDeadlines:
+    @pytest.mark.parametrize("what", HELD)
+    async def test_close_a_connection_that_is_held(self, services: Services, what: str) -> None:
+        """Whatever it sends, and however it goes on."""
+        begin, piece = HELD[what]
+        async with quick(services) as at, at.line() as line:
+            line.writer.write(begin)
+            going_on = asyncio.create_task(trickle(line, piece)) if piece else None
+
+            raw = await all_of(line)
+
+            assert statuses_in(raw) in ([], [200], [400], [408], [100, 408], [401]), raw
+            if going_on is not None:
+                line.hang_up()
+                await going_on
+
+    async def test_tell_why_where_an_answer_can_be_read(self, services: Services) -> None:
+        """408, in the envelope, and the connection is closed."""
+        async with quick(services) as at, at.line() as line:
+            line.writer.write(post(LOGIN, "content-length: 9", "x-api-key: tnk_none"))
+
+            raw = await all_of(line)
+
+            assert statuses_in(raw) == [401]
+
+        async with quick(services) as at, at.line() as line:
+            line.writer.write(post("/api/admin/auth/login", "content-length: 9"))
+
+            raw = await all_of(line)
+
+            assert codes_in(raw) == ["body_too_slow"]
+            assert b"connection: close\r\n" in raw
+
+    async def test_leave_a_slow_client_its_time(self, services: Services) -> None:
+        """A request that comes in pieces is answered, and so is the next one."""
+        body = json.dumps({"email": "a@example.com", "password": "x"}).encode()
+        async with quick(services) as at, at.line() as line:
+            for _ in range(2):
+                for piece in (
+                    b"POST /api/admin/auth/lo",
+                    b"gin HTTP/1.1\r\nhost: x\r\ncontent-le",
+                    b"ngth: %d\r\n" % len(body),
+                    b"\r",
+                    b"\n" + body[:9],
+                    body[9:],
+                ):
+                    line.writer.write(piece)
+                    await asyncio.sleep(0.05)
+                head = await line.head()
+                assert head.status == 401
+                await line.reader.readexactly(int(head.said["content-length"]))
+
+    async def test_let_a_body_come_that_was_answered(self, services: Services) -> None:
+        """A client that sends all of it before it reads has its answer, and may go on."""
+        async with quick(services) as at, at.line() as line:
+            line.writer.write(b"PUT /livez HTTP/1.1\r\nhost: x\r\ncontent-length: 300000\r\n\r\n")
+            for _ in range(10):
+                line.writer.write(b"\r\n\r\n" + b"x" * 29_996)
+                await line.writer.drain()
+            line.writer.write(LIVE)
+            raw = await all_of(line)
+
+            assert statuses_in(raw) == [405, 200]
+
+
+@pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
+class TestCounts:
+    async def test_refuse_one_address_too_many(self, services: Services) -> None:
+        """429 in the envelope, readable, with a time; and there is room when one has left."""
+        async with quick(services, per_address=3, idle_seconds=9, head_seconds=9) as at:
+            async with contextlib.AsyncExitStack() as stack:
+                lines = [await stack.enter_async_context(at.line()) for _ in range(3)]
+                for line in lines:
+                    assert (await line.ask("GET", "/livez")).status == 200
+                async with at.line() as fourth:
+                    fourth.writer.write(LIVE)
+                    raw = await all_of(fourth)
+
+                assert statuses_in(raw) == [429]
+                assert codes_in(raw) == ["too_many_connections"]
+                assert b"retry-after: 5\r\n" in raw
+                assert b"connection: close\r\n" in raw
+                assert b"cache-control: no-store\r\n" in raw
+            async with at.line() as line:
+                assert (await line.ask("GET", "/livez")).status == 200
+
+    async def test_refuse_one_too_many_in_all(self, services: Services) -> None:
+        """503, whatever the address."""
+        async with (
+            quick(services, total=1, exempt=QUICK.exempt) as at,
+            at.line() as first,
+            at.line() as second,
+        ):
+            assert (await first.ask("GET", "/livez")).status == 200
+            raw = await all_of(second)
+
+            assert (statuses_in(raw), codes_in(raw)) == ([503], ["no_free_connection"])
+
+    async def test_do_not_take_a_proxy_for_one_client(self, services: Services) -> None:
+        """A trusted proxy brings the clients of everybody."""
+        exempt = services.settings.model_copy(update={"trusted_proxies": "127.0.0.0/8"})
+        async with (
+            quick(services, per_address=1, exempt=tuple(exempt.proxy_networks)) as at,
+            contextlib.AsyncExitStack() as stack,
+        ):
+            lines = [await stack.enter_async_context(at.line()) for _ in range(5)]
+            for line in lines:
+                assert (await line.ask("GET", "/livez")).status == 200
+
+    async def test_do_not_wait_for_clients_that_are_refused(self, services: Services) -> None:
+        """Of a crowd that never reads, few stay for a moment, and then none."""
+        async with (
+            quick(services, per_address=1) as at,
+            contextlib.AsyncExitStack() as stack,
+        ):
+            for _ in range(100):
+                await stack.enter_async_context(at.line())
+            await asyncio.sleep(0.1)
+            at_first = len(at.server.server_state.connections)
+            await asyncio.sleep(2)
+
+            assert at_first <= 1 + REFUSED_MAX
+            assert len(at.server.server_state.connections) <= 1
+
+
+@pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
+class TestPipelining:
+    async def test_answers_in_order(self, services: Services) -> None:
+        """However the requests are cut, with bodies of every kind between them."""
+        body = b"a\r\n\r\nb"
+        parts = [
+            LIVE,
+            post("/nothing", f"content-length: {len(body)}", body=body),
+            post("/livez", "transfer-encoding: chunked", body=b"7\r\na\r\n\r\nbc\r\n0\r\n\r\n"),
+            post(
+                "/livez",
+                "transfer-encoding: chunked",
+                body=b"3;x=y\r\nabc\r\n0\r\nx-api-key: a\r\n\r\n",
+            ),
+            LIVE.replace(b"/livez", b"/%6civez"),
+        ]
+        asked = b"".join(parts)
+        for size in (1, 2, 3, 5, 7, 50, len(asked)):
+            async with quick(services) as at, at.line() as line:
+                for start in range(0, len(asked), size):
+                    line.writer.write(asked[start : start + size])
+                    if size < 50:
+                        await asyncio.sleep(0)
+                raw = await all_of(line)
+
+                assert statuses_in(raw) == [200, 404, 405, 405, 404], size
+
+    async def test_reads_no_more_than_one_request(self, services: Services) -> None:
+        """What comes after it stays in the socket: no request is made of it yet."""
+        running = asyncio.Event()
+        made: list[Any] = []
+
+        async def app(scope: Any, _receive: Any, send: Any) -> None:
+            made.append(scope)
+            await running.wait()
+            await send({"type": "http.response.start", "status": 204, "headers": []})
+            await send({"type": "http.response.body", "body": b""})
+
+        del services
+        limits = ConnectionLimits()
+        async with served(app, limits=limits) as at, at.line() as line:
+            writing = asyncio.create_task(_flood(line, LIVE * 1_000_000))
+            await asyncio.sleep(0.5)
+            [connection] = at.server.server_state.connections
+            held = len(connection._held)  # type: ignore[union-attr]  # noqa: SLF001
+
+            assert len(made) == len(at.server.server_state.tasks) == 1
+            assert 0 < held <= 2 * 262_144
+            assert not connection.pipeline  # type: ignore[union-attr]
+            assert not writing.done()
+            writing.cancel()
+            running.set()
+            line.hang_up()
+
+    async def test_is_as_quick_as_one_after_another(self, services: Services) -> None:
+        """Two thousand in one piece are answered; what is held is not copied for each."""
+        async with quick(services) as at, at.line() as line:
+            writing = asyncio.create_task(_flood(line, LIVE * 2_000))
+            async with asyncio.timeout(20):
+                for _ in range(2_000):
+                    head = await line.head()
+                    assert head.status == 200
+                    await line.reader.readexactly(int(head.said["content-length"]))
+            await writing
+
+
+async def _flood(line: Line, data: bytes) -> None:
+    with contextlib.suppress(ConnectionError):
+        line.writer.write(data)
+        await line.writer.drain()
+
+
+REFUSED: dict[str, tuple[bytes, int, str]] = {
+    "no host": (b"GET /livez HTTP/1.1\r\n\r\n", 400, "bad_host"),
+    "two hosts": (b"GET /livez HTTP/1.1\r\nhost: x\r\nHost: y\r\n\r\n", 400, "bad_host"),
+    "two hosts of HTTP/1.0": (
+        b"GET /livez HTTP/1.0\r\nhost: x\r\nHost: x\r\n\r\n",
+        400,
+        "bad_host",
+    ),
+    "a host of words": (b"GET /livez HTTP/1.1\r\nhost: x y\r\n\r\n", 400, "bad_host"),
+    "a host with a path": (b"GET /livez HTTP/1.1\r\nhost: x/y\r\n\r\n", 400, "bad_host"),
+    "HTTP/2": (b"GET /livez HTTP/2.0\r\nhost: x\r\n\r\n", 505, "version_not_supported"),
+    "HTTP/0.9": (b"GET /livez HTTP/0.9\r\nhost: x\r\n\r\n", 505, "version_not_supported"),
+    "chunks of HTTP/1.0": (
+        b"POST /livez HTTP/1.0\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+        400,
+        "bad_framing",
+    ),
+    "no HTTP": (b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n", 400, "bad_framing"),
+    "two lengths": (
+        b"POST /livez HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n",
+        400,
+        "bad_framing",
+    ),
+    "a length and chunks": (
+        post("/livez", "content-length: 1", "transfer-encoding: chunked"),
+        400,
+        "bad_framing",
+    ),
+    "an upgrade in chunks": (
+        post(
+            "/livez",
+            "connection: upgrade",
+            "upgrade: h2c",
+            "transfer-encoding: chunked",
+            body=b"0\r\n\r\n",
+        ),
+        400,
+        "bad_framing",
+    ),
+    "a large head": (
+        b"GET /livez HTTP/1.1\r\nhost: x\r\nx-junk: " + b"x" * 40_000 + b"\r\n\r\n",
+        431,
+        "headers_too_large",
+    ),
+    "a large head without an end": (
+        b"GET /livez HTTP/1.1\r\nhost: x\r\nx-junk: " + b"x" * 40_000,
+        431,
+        "headers_too_large",
+    ),
+    "large trailers": (
+        post("/api/admin/auth/login", "transfer-encoding: chunked", body=b"2\r\n{}\r\n")
+        + b"0\r\nx-junk: "
+        + b"x" * 400_000,
+        431,
+        "headers_too_large",
+    ),
+    "a large extension of a chunk": (
+        post("/api/admin/auth/login", "transfer-encoding: chunked") + b"2;" + b"x" * 400_000,
+        431,
+        "headers_too_large",
+    ),
+}
+
+
+@pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
+class TestFraming:
+    @pytest.mark.parametrize("what", REFUSED)
+    async def test_is_refused_in_the_envelope(self, services: Services, what: str) -> None:
+        """Once, with a code, and what comes after it is not read."""
+        sent, status, code = REFUSED[what]
+        async with quick(services) as at, at.line() as line:
+            line.writer.write(sent + (LIVE if sent.endswith(b"\r\n\r\n") else b""))
+            raw = await all_of(line)
+
+            assert (statuses_in(raw), codes_in(raw)) == ([status], [code])
+            head, _, body = raw.partition(b"\r\n\r\n")
+            assert json.loads(body)["success"] is False
+            assert b"x-request-id: " in head
+            assert b"connection: close" in head
+
+    async def test_of_http_1_0_needs_no_host(self, services: Services) -> None:
+        async with quick(services) as at, at.line() as line:
+            line.writer.write(b"GET /livez HTTP/1.0\r\n\r\n")
+
+            assert statuses_in(await all_of(line)) == [200]
+
+    async def test_of_an_upgrade_that_is_not_taken_is_that_of_a_request(
+        self, services: Services
+    ) -> None:
+        """The body is the body, and no request begins in it (RFC 9110, section 7.8)."""
+        body = b'{"email": "a@example.com", "password": "' + LIVE.replace(b"\r\n", b"  ") + b'"}'
+        upgrade = (
+            "connection: upgrade, http2-settings",
+            "upgrade: h2c",
+            "http2-settings: AAMAAABkAAQAoAAAAAIAAAAA",
+            f"content-length: {len(body)}",
+        )
+        for cut in (0, 5, len(body)):
+            async with quick(services) as at, at.line() as line:
+                line.writer.write(post("/api/admin/auth/login", *upgrade) + body[:cut])
+                await asyncio.sleep(0.05)
+                line.writer.write(body[cut:] + LIVE)
+                raw = await all_of(line)
+
+                assert statuses_in(raw) == [401, 200]
+                assert codes_in(raw) == ["login_refused"]
+
+    async def test_takes_no_trailer_for_a_header(self, services: Services) -> None:
+        """Neither of this request nor of the next one on the connection."""
+        seen: list[list[tuple[bytes, bytes]]] = []
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            while (await receive()).get("more_body"):
+                pass
+            seen.append(list(scope["headers"]))
+            await send({"type": "http.response.start", "status": 204, "headers": []})
+            await send({"type": "http.response.body", "body": b""})
+
+        del services
+        async with served(app, limits=QUICK) as at, at.line() as line:
+            line.writer.write(
+                post("/", "transfer-encoding: chunked", body=b"2\r\n{}\r\n")
+                + b"0\r\nx-api-key: stolen\r\nX-Forwarded-For: 203.0.113.1\r\n\r\n"
+                + LIVE
+            )
+            assert statuses_in(await all_of(line)) == [204, 204]
+
+        assert seen == [
+            [(b"host", b"x"), (b"transfer-encoding", b"chunked")],
+            [(b"host", b"x")],
+        ]

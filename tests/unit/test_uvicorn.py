@@ -1,0 +1,41 @@
+"""uvicorn is the one that `tenantry.api.protocol` was written against: it builds on inner parts."""
+
+import hashlib
+import tomllib
+from importlib.metadata import version
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from uvicorn.protocols.http import flow_control, httptools_impl
+
+ROOT = Path(__file__).parents[2]
+READ = {
+    httptools_impl: "1d4e1c579df41684",
+    flow_control: "d39d16560df512f3",
+}
+CHANGED = (
+    "uvicorn's own HTTP connection has changed ({name}, now of {version}). Read it beside "
+    "src/tenantry/api/protocol.py, which overrides and calls its inner parts; run "
+    "tests/unit/test_protocol.py and tests/acceptance/test_connections.py; then put {digest} here."
+)
+
+
+class TestUvicorn:
+    def test_is_the_one_that_was_read(self):
+        """A change of what is overridden would otherwise show first in a connection."""
+        for module, known in READ.items():
+            digest = hashlib.sha256(Path(str(module.__file__)).read_bytes()).hexdigest()[:16]
+
+            assert digest == known, CHANGED.format(
+                name=module.__name__, version=version("uvicorn"), digest=digest
+            )
+
+    def test_has_an_upper_bound(self):
+        """Whoever installs the package gets none that was not read."""
+        project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        [bound] = [
+            one for one in map(Requirement, project["dependencies"]) if one.name == "uvicorn"
+        ]
+
+        assert bound.specifier.contains(version("uvicorn"))
+        assert not bound.specifier.contains("0.55")
