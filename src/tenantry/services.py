@@ -13,6 +13,7 @@ import structlog
 
 from tenantry.access.identify import Identifier
 from tenantry.access.passwords import Passwords
+from tenantry.access.rate_limits import RateLimits
 from tenantry.access.sign_ins import SignIns
 from tenantry.access.signing import SigningKeys, read_secret_file
 from tenantry.access.throttle import Throttle
@@ -78,6 +79,7 @@ class Services:
     signing_keys: SigningKeys
     tokens: Tokens
     usage: Usage
+    rate_limits: RateLimits
     runner: Runner
     metrics: Metrics
     streams: Callable[[], Streams]
@@ -175,6 +177,7 @@ def _build(settings: Settings, threads: Executor) -> Services:
         signing_keys=keys,
         tokens=tokens,
         usage=usage,
+        rate_limits=RateLimits(settings.requests_per_minute),
         runner=runner,
         metrics=metrics,
         streams=streams,

@@ -146,6 +146,13 @@ class Settings(BaseSettings):
         description="Connections from one client address (IPv6: one /64 network), at most; more "
         "are refused with 429.",
     )
+    requests_per_minute: int = Field(
+        60_000,
+        ge=60,
+        le=100_000_000,
+        description="Requests of one API key, user, admin or McpToken in a minute, to each "
+        "process; then it answers 429. A tenant can have a limit of its own.",
+    )
     trusted_proxies: ProxyAddresses = Field(
         "",
         description="Addresses or networks (`10.0.0.0/8`) of proxies whose `X-Forwarded-For` is "

@@ -23,7 +23,16 @@ from tests.integration.looking import looking_into
 ADA = "ada@example.com"
 OTHER_KEY = "another secret key, of forty characters."
 UNREACHABLE = "postgresql://someone:hunter2@127.0.0.1:1/nowhere"
-TENANT = {"id", "name", "databaseName", "isActive", "createdAt", "schemaRevision", "modules"}
+TENANT = {
+    "id",
+    "name",
+    "databaseName",
+    "isActive",
+    "createdAt",
+    "schemaRevision",
+    "modules",
+    "requestsPerMinute",
+}
 RUN = {
     "id",
     "startedAt",

@@ -157,6 +157,7 @@ TENANT: Shape = {
     "createdAt": is_instant,
     "schemaRevision": maybe(is_text),
     "modules": is_words,
+    "requestsPerMinute": is_count,
 }
 CREATED_TENANT: Shape = {**TENANT, "apiKey": is_text, "owner": is_a(TENANT_USER_PROFILE)}
 API_KEY: Shape = {

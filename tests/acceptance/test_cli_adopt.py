@@ -20,7 +20,16 @@ from tests.integration import looking
 
 OWNER = ("--owner-email", "owner@example.com", "--owner-name", "The Owner")
 ASKED = ("--password-stdin", *OWNER)
-TENANT = {"id", "name", "databaseName", "isActive", "createdAt", "schemaRevision", "modules"}
+TENANT = {
+    "id",
+    "name",
+    "databaseName",
+    "isActive",
+    "createdAt",
+    "schemaRevision",
+    "modules",
+    "requestsPerMinute",
+}
 CREATED = TENANT | {"apiKey", "owner"}
 
 

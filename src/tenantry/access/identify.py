@@ -5,6 +5,7 @@ credential is good (401) comes before whether they agree and suffice (403).
 """
 
 from datetime import datetime
+from uuid import UUID
 
 import msgspec
 
@@ -74,6 +75,16 @@ class Identity(msgspec.Struct, frozen=True):
     claims: Claims | None = None
     mcp_token: McpToken | None = None
     api_key: ApiKey | None = None
+
+    @property
+    def credential_id(self) -> UUID:
+        """Whose requests are counted together: those of a token, of a person, or of a key."""
+        if self.mcp_token is not None:
+            return self.mcp_token.id
+        if self.claims is not None:
+            return self.claims.nameid
+        assert self.api_key is not None, "something has named the tenant"
+        return self.api_key.id
 
 
 class _KeyFact(msgspec.Struct, frozen=True):

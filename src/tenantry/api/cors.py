@@ -19,6 +19,8 @@ HEADERS_ALLOWED = (
 HEADERS_EXPOSED = (
     "Deprecation",
     "ETag",
+    "RateLimit",
+    "RateLimit-Policy",
     "Retry-After",
     "Sunset",
     "X-Error-Code",

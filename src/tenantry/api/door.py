@@ -14,13 +14,16 @@ from typing import Any
 
 import structlog
 
+from tenantry.access.principal import AdminContext
+from tenantry.access.rate_limits import Quota, check
 from tenantry.api import envelope
 from tenantry.api.caching import cache_headers
 from tenantry.api.conditions import answer_unless_known
 from tenantry.api.endpoints import Endpoint, Router
 from tenantry.api.envelope import CLOSE, Answer, Headers
+from tenantry.api.fair_share import FairShare
 from tenantry.api.hangups import unless_gone
-from tenantry.api.levels import AUTHORIZATION, MCP_TOKEN
+from tenantry.api.levels import AUTHORIZATION, MCP_TOKEN, TENANT_LOGIN
 from tenantry.api.pieces import BrokenOff, ClientHungUp, Pieces, Receive, Send, send_body
 from tenantry.api.protocol import sent_at_once
 from tenantry.api.requests import (
@@ -59,6 +62,7 @@ class Api:
         self._router = Router(endpoints)
         self._services = services
         self._access_log = access_log
+        self._fair_share = FairShare()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request (ASGI)."""
@@ -76,6 +80,8 @@ class Api:
             exchange.error = type(error).__name__
             answer = envelope.internal_error()
         answer.headers.extend(exchange.warnings())
+        if exchange.quota is not None:
+            answer.headers.extend(envelope.rate_limit(exchange.quota))
         try:
             await _send(send, receive, answer, exchange)
         finally:
@@ -95,6 +101,7 @@ class Api:
 
         exchange.enter, exchange.known = enter, self._services.catalog.facts.generation
         exchange.ctx = ctx = await enter()
+        self._count(exchange, ctx)
         try:
             if endpoint.reads_body:
                 request = decode_body(endpoint, await read_body(endpoint, headers, receive))
@@ -111,8 +118,27 @@ class Api:
         handle = partial(endpoint.handler, ctx, self._services, request, **parameters)
         if endpoint.keep_alive_seconds is not None:
             return await long_answer(endpoint, handle(), endpoint.keep_alive_seconds)
-        work = _work(endpoint, ctx, scope, handle)
-        return await (unless_gone(work, receive) if exchange.method == "GET" else work)
+        work = partial(_work, endpoint, ctx, scope, handle)
+        # Logins wait for their turn to be hashed, which is fair by itself.
+        if isinstance(ctx, TenantContext) and endpoint.level is not TENANT_LOGIN:
+            work = partial(self._fair_share.run, ctx.tenant.id, work)
+        return await (unless_gone(work(), receive) if exchange.method == "GET" else work())
+
+    def _count(self, exchange: "_Exchange", ctx: OperationContext) -> None:
+        """Count a request of a credential.
+
+        Raises:
+            TooManyRequests: It has made too many.
+        """
+        limits = self._services.rate_limits
+        if isinstance(ctx, TenantContext):
+            tenant = ctx.tenant
+            exchange.quota = limits.take(ctx.identity.credential_id, tenant.requests_per_minute)
+        elif isinstance(ctx, AdminContext):
+            exchange.quota = limits.take(ctx.email)
+        else:
+            return
+        check(exchange.quota)
 
     async def _look_again(self, exchange: "_Exchange") -> None:
         """Check that who asked for a database that was not there would be let in by now, too.
@@ -138,6 +164,7 @@ class _Exchange:
     Attributes:
         enter: Lets in who asks, or does not; None as long as nobody knows what is asked.
         known: Of which generation the facts were before.
+        quota: What is left to the caller, as soon as it is known who that is.
     """
 
     def __init__(self, scope: Scope) -> None:
@@ -152,6 +179,7 @@ class _Exchange:
         self.known = 0
         self.ctx: OperationContext | None = None
         self.error: str | None = None
+        self.quota: Quota | None = None
 
     def context(self, scope: Scope) -> OperationContext:
         client = scope.get("client")

@@ -9,6 +9,7 @@ from http import HTTPStatus
 import msgspec
 
 from tenantry.access.login import LoginRefused
+from tenantry.access.rate_limits import POLICY_NAME, WINDOW_SECONDS, Quota, TooManyRequests
 from tenantry.access.throttle import TooManyAttempts
 from tenantry.api.pieces import Pieces, Source
 from tenantry.kit.errors import (
@@ -80,6 +81,7 @@ STATUS: dict[type[TenantryError], HTTPStatus] = {
     NotFound: HTTPStatus.NOT_FOUND,
     Conflict: HTTPStatus.CONFLICT,
     TooManyAttempts: HTTPStatus.TOO_MANY_REQUESTS,
+    TooManyRequests: HTTPStatus.TOO_MANY_REQUESTS,
     Unavailable: HTTPStatus.SERVICE_UNAVAILABLE,
 }
 
@@ -183,6 +185,17 @@ def failure(error: TenantryError, *, token_sent: bool) -> Answer:
         headers = [(b"retry-after", str(error.retry_after_seconds).encode())]
     message = FIXED_MESSAGES.get(category, error.message)
     return _failure(STATUS[category], code, message, headers)
+
+
+def rate_limit(quota: Quota) -> Headers:
+    """Return how much of its limit the caller has left.
+
+    Source: draft-ietf-httpapi-ratelimit-headers-10, sections 3 and 4: q and w are the quota and
+    its window in seconds, r is what remains, t is when all of it is there again.
+    """
+    policy = f'"{POLICY_NAME}";q={quota.per_window};w={WINDOW_SECONDS}'
+    left = f'"{POLICY_NAME}";r={max(0, quota.remaining)};t={quota.reset_seconds}'
+    return [(b"ratelimit-policy", policy.encode()), (b"ratelimit", left.encode())]
 
 
 def internal_error() -> Answer:

@@ -156,7 +156,11 @@ def statuses(endpoint: Endpoint) -> list[HTTPStatus]:
     """Return every status that an endpoint can refuse with."""
     found = {HTTPStatus.BAD_REQUEST, HTTPStatus.SERVICE_UNAVAILABLE} | endpoint.errors
     if endpoint.level is not OPEN:
-        found |= {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}
+        found |= {
+            HTTPStatus.UNAUTHORIZED,
+            HTTPStatus.FORBIDDEN,
+            HTTPStatus.TOO_MANY_REQUESTS,
+        }
     if endpoint.reads_body:
         found |= {HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.UNSUPPORTED_MEDIA_TYPE}
     return sorted(found)

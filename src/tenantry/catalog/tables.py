@@ -35,6 +35,7 @@ tenant = sa.Table(
     sa.Column("modules", Words, nullable=False),
     sa.Column("created_at", Instant, nullable=False),
     sa.Column("schema_revision", sa.String, nullable=True),
+    sa.Column("requests_per_minute", sa.BigInteger, nullable=False, server_default="0"),
     sa.UniqueConstraint("canonical_name"),
     sa.UniqueConstraint("server_name", "database_name", name="uq_tenant_server_name_database_name"),
     sa.Index("ix_tenant_schema_revision", "schema_revision"),

@@ -18,6 +18,8 @@ from tenantry.kit.errors import Conflict, NotFound
 from tenantry.kit.pages import Page, Window
 from tenantry.kit.text import canonical
 
+REQUESTS_PER_MINUTE_MAX = 100_000_000
+
 
 class TenantNameInUse(Conflict):
     """A tenant of this name exists."""
@@ -46,6 +48,7 @@ class Tenant(msgspec.Struct, frozen=True):
     Attributes:
         server_name: The tenant server that holds the database.
         schema_revision: Where the database was seen last; the truth is in the database.
+        requests_per_minute: The limit of each of its credentials; 0 for that of the settings.
     """
 
     id: UUID
@@ -57,6 +60,7 @@ class Tenant(msgspec.Struct, frozen=True):
     modules: frozenset[str]
     created_at: datetime
     schema_revision: str | None
+    requests_per_minute: int = 0
 
 
 class RevisionCount(msgspec.Struct, frozen=True):
@@ -84,7 +88,7 @@ _UPDATE = Statement(
     .values(
         {
             name: sa.func.coalesce(sa.bindparam(name, type_=tenant.c[name].type), tenant.c[name])
-            for name in ("name", "canonical_name", "is_active", "modules")
+            for name in ("name", "canonical_name", "is_active", "modules", "requests_per_minute")
         }
     )
     .where(_by_id, _is_ready)
@@ -264,6 +268,7 @@ async def update(
     name: str | None,
     is_active: bool | None,
     modules: frozenset[str] | None,
+    requests_per_minute: int | None = None,
 ) -> Tenant:
     """Change what is not None of a tenant; return it as it then is.
 
@@ -278,6 +283,7 @@ async def update(
         canonical_name=None if name is None else canonical(name),
         is_active=is_active,
         modules=modules,
+        requests_per_minute=requests_per_minute,
     )
     if changed is None:
         raise TenantNotFound

@@ -90,6 +90,25 @@ def activate(tenant: options.Tenant, *, as_json: options.Json = False) -> None:
     _show(changed, as_json=as_json)
 
 
+@group.command("limit")
+def limit(
+    tenant: options.Tenant,
+    *,
+    requests_per_minute: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            max=tenants.REQUESTS_PER_MINUTE_MAX,
+            help="Of each credential, to each process; 0 for the limit of the settings.",
+        ),
+    ],
+    as_json: options.Json = False,
+) -> None:
+    """Limit the requests of a tenant's credentials."""
+    changed = asyncio.run(_limit(session.configure(), tenant, requests_per_minute))
+    _show(changed, as_json=as_json)
+
+
 @group.command("delete")
 def delete(
     tenant: options.Tenant,
@@ -134,6 +153,7 @@ def _facts(tenant: Tenant) -> dict[str, object]:
         "database": tenant.database_name,
         "revision": tenant.schema_revision,
         "modules": ", ".join(sorted(tenant.modules)),
+        "requests per minute": tenant.requests_per_minute or "as in the settings",
         "active": tenant.is_active,
         "created": tenant.created_at,
     }
@@ -160,6 +180,14 @@ async def _set_active(settings: Settings, id_or_name: str, *, is_active: bool) -
     async with session.opened(settings) as services:
         found = await find(services.catalog, id_or_name)
         return await services.lifecycle.update(session.context(), found, is_active=is_active)
+
+
+async def _limit(settings: Settings, id_or_name: str, requests_per_minute: int) -> Tenant:
+    async with session.opened(settings) as services:
+        found = await find(services.catalog, id_or_name)
+        return await services.lifecycle.update(
+            session.context(), found, requests_per_minute=requests_per_minute
+        )
 
 
 async def _delete(settings: Settings, id_or_name: str, name: str) -> None:

@@ -143,6 +143,7 @@ class Lifecycle:
         name: str | None = None,
         is_active: bool | None = None,
         module_keys: list[str] | None = None,
+        requests_per_minute: int | None = None,
     ) -> Tenant:
         """Change what is not None; return the tenant as it then is.
 
@@ -167,6 +168,7 @@ class Lifecycle:
                 name=name,
                 is_active=is_active,
                 modules=keys,
+                requests_per_minute=requests_per_minute,
             )
             changes += audit.changes_between(tenant, changed, "name", "is_active", "modules")
         return changed

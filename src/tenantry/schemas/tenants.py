@@ -1,16 +1,20 @@
 """Tenants, as admins see them, and their modules."""
 
 from datetime import datetime
+from typing import Annotated
 from uuid import UUID
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
-from tenantry.catalog.tenants import Tenant
+from tenantry.catalog.tenants import REQUESTS_PER_MINUTE_MAX, Tenant
 from tenantry.fleet.lifecycle import Provisioned
 from tenantry.kit.pages import Page
 from tenantry.schemas.base import PageRequest, Schema
 from tenantry.schemas.people import CreateUserRequest, TenantUserProfile
 from tenantry.tenant.modules import Module
+
+RequestsPerMinute = Annotated[int, Meta(ge=0, le=REQUESTS_PER_MINUTE_MAX)]
+"""Of each credential of a tenant; 0 for the limit of the settings."""
 
 
 class TenantResponse(Schema, frozen=True):
@@ -23,6 +27,7 @@ class TenantResponse(Schema, frozen=True):
     created_at: datetime
     schema_revision: str | None
     modules: list[str]
+    requests_per_minute: int
 
     @classmethod
     def of(cls, tenant: Tenant) -> "TenantResponse":
@@ -48,6 +53,7 @@ class CreatedTenantResponse(Schema, frozen=True):
     created_at: datetime
     schema_revision: str | None
     modules: list[str]
+    requests_per_minute: int
     api_key: str
     owner: TenantUserProfile
 
@@ -64,6 +70,7 @@ class UpdateTenantRequest(Schema, frozen=True):
     name: str | UnsetType = UNSET
     is_active: bool | UnsetType = UNSET
     modules: list[str] | UnsetType = UNSET
+    requests_per_minute: RequestsPerMinute | UnsetType = UNSET
 
 
 class TenantPageRequest(PageRequest, frozen=True):
@@ -105,7 +112,7 @@ class ModuleList(Schema, frozen=True):
 
 def _members(
     tenant: Tenant,
-) -> tuple[UUID, str, str, bool, datetime, str | None, list[str]]:
+) -> tuple[UUID, str, str, bool, datetime, str | None, list[str], int]:
     return (
         tenant.id,
         tenant.name,
@@ -114,4 +121,5 @@ def _members(
         tenant.created_at,
         tenant.schema_revision,
         sorted(tenant.modules),
+        tenant.requests_per_minute,
     )

@@ -57,7 +57,7 @@ async def show_tenant(
 async def update_tenant(
     ctx: AdminContext, services: Services, request: UpdateTenantRequest, *, tenant_id: UUID
 ) -> TenantResponse:
-    """Change a tenant's name, modules, or whether it is active."""
+    """Change a tenant's name, modules, limit of requests, or whether it is active."""
     tenant = await tenants.get(services.catalog, tenant_id)
     asked = given(request)
     changed = await services.lifecycle.update(
@@ -66,6 +66,7 @@ async def update_tenant(
         name=asked.get("name"),
         is_active=asked.get("is_active"),
         module_keys=asked.get("modules"),
+        requests_per_minute=asked.get("requests_per_minute"),
     )
     return TenantResponse.of(changed)
 

@@ -49,6 +49,7 @@ def _create_tenants(op: Operations) -> None:
         sa.Column("modules", sa.String, nullable=False),
         sa.Column("created_at", INSTANT, nullable=False),
         sa.Column("schema_revision", sa.String, nullable=True),
+        sa.Column("requests_per_minute", sa.BigInteger, nullable=False, server_default="0"),
         sa.UniqueConstraint("canonical_name", name="uq_tenant_canonical_name"),
         sa.UniqueConstraint("database_name", name="uq_tenant_database_name"),
     )

@@ -1,0 +1,185 @@
+"""Limits: of the requests of a credential, and of the share of a tenant."""
+
+import asyncio
+import math
+import re
+import time
+
+import httpx
+import pytest
+
+from tenantry.api import fair_share
+from tenantry.services import open_services
+from tenantry.settings import Settings
+from tests.acceptance.commands import Commands
+from tests.acceptance.sockets import served
+from tests.acceptance.support import MODULES, OWN_POSTS, POSTS, PROFILE, TENANTS, ok, refused
+from tests.conftest import World, make_world
+
+# Structured fields (RFC 9651) of draft-ietf-httpapi-ratelimit-headers.
+POLICY = re.compile(r'"credential";q=(\d+);w=60')
+LEFT = re.compile(r'"credential";r=(\d+);t=(\d+)')
+
+
+def left_of(answer: httpx.Response) -> tuple[int, int, int]:
+    """Return the quota, what is left of it, and after how long all of it is there again."""
+    policy = POLICY.fullmatch(answer.headers["ratelimit-policy"])
+    left = LEFT.fullmatch(answer.headers["ratelimit"])
+    assert policy is not None
+    assert left is not None
+    return int(policy[1]), int(left[1]), int(left[2])
+
+
+class TestRateLimit:
+    async def test_is_told_with_every_answer_to_a_credential(self, world: World) -> None:
+        """Also with an error; a stranger is told nothing."""
+        token = await world.mcp_token(world.acme)
+        async with (
+            await world.owner(world.acme) as owner,
+            world.public(world.acme) as public,
+            world.client(x_mcp_token=token) as assistant,
+            await world.admin() as admin,
+            world.stranger() as stranger,
+        ):
+            for client, path, status in (
+                (owner, PROFILE, 200),
+                (owner, f"{OWN_POSTS}?page=x", 400),
+                (public, POSTS, 200),
+                (assistant, MODULES, 200),
+                (admin, TENANTS, 200),
+            ):
+                answer = await client.get(path)
+                assert answer.status_code == status
+                quota, remaining, reset = left_of(answer)
+                assert 0 <= remaining < quota
+                assert reset >= 1
+
+            for path in (PROFILE, "/livez"):
+                assert "ratelimit" not in (await stranger.get(path)).headers
+
+    async def test_refuses_what_is_too_much(self, settings: Settings) -> None:
+        """With a time to wait, and without touching what others may do."""
+        limited = settings.model_copy(update={"requests_per_minute": 60})
+        async with open_services(limited) as services:
+            world = await make_world(services)
+            async with (
+                await world.owner(world.acme) as owner,
+                world.public(world.acme) as public,
+            ):
+                assert [left_of(ok_of(await owner.get(PROFILE)))[1] for _ in range(3)] == [
+                    59,
+                    58,
+                    57,
+                ]
+                answers = [await owner.get(PROFILE) for _ in range(60)]
+
+                refused(answers[-1], 429)
+                assert answers[-1].headers["x-error-code"] == "too_many_requests"
+                assert int(answers[-1].headers["retry-after"]) == 1
+                assert left_of(answers[-1])[1] == 0
+                ok(await public.get(POSTS))
+                await asyncio.sleep(1.1)
+                ok(await owner.get(PROFILE))
+
+    async def test_of_a_tenant_is_set_by_an_admin(self, world: World) -> None:
+        async with await world.admin() as admin, await world.owner(world.acme) as owner:
+            path = f"{TENANTS}/{world.acme.tenant.id}"
+            assert ok(await admin.get(path))["requestsPerMinute"] == 0
+            assert left_of(await owner.get(PROFILE))[0] == 60_000
+
+            changed = ok(await admin.patch(path, json={"requestsPerMinute": 120}))
+            assert changed["requestsPerMinute"] == 120
+            assert left_of(await owner.get(PROFILE))[0] == 120
+            async with await world.owner(world.globex) as other:
+                assert left_of(await other.get(PROFILE))[0] == 60_000
+
+            ok(await admin.patch(path, json={"requestsPerMinute": 0}))
+            assert left_of(await owner.get(PROFILE))[0] == 60_000
+            refused(await admin.patch(path, json={"requestsPerMinute": -1}), 400)
+
+
+class TestLimitCommand:
+    def test_sets_the_limit_of_a_tenant(self, tenantry: Commands) -> None:
+        tenantry.create_tenant("acme")
+
+        shown = tenantry("tenant", "limit", "acme", "--requests-per-minute", "120", "--json").data
+
+        assert shown["requestsPerMinute"] == 120
+        assert tenantry("tenant", "show", "acme", "--json").data["requestsPerMinute"] == 120
+        assert "120" in tenantry("tenant", "show", "acme").stdout
+
+
+class TestFairShare:
+    async def test_lets_so_many_requests_of_a_tenant_work_at_once(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """What waits is refused at last, and the other tenants notice nothing."""
+        monkeypatch.setattr(fair_share, "WAIT_SECONDS_MAX", 0.3)
+        hold = asyncio.Event()
+        share = fair_share.FairShare()
+        acme, globex = world.acme.tenant.id, world.globex.tenant.id
+
+        held = [
+            asyncio.create_task(share.run(acme, hold.wait)) for _ in range(fair_share.IN_WORK_MAX)
+        ]
+        await asyncio.sleep(0)
+        with pytest.raises(fair_share.TooManyAtOnce):
+            await share.run(acme, nothing)
+        await share.run(globex, nothing)
+        waiting = asyncio.create_task(share.run(acme, nothing))
+        await asyncio.sleep(0)
+        hold.set()
+
+        await waiting
+        await asyncio.gather(*held)
+        assert share.is_idle
+
+    async def test_keeps_the_others_quick(self, world: World) -> None:
+        """While one tenant sends as fast as it can, over 60 connections."""
+        async with (
+            served(world.app) as server,
+            server.client(**headers_of(await world.owner(world.acme))) as loud,
+            server.client(**headers_of(await world.owner(world.globex))) as quiet,
+        ):
+            await percentile(quiet, 20)
+            idle = await percentile(quiet, 100)
+            stopping = asyncio.Event()
+
+            async def send() -> None:
+                while not stopping.is_set():
+                    assert (await loud.get(PROFILE)).status_code in {200, 429}
+
+            sending = [asyncio.create_task(send()) for _ in range(60)]
+            await asyncio.sleep(0.5)
+            try:
+                busy = await percentile(quiet, 100)
+            finally:
+                stopping.set()
+                await asyncio.gather(*sending)
+        # The loud client runs in this event loop, too: what is measured here is coarse.
+        assert busy < max(20 * idle, 0.5)
+
+
+async def nothing() -> None:
+    """Do nothing."""
+
+
+def ok_of(answer: httpx.Response) -> httpx.Response:
+    ok(answer)
+    return answer
+
+
+def headers_of(client: httpx.AsyncClient) -> dict[str, str]:
+    return {
+        name: value for name, value in client.headers.items() if name.startswith(("auth", "x-"))
+    }
+
+
+async def percentile(client: httpx.AsyncClient, count: int, share: float = 0.95) -> float:
+    """Return how long a request takes at most, but for the slowest."""
+    seconds = []
+    for _ in range(count):
+        began = time.monotonic()
+        ok(await client.get(PROFILE))
+        seconds.append(time.monotonic() - began)
+    return sorted(seconds)[math.ceil(share * count) - 1]

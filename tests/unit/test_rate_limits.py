@@ -1,0 +1,79 @@
+"""How many requests a credential may make."""
+
+import pytest
+
+from tenantry.access import rate_limits
+from tenantry.access.rate_limits import RateLimits, TooManyRequests, check
+from tenantry.kit.ids import new_id
+
+CREDENTIAL = new_id()
+
+
+class Clock:
+    """Monotonic seconds that pass when the test says so."""
+
+    def __init__(self) -> None:
+        self.seconds = 1_000.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+@pytest.fixture(name="clock")
+def _clock() -> Clock:
+    return Clock()
+
+
+class TestRateLimits:
+    def test_let_a_whole_window_come_at_once(self, clock: Clock):
+        limits = RateLimits(3, clock)
+
+        left = [limits.take(CREDENTIAL).remaining for _ in range(4)]
+
+        assert left == [2, 1, 0, -1]
+
+    def test_say_when_one_more_may_come(self, clock: Clock):
+        limits = RateLimits(3, clock)
+        for _ in range(3):
+            limits.take(CREDENTIAL)
+
+        with pytest.raises(TooManyRequests) as caught:
+            check(limits.take(CREDENTIAL))
+        clock.seconds += caught.value.retry_after_seconds
+
+        assert caught.value.retry_after_seconds == 20
+        check(limits.take(CREDENTIAL))
+        assert limits.take(CREDENTIAL).remaining == -1
+
+    def test_count_no_request_that_was_refused(self, clock: Clock):
+        limits = RateLimits(3, clock)
+        for _ in range(100):
+            limits.take(CREDENTIAL)
+        clock.seconds += 60
+
+        assert limits.take(CREDENTIAL).remaining == 2
+
+    def test_count_each_credential_by_itself(self, clock: Clock):
+        limits = RateLimits(1, clock)
+        limits.take(CREDENTIAL)
+
+        assert limits.take(new_id()).remaining == 0
+        assert limits.take(CREDENTIAL).remaining == -1
+
+    def test_prefer_the_limit_of_the_tenant(self, clock: Clock):
+        limits = RateLimits(1, clock)
+
+        assert limits.take(CREDENTIAL, 10).remaining == 9
+
+    def test_remember_a_bounded_number(self, clock: Clock, monkeypatch: pytest.MonkeyPatch):
+        """What has been used least recently is forgotten: it was slow, and has its quota again."""
+        monkeypatch.setattr(rate_limits, "CREDENTIALS_MAX", 10)
+        limits = RateLimits(1, clock)
+        for _ in range(10):
+            limits.take(new_id())
+        limits.take(CREDENTIAL)
+
+        assert limits.take(CREDENTIAL).remaining == -1
+        for _ in range(10):
+            limits.take(new_id())
+        assert limits.take(CREDENTIAL).remaining == 0
