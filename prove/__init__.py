@@ -1,0 +1,1 @@
+"""What Tenantry promises, shown on running processes: one scenario for each promise."""

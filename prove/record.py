@@ -1,0 +1,60 @@
+"""The verdicts: as lines, and as the table of ``docs/trust.md``."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.machine import describe
+from benchmarks.processes import ROOT
+from benchmarks.report import put_into, table
+
+from prove.promise import Promise
+from tenantry.kit.clock import utc_now
+
+DOCUMENT = ROOT / "docs" / "trust.md"
+HELD, NOT_HELD, NOT_SHOWN = "held", "NOT HELD", "not shown here"
+COLUMNS = ["", "promise", "what was done", "figure", "verdict", "date", "took"]
+PACKAGES = ("uvicorn", "asyncpg", "aiosqlite", "argon2-cffi", "pyjwt")
+COMMAND = "make prove PROVE=--record"
+
+
+@dataclass(frozen=True)
+class Row:
+    """What became of one promise."""
+
+    promise: Promise
+    done: str
+    found: str
+    verdict: str
+    seconds: float
+
+    @property
+    def line(self) -> str:
+        """For people, on one line."""
+        parts = [self.promise.sentence, self.done, self.found]
+        text = " | ".join(part for part in parts if part).replace("\n", " ")
+        return f"{self.promise.name:4}{self.verdict}: {text} ({self.seconds:.0f} s)"
+
+    @property
+    def cells(self) -> list[str]:
+        """For the table."""
+        found = [self.promise.name, self.promise.sentence, self.done, self.found, self.verdict]
+        found += [f"{utc_now():%Y-%m-%d %H:%M}", f"{self.seconds:.0f} s"]
+        return [re.sub(r"\s+", " ", one).replace("|", "/") for one in found]
+
+
+def put(rows: Sequence[Row]) -> None:
+    """Put *rows* into the document; the rows of other promises stay as they are."""
+    found = {cells[0]: cells for cells in _recorded(DOCUMENT)}
+    found |= {row.promise.name: row.cells for row in rows}
+    ordered = [found[name] for name in sorted(found, key=lambda name: int(name[1:]))]
+    about = [f"last recorded {utc_now():%Y-%m-%d %H:%M} UTC, `{COMMAND}`"]
+    about += describe(ROOT, PACKAGES)
+    text = "\n".join([*(f"- {line}" for line in about), "", *table(COLUMNS, ordered)])
+    put_into(DOCUMENT, "prove", text)
+
+
+def _recorded(document: Path) -> list[list[str]]:
+    lines = re.findall(r"^\| (P\d+ .*) \|$", document.read_text(), re.MULTILINE)
+    return [[cell.strip() for cell in line.split(" | ")] for line in lines]

@@ -1,0 +1,408 @@
+"""Many databases, full disks, backups: P31, P32, P36."""
+
+import asyncio
+import hashlib
+import os
+import random
+import shutil
+import sqlite3
+import statistics
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+
+import psycopg
+from benchmarks.machine import filesystem
+from benchmarks.processes import Process
+from benchmarks.world import PASSWORD, Size, Tenant, World, make_world
+from tests.acceptance.support import Raw
+from tests.integration.revisions import AlembicFolder
+from tests.postgres import find_binaries
+
+from prove.calls import (
+    MIGRATE_ALL,
+    POSTS,
+    PROFILE,
+    Line,
+    as_admin,
+    each,
+    login,
+    signed_in,
+)
+from prove.promise import ENGINE_NAMES, ENGINES, Figure, NotShown, Promise, Stage
+from tenantry.db.urls import sqlite_path
+
+CONNECTIONS_MAX = 64
+OF_FILES = 0.8
+GROWN_MIB_MAX = 8
+TOUCHES = 3
+DISK_MIB = 64
+RECOVERED_SECONDS_MAX = 10
+SAMPLE_SECONDS = 0.1
+COLUMN = "op.add_column('tenantry_user', sa.Column('extra', sa.Integer))"
+
+
+def p31(stage: Stage) -> Figure:
+    """Touch thousands of tenants in random order, by one process."""
+    faults: list[str] = []
+    notes = []
+    for engine, whole in (("sqlite", 5_000), ("postgresql", 1_000)):
+        tenants = stage.size(whole, 120)
+        world = stage.world(engine, tenants)
+        with stage.serving(world, tenant_connections=str(CONNECTIONS_MAX)) as process:
+            sampled = asyncio.run(_touch_all(stage, world, process, faults))
+        notes.append(f"{ENGINE_NAMES[engine]}, {tenants:,} tenants: {sampled}")
+    return Figure(
+        done=f"every tenant touched {TOUCHES} times in random order, limit of {CONNECTIONS_MAX} "
+        "connections",
+        found="; ".join(notes),
+        faults=faults,
+    )
+
+
+async def _touch_all(stage: Stage, world: World, process: Process, faults: list[str]) -> str:
+    order = [tenant for tenant in world.tenants for _ in range(TOUCHES)]
+    stage.chance.shuffle(order)
+    order = [*world.tenants, *order]  # the caches are as full as they get before the sampling
+    lines = asyncio.Queue[Line]()
+    for _ in range(16):
+        lines.put_nowait(Line(process.port))
+
+    async def touch(tenant: Tenant) -> None:
+        line = await lines.get()
+        answer = await line.get(PROFILE, headers=signed_in(tenant))
+        lines.put_nowait(line)
+        if not answer.ok:
+            faults.append(str(answer))
+
+    work = asyncio.create_task(each(order, touch, at_once=16))
+    is_postgres = sqlite_path(world.tenants[0].url) is None
+    memory, files, connections = [], 0, 0
+    while not work.done():
+        await asyncio.sleep(SAMPLE_SECONDS)
+        memory.append(process.resident_mib())
+        files = max(files, _open_files(process.pid))
+        if is_postgres:
+            connections = max(connections, await asyncio.to_thread(_connections, stage))
+    await work
+    while not lines.empty():
+        lines.get_nowait().close()
+    return _judge(process, memory, files, connections if is_postgres else None, faults)
+
+
+def _judge(
+    process: Process,
+    memory: list[float],
+    files: int,
+    connections: int | None,
+    faults: list[str],
+) -> str:
+    half = memory[len(memory) // 2 :]
+    quarter = max(1, len(half) // 2)
+    grown = statistics.median(half[quarter:] or half) - statistics.median(half[:quarter])
+    if grown > GROWN_MIB_MAX:
+        faults.append(f"memory grew by {grown:.1f} MiB over the last half")
+    if connections is not None and connections > CONNECTIONS_MAX:
+        faults.append(f"{connections} connections to tenants")
+    limit = _files_limit(process.pid)
+    if files > OF_FILES * limit:
+        faults.append(f"{files} of {limit} files")
+    # A SQLite file that is open has its log beside it; the index of the log is one more.
+    if connections is None and files > 3 * CONNECTIONS_MAX + 60:
+        faults.append(f"{files} files of {CONNECTIONS_MAX} databases")
+    seen = "" if connections is None else f"{connections} connections, "
+    return f"{seen}{files} of {limit:,} files, memory {grown:+.1f} MiB over the last half"
+
+
+def _connections(stage: Stage) -> int:
+    with psycopg.connect(stage.postgres.url) as connection:
+        row = connection.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname LIKE 'tenantry\\_%'"
+        ).fetchone()
+    return int(row[0]) if row else 0
+
+
+def _open_files(pid: int) -> int:
+    return sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
+
+
+def _files_limit(pid: int) -> int:
+    lines = Path(f"/proc/{pid}/limits").read_text().splitlines()
+    line = next(one for one in lines if one.startswith("Max open files"))
+    return int(line.split()[3])
+
+
+def p32(stage: Stage) -> Figure:
+    """Fill the disk under a serving process, and free it again."""
+    rounds = stage.size(10, 2)
+    faults: list[str] = []
+    with _small_disk(stage.folder / "disk") as disk:
+        world = make_world(disk / "world", Size(4, 1))
+        revisions = AlembicFolder(stage.folder / "revisions")
+        settings = {"tenant_migrations": str(revisions.path)}
+        filler = _Filler(world, disk, revisions, stage.chance, faults)
+        with stage.serving(world, **settings) as process:
+            refused = asyncio.run(filler.run(process.port, rounds))
+        for path in disk.rglob("*.db"):
+            with closing(sqlite3.connect(path)) as file:
+                if (found := file.execute("PRAGMA integrity_check").fetchall()) != [("ok",)]:
+                    faults.append(f"{path.name}: {found}")
+    if not refused:
+        faults.append("nothing was refused, so the disk was not full")
+    return Figure(
+        done=f"a disk of {DISK_MIB} MiB filled {rounds} times during logins, profiles, posts and "
+        "runs (SQLite; the disk of a PostgreSQL server is its own)",
+        found=f"{refused} requests refused with 503 or as failed tenants; every file whole, "
+        f"everything acknowledged was kept, usable within {RECOVERED_SECONDS_MAX} s: "
+        f"{len(faults)} faults",
+        faults=faults,
+    )
+
+
+@contextmanager
+def _small_disk(folder: Path) -> Iterator[Path]:
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_MIB}m", "none", str(folder)]
+    done = subprocess.run(command, capture_output=True, check=False)
+    if done.returncode or filesystem(folder) != "tmpfs":
+        raise NotShown("a small file system can be mounted by root alone")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=False)
+
+
+class _Filler:
+    """Fills the disk, uses the service, frees the disk, and looks at what is left."""
+
+    def __init__(
+        self,
+        world: World,
+        disk: Path,
+        revisions: AlembicFolder,
+        chance: random.Random,
+        faults: list[str],
+    ) -> None:
+        self.world = world
+        self.disk = disk
+        self.revisions = revisions
+        self.chance = chance
+        self.faults = faults
+        self.refused = 0
+        self.names: dict[str, str] = {}
+
+    async def run(self, port: int, rounds: int) -> int:
+        async with Line(port) as line:
+            for number in range(rounds):
+                self.revisions.add(
+                    f"r{number:03}_fill",
+                    f"op.create_table('fill{number}', sa.Column('id', sa.Integer))\n"
+                    f"op.execute('INSERT INTO fill{number} SELECT 1')",
+                )
+                self._fill()
+                for attempt in range(4):
+                    await self._use(line, number * 10 + attempt)
+                (self.disk / "filler").unlink()
+                await self._check(line)
+        return self.refused
+
+    def _fill(self) -> None:
+        with (self.disk / "filler").open("wb", buffering=0) as file, suppress(OSError):
+            while True:
+                file.write(b"x" * 65_536)
+        size = (self.disk / "filler").stat().st_size
+        # A few pages are left, so that some writes begin and do not end.
+        os.truncate(self.disk / "filler", size - self.chance.choice([0, 0, 4_096, 16_384, 65_536]))
+
+    async def _use(self, line: Line, number: int) -> None:
+        for tenant in self.world.tenants:
+            name = f"Renamed {number} " + "x" * 100
+            body = {"fullName": name, "email": tenant.users[0].email}
+            changed = await line.ask("PUT", PROFILE, body, headers=signed_in(tenant))
+            if changed.ok:
+                self.names[tenant.id] = name
+            post = {"title": f"Post {number}", "content": "x" * 30_000, "tags": ["a"]}
+            written = await line.post(POSTS, post, headers=signed_in(tenant))
+            entered = await login(line, tenant, tenant.users[0].email, PASSWORD)
+            for what, answer in (("profile", changed), ("post", written), ("login", entered)):
+                if answer.status >= 500 and answer.status != 503:
+                    self.faults.append(f"{what}: {answer}")
+                self.refused += answer.status == 503
+        run = await line.post(MIGRATE_ALL, headers=as_admin(self.world))
+        if run.ok:
+            self.refused += run.data["failed"]
+        elif run.status != 503:
+            self.faults.append(f"migrate-all: {run}")
+
+    async def _check(self, line: Line) -> None:
+        began = time.monotonic()
+        while True:
+            run = await line.post(MIGRATE_ALL, headers=as_admin(self.world))
+            if run.ok and run.data["failed"] == 0:
+                break
+            if time.monotonic() - began > RECOVERED_SECONDS_MAX:
+                self.faults.append(f"not usable again: {run}")
+                return
+            await asyncio.sleep(0.2)
+        for tenant in self.world.tenants:
+            answer = await line.get(PROFILE, headers=signed_in(tenant))
+            kept = self.names.get(tenant.id)
+            if not answer.ok or (kept and answer.data["fullName"] != kept):
+                self.faults.append(f"acknowledged as {kept!r}: {answer}")
+
+
+def p36(stage: Stage) -> Figure:
+    """Back tenants up while they are written to, restore them one by one, migrate again."""
+    faults: list[str] = []
+    compared = 0
+    for engine in ENGINES:
+        tenants = stage.size({"sqlite": 60, "postgresql": 40}[engine], 4)
+        world = stage.world(engine, tenants)
+        backups = _Backups(stage, world, is_copied="P36" in stage.faults)
+        compared += backups.check(faults)
+    return Figure(
+        done=f"{compared} tenants backed up under writes (VACUUM INTO; pg_dump), migrated, then "
+        "restored one by one as docs/howto/deploy.md says, and migrated again",
+        found=f"{compared - len(faults)} of {compared} equal row by row, the others unchanged",
+        faults=faults,
+    )
+
+
+class _Backups:
+    """Takes backups of a world and restores them.
+
+    Args:
+        stage: Of the scenario.
+        world: Its tenants.
+        is_copied: Whether the files are copied instead, which is the planted fault.
+    """
+
+    def __init__(self, stage: Stage, world: World, *, is_copied: bool) -> None:
+        self.stage = stage
+        self.world = world
+        self.is_copied = is_copied
+        self.folder = stage.folder / f"backups-{len(world.tenants)}-{time.monotonic_ns()}"
+        self.folder.mkdir()
+        self.revisions = AlembicFolder(self.folder / "revisions")
+        self.revisions.add("r001_begin", "pass")
+        self.settings = {"tenant_migrations": str(self.revisions.path)}
+        self.digests: dict[str, str] = {}
+
+    def check(self, faults: list[str]) -> int:
+        with self.stage.serving(self.world, **self.settings) as process:
+            asyncio.run(self._back_up_all(process.port, faults))
+            self.revisions.add("r002_column", COLUMN)
+            asyncio.run(self._migrate(process.port, faults))
+        for tenant in self.world.tenants:
+            self._restore_one(tenant, faults)
+        with self.stage.serving(self.world, **self.settings) as process:
+            asyncio.run(self._migrate(process.port, faults))
+        for tenant in self.world.tenants:
+            Raw(tenant.url).run("SELECT extra FROM tenantry_user")  # raises if it is not there
+        return len(self.world.tenants)
+
+    async def _migrate(self, port: int, faults: list[str]) -> None:
+        async with Line(port, as_admin(self.world)) as line:
+            run = await line.post(MIGRATE_ALL)
+            if not run.ok or run.data["failed"]:
+                faults.append(f"migrate-all: {run}")
+
+    async def _back_up_all(self, port: int, faults: list[str]) -> None:
+        await self._migrate(port, faults)
+        writing = asyncio.create_task(self._write(port, faults))
+        await asyncio.sleep(0.5)
+        for tenant in self.world.tenants:
+            await asyncio.to_thread(self._back_up, tenant)
+        writing.cancel()
+        with suppress(asyncio.CancelledError):
+            await writing
+
+    async def _write(self, port: int, faults: list[str]) -> None:
+        async with Line(port) as line:
+            for number in range(10**9):
+                tenant = self.world.tenants[number % len(self.world.tenants)]
+                post = {"title": f"Post {number}", "content": "x" * 500, "tags": ["a", "b"]}
+                answer = await line.post(POSTS, post, headers=signed_in(tenant))
+                if not answer.ok:
+                    faults.append(f"during a backup: {answer}")
+
+    def _back_up(self, tenant: Tenant) -> None:
+        target = self.folder / tenant.id
+        path = sqlite_path(tenant.url)
+        if path is None:
+            # What was dumped is what a restore into another database holds.
+            _run("pg_dump", "--format=custom", f"--file={target}", tenant.url)
+            second = self.stage.new_database()
+            _run("pg_restore", "--no-owner", f"--dbname={second}", str(target))
+            self.digests[tenant.id] = _digest(second)
+            return
+        before = Raw(tenant.url).run("SELECT count(*) FROM tenantry_post")[0][0]
+        if self.is_copied:
+            shutil.copyfile(path, target)
+        else:
+            with closing(sqlite3.connect(path)) as file:
+                file.execute("VACUUM INTO ?", [str(target)])
+        copy = Raw(f"sqlite:///{target}")
+        try:
+            after = copy.run("SELECT count(*) FROM tenantry_post")[0][0]
+            # Everything that was acknowledged before the backup began is in it.
+            self.digests[tenant.id] = _digest(copy.url) if after >= before else "rows are missing"
+        except sqlite3.DatabaseError as error:
+            self.digests[tenant.id] = f"not readable: {error}"
+
+    def _restore_one(self, tenant: Tenant, faults: list[str]) -> None:
+        others = [one for one in self.world.tenants if one is not tenant]
+        sample = self.stage.chance.sample(others, min(5, len(others)))
+        before = [_digest(one.url) for one in sample]
+        backup = self.folder / tenant.id
+        path = sqlite_path(tenant.url)
+        if path is None:
+            _run("pg_restore", "--clean", "--if-exists", f"--dbname={tenant.url}", str(backup))
+        else:
+            for suffix in ("-wal", "-shm"):
+                Path(f"{path}{suffix}").unlink(missing_ok=True)
+            shutil.copyfile(backup, path)
+        try:
+            digest = _digest(tenant.url)
+        except sqlite3.DatabaseError as error:
+            digest = str(error)
+        if digest != self.digests[tenant.id]:
+            faults.append(f"a restored tenant differs: {self.digests[tenant.id]}")
+        if [_digest(one.url) for one in sample] != before:
+            faults.append("another tenant has changed")
+
+
+def _run(program: str, *arguments: str) -> None:
+    subprocess.run([find_binaries() / program, *arguments], check=True, capture_output=True)
+
+
+def _digest(url: str) -> str:
+    # What a database returns first is not what another one does.
+    rows = sorted(Raw(url).dump().split("\n"))
+    return hashlib.sha256("\n".join(rows).encode()).hexdigest()
+
+
+PROMISES = (
+    Promise(
+        31,
+        "Thousands of tenants do not exhaust connections, files or memory.",
+        p31,
+        "the limit of connections is another than was set",
+        seconds_max=900,
+    ),
+    Promise(
+        32,
+        "A full disk is an answer, and does no damage.",
+        p32,
+        "a change that could not be written is acknowledged",
+    ),
+    Promise(
+        36,
+        "One tenant can be restored alone.",
+        p36,
+        "the backup is a copy of the file",
+        seconds_max=600,
+    ),
+)
