@@ -23,7 +23,7 @@ export UV_PYTHON_DOWNLOADS := never
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo serve test test-e2e pictures check bench bench-fleet torture docs format lint types layers lock clean
+.PHONY: help demo serve test test-all test-e2e pictures check bench bench-fleet torture prove docs format lint types layers lock clean
 
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,6 +38,10 @@ test: .venv/.dev ## Run the tests; T="tests/unit -k name" chooses
 	$(BIN)/pytest $(if $(T),$(T),-n 2 --dist loadfile --no-loadscope-reorder)
 
 	@$(if $(T),,echo "LEFT OUT: the console in a browser; make test-e2e walks through it." >&2)
+
+# The small version of `torture` is among the tests.
+test-all: test ## Run the tests, and the small version of `prove`
+	$(MAKE) --no-print-directory prove SHORT=1 PROMISE= PLANT= PROVE=
 
 test-e2e: .venv/.dev ## Walk through the console in Chromium; installs it, when root
 	@if ! $(FIND_CHROMIUM); then \
@@ -58,6 +62,9 @@ bench-fleet: .venv/.bench .node/.dbmate ## Measure migrate-all against the raw d
 
 torture: .venv/.dev ## Kill, break and crowd migration runs; CHECK=kills chooses, SHORT=1, SEED=
 	$(BIN)/python -m torture $(if $(CHECK),--checks $(CHECK)) $(if $(SHORT),--short) $(if $(SEED),--seed $(SEED)) $(TORTURE)
+
+prove: .venv/.dev ## Show that the promises hold; PROMISE=P3,P7 chooses, SHORT=1, PLANT=P3 plants a fault
+	$(BIN)/python -m prove $(if $(PROMISE),--promises $(PROMISE)) $(if $(SHORT),--short) $(if $(PLANT),--plant $(PLANT)) $(if $(SEED),--seed $(SEED)) $(PROVE)
 
 docs: .venv/.dev ## Write docs/reference, openapi.json, requests.http and .env.example from the code
 	$(BIN)/python -m tools.reference
