@@ -23,7 +23,11 @@ export UV_PYTHON_DOWNLOADS := never
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
+<<<<<<< HEAD
 .PHONY: help demo serve test test-all test-e2e pictures check bench bench-fleet torture prove docs format lint types layers lock clean
+=======
+.PHONY: help demo serve test test-e2e pictures check bench bench-fleet sbom audit torture docs format lint types layers lock clean
+>>>>>>> 0e9d26b (tools: Show what a release is made of.)
 
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,8 +67,19 @@ bench-fleet: .venv/.bench .node/.dbmate ## Measure migrate-all against the raw d
 torture: .venv/.dev ## Kill, break and crowd migration runs; CHECK=kills chooses, SHORT=1, SEED=
 	$(BIN)/python -m torture $(if $(CHECK),--checks $(CHECK)) $(if $(SHORT),--short) $(if $(SEED),--seed $(SEED)) $(TORTURE)
 
+<<<<<<< HEAD
 prove: .venv/.dev ## Show that the promises hold; PROMISE=P3,P7 chooses, SHORT=1, PLANT=P3 plants a fault
 	$(BIN)/python -m prove $(if $(PROMISE),--promises $(PROMISE)) $(if $(SHORT),--short) $(if $(PLANT),--plant $(PLANT)) $(if $(SEED),--seed $(SEED)) $(PROVE)
+=======
+sbom: .supply/.tools .supply/.release ## Write the bill of materials of a release to dist/sbom.cdx.json (CycloneDX)
+	@mkdir -p dist
+	@.supply/tools/bin/cyclonedx-py environment --pyproject pyproject.toml --mc-type application \
+		--output-reproducible --output-format JSON --output-file dist/sbom.cdx.json .supply/release/bin/python
+	@echo dist/sbom.cdx.json
+
+audit: .supply/.tools ## Look up known vulnerabilities of what is locked; status 3 if no index can be asked
+	@.supply/tools/bin/python -m tools.advisories
+>>>>>>> 0e9d26b (tools: Show what a release is made of.)
 
 docs: .venv/.dev ## Write docs/reference, openapi.json, requests.http and .env.example from the code
 	$(BIN)/python -m tools.reference
@@ -87,9 +102,22 @@ lock: $(UV) ## Take up the newest versions that pyproject.toml allows
 	$(COMPILE) --upgrade --group build -o requirements.lock pyproject.toml
 	$(COMPILE) --upgrade --group dev -c requirements.lock -o requirements-dev.lock pyproject.toml
 	$(COMPILE) --upgrade --group bench -c requirements-dev.lock -o requirements-bench.lock pyproject.toml
+	$(COMPILE) --upgrade --group supply -c requirements-dev.lock -o requirements-supply.lock
+
+# Neither is part of .venv: one has what looks at a release, the other a release and nothing else.
+.supply/.tools: requirements-supply.lock Makefile | $(UV)
+	$(UV) venv --quiet --clear --python $(PYTHON) .supply/tools
+	$(UV) pip sync --quiet --python .supply/tools/bin/python --require-hashes requirements-supply.lock
+	@touch $@
+
+.supply/.release: requirements.lock pyproject.toml | $(UV)
+	$(UV) venv --quiet --clear --python $(PYTHON) .supply/release
+	$(UV) pip sync --quiet --python .supply/release/bin/python --require-hashes requirements.lock
+	$(UV) pip install --quiet --python .supply/release/bin/python --no-deps --no-build-isolation .
+	@touch $@
 
 clean: ## Remove all that make made
-	rm -rf .venv .uv .node .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv .uv .node .supply dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 
 # Both environments are one: `demo` needs less of it, and takes nothing away from `test`.
 .venv/.runtime: requirements.lock pyproject.toml | .venv/bin/python

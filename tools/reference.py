@@ -30,7 +30,7 @@ from tenantry.kit import errors
 from tenantry.kit.errors import TenantryError
 from tenantry.schemas.base import Nothing
 from tenantry.settings import PREFIX, Settings
-from tools import files
+from tools import files, licences
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"
 NOTICE = "<!-- Made by `make docs` from the code; change that instead. -->"
@@ -63,6 +63,7 @@ def pages() -> dict[str, str]:
         "endpoints.md": _endpoints_page(),
         "errors.md": _errors_page(),
         "commands.md": _commands_page(),
+        "licences.md": _licences_page(),
     }
 
 
@@ -75,6 +76,20 @@ def main() -> None:
     for name, text in files.files().items():
         (files.FOLDER / name).write_text(text, encoding="utf-8")
         sys.stdout.write(f"{name}\n")
+
+
+# Licences
+
+
+def _licences_page() -> str:
+    return _page(
+        "Licences",
+        "What a release installs, from `requirements.lock`, with the licence that each package "
+        "declares, as an SPDX expression. Tenantry itself is under the Apache License 2.0. "
+        "`make sbom` writes the same, with versions and hashes, as a bill of materials "
+        "(CycloneDX); `make audit` looks up known vulnerabilities.",
+        _table(("package", "licence"), [(f"`{name}`", text) for name, text in licences.rows()]),
+    )
 
 
 # Settings
