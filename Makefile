@@ -23,11 +23,7 @@ export UV_PYTHON_DOWNLOADS := never
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-<<<<<<< HEAD
-.PHONY: help demo serve test test-all test-e2e pictures check bench bench-fleet torture prove docs format lint types layers lock clean
-=======
-.PHONY: help demo serve test test-e2e pictures check bench bench-fleet sbom audit torture docs format lint types layers lock clean
->>>>>>> 0e9d26b (tools: Show what a release is made of.)
+.PHONY: help demo serve test test-all test-e2e pictures check bench bench-fleet torture prove docs format lint types layers lock sbom audit clean
 
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -67,10 +63,9 @@ bench-fleet: .venv/.bench .node/.dbmate ## Measure migrate-all against the raw d
 torture: .venv/.dev ## Kill, break and crowd migration runs; CHECK=kills chooses, SHORT=1, SEED=
 	$(BIN)/python -m torture $(if $(CHECK),--checks $(CHECK)) $(if $(SHORT),--short) $(if $(SEED),--seed $(SEED)) $(TORTURE)
 
-<<<<<<< HEAD
 prove: .venv/.dev ## Show that the promises hold; PROMISE=P3,P7 chooses, SHORT=1, PLANT=P3 plants a fault
 	$(BIN)/python -m prove $(if $(PROMISE),--promises $(PROMISE)) $(if $(SHORT),--short) $(if $(PLANT),--plant $(PLANT)) $(if $(SEED),--seed $(SEED)) $(PROVE)
-=======
+
 sbom: .supply/.tools .supply/.release ## Write the bill of materials of a release to dist/sbom.cdx.json (CycloneDX)
 	@mkdir -p dist
 	@.supply/tools/bin/cyclonedx-py environment --pyproject pyproject.toml --mc-type application \
@@ -79,7 +74,6 @@ sbom: .supply/.tools .supply/.release ## Write the bill of materials of a releas
 
 audit: .supply/.tools ## Look up known vulnerabilities of what is locked; status 3 if no index can be asked
 	@.supply/tools/bin/python -m tools.advisories
->>>>>>> 0e9d26b (tools: Show what a release is made of.)
 
 docs: .venv/.dev ## Write docs/reference, openapi.json, requests.http and .env.example from the code
 	$(BIN)/python -m tools.reference
