@@ -30,9 +30,13 @@ from tenantry.db.inspection import (
 from tenantry.db.urls import sqlite_path
 from tenantry.fleet.adopt import (
     AdoptionFailed,
+    BadStamp,
     DatabaseUnreadable,
     RevisionNotFound,
     SeveralRevisions,
+    StampContradicted,
+    VersionElsewhere,
+    VersionMissing,
 )
 from tenantry.fleet.lifecycle import Provisioned, UnknownServer
 from tenantry.kit.errors import Conflict, Invalid, TenantryError
@@ -203,14 +207,14 @@ class TestAdopt:
     async def test_takes_a_database_without_revisions(
         self, adopt: Adopt, new_database: Callable[[], str]
     ):
-        """No version table, and one without a row, are the base."""
+        """No version table, and one without a row, are the base when it is said so."""
         names = []
         for number, version in enumerate(([], ["CREATE TABLE alembic_version (version_num TEXT)"])):
             url = new_database()
             looking.run(url, "CREATE TABLE thing (id INTEGER)", *version)
             path = sqlite_path(url)
             name = str(path) if path else url.rpartition("/")[2]
-            made = await adopt(name, name=f"shop{number}")
+            made = await adopt(name, name=f"shop{number}", stamp="base")
             names.append(made.tenant.schema_revision)
 
         assert names == [f"{STREAM.head}/"] * 2
@@ -462,7 +466,6 @@ class TestRefuse:
     async def test_when_the_directory_cannot_be_read(
         self, settings: Settings, foreign: Foreign, tmp_path: Path
     ):
-        looking.run(foreign.url, "DELETE FROM alembic_version")
         nowhere = settings.model_copy(update={"tenant_migrations": tmp_path / "nowhere"})
         async with open_services(nowhere) as services:
             with pytest.raises(BadStream):
@@ -545,6 +548,167 @@ class TestRefuse:
             assert states(services) == ["ready"]
             async with await log_in(services, made):
                 pass
+
+
+class TestStamp:
+    @pytest.fixture(name="bare")
+    def _bare(self, foreign: Foreign) -> Foreign:
+        """A database that the team has migrated, without the table that says so."""
+        looking.run(foreign.url, "DROP TABLE alembic_version")
+        return foreign
+
+    async def test_is_asked_for_when_there_are_tables_and_no_revision(
+        self, services: Services, adopt: Adopt, bare: Foreign
+    ):
+        """The next run would apply every revision to the tables that they have made."""
+        for is_empty_table in (False, True):
+            if is_empty_table:
+                looking.run(bare.url, "CREATE TABLE alembic_version (version_num TEXT)")
+            with pytest.raises(VersionMissing, match="--stamp") as caught:
+                await adopt(bare.name)
+
+            assert "no revision in alembic_version" in caught.value.message
+            assert states(services) == []
+            assert not any(name.startswith("tenantry_") for name in looking.tables(bare.url))
+
+    async def test_is_asked_for_without_a_directory_too(self, settings: Settings, bare: Foreign):
+        """The directory may be set later."""
+        alone = settings.model_copy(update={"tenant_migrations": None})
+        async with open_services(alone) as services:
+            with pytest.raises(VersionMissing):
+                await services.adoption.adopt(
+                    system_context("test"), name="shop", database=bare.name, owner=OWNER
+                )
+
+    async def test_is_not_asked_for_when_there_are_no_tables(
+        self, adopt: Adopt, new_database: Callable[[], str]
+    ):
+        url = new_database()
+        looking.run(url, "CREATE TABLE alembic_version (version_num TEXT)")
+        path = sqlite_path(url)
+
+        made = await adopt(str(path) if path else url.rpartition("/")[2])
+
+        assert made.tenant.schema_revision == f"{STREAM.head}/"
+
+    @pytest.mark.parametrize("has_table", [False, True], ids=["no table", "an empty table"])
+    async def test_is_written_and_the_next_run_goes_on_from_there(
+        self, services: Services, adopt: Adopt, bare: Foreign, *, has_table: bool
+    ):
+        if has_table:
+            looking.run(bare.url, "CREATE TABLE alembic_version (version_num TEXT)")
+
+        made = await adopt(bare.name, stamp=DONE)
+        run_id = await services.fleet.plan(system_context("test"), triggered_by="test")
+        await services.fleet.wait(run_id)
+
+        (part,) = await runs.ended(services.catalog, run_id)
+        url = url_of(services, made.tenant)
+        assert made.tenant.schema_revision == f"{STREAM.head}/{DONE}"
+        assert part.applied == "a3_add_email,a4_fill_email"
+        assert looking.rows(url, "SELECT version_num FROM alembic_version") == [(HEAD,)]
+
+    async def test_base_means_that_none_was_applied(
+        self, adopt: Adopt, bare: Foreign, services: Services
+    ):
+        made = await adopt(bare.name, stamp="base")
+
+        assert made.tenant.schema_revision == f"{STREAM.head}/"
+        assert "alembic_version" not in looking.tables(url_of(services, made.tenant))
+
+    @pytest.mark.parametrize("stamp", ["", "a", "a9", "a2_create_orders", "head", "A2", "a2 "])
+    async def test_must_be_a_revision(
+        self, services: Services, adopt: Adopt, bare: Foreign, stamp: str
+    ):
+        with pytest.raises(BadStamp):
+            await adopt(bare.name, stamp=stamp)
+
+        assert states(services) == []
+        assert "alembic_version" not in looking.tables(bare.url)
+
+    async def test_needs_a_directory(self, settings: Settings, bare: Foreign):
+        alone = settings.model_copy(update={"tenant_migrations": None})
+        async with open_services(alone) as services:
+            with pytest.raises(BadStamp, match="TENANTRY_TENANT_MIGRATIONS"):
+                await services.adoption.adopt(
+                    system_context("test"), name="shop", database=bare.name, owner=OWNER, stamp=DONE
+                )
+
+    async def test_must_be_what_the_database_says(self, adopt: Adopt, foreign: Foreign):
+        for stamp in (HEAD, "base"):
+            with pytest.raises(StampContradicted, match=DONE):
+                await adopt(foreign.name, stamp=stamp)
+
+        made = await adopt(foreign.name, stamp=DONE)
+
+        assert made.tenant.schema_revision == f"{STREAM.head}/{DONE}"
+
+    @pytest.mark.parametrize("has_table", [False, True], ids=["no table", "an empty table"])
+    async def test_is_taken_back_when_the_adoption_fails(
+        self, services: Services, adopt: Adopt, bare: Foreign, engine: str, *, has_table: bool
+    ):
+        if has_table:
+            looking.run(bare.url, "CREATE TABLE alembic_version (version_num TEXT)")
+        looking.run(services.settings.catalog, *REFUSE_READY[engine])
+
+        with pytest.raises(AdoptionFailed):
+            await adopt(bare.name, stamp=DONE)
+
+        assert projects.ours(bare.url) == []
+
+        assert ("alembic_version" in looking.tables(bare.url)) is has_table
+        if has_table:
+            assert looking.rows(bare.url, "SELECT * FROM alembic_version") == []
+
+
+class TestVersionElsewhere:
+    @on_postgresql
+    async def test_is_refused_in_another_schema(
+        self, services: Services, adopt: Adopt, foreign: Foreign
+    ):
+        """The team's role finds it by its search path, and Tenantry's role does not."""
+        looking.run(
+            foreign.url,
+            "CREATE SCHEMA shop",
+            "ALTER TABLE alembic_version SET SCHEMA shop",
+            "ALTER TABLE customer SET SCHEMA shop",
+        )
+
+        with pytest.raises(VersionElsewhere, match=r"shop\.alembic_version\. ") as caught:
+            await adopt(foreign.name)
+
+        assert "--stamp" in caught.value.message
+        assert "search_path" in caught.value.message
+        assert states(services) == []
+        assert not any(name.startswith("tenantry_") for name in looking.tables(foreign.url))
+
+    async def test_is_refused_under_another_name(self, adopt: Adopt, foreign: Foreign):
+        looking.run(foreign.url, "ALTER TABLE alembic_version RENAME TO shop_version")
+
+        with pytest.raises(VersionElsewhere, match="shop_version") as caught:
+            await adopt(foreign.name)
+
+        assert "TENANTRY_TENANT_VERSION_TABLE" in caught.value.message
+
+    async def test_is_refused_beside_the_one_that_is_read(self, adopt: Adopt, foreign: Foreign):
+        looking.run(foreign.url, "CREATE TABLE billing_version (version_num VARCHAR(32))")
+
+        with pytest.raises(VersionElsewhere, match="billing_version"):
+            await adopt(foreign.name)
+
+    async def test_is_adopted_by_the_stamp(self, adopt: Adopt, foreign: Foreign):
+        looking.run(foreign.url, "CREATE TABLE billing_version (version_num VARCHAR(32))")
+
+        made = await adopt(foreign.name, stamp=DONE)
+
+        assert made.tenant.schema_revision == f"{STREAM.head}/{DONE}"
+
+    async def test_is_no_table_of_their_own_with_more_columns(self, adopt: Adopt, foreign: Foreign):
+        looking.run(foreign.url, "CREATE TABLE release (id INTEGER, version_num TEXT)")
+
+        made = await adopt(foreign.name)
+
+        assert made.tenant.schema_revision == f"{STREAM.head}/{DONE}"
 
 
 class TestFail:

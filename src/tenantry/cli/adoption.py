@@ -27,6 +27,14 @@ def adopt(
     server: Annotated[
         str, typer.Option(help="The tenant server that has it, by its name in the settings.")
     ] = SERVER_DEFAULT,
+    stamp: Annotated[
+        str | None,
+        typer.Option(
+            metavar="REVISION",
+            help="The revision of yours that the database is at, if it does not say so itself; "
+            "`base` if none was applied.",
+        ),
+    ] = None,
     password_stdin: options.PasswordStdin = False,
     as_json: options.Json = False,
 ) -> None:
@@ -40,7 +48,7 @@ def adopt(
     _warn_of_environment(settings)
     password = read_password(from_stdin=password_stdin)
     owner = Owner(email=owner_email, full_name=owner_name, password=password)
-    made = asyncio.run(_adopt(settings, name, database, owner, server))
+    made = asyncio.run(_adopt(settings, name, database, owner, server, stamp=stamp))
     if as_json:
         output.show_json(CreatedTenantResponse.of(made))
         return
@@ -68,9 +76,14 @@ def _warn_of_environment(settings: Settings) -> None:
 
 
 async def _adopt(
-    settings: Settings, name: str, database: str, owner: Owner, server: str
+    settings: Settings, name: str, database: str, owner: Owner, server: str, *, stamp: str | None
 ) -> Provisioned:
     async with session.opened(settings) as services:
         return await services.adoption.adopt(
-            session.context(), name=name, database=database, owner=owner, server_name=server
+            session.context(),
+            name=name,
+            database=database,
+            owner=owner,
+            server_name=server,
+            stamp=stamp,
         )

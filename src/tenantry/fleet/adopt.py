@@ -20,14 +20,15 @@ from tenantry.catalog.tenants import DatabaseInUse, Tenant, TenantNameInUse, Ten
 from tenantry.db.servers import Server
 from tenantry.fleet.lifecycle import Lifecycle, Owner, Provisioned, UnknownServer, new_tenant
 from tenantry.kit.context import OperationContext
-from tenantry.kit.errors import Conflict, TenantryError, Unavailable
+from tenantry.kit.errors import Conflict, Invalid, TenantryError, Unavailable
 from tenantry.migration import inspection
 from tenantry.migration.errors import explain, reason_of
 from tenantry.migration.execution import open_migrator
-from tenantry.migration.inspection import AlreadyTenantry
+from tenantry.migration.inspection import AlreadyTenantry, Inspected, inspect_database
 from tenantry.migration.migrator import RunScripts
 from tenantry.migration.schema_state import SchemaRevision
 from tenantry.migration.scripts import bootstrap
+from tenantry.migration.stamp import write_stamp
 from tenantry.migration.statements import Command, LockTimeouts, SchemaMoved, Step
 from tenantry.migration.streams import BASE, Streams, UnknownRevision
 from tenantry.settings import SERVER_DEFAULT
@@ -36,6 +37,9 @@ from tenantry.tenant import users
 LOOK_SECONDS_MAX = 60.0
 ADOPT_SECONDS_MAX = 3_600.0  # a SQLite file is copied
 LOCK_WAIT_MS = 3_000
+TABLES_SHOWN_MAX = 10
+STAMP_BASE = "base"
+"""What `stamp` is for a database to which no revision of its own was applied."""
 UNCUT_SECONDS_MAX = 30.0
 
 
@@ -49,6 +53,22 @@ class SeveralRevisions(Conflict):
 
 class RevisionNotFound(Conflict):
     """The database is at a revision that TENANTRY_TENANT_MIGRATIONS does not have."""
+
+
+class VersionElsewhere(Conflict):
+    """The database has other version tables of Alembic; the message says which, and what to do."""
+
+
+class VersionMissing(Conflict):
+    """The database has tables and no revision; the message says what to do."""
+
+
+class BadStamp(Invalid):
+    """--stamp must name one of the revisions in TENANTRY_TENANT_MIGRATIONS, or base."""
+
+
+class StampContradicted(Conflict):
+    """The database says itself at which revision it is; the message says which."""
 
 
 class AdoptionFailed(Unavailable):
@@ -81,6 +101,7 @@ class Adoption:
         database: str,
         owner: Owner,
         server_name: str = SERVER_DEFAULT,
+        stamp: str | None = None,
     ) -> Provisioned:
         """Make a tenant of a database that exists, all or nothing.
 
@@ -93,13 +114,16 @@ class Adoption:
                 SQLite file, which is copied.
             owner: The tenant's first user.
             server_name: The tenant server that has it, or that is to have the copy.
+            stamp: The id of the revision of its own that it is at, or `STAMP_BASE`; needed when
+                the database does not say it itself.
 
         Raises:
             UnknownServer: There is no server of this name.
             BadText, BadEmail, BadPassword: A rule is broken.
             DatabaseMissing, DatabaseReserved, NotUtf8, NotOwner, MayNotCreate, AlreadyTenantry,
                 NamesTaken: See `db.inspection` and `migration.inspection`.
-            DatabaseUnreadable, SeveralRevisions, RevisionNotFound: See above.
+            DatabaseUnreadable, SeveralRevisions, RevisionNotFound, VersionElsewhere,
+                VersionMissing, BadStamp, StampContradicted: See above.
             SourceChanged: The file was written to while it was copied.
             TenantNameInUse, DatabaseInUse: Another tenant has it.
             DatabaseUnavailable: The server cannot be reached.
@@ -118,13 +142,17 @@ class Adoption:
         new = new_tenant(ctx, name, None, server_name)
         streams = lifecycle.streams()
         server = lifecycle.databases.server(server_name)
-        await _check(server, database, streams)
+        _check_stamp(stamp, streams)
+        inspected = await _inspect(server, database, streams)
+        _check_versions(inspected, stamp, streams)
+        await _check_known(inspected, streams)
+        written = None if inspected.versions or stamp == STAMP_BASE else stamp
         tenant = msgspec.structs.replace(
             new,
             state=TenantState.ADOPTING.value,
             database_name=server.adopted_name(database, new.database_name),
         )
-        return await self._adopt(ctx, tenant, database, owner, streams)
+        return await self._adopt(ctx, tenant, database, owner, streams, stamp=written)
 
     async def _adopt(
         self,
@@ -133,6 +161,8 @@ class Adoption:
         database: str,
         owner: Owner,
         streams: Streams,
+        *,
+        stamp: str | None,
     ) -> Provisioned:
         server = self.lifecycle.databases.server(tenant.server_name)
         try:
@@ -141,7 +171,8 @@ class Adoption:
                     self.lifecycle.catalog, tenant, runner_id=self.lifecycle.runner.id
                 )
                 await server.take_in(database, tenant.database_name)
-                position = await _uncut(self._add_tables(ctx, tenant, server, streams))
+                adding = self._add_tables(ctx, tenant, server, streams, stamp)
+                position = await _uncut(adding)
                 return await self._finish(ctx, tenant, owner, position)
         except (TenantNameInUse, DatabaseInUse):  # nothing was begun
             raise
@@ -159,9 +190,14 @@ class Adoption:
             ) from error
 
     async def _add_tables(
-        self, ctx: OperationContext, tenant: Tenant, server: Server, streams: Streams
+        self,
+        ctx: OperationContext,
+        tenant: Tenant,
+        server: Server,
+        streams: Streams,
+        stamp: str | None,
     ) -> SchemaRevision:
-        """Add our tables, and return where the database then stands."""
+        """Add our tables and the stamp, and return at which revision the database then is."""
         migrator = await open_migrator(
             server.url(tenant.database_name),
             self.threads,
@@ -172,8 +208,14 @@ class Adoption:
             dialect = migrator.dialect
             script = await RunScripts(Streams(streams.own)).get(dialect, SchemaRevision(BASE, None))
             limits = LockTimeouts(swap_ms=LOCK_WAIT_MS, lock_ms=LOCK_WAIT_MS)
-            steps = script.transaction(tenant.id, ctx.now, limits)
-            await migrator.play(_in_one(bootstrap(dialect), steps))
+            *steps, commit = _in_one(
+                bootstrap(dialect), script.transaction(tenant.id, ctx.now, limits)
+            )
+            if stamp is not None:
+                steps += write_stamp(
+                    dialect, streams.user_table, stamp, run_id=tenant.id, now=ctx.now
+                )
+            await migrator.play([*steps, commit])
             return (await migrator.read_state()).revision
         except SchemaMoved as error:  # somebody else was quicker, perhaps from another catalog
             raise AlreadyTenantry from error
@@ -205,27 +247,64 @@ class Adoption:
         return Provisioned(tenant=ready, owner=user, key=key)
 
 
-async def _check(server: Server, database: str, streams: Streams) -> None:
+def _check_stamp(stamp: str | None, streams: Streams) -> None:
+    if stamp is None or stamp == STAMP_BASE:
+        return
+    if streams.user is None:
+        raise BadStamp("--stamp needs TENANTRY_TENANT_MIGRATIONS, which has your revisions.")
+    if stamp not in {revision.id for revision in streams.user.revisions}:
+        raise BadStamp
+
+
+async def _inspect(server: Server, database: str, streams: Streams) -> Inspected:
     try:
         async with asyncio.timeout(LOOK_SECONDS_MAX):
-            versions = await inspection.inspect_database(
-                server, database, version_table=streams.user_table
-            )
+            return await inspect_database(server, database, version_table=streams.user_table)
     except TenantryError:
         raise
     except Exception as error:
         raise DatabaseUnreadable(f"The database cannot be looked into: {explain(error)}") from error
+
+
+def _check_versions(inspected: Inspected, stamp: str | None, streams: Streams) -> None:
+    """Check that it is known at which of its own revisions the database is.
+
+    A database that is taken for one without a revision gets every revision again.
+    """
+    table, versions = streams.user_table, inspected.versions
     if len(versions) > 1:
         raise SeveralRevisions
-    if streams.user is not None:
-        version = versions[0] if versions else BASE
-        try:
-            await asyncio.to_thread(streams.user.after, version)
-        except UnknownRevision as error:
-            raise RevisionNotFound(
-                f"The database is at revision {version!r} of its own, which is not among "
-                "those in TENANTRY_TENANT_MIGRATIONS."
-            ) from error
+    if stamp is not None and versions and versions != [stamp]:
+        raise StampContradicted(f"The database is at {versions[0]!r}, by its table {table}.")
+    if stamp is not None:
+        return
+    if inspected.elsewhere:
+        shown = ", ".join(inspected.elsewhere[:TABLES_SHOWN_MAX])
+        raise VersionElsewhere(
+            f"The database has other version tables of Alembic: {shown}. Tenantry reads {table} "
+            "in the search path of its role. Name the right one in "
+            "TENANTRY_TENANT_VERSION_TABLE, bring it into the search path (ALTER ROLE … IN "
+            "DATABASE … SET search_path), or say where the database is with --stamp REVISION."
+        )
+    if inspected.has_tables and not versions:
+        raise VersionMissing(
+            f"The database has tables, and no revision in {table}: the next run would apply every "
+            "revision to them. Say where the database is with --stamp REVISION, or with --stamp "
+            f"{STAMP_BASE} if none of your revisions was applied."
+        )
+
+
+async def _check_known(inspected: Inspected, streams: Streams) -> None:
+    if streams.user is None:
+        return
+    version = inspected.versions[0] if inspected.versions else BASE
+    try:
+        await asyncio.to_thread(streams.user.after, version)
+    except UnknownRevision as error:
+        raise RevisionNotFound(
+            f"The database is at revision {version!r} of its own, which is not among "
+            "those in TENANTRY_TENANT_MIGRATIONS."
+        ) from error
 
 
 async def _uncut(adding: Coroutine[Any, Any, SchemaRevision]) -> SchemaRevision:

@@ -2,8 +2,8 @@
 
 import asyncio
 import contextlib
-import sqlite3
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
@@ -15,7 +15,7 @@ from tenantry.db.servers import Server
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.urls import sqlite_path
 from tenantry.kit.errors import Conflict
-from tenantry.migration import schema_state
+from tenantry.migration import schema_state, stamp
 from tenantry.migration.scripts import BOOTSTRAP_LOCK, BOOTSTRAP_WAIT_MS
 
 PREFIX = "tenantry_"
@@ -37,6 +37,46 @@ WHERE relkind IN ('r', 'p') AND starts_with(relname, '{PREFIX}') AND relnamespac
 """  # noqa: S608 - constants
 
 
+# Of any name and in any schema; Alembic's has one column. A foreign table can be one, too.
+_VERSION_TABLES = """
+SELECT nspname, relname, pg_class.oid = to_regclass(quote_ident($1)) AS is_own
+FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+WHERE relkind IN ('r', 'p', 'f')
+    AND nspname <> 'information_schema' AND NOT starts_with(nspname, 'pg_')
+    AND (relname IN ($1, 'alembic_version') OR ARRAY['version_num'] =
+        (SELECT array_agg(attname::text) FROM pg_attribute
+        WHERE attrelid = pg_class.oid AND attnum > 0 AND NOT attisdropped))
+ORDER BY nspname, relname
+"""
+_TABLES = """
+SELECT relname FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+WHERE relkind IN ('r', 'p', 'f')
+    AND nspname <> 'information_schema' AND NOT starts_with(nspname, 'pg_')
+    AND NOT EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_class'::regclass
+        AND objid = pg_class.oid AND deptype = 'e')  -- an extension's
+"""
+_SQLITE_TABLES = """
+SELECT name, (SELECT group_concat(lower(name)) FROM pragma_table_info(sqlite_master.name))
+FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name
+"""
+_VERSION_COLUMN = "version_num"
+
+
+@dataclass(frozen=True, slots=True)
+class Inspected:
+    """What a database says of its own revisions.
+
+    Attributes:
+        versions: The rows of its version table; none when there is no such table.
+        elsewhere: Other tables that look like a version table of Alembic's, with their schemas.
+        has_tables: Whether there are tables beside those.
+    """
+
+    versions: list[str]
+    elsewhere: list[str]
+    has_tables: bool
+
+
 class MayNotCreate(Conflict):
     """Tenantry's role may not create tables in the first schema of its search path."""
 
@@ -49,16 +89,13 @@ class NamesTaken(Conflict):
     """Names in the database begin as Tenantry's own do."""
 
 
-async def inspect_database(server: Server, database: str, *, version_table: str) -> list[str]:
+async def inspect_database(server: Server, database: str, *, version_table: str) -> Inspected:
     """Check that *database* can be adopted, and change nothing.
 
     Args:
         server: Has it, or is to have its copy.
         database: Its name on the server; or the path of its file.
         version_table: Of its own revisions.
-
-    Returns:
-        The rows of its version table; none when there is no such table.
 
     Raises:
         Invalid, Conflict: It cannot be adopted; the classes here and in `db.inspection` say why.
@@ -75,8 +112,8 @@ async def inspect_database(server: Server, database: str, *, version_table: str)
     )
 
 
-async def check_postgres(url: str, *, version_table: str, timeout_seconds: float) -> list[str]:
-    """Look into the database at *url*, and return the rows of its own version table.
+async def check_postgres(url: str, *, version_table: str, timeout_seconds: float) -> Inspected:
+    """Read the database at *url*, and return what it says of its own revisions.
 
     Raises:
         AlreadyTenantry, NamesTaken, MayNotCreate: It cannot be adopted.
@@ -95,17 +132,23 @@ async def check_postgres(url: str, *, version_table: str, timeout_seconds: float
         _check_names([str(row[0]) for row in await raw.fetch(_CLASHES)])
         if not await raw.fetchval(_MAY_CREATE):
             raise MayNotCreate
+        found = await raw.fetch(_VERSION_TABLES, version_table)
+        tables = await raw.fetch(_TABLES)
         try:
             rows = await raw.fetch(schema_state.read_user_version(version_table).postgresql.sql)
         except asyncpg.UndefinedTableError:
-            return []
-        return [str(row[0]) for row in rows]
+            rows = []
+        return Inspected(
+            [str(row[0]) for row in rows],
+            [f"{row['nspname']}.{row['relname']}" for row in found if not row["is_own"]],
+            has_tables=len(tables) > len(found),
+        )
     finally:
         await raw.close(timeout=CLOSE_SECONDS_MAX)
 
 
-def check_sqlite(path: Path, *, version_table: str) -> list[str]:
-    """Look into the file at *path*, and return the rows of its own version table.
+def check_sqlite(path: Path, *, version_table: str) -> Inspected:
+    """Read the file at *path*, and return what it says of its own revisions.
 
     Raises:
         DatabaseMissing, AlreadyTenantry, NamesTaken: It cannot be adopted.
@@ -115,13 +158,21 @@ def check_sqlite(path: Path, *, version_table: str) -> list[str]:
         raise DatabaseMissing(f"There is no file {path}.")
     with contextlib.closing(open_to_read(path)) as raw:
         _check_names([str(row[0]) for row in raw.execute(_SQLITE_CLASHES)])
-        try:
-            rows = raw.execute(schema_state.read_user_version(version_table).sqlite.sql).fetchall()
-        except sqlite3.OperationalError as error:
-            if str(error).startswith("no such table"):
-                return []
-            raise
-        return [str(row[0]) for row in rows]
+        tables = raw.execute(_SQLITE_TABLES).fetchall()
+        own, known = version_table.lower(), {version_table.lower(), "alembic_version"}
+        found = [
+            str(name)
+            for name, columns in tables
+            if name.lower() in known or columns == _VERSION_COLUMN
+        ]
+        read = schema_state.read_user_version(version_table).sqlite.sql
+        has_own = any(name.lower() == own for name, _ in tables)
+        rows = raw.execute(read).fetchall() if has_own else []
+        return Inspected(
+            [str(row[0]) for row in rows],
+            [name for name in found if name.lower() != own],
+            has_tables=len(tables) > len(found),
+        )
 
 
 async def undo_adoption(server: Server, name: str, run_id: UUID) -> None:
@@ -168,6 +219,7 @@ async def remove_added(url: str, run_id: UUID, *, timeout_seconds: float) -> Non
             # What a killed process has sent may still be at work on the server: it has the lock.
             await raw.execute(f"SELECT pg_advisory_xact_lock({BOOTSTRAP_LOCK})")
             if await _was_made_by(raw, run_id):
+                await stamp.take_back(raw, run_id)
                 added = ", ".join(str(row[0]) for row in await raw.fetch(_ADDED))
                 await raw.execute(f"DROP TABLE {added}")
     finally:
