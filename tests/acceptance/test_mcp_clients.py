@@ -17,7 +17,7 @@ from tests.acceptance.assistants import connected, data_of
 from tests.acceptance.programs import free_port
 from tests.acceptance.sockets import served
 from tests.acceptance.support import OWN_TOKENS, TENANTS, ok
-from tests.conftest import World, make_world
+from tests.conftest import PASSWORD, World, make_world
 
 LOCAL = "http://127.0.0.1:8000"
 CLIENTS = [one.client for one in configurations(LOCAL, "tnm_x")]
@@ -99,7 +99,8 @@ class TestConfigurations:
         tokens = f"{TENANTS}/{world.acme.tenant.id}/mcp-tokens"
 
         for client, path in ((admin, tokens), (owner, OWN_TOKENS)):
-            issued = ok(await client.post(path, json={"name": "assistant"}), 201)
+            body = {"name": "assistant", "password": PASSWORD}
+            issued = ok(await client.post(path, json=body), 201)
             configured = issued["clientConfigurations"]
 
             assert [one["client"] for one in configured] == CLIENTS
@@ -115,7 +116,7 @@ class TestConfigurations:
         """They hold the token, which is shown once."""
         world, _ = address
         owner = await world.owner(world.acme)
-        await owner.post(OWN_TOKENS, json={"name": "assistant"})
+        await owner.post(OWN_TOKENS, json={"name": "assistant", "password": PASSWORD})
 
         [listed] = ok(await owner.get(OWN_TOKENS))["items"]
 

@@ -6,11 +6,15 @@ from typing import Any
 
 import httpx
 
+from tenantry.access import credentials
 from tenantry.kit.clock import utc_now
+from tenantry.services import system_context
 from tests.acceptance.shapes import ISSUED_MCP_TOKEN, MCP_TOKEN, instant, list_of, must_be
 from tests.acceptance.support import (
+    CHANGE_PASSWORD,
     LOGIN,
     MODULES,
+    NEW_PASSWORD,
     NOBODY,
     OWN_TOKENS,
     POSTS,
@@ -29,10 +33,11 @@ from tests.acceptance.support import (
     refused,
     session,
 )
-from tests.conftest import World
+from tests.conftest import PASSWORD, World
 
 ALL_SCOPES = ["content:read", "content:write", "modules:read", "profile:read", "profile:write"]
 FULL = {"name": "assistant"}
+OWN = {**FULL, "password": PASSWORD}
 
 BAD_TOKENS: tuple[Any, ...] = (
     {},
@@ -172,7 +177,7 @@ class TestIssueAsUser:
         user = await session(world, world.acme)
         other = await add_user(world, world.acme, "other@acme.example.com")
 
-        answer = await user.post(OWN_TOKENS, json={**FULL, "userId": other["id"]})
+        answer = await user.post(OWN_TOKENS, json={**OWN, "userId": other["id"]})
 
         issued = ok(answer, 201)
         must_be(issued, ISSUED_MCP_TOKEN)
@@ -187,8 +192,8 @@ class TestIssueAsUser:
         added = await add_user(world, world.acme, "other@acme.example.com")
         token = ok(await log_in(world, world.acme, email=added["email"]))["token"]
         other = world.client(authorization=f"Bearer {token}", x_api_key=world.acme.key.secret)
-        mine = ok(await user.post(OWN_TOKENS, json=FULL), 201)
-        theirs = ok(await other.post(OWN_TOKENS, json=FULL), 201)
+        mine = ok(await user.post(OWN_TOKENS, json=OWN), 201)
+        theirs = ok(await other.post(OWN_TOKENS, json=OWN), 201)
         nobodys = await issue(world)
 
         listed = ok(await user.get(OWN_TOKENS))
@@ -208,7 +213,8 @@ class TestIssueAsUser:
         far = {**FULL, "expiresAt": in_days(365.01)}
 
         for body in (*BAD_TOKENS, far):
-            refused(await user.post(OWN_TOKENS, content=encoded(body)), 400)
+            asked = {**body, "password": PASSWORD}
+            refused(await user.post(OWN_TOKENS, content=encoded(asked)), 400)
 
         assert ok(await user.get(OWN_TOKENS)) == {"items": []}
 
@@ -216,7 +222,7 @@ class TestIssueAsUser:
         """403 for every McpToken, to list, to issue and to revoke: none makes another."""
         sends = (
             lambda client: client.get(OWN_TOKENS),
-            lambda client: client.post(OWN_TOKENS, json=FULL),
+            lambda client: client.post(OWN_TOKENS, json=OWN),
             lambda client: client.delete(f"{OWN_TOKENS}/{NOBODY}"),
         )
         for send in sends:
@@ -311,7 +317,10 @@ class TestMcpToken:
             ok(await client.get(path))
 
     async def test_is_closed_with_its_tenant_its_user_and_its_module(self, world: World) -> None:
-        """403 while one of them is off, at the very next request; back when it is on again."""
+        """403 while one of them is off, at the very next request; back when it is on again.
+
+        But what was bound to a user who was inactive stays dead.
+        """
         user = world.acme.owner.id
         bound = world.client(x_mcp_token=await world.mcp_token(world.acme))
         unbound = world.client(x_mcp_token=await world.mcp_token(world.acme, bound=False))
@@ -331,8 +340,8 @@ class TestMcpToken:
         refused(await bound.get(POSTS), 403)
         ok(await unbound.get(MODULES))
         await patch_user(world, world.acme, user, isActive=True)
-        for token in (bound, unbound):
-            ok(await token.get(MODULES))
+        refused(await bound.get(MODULES), 401)
+        ok(await unbound.get(MODULES))
 
     async def test_opens_what_its_scopes_allow(self, world: World) -> None:
         """403 for the rest; without a user, no profile at all."""
@@ -359,3 +368,85 @@ class TestMcpToken:
         key = world.acme.key.secret
         as_bearer = world.client(authorization=f"Bearer {token}", x_api_key=key)
         refused(await as_bearer.get(MODULES), 401)
+
+
+class TestPasswordOfTheUser:
+    """A bound token ends with the password of its user, and is issued with it."""
+
+    async def test_is_asked_for_again(self, world: World) -> None:
+        """A stolen session alone issues nothing, and cannot guess."""
+        user = await session(world, world.acme)
+
+        refused(await user.post(OWN_TOKENS, json=FULL), 400)
+        for _ in range(5):
+            refused(await user.post(OWN_TOKENS, json={**FULL, "password": "wrong"}), 400)
+        refused(await user.post(OWN_TOKENS, json=OWN), 429)
+
+        assert ok(await user.get(OWN_TOKENS)) == {"items": []}
+
+    async def test_ends_the_tokens_when_it_is_changed(self, world: World) -> None:
+        """At the next request, at every endpoint, and off the list; other tokens live on."""
+        user = await session(world, world.acme)
+        mine = bearer_of(ok(await user.post(OWN_TOKENS, json=OWN), 201), world)
+        by_admin = bearer_of(await issue(world, userId=str(world.acme.owner.id)), world)
+        unbound = bearer_of(await issue(world), world)
+
+        body = {"currentPassword": PASSWORD, "newPassword": NEW_PASSWORD}
+        done(await user.put(CHANGE_PASSWORD, json=body))
+
+        for token in (mine, by_admin):
+            refused(await token.get(PROFILE), 401)
+            refused(await token.get(MODULES), 401)
+            refused(await token.put(PROFILE, json={"fullName": "A", "email": "a@x.org"}), 401)
+        ok(await unbound.get(MODULES))
+        assert ok(await user.get(OWN_TOKENS)) == {"items": []}
+
+    async def test_keeps_them_on_request(self, world: World) -> None:
+        """`keepMcpTokens` is a choice that the client makes."""
+        user = await session(world, world.acme)
+        mine = bearer_of(ok(await user.post(OWN_TOKENS, json=OWN), 201), world)
+
+        body = {"currentPassword": PASSWORD, "newPassword": NEW_PASSWORD, "keepMcpTokens": True}
+        done(await user.put(CHANGE_PASSWORD, json=body))
+
+        ok(await mine.get(PROFILE))
+        assert len(ok(await user.get(OWN_TOKENS))["items"]) == 1
+
+    async def test_ends_the_tokens_when_it_is_reset(self, world: World) -> None:
+        """By an admin."""
+        token = bearer_of(await issue(world, userId=str(world.acme.owner.id)), world)
+
+        await patch_user(world, world.acme, world.acme.owner.id, password=NEW_PASSWORD)
+
+        refused(await token.get(PROFILE), 401)
+        refused(await token.put(PROFILE, json={"fullName": "A", "email": "a@x.org"}), 401)
+
+    async def test_ends_a_token_that_is_issued_at_the_same_moment(self, world: World) -> None:
+        """The token is of the password that was checked, whenever it is written."""
+        user = await session(world, world.acme)
+        before = {"user_id": world.acme.owner.id, "user_generation": 0}
+        body = {"currentPassword": PASSWORD, "newPassword": NEW_PASSWORD}
+        done(await user.put(CHANGE_PASSWORD, json=body))
+
+        late = await credentials.issue_mcp_token(
+            system_context("test"),
+            world.services.catalog,
+            world.acme.tenant.id,
+            name="late",
+            **before,  # type: ignore[arg-type]
+        )
+
+        refused(await world.client(x_mcp_token=late.secret).get(PROFILE), 401)
+
+    async def test_a_deactivation_ends_them_for_good(self, world: World) -> None:
+        """403 while the user is inactive, and 401 when they are active again."""
+        owner = world.acme.owner.id
+        token = bearer_of(await issue(world, userId=str(owner)), world)
+
+        await patch_user(world, world.acme, owner, isActive=False)
+        refused(await token.get(PROFILE), 403)
+        await patch_user(world, world.acme, owner, isActive=True)
+
+        refused(await token.get(PROFILE), 401)
+        refused(await token.get(MODULES), 401)
+        ok(await bearer_of(await issue(world, userId=str(owner)), world).get(PROFILE))

@@ -105,7 +105,9 @@ async def use_everything(world: World) -> dict[str, str]:
     tenant = f"{TENANTS}/{world.acme.tenant.id}"
     issued_key = ok(await admin.post(f"{tenant}/api-keys", json={}), 201)["key"]
     mcp_token = ok(await admin.post(f"{tenant}/mcp-tokens", json={"name": "a"}), 201)["token"]
-    own_token = ok(await user.post(OWN_TOKENS, json={"name": "b"}), 201)["token"]
+    own_token = ok(await user.post(OWN_TOKENS, json={"name": "b", "password": PASSWORD}), 201)[
+        "token"
+    ]
     user_password = {"email": "bob@acme.example.com", "fullName": "B", "password": OTHER_PASSWORD}
     ok(await admin.post(f"{tenant}/users", json=user_password), 201)
     change = {"currentPassword": PASSWORD, "newPassword": NEW_PASSWORD}

@@ -10,6 +10,7 @@ import argon2
 import jwt
 import pytest
 
+from tenantry.access import queue
 from tenantry.kit.clock import utc_now
 from tenantry.settings import Settings
 from tests.acceptance.shapes import LOGIN_RESULT, instant, must_be
@@ -21,8 +22,10 @@ from tests.acceptance.support import (
     MODULES,
     NEW_PASSWORD,
     PROFILE,
+    TENANTS,
     add_user,
     at,
+    catalog_of,
     count_hashes,
     database_of,
     done,
@@ -373,14 +376,16 @@ class TestGuessing:
 class TestGuessingFromManyPlaces:
     @pytest.fixture(name="settings")
     def _settings(self, settings: Settings) -> Settings:
-        return settings.model_copy(update={"login_account_hourly": 6, "login_address_minutely": 9})
+        return settings.model_copy(update={"login_account_hourly": 30, "login_address_minutely": 9})
 
     async def test_is_bounded_for_each_account_and_each_address(self, world: World) -> None:
         """An account over all addresses, and an address over all accounts."""
         for number in range(6):
             answer = await log_in(world, world.acme, "wrong", address=f"192.0.2.{number}")
             refused(answer, 401, LOGIN_REFUSED)
-        refused(await log_in(world, world.acme, "wrong", address="192.0.2.99"), 429)
+        slow = await log_in(world, world.acme, "wrong", address="192.0.2.99")
+        refused(slow, 429)
+        assert int(slow.headers["retry-after"]) <= 3_600 / (30 - 6)
         ok(await log_in(world, world.globex, address="192.0.2.99"))
 
         for number in range(9):
@@ -388,3 +393,139 @@ class TestGuessingFromManyPlaces:
             answer = await log_in(world, world.globex, email=email, address="203.0.113.1")
             refused(answer, 401, LOGIN_REFUSED)
         refused(await log_in(world, world.globex, address="203.0.113.1"), 429)
+
+
+STRANGERS = [f"198.51.100.{number}" for number in range(20)]
+HOME, FRESH = "203.0.113.1", "203.0.113.2"
+# A fifth of the default 100 failures an hour at once, and the others at equal distances.
+WAIT_SECONDS_MAX = 45
+
+
+async def attack(world: World, email: str, *, tries: int = 5) -> None:
+    """Let strangers at twenty addresses guess."""
+    for address in STRANGERS:
+        for _ in range(tries):
+            answer = await log_in(world, world.acme, "wrong", email=email, address=address)
+            assert answer.status_code in {401, 429}
+
+
+class TestStrangers:
+    """They slow an account down, and do not lock it."""
+
+    @pytest.fixture(autouse=True)
+    def _cheap(self, world: World) -> None:
+        make_hashing_cheap(database_of(world, world.acme.tenant))
+
+    async def test_do_not_keep_out_who_has_logged_in_from_there_before(self, world: World) -> None:
+        """At an address of the owner the failures of strangers do not count."""
+        ok(await log_in(world, world.acme, address=HOME))
+        await attack(world, world.acme.owner.email)
+
+        ok(await log_in(world, world.acme, address=HOME))
+        refused(await log_in(world, world.acme, "wrong", address=HOME), 401, LOGIN_REFUSED)
+        ok(await log_in(world, world.acme, address=HOME))
+
+    async def test_make_who_comes_from_elsewhere_wait_for_a_moment(self, world: World) -> None:
+        """And never longer, however many failures there were; nobody learns who exists."""
+        nobody = "nobody@acme.example.com"
+        await attack(world, world.acme.owner.email)
+        await attack(world, nobody)
+
+        known = await log_in(world, world.acme, address=FRESH)
+        unknown = await log_in(world, world.acme, email=nobody, address=FRESH)
+
+        refused(known, 429)
+        assert 1 <= int(known.headers["retry-after"]) <= WAIT_SECONDS_MAX
+        assert known.content == unknown.content
+        assert [n for n, _ in known.headers.items()] == [n for n, _ in unknown.headers.items()]
+
+    async def test_have_a_hundred_failures_in_an_hour(self, world: World) -> None:
+        """However many addresses they have: a fifth of them at once, and one each 45 s."""
+        answers = [
+            await log_in(world, world.acme, "wrong", address=f"198.51.{number}.1")
+            for number in range(30)
+        ]
+
+        assert [answer.status_code for answer in answers] == [401] * 20 + [429] * 10
+        catalog = catalog_of(world)
+        for _ in range(3):
+            back = (WAIT_SECONDS_MAX + 1) * 1000
+            catalog.run("UPDATE login_attempt SET next_ms = next_ms - ?", back)
+            guess = await log_in(world, world.acme, "wrong", address=FRESH)
+            refused(guess, 401, LOGIN_REFUSED)
+            refused(await log_in(world, world.acme, "wrong", address=FRESH), 429)
+
+    async def test_are_forgotten_when_an_admin_resets_the_password(self, world: World) -> None:
+        """The owner logs in from anywhere, with the new one."""
+        await attack(world, world.acme.owner.email)
+
+        await patch_user(world, world.acme, world.acme.owner.id, password=NEW_PASSWORD)
+
+        ok(await log_in(world, world.acme, NEW_PASSWORD, address=FRESH))
+        ok(await log_in(world, world.acme, NEW_PASSWORD, address=STRANGERS[0]))
+
+    async def test_are_kept_off_an_address_that_the_operator_names(self, world: World) -> None:
+        """`tenantry user unlock --address`: also while the attack goes on."""
+        realm, account = str(world.acme.tenant.id), world.acme.owner.email
+        await world.services.throttle.lift(realm=realm, account=account, address=FRESH)
+        await attack(world, account)
+
+        ok(await log_in(world, world.acme, address=FRESH))
+
+    async def test_are_counted_for_the_account_however_it_is_spelt(self, world: World) -> None:
+        """A domain in Unicode and the same domain in ASCII are one account."""
+        await add_user(world, world.acme, "zoë@exämple.com")
+        make_hashing_cheap(database_of(world, world.acme.tenant))
+
+        ok(await log_in(world, world.acme, email="zoë@xn--exmple-cua.com"))
+        ok(await log_in(world, world.acme, email="ZOE\u0308@EXÄMPLE.com"))
+        admin = await world.admin()
+        body = {"email": "zoë@XN--exmple-cua.com", "fullName": "Zoë", "password": PASSWORD}
+        refused(await admin.post(f"{TENANTS}/{world.acme.tenant.id}/users", json=body), 409)
+
+
+class TestRefusal:
+    async def test_writes_nothing(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Neither by a limit nor by the queue."""
+        monkeypatch.setattr(queue, "PLACES_OF_ADDRESS_MAX", 0)
+        before = catalog_of(world).run("SELECT * FROM login_attempt")
+
+        refused(await log_in(world, world.acme), 503)
+
+        assert catalog_of(world).run("SELECT * FROM login_attempt") == before
+
+    async def test_of_one_address_is_none_of_another(self, world: World) -> None:
+        """A hundred connections of one address do not keep others out."""
+        crowd = [
+            asyncio.create_task(
+                log_in(world, world.acme, "wrong", email=f"{number}@x.org", address=STRANGERS[0])
+            )
+            for number in range(100)
+        ]
+        await asyncio.sleep(0.1)
+
+        others = await asyncio.gather(
+            *(log_in(world, world.acme, address=f"203.0.113.{number}") for number in range(9))
+        )
+
+        assert [answer.status_code for answer in others] == [200] * 9
+        assert not all(one.done() for one in crowd)
+        statuses = [answer.status_code for answer in await asyncio.gather(*crowd)]
+        assert statuses.count(503) >= 100 - queue.PLACES_OF_ADDRESS_MAX - 10
+
+
+class TestClock:
+    async def test_may_be_set_back_by_an_hour(self, world: World) -> None:
+        """Nobody waits for a time that was noted before."""
+        make_hashing_cheap(database_of(world, world.acme.tenant))
+        ok(await log_in(world, world.acme, address=HOME))
+        for number in range(25):
+            await log_in(world, world.acme, "wrong", address=f"198.51.{number}.1")
+        hour = 3_600_000
+        catalog_of(world).run(
+            "UPDATE login_attempt SET since_ms = since_ms + ?, next_ms = next_ms + ?", hour, hour
+        )
+
+        ok(await log_in(world, world.acme, address=HOME))
+        ok(await log_in(world, world.acme, address=FRESH))
+        ok(await log_in(world, world.acme, address="198.51.1.1"))

@@ -259,6 +259,7 @@ async def _issue(
         cast.stage.tenants[tenant].id,
         name=f"{tenant} assistant",
         user_id=user_id,
+        user_generation=None if user_id is None else 0,
         scopes=scopes,
     )
     return issued.secret

@@ -14,7 +14,7 @@ from tenantry.tenant import tables as tenant_tables
 # Written in the background, whoever asked for what.
 TRACES = {"last_used_at", "seen_at_ms"}
 UNWATCHED = {"runner", "login_attempt"}
-RESTORED = ("tenant", "api_key", "mcp_token", "admin")
+RESTORED = ("tenant", "api_key", "mcp_token", "admin", "ended_session")
 
 Rows = list[dict[str, Any]]
 Dump = dict[str, Rows]

@@ -30,6 +30,7 @@ ADMIN_PATHS = frozenset({"/metrics"})
 MCP_PATH = "/mcp"
 TENANT_LOGIN_PATH = "/api/tenant/auth/login"
 OWN_ACCOUNT_PATHS = frozenset({"/api/tenant/auth/profile", "/api/tenant/auth/change-password"})
+LOGOUT_PATH = "/api/tenant/auth/logout"
 OWN_TOKENS_PATH = "/api/tenant/mcp-tokens"
 
 # Whose headers count on which level; the others are not looked at.
@@ -196,8 +197,9 @@ def asked_by(endpoint: Endpoint) -> Asked:
     level = level_of(endpoint.path)
     if level not in {"Tenant", "Public"}:
         return Asked(level, module="mcp" if level == "MCP" else None)
-    if endpoint.path.startswith(OWN_TOKENS_PATH):
-        return Asked(level, module="mcp", is_own_tokens=True)
+    if endpoint.path.startswith((OWN_TOKENS_PATH, LOGOUT_PATH)):
+        module = None if endpoint.path == LOGOUT_PATH else "mcp"
+        return Asked(level, module=module, is_own_tokens=True)
     if endpoint.path in OWN_ACCOUNT_PATHS:
         scope = "profile:read" if endpoint.method == "GET" else "profile:write"
         return Asked(level, scope, is_own_account=True)

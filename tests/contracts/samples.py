@@ -36,7 +36,8 @@ def body_of(endpoint: Endpoint, *, login: str, user_id: str) -> dict[str, Any]:
         return {}
     if endpoint.path.endswith("/auth/login"):
         return {"email": login, "password": PASSWORD}
-    return _struct(inspect.type_info(endpoint.request), user_id)
+    body = _struct(inspect.type_info(endpoint.request), user_id)
+    return body | {"password": PASSWORD} if endpoint.path == "/api/tenant/mcp-tokens" else body
 
 
 def path_of(endpoint: Endpoint, ids: dict[str, str]) -> str:

@@ -5,10 +5,11 @@ from collections.abc import Iterator
 import pytest
 from argon2 import PasswordHasher
 
-from tenantry.access import passwords as access_passwords
-from tenantry.access import throttle
+from tenantry.access import queue, throttle
+from tenantry.access.addresses import network_of
 from tenantry.access.emails import BadEmail, checked_email
-from tenantry.access.passwords import BadPassword, Passwords, TooManyLogins, WrongPassword
+from tenantry.access.passwords import BadPassword, Passwords, WrongPassword
+from tenantry.access.queue import TooManyLogins
 
 EMAIL = "Ada.Lovelace@example.com"
 
@@ -103,7 +104,7 @@ class TestVerify:
     async def test_is_refused_when_the_queue_is_full(
         self, passwords: Passwords, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(access_passwords, "QUEUE_MAX", 0)
+        monkeypatch.setattr(queue, "PLACES_MAX", 0)
 
         with pytest.raises(TooManyLogins):
             await passwords.verify(None, "correct horse")
@@ -146,7 +147,7 @@ class TestThrottleKeys:
         ],
     )
     def test_are_the_same_for_one_network(self, one: str, other: str):
-        assert throttle.network_of(one) == throttle.network_of(other)
+        assert network_of(one) == network_of(other)
 
     @pytest.mark.parametrize(
         ("one", "other"),
@@ -159,16 +160,16 @@ class TestThrottleKeys:
     )
     def test_differ_for_different_clients(self, one: str, other: str):
         """An IPv4 address in an IPv6 one is no network of 64 bits."""
-        assert throttle.network_of(one) != throttle.network_of(other)
+        assert network_of(one) != network_of(other)
 
     @pytest.mark.parametrize("odd", ["", "unknown", "1.2.3.4:80", "\0", "\ud800", "fe80::1%eth0"])
     def test_exist_for_any_address(self, odd: str):
-        keys = throttle._guess("realm", "\ud800", throttle.network_of(odd))  # noqa: SLF001
+        keys = throttle._keys("realm", "\ud800", odd)  # noqa: SLF001
 
         assert len({keys.address, keys.account, keys.pair}) == 3
 
     def test_hold_no_address(self):
-        keys = throttle._guess("realm", "ada@example.com", "192.0.2.1")  # noqa: SLF001
+        keys = throttle._keys("realm", "ada@example.com", "192.0.2.1")  # noqa: SLF001
 
         for key in (keys.address, keys.account, keys.pair):
             assert len(key) == 64
@@ -176,7 +177,7 @@ class TestThrottleKeys:
 
     def test_keep_realms_and_accounts_apart(self):
         def pair(realm: str, account: str) -> str:
-            return throttle._guess(realm, account, "a").pair  # noqa: SLF001
+            return throttle._keys(realm, account, "a").pair  # noqa: SLF001
 
         assert (
             len({pair("r", "a"), pair("r", "b"), pair("s", "a"), pair("ra", ""), pair("", "ra")})

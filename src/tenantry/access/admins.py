@@ -1,13 +1,14 @@
 """Admins: make one, and let one in."""
 
+from datetime import timedelta
 from uuid import UUID
 
 import msgspec
 
-from tenantry.access.emails import checked_email
+from tenantry.access.emails import canonical_email, checked_email
 from tenantry.access.login import check_login
 from tenantry.access.passwords import Passwords
-from tenantry.access.principal import Person, Role
+from tenantry.access.principal import AdminContext, Person, Role
 from tenantry.access.sign_ins import Account, SignIns
 from tenantry.access.throttle import Throttle
 from tenantry.access.tokens import IssuedToken, Tokens
@@ -17,9 +18,10 @@ from tenantry.catalog.database import Catalog
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Conflict
 from tenantry.kit.ids import new_id
-from tenantry.kit.text import canonical
 
 REALM = "admin"
+# A token that has expired verifies again when the clock is set back.
+KEPT_AFTER_EXPIRY = timedelta(hours=2)
 
 
 class LastAdmin(Conflict):
@@ -40,7 +42,9 @@ async def create(
     admin = Admin(new_id(), email, is_active=True, generation=0, created_at=ctx.now)
     changes = audit.changes_between(None, admin, "email")
     async with catalog.change(ctx, "admin.create", admin.id, changes=changes) as session:
-        await admins.add(session, admin, canonical_email=canonical(email), password_hash=hashed)
+        await admins.add(
+            session, admin, canonical_email=canonical_email(email), password_hash=hashed
+        )
     return admin
 
 
@@ -50,6 +54,7 @@ async def update(
     passwords: Passwords,
     admin_id: UUID,
     *,
+    throttle: Throttle,
     is_active: bool | None = None,
     password: str | None = None,
 ) -> Admin:
@@ -80,7 +85,24 @@ async def update(
         )
         before = msgspec.structs.replace(before, is_active=admin_id in active)
         changes += audit.changes_between(before, changed, "is_active")
+    if hashed is not None:
+        await throttle.lift(realm=REALM, account=changed.email)
     return changed
+
+
+async def logout(ctx: AdminContext, catalog: Catalog, *, everywhere: bool) -> None:
+    """End the caller's session, or all of them."""
+    async with catalog.change(ctx, "admin.logout", ctx.admin_id) as session:
+        if everywhere:
+            await admins.end_sessions(session, ctx.admin_id)
+            return
+        await admins.end_session(
+            session,
+            ctx.admin_id,
+            ctx.jti,
+            expires_at=ctx.session_expires_at,
+            forget_before=ctx.now - KEPT_AFTER_EXPIRY,
+        )
 
 
 async def login(
@@ -100,7 +122,7 @@ async def login(
         LoginRefused: The address or the password is wrong, or the admin is inactive.
         TooManyAttempts, TooManyLogins: Try again later.
     """
-    account = await admins.find_account(catalog, canonical(email))
+    account = await admins.find_account(catalog, canonical_email(email))
     usable = account if account is not None and account.is_active else None
     rehashed = await check_login(
         ctx,

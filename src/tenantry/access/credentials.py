@@ -131,6 +131,7 @@ async def issue_mcp_token(
     *,
     name: str,
     user_id: UUID | None,
+    user_generation: int | None,
     scopes: frozenset[str] | None = None,
     expires_at: datetime | None = None,
 ) -> IssuedMcpToken:
@@ -142,6 +143,7 @@ async def issue_mcp_token(
         tenant_id: Whose it is.
         name: By which people tell it from others.
         user_id: As whom it acts; the caller knows that there is such a user.
+        user_generation: Of that user's McpTokens.
         scopes: What it allows; all of them by default.
         expires_at: In `TOKEN_LIFETIME_DEFAULT` by default, `TOKEN_LIFETIME_MAX` at most.
 
@@ -163,6 +165,7 @@ async def issue_mcp_token(
         name=checked_line("name", name, chars_max=TOKEN_NAME_CHARS_MAX),
         prefix=shown_prefix(secret),
         user_id=user_id,
+        user_generation=user_generation,
         scopes=scopes,
         created_at=ctx.now,
         expires_at=expires_at,

@@ -3,9 +3,11 @@
 import re
 from functools import lru_cache
 
+import idna
 from email_validator import EmailNotValidError, validate_email
 
 from tenantry.kit.errors import Invalid
+from tenantry.kit.text import canonical
 
 EMAIL_CHARS_MAX = 254
 LOCAL_CHARS_MAX = 64
@@ -33,6 +35,28 @@ def checked_email(email: str) -> str:
     if not (_is_domain(domain) if is_plain else _is_address(email)):
         raise BadEmail
     return email
+
+
+def canonical_email(email: str) -> str:
+    """Return the one form in which addresses are compared, of any text.
+
+    The local part is composed and in lower case, the domain is that of the DNS: an address with
+    a domain in Unicode and one with the same domain in ASCII (RFC 5890) are one account.
+    """
+    if len(email) > EMAIL_CHARS_MAX:
+        return email[: EMAIL_CHARS_MAX + 1].lower()  # nobody has it
+    local, at, domain = email.rpartition("@")
+    return canonical(local) + at + _canonical_domain(domain)
+
+
+@lru_cache(DOMAINS_REMEMBERED_MAX)
+def _canonical_domain(domain: str) -> str:
+    if domain.isascii():
+        return domain.lower()
+    try:
+        return idna.encode(domain, uts46=True).decode()
+    except (idna.IDNAError, UnicodeError):
+        return canonical(domain)
 
 
 @lru_cache(DOMAINS_REMEMBERED_MAX)

@@ -4,7 +4,7 @@ No tenant database is opened here. The order of the checks is the contract's: wh
 credential is good (401) comes before whether they agree and suffice (403).
 """
 
-from datetime import datetime
+from datetime import UTC, datetime
 from uuid import UUID
 
 import msgspec
@@ -13,6 +13,7 @@ from tenantry.access.principal import AdminContext, Role
 from tenantry.access.tokens import Claims, Tokens
 from tenantry.access.usage import Usage
 from tenantry.catalog import admins, credentials, tenants
+from tenantry.catalog.admins import Admin
 from tenantry.catalog.credentials import ApiKey, McpToken
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.planes import CatalogSession
@@ -87,6 +88,11 @@ class Identity(msgspec.Struct, frozen=True):
         return self.api_key.id
 
 
+class _AdminFact(msgspec.Struct, frozen=True):
+    admin: Admin
+    ended: frozenset[str]
+
+
 class _KeyFact(msgspec.Struct, frozen=True):
     key: ApiKey
     tenant: Tenant
@@ -115,14 +121,15 @@ class Identifier:
         claims = await self._tokens.verify(presented.authorization, now=ctx.now)
         if claims.role is not Role.ADMIN:
             raise WrongRole
-        admin = await self._facts.get(
-            ("admin", claims.nameid), lambda session: admins.find(session, claims.nameid)
+        found = await self._facts.get(
+            ("admin", claims.nameid), lambda session: _read_admin(session, claims.nameid)
         )
-        if admin is None:
+        if found is None:
             raise AdminGone
+        admin = found.admin
         if not admin.is_active:
             raise AdminInactive
-        if admin.generation != claims.generation:
+        if admin.generation != claims.generation or claims.jti in found.ended:
             raise AdminGone
         return AdminContext(
             request_id=ctx.request_id,
@@ -130,6 +137,9 @@ class Identifier:
             actor=admin.email,
             address=ctx.address,
             email=admin.email,
+            admin_id=admin.id,
+            jti=claims.jti,
+            session_expires_at=datetime.fromtimestamp(claims.exp, UTC),
         )
 
     async def key(self, ctx: OperationContext, presented: Credentials) -> Identity:
@@ -231,6 +241,13 @@ def _active(identity: Identity) -> Identity:
     if not identity.tenant.is_active:
         raise TenantInactive
     return identity
+
+
+async def _read_admin(session: CatalogSession, admin_id: UUID) -> _AdminFact | None:
+    # The sessions first: who ends one meanwhile moves the epoch, and both are read again.
+    ended = await admins.ended_sessions(session, admin_id)
+    admin = await admins.find(session, admin_id)
+    return None if admin is None else _AdminFact(admin, ended)
 
 
 async def _read_key(session: CatalogSession, by_digest: str) -> _KeyFact | None:

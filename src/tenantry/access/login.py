@@ -1,5 +1,6 @@
 """What every login has in common: one guess, one hash, one answer."""
 
+from tenantry.access.addresses import network_of
 from tenantry.access.passwords import Passwords, WrongPassword
 from tenantry.access.sign_ins import LOGIN, Account, SignIns
 from tenantry.access.throttle import Throttle
@@ -44,11 +45,13 @@ async def check_login(
         TooManyAttempts, TooManyLogins: Try again later.
         DatabaseUnavailable: The login could not be recorded.
     """
-    try:
-        with sign_ins.recording(ctx, LOGIN, account):
-            async with throttle.guess(realm=realm, account=email, address=ctx.address):
-                rehashed = await passwords.verify(stored, password)
-    except WrongPassword as error:
-        raise LoginRefused from error
+    # The place first: whoever gets none has cost nothing.
+    with passwords.place(network_of(ctx.address)) as place:
+        try:
+            with sign_ins.recording(ctx, LOGIN, account):
+                async with throttle.guess(realm=realm, account=email, address=ctx.address):
+                    rehashed = await place.verify(stored, password)
+        except WrongPassword as error:
+            raise LoginRefused from error
     await sign_ins.succeeded(ctx, account)
     return rehashed

@@ -1,21 +1,19 @@
 """Hash and verify passwords (Argon2id), off the event loop."""
 
-import asyncio
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cache
-from typing import TypeVar
 
 from argon2 import PasswordHasher, extract_parameters
 from argon2.exceptions import InvalidHashError, VerificationError
 from zxcvbn.frequency_lists import FREQUENCY_LISTS  # type: ignore[import-untyped]
 
-from tenantry.kit.errors import Invalid, Unavailable
+from tenantry.access.queue import FairQueue
+from tenantry.kit.errors import Invalid
 from tenantry.kit.text import canonical
-
-Answer = TypeVar("Answer")
 
 # OWASP Password Storage Cheat Sheet: m = 19 MiB, t = 2, p = 1.
 MEMORY_KIB = 19_456
@@ -30,12 +28,9 @@ STORED_CHARS_MAX = 256
 
 PASSWORD_CHARS_MAX = 1_024
 COMMON_PASSWORDS = 3_000
-QUEUE_MAX = 64
 NICENESS = 10
-
-
-class TooManyLogins(Unavailable):
-    """Too many people are logging in at this moment."""
+# Of what no client of the login asks for: an admin's work, a command's.
+NO_ADDRESS = ""
 
 
 class WrongPassword(Invalid):
@@ -60,13 +55,13 @@ class Passwords:
         )
         self._chars_min = chars_min
         self._pool = ThreadPoolExecutor(threads, "passwords", initializer=_lower_priority)
-        self._pending = 0
+        self._queue = FairQueue(self._pool, threads)
         self._decoy = self._hasher.hash(os.urandom(16))
 
     @property
     def pending_count(self) -> int:
         """How many passwords are being hashed, or wait for it."""
-        return self._pending
+        return self._queue.count
 
     def check_new(self, password: str, *, email: str, name: str = "password") -> None:
         """Check that *password*, the value of the member *name*, may be the one of *email*.
@@ -87,13 +82,74 @@ class Passwords:
         if password.lower() in _common():
             raise BadPassword(f"`{name}` is one of the most common passwords.")
 
-    async def hash(self, password: str) -> str:
+    @contextmanager
+    def place(self, address: str) -> Iterator["Place"]:
+        """Hold a place in the queue, for what *address* (`network_of` it) asks for.
+
+        Raises:
+            TooManyLogins: There is none, and nothing was done yet.
+        """
+        with self._queue.place(address):
+            yield Place(self, address)
+
+    async def hash(self, password: str, *, address: str = NO_ADDRESS) -> str:
         """Return what to store in place of *password*.
 
         Raises:
             TooManyLogins: The queue is full.
         """
-        return await self._run(self._hasher.hash, password)
+        with self._queue.place(address):
+            return await self._hash(password, address)
+
+    async def verify(
+        self, stored: str | None, password: str, *, address: str = NO_ADDRESS
+    ) -> str | None:
+        """Check a password as `Place.verify` does, in a place of its own.
+
+        Raises:
+            WrongPassword: It does not match.
+            TooManyLogins: The queue is full.
+        """
+        with self._queue.place(address):
+            return await self._verify(stored, password, address)
+
+    def close(self) -> None:
+        """End the threads."""
+        self._pool.shutdown(cancel_futures=True)
+
+    def _matches(self, stored: str, password: str) -> bool:
+        try:
+            return self._hasher.verify(stored, password)
+        except (VerificationError, InvalidHashError, UnicodeEncodeError):
+            return False
+
+    async def _hash(self, password: str, address: str) -> str:
+        return await self._queue.run(address, self._hasher.hash, password)
+
+    async def _verify(self, stored: str | None, password: str, address: str) -> str | None:
+        usable = stored if stored is not None and _is_sane(stored) else None
+        matches = await self._queue.run(address, self._matches, usable or self._decoy, password)
+        if usable is None or not matches:
+            raise WrongPassword
+        if self._hasher.check_needs_rehash(usable):
+            return await self._hash(password, address)
+        return None
+
+
+class Place:
+    """A place in the queue, as long as the block of `Passwords.place` runs."""
+
+    def __init__(self, passwords: Passwords, address: str) -> None:
+        self._passwords = passwords
+        self._address = address
+
+    async def hash(self, password: str) -> str:
+        """Return what to store in place of *password*.
+
+        Raises:
+            TooManyLogins: The place went to another address.
+        """
+        return await self._passwords._hash(password, self._address)  # noqa: SLF001 - one module
 
     async def verify(self, stored: str | None, password: str) -> str | None:
         """Check *password* against the *stored* hash.
@@ -106,41 +162,9 @@ class Passwords:
 
         Raises:
             WrongPassword: It does not match.
-            TooManyLogins: The queue is full.
+            TooManyLogins: The place went to another address.
         """
-        usable = stored is not None and _is_sane(stored)
-        matches = await self._run(
-            self._matches, stored if usable and stored else self._decoy, password
-        )
-        if not usable or stored is None or not matches:
-            raise WrongPassword
-        if self._hasher.check_needs_rehash(stored):
-            return await self.hash(password)
-        return None
-
-    def close(self) -> None:
-        """End the threads."""
-        self._pool.shutdown(cancel_futures=True)
-
-    def _matches(self, stored: str, password: str) -> bool:
-        try:
-            return self._hasher.verify(stored, password)
-        except (VerificationError, InvalidHashError, UnicodeEncodeError):
-            return False
-
-    async def _run(self, work: Callable[..., Answer], *arguments: str) -> Answer:
-        if self._pending >= QUEUE_MAX:
-            raise TooManyLogins
-        self._pending += 1
-        running = asyncio.get_running_loop().run_in_executor(self._pool, work, *arguments)
-        # Not when the caller goes away, but when the thread has ended: that is what is bounded.
-        running.add_done_callback(self._done)
-        return await asyncio.shield(running)
-
-    def _done(self, running: "asyncio.Future[Answer]") -> None:
-        self._pending -= 1
-        if not running.cancelled():
-            running.exception()  # whoever waited has gone; it is not to be complained of
+        return await self._passwords._verify(stored, password, self._address)  # noqa: SLF001
 
 
 def _is_sane(stored: str) -> bool:

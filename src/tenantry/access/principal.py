@@ -1,6 +1,7 @@
 """Roles, scopes, and the context of an admin."""
 
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from uuid import UUID
 
@@ -32,9 +33,15 @@ class AdminContext(OperationContext, frozen=True, kw_only=True):
 
     Attributes:
         email: The admin's address.
+        admin_id: The admin.
+        jti: The session.
+        session_expires_at: When it expires.
     """
 
     email: str
+    admin_id: UUID
+    jti: str
+    session_expires_at: datetime
 
 
 @dataclass(frozen=True, slots=True)

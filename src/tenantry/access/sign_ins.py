@@ -19,8 +19,9 @@ from uuid import UUID
 
 import msgspec
 
+from tenantry.access.addresses import network_of
 from tenantry.access.passwords import WrongPassword
-from tenantry.access.throttle import TooManyAttempts, network_of
+from tenantry.access.throttle import TooManyAttempts
 from tenantry.catalog import audit
 from tenantry.catalog.audit import AuditEntry
 from tenantry.catalog.database import Catalog

@@ -6,21 +6,20 @@ one or not, so that being refused tells nothing.
 """
 
 import hashlib
-import ipaddress
 import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import msgspec
+
+from tenantry.access.addresses import network_of
+from tenantry.access.emails import canonical_email
 from tenantry.access.passwords import WrongPassword
 from tenantry.catalog import attempts
 from tenantry.catalog.attempts import Guess, Limits
 from tenantry.catalog.database import Catalog
 from tenantry.kit.errors import Unavailable
 from tenantry.kit.metrics import TOO_MANY, WRONG_PASSWORD, Metrics
-from tenantry.kit.text import canonical
-
-# Whoever has one IPv6 address usually has a whole network of this size (RFC 6177).
-IPV6_NETWORK_BITS = 64
 
 
 class TooManyAttempts(Unavailable):
@@ -45,10 +44,12 @@ class Throttle:
             address: Where the guess comes from.
 
         Raises:
-            TooManyAttempts: There were too many; the block is not entered.
+            TooManyAttempts: There were too many; the block is not entered, nothing is written.
         """
-        guess = _guess(realm, canonical(account), network_of(address))
-        wait_ms = await attempts.take(self._catalog, guess, self._limits)
+        keys = _keys(realm, account, address)
+        is_known = await attempts.is_known(self._catalog, keys.device)
+        guess = keys.guess(is_known=is_known)
+        wait_ms = await attempts.take(self._catalog, guess, self._limits, owner=keys.account)
         if wait_ms is not None:
             self._metrics.count_login_failure(TOO_MANY)
             raise TooManyAttempts(retry_after_seconds=max(math.ceil(wait_ms / 1000), 1))
@@ -58,30 +59,47 @@ class Throttle:
             self._metrics.count_login_failure(WRONG_PASSWORD)
             raise
         except BaseException:
-            await attempts.give_back(self._catalog, guess)
+            await attempts.give_back(self._catalog, guess, owner=keys.account)
             raise
-        await attempts.succeed(self._catalog, guess)
+        await attempts.succeed(self._catalog, guess, owner=keys.account, device=keys.device)
+
+    async def lift(self, *, realm: str, account: str, address: str | None = None) -> None:
+        """Forget every failure of an account; and let strangers not slow it down at *address*.
+
+        Args:
+            realm: Of the account: a tenant's id, or that of the admins.
+            account: The e-mail address.
+            address: Of a client, which then counts as one that has logged in before.
+        """
+        keys = _keys(realm, account, address or "")
+        await attempts.lift(self._catalog, owner=keys.account)
+        if address is not None:
+            await attempts.remember(self._catalog, owner=keys.account, device=keys.device)
 
 
-def _guess(realm: str, account: str, address: str) -> Guess:
-    return Guess(
-        address=_digest("address", address),
-        account=_digest("account", realm, account),
-        pair=_digest("pair", realm, account, address),
+class _Keys(msgspec.Struct, frozen=True):
+    address: str
+    account: str
+    pair: str
+    device: str
+    device_account: str
+
+    def guess(self, *, is_known: bool) -> Guess:
+        """Return the counters; strangers and devices do not share that of the account."""
+        return Guess(self.address, self.device_account if is_known else self.account, self.pair)
+
+
+def _keys(realm: str, account: str, address: str) -> _Keys:
+    email, network = canonical_email(account), network_of(address)
+    return _Keys(
+        address=_digest("address", network),
+        account=_digest("account", realm, email),
+        pair=_digest("pair", realm, email, network),
+        device=_digest("device", realm, email, network),
+        device_account=_digest("device account", realm, email, network),
     )
 
 
 def _digest(*parts: str) -> str:
     # A login takes any string; a surrogate that stands alone is no text, but has bytes.
     return hashlib.sha256("\0".join(parts).encode(errors="surrogatepass")).hexdigest()
-
-
-def network_of(address: str) -> str:
-    """Return what counts as one client: an IPv4 address, or an IPv6 network of one customer."""
-    try:
-        ip = ipaddress.ip_address(address)
-    except ValueError:
-        return address
-    if isinstance(ip, ipaddress.IPv6Address) and ip.ipv4_mapped is None:
-        return str(ipaddress.ip_network((ip, IPV6_NETWORK_BITS), strict=False))
-    return str(ip)

@@ -4,7 +4,7 @@ from http import HTTPStatus
 
 from tenantry.access.principal import Scope
 from tenantry.api.endpoints import CONTENT_BYTES_MAX, Endpoint
-from tenantry.api.levels import CLAIMANT, MCP, OPEN, PERSON, SIGNED_IN, TENANT, TENANT_LOGIN
+from tenantry.api.levels import ADMIN, CLAIMANT, MCP, OPEN, PERSON, SIGNED_IN, TENANT, TENANT_LOGIN
 from tenantry.api.openapi import description_of, endpoint_of
 from tenantry.api.routes import (
     admin_auth,
@@ -27,6 +27,7 @@ from tenantry.schemas.people import (
     ChangePasswordRequest,
     LoginRequest,
     LoginResult,
+    LogoutRequest,
     TenantUserProfile,
     UpdateProfileRequest,
 )
@@ -87,6 +88,26 @@ _AUTH = (
         summary="Log in as a user of a tenant",
         errors=LOGIN,
         holds_secret=True,
+    ),
+    Endpoint(
+        method="POST",
+        path="/api/admin/auth/logout",
+        level=ADMIN,
+        handler=admin_auth.logout,
+        request=LogoutRequest,
+        response=None,
+        summary="Log out as an admin",
+        message="You are logged out.",
+    ),
+    Endpoint(
+        method="POST",
+        path="/api/tenant/auth/logout",
+        level=SIGNED_IN,
+        handler=tenant_auth.logout,
+        request=LogoutRequest,
+        response=None,
+        summary="Log out as a user of a tenant",
+        message="You are logged out.",
     ),
     Endpoint(
         method="PUT",
@@ -150,6 +171,7 @@ _TENANT = (
         response=IssuedMcpTokenResponse,
         summary="Issue an McpToken that acts as oneself",
         status=HTTPStatus.CREATED,
+        errors=frozenset({TOO_MANY, NOT_FOUND}),
         module=modules.MCP,
         holds_secret=True,
     ),

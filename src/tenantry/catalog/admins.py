@@ -9,11 +9,13 @@ import sqlalchemy as sa
 
 from tenantry.catalog.database import CatalogChange
 from tenantry.catalog.planes import CatalogSession
-from tenantry.catalog.tables import admin
-from tenantry.db.statements import Statement, columns_of
+from tenantry.catalog.tables import admin, ended_session
+from tenantry.db.statements import Statement, columns_of, insert
 from tenantry.kit.errors import Conflict, NotFound
 
 ADMINS_LISTED_MAX = 1_000
+# Of one admin. Who has ended more of them has all sessions ended, which needs no list.
+ENDED_SESSIONS_MAX = 100
 
 
 class AdminEmailInUse(Conflict):
@@ -80,6 +82,28 @@ _SET_PASSWORD_HASH = Statement[Any](
 )
 
 
+class _Jti(msgspec.Struct, frozen=True):
+    jti: str
+
+
+_of_admin = ended_session.c.admin_id == sa.bindparam("admin", type_=sa.Uuid)
+_ENDED_SESSIONS = Statement(
+    sa.select(ended_session.c.jti).where(_of_admin).limit(ENDED_SESSIONS_MAX + 1), _Jti
+)
+_END_SESSION = Statement[Any](insert(ended_session).on_conflict_do_nothing())
+_FORGET_SESSIONS = Statement[Any](
+    sa.delete(ended_session).where(
+        ended_session.c.expires_at < sa.bindparam("before", type_=ended_session.c.expires_at.type)
+    )
+)
+_REMOVE_SESSIONS = Statement[Any](sa.delete(ended_session).where(_of_admin))
+_END_SESSIONS = Statement[Any](
+    sa.update(admin)
+    .values(generation=admin.c.generation + 1)
+    .where(admin.c.id == sa.bindparam("admin"))
+)
+
+
 async def add(
     session: CatalogChange, added: Admin, *, canonical_email: str, password_hash: str
 ) -> None:
@@ -142,6 +166,32 @@ async def update(
     if changed is None:
         raise AdminNotFound
     return changed
+
+
+async def ended_sessions(session: CatalogSession, admin_id: UUID) -> frozenset[str]:
+    """Return the `jti` of the sessions that an admin has ended one by one."""
+    return frozenset(one.jti for one in await session.fetch_all(_ENDED_SESSIONS, admin=admin_id))
+
+
+async def end_session(
+    session: CatalogChange,
+    admin_id: UUID,
+    jti: str,
+    *,
+    expires_at: datetime,
+    forget_before: datetime,
+) -> None:
+    """End one session of an admin, and forget those that expired before *forget_before*."""
+    await session.execute(_FORGET_SESSIONS, before=forget_before)
+    await session.execute(_END_SESSION, jti=jti, admin_id=admin_id, expires_at=expires_at)
+    if len(await ended_sessions(session, admin_id)) > ENDED_SESSIONS_MAX:
+        await end_sessions(session, admin_id)
+
+
+async def end_sessions(session: CatalogChange, admin_id: UUID) -> None:
+    """End every session of an admin."""
+    await session.execute(_END_SESSIONS, admin=admin_id)
+    await session.execute(_REMOVE_SESSIONS, admin=admin_id)
 
 
 async def rehash(session: CatalogSession, admin_id: UUID, *, old: str, new: str) -> None:

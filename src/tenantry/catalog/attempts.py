@@ -1,11 +1,19 @@
 """Attempts to guess a password, counted in rows so that restarts and processes do not matter.
 
-A guess has three counters: a *window* of the client's address, a window of the account, and a
-*backoff* of the two together. A window allows so many attempts from its first one until it is
-over. A backoff allows a few, and after them one each time a growing wait is over.
+A guess has three counters, and is allowed when all three allow it:
+
+* a *window* of the client's address: so many attempts a minute;
+* a *spacing* of the account, over all addresses: a few attempts, and then one at a time with a
+  fixed wait between them, so that a stranger slows an account down but never locks it;
+* a *backoff* of the two together: a few attempts, and then one each time a growing wait is over.
+
+A device (an account at an address from which it has logged in) is counted by itself, so that
+strangers do not slow it down.
 
 All three are counted by one statement or not at all, and set right by one when the password
 was right: what a login costs beside its hash is mostly the waking up between statements.
+All times are those of the database's clock. A row of the future was written before the clock
+was set back, and makes nobody wait.
 """
 
 from collections.abc import Iterable
@@ -22,12 +30,17 @@ from tenantry.db.types import database_clock_ms
 
 ADDRESS_WINDOW_MS = 60_000
 ACCOUNT_WINDOW_MS = 3_600_000
+# The share of an account's hourly attempts that need not wait for each other.
+ACCOUNT_BURST_SHARE = 5
 BACKOFF_FIRST_MS = 1_000
 BACKOFF_MAX_MS = 900_000
 # Of any first wait it is more than the longest; two to the power of a large count is too large.
 DOUBLINGS_MAX = 20
 # A backoff that was quiet for so long begins again.
 BACKOFF_FORGOTTEN_MS = 3_600_000
+DEVICE_KNOWN_MS = 90 * 86_400_000
+# More than the clock of a database moves while a statement waits for a row.
+SET_BACK_MS = 10_000
 
 
 class Guess(msgspec.Struct, frozen=True):
@@ -35,7 +48,7 @@ class Guess(msgspec.Struct, frozen=True):
 
     Attributes:
         address: Of the client's window.
-        account: Of the account's window.
+        account: Of the spacing: the account's, or that of a device.
         pair: Of the backoff.
     """
 
@@ -51,13 +64,24 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         tries: Failures of one account from one address, before it must wait: for
             `BACKOFF_FIRST_MS`, and twice as long with every further one, up to
             `BACKOFF_MAX_MS`.
-        account_hourly: Failures of one account, over all addresses.
+        account_hourly: Failures of one account in an hour, over all addresses: a fifth of them
+            at any time, the others at equal distances.
         address_minutely: Failures from one address.
     """
 
     tries: int
     account_hourly: int
     address_minutely: int
+
+    @property
+    def account_burst(self) -> int:
+        """How many failures of an account need not wait for each other."""
+        return max(self.account_hourly // ACCOUNT_BURST_SHARE, 1)
+
+    @property
+    def account_wait_ms(self) -> int:
+        """The distance of the others."""
+        return ACCOUNT_WINDOW_MS // max(self.account_hourly - self.account_burst, 1)
 
 
 class _Key(msgspec.Struct, frozen=True):
@@ -73,15 +97,19 @@ _now = database_clock_ms()
 _address, _account, _pair = _keys = [
     sa.bindparam(name, type_=sa.String) for name in Guess.__struct_fields__
 ]
-_tries, _account_hourly, _address_minutely = (
-    sa.bindparam(name, type_=sa.Integer) for name in Limits.__struct_fields__
+_owner = sa.bindparam("owner", type_=sa.String)
+_owners = [sa.literal(""), _owner, _owner]
+_tries, _account_burst, _address_minutely = (
+    sa.bindparam(name, type_=sa.Integer) for name in ("tries", "account_burst", "address_minutely")
 )
-_first_ms = sa.bindparam("first_ms", type_=sa.BigInteger)
+_account_wait_ms, _first_ms = (
+    sa.bindparam(name, type_=sa.BigInteger) for name in ("account_wait_ms", "first_ms")
+)
 
 
 def _of_each(address: object, account: object, pair: object) -> sa.ColumnElement[int]:
     """Return the one of these that is for a row."""
-    return sa.case((_attempt.key == _address, address), (_is_pair, pair), else_=account)
+    return sa.case((_is_address, address), (_is_pair, pair), else_=account)
 
 
 def _wait_after(failures: sa.ColumnElement[int]) -> sa.ColumnElement[int]:
@@ -94,6 +122,10 @@ def _wait_after(failures: sa.ColumnElement[int]) -> sa.ColumnElement[int]:
     )
 
 
+def _spacing_after(failures: sa.ColumnElement[int]) -> sa.ColumnElement[int]:
+    return sa.case((failures < _account_burst, 0), else_=_account_wait_ms)
+
+
 def _rows(failures: int, lengths: Iterable[Any]) -> sa.Subquery:
     """Return a new row of each counter, that is over after so long.
 
@@ -102,25 +134,39 @@ def _rows(failures: int, lengths: Iterable[Any]) -> sa.Subquery:
     rows = (
         sa.select(
             key.label("key"),
+            owner.label("account"),
             sa.literal(failures).label("failures"),
             _now.label("since_ms"),
             (_now + length).label("next_ms"),
         )
-        for key, length in zip(_keys, lengths, strict=True)
+        for key, owner, length in zip(_keys, _owners, lengths, strict=True)
     )
     return sa.union_all(*rows).subquery()
 
 
+_is_address = _attempt.key == _address
 _is_pair = _attempt.key == _pair
-_limit = _of_each(_address_minutely, _account_hourly, 0)
-_is_allowed = sa.or_(_attempt.next_ms <= _now, _attempt.failures < _limit)
+_is_of_the_future = _attempt.since_ms > _now + SET_BACK_MS
+_is_allowed = sa.or_(
+    _attempt.next_ms <= _now,
+    sa.and_(_is_address, _attempt.failures < _address_minutely),
+    _is_of_the_future,
+)
 _refused = sa.and_(_attempt.key.in_(_keys), sa.not_(_is_allowed))
 
 _span = _of_each(ADDRESS_WINDOW_MS, ACCOUNT_WINDOW_MS, BACKOFF_FORGOTTEN_MS)
-_begins = _attempt.since_ms <= _now - _span
+_begins = sa.or_(_attempt.since_ms <= _now - _span, sa.and_(sa.not_(_is_pair), _is_of_the_future))
 _failures = sa.case((_begins, 1), else_=_attempt.failures + 1)
 # A window's first attempt, or a backoff's last one.
 _since = sa.case((sa.or_(_is_pair, _begins), _now), else_=_attempt.since_ms)
+_next = _of_each(
+    _since + ADDRESS_WINDOW_MS, _now + _spacing_after(_failures), _now + _wait_after(_failures)
+)
+_FIRST = [
+    ADDRESS_WINDOW_MS,
+    _spacing_after(sa.literal(1)),
+    _wait_after(sa.literal(1)),
+]
 
 # Whoever is refused writes nothing, so that it costs no commit; the condition below is for those
 # who come at the same moment.
@@ -128,17 +174,11 @@ _TAKE = Statement(
     insert(login_attempt)
     .from_select(
         login_attempt.columns.keys(),
-        sa.select(
-            _rows(1, [ADDRESS_WINDOW_MS, ACCOUNT_WINDOW_MS, _wait_after(sa.literal(1))])
-        ).where(~sa.exists().where(_refused)),
+        sa.select(_rows(1, _FIRST)).where(~sa.exists().where(_refused)),
     )
     .on_conflict_do_update(
         index_elements=[_attempt.key],
-        set_={
-            "failures": _failures,
-            "since_ms": _since,
-            "next_ms": _since + sa.case((_is_pair, _wait_after(_failures)), else_=_span),
-        },
+        set_={"failures": _failures, "since_ms": _since, "next_ms": _next},
         where=_is_allowed,
     )
     .returning(_attempt.key),
@@ -147,61 +187,94 @@ _TAKE = Statement(
 _WAIT = Statement(
     sa.select(sa.func.max(_attempt.next_ms - _now).label("wait_ms")).where(_refused), _Wait
 )
-_SUCCEED = Statement[Any](
+
+
+def _undo(pair_failures: object) -> Statement[Any]:
+    return Statement(
+        insert(login_attempt)
+        .from_select(login_attempt.columns.keys(), sa.select(_rows(0, [0, 0, 0])).where(sa.true()))
+        .on_conflict_do_update(
+            index_elements=[_attempt.key],
+            set_={
+                "failures": sa.case(
+                    (_attempt.failures < 1, 0),
+                    (_is_pair, pair_failures),
+                    else_=_attempt.failures - 1,
+                ),
+                "next_ms": sa.case((_is_address, _attempt.next_ms), else_=_now),
+            },
+        )
+    )
+
+
+_SUCCEED = _undo(0)
+_GIVE_BACK = _undo(_attempt.failures - 1)
+_device = sa.bindparam("device", type_=sa.String)
+_REMEMBER = Statement[Any](
     insert(login_attempt)
-    .from_select(login_attempt.columns.keys(), sa.select(_rows(0, [0, 0, 0])).where(sa.true()))
+    .values(key=_device, account=_owner, failures=0, since_ms=_now, next_ms=_now + DEVICE_KNOWN_MS)
     .on_conflict_do_update(
         index_elements=[_attempt.key],
-        set_={
-            "failures": sa.case(
-                (sa.or_(_is_pair, _attempt.failures < 1), 0), else_=_attempt.failures - 1
-            ),
-            "next_ms": sa.case((_is_pair, _now), else_=_attempt.next_ms),
-        },
+        set_={"since_ms": _now, "next_ms": _now + DEVICE_KNOWN_MS},
     )
 )
-_GIVE_BACK = Statement[Any](
-    sa.update(login_attempt)
-    .values(failures=_attempt.failures - 1)
-    .where(_attempt.key == sa.bindparam("counter"), _attempt.failures > 0)
+_FIND = Statement(sa.select(_attempt.key).where(_attempt.key == _device), _Key)
+_LIFT = Statement[Any](
+    sa.delete(login_attempt).where(_attempt.account == _owner, _attempt.failures > 0)
 )
 _FORGET = Statement[Any](
     sa.delete(login_attempt).where(_attempt.next_ms < _now - BACKOFF_FORGOTTEN_MS)
 )
 
 
-async def take(catalog: Catalog, guess: Guess, limits: Limits) -> int | None:
-    """Count a guess; or return how long until one is allowed, in milliseconds."""
-    asked = _asked(guess, limits)
-    taken = await catalog.fetch_all(_TAKE, **asked)
+async def take(catalog: Catalog, guess: Guess, limits: Limits, *, owner: str) -> int | None:
+    """Count a guess at the account *owner*; or return how long until one is allowed, in ms."""
+    asked = {
+        **msgspec.structs.asdict(guess),
+        "owner": owner,
+        "tries": limits.tries,
+        "account_burst": limits.account_burst,
+        "account_wait_ms": limits.account_wait_ms,
+        "address_minutely": limits.address_minutely,
+        "first_ms": BACKOFF_FIRST_MS,
+    }
+    taken = {one.key for one in await catalog.fetch_all(_TAKE, **asked)}
     if len(taken) == len(_keys):
         return None
-    # Somebody who came at the same moment was let in instead; else none was counted.
-    for counted in taken:
-        await catalog.execute(_GIVE_BACK, counter=counted.key)
+    if taken:
+        # Another guess came at the same moment and was allowed instead.
+        keys = (key if key in taken else "" for key in msgspec.structs.astuple(guess))
+        await give_back(catalog, Guess(*keys), owner=owner)
     found = await catalog.fetch_one(_WAIT, **asked)
     return max(found.wait_ms or 0, 0) if found else 0
 
 
-async def succeed(catalog: Catalog, guess: Guess) -> None:
-    """Take a guess back that was right, and begin its backoff anew."""
-    await catalog.execute(_SUCCEED, **msgspec.structs.asdict(guess))
+async def succeed(catalog: Catalog, guess: Guess, *, owner: str, device: str) -> None:
+    """Take a guess back that was right, begin its backoff anew, and remember the device."""
+    await catalog.execute(_SUCCEED, **msgspec.structs.asdict(guess), owner=owner)
+    await remember(catalog, owner=owner, device=device)
 
 
-async def give_back(catalog: Catalog, guess: Guess) -> None:
+async def give_back(catalog: Catalog, guess: Guess, *, owner: str) -> None:
     """Take a guess back that was neither right nor wrong."""
-    for key in msgspec.structs.astuple(guess):
-        await catalog.execute(_GIVE_BACK, counter=key)
+    await catalog.execute(_GIVE_BACK, **msgspec.structs.asdict(guess), owner=owner)
+
+
+async def is_known(catalog: Catalog, device: str) -> bool:
+    """Return whether an account has logged in from an address before."""
+    return await catalog.fetch_one(_FIND, device=device) is not None
+
+
+async def remember(catalog: Catalog, *, owner: str, device: str) -> None:
+    """Let strangers no longer slow an account down at an address."""
+    await catalog.execute(_REMEMBER, owner=owner, device=device)
+
+
+async def lift(catalog: Catalog, *, owner: str) -> None:
+    """Forget every failure of an account, from wherever it came."""
+    await catalog.execute(_LIFT, owner=owner)
 
 
 async def forget(session: CatalogSession) -> None:
     """Remove the counters that are of no use any more."""
     await session.execute(_FORGET)
-
-
-def _asked(guess: Guess, limits: Limits) -> dict[str, Any]:
-    return {
-        **msgspec.structs.asdict(guess),
-        **msgspec.structs.asdict(limits),
-        "first_ms": BACKOFF_FIRST_MS,
-    }

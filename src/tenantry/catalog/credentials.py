@@ -42,13 +42,18 @@ class ApiKey(msgspec.Struct, frozen=True):
 
 
 class McpToken(msgspec.Struct, frozen=True):
-    """A credential that stands for a tenant, or for one of its users."""
+    """A credential that stands for a tenant, or for one of its users.
+
+    Attributes:
+        user_generation: Of the user's McpTokens when it was issued; with another it is dead.
+    """
 
     id: UUID
     tenant_id: UUID
     name: str
     prefix: str
     user_id: UUID | None
+    user_generation: int | None
     scopes: frozenset[str]
     created_at: datetime
     expires_at: datetime
@@ -118,6 +123,13 @@ _REMOVE_TOKEN = Statement(
     )
     .returning(mcp_token.c.id),
     _Id,
+)
+_REMOVE_DEAD_TOKENS = Statement[Any](
+    sa.delete(mcp_token).where(
+        mcp_token.c.tenant_id == _of_tenant,
+        mcp_token.c.user_id == _user,
+        mcp_token.c.user_generation != sa.bindparam("generation", type_=sa.Integer),
+    )
 )
 _REMOVE_TOKENS_OF_USER = Statement[Any](
     sa.delete(mcp_token).where(mcp_token.c.tenant_id == _of_tenant, mcp_token.c.user_id == _user)
@@ -226,6 +238,15 @@ async def remove_token(
     )
     if removed is None:
         raise McpTokenNotFound
+
+
+async def remove_dead_tokens(
+    session: CatalogChange, tenant_id: UUID, user_id: UUID, *, generation: int
+) -> None:
+    """Remove the McpTokens of a user that are not of this *generation*."""
+    await session.execute(
+        _REMOVE_DEAD_TOKENS, tenant=tenant_id, user=user_id, generation=generation
+    )
 
 
 async def remove_tokens_of_user(session: CatalogChange, tenant_id: UUID, user_id: UUID) -> None:

@@ -113,10 +113,17 @@ _LOCK = Statement(
     .with_for_update(),
     Progress,
 )
+_finished_at = sa.bindparam("finished_at", type_=_run.finished_at.type)
 _MOVE = Statement[Any](
     sa.update(migration_run)
     .values(
-        parameters("success_count", "failed_count", "finished_at", "stop_reason", "last_sequence")
+        {
+            **parameters("success_count", "failed_count", "stop_reason", "last_sequence"),
+            # Another process has started it, perhaps by another clock.
+            "finished_at": sa.case(
+                (_run.started_at > _finished_at, _run.started_at), else_=_finished_at
+            ),
+        }
     )
     .where(_run.id == sa.bindparam("run"))
 )

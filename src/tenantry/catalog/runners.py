@@ -26,6 +26,10 @@ _BEAT = Statement[Any](
     .values(id=sa.bindparam("id"), seen_at_ms=_now)
     .on_conflict_do_update(index_elements=[runner.c.id], set_={"seen_at_ms": _now})
 )
+# Written before the clock was set back: silent from now on, unless its runner beats again.
+_CORRECT = Statement[Any](
+    sa.update(runner).values(seen_at_ms=_now).where(runner.c.seen_at_ms > _now + SILENCE_MS)
+)
 _REMOVE = Statement[Any](sa.delete(runner).where(runner.c.id == sa.bindparam("id")))
 _FORGET = Statement[Any](sa.delete(runner).where(runner.c.seen_at_ms < _now - FORGOTTEN_MS))
 
@@ -46,6 +50,7 @@ def is_abandoned(
 async def beat(session: CatalogSession, runner_id: UUID) -> None:
     """Say that a runner lives."""
     await session.execute(_BEAT, id=runner_id)
+    await session.execute(_CORRECT)
 
 
 async def remove(session: CatalogSession, runner_id: UUID) -> None:

@@ -65,6 +65,7 @@ mcp_token = sa.Table(
     sa.Column("prefix", sa.String, nullable=False),
     sa.Column("digest", sa.String, nullable=False),
     sa.Column("user_id", sa.Uuid, nullable=True),
+    sa.Column("user_generation", sa.Integer, nullable=True),
     sa.Column("scopes", Words, nullable=False),
     sa.Column("created_at", Instant, nullable=False),
     sa.Column("expires_at", Instant, nullable=False),
@@ -86,6 +87,16 @@ admin = sa.Table(
     sa.UniqueConstraint("canonical_email"),
 )
 
+# Sessions that admins have ended, until their tokens have expired.
+ended_session = sa.Table(
+    "ended_session",
+    metadata,
+    sa.Column("jti", sa.String, primary_key=True),
+    sa.Column("admin_id", sa.ForeignKey(admin.c.id), nullable=False),
+    sa.Column("expires_at", Instant, nullable=False),
+    sa.Index("ix_ended_session_admin_id", "admin_id"),
+)
+
 signing_key = sa.Table(
     "signing_key",
     metadata,
@@ -97,15 +108,17 @@ signing_key = sa.Table(
     sa.Column("signs_until", Instant, nullable=True),
 )
 
-# Who may try a password, and when again. The key is a digest: no address is kept.
+# Who may try a password, and when again. The keys are digests: no address is kept.
 login_attempt = sa.Table(
     "login_attempt",
     metadata,
     sa.Column("key", sa.String, primary_key=True),
+    sa.Column("account", sa.String, nullable=False),
     sa.Column("failures", sa.Integer, nullable=False),
     sa.Column("since_ms", sa.BigInteger, nullable=False),
     sa.Column("next_ms", sa.BigInteger, nullable=False),
     sa.Index("ix_login_attempt_next_ms", "next_ms"),
+    sa.Index("ix_login_attempt_account", "account"),
 )
 
 # The id is a UUIDv7 of the time in `at`, so every index below is in the order of time.

@@ -6,11 +6,11 @@ import typer
 from rich.table import Column
 
 from tenantry.access import admins
+from tenantry.access.emails import canonical_email
 from tenantry.catalog import admins as catalog_admins
 from tenantry.catalog.admins import Admin, AdminNotFound
 from tenantry.cli import options, output, session
 from tenantry.cli.secrets import read_password
-from tenantry.kit.text import canonical
 from tenantry.schemas.admins import AdminList, AdminResponse
 from tenantry.settings import Settings
 
@@ -74,6 +74,15 @@ def reset_password(
     _show(changed, as_json=as_json)
 
 
+@group.command("unlock")
+def unlock(
+    email: str, *, address: options.ClientAddress = None, as_json: options.Json = False
+) -> None:
+    """Forget the failed logins of an admin, so that the next one need not wait."""
+    asyncio.run(_unlock(session.configure(), email, address))
+    output.show_done("The failed logins were forgotten.", as_json=as_json)
+
+
 def _show(admin: Admin, *, as_json: bool) -> None:
     if as_json:
         output.show_json(AdminResponse.of(admin))
@@ -101,7 +110,7 @@ async def _update(
     settings: Settings, email: str, *, is_active: bool | None = None, password: str | None = None
 ) -> Admin:
     async with session.opened(settings) as services:
-        found = await catalog_admins.find_account(services.catalog, canonical(email))
+        found = await catalog_admins.find_account(services.catalog, canonical_email(email))
         if found is None:
             raise AdminNotFound
         return await admins.update(
@@ -109,6 +118,14 @@ async def _update(
             services.catalog,
             services.passwords,
             found.id,
+            throttle=services.throttle,
             is_active=is_active,
             password=password,
         )
+
+
+async def _unlock(settings: Settings, email: str, address: str | None) -> None:
+    async with session.opened(settings) as services:
+        if await catalog_admins.find_account(services.catalog, canonical_email(email)) is None:
+            raise AdminNotFound
+        await services.throttle.lift(realm=admins.REALM, account=email, address=address)

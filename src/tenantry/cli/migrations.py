@@ -6,6 +6,7 @@ from uuid import UUID
 
 import typer
 
+from tenantry.access.emails import canonical_email
 from tenantry.catalog import admins, runs
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.runs import MigrationRun, MigrationRunNotFound
@@ -19,7 +20,6 @@ from tenantry.kit import process
 from tenantry.kit.errors import Invalid
 from tenantry.kit.ids import parse_id
 from tenantry.kit.pages import PAGE_SIZE_DEFAULT, Page, Window
-from tenantry.kit.text import canonical
 from tenantry.schemas.migrations import (
     MigrationPreviewResponse,
     MigrationResultResponse,
@@ -172,7 +172,7 @@ async def _preview(
 
 
 async def _active_admin(catalog: Catalog, email: str) -> str:
-    account = await admins.find_account(catalog, canonical(email))
+    account = await admins.find_account(catalog, canonical_email(email))
     if account is None or not account.is_active:
         raise NoSuchAdmin
     return account.email

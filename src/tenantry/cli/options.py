@@ -1,5 +1,6 @@
 """Options that several commands have."""
 
+import ipaddress
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -26,6 +27,31 @@ def parse_instant(text: str) -> datetime:
         raise BadInstant from error
 
 
+class BadAddress(Invalid):
+    """An address must be one of IPv4 or IPv6."""
+
+
+def parse_address(text: str) -> str:
+    """Return *text* if it is an IP address.
+
+    Raises:
+        BadAddress: It is none.
+    """
+    try:
+        ipaddress.ip_address(text)
+    except ValueError as error:
+        raise BadAddress from error
+    return text
+
+
+ClientAddress = Annotated[
+    str | None,
+    typer.Option(
+        parser=parse_address,
+        metavar="IP",
+        help="Let logins from this address no longer wait for the failures of strangers.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, as the HTTP API has it in `data`.")]
 Page = Annotated[int, typer.Option(min=1, help="Which page.")]
 PageSize = Annotated[int, typer.Option(min=1, help="How many on a page, 100 at most.")]

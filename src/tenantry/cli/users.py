@@ -75,6 +75,19 @@ def reset_password(
     _show(changed, as_json=as_json)
 
 
+@group.command("unlock")
+def unlock(
+    tenant: options.Tenant,
+    user: Annotated[str, typer.Argument(help="The user's e-mail address or id.")],
+    *,
+    address: options.ClientAddress = None,
+    as_json: options.Json = False,
+) -> None:
+    """Forget the failed logins of a user, so that the next one need not wait."""
+    asyncio.run(_unlock(session.configure(), tenant, user, address))
+    output.show_done("The failed logins were forgotten.", as_json=as_json)
+
+
 async def find(database: TenantSession, email_or_id: str) -> User:
     """Return the user of a tenant with this e-mail address or id.
 
@@ -131,5 +144,13 @@ async def _reset_password(settings: Settings, tenant: str, user: str, password: 
             services.passwords,
             (await find(database, user)).id,
             tenant_id=found.id,
+            throttle=services.throttle,
             password=password,
         )
+
+
+async def _unlock(settings: Settings, tenant: str, user: str, address: str | None) -> None:
+    async with session.opened(settings) as services:
+        found = await tenants.find(services.catalog, tenant)
+        account = await find(await services.databases.open(found), user)
+        await services.throttle.lift(realm=str(found.id), account=account.email, address=address)

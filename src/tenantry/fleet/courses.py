@@ -17,7 +17,7 @@ from tenantry.catalog.causes import NOT_ATTEMPTED
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.progress import Progress
 from tenantry.catalog.runs import UnfinishedRun
-from tenantry.kit.clock import monotonic_seconds, utc_now
+from tenantry.kit.clock import monotonic_seconds
 from tenantry.migration.migrator import RunScripts
 from tenantry.migration.streams import Streams
 
@@ -111,7 +111,7 @@ class Courses:
     def __init__(self, streams: Callable[[], Streams]) -> None:
         self._streams = streams
         self._courses: OrderedDict[UUID, Course] = OrderedDict()
-        self._foreign: OrderedDict[UUID, float] = OrderedDict()
+        self._foreign: OrderedDict[UUID, tuple[float, float]] = OrderedDict()
 
     def begin(self, run_id: UUID, scripts: RunScripts, *, is_known: bool = True) -> Course:
         """Take part in a run with these scripts, unless this process does so already.
@@ -151,13 +151,16 @@ class Courses:
         return course
 
     async def _join(self, run: UnfinishedRun) -> Course | None:
-        if self._foreign.get(run.id, 0) > monotonic_seconds():
+        now = monotonic_seconds()
+        first_seen, look_again_at = self._foreign.get(run.id, (now, now))
+        if look_again_at > now:
             return None
         scripts = RunScripts(self._streams())
         is_known = run.head is None or await scripts.have(run.head)
-        if is_known or utc_now() - run.started_at > ORPHANED_AFTER:
+        # By this process's own clock: the clock of the one that began the run may be another.
+        if is_known or now - first_seen >= ORPHANED_AFTER.total_seconds():
             return self.begin(run.id, scripts, is_known=is_known)
-        self._foreign[run.id] = monotonic_seconds() + FOREIGN_SECONDS
+        self._foreign[run.id] = first_seen, now + FOREIGN_SECONDS
         if len(self._foreign) > COURSES_REMEMBERED_MAX:
             self._foreign.popitem(last=False)
         return None

@@ -158,7 +158,7 @@ def succeeded(
         state=MigrationState.SUCCESS.value,
         applied=",".join(applied) or None,
         started_at=started_at,
-        finished_at=utc_now(),
+        finished_at=max(started_at, utc_now()),  # the clock may have been set back
     )
     return Outcome(ended, position)
 
@@ -208,7 +208,7 @@ def _failed(
         applied=",".join(applied),
         error=reason,
         started_at=started_at,
-        finished_at=utc_now(),
+        finished_at=max(started_at, utc_now()),  # the clock may have been set back
     )
     return Outcome(ended, position)
 

@@ -88,9 +88,10 @@ class McpTokenList(Schema, frozen=True):
 
 
 class IssueOwnMcpTokenRequest(Schema, frozen=True):
-    """A new McpToken of the caller."""
+    """A new McpToken of the caller, who gives the password once more."""
 
     name: str
+    password: str
     scopes: list[str] | UnsetType = UNSET
     expires_at: Instant | UnsetType = UNSET
 

@@ -32,11 +32,18 @@ class LoginResult(Schema, frozen=True):
         return cls(issued.token, issued.expires_at)
 
 
+class LogoutRequest(Schema, frozen=True):
+    """Which sessions to end: this one, or all of the caller's."""
+
+    everywhere: bool = False
+
+
 class ChangePasswordRequest(Schema, frozen=True):
-    """The current password, and the new one."""
+    """The current password, and the new one. McpTokens end unless they are kept."""
 
     current_password: str
     new_password: str
+    keep_mcp_tokens: bool = False
 
 
 class UpdateProfileRequest(Schema, frozen=True):

@@ -1,14 +1,17 @@
 """What a person does with their own account: log in, change the password, the profile."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 from uuid import UUID
 
 import msgspec
 import sqlalchemy as sa
 
-from tenantry.access.emails import checked_email
+from tenantry.access.addresses import network_of
+from tenantry.access.emails import canonical_email, checked_email
 from tenantry.access.login import check_login
-from tenantry.access.passwords import BadPassword, Passwords, WrongPassword
+from tenantry.access.passwords import BadPassword, Passwords, Place, WrongPassword
 from tenantry.access.principal import Person, Role
 from tenantry.access.sign_ins import PASSWORD, Account, SignIns
 from tenantry.access.throttle import Throttle
@@ -17,8 +20,8 @@ from tenantry.catalog import audit as audit_log
 from tenantry.catalog.database import Catalog
 from tenantry.db.statements import Statement, columns_of, parameters
 from tenantry.kit.errors import Invalid
-from tenantry.kit.text import canonical
 from tenantry.tenant import audit
+from tenantry.tenant import tokens as mcp_tokens
 from tenantry.tenant.entry import Claimant, PersonContext, TenantContext, confirm_claimant
 from tenantry.tenant.tables import user
 from tenantry.tenant.users import (
@@ -28,6 +31,7 @@ from tenantry.tenant.users import (
     UserNotFound,
     checked_name,
     find_locked,
+    session_ended,
 )
 
 
@@ -36,11 +40,12 @@ class _Account(msgspec.Struct, frozen=True):
     email: str
     is_active: bool
     generation: int
+    token_generation: int
     password_hash: str
 
 
-class _Id(msgspec.Struct, frozen=True):
-    id: UUID
+class _Generation(msgspec.Struct, frozen=True):
+    token_generation: int
 
 
 _ACCOUNT_COLUMNS = columns_of(user, _Account)
@@ -60,18 +65,25 @@ _CHANGE_PASSWORD = Statement(
         password_hash=sa.bindparam("new"),
         generation=user.c.generation + 1,
         spared_jti=sa.bindparam("jti"),
+        token_generation=user.c.token_generation
+        + sa.case((sa.bindparam("keeps_tokens", type_=sa.Boolean), 0), else_=1),
     )
     .where(_by_id, user.c.password_hash == sa.bindparam("old"))
-    .returning(user.c.id),
-    _Id,
+    .returning(user.c.token_generation),
+    _Generation,
 )
 # What `confirm_claimant` asks for, in the statement itself.
 _may_act = sa.and_(
     user.c.is_active,
     sa.or_(
-        sa.bindparam("by_token", type_=sa.Boolean),
-        user.c.generation == sa.bindparam("session_generation", type_=sa.Integer),
-        user.c.spared_jti == sa.bindparam("session_jti", type_=sa.String),
+        user.c.token_generation == sa.bindparam("token_generation", type_=sa.Integer),
+        sa.and_(
+            sa.or_(
+                user.c.generation == sa.bindparam("session_generation", type_=sa.Integer),
+                user.c.spared_jti == sa.bindparam("session_jti", type_=sa.String),
+            ),
+            sa.not_(session_ended),
+        ),
     ),
 )
 _UPDATE_PROFILE = Statement(
@@ -100,7 +112,7 @@ async def login(
         LoginRefused: The address or the password is wrong, or the user is inactive.
         TooManyAttempts, TooManyLogins: Try again later.
     """
-    account = await ctx.database.fetch_one(_FIND_BY_EMAIL, email=canonical(email))
+    account = await ctx.database.fetch_one(_FIND_BY_EMAIL, email=canonical_email(email))
     usable = account if account is not None and account.is_active else None
     rehashed = await check_login(
         ctx,
@@ -131,8 +143,19 @@ async def change_password(
     sign_ins: SignIns,
     current_password: str,
     new_password: str,
+    keep_mcp_tokens: bool,
 ) -> None:
     """Change the caller's password, and end every session of theirs but this one.
+
+    Args:
+        ctx: The caller.
+        catalog: Holds the McpTokens.
+        passwords: Hash.
+        throttle: Counts.
+        sign_ins: Record.
+        current_password: As it was typed.
+        new_password: As it was typed.
+        keep_mcp_tokens: Whether the McpTokens that are bound to the caller live on.
 
     Raises:
         UserNotFound: The caller was deleted.
@@ -140,26 +163,50 @@ async def change_password(
         WrongPassword: The current one is wrong, or was changed at this moment.
         TooManyAttempts, TooManyLogins: Try again later.
     """
-    account = await ctx.database.fetch_one(_FIND, user=ctx.user_id)
-    if account is None:
-        raise UserNotFound
+    account = await _account(ctx)
     passwords.check_new(new_password, email=account.email, name="newPassword")
     if new_password == current_password:
         raise BadPassword("`newPassword` must not be the current one.")
-    with sign_ins.recording(ctx, PASSWORD, _named(ctx, account.id)):
-        async with throttle.guess(
-            realm=str(ctx.tenant.id), account=account.email, address=ctx.address
-        ):
-            await passwords.verify(account.password_hash, current_password)
-    hashed = await passwords.hash(new_password)
+    async with _proved(ctx, passwords, throttle, sign_ins, password=current_password) as (
+        account,
+        place,
+    ):
+        hashed = await place.hash(new_password)
     async with ctx.database.begin() as session:
         changed = await session.fetch_one(
-            _CHANGE_PASSWORD, user=account.id, old=account.password_hash, new=hashed, jti=ctx.jti
+            _CHANGE_PASSWORD,
+            user=account.id,
+            old=account.password_hash,
+            new=hashed,
+            jti=ctx.jti,
+            keeps_tokens=keep_mcp_tokens,
         )
         if changed is None:
             raise WrongPassword
         changes = audit_log.named_change("password")
         await audit.note(ctx, catalog, "password.change", account.id, changes)
+        await mcp_tokens.remove_dead(
+            ctx, catalog, ctx.tenant.id, account.id, generation=changed.token_generation
+        )
+
+
+async def confirm_password(
+    ctx: PersonContext,
+    *,
+    passwords: Passwords,
+    throttle: Throttle,
+    sign_ins: SignIns,
+    password: str,
+) -> int:
+    """Check the caller's password once more; return the generation of their McpTokens.
+
+    Raises:
+        UserNotFound: The caller was deleted.
+        WrongPassword: It is wrong.
+        TooManyAttempts, TooManyLogins: Try again later.
+    """
+    async with _proved(ctx, passwords, throttle, sign_ins, password=password) as (account, _):
+        return account.token_generation
 
 
 async def update_profile(
@@ -168,7 +215,7 @@ async def update_profile(
     """Change how the caller is called and reached; return them as they then are.
 
     Raises:
-        UserInactive, SessionEnded, UserGone: The caller may not act (any more).
+        UserInactive, SessionEnded, McpTokenEnded, UserGone: The caller may not act (any more).
         BadEmail, BadText: A rule is broken.
         EmailInUse: Another user of the tenant has the address.
         UserNotFound: The caller was deleted.
@@ -179,17 +226,17 @@ async def update_profile(
     except Invalid:
         await confirm_claimant(claimant)
         raise
-    claims = claimant.identity.claims
+    claims, token = claimant.identity.claims, claimant.identity.mcp_token
     changed = await _write_profile(
         claimant,
         catalog,
         user=claimant.user_id,
-        by_token=claims is None,
+        token_generation=token.user_generation if token else None,
         session_generation=claims.generation if claims else None,
         session_jti=claims.jti if claims else None,
         full_name=full_name,
         email=email,
-        canonical_email=canonical(email),
+        canonical_email=canonical_email(email),
     )
     if changed is None:
         await confirm_claimant(claimant)
@@ -211,3 +258,30 @@ async def _write_profile(claimant: Claimant, catalog: Catalog, **values: object)
 def _named(ctx: TenantContext, user_id: UUID | None) -> Account:
     actor = None if user_id is None else f"user:{user_id}"
     return Account(ctx.tenant.id, user_id, actor)
+
+
+@asynccontextmanager
+async def _proved(
+    ctx: PersonContext,
+    passwords: Passwords,
+    throttle: Throttle,
+    sign_ins: SignIns,
+    *,
+    password: str,
+) -> AsyncIterator[tuple[_Account, Place]]:
+    """Yield the caller's account, whose *password* was right, and a place to hash in."""
+    account = await _account(ctx)
+    with passwords.place(network_of(ctx.address)) as place:
+        with sign_ins.recording(ctx, PASSWORD, _named(ctx, account.id)):
+            async with throttle.guess(
+                realm=str(ctx.tenant.id), account=account.email, address=ctx.address
+            ):
+                await place.verify(account.password_hash, password)
+        yield account, place
+
+
+async def _account(ctx: PersonContext) -> _Account:
+    found = await ctx.database.fetch_one(_FIND, user=ctx.user_id)
+    if found is None:
+        raise UserNotFound
+    return found

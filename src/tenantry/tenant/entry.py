@@ -10,7 +10,7 @@ from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Forbidden, Unauthenticated
 from tenantry.tenant import modules, users
 from tenantry.tenant.databases import TenantDatabase, TenantDatabases
-from tenantry.tenant.users import User
+from tenantry.tenant.users import UserInSession
 
 
 class ScopeRequired(Forbidden):
@@ -34,7 +34,11 @@ class UserGone(Unauthenticated):
 
 
 class SessionEnded(Unauthenticated):
-    """The session was ended by a change of the password or of the account."""
+    """The session was ended by a logout, or a change of the password or of the account."""
+
+
+class McpTokenEnded(Unauthenticated):
+    """The McpToken ended with a change of its user's password or account."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +245,7 @@ async def confirm_claimant(claimant: Claimant) -> None:
     """Check that the user behind a claimant may act, if there still is one.
 
     Raises:
-        UserInactive, SessionEnded: The user may not.
+        UserInactive, SessionEnded, McpTokenEnded: The user may not.
         UserGone: There is none, and the McpToken was bound to them.
     """
     identity = claimant.identity
@@ -254,7 +258,8 @@ async def _confirm(
     user_id = acting_user(identity)
     if user_id is None:
         return
-    user = await users.find(database, user_id)
+    jti = None if identity.claims is None else identity.claims.jti
+    user = await users.find_in_session(database, user_id, jti)
     if user is not None:
         _check_session(user, identity)
     elif gone_is_refused:
@@ -308,9 +313,15 @@ def _actor(identity: Identity) -> str:
     return f"tenant:{identity.tenant.id}"
 
 
-def _check_session(user: User, identity: Identity) -> None:
+def _check_session(user: UserInSession, identity: Identity) -> None:
     if not user.is_active:
         raise UserInactive
     claims = identity.claims
-    if claims and claims.generation != user.generation and claims.jti != user.spared_jti:
+    if claims is None:
+        token = identity.mcp_token
+        if token is not None and token.user_generation != user.token_generation:
+            raise McpTokenEnded
+        return
+    is_current = claims.generation == user.generation or claims.jti == user.spared_jti
+    if not is_current or user.session_ended:
         raise SessionEnded

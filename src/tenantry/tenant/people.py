@@ -6,10 +6,11 @@ The log is written last before a change is committed; see `tenant.audit` for why
 from uuid import UUID
 
 from tenantry.access.passwords import Passwords
+from tenantry.access.throttle import Throttle
 from tenantry.catalog import audit, credentials
 from tenantry.catalog.database import Catalog
 from tenantry.kit.context import OperationContext
-from tenantry.tenant import users
+from tenantry.tenant import tokens, users
 from tenantry.tenant.databases import TenantDatabase
 from tenantry.tenant.users import User
 
@@ -48,6 +49,7 @@ async def update(
     user_id: UUID,
     *,
     tenant_id: UUID,
+    throttle: Throttle,
     email: str | None = None,
     full_name: str | None = None,
     is_active: bool | None = None,
@@ -77,6 +79,13 @@ async def update(
         if hashed is not None:
             changes += audit.named_change("password")
         await catalog.note(ctx, "user.update", user_id, tenant_id=tenant_id, changes=changes)
+        # While the user is inactive they stay: a request by one is told why it is refused.
+        if user.is_active:
+            await tokens.remove_dead(
+                ctx, catalog, tenant_id, user_id, generation=user.token_generation
+            )
+    if hashed is not None:
+        await throttle.lift(realm=str(tenant_id), account=user.email)
     return user
 
 

@@ -18,7 +18,18 @@ user = sa.Table(
     sa.Column("created_at", Instant, nullable=False),
     sa.Column("generation", sa.Integer, nullable=False, server_default="0"),
     sa.Column("spared_jti", sa.String, nullable=True),
+    sa.Column("token_generation", sa.Integer, nullable=False, server_default="0"),
     sa.UniqueConstraint("canonical_email"),
+)
+
+# Sessions that their users have ended, until their tokens have expired.
+ended_session = sa.Table(
+    "tenantry_ended_session",
+    metadata,
+    sa.Column("jti", sa.String, primary_key=True),
+    sa.Column("user_id", sa.ForeignKey(user.c.id, ondelete="CASCADE"), nullable=False),
+    sa.Column("expires_at", Instant, nullable=False),
+    sa.Index("ix_tenantry_ended_session_user_id", "user_id"),
 )
 
 post = sa.Table(

@@ -7,16 +7,16 @@ from uuid import UUID
 import msgspec
 import sqlalchemy as sa
 
-from tenantry.access.emails import checked_email
+from tenantry.access.emails import canonical_email, checked_email
 from tenantry.access.passwords import Passwords
 from tenantry.db.statements import Count, Statement, columns_of
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Conflict, NotFound
 from tenantry.kit.ids import new_id
 from tenantry.kit.pages import Page, Window
-from tenantry.kit.text import canonical, checked_line
+from tenantry.kit.text import checked_line
 from tenantry.tenant.databases import TenantSession
-from tenantry.tenant.tables import user
+from tenantry.tenant.tables import ended_session, user
 
 FULL_NAME_CHARS_MAX = 200
 
@@ -35,6 +35,7 @@ class User(msgspec.Struct, frozen=True):
     Attributes:
         generation: Raised to end every session; a token carries the one it was issued in.
         spared_jti: The one token that outlived the last raise.
+        token_generation: Raised to end every McpToken that is bound to the user.
     """
 
     id: UUID
@@ -44,6 +45,17 @@ class User(msgspec.Struct, frozen=True):
     created_at: datetime
     generation: int
     spared_jti: str | None
+    token_generation: int
+
+
+class UserInSession(User, frozen=True):
+    """A user who acts.
+
+    Attributes:
+        session_ended: Whether the user has logged out of this session.
+    """
+
+    session_ended: bool
 
 
 class _Id(msgspec.Struct, frozen=True):
@@ -57,6 +69,12 @@ _by_id = user.c.id == sa.bindparam("user")
 _ADD = Statement[Any](sa.insert(user), conflicts=EMAIL_IN_USE)
 _FIND = Statement(sa.select(*COLUMNS).where(_by_id), User)
 _LOCK = Statement(sa.select(*COLUMNS).where(_by_id).with_for_update(), User)
+session_ended = sa.exists().where(
+    ended_session.c.jti == sa.bindparam("session_jti", type_=sa.String)
+)
+_FIND_IN_SESSION = Statement(
+    sa.select(*COLUMNS, session_ended.label("session_ended")).where(_by_id), UserInSession
+)
 _FIND_BY_EMAIL = Statement(
     sa.select(*COLUMNS).where(user.c.canonical_email == sa.bindparam("email")), User
 )
@@ -84,7 +102,11 @@ _UPDATE = Statement(
 )
 _END_SESSIONS = Statement(
     sa.update(user)
-    .values(generation=user.c.generation + 1, spared_jti=None)
+    .values(
+        generation=user.c.generation + 1,
+        spared_jti=None,
+        token_generation=user.c.token_generation + 1,
+    )
     .where(_by_id)
     .returning(*COLUMNS),
     User,
@@ -97,9 +119,16 @@ async def find(session: TenantSession, user_id: UUID) -> User | None:
     return await session.fetch_one(_FIND, user=user_id)
 
 
+async def find_in_session(
+    session: TenantSession, user_id: UUID, jti: str | None
+) -> UserInSession | None:
+    """Return the user with this id, who acts in the session *jti*, or by an McpToken (None)."""
+    return await session.fetch_one(_FIND_IN_SESSION, user=user_id, session_jti=jti)
+
+
 async def find_by_email(session: TenantSession, email: str) -> User | None:
     """Return the user with this e-mail address, if there is one."""
-    return await session.fetch_one(_FIND_BY_EMAIL, email=canonical(email))
+    return await session.fetch_one(_FIND_BY_EMAIL, email=canonical_email(email))
 
 
 async def get(session: TenantSession, user_id: UUID) -> User:
@@ -154,10 +183,10 @@ async def add(
     Raises:
         EmailInUse: Another user of the tenant has the address.
     """
-    added = User(new_id(), email, full_name, True, ctx.now, 0, None)  # noqa: FBT003
+    added = User(new_id(), email, full_name, True, ctx.now, 0, None, 0)  # noqa: FBT003
     await session.execute(
         _ADD,
-        canonical_email=canonical(email),
+        canonical_email=canonical_email(email),
         password_hash=password_hash,
         **msgspec.structs.asdict(added),
     )
@@ -207,7 +236,7 @@ async def update(
 ) -> User:
     """Change what is not None, and was checked (`check_changes`); return the user as it then is.
 
-    A new password, or being switched off, ends every session of the user.
+    A new password, or being switched off, ends every session and McpToken of the user.
 
     Raises:
         EmailInUse: Another user of the tenant has the address.
@@ -217,7 +246,7 @@ async def update(
         _UPDATE,
         user=user_id,
         email=email,
-        canonical_email=None if email is None else canonical(email),
+        canonical_email=None if email is None else canonical_email(email),
         full_name=full_name,
         is_active=is_active,
         password_hash=password_hash,

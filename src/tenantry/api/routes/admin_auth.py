@@ -1,8 +1,9 @@
 """``/api/admin/auth``."""
 
 from tenantry.access import admins
+from tenantry.access.principal import AdminContext
 from tenantry.kit.context import OperationContext
-from tenantry.schemas.people import LoginRequest, LoginResult
+from tenantry.schemas.people import LoginRequest, LoginResult, LogoutRequest
 from tenantry.services import Services
 
 
@@ -19,3 +20,8 @@ async def login(ctx: OperationContext, services: Services, request: LoginRequest
         password=request.password,
     )
     return LoginResult.of(issued)
+
+
+async def logout(ctx: AdminContext, services: Services, request: LogoutRequest) -> None:
+    """End the caller's session, or all of them."""
+    await admins.logout(ctx, services.catalog, everywhere=request.everywhere)

@@ -42,7 +42,12 @@ async def update_admin(
 ) -> AdminResponse:
     """Switch an admin on or off, or set the password."""
     admin = await access.update(
-        ctx, services.catalog, services.passwords, admin_id, **given(request)
+        ctx,
+        services.catalog,
+        services.passwords,
+        admin_id,
+        throttle=services.throttle,
+        **given(request),
     )
     return AdminResponse.of(admin)
 

@@ -5,11 +5,12 @@ from tenantry.schemas.people import (
     ChangePasswordRequest,
     LoginRequest,
     LoginResult,
+    LogoutRequest,
     TenantUserProfile,
     UpdateProfileRequest,
 )
 from tenantry.services import Services
-from tenantry.tenant import accounts, users
+from tenantry.tenant import accounts, sessions, users
 from tenantry.tenant.entry import Claimant, PersonContext, TenantContext
 
 
@@ -39,7 +40,13 @@ async def change_password(
         sign_ins=services.sign_ins,
         current_password=request.current_password,
         new_password=request.new_password,
+        keep_mcp_tokens=request.keep_mcp_tokens,
     )
+
+
+async def logout(ctx: PersonContext, services: Services, request: LogoutRequest) -> None:
+    """End the caller's session, or all of them."""
+    await sessions.end(ctx, services.sign_ins, everywhere=request.everywhere)
 
 
 async def update_profile(

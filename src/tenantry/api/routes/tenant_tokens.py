@@ -13,6 +13,7 @@ from tenantry.schemas.credentials import (
 )
 from tenantry.schemas.people import given
 from tenantry.services import Services
+from tenantry.tenant import accounts
 from tenantry.tenant.entry import PersonContext
 
 
@@ -27,12 +28,20 @@ async def issue_own(
 ) -> IssuedMcpTokenResponse:
     """Issue a token that acts as the caller."""
     asked = given(request)
+    generation = await accounts.confirm_password(
+        ctx,
+        passwords=services.passwords,
+        throttle=services.throttle,
+        sign_ins=services.sign_ins,
+        password=request.password,
+    )
     issued = await access.issue_mcp_token(
         ctx,
         services.catalog,
         ctx.tenant.id,
         name=request.name,
         user_id=ctx.user_id,
+        user_generation=generation,
         scopes=frozenset(asked["scopes"]) if "scopes" in asked else None,
         expires_at=asked.get("expires_at"),
     )

@@ -60,6 +60,7 @@ async def update_user(
         services.passwords,
         user_id,
         tenant_id=tenant_id,
+        throttle=services.throttle,
         **given(request),
     )
     return TenantUserProfile.of(user)

@@ -168,5 +168,6 @@ async def _mcp_token(services: Services, made: Provisioned) -> str:
         made.tenant.id,
         name="demo",
         user_id=made.owner.id,
+        user_generation=made.owner.token_generation,
     )
     return issued.secret

@@ -3,6 +3,7 @@
 import * as session from "./session.js";
 
 const LOGIN = "/api/admin/auth/login";
+const LOGOUT = "/api/admin/auth/logout";
 export const TENANTS = "/api/admin/tenants";
 export const SCHEMA_STATUS = `${TENANTS}/schema-status`;
 export const MIGRATE_ALL = `${TENANTS}/migrate-all`;
@@ -39,6 +40,12 @@ export async function send(method, path, body, { headers, signal } = {}) {
 /** Exchange a password for a token. */
 export async function logIn(email, password) {
   return (await ask("POST", LOGIN, { body: { email, password }, isOpen: true })).data;
+}
+
+/** End the session: here at once, and on the service if it can be reached. */
+export function logOut() {
+  ask("POST", LOGOUT, { body: {}, headers: bearer(), isOpen: true }).catch(() => {});
+  session.end(session.SIGNED_OUT);
 }
 
 /**

@@ -1,6 +1,6 @@
 // The frame: who is signed in, the navigation, and the view that the address asks for.
 
-import { logIn } from "./api.js";
+import { logIn, logOut } from "./api.js";
 import { el, fill } from "./dom.js";
 import { field, form, input } from "./forms.js";
 import { resolve } from "./router.js";
@@ -80,7 +80,7 @@ function frame() {
   const links = NAVIGATION.map(([text, href]) => el("a", { href, "data-section": text }, text));
   const out = el(
     "button",
-    { type: "button", onclick: () => session.end(session.SIGNED_OUT) },
+    { type: "button", onclick: logOut },
     "Sign out",
   );
   fill(

@@ -74,6 +74,7 @@ def _create_tenants(op: Operations) -> None:
         sa.Column("prefix", sa.String, nullable=False),
         sa.Column("digest", sa.String, nullable=False),
         sa.Column("user_id", sa.Uuid, nullable=True),
+        sa.Column("user_generation", sa.Integer, nullable=True),
         sa.Column("scopes", sa.String, nullable=False),
         sa.Column("created_at", INSTANT, nullable=False),
         sa.Column("expires_at", INSTANT, nullable=False),
@@ -96,6 +97,13 @@ def _create_people(op: Operations) -> None:
         sa.UniqueConstraint("canonical_email", name="uq_admin_canonical_email"),
     )
     op.create_table(
+        "ended_session",
+        sa.Column("jti", sa.String, primary_key=True),
+        sa.Column("admin_id", sa.Uuid, sa.ForeignKey("admin.id"), nullable=False),
+        sa.Column("expires_at", INSTANT, nullable=False),
+    )
+    op.create_index("ix_ended_session_admin_id", "ended_session", ["admin_id"])
+    op.create_table(
         "signing_key",
         sa.Column("id", sa.Uuid, primary_key=True),
         sa.Column("public_key", sa.LargeBinary, nullable=False),
@@ -107,11 +115,13 @@ def _create_people(op: Operations) -> None:
     op.create_table(
         "login_attempt",
         sa.Column("key", sa.String, primary_key=True),
+        sa.Column("account", sa.String, nullable=False),
         sa.Column("failures", sa.Integer, nullable=False),
         sa.Column("since_ms", sa.BigInteger, nullable=False),
         sa.Column("next_ms", sa.BigInteger, nullable=False),
     )
     op.create_index("ix_login_attempt_next_ms", "login_attempt", ["next_ms"])
+    op.create_index("ix_login_attempt_account", "login_attempt", ["account"])
 
 
 def _create_audit_log(op: Operations) -> None:

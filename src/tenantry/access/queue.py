@@ -1,0 +1,128 @@
+"""A queue for work that takes a core for a while: addresses take turns, and each has a bound."""
+
+import asyncio
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TypeVar
+
+from tenantry.kit.errors import Unavailable
+
+Answer = TypeVar("Answer")
+
+# At 25 ms for one password and one thread, the last place waits for 6 s.
+PLACES_MAX = 256
+PLACES_OF_ADDRESS_MAX = 32
+
+
+class TooManyLogins(Unavailable):
+    """Too many people are logging in at this moment."""
+
+
+class FairQueue:
+    """Runs work in a few threads, round-robin over the addresses that it comes from.
+
+    Args:
+        pool: The threads.
+        threads: How many there are.
+    """
+
+    def __init__(self, pool: ThreadPoolExecutor, threads: int) -> None:
+        self._pool = pool
+        self._idle = threads
+        self._held: Counter[str] = Counter()
+        self._count = 0
+        self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
+
+    @property
+    def count(self) -> int:
+        """How many places are taken: work that runs, waits, or is about to come."""
+        return self._count
+
+    @contextmanager
+    def place(self, address: str) -> Iterator[None]:
+        """Hold a place for the work of *address* while the block runs.
+
+        When all places are taken, an address with fewer gets the newest one of the address that
+        has the most work waiting.
+
+        Raises:
+            TooManyLogins: There is none; nothing was done.
+        """
+        if self._held[address] >= PLACES_OF_ADDRESS_MAX:
+            raise TooManyLogins
+        if self._count >= PLACES_MAX and not self._displace(self._held[address]):
+            raise TooManyLogins
+        self._held[address] += 1
+        self._count += 1
+        try:
+            yield
+        finally:
+            self._count -= 1
+            self._held[address] -= 1
+            if not self._held[address]:
+                del self._held[address]
+
+    async def run(self, address: str, work: Callable[..., Answer], *arguments: str) -> Answer:
+        """Return what *work* returns, when it is the turn of *address*.
+
+        Raises:
+            TooManyLogins: The place went to another address.
+        """
+        await self._turn(address)
+        running = asyncio.get_running_loop().run_in_executor(self._pool, work, *arguments)
+        # Not when the caller goes away, but when the thread is free again.
+        running.add_done_callback(self._ended)
+        return await asyncio.shield(running)
+
+    async def _turn(self, address: str) -> None:
+        if self._idle and not self._waiting:
+            self._idle -= 1
+            return
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(address, deque()).append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled() and turn.exception() is None:
+                self._pass_on()
+            else:
+                self._leave(address, turn)
+            raise
+
+    def _leave(self, address: str, turn: "asyncio.Future[None]") -> None:
+        turns = self._waiting.get(address, deque())
+        if turn in turns:
+            turns.remove(turn)
+            if not turns:
+                del self._waiting[address]
+
+    def _ended(self, running: "asyncio.Future[Answer]") -> None:
+        if not running.cancelled():
+            running.exception()  # the caller may have gone, and nobody else reads it
+        self._pass_on()
+
+    def _pass_on(self) -> None:
+        """Give the thread that is free to the next address."""
+        while self._waiting:
+            address, turns = self._waiting.popitem(last=False)
+            turn = turns.popleft()
+            if turns:
+                self._waiting[address] = turns
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._idle += 1
+
+    def _displace(self, held: int) -> bool:
+        """Free a place of an address that has more than one above *held*."""
+        if not self._waiting:
+            return False
+        turns = max(self._waiting.values(), key=len)
+        if len(turns) <= held + 1:
+            return False
+        turn = turns.pop()
+        if not turn.done():
+            turn.set_exception(TooManyLogins())
+        return True

@@ -1,0 +1,66 @@
+"""Log out: the sessions that users have ended, until their tokens have expired."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from tenantry.access.sign_ins import Account, SignIns
+from tenantry.db.statements import Count, Statement, insert
+from tenantry.kit.errors import Forbidden
+from tenantry.tenant.databases import TenantSession
+from tenantry.tenant.entry import PersonContext
+from tenantry.tenant.tables import ended_session, user
+
+# Of one user. Who has ended more of them has all sessions ended, which needs no list.
+ENDED_SESSIONS_MAX = 100
+# A token that has expired verifies again when the clock is set back.
+KEPT_AFTER_EXPIRY = timedelta(hours=2)
+
+_of_user = ended_session.c.user_id == sa.bindparam("user", type_=sa.Uuid)
+_ADD = Statement[Any](insert(ended_session).on_conflict_do_nothing())
+_COUNT = Statement(
+    sa.select(sa.func.count().label("count")).select_from(ended_session).where(_of_user), Count
+)
+_FORGET = Statement[Any](
+    sa.delete(ended_session).where(
+        ended_session.c.expires_at < sa.bindparam("before", type_=ended_session.c.expires_at.type)
+    )
+)
+_REMOVE = Statement[Any](sa.delete(ended_session).where(_of_user))
+_END_ALL = Statement[Any](
+    sa.update(user)
+    .values(generation=user.c.generation + 1, spared_jti=None)
+    .where(user.c.id == sa.bindparam("user"))
+)
+
+
+class NoSession(Forbidden):
+    """Only a person who is logged in can log out."""
+
+
+async def end(ctx: PersonContext, sign_ins: SignIns, *, everywhere: bool) -> None:
+    """End the caller's session, or all sessions of the caller; McpTokens live on.
+
+    Raises:
+        NoSession: The caller has none.
+    """
+    claims = ctx.identity.claims
+    if claims is None:
+        raise NoSession
+    await sign_ins.signed_out(ctx, Account(ctx.tenant.id, ctx.user_id, ctx.actor))
+    async with ctx.database.begin() as session:
+        if everywhere:
+            await _end_all(session, ctx)
+            return
+        expires_at = datetime.fromtimestamp(claims.exp, UTC)
+        await session.execute(_FORGET, before=ctx.now - KEPT_AFTER_EXPIRY)
+        await session.execute(_ADD, jti=claims.jti, user_id=ctx.user_id, expires_at=expires_at)
+        count = await session.fetch_one(_COUNT, user=ctx.user_id)
+        if count is not None and count.count > ENDED_SESSIONS_MAX:
+            await _end_all(session, ctx)
+
+
+async def _end_all(session: TenantSession, ctx: PersonContext) -> None:
+    await session.execute(_END_ALL, user=ctx.user_id)
+    await session.execute(_REMOVE, user=ctx.user_id)
