@@ -23,7 +23,7 @@ export UV_PYTHON_DOWNLOADS := never
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo serve test test-all test-e2e pictures check bench bench-fleet torture prove docs format lint types layers lock sbom audit clean
+.PHONY: help demo serve test test-all test-e2e test-edge pictures check bench bench-fleet torture prove docs format lint types layers lock sbom audit clean
 
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,7 +37,7 @@ serve: .venv/.runtime ## Serve what the settings name; without any, SQLite in ./
 test: .venv/.dev ## Run the tests; T="tests/unit -k name" chooses
 	$(BIN)/pytest $(if $(T),$(T),-n 2 --dist loadfile --no-loadscope-reorder)
 
-	@$(if $(T),,echo "LEFT OUT: the console in a browser; make test-e2e walks through it." >&2)
+	@$(if $(T),,echo "LEFT OUT: the console in a browser (make test-e2e), and a shared cache in front (make test-edge)." >&2)
 
 # The small version of `torture` is among the tests.
 test-all: test ## Run the tests, and the small version of `prove`
@@ -48,6 +48,12 @@ test-e2e: .venv/.dev ## Walk through the console in Chromium; installs it, when 
 		test "$$(id -u)" = 0 || { echo "Needs Chromium: apt-get install chromium" >&2; exit 1; }; \
 		apt-get update -qq && apt-get install -qq --no-install-recommends chromium; fi >/dev/null
 	$(BIN)/pytest $(if $(T),$(T),tests/e2e)
+
+test-edge: .venv/.dev ## Put Varnish in front, a real shared cache; installs it, when root
+	@if ! PATH="$$PATH:/usr/sbin" command -v varnishd >/dev/null; then \
+		test "$$(id -u)" = 0 || { echo "Needs Varnish: apt-get install varnish" >&2; exit 1; }; \
+		apt-get update -qq && apt-get install -qq --no-install-recommends varnish; fi >/dev/null
+	$(BIN)/pytest $(if $(T),$(T),tests/edge)
 
 pictures: .venv/.dev ## Take the pictures in docs/images anew, in Chromium
 	$(BIN)/pytest --pictures docs/images tests/e2e
