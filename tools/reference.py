@@ -157,9 +157,12 @@ def _endpoints_page() -> str:
         'Every answer is an envelope: `{"success": true, "data": …}`, or '
         '`{"success": true, "message": "…"}` where there is nothing to return, or '
         '`{"success": false, "data": null, "message": "…"}`. Answers that are called *bare* have '
-        "the form that their standard gives them. Every answer has an `X-Request-Id`.",
+        "the form that their standard gives them. Every answer has an `X-Request-Id`, and every "
+        "error an `X-Error-Code`. Every answer says `Cache-Control: no-store` but the posts below "
+        "`/api/public`, which are `private, no-cache`; `Vary` names the credentials it depends on.",
         "Beside the statuses named here, any request can meet 405 (method), 408 (the body does "
-        "not arrive), 431 (headers over 16 KiB) and 500. A timestamp is ISO 8601 in UTC. "
+        "not arrive), 429 and 503 (too many connections), 431 (headers over 16 KiB), 500 and 505 "
+        "(version of HTTP). A timestamp is ISO 8601 in UTC. "
         "Members and parameters that nobody asked for are ignored.",
         _table(("endpoint", "level", "what it does"), overview),
         *sections,
