@@ -1,21 +1,25 @@
 """Settings: read once at the door, then passed by hand."""
 
 import ipaddress
+import json
 import os
 from collections.abc import Mapping
+from io import StringIO
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from dotenv import dotenv_values
+from dotenv.parser import parse_stream
 from pydantic import (
     AfterValidator,
+    BeforeValidator,
     Field,
     SecretStr,
     StringConstraints,
     ValidationError,
     model_validator,
 )
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from tenantry.kit.errors import Invalid
 from tenantry.kit.secrets import fault_of_secret_key
@@ -62,6 +66,25 @@ ProxyAddresses = Annotated[str, AfterValidator(_proxy_addresses)]
 ServerName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,31}$")]
 
 
+def _named_urls(given: object) -> object:
+    """Return the object that is written as JSON; what pydantic says of it names no setting."""
+    if not isinstance(given, str):
+        return given
+    try:
+        named = json.loads(given) if given.strip() else {}
+    except (ValueError, RecursionError):
+        named = None
+    if not isinstance(named, dict):
+        raise ValueError(  # noqa: TRY004 - pydantic takes it for the message
+            'must be a JSON object of names and URLs, such as {"eu": "postgresql://..."}'
+        )
+    return named
+
+
+# NoDecode: else the JSON is read before anything here can say what is wrong with it.
+ServerUrls = Annotated[dict[ServerName, DatabaseUrl], NoDecode, BeforeValidator(_named_urls)]
+
+
 class Settings(BaseSettings):
     """How one process is configured: by ``TENANTRY_*`` variables, or a file named ``.env``."""
 
@@ -83,7 +106,7 @@ class Settings(BaseSettings):
         "`postgresql://…` of a server and a role that may create databases. "
         "Empty: the folder `tenants` in the data folder.",
     )
-    tenant_servers: dict[ServerName, DatabaseUrl] = Field(
+    tenant_servers: ServerUrls = Field(
         default_factory=dict,
         description="More tenant servers by name, as JSON: "
         '`{"eu": "postgresql://…", "us": "postgresql://…"}`. A tenant stays on the server that '
@@ -276,11 +299,35 @@ def read_settings(**overrides: object) -> Settings:
         BadSettings: One is wrong, or a ``TENANTRY_*`` name is not known: a mistyped name
             would otherwise be a setting that silently does nothing.
     """
-    _check_names({**dotenv_values(ENV_FILE), **os.environ})  # noqa: TID251 - here they are read
+    _check_names({**_read_file(), **os.environ})  # noqa: TID251 - here they are read
     try:
         return Settings(**{k: v for k, v in overrides.items() if v is not None})  # type: ignore[arg-type]
     except ValidationError as error:
         raise BadSettings("; ".join(_explain(one) for one in error.errors())) from None
+
+
+def _read_file() -> dict[str, str | None]:
+    """Return what the file `ENV_FILE` sets; nothing if there is none.
+
+    Raises:
+        BadSettings: It cannot be read: a line that is left out would be a setting that silently
+            does nothing.
+    """
+    try:
+        text = Path(ENV_FILE).read_text(encoding="utf-8")
+    except (FileNotFoundError, IsADirectoryError):
+        return {}
+    except OSError as error:
+        raise BadSettings(f"{ENV_FILE} cannot be read ({error.strerror}).") from error
+    except UnicodeDecodeError as error:
+        raise BadSettings(f"{ENV_FILE} must be text in UTF-8: save it so.") from error
+    for line in parse_stream(StringIO(text)):
+        if line.error:
+            raise BadSettings(
+                f"Line {line.original.line} of {ENV_FILE} cannot be read: "
+                "write NAME=value, and close every quotation mark."
+            )
+    return dotenv_values(stream=StringIO(text))
 
 
 def _check_names(environment: Mapping[str, str | None]) -> None:

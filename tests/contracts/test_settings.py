@@ -17,7 +17,32 @@ SAMPLES = {
     "tenant_servers": '{"second": "postgresql://tenantry@db2.example.com/postgres"}',
     "trusted_proxies": "10.0.0.1",
 }
+# What takes any text: a path, or a name that only the machine can look up.
+ANY_TEXT = {"CORS_ORIGINS", "DATA_DIR", "HOST", "METRICS_HOST", "TENANT_MIGRATIONS"}
 WRONG = {
+    "AUDIT_DAYS": ["-1", "36501", "long"],
+    "CATALOG_CONNECTIONS": ["0", "1001", "x"],
+    "CONNECT_TIMEOUT_S": ["0", "-1", "61", "nan", "inf", "soon"],
+    "LOGIN_ACCOUNT_HOURLY": ["0", "x"],
+    "LOGIN_ADDRESS_MINUTELY": ["0", "x"],
+    "LOGIN_TRIES": ["0", "101", "x"],
+    "METRICS_PORT": ["-1", "65536", "x"],
+    "PASSWORD_THREADS": ["0", "65", "x"],
+    "PUBLIC_URL": ["cms.example.com", "ftp://cms.example.com", "https://cms.example.com/a"],
+    "REQUESTS_PER_MINUTE": ["0", "59", "100000001", "x"],
+    "STATEMENT_TIMEOUT_S": ["0", "-1", "601", "nan", "soon"],
+    "TENANT_CONNECTIONS": ["0", "10001", "x"],
+    "TENANT_SERVERS": [
+        "{",
+        "[]",
+        "null",
+        "x",
+        "[" * 100_000,
+        '{"EU": "postgresql://localhost"}',
+        '{"eu": "localhost"}',
+        '{"eu": 1}',
+        '{"default": "postgresql://localhost"}',
+    ],
     "PORT": ["0", "65536", "-1", "x", "", "1.5"],
     "TOKEN_MINUTES": ["0", "x", "1e9"],
     "PASSWORD_MIN_LENGTH": ["7", "65", "eight"],
@@ -154,6 +179,29 @@ class TestReadSettings:
         assert f"TENANTRY_{name}" in message
         assert "\n" not in message
         assert "pydantic" not in message
+
+    @pytest.mark.parametrize("name", EVERY)
+    def test_knows_a_wrong_value_of_each(self, name: str):
+        """Each setting is bounded, or takes any text."""
+        assert (name.upper() in WRONG) != (name.upper() in ANY_TEXT)
+
+    @pytest.mark.parametrize(
+        ("content", "said"),
+        [
+            (b"TENANTRY_HOST=\xff\n", "UTF-8"),
+            (b"TENANTRY_PORT=8000\nTENANTRY_HOST='a\n", "Line 2"),
+            (b"TENANTRY_PORT 8000\n", "Line 1"),
+        ],
+    )
+    def test_refuses_a_file_that_cannot_be_read(self, content: bytes, said: str, tmp_path: Path):
+        """In one line that says what to do; a line is never left out."""
+        (tmp_path / ".env").write_bytes(content)
+
+        message = refusal()
+
+        assert ".env" in message
+        assert said in message
+        assert "\n" not in message
 
     @pytest.mark.parametrize("name", ["CATALOG_URL", "TENANT_SERVER_URL"])
     def test_never_shows_a_secret(self, name: str, monkeypatch: pytest.MonkeyPatch):
