@@ -1,10 +1,9 @@
 """Read a request: its credential headers, its body, its members."""
 
 import asyncio
-import json
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, NoReturn
+from typing import Any
 from urllib.parse import parse_qsl
 from uuid import UUID
 
@@ -24,6 +23,7 @@ from tenantry.api.pieces import Message, Receive
 from tenantry.kit.errors import Invalid
 from tenantry.kit.ids import parse_id
 from tenantry.kit.pages import PAGE_MAX
+from tenantry.kit.text import BadText
 from tenantry.schemas.reading import check_text, readable
 
 HEADERS_BYTES_MAX = 16_384
@@ -37,6 +37,20 @@ PREFER_CHARS_MAX = 1_024
 
 # A quotation that does not end goes on to the end, so that no second one is searched in it.
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\\?$)', re.DOTALL)
+
+_HEX = rb"[0-9a-fA-F]{2}"
+# Escapes of surrogates, in pairs (kept) or alone. What an even number of backslashes precedes is
+# an escape; the pattern takes a time that is linear in the text.
+_SURROGATES = re.compile(
+    rb"(?<!\\)((?:\\\\)*)"
+    rb"(?:(\\u[dD][89abAB]"
+    + _HEX
+    + rb"\\u[dD][c-fC-F]"
+    + _HEX
+    + rb")|\\u[dD][89a-fA-F]"
+    + _HEX
+    + rb")"
+)
 
 RawHeaders = Iterable[tuple[bytes, bytes]]
 
@@ -214,25 +228,23 @@ def _limited(digits: str) -> str:
 
 
 def _decode_asked(endpoint: Endpoint, body: bytes) -> Any:
-    """Decode the members that matter: those asked for, or all where no other may stand."""
+    """Decode a body that may hold half a surrogate pair, which matters only where it was asked.
+
+    It is not decoded twice: each half becomes a NUL, which no member that was asked may hold.
+    """
     try:
-        members = json.loads(body, parse_constant=_refuse_constant)
-        if isinstance(members, dict):
-            if not endpoint.request.__struct_config__.forbid_unknown_fields:
-                names = endpoint.request.__struct_encode_fields__
-                members = {name: value for name, value in members.items() if name in names}
-            # Encoded again, it is msgspec that judges it, as it judges everything.
-            return endpoint.decoder.decode(json.dumps(members, ensure_ascii=False).encode())
+        decoded = endpoint.decoder.decode(_SURROGATES.sub(_without_half, body))
+        check_text(decoded)
     except msgspec.ValidationError as error:
         raise BadRequest(readable(error)) from error
-    except (ValueError, RecursionError) as error:
+    except (msgspec.DecodeError, BadText, UnicodeError, RecursionError) as error:
         raise BadRequest("The body is not valid JSON, or its text is not Unicode.") from error
-    raise BadRequest("The body must be an object.")
+    return decoded
 
 
-def _refuse_constant(name: str) -> NoReturn:
-    # Python takes NaN and Infinity for JSON, which has neither.
-    raise ValueError(name)
+def _without_half(found: "re.Match[bytes]") -> bytes:
+    backslashes, pair = found.groups()
+    return found[0] if pair else backslashes + rb"\u0000"
 
 
 async def _next_part(receive: Receive) -> Message:

@@ -1,0 +1,49 @@
+"""Half of a surrogate pair in a body: refused where it was asked for, and cheap to find."""
+
+import time
+
+import pytest
+
+from tenantry.api.requests import BadRequest, decode_body
+from tenantry.api.table import ENDPOINTS
+
+WRITE = next(one for one in ENDPOINTS if (one.method, one.path[-6:]) == ("POST", "/posts"))
+SECONDS_MAX = 0.2
+GOOD = b'{"title": "A", "content": "B"'
+
+
+class TestDecodeBody:
+    @pytest.mark.parametrize("half", [rb"\ud800", rb"\uDFFF", rb"\ude00\ud83d", rb"\\\ud800"])
+    def test_refuses_half_a_pair_in_a_member_that_was_asked(self, half: bytes):
+        with pytest.raises(BadRequest):
+            decode_body(WRITE, b'{"title": "A", "content": "' + half + b'"}')
+
+    @pytest.mark.parametrize("half", [rb"\ud800", rb"\uDFFF"])
+    def test_ignores_it_elsewhere(self, half: bytes):
+        decoded = decode_body(WRITE, GOOD + b', "x": "' + half + b'", "y": "\\ud83d\\ude00"}')
+
+        assert (decoded.title, decoded.content) == ("A", "B")
+
+    def test_keeps_whole_pairs_and_backslashes(self):
+        sent = b'{"title": "\\ud83d\\ude00", "content": "\\\\ud800", "x": "\\ud800"}'
+
+        decoded = decode_body(WRITE, sent)
+
+        assert (decoded.title, decoded.content) == ("\U0001f600", "\\ud800")
+
+    @pytest.mark.parametrize(
+        "rest",
+        [
+            b", ".join([b"{}"] * 260_000),
+            b'"' + rb"\ud800" * 170_000 + b'"',
+            b'"' + b"\\" * 10**6 + b'"',
+        ],
+        ids=["objects", "surrogates", "backslashes"],
+    )
+    def test_is_as_cheap_as_any_body(self, rest: bytes):
+        """Nothing is built of what was not asked."""
+        body = GOOD + b', "x": "\\ud800", "y": [' + rest + b"]}"
+        began = time.process_time()
+        decode_body(WRITE, body)
+
+        assert time.process_time() - began < SECONDS_MAX
