@@ -11,6 +11,7 @@ from tests.acceptance.support import (
     BROKEN_JSON,
     HISTORY,
     LOGIN_REFUSED,
+    NEW_PASSWORD,
     PROFILE,
     TENANTS,
     at,
@@ -109,6 +110,22 @@ class TestAdminLogin:
         assert {answer.status_code for answer in answers} == {401, 429}
         refused(await world.stranger().post(ADMIN_LOGIN, json=ADA), 429)
         ok(await at(world, "198.51.100.7").post(ADMIN_LOGIN, json=ADA))
+
+    async def test_is_not_kept_out_by_strangers(self, world: World) -> None:
+        """Not where the admin was before, and nowhere after a reset of the password."""
+        home, fresh = at(world, "203.0.113.1"), at(world, "203.0.113.2")
+        ok(await home.post(ADMIN_LOGIN, json=ADA))
+        for number in range(20):
+            stranger = at(world, f"198.51.{number}.1")
+            guess = await stranger.post(ADMIN_LOGIN, json={**ADA, "password": "wrong"})
+            refused(guess, 401, LOGIN_REFUSED)
+
+        ok(await home.post(ADMIN_LOGIN, json=ADA))
+        refused(await fresh.post(ADMIN_LOGIN, json=ADA), 429)
+        admin = await world.admin()
+        path = f"/api/admin/admins/{world.admin_account.id}"
+        ok(await admin.patch(path, json={"password": NEW_PASSWORD}))
+        ok(await fresh.post(ADMIN_LOGIN, json={**ADA, "password": NEW_PASSWORD}))
 
 
 class TestAdminLevel:

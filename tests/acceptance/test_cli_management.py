@@ -442,6 +442,20 @@ class TestSigningKeyRotate:
         assert "signs from" in ended.stdout
 
 
+class TestUnlock:
+    def test_is_of_an_account_that_there_is(self, tenantry: Commands):
+        tenantry.create_admin()
+        tenantry.create_tenant("acme")
+        owner = tenantry("user", "list", "acme", "--json").data["items"][0]["email"]
+
+        for account in (("admin", "unlock", ADA), ("user", "unlock", "acme", owner)):
+            assert tenantry(*account).status == 0
+            assert tenantry(*account, "--address", "2001:db8::1").status == 0
+            assert tenantry(*account, "--address", "nowhere").status == 2
+        assert tenantry("admin", "unlock", "nobody@example.com").status == 2
+        assert tenantry("user", "unlock", "acme", "nobody@example.com").status == 2
+
+
 class TestSigningKeyList:
     def test_tells_when_each_key_signs(self, tenantry: Commands):
         added = tenantry("signing-key", "rotate", "--json").data
