@@ -41,7 +41,13 @@ from tenantry.kit.metrics import Metrics
 from tenantry.kit.threads import DaemonThreads
 from tenantry.migration.errors import explain
 from tenantry.migration.migrator import Migrator, RunScripts, TimeLimits
-from tenantry.migration.streams import Stream, Streams, UnknownRevision
+from tenantry.migration.streams import (
+    BadStream,
+    NoRevisions,
+    Stream,
+    Streams,
+    UnknownRevision,
+)
 from tenantry.settings import Settings
 from tenantry.tenant import databases as tenant_databases
 from tenantry.tenant.databases import TenantDatabases
@@ -186,6 +192,7 @@ def _build(settings: Settings, threads: Executor) -> Services:
 
 async def _prepare(services: Services) -> None:
     settings = services.settings
+    await asyncio.to_thread(_check_revisions, services.streams())
     path = sqlite_path(settings.catalog)
     if path is not None and not path.exists():
         await asyncio.to_thread(files.create, path)
@@ -193,6 +200,22 @@ async def _prepare(services: Services) -> None:
     await services.catalog.facts.look()
     await services.signing_keys.ensure(system_context("start"))
     await services.runner.beat()
+
+
+def _check_revisions(streams: Streams) -> None:
+    """Check that the user's folder is laid out as Alembic's: else it is read as one without any.
+
+    What is in the revisions is for a migration to say; tenants are served until then.
+
+    Raises:
+        NoRevisions: It is not.
+    """
+    try:
+        _ = streams.head
+    except NoRevisions:
+        raise
+    except BadStream:
+        pass
 
 
 async def _upgrade_catalog(services: Services) -> None:

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tenantry.migration.streams import BASE, BadStream, Stream, UnknownRevision
+from tenantry.migration.streams import BASE, BadStream, NoRevisions, Stream, UnknownRevision
+from tenantry.services import open_services
+from tenantry.settings import Settings
 from tests.integration.revisions import AlembicFolder
 
 # As in production, where a warning is no error.
@@ -144,3 +146,33 @@ class TestBadStream:
     def test_without_a_folder_is_told_readably(self, tmp_path: Path):
         with pytest.raises(BadStream, match="their folder is not there"):
             _ = Stream("user", tmp_path / "nowhere").head
+
+    def test_that_is_empty_is_told_readably(self, folder: AlembicFolder):
+        with pytest.raises(NoRevisions, match=f"none is in {folder.path}/versions"):
+            Stream("user", folder.path).check_not_empty()
+
+    def test_one_folder_too_deep_names_the_one_above(self, folder: AlembicFolder):
+        folder.add("a_one", "pass")
+
+        with pytest.raises(NoRevisions, match=rf"Name the folder above it: {folder.path}\.$"):
+            _ = Stream("user", folder.path / "versions").head
+
+    def test_one_folder_too_high_names_the_one_below(self, folder: AlembicFolder):
+        folder.add("a_one", "pass")
+
+        with pytest.raises(NoRevisions, match=rf"that has one: {folder.path}\.$"):
+            _ = Stream("user", folder.path.parent).head
+
+    def test_that_is_no_alembic_directory_says_so(self, tmp_path: Path):
+        with pytest.raises(NoRevisions, match=r"Name the Alembic directory that has one\.$"):
+            _ = Stream("user", tmp_path).head
+
+    async def test_one_folder_too_deep_keeps_the_service_from_starting(
+        self, settings: Settings, folder: AlembicFolder
+    ):
+        folder.add("a_one", "pass")
+        too_deep = settings.model_copy(update={"tenant_migrations": folder.path / "versions"})
+
+        with pytest.raises(NoRevisions, match="Name the folder above it"):
+            async with open_services(too_deep):
+                raise AssertionError

@@ -60,9 +60,12 @@ async def check_revisions(services: Services) -> None:
     """Check that there is a head to bring tenants to: without one, each of them would fail.
 
     Raises:
-        BadStream: The directory of revisions cannot be read, or has several heads.
+        BadStream: The directory of revisions cannot be read, is empty, or has several heads.
     """
-    await RunScripts(services.streams()).head()
+    streams = services.streams()
+    await RunScripts(streams).head()
+    if streams.user is not None:
+        await asyncio.to_thread(streams.user.check_not_empty)
 
 
 class RunLeft(RunGoesOn):

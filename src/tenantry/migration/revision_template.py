@@ -5,7 +5,8 @@ from pathlib import Path
 
 from tenantry.kit.errors import Conflict, Invalid
 from tenantry.kit.ids import new_id
-from tenantry.migration.streams import BASE, Revision, Stream
+from tenantry.migration import folders
+from tenantry.migration.streams import BASE, NoRevisions, Revision, Stream
 
 SLUG_CHARS_MAX = 40
 ID_CHARS = 12  # as Alembic makes them
@@ -53,7 +54,9 @@ def write_draft(folder: Path, message: str) -> Revision:
     slug = re.sub(r"\W+", "_", message.lower(), flags=re.ASCII)[:SLUG_CHARS_MAX].strip("_")
     if not slug or not message.isprintable() or set(message) & set('"\\'):
         raise BadMessage
-    versions = folder / "versions"
+    versions = folder / folders.VERSIONS
+    if folder.is_dir() and any(folder.iterdir()) and (mistake := folders.find_mistake(folder)):
+        raise NoRevisions(f"The user revisions cannot be read: {mistake}")
     versions.mkdir(parents=True, exist_ok=True)
     stream = Stream("user", folder)
     revision_id = _id_after(stream.head)

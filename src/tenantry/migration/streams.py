@@ -27,6 +27,7 @@ from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 
 from tenantry.kit.errors import Unavailable
+from tenantry.migration import folders
 from tenantry.migration.project import BadProject, find_project
 from tenantry.migration.schema_state import Applied, SchemaRevision
 
@@ -56,6 +57,10 @@ class RevisionFailed(Exception):
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.name = name
+
+
+class NoRevisions(BadStream):
+    """The folder is no Alembic directory, or has no revision; the message says which to name."""
 
 
 class UnknownRevision(Unavailable):
@@ -132,6 +137,16 @@ class Stream:
             content.update(revision.name.encode() + b"\0" + revision.path.read_bytes() + b"\0")
         return content.hexdigest()
 
+    def check_not_empty(self) -> None:
+        """Check that there is a revision: without one every database is at the head.
+
+        Raises:
+            NoRevisions: There is none.
+        """
+        if not self.revisions:
+            folder = self._folder / folders.VERSIONS
+            raise NoRevisions(f"The {self.name} revisions cannot be read: none is in {folder}.")
+
     def after(self, version: str) -> Sequence[Revision]:
         """Return what leads from *version* to the head, in order of application.
 
@@ -167,6 +182,8 @@ class Stream:
     def _script(self) -> ScriptDirectory:
         if not self._folder.is_dir():
             raise BadStream(f"The {self.name} revisions cannot be read: their folder is not there.")
+        if mistake := folders.find_mistake(self._folder):
+            raise NoRevisions(f"The {self.name} revisions cannot be read: {mistake}")
         try:
             project = find_project(self._folder)
         except BadProject as error:
