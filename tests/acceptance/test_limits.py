@@ -1,9 +1,7 @@
 """Limits: of the requests of a credential, and of the share of a tenant."""
 
 import asyncio
-import math
 import re
-import time
 
 import httpx
 import pytest
@@ -12,7 +10,6 @@ from tenantry.api import fair_share
 from tenantry.services import open_services
 from tenantry.settings import Settings
 from tests.acceptance.commands import Commands
-from tests.acceptance.sockets import served
 from tests.acceptance.support import MODULES, OWN_POSTS, POSTS, PROFILE, TENANTS, ok, refused
 from tests.conftest import World, make_world
 
@@ -134,31 +131,6 @@ class TestFairShare:
         await asyncio.gather(*held)
         assert share.is_idle
 
-    async def test_keeps_the_others_quick(self, world: World) -> None:
-        """While one tenant sends as fast as it can, over 60 connections."""
-        async with (
-            served(world.app) as server,
-            server.client(**headers_of(await world.owner(world.acme))) as loud,
-            server.client(**headers_of(await world.owner(world.globex))) as quiet,
-        ):
-            await percentile(quiet, 20)
-            idle = await percentile(quiet, 100)
-            stopping = asyncio.Event()
-
-            async def send() -> None:
-                while not stopping.is_set():
-                    assert (await loud.get(PROFILE)).status_code in {200, 429}
-
-            sending = [asyncio.create_task(send()) for _ in range(60)]
-            await asyncio.sleep(0.5)
-            try:
-                busy = await percentile(quiet, 100)
-            finally:
-                stopping.set()
-                await asyncio.gather(*sending)
-        # The loud client runs in this event loop, too: what is measured here is coarse.
-        assert busy < max(20 * idle, 0.5)
-
 
 async def nothing() -> None:
     """Do nothing."""
@@ -167,19 +139,3 @@ async def nothing() -> None:
 def ok_of(answer: httpx.Response) -> httpx.Response:
     ok(answer)
     return answer
-
-
-def headers_of(client: httpx.AsyncClient) -> dict[str, str]:
-    return {
-        name: value for name, value in client.headers.items() if name.startswith(("auth", "x-"))
-    }
-
-
-async def percentile(client: httpx.AsyncClient, count: int, share: float = 0.95) -> float:
-    """Return how long a request takes at most, but for the slowest."""
-    seconds = []
-    for _ in range(count):
-        began = time.monotonic()
-        ok(await client.get(PROFILE))
-        seconds.append(time.monotonic() - began)
-    return sorted(seconds)[math.ceil(share * count) - 1]
