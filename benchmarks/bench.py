@@ -111,7 +111,8 @@ class Bench:
         """Return a copy of a world in files that nobody serves."""
         folder = self.folder / name
         shutil.copytree(self.folder / "sqlite", folder)
-        return replace(world, environment={"TENANTRY_DATA_DIR": str(folder / "data")})
+        environment = {**world.environment, "TENANTRY_DATA_DIR": str(folder / "data")}
+        return replace(world, environment=environment)
 
     def with_before(
         self, stack: ExitStack, name: str, world: World, **settings: str

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 from benchmarks.bench import Bench
 from benchmarks.figures import Figure
-from benchmarks.rows import assistants, blogs, logins, memory, provisioning, requests
+from benchmarks.rows import assistants, blogs, fairness, logins, memory, provisioning, requests
 
 ROWS: Mapping[str, Callable[[Bench], list[Figure]]] = {
     "profile-postgresql": requests.profile_postgresql,
@@ -16,6 +16,7 @@ ROWS: Mapping[str, Callable[[Bench], list[Figure]]] = {
     "mcp": assistants.get_post,
     "logins": logins.logins,
     "storm": logins.storm,
+    "fair-share": fairness.one_loud_tenant,
     "provision-postgresql": provisioning.on_postgresql,
     "provision-sqlite": provisioning.on_sqlite,
     "memory-sqlite": memory.on_sqlite,
