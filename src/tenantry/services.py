@@ -40,7 +40,8 @@ from tenantry.kit.ids import new_id
 from tenantry.kit.metrics import Metrics
 from tenantry.kit.threads import DaemonThreads
 from tenantry.migration.errors import explain
-from tenantry.migration.migrator import Migrator, RunScripts, TimeLimits
+from tenantry.migration.migrator import Migrator, TimeLimits
+from tenantry.migration.run_scripts import RunScripts
 from tenantry.migration.streams import (
     BadStream,
     NoRevisions,
@@ -142,7 +143,7 @@ def _build(settings: Settings, threads: Executor) -> Services:
     tokens = Tokens(keys, lifetime=timedelta(minutes=settings.token_minutes))
     usage = Usage(catalog)
     identifier = Identifier(catalog, tokens, usage)
-    migrator = Migrator(threads, _patience(settings))
+    migrator = Migrator(threads, _patience(settings), driver=settings.migration_driver)
     runner = Runner(catalog)
     metrics = _metrics(catalog, servers, passwords)
     streams = partial(_tenant_streams, settings)

@@ -196,6 +196,12 @@ class Settings(BaseSettings):
     tenant_deadline_s: float = Field(
         900, gt=0, description="How long the migration of one tenant may take."
     )
+    migration_driver: str = Field(
+        "psycopg",
+        pattern=r"^[a-z][a-z0-9_]{0,31}$",
+        description="The driver for revisions that run live on PostgreSQL, as SQLAlchemy names it: "
+        "`psycopg`, or another one that is installed, such as `psycopg2`.",
+    )
     connect_timeout_s: float = Field(
         5,
         gt=0,

@@ -18,7 +18,8 @@ from tenantry.db.types import Canonical
 from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id
 from tenantry.migration import schema_state
-from tenantry.migration.migrator import Migrator, RunScripts, TimeLimits
+from tenantry.migration.migrator import Migrator, TimeLimits
+from tenantry.migration.run_scripts import RunScripts
 from tenantry.migration.streams import Stream, Streams
 from tenantry.tenant import databases as tenant_databases
 from tenantry.tenant import tables as tenant_tables

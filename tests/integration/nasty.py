@@ -50,6 +50,7 @@ SHAPES = [
             comment="100% \\ :y ''",
         )
         """,
+        recorded=("sqlite",),
     ),
     Shape(
         "bulk_insert",
@@ -58,6 +59,53 @@ SHAPES = [
         op.bulk_insert(note, rows)
         op.bulk_insert(note, [{"id": 4, "text": ":x \\ $1"}], multiinsert=False)
         """,
+        recorded=("sqlite",),
+    ),
+    Shape(
+        "plain",
+        r"""
+        op.create_table(
+            "plain",
+            sa.Column("id", sa.Integer, primary_key=True, comment="it's 100% :x \t"),
+            sa.Column("text", sa.String(80), server_default="tab\there, 100%, a :colon, it's"),
+            sa.Column("kind", sa.Enum("a", "b'c", "100%", name="plain_kind"), nullable=True),
+            sa.Column("flag", sa.Boolean, server_default=sa.false(), nullable=False),
+            sa.CheckConstraint("text <> 'a:b' AND text NOT LIKE '%y%%z'", name="ck_plain"),
+        )
+        op.create_index("ix_plain", "plain", ["text", sa.text("lower(text)")], unique=True)
+        plain = sa.table("plain", sa.column("id", sa.Integer), sa.column("text", sa.String),
+                         sa.column("flag", sa.Boolean))
+        op.bulk_insert(plain, [
+            {"id": 1, "text": "tab\there 'q' 100% :x $1 ? -- no ; /* */", "flag": True},
+            {"id": -2**31 + 1, "text": None, "flag": None or False},
+        ])
+        op.bulk_insert(plain, [{"id": 3, "text": "%s %(x)s %%"}], multiinsert=False)
+        op.execute(plain.insert().values(id=4, text="four"))
+        op.execute(plain.update().where(plain.c.id == 4).values(text="vier", flag=True))
+        op.execute(plain.update().where(plain.c.id.in_([3, 4])).values(flag=sa.true()))
+        op.execute(plain.delete().where(plain.c.id == 1))
+        """,
+    ),
+    Shape(
+        "batch_of_a_known_table",
+        """
+        known = sa.Table("plain_too", sa.MetaData(), sa.Column("id", sa.Integer, primary_key=True),
+                         sa.Column("text", sa.String(20)))
+        op.create_table("plain_too", sa.Column("id", sa.Integer, primary_key=True),
+                        sa.Column("text", sa.String(20)))
+        op.execute("INSERT INTO plain_too VALUES (1, 'one')")
+        with op.batch_alter_table("plain_too", copy_from=known) as batch:
+            batch.alter_column("text", type_=sa.Text, existing_type=sa.String(20))
+            batch.add_column(sa.Column("more", sa.Integer, server_default="7"))
+        """,
+    ),
+    Shape(
+        "a_column_named_atomic",
+        """
+        op.execute("CREATE TABLE bomb (atomic int); INSERT INTO bomb (atomic) VALUES (1); "
+                   "UPDATE bomb SET atomic = 2")
+        """,
+        engines=("postgresql",),
     ),
     Shape(
         "literals",
@@ -80,6 +128,7 @@ SHAPES = [
         op.execute(note.insert().from_select(
             ["id", "text"], sa.select(note.c.id + 100, note.c.text).where(note.c.id < 3)))
         """,
+        recorded=NEITHER,
     ),
     Shape(
         "python_defaults",
@@ -93,6 +142,7 @@ SHAPES = [
         op.get_bind().execute(table.insert().values(id=20))
         op.get_bind().execute(table.insert(), [{"id": 21}, {"id": 22}])
         """,
+        recorded=NEITHER,
     ),
     Shape(
         "typed",
@@ -113,6 +163,7 @@ SHAPES = [
             "big": 2**40, "e": "b",
         }, dict.fromkeys(["u", "d", "day", "t", "i", "j", "b", "n", "f", "x", "big", "e"])])
         """,
+        recorded=NEITHER,
     ),
     Shape(
         "add_column",
@@ -123,6 +174,7 @@ SHAPES = [
                         sqlite_where=sa.text("id > 3"), postgresql_where=sa.text("id > 3"))
         op.execute(sa.update(sa.table("note", sa.column("more"))).values(more=sa.func.upper("a")))
         """,
+        recorded=("sqlite",),
     ),
     Shape("rename", 'op.alter_column("note", "more", new_column_name="less")'),
     Shape(
@@ -201,6 +253,7 @@ SHAPES = [
         op.execute("CREATE TRIGGER t BEFORE UPDATE ON own FOR EACH ROW "
                    "EXECUTE FUNCTION suppress_redundant_updates_trigger()")
         """,
+        recorded=NEITHER,
         engines=("postgresql",),
     ),
     Shape(
@@ -227,6 +280,7 @@ SHAPES = [
         sa.Table("made", metadata, sa.Column("id", sa.Integer, primary_key=True))
         metadata.create_all(op.get_bind(), checkfirst=False)
         """,
+        recorded=NEITHER,
     ),
     Shape(
         "create_all_that_is_not_there",

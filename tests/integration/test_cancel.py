@@ -15,7 +15,7 @@ from tenantry.fleet.orders import RunOrder
 from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id
 from tenantry.kit.pages import Window
-from tenantry.migration.migrator import RunScripts
+from tenantry.migration.run_scripts import RunScripts
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
 from tests.integration import looking

@@ -12,7 +12,8 @@ import pytest
 from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id
 from tenantry.migration.errors import explain
-from tenantry.migration.migrator import MigrationResult, RunScripts
+from tenantry.migration.migrator import MigrationResult
+from tenantry.migration.run_scripts import RunScripts
 from tests.integration import looking
 from tests.integration.conftest import MakeMigrator, Rig
 from tests.integration.engines import on_postgresql

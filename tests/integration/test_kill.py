@@ -16,7 +16,7 @@ from tenantry.catalog.runs import MigrationState
 from tenantry.catalog.tenants import Tenant
 from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id
-from tenantry.migration.migrator import RunScripts
+from tenantry.migration.run_scripts import RunScripts
 from tenantry.migration.streams import Stream, Streams
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings

@@ -6,9 +6,10 @@ import pytest
 
 from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id
-from tenantry.migration import execution
+from tenantry.migration import execution_postgres, execution_sqlite
 from tenantry.migration.errors import explain
-from tenantry.migration.migrator import MigrationResult, RunScripts
+from tenantry.migration.migrator import MigrationResult
+from tenantry.migration.run_scripts import RunScripts
 from tests.integration import looking
 from tests.integration.conftest import Rig
 from tests.integration.revisions import AlembicFolder
@@ -54,7 +55,7 @@ class TestLeap:
         self, rig: Rig, pair: tuple[str, str], monkeypatch: pytest.MonkeyPatch
     ):
         scripts, looks = RunScripts(rig.streams()), []
-        for migrator in (execution._PostgresMigrator, execution._SqliteMigrator):  # noqa: SLF001
+        for migrator in (execution_postgres.PostgresExecution, execution_sqlite.SqliteExecution):
             look = migrator.read_state
             monkeypatch.setattr(
                 migrator,

@@ -24,8 +24,8 @@ SEES = {
     """,
     "with the driver": """
         if op.get_bind().dialect.name == 'postgresql':
-            adapted = op.get_bind().connection.dbapi_connection
-            assert adapted.run_async(lambda raw: raw.fetchval("SELECT count(*) FROM note")) == 0
+            raw = op.get_bind().connection.driver_connection
+            assert raw.execute("SELECT count(*) FROM note").fetchone() == (0,)
     """,
     "with many rows": """
         op.bulk_insert(sa.table('note', sa.column('id')), [{'id': 1}, {'id': 2}])

@@ -12,7 +12,7 @@ from tenantry.fleet import courses, outcomes, walk
 from tenantry.fleet.courses import Course, Courses
 from tenantry.fleet.orders import RunOrder
 from tenantry.kit.ids import new_id
-from tenantry.migration.migrator import RunScripts
+from tenantry.migration.run_scripts import RunScripts
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
 from tests.conftest import provision

@@ -10,9 +10,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tenantry.migration.attempts import LOCK_TRIES_MAX
 from tenantry.migration.errors import explain
-from tenantry.migration.migrator import MigrationResult
+from tenantry.migration.migrator import LOCK_TRIES_MAX, MigrationResult
 from tenantry.migration.schema_state import Applied
 from tenantry.migration.streams import Stream, Streams
 from tenantry.tenant.databases import STREAM
@@ -443,14 +442,14 @@ class TestFailure:
         sql: str,
         online: bool,  # noqa: FBT001
     ):
-        """What goes past SQLAlchemy cannot be refused. Part of it stays, and no version says so."""
+        """What goes past the driver cannot be refused. Part of it stays, and no version says so."""
         folder.add("u1_create_notes", CREATE_NOTES)
         folder.add(
             "u2_commit",
             f"""
-            cursor = op.get_bind().connection.cursor()
+            raw = op.get_bind().connection.driver_connection
             for sql in {sql.split("; ")}:
-                cursor.execute(sql)
+                raw.pgconn.exec_(sql.encode())
             """,
             head=f"online = {online}",
         )
@@ -472,7 +471,9 @@ class TestFailure:
             tenant_url,
             *UNDO_HEAD,
         )
-        folder.add("u1_commit", "op.get_bind().connection.cursor().execute('COMMIT')")
+        folder.add(
+            "u1_commit", "op.get_bind().connection.driver_connection.pgconn.exec_(b'COMMIT')"
+        )
 
         done = await rig.migrate(tenant_url)
 
@@ -662,7 +663,7 @@ class TestLock:
         monkeypatch: pytest.MonkeyPatch,
     ):
         """It keeps runs apart, and nobody's traffic is behind it."""
-        monkeypatch.setattr("tenantry.migration.attempts.LOCK_PAUSE_SECONDS_MAX", 0.01)
+        monkeypatch.setattr("tenantry.migration.migrator.LOCK_PAUSE_SECONDS_MAX", 0.01)
         folder.add("u1_create_notes", CREATE_NOTES)
         with psycopg.connect(tenant_url) as holder:
             holder.execute("UPDATE tenantry_version SET version_num = version_num")
@@ -673,6 +674,57 @@ class TestLock:
         assert (await running).error is None
 
     @on_sqlite
+    async def test_of_a_file_that_another_run_has_is_waited_for(
+        self,
+        rig: Rig,
+        folder: AlembicFolder,
+        tenant_url: str,
+        monkeypatch: pytest.MonkeyPatch,
+    ):
+        """However long it takes, as for the version row on PostgreSQL."""
+        monkeypatch.setattr("tenantry.migration.migrator.LOCK_PAUSE_SECONDS_MAX", 0.01)
+        seconds = LOCK_MS * (LOCK_TRIES_MAX + 1) / 1000
+        folder.add("u1_slow", f"time.sleep({seconds})\n{CREATE_NOTES}", head="import time")
+        folder.add("u2_add_notes", ADD_NOTES)
+
+        done = await asyncio.gather(*(rig.migrate(tenant_url) for _ in range(3)))
+
+        assert [one.error for one in done] == [None] * 3
+        assert sorted(name for one in done for name in names(one)) == ["u1_slow", "u2_add_notes"]
+        assert not list(Path(tenant_url.removeprefix("sqlite:///")).parent.glob("*-migrating"))
+
+    @on_sqlite
+    @pytest.mark.parametrize("begin", ["BEGIN IMMEDIATE", "BEGIN EXCLUSIVE"])
+    async def test_of_a_file_that_something_else_has_fails_after_some_tries(
+        self,
+        rig: Rig,
+        folder: AlembicFolder,
+        tenant_url: str,
+        monkeypatch: pytest.MonkeyPatch,
+        begin: str,
+    ):
+        """Not after the tenant's whole deadline, which is 12 minutes."""
+        monkeypatch.setattr("tenantry.migration.migrator.LOCK_PAUSE_SECONDS_MAX", 0.01)
+        folder.add("u1_create_notes", CREATE_NOTES)
+        path = tenant_url.removeprefix("sqlite:///")
+        with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as writer:
+            writer.execute("PRAGMA journal_mode = DELETE")
+            writer.execute(begin)
+            began = time.monotonic()
+            try:
+                error = (await rig.migrate(tenant_url)).error
+            except Exception as raised:  # noqa: BLE001 - with EXCLUSIVE it cannot be read, either
+                error = raised
+            took = time.monotonic() - began
+
+        assert error is not None
+        assert "A lock was not free in time: something else writes to the database" in explain(
+            error
+        )
+        assert LOCK_MS * (LOCK_TRIES_MAX - 1) / 1000 < took < LOCK_MS * 3 * LOCK_TRIES_MAX / 1000
+        assert (await rig.migrate(tenant_url)).error is None
+
+    @on_sqlite
     async def test_of_a_file_is_waited_for(
         self,
         rig: Rig,
@@ -680,13 +732,13 @@ class TestLock:
         tenant_url: str,
         monkeypatch: pytest.MonkeyPatch,
     ):
-        monkeypatch.setattr("tenantry.migration.attempts.LOCK_PAUSE_SECONDS_MAX", 0.01)
+        monkeypatch.setattr("tenantry.migration.migrator.LOCK_PAUSE_SECONDS_MAX", 0.01)
         folder.add("u1_create_notes", CREATE_NOTES)
         path = tenant_url.removeprefix("sqlite:///")
         with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as writer:
             writer.execute("BEGIN IMMEDIATE")
             running = asyncio.create_task(rig.migrate(tenant_url))
-            await asyncio.sleep(LOCK_MS * (LOCK_TRIES_MAX + 1) / 1000)
+            await asyncio.sleep(LOCK_MS * (LOCK_TRIES_MAX - 1.5) / 1000)
             assert not running.done()
             writer.execute("COMMIT")
 

@@ -7,9 +7,9 @@ import pytest
 
 from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id
-from tenantry.migration.attempts import LOCK_TRIES_MAX
 from tenantry.migration.errors import explain
-from tenantry.migration.migrator import MigrationResult, RunScripts
+from tenantry.migration.migrator import LOCK_TRIES_MAX, MigrationResult
+from tenantry.migration.run_scripts import RunScripts
 from tests.integration import looking
 from tests.integration.conftest import LOCK_MS, MakeMigrator, Rig
 from tests.integration.engines import on_postgresql, on_sqlite
@@ -202,7 +202,7 @@ class TestOutside:
         monkeypatch: pytest.MonkeyPatch,
     ):
         """The others wait without a transaction, for which the first would wait."""
-        monkeypatch.setattr("tenantry.migration.attempts.LOCK_PAUSE_SECONDS_MAX", 0.01)
+        monkeypatch.setattr("tenantry.migration.migrator.LOCK_PAUSE_SECONDS_MAX", 0.01)
         folder.add("u1_create_notes", CREATE_NOTES)
         await rig.migrate(tenant_url)
         add_index(folder)
@@ -253,17 +253,17 @@ class TestOutside:
         first = await rig.rehearse(tenant_url)
 
         assert looked.error is not None
-        assert explain(looked.error).startswith("u2_index: It runs outside a transaction")
+        assert explain(looked.error).startswith("u2_index: It does what no rollback undoes")
         assert [one.revision for one in looked.pending] == ["u1_create_notes", "u2_index"]
         assert looking.columns(tenant_url, "note") == ["id", "text"]
         assert before != looking.dump(tenant_url)
         assert first.error is not None
-        assert explain(first.error).startswith("u3_index: It runs outside a transaction")
+        assert explain(first.error).startswith("u3_index: It does what no rollback undoes")
 
-    async def test_between_two_branches_is_refused_readably(
+    async def test_on_both_branches_of_a_merge_goes_on_with_the_merge(
         self, rig: Rig, folder: AlembicFolder, tenant_url: str
     ):
-        """The first can be told by a version; of both without the merge no one version tells."""
+        """After the first a version says so; the second shares a script with the merge."""
         folder.add("a_create", CREATE_NOTES)
         folder.add("b_left", INDEX.format(options="").replace("ix_note", "ix_left"))
         folder.add("c_right", INDEX.format(options=""), down="a")
@@ -273,10 +273,46 @@ class TestOutside:
 
         done = await rig.migrate(tenant_url)
 
+        assert done.error is None, reason(done)
+        assert set(indexes(tenant_url)) == {"ix_left", "ix_note"}
+        assert (names(done)[0], names(done)[-1]) == ("a_create", "d_merge")
+        assert done.revision.user == "d"
+
+    async def test_on_the_second_branch_that_fails_is_gone_on_from(
+        self, rig: Rig, folder: AlembicFolder, tenant_url: str
+    ):
+        folder.add("a_create", CREATE_NOTES)
+        folder.add("b_left", "op.add_column('note', sa.Column('left', sa.Integer))")
+        folder.add("c_right", INDEX.format(options=""), down="a")
+        merge = "revision = 'd'\ndown_revision = ('b', 'c')\ndef upgrade():\n    {}\n"
+        folder.write("d_merge", merge.format("1 / 0"))
+
+        failed = await rig.migrate(tenant_url)
+        folder.write("d_merge", merge.format("pass"))
+        done = await rig.migrate(tenant_url)
+
+        assert reason(failed) == "d_merge: The migration raised ZeroDivisionError."
+        assert done.error is None, reason(done)
+        assert indexes(tenant_url) == {"ix_note": True}
+        assert done.revision.user == "d"
+
+    async def test_between_two_branches_that_no_version_can_say_is_refused(
+        self, rig: Rig, folder: AlembicFolder, tenant_url: str
+    ):
+        """Two of the branch that comes second: the second would commit half of the first."""
+        folder.add("a_create", CREATE_NOTES)
+        for name, down in {"b_left": None, "c_left": None, "d_right": "a", "e_right": None}.items():
+            index = INDEX.format(options="").replace("ix_note", f"ix_{name}")
+            folder.add(name, index, down=down)
+        folder.write(
+            "f_merge", "revision = 'f'\ndown_revision = ('c', 'e')\ndef upgrade():\n    pass\n"
+        )
+
+        done = await rig.migrate(tenant_url)
+
         assert "between two branches" in reason(done)
-        assert len(indexes(tenant_url)) == 1
-        assert names(done)[0] == "a_create"
-        assert len(names(done)) == 2, "what stayed is told"
+        assert len(names(done)) == 3, "what stayed is told"
+        assert set(indexes(tenant_url).values()) == {True}
 
 
 @on_sqlite

@@ -6,7 +6,7 @@ from textwrap import dedent, indent
 
 import pytest
 
-from tenantry.migration.recorder import Way, record
+from tenantry.migration.recorder import Unrecorded, record
 from tenantry.migration.streams import Stream
 from tests.integration import looking
 from tests.integration.conftest import Rig
@@ -156,7 +156,7 @@ class TestProject:
         live = {
             one.name
             for one in Stream("user", folder.path).revisions
-            if record(one, DIALECTS[engine]) is Way.LIVE
+            if record(one, DIALECTS[engine]) is Unrecorded.LIVE
         }
 
         assert live == {*DATA, *(BATCH if engine == "sqlite" else ())}

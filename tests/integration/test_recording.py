@@ -7,8 +7,8 @@ from textwrap import dedent
 
 import pytest
 
-from tenantry.migration.dialects import SQLITE_GUEST, postgres_guest
-from tenantry.migration.recorder import RECORD_SECONDS_MAX, Way, record
+from tenantry.migration import dialects
+from tenantry.migration.recorder import RECORD_SECONDS_MAX, Unrecorded, record
 from tenantry.migration.streams import Revision, Stream
 from tests.integration import looking, nasty
 from tests.integration.conftest import Rig
@@ -27,7 +27,7 @@ class Swallow:
     def __exit__(self, *error):
         return True
 """
-DIALECTS = {"sqlite": SQLITE_GUEST, "postgresql": postgres_guest((18, 4))}
+DIALECTS = {"sqlite": dialects.SQLITE, "postgresql": dialects.postgresql((18, 4))}
 
 
 def add(folder: AlembicFolder, shapes: list[Shape], *, online: bool = False) -> None:
@@ -72,7 +72,7 @@ class TestRecorded:
             one = AlembicFolder(folder.path / engine)
             recording = record(revision(one, shape.body), DIALECTS[engine])
 
-            assert (recording is not Way.LIVE) == (engine in shape.recorded), engine
+            assert (recording is not Unrecorded.LIVE) == (engine in shape.recorded), engine
 
 
 class TestLive:
@@ -97,21 +97,21 @@ class TestLive:
     )
     @pytest.mark.parametrize("engine", sorted(DIALECTS))
     def test_is_what_asks_or_fails(self, folder: AlembicFolder, engine: str, body: str, head: str):
-        assert record(revision(folder, body, head=head), DIALECTS[engine]) is Way.LIVE
+        assert record(revision(folder, body, head=head), DIALECTS[engine]) is Unrecorded.LIVE
 
     def test_is_what_takes_too_long(self, folder: AlembicFolder):
         began = time.monotonic()
 
-        recording = record(revision(folder, "time.sleep(60)"), SQLITE_GUEST)
+        recording = record(revision(folder, "time.sleep(60)"), dialects.SQLITE)
 
-        assert recording is Way.LIVE
+        assert recording is Unrecorded.LIVE
         assert time.monotonic() - began < RECORD_SECONDS_MAX + 2
 
     @pytest.mark.parametrize("engine", ["postgresql"])
     def test_is_what_ends_the_transaction(self, folder: AlembicFolder, engine: str):
         body = "op.execute('SELECT 1; COMMIT')"
 
-        assert record(revision(folder, body), DIALECTS[engine]) is Way.LIVE
+        assert record(revision(folder, body), DIALECTS[engine]) is Unrecorded.LIVE
 
 
 class TestOutside:
@@ -124,8 +124,8 @@ class TestOutside:
     def test_is_what_has_a_block_on_postgresql(self, folder: AlembicFolder, before: str):
         one = revision(folder, f"{before}\n{dedent(self.BLOCK)}")
 
-        assert record(one, DIALECTS["postgresql"]) is Way.OUTSIDE
-        assert record(one, DIALECTS["sqlite"]) is not Way.OUTSIDE
+        assert record(one, DIALECTS["postgresql"]) is Unrecorded.AUTOCOMMIT
+        assert record(one, DIALECTS["sqlite"]) is not Unrecorded.AUTOCOMMIT
 
     def test_is_what_swallows_that_it_cannot_leave(self, folder: AlembicFolder):
         helper = "import contextlib\ndef go(context):\n    with getattr(context, NAME)(): pass\n"
@@ -133,7 +133,7 @@ class TestOutside:
 
         one = revision(folder, "go(op.get_context())", head=head)
 
-        assert record(one, DIALECTS["postgresql"]) is Way.OUTSIDE
+        assert record(one, DIALECTS["postgresql"]) is Unrecorded.AUTOCOMMIT
 
 
 class TestRecording:

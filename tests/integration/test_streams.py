@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tenantry.migration.streams import BASE, BadStream, NoRevisions, Stream, UnknownRevision
+from tenantry.migration.schema_state import BASE
+from tenantry.migration.streams import BadStream, NoRevisions, Stream, UnknownRevision
 from tenantry.services import open_services
 from tenantry.settings import Settings
 from tests.integration.revisions import AlembicFolder

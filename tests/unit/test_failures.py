@@ -8,7 +8,7 @@ import sqlalchemy as sa
 import sqlalchemy.exc
 
 from tenantry.migration.errors import REASON_CHARS_MAX, explain, is_lock_timeout
-from tenantry.migration.execution import NoVersion
+from tenantry.migration.schema_state import NoVersion
 
 VALUE = "4711-secret-value"
 URL = f"postgresql://somebody:{VALUE}@db.internal/tenant"
@@ -21,11 +21,9 @@ def of_postgres(type_: type[asyncpg.PostgresError], message: str) -> asyncpg.Pos
     return error
 
 
-def wrapped(cause: BaseException) -> Exception:
-    """As SQLAlchemy raises it over asyncpg: twice."""
-    adapted = Exception(f"{type(cause)}: {cause}")
-    adapted.__cause__ = cause
-    return sqlalchemy.exc.IntegrityError(f"INSERT INTO t VALUES ('{VALUE}')", {"x": VALUE}, adapted)
+def wrapped(cause: Exception) -> Exception:
+    """As SQLAlchemy raises it."""
+    return sqlalchemy.exc.IntegrityError(f"INSERT INTO t VALUES ('{VALUE}')", {"x": VALUE}, cause)
 
 
 def from_sqlite(*statements: str) -> sqlite3.Error:
@@ -52,8 +50,12 @@ POSTGRES = [
         "A value in a row does not fit, or cannot be computed with (SQLSTATE 22P02).",
     ),
     (
-        of_postgres(asyncpg.DataError, f"invalid input for query argument $1: {VALUE}"),
+        of_postgres(asyncpg.DataError, f"a value of a row: {VALUE}"),
         "A value in a row does not fit, or cannot be computed with (SQLSTATE 22000).",
+    ),
+    (
+        of_postgres(asyncpg.RaiseError, f"a trigger says {VALUE}"),
+        "A function or trigger of the database raised an error (SQLSTATE P0001).",
     ),
     (
         of_postgres(asyncpg.InvalidPasswordError, f'password authentication failed for "{VALUE}"'),

@@ -21,9 +21,9 @@ from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id
 from tenantry.migration.environment import read_environment
 from tenantry.migration.errors import explain
-from tenantry.migration.execution import NoVersion
 from tenantry.migration.migrator import Migrator, TimeLimits
 from tenantry.migration.project import BadProject, find_project
+from tenantry.migration.schema_state import NoVersion
 from tenantry.migration.streams import BadStream, Stream, Streams
 from tenantry.settings import Settings
 from tenantry.tenant import databases as tenant_databases

@@ -27,7 +27,7 @@ from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.fleet.orders import RunOrder
 from tenantry.fleet.walk import RunGoesOn
 from tenantry.kit.clock import monotonic_seconds
-from tenantry.migration.migrator import RunScripts
+from tenantry.migration.run_scripts import RunScripts
 from tenantry.services import Services
 
 LOOK_SECONDS = 0.1

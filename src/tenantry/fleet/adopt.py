@@ -7,7 +7,7 @@ id in their log, by which whoever takes them away again knows that they are of t
 """
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
@@ -23,14 +23,10 @@ from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Conflict, Invalid, TenantryError, Unavailable
 from tenantry.migration import inspection
 from tenantry.migration.errors import explain, reason_of
-from tenantry.migration.execution import open_migrator
 from tenantry.migration.inspection import AlreadyTenantry, Inspected, inspect_database
-from tenantry.migration.migrator import RunScripts
-from tenantry.migration.schema_state import SchemaRevision
-from tenantry.migration.scripts import bootstrap
-from tenantry.migration.stamp import write_stamp
-from tenantry.migration.statements import Command, LockTimeouts, SchemaMoved, Step
-from tenantry.migration.streams import BASE, Streams, UnknownRevision
+from tenantry.migration.schema_state import BASE, SchemaRevision
+from tenantry.migration.statements import SchemaMoved
+from tenantry.migration.streams import Streams, UnknownRevision
 from tenantry.settings import SERVER_DEFAULT
 from tenantry.tenant import users
 
@@ -198,29 +194,17 @@ class Adoption:
         stamp: str | None,
     ) -> SchemaRevision:
         """Add our tables and the stamp, and return at which revision the database then is."""
-        migrator = await open_migrator(
-            server.url(tenant.database_name),
-            self.threads,
-            user_table=streams.user_table if streams.user else None,
-            timeout_seconds=self.connect_seconds,
-        )
         try:
-            dialect = migrator.dialect
-            script = await RunScripts(Streams(streams.own)).get(dialect, SchemaRevision(BASE, None))
-            limits = LockTimeouts(swap_ms=LOCK_WAIT_MS, lock_ms=LOCK_WAIT_MS)
-            *steps, commit = _in_one(
-                bootstrap(dialect), script.transaction(tenant.id, ctx.now, limits)
+            return await self.lifecycle.migrator.add_tables(
+                server.url(tenant.database_name),
+                streams,
+                run_id=tenant.id,
+                now=ctx.now,
+                wait_ms=LOCK_WAIT_MS,
+                stamp=stamp,
             )
-            if stamp is not None:
-                steps += write_stamp(
-                    dialect, streams.user_table, stamp, run_id=tenant.id, now=ctx.now
-                )
-            await migrator.play([*steps, commit])
-            return (await migrator.read_state()).revision
-        except SchemaMoved as error:  # somebody else was quicker, perhaps from another catalog
+        except SchemaMoved as error:  # another process was quicker, perhaps from another catalog
             raise AlreadyTenantry from error
-        finally:
-            await migrator.close()
 
     async def _finish(
         self, ctx: OperationContext, tenant: Tenant, owner: Owner, position: SchemaRevision
@@ -320,14 +304,3 @@ async def _uncut(adding: Coroutine[Any, Any, SchemaRevision]) -> SchemaRevision:
         if not task.cancel() and not task.cancelled():
             task.exception()  # nobody else asks for it
         raise
-
-
-def _in_one(first: Sequence[Step], second: Sequence[Step]) -> list[Step]:
-    """Return two scripts as one transaction."""
-    return [step for step in first if not _is(step, "COMMIT")] + [
-        step for step in second if not _is(step, "BEGIN")
-    ]
-
-
-def _is(step: Step, command: str) -> bool:
-    return isinstance(step, Command) and step.sql.split()[0] == command

@@ -18,7 +18,7 @@ from tenantry.catalog.database import Catalog
 from tenantry.catalog.progress import Progress
 from tenantry.catalog.runs import UnfinishedRun
 from tenantry.kit.clock import monotonic_seconds
-from tenantry.migration.migrator import RunScripts
+from tenantry.migration.run_scripts import RunScripts
 from tenantry.migration.streams import Streams
 
 COURSES_REMEMBERED_MAX = 100

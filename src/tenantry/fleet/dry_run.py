@@ -7,7 +7,8 @@ from uuid import UUID
 
 from tenantry.catalog.plans import Selected
 from tenantry.migration.errors import explain
-from tenantry.migration.migrator import Migrator, RunScripts
+from tenantry.migration.migrator import Migrator
+from tenantry.migration.run_scripts import RunScripts
 from tenantry.tenant.databases import TenantDatabases
 
 

@@ -25,7 +25,8 @@ from tenantry.kit.ids import new_id
 from tenantry.kit.text import checked_line
 from tenantry.migration import inspection
 from tenantry.migration.errors import explain, reason_of
-from tenantry.migration.migrator import Migrator, RunScripts
+from tenantry.migration.migrator import Migrator
+from tenantry.migration.run_scripts import RunScripts
 from tenantry.migration.streams import Streams
 from tenantry.settings import SERVER_DEFAULT
 from tenantry.tenant import modules, users

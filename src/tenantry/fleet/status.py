@@ -8,7 +8,8 @@ from enum import Enum, auto
 from tenantry.catalog import tenants
 from tenantry.catalog.planes import CatalogSession
 from tenantry.catalog.tenants import RevisionCount
-from tenantry.migration.streams import BASE, Stream, Streams
+from tenantry.migration.schema_state import BASE
+from tenantry.migration.streams import Stream, Streams
 
 
 @dataclass(frozen=True, kw_only=True)

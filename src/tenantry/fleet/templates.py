@@ -20,7 +20,8 @@ from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Unavailable
 from tenantry.kit.ids import new_id
 from tenantry.migration.definitions import only_defines
-from tenantry.migration.migrator import Migrator, RunScripts
+from tenantry.migration.migrator import Migrator
+from tenantry.migration.run_scripts import RunScripts
 from tenantry.migration.streams import Stream, Streams
 
 CATALOG_CHARS = 12

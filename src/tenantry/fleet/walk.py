@@ -33,7 +33,8 @@ from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Unavailable
 from tenantry.kit.ids import new_id
 from tenantry.kit.metrics import FAILED, SUCCESS, Metrics
-from tenantry.migration.migrator import MigrationResult, Migrator, RunScripts
+from tenantry.migration.migrator import MigrationResult, Migrator
+from tenantry.migration.run_scripts import RunScripts
 from tenantry.migration.streams import BadStream, Streams
 from tenantry.tenant.databases import TenantDatabases
 

@@ -11,8 +11,8 @@ import re
 import sqlalchemy as sa
 
 from tenantry.migration import sql_text
-from tenantry.migration.recorder import Way, record
-from tenantry.migration.streams import Revision
+from tenantry.migration.recorder import Unrecorded, record
+from tenantry.migration.revisions import Revision
 
 _KINDS = frozenset(
     {
@@ -48,7 +48,7 @@ def only_defines(revision: Revision, dialect: sa.Dialect) -> bool:
     if not _depends_on_itself(revision.path.read_bytes()):
         return False
     recording = record(revision, dialect)
-    return not isinstance(recording, Way) and all(is_definition(one.sql) for one in recording)
+    return not isinstance(recording, Unrecorded) and all(map(is_definition, recording))
 
 
 def is_definition(sql: str) -> bool:

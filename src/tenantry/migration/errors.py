@@ -1,31 +1,46 @@
 """Say in one sentence why a tenant failed, without a password, a URL or a row's value."""
 
 import sqlite3
+import ssl
+from collections.abc import Iterator
 
 import asyncpg
 import sqlalchemy.exc
 
 from tenantry.kit.errors import TenantryError
-from tenantry.migration.streams import RevisionFailed
+from tenantry.migration.revisions import RevisionFailed
+from tenantry.migration.streams import describe
 
-# In these classes even the primary message can hold a value of a row.
-# Source: PostgreSQL manual, appendix A: 22 is "data exception".
-DATA_EXCEPTION_CLASS = "22"
 REASON_CHARS_MAX = 500
 SYNTAX_ERROR = "A statement has a syntax error"
+WRONG_TYPE = "A parameter has a Python type that the driver cannot send"
 
-_BY_TYPE: tuple[tuple[type[BaseException], str], ...] = (
-    (asyncpg.InvalidCatalogNameError, "The database does not exist"),
-    (asyncpg.InvalidAuthorizationSpecificationError, "The server refuses our role or password"),
-    (asyncpg.LockNotAvailableError, "A lock was not free in time: something else uses the table"),
-    (asyncpg.PostgresConnectionError, "The connection to the server was lost"),
-    (asyncpg.TooManyConnectionsError, "The server has no connection left"),
-    # It quotes what it stumbles over, and that can be a literal.
-    (asyncpg.PostgresSyntaxError, SYNTAX_ERROR),
-    (asyncpg.InvalidNameError, SYNTAX_ERROR),
-)
-# So does SQLite, in these messages.
+# By SQLSTATE, or by its class. Source: PostgreSQL manual, appendix A.
+_BY_STATE = {
+    "3D000": "The database does not exist",
+    "28": "The server refuses our role or password",
+    "55P03": "A lock was not free in time: something else uses the table",
+    "08": "The connection to the server was lost",
+    "53300": "The server has no connection left",
+    # It quotes the text at which it fails, and that can be a literal.
+    "42601": SYNTAX_ERROR,
+    "42602": SYNTAX_ERROR,
+    # In a data exception even the primary message can hold a value of a row.
+    "22": "A value in a row does not fit, or cannot be computed with",
+    # What RAISE says is up to who wrote it.
+    "P0": "A function or trigger of the database raised an error",
+}
+# Another try may succeed: no lock in time, a deadlock, a serialization failure.
+_LOCK_STATES = ("55P03", "40")
+# SQLite quotes the text, too, in these messages.
 _SQLITE_SYNTAX = ("syntax error", "unrecognized token")
+_SQLITE_LOCKED = (
+    "A lock was not free in time: something else writes to the database file, or holds it "
+    "(SQLite: database is locked)."
+)
+# What libpq and asyncpg say when TLS fails, without an error of the ssl module.
+_TLS_WORDS = ("SSL", "TLS", "certificate")
+_DRIVERS = ("psycopg", "psycopg2", "asyncpg")
 
 
 def explain(error: BaseException) -> str:
@@ -45,57 +60,108 @@ def reason_of(error: BaseException) -> str:
 
 
 def is_lock_timeout(error: BaseException) -> bool:
-    """Tell whether the error is that a lock was not free, so that another try may succeed."""
+    """Return whether a lock was not free, so that another try may succeed."""
     cause = cause_of(error)
     if isinstance(cause, sqlite3.OperationalError):
         return "locked" in str(cause)
-    return isinstance(cause, asyncpg.LockNotAvailableError | asyncpg.TransactionRollbackError)
+    return (sqlstate_of(cause) or "").startswith(_LOCK_STATES)
 
 
 def cause_of(error: BaseException) -> BaseException:
-    """Return what the driver raised, or the revision.
-
-    SQLAlchemy wraps it, once on SQLite and twice over asyncpg; and so do we.
-    """
+    """Return what the driver raised, or the revision. SQLAlchemy wraps it, and so do we."""
     if isinstance(error, RevisionFailed) and error.__cause__ is not None:
         error = error.__cause__
     while isinstance(error, sqlalchemy.exc.DBAPIError) and error.orig is not None:
         error = error.orig
-    if not isinstance(error, asyncpg.PostgresError) and isinstance(
-        error.__cause__, asyncpg.PostgresError
-    ):
-        return error.__cause__
     return error
+
+
+def sqlstate_of(error: BaseException) -> str | None:
+    """Return the SQLSTATE of an error of any driver of PostgreSQL, if it has one."""
+    state = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
+    return state if isinstance(state, str) else None
 
 
 def _explain(cause: BaseException) -> str:
     if isinstance(cause, TenantryError):
         return cause.message
-    if isinstance(cause, asyncpg.PostgresError):
-        return _explain_postgres(cause)
     if isinstance(cause, sqlite3.Error):
         return _explain_sqlite(cause)
-    if isinstance(cause, TimeoutError):
+    state = sqlstate_of(cause)
+    # asyncpg checks parameters itself, and gives its errors a state of the server's.
+    if state is not None and not isinstance(cause, asyncpg.InterfaceError):
+        return _explain_postgres(cause, state)
+    return _explain_client(cause)
+
+
+def _explain_client(error: BaseException) -> str:
+    """Return what an error means that did not come from the server."""
+    if isinstance(error, TimeoutError):
         return "The database did not answer in time."
-    if isinstance(cause, OSError | asyncpg.InterfaceError):
+    if any(map(_is_of_tls, _chain(error))):
+        return "The TLS connection to the server failed: see its certificate and `sslmode`."
+    if isinstance(error, asyncpg.DataError) or _is_of_driver(
+        error, "ProgrammingError", "DataError"
+    ):
+        return f"{WRONG_TYPE} ({type(error).__name__})."
+    if isinstance(error, OSError | asyncpg.InterfaceError):
         return "The database cannot be reached."
-    return f"The migration raised {type(cause).__name__}."
+    if _is_of_driver(error, "OperationalError"):
+        return "The connection to the server was lost."
+    return f"The migration raised {describe(error)}."
 
 
-def _explain_postgres(error: asyncpg.PostgresError) -> str:
-    state = f"(SQLSTATE {error.sqlstate})"
-    for type_, sentence in _BY_TYPE:
-        if isinstance(error, type_):
-            return f"{sentence} {state}."
-    if (error.sqlstate or "").startswith(DATA_EXCEPTION_CLASS):
-        return f"A value in a row does not fit, or cannot be computed with {state}."
-    return f"{error.args[0]} {state}."
+def _explain_postgres(error: BaseException, state: str) -> str:
+    # What a function does it does in its own context: its names can be values of rows.
+    context = getattr(error, "context", None) or getattr(_diag(error), "context", None)
+    is_of_function = isinstance(context, str) and "function" in context.lower()
+    sentence = _BY_STATE.get(state) or _BY_STATE.get(state[:2])
+    if sentence is None:
+        # A state that PostgreSQL does not know was made up by a function.
+        is_known = hasattr(asyncpg.PostgresError, "get_message_class_for_sqlstate") and (
+            asyncpg.PostgresError.get_message_class_for_sqlstate(state) is not asyncpg.PostgresError
+        )
+        sentence = _BY_STATE["P0"] if is_of_function or not is_known else _message_of(error)
+    return f"{sentence} (SQLSTATE {state})."
+
+
+def _message_of(error: BaseException) -> str:
+    primary = getattr(_diag(error), "message_primary", None)
+    return str(primary or (error.args[0] if error.args else type(error).__name__))
+
+
+def _diag(error: BaseException) -> object:
+    return getattr(error, "diag", None)
 
 
 def _explain_sqlite(error: sqlite3.Error) -> str:
     message = str(error.args[0]) if error.args else type(error).__name__
     if message == "unable to open database file":
         return "The database file does not exist, or cannot be opened."
+    if "locked" in message:
+        return _SQLITE_LOCKED
     if any(syntax in message for syntax in _SQLITE_SYNTAX):
         return "SQLite: a statement has a syntax error."
+    if getattr(error, "sqlite_errorname", "") == "SQLITE_CONSTRAINT_TRIGGER":
+        return "SQLite: a trigger raised an error."
+    if isinstance(error, sqlite3.InterfaceError | sqlite3.ProgrammingError):
+        return f"{WRONG_TYPE} ({type(error).__name__})."
     return f"SQLite: {message}."
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    current: BaseException | None = error
+    while current is not None:
+        yield current
+        current = current.__cause__ or current.__context__
+
+
+def _is_of_tls(error: BaseException) -> bool:
+    is_connection = isinstance(error, ConnectionError) or _is_of_driver(error, "OperationalError")
+    words = any(word in str(error) for word in _TLS_WORDS)
+    return isinstance(error, ssl.SSLError) or (is_connection and words)
+
+
+def _is_of_driver(error: BaseException, *names: str) -> bool:
+    kinds = {one.__name__ for one in type(error).__mro__}
+    return type(error).__module__.partition(".")[0] in _DRIVERS and bool(kinds & set(names))

@@ -1,150 +1,204 @@
-"""SQLAlchemy as a guest on a driver's connection that is already in a transaction of ours.
+"""Revisions that run live: Alembic and SQLAlchemy on an ordinary connection of a driver.
 
-A revision wants a SQLAlchemy connection, and must run in the same transaction as what
-stands around it. A guest therefore neither begins nor ends anything, and closes nothing.
-
-A revision can compute for as long as it likes, so it runs in a thread: requests go on
-meanwhile. On PostgreSQL the connection stays with its event loop, and the thread hands
-each call over to it.
+The driver is psycopg unless the operator names another one, and the sqlite3 module on SQLite.
+The connection is in a transaction that the engine began, and that it alone commits.
 """
 
-import asyncio
-import sqlite3
-import threading
-from collections.abc import Awaitable, Callable
-from concurrent.futures import Executor
-from typing import Any, cast
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
-import asyncpg
-import greenlet  # type: ignore[import-untyped]
+import psycopg
 import sqlalchemy as sa
-from sqlalchemy.pool import Pool, StaticPool
-from sqlalchemy.util.concurrency import greenlet_spawn
+from alembic.runtime.migration import MigrationContext
+from psycopg.conninfo import conninfo_to_dict
+from sqlalchemy.pool import NullPool
 
-from tenantry.migration.cursors import GuestConnection
-from tenantry.migration.dialects import SQLITE_GUEST, PostgresGuest
+from tenantry.kit.errors import Unavailable
+from tenantry.migration.guard import Guard, SecondConnection
+from tenantry.migration.revisions import Revision, RevisionExited, RevisionFailed, upgrade
 
-# How long a thread that was told to stop may take until nobody waits for it any more.
-STOP_SECONDS_MAX = 5.0
-
-
-def on_sqlite(raw: sqlite3.Connection) -> sa.Connection:
-    """Return a guest on *raw*. It need not be closed."""
-    pool = StaticPool(lambda _record=None: cast("Any", raw), reset_on_return=None)
-    return engine_over(SQLITE_GUEST, pool).connect()
+DRIVER_DEFAULT = "psycopg"
+APPLICATION = "tenantry-migrate"
+# Of these two the classes of the connection and its cursors can be given.
+_GUARDED_DRIVERS = ("psycopg", "psycopg2")
 
 
-def engine_over(dialect: sa.Dialect, pool: Pool) -> sa.Engine:
-    """Return an engine that does not look at the server first, unlike ``create_engine``."""
-    pool._dialect = dialect  # noqa: SLF001 - as ``create_engine`` does
-    return sa.Engine(pool, dialect, sa.URL.create(dialect.name), hide_parameters=True)
+class DriverMissing(Unavailable):
+    """The driver in TENANTRY_MIGRATION_DRIVER is not installed, or SQLAlchemy does not know it."""
 
 
-class PostgresHost:
-    """Has guests on one connection, in threads, one after the other.
+class OutsideTransaction(Unavailable):
+    """The revision enters `autocommit_block` from where it cannot be seen: call it in the file."""
+
+
+class LiveContext(MigrationContext):
+    """Alembic's context of one revision, in a transaction that is not its own.
 
     Args:
-        raw: The connection.
-        dialect: Of the guests.
-        threads: Where they run.
+        connection: In that transaction.
+        heads: Of the stream before the revision.
+        block: What `autocommit_block` does.
     """
 
     def __init__(
         self,
-        raw: "asyncpg.Connection[asyncpg.Record]",
-        dialect: PostgresGuest,
-        threads: Executor,
+        connection: sa.Connection,
+        heads: tuple[str, ...],
+        block: "contextlib.AbstractContextManager[None] | None" = None,
     ) -> None:
-        self._dialect = dialect
-        self._threads = threads
-        self._adapted = GuestConnection(dialect.loaded_dbapi, raw)
-        self._engine: sa.Engine | None = None
+        super().__init__(connection.dialect, connection, {"transactional_ddl": True})
+        self._heads = heads
+        self._block = block
 
-    async def run(self, work: Callable[[sa.Connection], None], *, holds: bool) -> None:
-        """Run *work* in a thread, with a guest.
+    def get_current_heads(self) -> tuple[str, ...]:
+        """Return where the stream is: the table says so only at the end of the script."""
+        return self._heads
 
-        When this is cancelled, the next thing that *work* asks of the database is refused.
-
-        Args:
-            work: What to do.
-            holds: Whether DDL may be held back; `take_held` returns what is left of it.
-        """
-        if self._engine is None:
-            # Nothing is asked of the server.
-            await greenlet_spawn(self._dialect.prepare, self._adapted)
-            pool = StaticPool(lambda: cast("Any", self._adapted), reset_on_return=None)
-            self._engine = engine_over(self._dialect, pool)
-        self._adapted.holds = holds
-        bridge = _Bridge(asyncio.get_running_loop())
-        running = bridge.loop.run_in_executor(
-            self._threads, bridge.run, lambda: self._with_guest(work)
-        )
-        try:
-            await asyncio.shield(running)
-        except asyncio.CancelledError:
-            bridge.is_closed = True
-            running.add_done_callback(lambda done: done.cancelled() or done.exception())
-            await asyncio.wait([running], timeout=STOP_SECONDS_MAX)
-            raise
-        except Exception:
-            self.take_held()
-            raise
-
-    def take_held(self) -> list[str]:
-        """Return what the last guest has left to be sent before anything else."""
-        return self._adapted.take_held()
-
-    def _with_guest(self, work: Callable[[sa.Connection], None]) -> None:
-        assert self._engine is not None
-        with self._engine.connect() as connection:
-            work(connection)
+    @contextlib.contextmanager
+    def autocommit_block(self) -> Iterator[None]:
+        """Leave the transaction while the block lasts. On SQLite nothing has to leave it."""
+        if self._block is None and self.dialect.name == "postgresql":
+            raise OutsideTransaction
+        with self._block or contextlib.nullcontext():
+            yield
 
 
-class _Bridge:
-    """Runs synchronous SQLAlchemy in a thread, and what it awaits in the connection's loop.
+def run(revision: Revision, context: MigrationContext) -> None:
+    """Run a revision on the database itself, with an ``op`` of its own.
 
-    SQLAlchemy's own bridge (`greenlet_spawn`) does the same with both in one thread. It
-    recognises another by the attribute of the greenlet.
+    Raises:
+        RevisionFailed: It raised something.
     """
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.loop = loop
-        self.is_closed = False
-
-    def run(self, work: Callable[[], None]) -> None:
-        """Run *work*, in this thread."""
-        guest = _Greenlet(work, greenlet.getcurrent())
-        asked = guest.switch()
-        while not guest.dead:
-            try:
-                answer = self._await(asked)
-            except BaseException as error:  # noqa: BLE001 - it is work's to handle
-                asked = guest.throw(error)
-            else:
-                asked = guest.switch(answer)
-
-    def _await(self, awaitable: Awaitable[Any]) -> Any:
-        # As `asyncio.run_coroutine_threadsafe`, for a tenth of what that costs.
-        answered = threading.Lock()
-        answered.acquire()
-        asked: list[asyncio.Future[Any]] = []
-
-        def ask() -> None:
-            if self.is_closed:
-                if asyncio.iscoroutine(awaitable):
-                    awaitable.close()
-                answered.release()
-                return
-            asked.append(asyncio.ensure_future(awaitable, loop=self.loop))
-            asked[0].add_done_callback(lambda _: answered.release())
-
-        self.loop.call_soon_threadsafe(ask)
-        answered.acquire()
-        if not asked or asked[0].cancelled():
-            # SQLAlchemy answers a cancellation by closing the connection, which is not its own.
-            raise TimeoutError
-        return asked[0].result()
+    try:
+        upgrade(revision.load(), context)
+    except SystemExit:
+        raise RevisionFailed(revision.name) from RevisionExited()
+    except BaseException as error:
+        # Nobody cancels or interrupts a thread: whatever it is, the revision has raised it.
+        raise RevisionFailed(revision.name) from error
 
 
-class _Greenlet(greenlet.greenlet):  # type: ignore[misc]
-    __sqlalchemy_greenlet_provider__ = True
+def open_sqlite(path: str, raw: Any, guard: Guard) -> sa.Engine:
+    """Return an engine over *raw*, a connection of the sqlite3 module to the file at *path*."""
+    engine = sa.create_engine(
+        sa.URL.create("sqlite", database=path), poolclass=NullPool, hide_parameters=True
+    )
+    _guard_engine(engine, guard, lambda *_: raw)
+    return engine
+
+
+def open_postgres(url: str, driver: str, guard: Guard, *, timeout_seconds: float) -> sa.Engine:
+    """Return an engine that connects once, to the database at *url*, over *driver*.
+
+    Raises:
+        DriverMissing: It cannot be imported.
+    """
+    drivername = f"postgresql+{driver}"
+    try:
+        if driver not in _GUARDED_DRIVERS:
+            named = sa.make_url(url).set(drivername=drivername)
+            engine = sa.create_engine(named, poolclass=NullPool, hide_parameters=True)
+            _guard_engine(engine, guard, None)
+            return engine
+        parameters = _parameters(url)
+        name, port = parameters.get("dbname"), str(parameters.get("port", ""))
+        named = sa.URL.create(
+            drivername,
+            username=parameters.get("user"),
+            host=parameters.get("host"),
+            port=int(port) if port.isdigit() else None,
+            database=name,
+        )
+        engine = sa.create_engine(named, poolclass=NullPool, hide_parameters=True)
+    except (ImportError, sa.exc.NoSuchModuleError) as error:
+        raise DriverMissing from error
+    parameters |= {
+        "application_name": parameters.get("application_name", APPLICATION),
+        "connect_timeout": max(2, round(timeout_seconds)),
+    }
+
+    def connect(_dialect: object, _record: object, _args: Any, found: dict[str, Any]) -> Any:
+        connection, cursor = _guarded_classes(engine.dialect.loaded_dbapi, guard)
+        if driver == "psycopg2":
+            classes = {"connection_factory": connection, "cursor_factory": cursor}
+            return engine.dialect.loaded_dbapi.connect(**parameters, **classes)
+        # A statement that is prepared goes stale with the next change of its table.
+        return connection.connect(
+            **parameters,
+            context=found.get("context"),
+            cursor_factory=cursor,
+            prepare_threshold=None,
+        )
+
+    _guard_engine(engine, guard, connect)
+    return engine
+
+
+def cancel(raw: Any) -> None:
+    """Cancel what a connection to PostgreSQL is doing, from another thread."""
+    if isinstance(raw, psycopg.Connection):
+        raw.cancel_safe(timeout=1.0)
+    elif hasattr(raw, "cancel"):
+        raw.cancel()
+
+
+def _guard_engine(engine: sa.Engine, guard: Guard, connect: Any) -> None:
+    connected: list[bool] = []
+
+    def connect_once(*args: Any) -> Any:
+        if connected:
+            guard.refuse(SecondConnection())
+        connected.append(True)
+        return None if connect is None else connect(*args)
+
+    def check_sql(_connection: object, _cursor: object, sql: str, *_: object) -> None:
+        guard.check_sql(sql)
+
+    sa.event.listen(engine, "do_connect", connect_once)
+    sa.event.listen(engine, "commit", guard.check_end)
+    sa.event.listen(engine, "rollback", guard.check_end)
+    if engine.dialect.name == "postgresql":  # SQLite has its own: an authorizer
+        sa.event.listen(engine, "before_cursor_execute", check_sql)
+
+
+def _guarded_classes(dbapi: Any, guard: Guard) -> tuple[Any, Any]:
+    """Return classes of a driver's connection and cursors that ask the guard first."""
+    connection_class: Any = getattr(dbapi, "Connection", None) or dbapi.extensions.connection
+    cursor_class: Any = getattr(dbapi, "Cursor", None) or dbapi.extensions.cursor
+
+    class GuardedCursor(cursor_class):  # type: ignore[misc]
+        def execute(self, query: Any, *args: Any, **options: Any) -> Any:
+            guard.check_sql(query)
+            return super().execute(query, *args, **options)
+
+        def executemany(self, query: Any, *args: Any, **options: Any) -> Any:
+            guard.check_sql(query)
+            return super().executemany(query, *args, **options)
+
+    class GuardedConnection(connection_class):  # type: ignore[misc]
+        def commit(self) -> None:
+            guard.check_end()
+            super().commit()
+
+        def rollback(self) -> None:
+            guard.check_end()
+            super().rollback()
+
+    return GuardedConnection, GuardedCursor
+
+
+def _parameters(url: str) -> dict[str, Any]:
+    """Return the parameters of a connection, as libpq names them.
+
+    A URL may set what only the server knows (``?search_path=app``); libpq takes that as an option.
+    """
+    parts = urlsplit(url)
+    known = {one.keyword.decode() for one in psycopg.pq.Conninfo.get_defaults()}
+    query = dict(parse_qsl(parts.query, keep_blank_values=True))
+    settings = [f"-c {name}={value}" for name, value in query.items() if name not in known]
+    kept = {name: value for name, value in query.items() if name in known}
+    if settings:
+        kept["options"] = " ".join([*filter(None, [kept.get("options")]), *settings])
+    return dict(conninfo_to_dict(parts._replace(query=urlencode(kept, quote_via=quote)).geturl()))

@@ -1,34 +1,110 @@
-"""Bring one database to the head of its streams."""
+"""Migrate one database: bring it to the head of its streams, within a deadline."""
 
 import asyncio
+import random
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Executor
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
 import sqlalchemy as sa
 
-from tenantry.migration.attempts import Inspection, MigrationResult, TimeLimits, Visit
-from tenantry.migration.execution import open_migrator
+from tenantry.db.urls import sqlite_path
+from tenantry.kit.clock import monotonic_seconds, utc_now
+from tenantry.kit.errors import Unavailable
+from tenantry.kit.ids import new_id
+from tenantry.migration import live
+from tenantry.migration.errors import is_lock_timeout
+from tenantry.migration.execution import COMMIT, COMMIT_AND_CLOSE, ROLL_BACK, Ending, Execution
+from tenantry.migration.execution_postgres import PostgresExecution
+from tenantry.migration.execution_sqlite import SqliteExecution
+from tenantry.migration.guard import NotRehearsable
+from tenantry.migration.revisions import RevisionFailed
 from tenantry.migration.run_scripts import RunScripts
-from tenantry.migration.schema_state import SchemaRevision
+from tenantry.migration.schema_state import BASE, Applied, SchemaRevision, SchemaState
+from tenantry.migration.scripts import BOOTSTRAP_WAIT_MS, Script, bootstrap
+from tenantry.migration.stamp import write_stamp
+from tenantry.migration.statements import LockTimeouts, SchemaMoved
 from tenantry.migration.streams import Streams
 
-__all__ = ["Inspection", "MigrationResult", "Migrator", "RunScripts", "TimeLimits"]
+# With the default TENANTRY_LOCK_TIMEOUT_MS of 3 s, and the pauses: about 15 s in all.
+LOCK_TRIES_MAX = 4
+LOCK_PAUSE_SECONDS_MAX = 1.0
+MOVED_PAUSE_SECONDS = 0.005
+MOVED_PAUSE_SECONDS_MAX = 1.0
+SPARE_SECONDS_MAX = 3.0
+SPARE_PART_MAX = 0.2
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimeLimits:
+    """How long the migration of one database may take, and wait.
+
+    Attributes:
+        connect_seconds: For a connection.
+        deadline_seconds: For everything.
+        lock_ms: At one lock, with the tenant's traffic behind.
+    """
+
+    connect_seconds: float
+    deadline_seconds: float
+    lock_ms: int
+
+    @property
+    def work_seconds(self) -> float:
+        """How long the work may take, so that there is time to read what it left."""
+        spare = min(SPARE_SECONDS_MAX, self.deadline_seconds * SPARE_PART_MAX)
+        return self.deadline_seconds - spare
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationResult:
+    """What a run did to one database.
+
+    Attributes:
+        applied: What the run has applied there, by the database's own log: after a crash it
+            may be more than this attempt did, and after a failure it is what stayed.
+        revision: Where it now is.
+        error: Why it is not at the head; None when it is.
+    """
+
+    applied: list[Applied]
+    revision: SchemaRevision
+    error: Exception | None
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """What a run would find in one database, and would do there.
+
+    Attributes:
+        revision: Where it is.
+        pending: What would be applied, in order; nothing when that is unknown.
+        error: Why it is unknown; or why it failed when it was rehearsed.
+    """
+
+    revision: SchemaRevision
+    pending: list[Applied]
+    error: Exception | None = None
 
 
 class Migrator:
     """Migrates databases.
 
     Args:
-        threads: Where SQLite runs; not closed here.
-        patience: For each database.
+        threads: Where SQLite runs, and revisions that run live; not closed here.
+        limits: For each database.
+        driver: What live revisions connect to PostgreSQL with.
     """
 
-    def __init__(self, threads: Executor, patience: TimeLimits) -> None:
+    def __init__(
+        self, threads: Executor, limits: TimeLimits, *, driver: str = live.DRIVER_DEFAULT
+    ) -> None:
         self._threads = threads
-        self._patience = patience
+        self._limits = limits
+        self._driver = driver
 
     async def migrate(
         self,
@@ -39,7 +115,7 @@ class Migrator:
         now: Callable[[], datetime],
         is_first: bool = False,
     ) -> MigrationResult:
-        """Bring the database at *url* to the head, and tell what became of it.
+        """Bring the database at *url* to the head, and return what was done.
 
         It ends at the deadline, even if the server has gone silent.
 
@@ -48,78 +124,99 @@ class Migrator:
             scripts: Of the run.
             run_id: The run.
             now: The clock.
-            is_first: Nobody has begun with this database in this run.
+            is_first: This run has not begun with this database yet.
 
         Raises:
-            Exception: Whatever the drivers raise, when not even that can be told.
+            Exception: Whatever the drivers raise, when the database cannot be read either.
         """
-        visit: Visit | None = None
-        async with asyncio.timeout(self._patience.deadline_seconds):
+        attempts = _Attempts(scripts, self._limits, run_id, now)
+        async with asyncio.timeout(self._limits.deadline_seconds):
             try:
                 async with (
-                    asyncio.timeout(self._patience.work_seconds),
-                    self._visit(url, scripts) as visit,
+                    asyncio.timeout(self._limits.work_seconds),
+                    self._opened(url, scripts.streams) as execution,
                 ):
-                    return await visit.migrate(run_id, now, is_first=is_first)
+                    try:
+                        state = await attempts.to_head(execution, is_first=is_first)
+                    except Exception as error:  # noqa: BLE001 - a revision can raise anything
+                        return await _result_after(execution, run_id, error)
+                    return MigrationResult(state.applied, state.revision, None)
             except Exception as error:
-                if visit is None or not visit.has_sent:
+                if not attempts.has_sent:
                     raise
                 # The connection is lost, or was silent, and something may have stayed.
-                return await self._find_out(url, scripts, run_id, error)
+                async with self._opened(url, scripts.streams) as execution:
+                    return await _result_after(execution, run_id, error)
 
     async def read_result(self, url: str, scripts: RunScripts, *, run_id: UUID) -> MigrationResult:
-        """Tell what a run has done to the database at *url*, and change nothing.
-
-        Raises:
-            Exception: Whatever the drivers raise, when that cannot be told.
-        """
-        async with (
-            asyncio.timeout(self._patience.deadline_seconds),
-            self._visit(url, scripts) as visit,
-        ):
-            standing = await visit.standing(run_id)
-            return MigrationResult(standing.applied, standing.revision, None)
-
-    async def inspect(self, url: str, scripts: RunScripts) -> Inspection:
-        """Tell what is pending in the database at *url*, and change nothing.
-
-        Raises:
-            Exception: Whatever the drivers raise, when not even its position can be told.
-        """
-        async with (
-            asyncio.timeout(self._patience.deadline_seconds),
-            self._visit(url, scripts) as visit,
-        ):
-            return await visit.look()
-
-    async def rehearse(self, url: str, scripts: RunScripts) -> Inspection:
-        """Do what `migrate` does to the database at *url*, and take it back.
-
-        It takes the same locks, in the same order, for as long. What runs outside a
-        transaction cannot be taken back: its error is `NotRehearsable`.
-
-        Raises:
-            Exception: Whatever the drivers raise, when not even its position can be told.
-        """
-        async with (
-            asyncio.timeout(self._patience.deadline_seconds),
-            self._visit(url, scripts) as visit,
-        ):
-            return await visit.rehearse()
-
-    async def read_dialect(self, url: str) -> sa.Dialect:
-        """Return the dialect of the database at *url*, by which revisions are recorded.
+        """Return what a run has done to the database at *url*, and change nothing.
 
         Raises:
             Exception: Whatever the drivers raise.
         """
-        migrator = await open_migrator(
-            url, self._threads, user_table=None, timeout_seconds=self._patience.connect_seconds
-        )
-        try:
-            return migrator.dialect
-        finally:
-            await migrator.close()
+        async with (
+            asyncio.timeout(self._limits.deadline_seconds),
+            self._opened(url, scripts.streams) as execution,
+        ):
+            state = await execution.read_state(run_id)
+            return MigrationResult(state.applied, state.revision, None)
+
+    async def read_revision(self, url: str, streams: Streams) -> SchemaRevision:
+        """Return where the database at *url* is.
+
+        Raises:
+            Exception: Whatever the drivers raise.
+        """
+        async with (
+            asyncio.timeout(self._limits.deadline_seconds),
+            self._opened(url, streams) as execution,
+        ):
+            return (await execution.read_state()).revision
+
+    async def inspect(self, url: str, scripts: RunScripts) -> Inspection:
+        """Return what is pending in the database at *url*, and change nothing.
+
+        Raises:
+            Exception: Whatever the drivers raise, when not even its revision can be read.
+        """
+        async with (
+            asyncio.timeout(self._limits.deadline_seconds),
+            self._opened(url, scripts.streams) as execution,
+        ):
+            return await _inspect(execution, scripts)
+
+    async def rehearse(self, url: str, scripts: RunScripts) -> Inspection:
+        """Do what `migrate` does to the database at *url*, and roll it back.
+
+        It takes the same locks, in the same order, for as long. What no rollback undoes is
+        refused: its error is `NotRehearsable`.
+
+        Raises:
+            Exception: Whatever the drivers raise, when not even its revision can be read.
+        """
+        attempts = _Attempts(scripts, self._limits, new_id(), utc_now)
+        async with (
+            asyncio.timeout(self._limits.deadline_seconds),
+            self._opened(url, scripts.streams) as execution,
+        ):
+            while True:
+                inspection = await _inspect(execution, scripts)
+                if inspection.error is not None or not inspection.pending:
+                    return inspection
+                try:
+                    if await attempts.rehearse(execution, inspection):
+                        return inspection
+                except Exception as error:  # noqa: BLE001 - a revision can raise anything
+                    return Inspection(inspection.revision, inspection.pending, error)
+
+    async def read_dialect(self, url: str) -> sa.Dialect:
+        """Return the dialect with which revisions are recorded for the database at *url*.
+
+        Raises:
+            Exception: Whatever the drivers raise.
+        """
+        async with self._execution(url, None) as execution:
+            return await execution.dialect()
 
     async def initialise(
         self, url: str, scripts: RunScripts, *, run_id: UUID, now: datetime
@@ -129,43 +226,210 @@ class Migrator:
         Raises:
             Exception: Whatever the drivers and the revisions raise.
         """
-        async with self._visit(url, scripts) as visit:
-            await visit.bootstrap()
-            await visit.to_head(run_id, lambda: now, is_first=True)
+        attempts = _Attempts(scripts, self._limits, run_id, lambda: now)
+        async with self._opened(url, scripts.streams) as execution:
+            dialect = await execution.dialect()
+            await execution.execute(bootstrap(dialect), dialect, wait_ms=BOOTSTRAP_WAIT_MS)
+            await attempts.to_head(execution, is_first=True)
 
-    async def read_revision(self, url: str, streams: Streams) -> SchemaRevision:
-        """Return where the database at *url* stands.
+    async def add_tables(
+        self,
+        url: str,
+        streams: Streams,
+        *,
+        run_id: UUID,
+        now: datetime,
+        wait_ms: int,
+        stamp: str | None,
+    ) -> SchemaRevision:
+        """Add our own tables to a database that was made elsewhere, and return where it then is.
+
+        Args:
+            url: Where the database is.
+            streams: The user's stream stays where it is.
+            run_id: Is in the log of our tables.
+            now: The time.
+            wait_ms: How long to wait at a lock.
+            stamp: The revision of its own to write into an empty version table; None for none.
 
         Raises:
+            SchemaMoved: Another process was quicker.
             Exception: Whatever the drivers raise.
         """
-        async with (
-            asyncio.timeout(self._patience.deadline_seconds),
-            self._visit(url, RunScripts(streams)) as visit,
-        ):
-            return (await visit.standing()).revision
-
-    async def _find_out(
-        self, url: str, scripts: RunScripts, run_id: UUID, error: Exception
-    ) -> MigrationResult:
-        """Return what has stayed in a database whose connection was lost by *error*."""
-        try:
-            async with self._visit(url, scripts) as visit:
-                standing = await visit.standing(run_id)
-        except Exception as unreadable:
-            raise error from unreadable
-        return MigrationResult(standing.applied, standing.revision, error)
+        async with self._opened(url, streams) as execution:
+            dialect = await execution.dialect()
+            start = SchemaRevision(BASE, None)
+            script = await RunScripts(Streams(streams.own)).get(dialect, start)
+            timeouts = LockTimeouts(swap_ms=wait_ms, lock_ms=wait_ms)
+            steps = [*bootstrap(dialect), *script.steps(run_id, now, timeouts)]
+            if stamp is not None:
+                steps += write_stamp(dialect, streams.user_table, stamp, run_id=run_id, now=now)
+            await execution.execute(steps, dialect, wait_ms=wait_ms)
+            return (await execution.read_state()).revision
 
     @asynccontextmanager
-    async def _visit(self, url: str, scripts: RunScripts) -> AsyncIterator[Visit]:
-        streams = scripts.streams
-        migrator = await open_migrator(
-            url,
-            self._threads,
-            user_table=streams.user_table if streams.user else None,
-            timeout_seconds=self._patience.connect_seconds,
-        )
+    async def _opened(self, url: str, streams: Streams) -> AsyncIterator[Execution]:
+        user_table = streams.user_table if streams.user else None
+        async with self._execution(url, user_table) as execution:
+            yield execution
+
+    @asynccontextmanager
+    async def _execution(self, url: str, user_table: str | None) -> AsyncIterator[Execution]:
+        path = sqlite_path(url)
+        execution: Execution
+        if path is not None:
+            execution = SqliteExecution(
+                path, self._threads, user_table=user_table, lock_ms=self._limits.lock_ms
+            )
+        else:
+            execution = PostgresExecution(
+                url,
+                self._threads,
+                user_table=user_table,
+                driver=self._driver,
+                timeout_seconds=self._limits.connect_seconds,
+            )
         try:
-            yield Visit(migrator, scripts, self._patience)
+            yield execution
         finally:
-            await migrator.close()
+            await execution.close()
+
+
+class _Attempts:
+    """The attempts of one run at one database: what is sent, and how often it is retried."""
+
+    def __init__(
+        self,
+        scripts: RunScripts,
+        limits: TimeLimits,
+        run_id: UUID,
+        now: Callable[[], datetime],
+    ) -> None:
+        self._scripts = scripts
+        self._lock_ms = limits.lock_ms
+        self._run_id = run_id
+        self._now = now
+        self._ends = monotonic_seconds() + limits.work_seconds
+        self._lock_timeouts = self._moves = 0
+        self.has_sent = False
+
+    async def to_head(self, execution: Execution, *, is_first: bool) -> SchemaState:
+        """Bring the database to the head.
+
+        Raises:
+            Exception: Whatever the drivers and the revisions raise.
+        """
+        head = await self._scripts.head()
+        state = await self._migrate_from_expected(execution) if is_first else None
+        if state is None:
+            # What the run has applied is in the log only if it has begun here before.
+            run_id = self._run_id if self.has_sent or not is_first else None
+            state = await self._read_state(execution, run_id, head)
+            self._scripts.expected = (await execution.dialect(), state.revision)
+        while state.revision != head:
+            script = await self._scripts.get(await execution.dialect(), state.revision)
+            if await self._execute(execution, script):
+                # Its rows in the log are committed, so they need not be read again.
+                state = SchemaState(script.stop, [*state.applied, *script.applied])
+            else:
+                state = await self._read_state(execution, self._run_id, head)
+        return state
+
+    async def rehearse(self, execution: Execution, inspection: Inspection) -> bool:
+        """Try what is pending, roll it back, and return whether it was tried to its end.
+
+        Raises:
+            RevisionFailed: A revision cannot be rehearsed, or fails.
+            Exception: Whatever the drivers raise.
+        """
+        script = await self._scripts.get(await execution.dialect(), inspection.revision)
+        script.check_can_roll_back()
+        tried = 0 if script.is_autocommit else len(script.applied)
+        if tried and not await self._execute(execution, script, ROLL_BACK):
+            return False
+        if tried < len(inspection.pending):
+            raise RevisionFailed(inspection.pending[tried].revision) from NotRehearsable()
+        return True
+
+    async def _migrate_from_expected(self, execution: Execution) -> SchemaState | None:
+        """Assume that the database is where the previous one was; return None if it is not.
+
+        The compare-and-swap verifies it, and changes nothing where it is not so. What else is
+        wrong is found again when the state is read.
+        """
+        if self._scripts.expected is None:
+            return None
+        dialect, start = self._scripts.expected
+        if start == await self._scripts.head():
+            return None
+        try:
+            script = await self._scripts.get(dialect, start)
+            if script.is_autocommit or not await self._execute(execution, script):
+                return None
+        except RevisionFailed:
+            raise
+        except Exception:  # noqa: BLE001 - see above
+            return None
+        return SchemaState(script.stop, script.applied)
+
+    async def _read_state(
+        self, execution: Execution, run_id: UUID | None, head: SchemaRevision
+    ) -> SchemaState:
+        while True:
+            try:
+                return await execution.read_state(run_id, close_at=head)
+            except Exception as error:  # noqa: BLE001 - it is raised if it is not a lock
+                await self._pause_at_lock(error)
+
+    async def _execute(
+        self, execution: Execution, script: Script, ending: Ending | None = None
+    ) -> bool:
+        """Execute a script, and return whether that was done; else the state is read again.
+
+        Raises:
+            Exception: Whatever the drivers and the revisions raise, if no retry can help.
+        """
+        self.has_sent = True
+        left_ms = max(1, int((self._ends - monotonic_seconds()) * 1000))
+        timeouts = LockTimeouts(swap_ms=left_ms, lock_ms=self._lock_ms)
+        steps = script.steps(self._run_id, self._now(), timeouts)
+        if ending is None:
+            is_last = script.stop == await self._scripts.head()
+            ending = COMMIT_AND_CLOSE if is_last else COMMIT
+        try:
+            await execution.execute(steps, script.dialect, wait_ms=left_ms, ending=ending)
+        except SchemaMoved:  # by another run, which is as good; or it is about to, which takes time
+            self._moves += 1
+            longest = min(MOVED_PAUSE_SECONDS_MAX, MOVED_PAUSE_SECONDS * 2**self._moves)
+            await asyncio.sleep(random.uniform(0, longest))  # noqa: S311
+        except Exception as error:  # noqa: BLE001 - it is raised if it is not a lock
+            await self._pause_at_lock(error)
+        else:
+            self._lock_timeouts = self._moves = 0
+            return True
+        return False
+
+    async def _pause_at_lock(self, error: Exception) -> None:
+        """Pause before the next try if *error* is a lock timeout or a deadlock; else raise it."""
+        self._lock_timeouts += 1
+        if self._lock_timeouts >= LOCK_TRIES_MAX or not is_lock_timeout(error):
+            raise error
+        # The holder of the lock gets a moment, and two that collided do not collide again.
+        await asyncio.sleep(random.uniform(0, LOCK_PAUSE_SECONDS_MAX))  # noqa: S311
+
+
+async def _inspect(execution: Execution, scripts: RunScripts) -> Inspection:
+    revision = (await execution.read_state()).revision
+    try:
+        return Inspection(revision, await scripts.pending(revision))
+    except Unavailable as error:  # the revisions cannot be read, or do not lead on from here
+        return Inspection(revision, [], error)
+
+
+async def _result_after(execution: Execution, run_id: UUID, error: Exception) -> MigrationResult:
+    """Return what has stayed in a database after *error*."""
+    try:
+        state = await execution.read_state(run_id)
+    except Exception as unreadable:
+        raise error from unreadable
+    return MigrationResult(state.applied, state.revision, error)

@@ -1,107 +1,105 @@
 """Record a revision once, as statements that every database then runs.
 
-``upgrade()`` runs on SQLAlchemy itself, over a driver that only writes down what it is
-given. So what is recorded is to the letter what a live run would send. What asks the
-database anything (rows, a row count, whether a table exists) cannot be known ahead, and
-is left to run live; so is what records differently twice, what catches errors, and what
-says ``online = True`` because it reads files, the environment or the network.
+``upgrade()`` runs with an ``op`` that has no database. What it sends as text, as DDL, or as
+an insert of plain values is written down, with the values as literals. Everything else stops
+the recording, and the revision runs live: a request for the connection or for anything that
+only a database knows, every other kind of statement or value, an ``except``, two recordings
+that differ, and ``online = True``. When in doubt: live.
 """
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from token import NAME
 from tokenize import TokenError, tokenize
-from typing import Any, NoReturn, TypeVar, cast
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
-from sqlalchemy.pool import NullPool
+from alembic.ddl.impl import DefaultImpl
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy.schema import ExecutableDDLElement
+from sqlalchemy.sql import visitors
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.dml import Delete, Insert, Update
 
-from tenantry.migration.live import engine_over
-from tenantry.migration.streams import OutsideTransaction, Revision, is_online, upgrade
+from tenantry.migration import sql_text
+from tenantry.migration.dialects import Unrecordable, refuse
+from tenantry.migration.revisions import Revision, is_online, upgrade
 
 # A revision that computes for longer is no worse off live.
 RECORD_SECONDS_MAX = 2.0
+INTEGER_MAX = 2**31 - 1
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 _one_at_a_time = threading.Lock()
 
+# Only these types, and none derived from them: of these a literal is to the server what a
+# bound parameter is to it, over any driver.
+_TEXTS = {sa.String, sa.Text, sa.Unicode, sa.UnicodeText, sa.VARCHAR, sa.TEXT}
+_INTEGERS = {sa.Integer, sa.INTEGER}
+_OTHER_INTEGERS = {sa.BigInteger, sa.SmallInteger, sa.BIGINT, sa.SMALLINT}
+_BOOLEANS = {sa.Boolean, sa.BOOLEAN}
+_LIBRARIES = ("sqlalchemy.", "alembic.")
+# Words in a revision's text after which it is not recorded: an error is an answer of the
+# database, and a listener sees what is sent.
+_LIVE_WORDS = frozenset({"suppress", "event", "listen", "listens_for", "run_async"})
 
-class Way(Enum):
+
+class Unrecorded(Enum):
     """How a revision runs that cannot be recorded.
 
     * LIVE: on the database itself, in the script's transaction.
-    * OUTSIDE: on the database itself, in a step of its own, some of it in no transaction.
+    * AUTOCOMMIT: on the database itself, in a script of its own: it commits on its way.
     """
 
     LIVE = "live"
-    OUTSIDE = "outside"
+    AUTOCOMMIT = "autocommit"
 
 
-@dataclass(frozen=True)
-class Recorded:
-    """A statement, as it goes to the driver.
-
-    Attributes:
-        sql: In the form of the driver.
-        rows: The parameters, converted for the driver; one row of them, unless it is for many.
-        many: It is sent once for each row.
-    """
-
-    sql: str
-    rows: tuple[tuple[object, ...], ...]
-    many: bool = False
-
-
-Recording = tuple[Recorded, ...] | Way
-
-
-class Unrecordable(BaseException):
-    """The revision needs an answer from the database. It is nobody's to catch."""
+Recording = tuple[str, ...] | Unrecorded
+"""The statements of a revision; or how it runs without."""
 
 
 def record(revision: Revision, dialect: sa.Dialect) -> Recording:
     """Return the statements of *revision* on *dialect*, or how it has to run."""
     source = _Source.of(revision)
-    unrecorded = Way.OUTSIDE if source.has_block and dialect.name == "postgresql" else Way.LIVE
-    if source.catches:
+    is_postgres = dialect.name == "postgresql"
+    unrecorded = Unrecorded.AUTOCOMMIT if source.has_block and is_postgres else Unrecorded.LIVE
+    if source.is_live:
         return unrecorded
     with _one_at_a_time:
         recordings = _in_time(lambda: [_record_once(revision, dialect) for _ in range(2)])
-    first, second = recordings or (None, None)
-    # By their representation too: 1, True and 1.0 are equal, and are not the same in a row.
-    if first is None or first != second or repr(first) != repr(second):
-        return unrecorded
-    return first
+    first, second = recordings or (unrecorded, unrecorded)
+    if isinstance(first, Unrecorded):
+        return first if first is Unrecorded.AUTOCOMMIT else unrecorded
+    return first if first == second else unrecorded
 
 
-def _in_time(work: Callable[[], Answer]) -> Answer | None:
+def _in_time(work: Callable[[], Result]) -> Result | None:
     """Return what *work* returns, or None when it takes too long."""
-    answers: list[Answer] = []
-    thread = threading.Thread(target=lambda: answers.append(work()), daemon=True)
+    results: list[Result] = []
+    thread = threading.Thread(target=lambda: results.append(work()), daemon=True)
     thread.start()
     thread.join(RECORD_SECONDS_MAX)
-    return answers[0] if answers else None
+    return results[0] if results else None
 
 
-def _record_once(revision: Revision, dialect: sa.Dialect) -> Recording | None:
-    tape = _Tape()
-    engine = engine_over(dialect, NullPool(cast("Any", tape.connect)))
-    block = tape.block if dialect.name == "postgresql" else contextlib.nullcontext
+def _record_once(revision: Revision, dialect: sa.Dialect) -> Recording:
+    context = _RecordingContext(dialect)
     try:
         module = revision.load()
         if is_online(module):
-            return None
-        with _Recorder(engine, tape) as connection:
-            upgrade(module, connection, block)
-    except BaseException:  # noqa: BLE001 - it may read, or be wrong: live it will tell
-        return Way.OUTSIDE if tape.is_outside else None
-    if tape.is_outside:  # and the revision went on
-        return Way.OUTSIDE
-    return None if tape.was_read else tuple(tape.statements)
+            return Unrecorded.LIVE
+        upgrade(module, context)
+    except BaseException:  # noqa: BLE001 - whatever is wrong, it fails live with its reason
+        context.is_stopped = True
+    if context.has_block:
+        return Unrecorded.AUTOCOMMIT
+    return Unrecorded.LIVE if context.is_stopped else tuple(context.statements)
 
 
 @dataclass(frozen=True)
@@ -109,11 +107,11 @@ class _Source:
     """What the text of a revision says of how it can run.
 
     Attributes:
-        catches: It catches errors, and an error is an answer of the database.
+        is_live: It catches errors, or listens to what is sent.
         has_block: It has an ``autocommit_block``.
     """
 
-    catches: bool
+    is_live: bool
     has_block: bool
 
     @classmethod
@@ -122,127 +120,181 @@ class _Source:
         try:
             with revision.path.open("rb") as file:
                 tokens = [token for token in tokenize(file.readline) if token.type == NAME]
-        except (OSError, SyntaxError, TokenError):  # live it will tell
-            return cls(catches=True, has_block=False)
+        except (OSError, SyntaxError, TokenError):  # it fails live with its reason
+            return cls(is_live=True, has_block=False)
         names = {token.string for token in tokens}
-        # What the module does around its imports is no matter of the database.
+        # What the module does around its imports does not concern the database.
         catches = any(token.string == "except" and token.start[1] > 0 for token in tokens)
-        return cls(catches or "suppress" in names, "autocommit_block" in names)
+        return cls(catches or bool(names & _LIVE_WORDS), "autocommit_block" in names)
 
 
-class _Tape:
-    """What a revision has given to the driver, and whether it has asked for anything."""
+class _RecordingContext(MigrationContext):
+    """A context without a connection, whose statements are written down."""
 
-    def __init__(self) -> None:
-        self.statements: list[Recorded] = []
-        self.was_read = False
-        self.is_outside = False
-        self._is_connected = False
+    _is_open = False
 
-    def connect(self) -> "_Connection":
-        """Return a connection; a second one would be the database's own matter."""
-        if self._is_connected:
-            self.read()
-        self._is_connected = True
-        return _Connection(self)
+    def __init__(self, dialect: sa.Dialect) -> None:
+        super().__init__(dialect, None, {"transactional_ddl": True})
+        self.statements: list[str] = []
+        self.has_block = self.is_stopped = False
+        self.impl.__class__ = _recording_impl(type(self.impl))
+        self.impl.connection = _EventConnection(self)  # type: ignore[assignment]
+        vars(self.impl)["recording"] = self
+        self._is_open = True
 
-    def read(self, *_: object, **__: object) -> NoReturn:
-        """Refuse to answer."""
-        self.was_read = True
-        raise Unrecordable
+    @property
+    def connection(self) -> Any:
+        """Stop the recording: there is none."""
+        return self.stop() if self._is_open else None
+
+    @connection.setter
+    def connection(self, _value: object) -> None:
+        """Ignore what Alembic sets."""
 
     @contextlib.contextmanager
-    def block(self) -> Iterator[None]:
-        """Refuse to leave the transaction."""
-        self.is_outside = True
-        raise OutsideTransaction
+    def autocommit_block(self) -> Iterator[None]:
+        """Stop the recording on PostgreSQL; SQLite needs no block."""
+        if self.dialect.name == "postgresql":
+            self.has_block = True
+            self.stop()
         yield
 
+    def stop(self, *_: object, **__: object) -> Any:
+        """Stop the recording, even if the revision swallows what is raised."""
+        self.is_stopped = True
+        refuse()
 
-class _Recorder(sa.Connection):
-    """A connection whose results nobody may look at."""
-
-    def __init__(self, engine: sa.Engine, tape: _Tape) -> None:
-        super().__init__(engine)
-        self._tape = tape
-
-    def execute(self, statement: Any, *args: Any, **options: Any) -> Any:
-        """Write down what the driver is given."""
-        if isinstance(statement, sa.Insert) and not statement._returning:  # noqa: SLF001
-            # Nobody may ask for the key of the new row, so it need not be fetched.
-            statement = statement.inline()
-        super().execute(statement, *args, **options)
-        return _Unknown(self._tape)
-
-    def exec_driver_sql(self, *args: Any, **options: Any) -> Any:
-        """Write down what the driver is given."""
-        super().exec_driver_sql(*args, **options)
-        return _Unknown(self._tape)
-
-    def _refuse(self, *_: object, **__: object) -> Any:
-        self._tape.read()
-
-    scalar = scalars = begin_nested = get_isolation_level = _refuse
+    begin_transaction = get_current_heads = get_current_revision = stop
+    _in_connection_transaction = run_migrations = stamp = stop
 
 
-class _Unknown:
-    """An answer that is not known while recording."""
+@lru_cache
+def _recording_impl(base: type[DefaultImpl]) -> type[DefaultImpl]:
+    """Return Alembic's implementation for one engine, with its statements written down."""
+    members = {
+        "_exec": _write_down,
+        "bind": property(lambda impl: impl.recording.stop()),
+        "static_output": refuse,
+    }
+    metaclass: Any = type(base)
+    recording: type[DefaultImpl] = metaclass(f"Recording{base.__name__}", (base,), members)
+    return recording
 
-    def __init__(self, tape: _Tape) -> None:
-        vars(self)["tape"] = tape
+
+class _EventConnection:
+    """What Alembic gives to the events of a table, by which an enum is created with it."""
+
+    def __init__(self, context: _RecordingContext) -> None:
+        self._context = context
+        self.dialect = context.dialect
+
+    def in_transaction(self) -> bool:
+        """Return what is so live."""
+        return True
+
+    def execute(self, construct: Any, *parameters: object) -> None:
+        """Write DDL down."""
+        if parameters or not isinstance(construct, ExecutableDDLElement):
+            self._context.stop()
+        _write_down(self._context.impl, construct)
+
+    def _run_ddl_visitor(self, visitor: Any, element: Any, **options: Any) -> None:
+        if options.get("checkfirst"):
+            self._context.stop()
+        visitor(dialect=self.dialect, connection=self, **options).traverse_single(element)
 
     def __getattr__(self, _name: str) -> Any:
-        vars(self)["tape"].read()
-
-    def _refuse(self, *_: object) -> Any:
-        vars(self)["tape"].read()
-
-    __iter__ = __bool__ = __len__ = __getitem__ = __eq__ = __contains__ = __enter__ = _refuse
-    __hash__ = None  # type: ignore[assignment]
+        self._context.stop()
 
 
-class _Connection:
-    """A driver's connection to no database."""
-
-    def __init__(self, tape: _Tape) -> None:
-        self._tape = tape
-
-    def cursor(self) -> "_Cursor":
-        """Return a cursor."""
-        return _Cursor(self._tape)
-
-    def __getattr__(self, _name: str) -> NoReturn:
-        self._tape.read()
-
-
-class _Cursor:
-    """A driver's cursor that writes down what it is given."""
-
-    # What SQLAlchemy itself looks at after a statement that returns no rows.
-    description = None
-    rowcount = -1
-    lastrowid = 0
-
-    def __init__(self, tape: _Tape) -> None:
-        self._tape = tape
-
-    def execute(self, sql: str, parameters: Sequence[object] = ()) -> None:
-        """Write a statement down."""
-        self._tape.statements.append(Recorded(sql, (_row(parameters),)))
-
-    def executemany(self, sql: str, rows: Sequence[Sequence[object]]) -> None:
-        """Write down a statement for many rows."""
-        self._tape.statements.append(Recorded(sql, tuple(map(_row, rows)), many=True))
-
-    def close(self) -> None:
-        """Do nothing."""
-
-    def _refuse(self, *_: object) -> Any:
-        self._tape.read()
-
-    fetchone = fetchmany = fetchall = _refuse
+def _write_down(
+    impl: Any,
+    construct: Any,
+    execution_options: Mapping[str, Any] | None = None,
+    multiparams: Sequence[Mapping[str, Any]] | None = None,
+    params: Mapping[str, Any] | None = None,
+) -> None:
+    """Take the place of `DefaultImpl._exec`, which every operation sends through."""
+    recording: _RecordingContext = impl.recording
+    if execution_options or params:
+        recording.stop()
+    if isinstance(construct, str):
+        construct = sa.text(construct)
+    constructs = [construct]
+    if multiparams is not None:
+        if any(row.keys() != multiparams[0].keys() for row in multiparams):
+            recording.stop()
+        constructs = [construct.values(**row) for row in multiparams]
+    for one in constructs:
+        try:
+            text = _render(one, impl.dialect)
+        except Unrecordable:
+            recording.stop()
+        is_postgres = impl.dialect.name == "postgresql"  # a trigger of SQLite's has an END, too
+        if "\0" in text or (is_postgres and sql_text.read(text).ends_transaction):
+            recording.stop()
+        recording.statements.append(text)
 
 
-def _row(parameters: Sequence[object]) -> tuple[object, ...]:
-    # Two views of the same bytes are not the same.
-    return tuple(bytes(one) if isinstance(one, memoryview) else one for one in parameters)
+def _render(construct: Any, dialect: sa.Dialect) -> str:
+    """Return the text of a statement that means the same on every database."""
+    if type(construct) is sa.TextClause:
+        compiled = construct.compile(dialect=dialect)
+        if compiled.params:
+            raise Unrecordable
+        return str(compiled)
+    if isinstance(construct, ExecutableDDLElement):
+        _check_is_known(construct)
+        text = str(construct.compile(dialect=dialect)).strip()
+    elif isinstance(construct, Insert | Update | Delete):
+        text = _render_dml(construct, dialect)
+    else:
+        raise Unrecordable
+    if "\\" in text and dialect.name == "postgresql":
+        # How the server reads it depends on `standard_conforming_strings`.
+        raise Unrecordable
+    return text
+
+
+def _render_dml(construct: Any, dialect: sa.Dialect) -> str:
+    for element in visitors.iterate(construct):
+        _check_is_known(element)
+    compiled = construct.compile(dialect=dialect)
+    assert isinstance(compiled, SQLCompiler)
+    if construct._returning or compiled.insert_prefetch or compiled.update_prefetch:  # noqa: SLF001
+        raise Unrecordable  # it returns rows, or Python computes a default
+    for bind in compiled.binds.values():
+        _check_value(bind, is_postgres=dialect.name == "postgresql")
+    literal = construct.compile(dialect=dialect, compile_kwargs={"literal_binds": True})
+    return str(literal)
+
+
+def _check_is_known(element: object) -> None:
+    if not type(element).__module__.startswith(_LIBRARIES):
+        raise Unrecordable
+
+
+def _check_value(bind: sa.BindParameter[Any], *, is_postgres: bool) -> None:
+    """Check that a value, as a literal, is what it would be as a parameter."""
+    if bind.required or bind.callable:
+        raise Unrecordable
+    type_ = type(bind.type)
+    values = bind.effective_value if bind.expanding else [bind.effective_value]
+    if not isinstance(values, list | tuple):
+        raise Unrecordable
+    is_assigned = bind._is_crud  # noqa: SLF001 - a column's value, not a part of an expression
+    for value in values:
+        if not (
+            (type(value) is bool and type_ in _BOOLEANS)
+            or (type(value) is int and _is_integer(type_, value, is_assigned=is_assigned))
+            # PostgreSQL compares an unknown literal otherwise than a VARCHAR.
+            or (type(value) is str and type_ in _TEXTS and (is_assigned or not is_postgres))
+            or (value is None and is_assigned and type_ in _TEXTS | _INTEGERS | _BOOLEANS)
+        ):
+            raise Unrecordable
+
+
+def _is_integer(type_: type[Any], value: int, *, is_assigned: bool) -> bool:
+    if abs(value) > INTEGER_MAX:
+        return False
+    return type_ in _INTEGERS or (is_assigned and type_ in _OTHER_INTEGERS)

@@ -6,7 +6,9 @@ from pathlib import Path
 from tenantry.kit.errors import Conflict, Invalid
 from tenantry.kit.ids import new_id
 from tenantry.migration import folders
-from tenantry.migration.streams import BASE, NoRevisions, Revision, Stream
+from tenantry.migration.revisions import Revision
+from tenantry.migration.schema_state import BASE
+from tenantry.migration.streams import NoRevisions, Stream
 
 SLUG_CHARS_MAX = 40
 ID_CHARS = 12  # as Alembic makes them
@@ -74,7 +76,7 @@ def write_draft(folder: Path, message: str) -> Revision:
             file.write(text)
     except FileExistsError as error:
         raise DraftExists(f"There is a file {path} already.") from error
-    return Revision(stream.name, revision_id, path)
+    return Revision(stream.name, revision_id, frozenset({stream.head} - {BASE}), path)
 
 
 def _id_after(head: str) -> str:

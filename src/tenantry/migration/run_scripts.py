@@ -6,9 +6,10 @@ from functools import partial
 import sqlalchemy as sa
 
 from tenantry.migration.recorder import Recording, record
+from tenantry.migration.revisions import Revision
 from tenantry.migration.schema_state import Applied, SchemaRevision
 from tenantry.migration.scripts import Script
-from tenantry.migration.streams import BadStream, Revision, Streams
+from tenantry.migration.streams import BadStream, Streams
 
 
 class RunScripts:
@@ -18,12 +19,13 @@ class RunScripts:
         streams: As they are when the run begins.
 
     Attributes:
-        expected_revision: Where the database stood that was looked at last.
+        expected: The engine and the revision of the database that was read last. The next one
+            is assumed to be the same; the compare-and-swap verifies it.
     """
 
     def __init__(self, streams: Streams) -> None:
         self.streams = streams
-        self.expected_revision: SchemaRevision | None = None
+        self.expected: tuple[sa.Dialect, SchemaRevision] | None = None
         self._lock = asyncio.Lock()
         self._head: SchemaRevision | None = None
         self._scripts: dict[tuple[sa.Dialect, SchemaRevision], Script] = {}
@@ -42,7 +44,7 @@ class RunScripts:
         return self._head
 
     async def have(self, head: str) -> bool:
-        """Tell whether these streams know *head*, as a `SchemaRevision` is written."""
+        """Return whether *head*, as a `SchemaRevision` is written, is in these streams."""
         async with self._lock:
             try:
                 return await asyncio.to_thread(self.streams.have, head)

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from tenantry.db.statements import Statement
 from tenantry.db.types import Instant
+from tenantry.kit.errors import Unavailable
 
 STATEMENTS_REMEMBERED_MAX = 64
 
@@ -26,6 +27,9 @@ log = sa.Table(
     sa.Column("revision", sa.String, nullable=False),
     sa.Column("applied_at", Instant, nullable=False),
 )
+
+BASE = ""
+"""What stands for the version of a database that has no revision yet."""
 
 BEGUN = "begun"
 """What stands for the stream where the log says of an index that a revision has begun it."""
@@ -59,6 +63,27 @@ class SchemaRevision:
     def __str__(self) -> str:
         """Return it as people see it: ``own``, or ``own/user``."""
         return self.own if self.user is None else f"{self.own}/{self.user}"
+
+
+class NoVersion(Unavailable):
+    """This is no database of Tenantry's: its version table is missing or damaged."""
+
+
+class SeveralVersions(Unavailable):
+    """The database stands at several revisions at once: merge them first."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaState:
+    """What a database says of itself.
+
+    Attributes:
+        revision: At which it is.
+        applied: What the run that was asked about has applied there, in order.
+    """
+
+    revision: SchemaRevision
+    applied: list[Applied]
 
 
 _OF_RUN = (
@@ -133,7 +158,18 @@ def read_user_version(table_name: str) -> Statement[Version]:
     return Statement(sa.select(user_version_table(table_name).c.version_num), Version)
 
 
-def applied_in(rows: Sequence[Found]) -> list[Applied]:
-    """Return what a run has applied, in order."""
+def state_in(rows: Sequence[Found], *, has_user: bool) -> SchemaState:
+    """Return the state that the rows of `find` describe.
+
+    Raises:
+        NoVersion, SeveralVersions: They describe none.
+    """
+    own = [row.revision for row in rows if row.source == "own"]
+    user = [row.revision for row in rows if row.source == "user"]
+    if len(own) != 1:
+        raise NoVersion
+    if len(user) > 1:
+        raise SeveralVersions
+    revision = SchemaRevision(own[0], (user or [BASE])[0] if has_user else None)
     logged = sorted((row for row in rows if row.source == "log"), key=lambda row: row.position)
-    return [Applied(row.stream, row.revision) for row in logged]
+    return SchemaState(revision, [Applied(row.stream, row.revision) for row in logged])

@@ -1,15 +1,14 @@
-"""A script: everything that one database needs, in the order in which it is sent.
+"""A migration script: everything that one database needs, in the order in which it is sent.
 
-The order is the safety of the whole engine, so it is data, written down once and played
-by both drivers (`db.apply`). The version row of our own stream is swapped first, even when
-it stays what it is: it is the mutex, at which a second run waits and then finds the
-database moved. Only then is the lock timeout short, because it protects a tenant's
-traffic from the script and not runs from each other. The log is in the same transaction,
-so that after a kill the outcome is read and never guessed. COMMIT comes from the client:
-a script that held its own would go on after the client is gone.
+The order is the safety of the whole engine, so it is data, written down once and executed on
+both engines. The version row of our own stream is swapped first, even when it stays what it
+is: it is the mutex, at which a second run waits and then finds the database moved. Only then
+is the lock timeout short, because it protects a tenant's traffic from the script and not runs
+from each other. The log is in the same transaction, so that after a kill the outcome is read
+and never guessed.
 
-What is sent holds its values as literals, because PostgreSQL takes several commands in
-one message only without parameters. They are ours, and SQLAlchemy quotes them.
+BEGIN and COMMIT belong to the execution. COMMIT comes from the client: a script that held its
+own would go on after the client is gone.
 """
 
 from collections.abc import Callable
@@ -21,8 +20,13 @@ from uuid import UUID
 import sqlalchemy as sa
 from sqlalchemy.sql.base import Executable
 
-from tenantry.migration.recorder import Recorded, Recording, Way
+from tenantry.kit.errors import Unavailable
+from tenantry.migration import sql_text
+from tenantry.migration.guard import NotRehearsable
+from tenantry.migration.recorder import Recording, Unrecorded
+from tenantry.migration.revisions import Revision, RevisionFailed, heads_after
 from tenantry.migration.schema_state import (
+    BASE,
     BEGUN,
     Applied,
     SchemaRevision,
@@ -32,39 +36,51 @@ from tenantry.migration.schema_state import (
     version,
 )
 from tenantry.migration.statements import (
-    Command,
+    AutocommitRevision,
+    LiveRevision,
     LockTimeouts,
-    Outside,
     SchemaMoved,
+    Statement,
     Step,
-    TransactionEnded,
-    is_last,
 )
-from tenantry.migration.streams import BASE, Revision, Streams
+from tenantry.migration.streams import BadStream, Streams
 
 BOOTSTRAP_WAIT_MS = 30_000
 BOOTSTRAP_LOCK = 0x74656E616E747279  # "tenantry", as eight bytes
-# Held by a revision that runs outside a transaction, and shared by every transaction: what
-# it would wait for, it does not wait for here, because PostgreSQL's concurrent commands
-# wait for whoever waits for them.
-OUTSIDE_LOCK = BOOTSTRAP_LOCK + 1
+# Held by a script with an autocommit block, and shared by every transaction: what it would
+# wait for, it does not wait for here, because PostgreSQL's concurrent commands wait for all
+# that wait for them.
+AUTOCOMMIT_LOCK = BOOTSTRAP_LOCK + 1
 
 # Of this transaction. Needs PostgreSQL 13.
 _IS_OURS = sa.text("tenantry_version.xmin = CAST(pg_current_xact_id() AS xid)")
 _OURS = sa.exists().where(_IS_OURS).select_from(version)
 _MARK = "\0"  # stands where a value comes that changes; no name can hold it
+# A role's or a database's own timeouts are for its traffic, not for its migration.
+_TIMEOUTS = ("statement_timeout", "idle_in_transaction_session_timeout")
+_TIMEOUTS_SINCE = {"transaction_timeout": (17,)}
+
+
+class TransactionEnded(Unavailable):
+    """A revision ended the transaction it ran in, so part of it may have stayed."""
 
 
 class Script:
-    """The way from one position to the head of the streams, or to where it has to stop.
+    """The way from one revision to the head of the streams, or to where it has to stop.
 
-    A revision that runs outside a transaction is a script of its own.
+    A revision with an autocommit block is a script of its own. Only when no version can say
+    that a database is between it and the next one (the second branch of a merge) does it
+    share one with what follows.
 
     Args:
         dialect: The engine.
         streams: Lead to the head.
-        start: Where the database stands.
+        start: Where the database is.
         record: Records a revision.
+
+    Attributes:
+        dialect: The engine.
+        stop: Where the database then is.
 
     Raises:
         UnknownRevision, BadStream: There is none.
@@ -77,73 +93,105 @@ class Script:
         start: SchemaRevision,
         record: Callable[[Revision, sa.Dialect], Recording],
     ) -> None:
-        self._dialect = dialect
+        self.dialect = dialect
         self._streams = streams
         self._start = start
         self._parts: list[tuple[Revision, Recording]] = []
         for revision in streams.pending(start):
             recording = record(revision, dialect)
-            if recording is Way.OUTSIDE and self._parts:
+            is_autocommit = recording is Unrecorded.AUTOCOMMIT
+            if self._parts and (is_autocommit or self.is_autocommit) and self._can_stop:
                 break
+            if self._parts and is_autocommit:
+                raise BadStream(
+                    f"{self._parts[-1][0].name} or {revision.name} runs outside a transaction "
+                    "between two branches of the revisions, where no version says how far a "
+                    "database is."
+                )
             self._parts.append((revision, recording))
-            if recording is Way.OUTSIDE:
-                break
-        self.stop = streams.after(start, [revision for revision, _ in self._parts])
+        self.stop = self._after_parts()
 
     @property
-    def is_outside(self) -> bool:
-        """Whether it is a step outside a transaction."""
-        return self._parts[0][1] is Way.OUTSIDE
+    def is_autocommit(self) -> bool:
+        """Whether it begins with a revision that commits on its way."""
+        return self._parts[0][1] is Unrecorded.AUTOCOMMIT
 
     @property
     def applied(self) -> list[Applied]:
         """What it applies, in order."""
         return [Applied(revision.stream, revision.name) for revision, _ in self._parts]
 
-    def steps(self, run_id: UUID | None, now: datetime, limits: LockTimeouts) -> list[Step]:
-        """Return what to send for the run *run_id* at *now*."""
-        if self.is_outside:
-            return self._outside(run_id, now, limits)
-        return self.transaction(run_id, now, limits)
-
-    def transaction(self, run_id: UUID | None, now: datetime, limits: LockTimeouts) -> list[Step]:
-        """Return what to send, from BEGIN to COMMIT."""
-        return [
-            *_begin(limits.swap_ms, postgres=self._postgres),
-            *self._swap,
-            *([_lock_timeout(limits.lock_ms)] if self._postgres else []),
-            *(
-                step
-                for revision, recording in self._parts
-                for step in (*_steps(revision, recording), *self._end(revision, run_id, now))
-            ),
-            Command("COMMIT"),
+    def steps(self, run_id: UUID | None, now: datetime, timeouts: LockTimeouts) -> list[Step]:
+        """Return what to send between BEGIN and COMMIT, for the run *run_id* at *now*."""
+        body = [
+            step
+            for revision, recording in self._parts
+            for step in (*self._send(revision, recording), *self._end(revision, run_id, now))
         ]
-
-    def rehearsal(self, run_id: UUID, now: datetime, limits: LockTimeouts) -> list[Step]:
-        """Return the transaction, taken back at its end."""
-        *steps, _ = self.transaction(run_id, now, limits)
-        # What is checked at COMMIT alone is checked here: it must fail now if it would then.
-        deferred = [Command("SET CONSTRAINTS ALL IMMEDIATE")]
-        return [*steps, *(deferred if self._postgres else []), Command("ROLLBACK")]
-
-    def _outside(self, run_id: UUID | None, now: datetime, limits: LockTimeouts) -> list[Step]:
-        """Return a revision that commits what it likes, with the version moved at its end."""
-        ((revision, _),) = self._parts
-        forget = self._render(sa.delete(log).where(log.c.stream == BEGUN))
+        if not self.is_autocommit:
+            settings = _settings(self.dialect, timeouts.swap_ms)
+            return [*settings, *self._swap, *self._lock_timeout(timeouts), *body]
+        first, heads = self._parts[0][0], self._heads_before(self._parts[0][0])
+        begun = sa.delete(log).where(log.c.stream == BEGUN)
         return [
-            Command(f"SELECT 1 WHERE pg_try_advisory_lock({OUTSIDE_LOCK})", guard=SchemaMoved),
-            *_begin(limits.lock_ms, postgres=True),
+            *_settings(self.dialect, timeouts.lock_ms),
+            # Until the connection is closed.
+            Statement(f"SELECT 1 WHERE pg_try_advisory_lock({AUTOCOMMIT_LOCK})", guard=SchemaMoved),
             self._look,
-            Outside(revision, run_id, limits),
+            AutocommitRevision(first, heads, run_id, timeouts),
             *self._swap,
-            Command(forget),
-            *self._end(revision, run_id, now),
-            Command("COMMIT"),
-            Command(f"SELECT pg_advisory_unlock({OUTSIDE_LOCK})"),
+            Statement(self._render(begun)),
+            *body,
         ]
 
-    def _end(self, revision: Revision, run_id: UUID | None, now: datetime) -> list[Step]:
+    def check_can_roll_back(self) -> None:
+        """Check that a rollback undoes everything that is recorded.
+
+        Raises:
+            RevisionFailed: A revision does more, by `NotRehearsable`.
+        """
+        for revision, recording in self._parts:
+            if isinstance(recording, Unrecorded) or not self._postgres:
+                continue
+            if any(map(sql_text.outlives_rollback, recording)):
+                raise RevisionFailed(revision.name) from NotRehearsable()
+
+    @property
+    def _can_stop(self) -> bool:
+        try:
+            self._after_parts()
+        except BadStream:
+            return False
+        return True
+
+    def _after_parts(self) -> SchemaRevision:
+        return self._streams.after(self._start, [revision for revision, _ in self._parts])
+
+    def _send(self, revision: Revision, recording: Recording) -> list[Step]:
+        if recording is Unrecorded.AUTOCOMMIT:  # sent already
+            return []
+        if isinstance(recording, Unrecorded):
+            return [LiveRevision(revision, self._heads_before(revision))]
+        return [
+            Statement(sql, revision=revision.name, is_last=sql_text.is_last(sql))
+            for sql in recording
+        ]
+
+    def _heads_before(self, revision: Revision) -> tuple[str, ...]:
+        """Return the heads of the revision's stream when it begins."""
+        start = self._start.own if revision.stream == self._streams.own.name else self._start.user
+        applied = []
+        for one, _ in self._parts:
+            if one is revision:
+                break
+            if one.stream == revision.stream:
+                applied.append(one)
+        return heads_after([start or BASE], applied)
+
+    def _lock_timeout(self, timeouts: LockTimeouts) -> list[Statement]:
+        return [_lock_timeout(timeouts.lock_ms)] if self._postgres else []
+
+    def _end(self, revision: Revision, run_id: UUID | None, now: datetime) -> list[Statement]:
         """Return the row in the log, and after the last revision the move of the user's version.
 
         It is moved last, as Alembic does it. Both do nothing on PostgreSQL when a revision has
@@ -153,10 +201,10 @@ class Script:
         sql = f"{before}{self._literal(log.c.run_id, run_id)}{between}"
         sql = f"{sql}{self._literal(log.c.applied_at, now)}{after}"
         if revision is not self._parts[-1][0] or not self._moves_user:
-            return [Command(sql, guard=TransactionEnded, revision=revision.name)]
+            return [Statement(sql, guard=TransactionEnded, revision=revision.name)]
         return [
-            Command(sql, revision=revision.name),
-            Command(self._move_user, guard=TransactionEnded, revision=revision.name),
+            Statement(sql, revision=revision.name),
+            Statement(self._move_user, guard=TransactionEnded, revision=revision.name),
         ]
 
     @cached_property
@@ -174,7 +222,7 @@ class Script:
         return texts
 
     @cached_property
-    def _swap(self) -> list[Command]:
+    def _swap(self) -> list[Statement]:
         """The swap of our own version, and a look at the user's.
 
         That was read before the mutex was held.
@@ -183,26 +231,28 @@ class Script:
         swap = sa.update(version).values(version_num=self.stop.own)
         swap = swap.where(own == self._start.own, _is_alone(version))
         if self._postgres:
-            swap = swap.where(sa.func.pg_try_advisory_xact_lock_shared(OUTSIDE_LOCK))
+            swap = swap.where(sa.func.pg_try_advisory_xact_lock_shared(AUTOCOMMIT_LOCK))
         swap_sql = self._render(swap)
         if not self._moves_user:
-            return [Command(swap_sql, guard=SchemaMoved)]
+            return [Statement(swap_sql, guard=SchemaMoved)]
         create = sa.schema.CreateTable(self._user, if_not_exists=True)
-        creation = [Command(self._render(create))] if self._start.user == BASE else []
+        creation = [Statement(self._render(create))] if self._start.user == BASE else []
         at = self._render(self._is_at_start(_OURS if self._postgres else sa.true()))
         # On PostgreSQL one guard does for both, and so one message.
         guard = None if self._postgres else SchemaMoved
-        return [Command(swap_sql, guard=guard), *creation, Command(at, guard=SchemaMoved)]
+        return [Statement(swap_sql, guard=guard), *creation, Statement(at, guard=SchemaMoved)]
 
     @cached_property
-    def _look(self) -> Command:
+    def _look(self) -> Statement:
         """A look at both versions."""
         is_own = version.c.version_num == self._start.own
         if self._start.user is None or self._start.user == BASE:
             # The user's is looked at with the swap: its table may not be there yet.
-            return Command(self._render(sa.select(sa.literal(1)).where(is_own)), guard=SchemaMoved)
+            return Statement(
+                self._render(sa.select(sa.literal(1)).where(is_own)), guard=SchemaMoved
+            )
         own = sa.exists().where(is_own).select_from(version)
-        return Command(self._render(self._is_at_start(own)), guard=SchemaMoved)
+        return Statement(self._render(self._is_at_start(own)), guard=SchemaMoved)
 
     def _is_at_start(self, also: sa.ColumnElement[bool]) -> sa.Select[Any]:
         if self._start.user == BASE:
@@ -233,13 +283,13 @@ class Script:
 
     @property
     def _postgres(self) -> bool:
-        return self._dialect.name == "postgresql"
+        return self.dialect.name == "postgresql"
 
     def _render(self, clause: Executable) -> str:
-        return _render(self._dialect, clause)
+        return _render(self.dialect, clause)
 
     def _literal(self, column: sa.Column[Any], value: object) -> str:
-        process = column.type.dialect_impl(self._dialect).literal_processor(self._dialect)
+        process = column.type.dialect_impl(self.dialect).literal_processor(self.dialect)
         assert process is not None
         return "NULL" if value is None else str(process(value))
 
@@ -249,33 +299,22 @@ def bootstrap(dialect: sa.Dialect) -> list[Step]:
 
     Sent again, it changes nothing.
     """
-    postgres = dialect.name == "postgresql"
     tables = [sa.schema.CreateTable(table, if_not_exists=True) for table in metadata.sorted_tables]
     base = sa.select(sa.literal(BASE)).where(~sa.exists().select_from(version))
     row = sa.insert(version).from_select(["version_num"], base)
+    # "If not exists" does not wait for another session that creates it at this moment.
+    lock = Statement(f"SELECT pg_advisory_xact_lock({BOOTSTRAP_LOCK})")
     return [
-        *_begin(BOOTSTRAP_WAIT_MS, postgres=postgres),
-        # "If not exists" does not wait for whoever is creating it at this moment.
-        *([Command(f"SELECT pg_advisory_xact_lock({BOOTSTRAP_LOCK})")] if postgres else []),
-        *(Command(_render(dialect, table)) for table in tables),
-        Command(_render(dialect, row)),
-        Command("COMMIT"),
+        *_settings(dialect, BOOTSTRAP_WAIT_MS),
+        *([lock] if dialect.name == "postgresql" else []),
+        *(Statement(_render(dialect, table)) for table in tables),
+        Statement(_render(dialect, row)),
     ]
 
 
-def _steps(revision: Revision, recording: Recording) -> list[Step]:
-    if isinstance(recording, Way):
-        return [revision]
-    return [_command(one, revision.name) for one in recording]
-
-
 def _is_alone(table: sa.Table) -> sa.ColumnElement[bool]:
-    """Return the condition that a version table has one row: else it tells nothing."""
+    """Return the condition that a version table has one row: else it says nothing."""
     return sa.select(sa.func.count()).select_from(table.alias()).scalar_subquery() == 1
-
-
-def _command(one: Recorded, name: str) -> Command:
-    return Command(one.sql, one.rows, many=one.many, revision=name, is_last=is_last(one.sql))
 
 
 def _render(dialect: sa.Dialect, clause: Executable) -> str:
@@ -285,11 +324,18 @@ def _render(dialect: sa.Dialect, clause: Executable) -> str:
     return str(compiled)
 
 
-def _begin(wait_ms: int, *, postgres: bool) -> list[Command]:
-    if postgres:
-        return [Command("BEGIN"), _lock_timeout(wait_ms)]
-    return [Command(f"PRAGMA busy_timeout = {wait_ms}"), Command("BEGIN IMMEDIATE")]
+def _settings(dialect: sa.Dialect, wait_ms: int) -> list[Statement]:
+    """Return the settings of a transaction on PostgreSQL. SQLite's are its connection's."""
+    if dialect.name != "postgresql":
+        return []
+    since = [name for name, least in _TIMEOUTS_SINCE.items() if _version(dialect) >= least]
+    off = [Statement(f"SET LOCAL {name} = 0") for name in (*_TIMEOUTS, *since)]
+    return [_lock_timeout(wait_ms), *off]
 
 
-def _lock_timeout(milliseconds: int) -> Command:
-    return Command(f"SET LOCAL lock_timeout = {milliseconds}")
+def _lock_timeout(milliseconds: int) -> Statement:
+    return Statement(f"SET LOCAL lock_timeout = {milliseconds}")
+
+
+def _version(dialect: sa.Dialect) -> tuple[Any, ...]:
+    return dialect.server_version_info or ()

@@ -34,6 +34,17 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
+# Source: PostgreSQL manual, sections 9.17 ("never undone") and 19.6; COPY TO writes a file.
+_OUTLIVES_ROLLBACK = re.compile(
+    r"""
+    \b(?:setval|dblink\w*|pg_terminate_backend|pg_cancel_backend|pg_reload_conf
+        |pg_stat_reset\w*|pg_switch_wal|pg_create_restore_point)\s*\(
+    | \bCONCURRENTLY\b
+    | \bCOPY\b .* \bTO\b \s* (?:PROGRAM\b | E?')
+    | ^\s* (?:ALTER\s+SYSTEM | VACUUM | (?:CREATE|DROP)\s+(?:DATABASE|TABLESPACE)) \b
+    """,
+    re.VERBOSE | re.DOTALL | re.IGNORECASE,
+)
 _ENDINGS = frozenset({"ABORT", "BEGIN", "COMMIT", "END", "ROLLBACK"})
 _TWO_WORD_ENDINGS = frozenset({("START", "TRANSACTION"), ("PREPARE", "TRANSACTION")})
 
@@ -61,7 +72,7 @@ def read(sql: str) -> Text:
     """Return what is known of *sql*."""
     commands: list[tuple[str, ...]] = []
     words: list[str] = []
-    depth, is_empty, is_whole = 0, True, True
+    depth, is_empty, is_whole, word = 0, True, True, ""
     for token in _TOKEN.finditer(sql):
         kind = token.lastgroup if token.lastgroup != "tag" else "literal"
         if kind == "skipped":
@@ -74,15 +85,31 @@ def read(sql: str) -> Text:
         is_empty = False
         depth += (kind == "open") - (kind == "close")
         is_whole = is_whole and kind != "broken"
-        if kind == "word" and len(words) < WORDS_MAX:
-            words.append(token.group().upper())
-        elif kind == "word" and token.group().upper() == "ATOMIC":
-            # The body of a function in SQL, whose commands are its own. Nothing can be told
-            # of what comes after it.
+        word, before = token.group().upper() if kind == "word" else "", word
+        if (before, word) == ("BEGIN", "ATOMIC") and words[:1] == ["CREATE"]:
+            # The body of a function in SQL. Its commands are its own, and where it ends is
+            # unknown.
             return Text((*commands, tuple(words)), is_whole=False)
+        if word and len(words) < WORDS_MAX:
+            words.append(word)
     if not is_empty:
         commands.append(tuple(words))
     return Text(tuple(commands), is_whole and depth == 0)
+
+
+def is_last(sql: str) -> bool:
+    """Return whether a statement must end its message.
+
+    The server parses a message before it runs the first command of it, so a setting for how
+    literals are read comes too late for what follows it in the same message.
+    """
+    text = read(sql)
+    return not text.is_whole or any(words[:1] == ("SET",) for words in text.commands)
+
+
+def outlives_rollback(sql: str) -> bool:
+    """Return whether *sql* changes something that a rollback does not undo."""
+    return _OUTLIVES_ROLLBACK.search(sql) is not None
 
 
 def joined(*texts: str) -> str:

@@ -8,7 +8,7 @@ import asyncpg
 import sqlalchemy as sa
 
 from tenantry.migration.schema_state import log, user_version_table
-from tenantry.migration.statements import Command, SchemaMoved
+from tenantry.migration.statements import SchemaMoved, Statement
 
 TABLE = "stamped table"
 """What stands for the stream in the log where the version table was made, too."""
@@ -18,8 +18,8 @@ ROW = "stamped row"
 
 def write_stamp(
     dialect: sa.Dialect, table_name: str, revision: str, *, run_id: UUID, now: datetime
-) -> list[Command]:
-    """Return the commands that write *revision* into an empty version table, or make it.
+) -> list[Statement]:
+    """Return the statements that write *revision* into an empty version table, or make it.
 
     They go into the transaction of the adoption, after Tenantry's tables were made. Another
     revision that is there by then is `SchemaMoved`.
@@ -35,9 +35,9 @@ def write_stamp(
     columns = ["run_id", "stream", "revision", "applied_at"]
     row = sa.select(sa.literal(revision)).where(~sa.exists().select_from(table))
     return [
-        Command(_render(dialect, sa.insert(log).from_select(columns, entry))),
-        Command(str(sa.schema.CreateTable(table, if_not_exists=True).compile(dialect=dialect))),
-        Command(
+        Statement(_render(dialect, sa.insert(log).from_select(columns, entry))),
+        Statement(str(sa.schema.CreateTable(table, if_not_exists=True).compile(dialect=dialect))),
+        Statement(
             _render(dialect, sa.insert(table).from_select(["version_num"], row)), guard=SchemaMoved
         ),
     ]

@@ -1,62 +1,25 @@
-"""Streams of Alembic revisions, and how one revision is executed.
+"""Streams of Alembic revisions: which there are, and which are pending."""
 
-Alembic's usual ``from alembic import op`` is a process global: two upgrades that overlap
-write into each other's database. Here each execution loads the revision's file as a
-module of its own and gives that instance its own ``op``, so nothing is shared. The
-global is never installed: a helper module that imports it gets an error, not another's
-database.
-"""
-
-import importlib.util
-import inspect
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+import traceback
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
-from importlib.abc import InspectLoader
-from importlib.machinery import ModuleSpec
 from itertools import takewhile
 from pathlib import Path
-from types import CodeType, ModuleType
 
-import sqlalchemy as sa
-from alembic.operations import Operations
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
+from alembic.script import Script, ScriptDirectory
 from alembic.util import CommandError
 
 from tenantry.kit.errors import Unavailable
 from tenantry.migration import folders
 from tenantry.migration.project import BadProject, find_project
-from tenantry.migration.schema_state import Applied, SchemaRevision
-
-BASE = ""
-"""What stands for the version of a database that has no revision yet."""
+from tenantry.migration.revisions import Revision
+from tenantry.migration.schema_state import BASE, Applied, SchemaRevision
 
 
 class BadStream(Unavailable):
     """The directory of revisions cannot be read."""
-
-
-class OutsideTransaction(Unavailable):
-    """The revision wants to run outside a transaction (autocommit_block)."""
-
-
-class RevisionExited(Unavailable):
-    """The revision ended the program (sys.exit)."""
-
-
-class RevisionFailed(Exception):
-    """A revision raised something, which is the cause.
-
-    Args:
-        name: Of the revision.
-    """
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.name = name
 
 
 class NoRevisions(BadStream):
@@ -67,38 +30,12 @@ class UnknownRevision(Unavailable):
     """The database is at a revision that this code does not know."""
 
 
-@dataclass(frozen=True)
-class Revision:
-    """One step of a stream, as a file that is read once."""
-
-    stream: str
-    id: str
-    path: Path
-
-    @cached_property
-    def name(self) -> str:
-        """The name by which people know it: that of its file."""
-        return self.path.stem
-
-    def load(self) -> ModuleType:
-        """Return a new, private instance of the revision's module."""
-        module = importlib.util.module_from_spec(self._spec)
-        exec(self._code, vars(module))  # noqa: S102 - as its loader does, for many instances
-        return module
-
-    @cached_property
-    def _spec(self) -> ModuleSpec:
-        spec = importlib.util.spec_from_file_location(f"revision_{self.id}", self.path)
-        assert spec is not None
-        return spec
-
-    @cached_property
-    def _code(self) -> CodeType:
-        loader = self._spec.loader
-        assert isinstance(loader, InspectLoader)
-        code = loader.get_code(self._spec.name)
-        assert code is not None
-        return code
+def describe(error: BaseException) -> str:
+    """Return what is wrong with Python code, without a value that it had."""
+    kind = type(error).__name__
+    if isinstance(error, ImportError) and error.name:
+        return f"{kind} (the module {error.name!r} cannot be imported)"
+    return kind
 
 
 class Stream:
@@ -197,22 +134,33 @@ class Stream:
             )
             script.revision_map.heads  # noqa: B018 - reads every file, so that errors come here
         except (Exception, SystemExit) as error:  # a revision file can raise anything
-            raise BadStream(
-                f"The {self.name} revisions cannot be read: {type(error).__name__}."
-            ) from error
+            reason = f"{describe(error)}{self._file_of(error)}"
+            raise BadStream(f"The {self.name} revisions cannot be read: {reason}.") from error
         return script
+
+    def _file_of(self, error: BaseException) -> str:
+        """Return which file of the directory raised *error*."""
+        names = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+        if isinstance(error, SyntaxError) and error.filename:
+            names.append(error.filename)
+        folder = self._folder.resolve()
+        files = [Path(name) for name in names if Path(name).resolve().is_relative_to(folder)]
+        return f" in {files[-1].name}" if files else ""
 
     def _between(self, upper: str, lower: str) -> Sequence[Revision]:
         try:
             steps = list(self._script.iterate_revisions(upper, lower, implicit_base=True))
         except CommandError as error:
             raise BadStream(f"The {self.name} revisions are not one line: {error}") from error
-        return [self._revision(step.revision, Path(step.path)) for step in reversed(steps)]
+        return [self._revision(step) for step in reversed(steps)]
 
-    def _revision(self, revision_id: str, path: Path) -> Revision:
-        if revision_id not in self._known:
-            self._known[revision_id] = Revision(self.name, revision_id, path)
-        return self._known[revision_id]
+    def _revision(self, script: Script) -> Revision:
+        if script.revision not in self._known:
+            down = frozenset(script._all_down_revisions)  # noqa: SLF001 - with what it depends on
+            self._known[script.revision] = Revision(
+                self.name, script.revision, down, Path(script.path)
+            )
+        return self._known[script.revision]
 
 
 @dataclass(frozen=True)
@@ -283,57 +231,3 @@ class Streams:
                 "branches of the revisions, where no version tells how far a database is."
             )
         return position
-
-
-Block = Callable[[], AbstractContextManager[None]]
-"""What ``autocommit_block`` does."""
-
-
-class _Context(MigrationContext):
-    """Runs inside a transaction that is not its own."""
-
-    block: Block
-
-    @contextmanager
-    def autocommit_block(self) -> Iterator[None]:
-        """Leave the transaction for as long as the block lasts, if there is a way."""
-        with self.block():
-            yield
-
-
-@contextmanager
-def _no_way_out() -> Iterator[None]:
-    raise OutsideTransaction
-    yield
-
-
-def is_online(module: ModuleType) -> bool:
-    """Tell whether a revision says that it looks at more than it is given."""
-    return bool(getattr(module, "online", False))
-
-
-def upgrade_live(revision: Revision, connection: sa.Connection, block: Block = _no_way_out) -> None:
-    """Run a revision on the database itself, with an ``op`` of its own.
-
-    Raises:
-        RevisionFailed: It raised something.
-    """
-    try:
-        upgrade(revision.load(), connection, block)
-    except SystemExit:
-        raise RevisionFailed(revision.name) from RevisionExited()
-    except BaseException as error:
-        # Nobody cancels or interrupts a thread: whatever it is, the revision has raised it.
-        raise RevisionFailed(revision.name) from error
-
-
-def upgrade(module: ModuleType, connection: sa.Connection, block: Block) -> None:
-    """Run ``upgrade`` of a revision's module, with an ``op`` of its own."""
-    context = _Context(connection.dialect, connection, {"transactional_ddl": True})
-    context.block = block
-    op = Operations(context)
-    if inspect.signature(module.upgrade).parameters:
-        module.upgrade(op)
-    else:
-        vars(module)["op"] = op
-        module.upgrade()

@@ -1,0 +1,97 @@
+"""One revision: its file, and how its ``upgrade`` is called.
+
+Alembic's usual ``from alembic import op`` is a process global: two upgrades that overlap
+write into each other's database. Here each execution loads the revision's file as a
+module of its own and gives that instance its own ``op``, so nothing is shared. The
+global is never installed: a helper module that imports it gets an error, not another
+database.
+"""
+
+import importlib.util
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.abc import InspectLoader
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import CodeType, ModuleType
+
+from alembic.operations import Operations
+from alembic.runtime.migration import MigrationContext
+
+from tenantry.kit.errors import Unavailable
+
+
+class RevisionExited(Unavailable):
+    """The revision ended the program (sys.exit)."""
+
+
+class RevisionFailed(Exception):
+    """A revision raised something, which is the cause.
+
+    Args:
+        name: Of the revision.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+
+@dataclass(frozen=True)
+class Revision:
+    """One step of a stream, as a file that is read once."""
+
+    stream: str
+    id: str
+    down: frozenset[str]
+    path: Path
+
+    @cached_property
+    def name(self) -> str:
+        """The name by which people know it: that of its file."""
+        return self.path.stem
+
+    def load(self) -> ModuleType:
+        """Return a new, private instance of the revision's module."""
+        module = importlib.util.module_from_spec(self._spec)
+        exec(self._code, vars(module))  # noqa: S102 - as its loader does, for many instances
+        return module
+
+    @cached_property
+    def _spec(self) -> ModuleSpec:
+        spec = importlib.util.spec_from_file_location(f"revision_{self.id}", self.path)
+        assert spec is not None
+        return spec
+
+    @cached_property
+    def _code(self) -> CodeType:
+        loader = self._spec.loader
+        assert isinstance(loader, InspectLoader)
+        code = loader.get_code(self._spec.name)
+        assert code is not None
+        return code
+
+
+def is_online(module: ModuleType) -> bool:
+    """Return whether a revision says ``online = True``: it reads more than it is given."""
+    return bool(getattr(module, "online", False))
+
+
+def upgrade(module: ModuleType, context: MigrationContext) -> None:
+    """Run ``upgrade`` of a revision's module, with an ``op`` of its own."""
+    op = Operations(context)
+    if inspect.signature(module.upgrade).parameters:
+        module.upgrade(op)
+    else:
+        vars(module)["op"] = op
+        module.upgrade()
+
+
+def heads_after(start: Sequence[str], applied: Sequence[Revision]) -> tuple[str, ...]:
+    """Return the heads of a history that was at *start* and has *applied* more, as Alembic does."""
+    heads = {one for one in start if one}
+    for revision in applied:
+        heads = (heads - revision.down) | {revision.id}
+    return tuple(sorted(heads))
