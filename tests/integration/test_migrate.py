@@ -10,8 +10,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from tenantry.migration.attempts import LOCK_TRIES_MAX
 from tenantry.migration.errors import explain
-from tenantry.migration.migrator import LOCK_TRIES_MAX, MigrationResult
+from tenantry.migration.migrator import MigrationResult
 from tenantry.migration.schema_state import Applied
 from tenantry.migration.streams import Stream, Streams
 from tenantry.tenant.databases import STREAM
@@ -663,7 +664,7 @@ class TestLock:
         monkeypatch: pytest.MonkeyPatch,
     ):
         """It keeps runs apart, and nobody's traffic is behind it."""
-        monkeypatch.setattr("tenantry.migration.migrator.LOCK_PAUSE_SECONDS_MAX", 0.01)
+        monkeypatch.setattr("tenantry.migration.attempts.LOCK_PAUSE_SECONDS_MAX", 0.01)
         folder.add("u1_create_notes", CREATE_NOTES)
         with psycopg.connect(tenant_url) as holder:
             holder.execute("UPDATE tenantry_version SET version_num = version_num")
@@ -682,7 +683,7 @@ class TestLock:
         monkeypatch: pytest.MonkeyPatch,
     ):
         """However long it takes, as for the version row on PostgreSQL."""
-        monkeypatch.setattr("tenantry.migration.migrator.LOCK_PAUSE_SECONDS_MAX", 0.01)
+        monkeypatch.setattr("tenantry.migration.attempts.LOCK_PAUSE_SECONDS_MAX", 0.01)
         seconds = LOCK_MS * (LOCK_TRIES_MAX + 1) / 1000
         folder.add("u1_slow", f"time.sleep({seconds})\n{CREATE_NOTES}", head="import time")
         folder.add("u2_add_notes", ADD_NOTES)
@@ -704,7 +705,7 @@ class TestLock:
         begin: str,
     ):
         """Not after the tenant's whole deadline, which is 12 minutes."""
-        monkeypatch.setattr("tenantry.migration.migrator.LOCK_PAUSE_SECONDS_MAX", 0.01)
+        monkeypatch.setattr("tenantry.migration.attempts.LOCK_PAUSE_SECONDS_MAX", 0.01)
         folder.add("u1_create_notes", CREATE_NOTES)
         path = tenant_url.removeprefix("sqlite:///")
         with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as writer:
@@ -732,7 +733,7 @@ class TestLock:
         tenant_url: str,
         monkeypatch: pytest.MonkeyPatch,
     ):
-        monkeypatch.setattr("tenantry.migration.migrator.LOCK_PAUSE_SECONDS_MAX", 0.01)
+        monkeypatch.setattr("tenantry.migration.attempts.LOCK_PAUSE_SECONDS_MAX", 0.01)
         folder.add("u1_create_notes", CREATE_NOTES)
         path = tenant_url.removeprefix("sqlite:///")
         with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as writer:

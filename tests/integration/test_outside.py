@@ -7,8 +7,9 @@ import pytest
 
 from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id
+from tenantry.migration.attempts import LOCK_TRIES_MAX
 from tenantry.migration.errors import explain
-from tenantry.migration.migrator import LOCK_TRIES_MAX, MigrationResult
+from tenantry.migration.migrator import MigrationResult
 from tenantry.migration.run_scripts import RunScripts
 from tests.integration import looking
 from tests.integration.conftest import LOCK_MS, MakeMigrator, Rig
@@ -202,7 +203,7 @@ class TestOutside:
         monkeypatch: pytest.MonkeyPatch,
     ):
         """The others wait without a transaction, for which the first would wait."""
-        monkeypatch.setattr("tenantry.migration.migrator.LOCK_PAUSE_SECONDS_MAX", 0.01)
+        monkeypatch.setattr("tenantry.migration.attempts.LOCK_PAUSE_SECONDS_MAX", 0.01)
         folder.add("u1_create_notes", CREATE_NOTES)
         await rig.migrate(tenant_url)
         add_index(folder)

@@ -21,7 +21,7 @@ from tenantry.migration.guard import Guard
 from tenantry.migration.schema_state import SchemaRevision, SchemaState
 from tenantry.migration.statements import AutocommitRevision, LiveRevision, Statement, Step
 
-# How long a thread that was stopped may take to end before nobody waits for it.
+# How long a thread that was stopped may take to end before its task goes on without it.
 STOP_SECONDS_MAX = 5.0
 
 Result = TypeVar("Result")
@@ -59,7 +59,7 @@ class Execution(ABC):
         """Return where the database is, and what a run has applied, by its own log.
 
         Args:
-            run_id: The run; None when it has applied nothing yet, or nobody asks.
+            run_id: The run; None when it has applied nothing yet, or does not matter.
             close_at: Where nothing is left to do, so that the connection may be closed.
 
         Raises:
@@ -183,6 +183,6 @@ class ThreadedWork:
 
 
 def _read_error(done: "asyncio.Future[Any]") -> None:
-    """Read the error that nobody waits for, so that asyncio does not log it as lost."""
+    """Read the error of work that was given up, so that asyncio does not log it as lost."""
     if not done.cancelled():
         done.exception()

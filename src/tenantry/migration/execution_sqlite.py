@@ -190,7 +190,7 @@ class SqliteExecution(Execution):
         try:
             yield
         finally:
-            # While it is held: whoever opens it later finds out that it is gone.
+            # While it is held: a process that opens it later notices that it is gone.
             os.unlink(path)  # noqa: PTH108 - as below
             os.close(handle)
 

@@ -79,7 +79,7 @@ class Guard:
             self.is_watching = was_watching
 
     def check_stopped(self) -> None:
-        """Check that nobody has given up waiting.
+        """Check that the work was not given up.
 
         Raises:
             TimeoutError: Nothing more may be sent, and nothing be committed.

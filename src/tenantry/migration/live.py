@@ -76,7 +76,7 @@ def run(revision: Revision, context: MigrationContext) -> None:
     except SystemExit:
         raise RevisionFailed(revision.name) from RevisionExited()
     except BaseException as error:
-        # Nobody cancels or interrupts a thread: whatever it is, the revision has raised it.
+        # A thread is neither cancelled nor interrupted: the revision itself has raised it.
         raise RevisionFailed(revision.name) from error
 
 

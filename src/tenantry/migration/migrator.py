@@ -1,7 +1,6 @@
 """Migrate one database: bring it to the head of its streams, within a deadline."""
 
 import asyncio
-import random
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Executor
 from contextlib import asynccontextmanager
@@ -12,28 +11,21 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from tenantry.db.urls import sqlite_path
-from tenantry.kit.clock import monotonic_seconds, utc_now
+from tenantry.kit.clock import utc_now
 from tenantry.kit.errors import Unavailable
 from tenantry.kit.ids import new_id
 from tenantry.migration import live
-from tenantry.migration.errors import is_lock_timeout
-from tenantry.migration.execution import COMMIT, COMMIT_AND_CLOSE, ROLL_BACK, Ending, Execution
+from tenantry.migration.attempts import Attempts
+from tenantry.migration.execution import Execution
 from tenantry.migration.execution_postgres import PostgresExecution
 from tenantry.migration.execution_sqlite import SqliteExecution
-from tenantry.migration.guard import NotRehearsable
-from tenantry.migration.revisions import RevisionFailed
 from tenantry.migration.run_scripts import RunScripts
-from tenantry.migration.schema_state import BASE, Applied, SchemaRevision, SchemaState
-from tenantry.migration.scripts import BOOTSTRAP_WAIT_MS, Script, bootstrap
+from tenantry.migration.schema_state import BASE, Applied, SchemaRevision
+from tenantry.migration.scripts import BOOTSTRAP_WAIT_MS, bootstrap
 from tenantry.migration.stamp import write_stamp
-from tenantry.migration.statements import LockTimeouts, SchemaMoved
+from tenantry.migration.statements import LockTimeouts
 from tenantry.migration.streams import Streams
 
-# With the default TENANTRY_LOCK_TIMEOUT_MS of 3 s, and the pauses: about 15 s in all.
-LOCK_TRIES_MAX = 4
-LOCK_PAUSE_SECONDS_MAX = 1.0
-MOVED_PAUSE_SECONDS = 0.005
-MOVED_PAUSE_SECONDS_MAX = 1.0
 SPARE_SECONDS_MAX = 3.0
 SPARE_PART_MAX = 0.2
 
@@ -129,7 +121,7 @@ class Migrator:
         Raises:
             Exception: Whatever the drivers raise, when the database cannot be read either.
         """
-        attempts = _Attempts(scripts, self._limits, run_id, now)
+        attempts = self._attempts(scripts, run_id, now)
         async with asyncio.timeout(self._limits.deadline_seconds):
             try:
                 async with (
@@ -194,7 +186,7 @@ class Migrator:
         Raises:
             Exception: Whatever the drivers raise, when not even its revision can be read.
         """
-        attempts = _Attempts(scripts, self._limits, new_id(), utc_now)
+        attempts = self._attempts(scripts, new_id(), utc_now)
         async with (
             asyncio.timeout(self._limits.deadline_seconds),
             self._opened(url, scripts.streams) as execution,
@@ -204,7 +196,7 @@ class Migrator:
                 if inspection.error is not None or not inspection.pending:
                     return inspection
                 try:
-                    if await attempts.rehearse(execution, inspection):
+                    if await attempts.rehearse(execution, inspection.revision, inspection.pending):
                         return inspection
                 except Exception as error:  # noqa: BLE001 - a revision can raise anything
                     return Inspection(inspection.revision, inspection.pending, error)
@@ -226,7 +218,7 @@ class Migrator:
         Raises:
             Exception: Whatever the drivers and the revisions raise.
         """
-        attempts = _Attempts(scripts, self._limits, run_id, lambda: now)
+        attempts = self._attempts(scripts, run_id, lambda: now)
         async with self._opened(url, scripts.streams) as execution:
             dialect = await execution.dialect()
             await execution.execute(bootstrap(dialect), dialect, wait_ms=BOOTSTRAP_WAIT_MS)
@@ -267,6 +259,15 @@ class Migrator:
             await execution.execute(steps, dialect, wait_ms=wait_ms)
             return (await execution.read_state()).revision
 
+    def _attempts(self, scripts: RunScripts, run_id: UUID, now: Callable[[], datetime]) -> Attempts:
+        return Attempts(
+            scripts,
+            run_id,
+            now,
+            work_seconds=self._limits.work_seconds,
+            lock_ms=self._limits.lock_ms,
+        )
+
     @asynccontextmanager
     async def _opened(self, url: str, streams: Streams) -> AsyncIterator[Execution]:
         user_table = streams.user_table if streams.user else None
@@ -293,129 +294,6 @@ class Migrator:
             yield execution
         finally:
             await execution.close()
-
-
-class _Attempts:
-    """The attempts of one run at one database: what is sent, and how often it is retried."""
-
-    def __init__(
-        self,
-        scripts: RunScripts,
-        limits: TimeLimits,
-        run_id: UUID,
-        now: Callable[[], datetime],
-    ) -> None:
-        self._scripts = scripts
-        self._lock_ms = limits.lock_ms
-        self._run_id = run_id
-        self._now = now
-        self._ends = monotonic_seconds() + limits.work_seconds
-        self._lock_timeouts = self._moves = 0
-        self.has_sent = False
-
-    async def to_head(self, execution: Execution, *, is_first: bool) -> SchemaState:
-        """Bring the database to the head.
-
-        Raises:
-            Exception: Whatever the drivers and the revisions raise.
-        """
-        head = await self._scripts.head()
-        state = await self._migrate_from_expected(execution) if is_first else None
-        if state is None:
-            # What the run has applied is in the log only if it has begun here before.
-            run_id = self._run_id if self.has_sent or not is_first else None
-            state = await self._read_state(execution, run_id, head)
-            self._scripts.expected = (await execution.dialect(), state.revision)
-        while state.revision != head:
-            script = await self._scripts.get(await execution.dialect(), state.revision)
-            if await self._execute(execution, script):
-                # Its rows in the log are committed, so they need not be read again.
-                state = SchemaState(script.stop, [*state.applied, *script.applied])
-            else:
-                state = await self._read_state(execution, self._run_id, head)
-        return state
-
-    async def rehearse(self, execution: Execution, inspection: Inspection) -> bool:
-        """Try what is pending, roll it back, and return whether it was tried to its end.
-
-        Raises:
-            RevisionFailed: A revision cannot be rehearsed, or fails.
-            Exception: Whatever the drivers raise.
-        """
-        script = await self._scripts.get(await execution.dialect(), inspection.revision)
-        script.check_can_roll_back()
-        tried = 0 if script.is_autocommit else len(script.applied)
-        if tried and not await self._execute(execution, script, ROLL_BACK):
-            return False
-        if tried < len(inspection.pending):
-            raise RevisionFailed(inspection.pending[tried].revision) from NotRehearsable()
-        return True
-
-    async def _migrate_from_expected(self, execution: Execution) -> SchemaState | None:
-        """Assume that the database is where the previous one was; return None if it is not.
-
-        The compare-and-swap verifies it, and changes nothing where it is not so. What else is
-        wrong is found again when the state is read.
-        """
-        if self._scripts.expected is None:
-            return None
-        dialect, start = self._scripts.expected
-        if start == await self._scripts.head():
-            return None
-        try:
-            script = await self._scripts.get(dialect, start)
-            if script.is_autocommit or not await self._execute(execution, script):
-                return None
-        except RevisionFailed:
-            raise
-        except Exception:  # noqa: BLE001 - see above
-            return None
-        return SchemaState(script.stop, script.applied)
-
-    async def _read_state(
-        self, execution: Execution, run_id: UUID | None, head: SchemaRevision
-    ) -> SchemaState:
-        while True:
-            try:
-                return await execution.read_state(run_id, close_at=head)
-            except Exception as error:  # noqa: BLE001 - it is raised if it is not a lock
-                await self._pause_at_lock(error)
-
-    async def _execute(
-        self, execution: Execution, script: Script, ending: Ending | None = None
-    ) -> bool:
-        """Execute a script, and return whether that was done; else the state is read again.
-
-        Raises:
-            Exception: Whatever the drivers and the revisions raise, if no retry can help.
-        """
-        self.has_sent = True
-        left_ms = max(1, int((self._ends - monotonic_seconds()) * 1000))
-        timeouts = LockTimeouts(swap_ms=left_ms, lock_ms=self._lock_ms)
-        steps = script.steps(self._run_id, self._now(), timeouts)
-        if ending is None:
-            is_last = script.stop == await self._scripts.head()
-            ending = COMMIT_AND_CLOSE if is_last else COMMIT
-        try:
-            await execution.execute(steps, script.dialect, wait_ms=left_ms, ending=ending)
-        except SchemaMoved:  # by another run, which is as good; or it is about to, which takes time
-            self._moves += 1
-            longest = min(MOVED_PAUSE_SECONDS_MAX, MOVED_PAUSE_SECONDS * 2**self._moves)
-            await asyncio.sleep(random.uniform(0, longest))  # noqa: S311
-        except Exception as error:  # noqa: BLE001 - it is raised if it is not a lock
-            await self._pause_at_lock(error)
-        else:
-            self._lock_timeouts = self._moves = 0
-            return True
-        return False
-
-    async def _pause_at_lock(self, error: Exception) -> None:
-        """Pause before the next try if *error* is a lock timeout or a deadlock; else raise it."""
-        self._lock_timeouts += 1
-        if self._lock_timeouts >= LOCK_TRIES_MAX or not is_lock_timeout(error):
-            raise error
-        # The holder of the lock gets a moment, and two that collided do not collide again.
-        await asyncio.sleep(random.uniform(0, LOCK_PAUSE_SECONDS_MAX))  # noqa: S311
 
 
 async def _inspect(execution: Execution, scripts: RunScripts) -> Inspection:

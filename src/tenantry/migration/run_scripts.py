@@ -32,7 +32,7 @@ class RunScripts:
         self._recordings: dict[tuple[sa.Dialect, Revision], Recording] = {}
 
     async def head(self) -> SchemaRevision:
-        """Return where every database should stand.
+        """Return the revision at which every database should be.
 
         Raises:
             BadStream: The directory of revisions cannot be read.
@@ -55,7 +55,7 @@ class RunScripts:
         """Return what leads from *start* to the head, in order.
 
         Raises:
-            BadStream, UnknownRevision: It cannot be told.
+            BadStream, UnknownRevision: It is unknown.
         """
         async with self._lock:
             pending = await asyncio.to_thread(self.streams.pending, start)

@@ -1,4 +1,4 @@
-"""Where a database stands: the tables that say so, and the statements on them."""
+"""The schema state of a database: the tables that hold it, and the statements on them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,10 +29,10 @@ log = sa.Table(
 )
 
 BASE = ""
-"""What stands for the version of a database that has no revision yet."""
+"""The version of a database that has no revision yet."""
 
 BEGUN = "begun"
-"""What stands for the stream where the log says of an index that a revision has begun it."""
+"""The stream of a log entry which says that a revision has begun an index."""
 
 
 class Version(msgspec.Struct, frozen=True):
@@ -50,7 +50,7 @@ class Applied(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class SchemaRevision:
-    """Where a database stands in both streams.
+    """The revision of a database in both streams.
 
     Attributes:
         own: The revision of our own stream.
@@ -120,7 +120,7 @@ def find(user_table: str | None, *, has_log: bool) -> Statement[Found]:
     Args:
         user_table: The version table of the user's stream; None to leave it out.
         has_log: Whether to read the log. A new connection to PostgreSQL needs as long for that
-            as for the versions: a table is dear when it is looked at for the first time.
+            as for the versions: the first use of a table is expensive.
     """
     tables = {"own": version}
     if user_table is not None:

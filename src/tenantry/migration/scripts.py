@@ -55,7 +55,7 @@ AUTOCOMMIT_LOCK = BOOTSTRAP_LOCK + 1
 # Of this transaction. Needs PostgreSQL 13.
 _IS_OURS = sa.text("tenantry_version.xmin = CAST(pg_current_xact_id() AS xid)")
 _OURS = sa.exists().where(_IS_OURS).select_from(version)
-_MARK = "\0"  # stands where a value comes that changes; no name can hold it
+_MARK = "\0"  # takes the place of a value that changes; no name can hold it
 # A role's or a database's own timeouts are for its traffic, not for its migration.
 _TIMEOUTS = ("statement_timeout", "idle_in_transaction_session_timeout")
 _TIMEOUTS_SINCE = {"transaction_timeout": (17,)}
@@ -223,7 +223,7 @@ class Script:
 
     @cached_property
     def _swap(self) -> list[Statement]:
-        """The swap of our own version, and a look at the user's.
+        """The swap of our own version, and a check of the user's.
 
         That was read before the mutex was held.
         """
@@ -244,7 +244,7 @@ class Script:
 
     @cached_property
     def _look(self) -> Statement:
-        """A look at both versions."""
+        """A check of both versions."""
         is_own = version.c.version_num == self._start.own
         if self._start.user is None or self._start.user == BASE:
             # The user's is looked at with the swap: its table may not be there yet.

@@ -1,7 +1,7 @@
 """How a text of SQL is made up of commands, as far as sending it asks for that.
 
 A text can hold several commands, and the end of a transaction among them. Where one ends
-is told by a semicolon that is not inside a literal, a comment, a name or a parenthesis.
+is marked by a semicolon that is not inside a literal, a comment, a name or a parenthesis.
 """
 
 import re

@@ -101,7 +101,7 @@ class Stream:
     def while_each(self, is_kept: Callable[[Revision], bool]) -> "Stream":
         """Return the stream as if it ended before the first revision that is not kept.
 
-        It ends earlier when a version would not tell its end: between two branches.
+        It ends earlier when no version says where its end is: between two branches.
         """
         shorter = Stream(self.name, self._folder)
         kept = list(takewhile(is_kept, self.revisions))
@@ -179,11 +179,11 @@ class Streams:
 
     @property
     def head(self) -> SchemaRevision:
-        """Where every database should stand."""
+        """The revision at which every database should be."""
         return SchemaRevision(self.own.head, self.user.head if self.user else None)
 
     def have(self, head: str) -> bool:
-        """Tell whether *head*, as a `SchemaRevision` is written, is a place in these streams."""
+        """Return whether *head*, as a `SchemaRevision` is written, is in these streams."""
         own, _, user = head.partition("/")
         known = {revision.id for revision in self.user.revisions} if self.user else set()
         return own in {revision.id for revision in self.own.revisions} and user in {BASE, *known}
@@ -206,7 +206,7 @@ class Streams:
         """Return what leads from *start* to the head: our own first, then the user's.
 
         Raises:
-            UnknownRevision, BadStream: It cannot be told.
+            UnknownRevision, BadStream: It is unknown.
         """
         pending = list(self.own.after(start.own))
         if self.user is not None:
@@ -214,10 +214,10 @@ class Streams:
         return pending
 
     def after(self, start: SchemaRevision, applied: Sequence[Revision]) -> SchemaRevision:
-        """Return where a database stands that has *applied* what is pending first.
+        """Return where a database is that has *applied* what is pending first.
 
         Raises:
-            BadStream: Between two branches, which no version can tell.
+            BadStream: Between two branches, which no version can name.
         """
         rest = self.pending(start)[len(applied) :]
         if not rest:
@@ -228,6 +228,6 @@ class Streams:
         if self.pending(position) != rest:
             raise BadStream(
                 f"{applied[-1].name} or {rest[0].name} runs outside a transaction between two "
-                "branches of the revisions, where no version tells how far a database is."
+                "branches of the revisions, where no version says how far a database is."
             )
         return position

@@ -1,0 +1,161 @@
+"""The attempts of one run at one database: the retry of a lock timeout, and of a lost race."""
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from uuid import UUID
+
+from tenantry.kit.clock import monotonic_seconds
+from tenantry.migration.errors import is_lock_timeout
+from tenantry.migration.execution import COMMIT, COMMIT_AND_CLOSE, ROLL_BACK, Ending, Execution
+from tenantry.migration.guard import NotRehearsable
+from tenantry.migration.revisions import RevisionFailed
+from tenantry.migration.run_scripts import RunScripts
+from tenantry.migration.schema_state import Applied, SchemaRevision, SchemaState
+from tenantry.migration.scripts import Script
+from tenantry.migration.statements import LockTimeouts, SchemaMoved
+
+# With the default TENANTRY_LOCK_TIMEOUT_MS of 3 s, and the pauses: about 15 s in all.
+LOCK_TRIES_MAX = 4
+LOCK_PAUSE_SECONDS_MAX = 1.0
+MOVED_PAUSE_SECONDS = 0.005
+MOVED_PAUSE_SECONDS_MAX = 1.0
+
+
+class Attempts:
+    """The attempts of one run at one database: what is sent, and how often it is retried.
+
+    Args:
+        scripts: Of the run.
+        run_id: The run.
+        now: The clock.
+        work_seconds: How long the work may take.
+        lock_ms: How long to wait at one lock, with the tenant's traffic behind.
+
+    Attributes:
+        has_sent: Whether anything was sent that could stay.
+    """
+
+    def __init__(
+        self,
+        scripts: RunScripts,
+        run_id: UUID,
+        now: Callable[[], datetime],
+        *,
+        work_seconds: float,
+        lock_ms: int,
+    ) -> None:
+        self._scripts = scripts
+        self._lock_ms = lock_ms
+        self._run_id = run_id
+        self._now = now
+        self._ends = monotonic_seconds() + work_seconds
+        self._lock_timeouts = self._moves = 0
+        self.has_sent = False
+
+    async def to_head(self, execution: Execution, *, is_first: bool) -> SchemaState:
+        """Bring the database to the head.
+
+        Raises:
+            Exception: Whatever the drivers and the revisions raise.
+        """
+        head = await self._scripts.head()
+        state = await self._migrate_from_expected(execution) if is_first else None
+        if state is None:
+            # What the run has applied is in the log only if it has begun here before.
+            run_id = self._run_id if self.has_sent or not is_first else None
+            state = await self._read_state(execution, run_id, head)
+            self._scripts.expected = (await execution.dialect(), state.revision)
+        while state.revision != head:
+            script = await self._scripts.get(await execution.dialect(), state.revision)
+            if await self._execute(execution, script):
+                # Its rows in the log are committed, so they need not be read again.
+                state = SchemaState(script.stop, [*state.applied, *script.applied])
+            else:
+                state = await self._read_state(execution, self._run_id, head)
+        return state
+
+    async def rehearse(
+        self, execution: Execution, start: SchemaRevision, pending: Sequence[Applied]
+    ) -> bool:
+        """Try what is pending, roll it back, and return whether it was tried to its end.
+
+        Raises:
+            RevisionFailed: A revision cannot be rehearsed, or fails.
+            Exception: Whatever the drivers raise.
+        """
+        script = await self._scripts.get(await execution.dialect(), start)
+        script.check_can_roll_back()
+        tried = 0 if script.is_autocommit else len(script.applied)
+        if tried and not await self._execute(execution, script, ROLL_BACK):
+            return False
+        if tried < len(pending):
+            raise RevisionFailed(pending[tried].revision) from NotRehearsable()
+        return True
+
+    async def _migrate_from_expected(self, execution: Execution) -> SchemaState | None:
+        """Assume that the database is where the previous one was; return None if it is not.
+
+        The compare-and-swap verifies it, and changes nothing where it is not so. What else is
+        wrong is found again when the state is read.
+        """
+        if self._scripts.expected is None:
+            return None
+        dialect, start = self._scripts.expected
+        if start == await self._scripts.head():
+            return None
+        try:
+            script = await self._scripts.get(dialect, start)
+            if script.is_autocommit or not await self._execute(execution, script):
+                return None
+        except RevisionFailed:
+            raise
+        except Exception:  # noqa: BLE001 - see above
+            return None
+        return SchemaState(script.stop, script.applied)
+
+    async def _read_state(
+        self, execution: Execution, run_id: UUID | None, head: SchemaRevision
+    ) -> SchemaState:
+        while True:
+            try:
+                return await execution.read_state(run_id, close_at=head)
+            except Exception as error:  # noqa: BLE001 - it is raised if it is not a lock
+                await self._pause_at_lock(error)
+
+    async def _execute(
+        self, execution: Execution, script: Script, ending: Ending | None = None
+    ) -> bool:
+        """Execute a script, and return whether that was done; else the state is read again.
+
+        Raises:
+            Exception: Whatever the drivers and the revisions raise, if no retry can help.
+        """
+        self.has_sent = True
+        left_ms = max(1, int((self._ends - monotonic_seconds()) * 1000))
+        timeouts = LockTimeouts(swap_ms=left_ms, lock_ms=self._lock_ms)
+        steps = script.steps(self._run_id, self._now(), timeouts)
+        if ending is None:
+            is_last = script.stop == await self._scripts.head()
+            ending = COMMIT_AND_CLOSE if is_last else COMMIT
+        try:
+            await execution.execute(steps, script.dialect, wait_ms=left_ms, ending=ending)
+        except SchemaMoved:  # by another run, which is as good; or it is about to, which takes time
+            self._moves += 1
+            longest = min(MOVED_PAUSE_SECONDS_MAX, MOVED_PAUSE_SECONDS * 2**self._moves)
+            await asyncio.sleep(random.uniform(0, longest))  # noqa: S311
+        except Exception as error:  # noqa: BLE001 - it is raised if it is not a lock
+            await self._pause_at_lock(error)
+        else:
+            self._lock_timeouts = self._moves = 0
+            return True
+        return False
+
+    async def _pause_at_lock(self, error: Exception) -> None:
+        """Pause before the next try if *error* is a lock timeout or a deadlock; else raise it."""
+        self._lock_timeouts += 1
+        if self._lock_timeouts >= LOCK_TRIES_MAX or not is_lock_timeout(error):
+            raise error
+        # The holder of the lock gets a moment, and two that collided do not collide again.
+        await asyncio.sleep(random.uniform(0, LOCK_PAUSE_SECONDS_MAX))  # noqa: S311
