@@ -80,7 +80,7 @@ def any_expiry() -> None:
 
     def longer(payload: dict[str, Any]) -> dict[str, Any]:
         now = int(time.time())
-        return {**payload, "exp": now + 3600, "iat": now, "nbf": now}
+        return {**payload, "exp": now + 7200, "iat": now + 3600, "nbf": now}
 
     _decode(longer)
 
@@ -153,6 +153,9 @@ def commits_in_the_middle() -> None:
     @functools.cache
     def committing(base: type[sqlite3.Connection]) -> type[sqlite3.Connection]:
         class Committing(base):  # type: ignore[misc, valid-type]
+            def set_authorizer(self, _check: Any) -> None:
+                """Let nothing refuse a COMMIT."""
+
             def execute(self, sql: str, *args: Any) -> Any:
                 done = super().execute(sql, *args)
                 if "CREATE TABLE bookmark" in sql and self.in_transaction:

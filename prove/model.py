@@ -309,7 +309,8 @@ async def _race(world: World, port: int) -> Counter[int]:
     body = {"fullName": "Fast", "email": "the.one@example.com"}
     lines = [Line(port, key_of(tenant) | bearer(user.token)) for user in tenant.users]
     for line in lines:
-        assert (await line.get(MODULES)).ok
+        answer = await line.get(MODULES)
+        assert answer.ok, answer
     answers = await asyncio.gather(*(line.ask("PUT", PROFILE, body) for line in lines))
     for line in lines:
         line.close()

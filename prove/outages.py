@@ -72,6 +72,7 @@ async def _poison(
             environment[f"TENANTRY_{name}_URL"] = url.replace(f":{port}/", f":{proxy.port}/")
         poisoned = replace(world, environment=environment)
         settings = {"tenant_deadline_s": "4", "connect_timeout_s": "3", "lock_timeout_ms": "2000"}
+        settings |= {"statement_timeout_s": "3"}
         serving = stage.serving(poisoned, **settings)
         process = await asyncio.to_thread(serving.__enter__)
         try:
