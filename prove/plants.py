@@ -18,6 +18,8 @@ Change = Callable[[], None]
 
 AROUND: dict[str, Callable[[Any], Any]] = faults_around.BY_NAME
 INSIDE: dict[str, Change] = faults_inside.BY_NAME
+# Their faults are not in a process: a file that is copied, a lock file without a hash.
+OUTSIDE = frozenset({"P36", "P42"})
 
 
 def apply_from_environment() -> None:
