@@ -15,6 +15,7 @@ from tenantry.api.table import ENDPOINTS
 from tenantry.cli.server import GRACE_SECONDS
 from tenantry.cli.signals import EXIT_SECONDS_MAX
 from tenantry.settings import PREFIX, Settings
+from tests.conftest import SECRET_KEY
 
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
@@ -79,8 +80,9 @@ class TestExample:
         assert dotenv_values(EXAMPLE) == {}
 
     def test_shows_what_can_be_set(self, tmp_path: Path):
-        """What it shows is valid, all of it at once."""
+        """What it shows is valid, all of it at once, with a secret in place of its placeholder."""
         shown = re.sub(r"^#(\w+=)", r"\1", EXAMPLE.read_text(encoding="utf-8"), flags=re.MULTILINE)
+        shown = re.sub(r"<the output of: openssl [^>]+>", SECRET_KEY, shown)
         (tmp_path / "env").write_text(shown, encoding="utf-8")
 
         settings = Settings(_env_file=tmp_path / "env")  # type: ignore[call-arg]
@@ -165,7 +167,7 @@ class TestCompose:
     def test_sets_what_can_be_set(self, name: str):
         """The settings are valid together."""
         given = {
-            key.removeprefix(PREFIX).lower(): re.sub(r"\$\{\w+:\?\}", "x" * 40, value)
+            key.removeprefix(PREFIX).lower(): re.sub(r"\$\{\w+:\?\}", SECRET_KEY, value)
             for key, value in COMPOSE["services"][name]["environment"].items()
         }
 
