@@ -147,7 +147,7 @@ class Transaction:
         assert self._connection is not None
         block = None
         if isinstance(step, AutocommitRevision):
-            block = AutocommitBlock(step, self._connection, self._raw, self._guard).enter()
+            block = AutocommitBlock(step, self._connection, self._raw, self._guard).enter
         context = live.LiveContext(self._connection, step.heads, block)
         with self._guarding(step.revision.name):
             live.run(step.revision, context)

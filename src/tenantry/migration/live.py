@@ -5,7 +5,7 @@ The connection is in a transaction that the engine began, and that it alone comm
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
@@ -16,7 +16,8 @@ from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy.pool import NullPool
 
 from tenantry.kit.errors import Unavailable
-from tenantry.migration.guard import Guard, SecondConnection
+from tenantry.migration.alembic_modules import RevisionContext
+from tenantry.migration.guard import EndsTransaction, Guard, SecondConnection
 from tenantry.migration.revisions import Revision, RevisionExited, RevisionFailed, upgrade
 
 DRIVER_DEFAULT = "psycopg"
@@ -33,7 +34,7 @@ class OutsideTransaction(Unavailable):
     """The revision enters `autocommit_block` from where it cannot be seen: call it in the file."""
 
 
-class LiveContext(MigrationContext):
+class LiveContext(RevisionContext):
     """Alembic's context of one revision, in a transaction that is not its own.
 
     Args:
@@ -46,9 +47,9 @@ class LiveContext(MigrationContext):
         self,
         connection: sa.Connection,
         heads: tuple[str, ...],
-        block: "contextlib.AbstractContextManager[None] | None" = None,
+        block: Callable[[], contextlib.AbstractContextManager[None]] | None = None,
     ) -> None:
-        super().__init__(connection.dialect, connection, {"transactional_ddl": True})
+        super().__init__(connection.dialect, connection)
         self._heads = heads
         self._block = block
 
@@ -61,8 +62,14 @@ class LiveContext(MigrationContext):
         """Leave the transaction while the block lasts. On SQLite nothing has to leave it."""
         if self._block is None and self.dialect.name == "postgresql":
             raise OutsideTransaction
-        with self._block or contextlib.nullcontext():
+        with self._block() if self._block else contextlib.nullcontext():
             yield
+
+    def begin_transaction(self, *_: object) -> contextlib.AbstractContextManager[Any]:
+        """Refuse on PostgreSQL, where Alembic commits at the end of the block."""
+        if self.impl.transactional_ddl:
+            raise EndsTransaction
+        return contextlib.nullcontext()
 
 
 def run(revision: Revision, context: MigrationContext) -> None:
@@ -186,6 +193,9 @@ def _guarded_classes(dbapi: Any, guard: Guard) -> tuple[Any, Any]:
             guard.check_end()
             super().rollback()
 
+    for guarded, base in ((GuardedConnection, connection_class), (GuardedCursor, cursor_class)):
+        guarded.__module__, guarded.__qualname__ = base.__module__, base.__qualname__
+        guarded.__name__ = base.__name__
     return GuardedConnection, GuardedCursor
 
 

@@ -7,7 +7,9 @@ only a database knows, every other kind of statement or value, an ``except``, tw
 that differ, and ``online = True``. When in doubt: live.
 """
 
+import ast
 import contextlib
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,13 +21,13 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from alembic.ddl.impl import DefaultImpl
-from alembic.runtime.migration import MigrationContext
 from sqlalchemy.schema import ExecutableDDLElement
 from sqlalchemy.sql import visitors
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.dml import Delete, Insert, Update
 
 from tenantry.migration import sql_text
+from tenantry.migration.alembic_modules import RevisionContext
 from tenantry.migration.dialects import Unrecordable, refuse
 from tenantry.migration.revisions import Revision, is_online, upgrade
 
@@ -46,7 +48,11 @@ _BOOLEANS = {sa.Boolean, sa.BOOLEAN}
 _LIBRARIES = ("sqlalchemy.", "alembic.")
 # Words in a revision's text after which it is not recorded: an error is an answer of the
 # database, and a listener sees what is sent.
-_LIVE_WORDS = frozenset({"suppress", "event", "listen", "listens_for", "run_async"})
+_LIVE_WORDS = frozenset(
+    {"suppress", "__exit__", "contextmanager", "event", "listen", "listens_for", "run_async"}
+)
+# What else a revision imports can catch errors, or keep something from one call to the next.
+_KNOWN_IMPORTS = frozenset({"alembic", "sqlalchemy", *sys.stdlib_module_names})
 
 
 class Unrecorded(Enum):
@@ -94,7 +100,7 @@ def _record_once(revision: Revision, dialect: sa.Dialect) -> Recording:
         module = revision.load()
         if is_online(module):
             return Unrecorded.LIVE
-        upgrade(module, context)
+        upgrade(module, context, on_shared_op=context.stop)
     except BaseException:  # noqa: BLE001 - whatever is wrong, it fails live with its reason
         context.is_stopped = True
     if context.has_block:
@@ -120,21 +126,36 @@ class _Source:
         try:
             with revision.path.open("rb") as file:
                 tokens = [token for token in tokenize(file.readline) if token.type == NAME]
-        except (OSError, SyntaxError, TokenError):  # it fails live with its reason
+            text = revision.path.read_bytes()
+            tree = ast.parse(text)
+        except (OSError, SyntaxError, ValueError, TokenError):  # it fails live with its reason
             return cls(is_live=True, has_block=False)
         names = {token.string for token in tokens}
+        if not _imported(tree) <= _KNOWN_IMPORTS or b"alembic_version" in text:
+            return cls(is_live=True, has_block="autocommit_block" in names)
         # What the module does around its imports does not concern the database.
         catches = any(token.string == "except" and token.start[1] > 0 for token in tokens)
         return cls(catches or bool(names & _LIVE_WORDS), "autocommit_block" in names)
 
 
-class _RecordingContext(MigrationContext):
+def _imported(tree: ast.Module) -> set[str]:
+    """Return the packages that a module imports, wherever it does."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found.add((node.module or "").partition(".")[0])
+    return found
+
+
+class _RecordingContext(RevisionContext):
     """A context without a connection, whose statements are written down."""
 
     _is_open = False
 
     def __init__(self, dialect: sa.Dialect) -> None:
-        super().__init__(dialect, None, {"transactional_ddl": True})
+        super().__init__(dialect, None)
         self.statements: list[str] = []
         self.has_block = self.is_stopped = False
         self.impl.__class__ = _recording_impl(type(self.impl))
@@ -151,6 +172,16 @@ class _RecordingContext(MigrationContext):
     def connection(self, _value: object) -> None:
         """Ignore what Alembic sets."""
 
+    @property
+    def dialect(self) -> Any:
+        """What a revision may ask of the dialect without its database: its name."""
+        return _Dialect(self) if self._is_open else self._dialect
+
+    @dialect.setter
+    def dialect(self, value: sa.Dialect) -> None:
+        """Keep what Alembic sets."""
+        self._dialect = value
+
     @contextlib.contextmanager
     def autocommit_block(self) -> Iterator[None]:
         """Stop the recording on PostgreSQL; SQLite needs no block."""
@@ -166,6 +197,17 @@ class _RecordingContext(MigrationContext):
 
     begin_transaction = get_current_heads = get_current_revision = stop
     _in_connection_transaction = run_migrations = stamp = stop
+
+
+class _Dialect:
+    """The dialect, as far as it is the same for every database and driver."""
+
+    def __init__(self, context: _RecordingContext) -> None:
+        self._context = context
+        self.name = context.impl.dialect.name
+
+    def __getattr__(self, _name: str) -> Any:
+        self._context.stop()
 
 
 @lru_cache
@@ -245,7 +287,7 @@ def _render(construct: Any, dialect: sa.Dialect) -> str:
         return str(compiled)
     if isinstance(construct, ExecutableDDLElement):
         _check_is_known(construct)
-        text = str(construct.compile(dialect=dialect)).strip()
+        text = str(construct.compile(dialect=dialect))
     elif isinstance(construct, Insert | Update | Delete):
         text = _render_dml(construct, dialect)
     else:

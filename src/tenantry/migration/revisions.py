@@ -2,14 +2,13 @@
 
 Alembic's usual ``from alembic import op`` is a process global: two upgrades that overlap
 write into each other's database. Here each execution loads the revision's file as a
-module of its own and gives that instance its own ``op``, so nothing is shared. The
-global is never installed: a helper module that imports it gets an error, not another
-database.
+module of its own and gives that instance its own ``op``, so nothing is shared. A helper
+that imports ``op`` gets the one of its thread (`alembic_modules`).
 """
 
 import importlib.util
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.abc import InspectLoader
@@ -21,6 +20,7 @@ from alembic.operations import Operations
 from alembic.runtime.migration import MigrationContext
 
 from tenantry.kit.errors import Unavailable
+from tenantry.migration import alembic_modules
 
 
 class RevisionExited(Unavailable):
@@ -79,14 +79,34 @@ def is_online(module: ModuleType) -> bool:
     return bool(getattr(module, "online", False))
 
 
-def upgrade(module: ModuleType, context: MigrationContext) -> None:
-    """Run ``upgrade`` of a revision's module, with an ``op`` of its own."""
+def upgrade(
+    module: ModuleType, context: MigrationContext, on_shared_op: Callable[[], None] = lambda: None
+) -> None:
+    """Run ``upgrade`` of a revision's module, with an ``op`` of its own.
+
+    It is called as Alembic calls it, without arguments, unless it has a parameter ``op``.
+
+    Args:
+        module: Of the revision.
+        context: For its ``op``.
+        on_shared_op: Called whenever ``alembic.op`` is used by something else than the module.
+    """
     op = Operations(context)
-    if inspect.signature(module.upgrade).parameters:
-        module.upgrade(op)
-    else:
-        vars(module)["op"] = op
-        module.upgrade()
+    for name, value in list(vars(module).items()):
+        if value is alembic_modules.OP:
+            vars(module)[name] = op
+    with alembic_modules.installed(op, on_shared_op):
+        if _takes_op(module.upgrade):
+            module.upgrade(op)
+        else:
+            module.upgrade()
+
+
+def _takes_op(function: Callable[..., None]) -> bool:
+    try:
+        return "op" in inspect.signature(function).parameters
+    except (TypeError, ValueError):  # not every callable has one
+        return False
 
 
 def heads_after(start: Sequence[str], applied: Sequence[Revision]) -> tuple[str, ...]:

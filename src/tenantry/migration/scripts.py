@@ -12,6 +12,7 @@ own would go on after the client is gone.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
 from typing import Any
@@ -63,6 +64,10 @@ _TIMEOUTS_SINCE = {"transaction_timeout": (17,)}
 
 class TransactionEnded(Unavailable):
     """A revision ended the transaction it ran in, so part of it may have stayed."""
+
+
+class VersionWritten(Unavailable):
+    """A revision wrote to the version table, which is Alembic's own."""
 
 
 class Script:
@@ -171,7 +176,8 @@ class Script:
         if recording is Unrecorded.AUTOCOMMIT:  # sent already
             return []
         if isinstance(recording, Unrecorded):
-            return [LiveRevision(revision, self._heads_before(revision))]
+            heads = self._heads_before(revision)
+            return [*self._write_heads(revision, heads), LiveRevision(revision, heads)]
         return [
             Statement(sql, revision=revision.name, is_last=sql_text.is_last(sql))
             for sql in recording
@@ -188,6 +194,41 @@ class Script:
                 applied.append(one)
         return heads_after([start or BASE], applied)
 
+    def _write_heads(self, revision: Revision, heads: tuple[str, ...]) -> list[Statement]:
+        """Return what lets a live revision find its own stream's version as Alembic writes it."""
+        if revision.stream == self._streams.own.name:
+            return []
+        return self._move(self._written_heads(revision), heads, VersionWritten)
+
+    def _written_heads(self, before: Revision | None = None) -> tuple[str, ...]:
+        """Return what is in the user's version table before a revision, or after all of them."""
+        written = heads_after([self._start.user or BASE], [])
+        for revision, recording in self._parts:
+            if revision is before:
+                break
+            if recording is Unrecorded.LIVE and revision.stream != self._streams.own.name:
+                written = self._heads_before(revision)
+        return written
+
+    def _move(
+        self, old: tuple[str, ...], new: tuple[str, ...], guard: type[Exception]
+    ) -> list[Statement]:
+        """Return the move of the user's version from *old* to *new*."""
+        number, is_ours = self._user.c.version_num, _OURS if self._postgres else sa.true()
+        if old == new:
+            return []
+        if len(old) == len(new) == 1:
+            move = sa.update(self._user).values(version_num=new[0])
+            moves: list[Executable] = [move.where(number == old[0], is_ours)]
+        else:
+            rows = [sa.select(sa.literal(one)).where(is_ours) for one in new]
+            inserts = [sa.insert(self._user).from_select(["version_num"], row) for row in rows]
+            moves = [*([sa.delete(self._user)] if old else []), *inserts]
+        return [
+            *(Statement(self._render(one)) for one in moves[:-1]),
+            Statement(self._render(moves[-1]), guard=guard),
+        ]
+
     def _lock_timeout(self, timeouts: LockTimeouts) -> list[Statement]:
         return [_lock_timeout(timeouts.lock_ms)] if self._postgres else []
 
@@ -202,10 +243,8 @@ class Script:
         sql = f"{sql}{self._literal(log.c.applied_at, now)}{after}"
         if revision is not self._parts[-1][0] or not self._moves_user:
             return [Statement(sql, guard=TransactionEnded, revision=revision.name)]
-        return [
-            Statement(sql, revision=revision.name),
-            Statement(self._move_user, guard=TransactionEnded, revision=revision.name),
-        ]
+        moves = [replace(one, revision=revision.name) for one in self._move_user]
+        return [Statement(sql, revision=revision.name), *moves]
 
     @cached_property
     def _log_texts(self) -> dict[tuple[str, str], list[str]]:
@@ -263,15 +302,10 @@ class Script:
         return sa.select(self._user.c.version_num).where(at, alone, also).with_for_update()
 
     @cached_property
-    def _move_user(self) -> str:
-        """The move of the user's version."""
-        is_ours = _OURS if self._postgres else sa.true()
-        if self._start.user == BASE:
-            row = sa.select(sa.literal(self.stop.user)).where(is_ours)
-            return self._render(sa.insert(self._user).from_select(["version_num"], row))
-        is_start = self._user.c.version_num == self._start.user
-        move = sa.update(self._user).values(version_num=self.stop.user)
-        return self._render(move.where(is_start, is_ours))
+    def _move_user(self) -> list[Statement]:
+        """The move of the user's version to where the script stops."""
+        assert self.stop.user is not None
+        return self._move(self._written_heads(), (self.stop.user,), TransactionEnded)
 
     @property
     def _moves_user(self) -> bool:

@@ -11,8 +11,8 @@ from pathlib import Path
 from alembic.script import Script, ScriptDirectory
 from alembic.util import CommandError
 
-from tenantry.kit.errors import Unavailable
-from tenantry.migration import folders
+from tenantry.kit.errors import TenantryError, Unavailable
+from tenantry.migration import alembic_modules, folders
 from tenantry.migration.project import BadProject, find_project
 from tenantry.migration.revisions import Revision
 from tenantry.migration.schema_state import BASE, Applied, SchemaRevision
@@ -33,6 +33,8 @@ class UnknownRevision(Unavailable):
 def describe(error: BaseException) -> str:
     """Return what is wrong with Python code, without a value that it had."""
     kind = type(error).__name__
+    if isinstance(error, TenantryError):
+        return error.message
     if isinstance(error, ImportError) and error.name:
         return f"{kind} (the module {error.name!r} cannot be imported)"
     return kind
@@ -126,6 +128,7 @@ class Stream:
         except BadProject as error:
             raise BadStream(f"The {self.name} revisions: {error.message}") from error
         project.add_import_paths()
+        alembic_modules.install()
         try:
             script = ScriptDirectory(
                 str(self._folder),

@@ -1,0 +1,156 @@
+"""``alembic.op`` and ``alembic.context``, one for each thread that runs a revision.
+
+Alembic keeps one `Operations` object for the whole process behind both modules. Here each
+module looks the object up in the calling thread, so that every way to reach it works
+(``import alembic.op``, an alias, a helper that imports ``op``), and no revision writes into
+the database of another.
+
+This reaches into how Alembic's proxy modules find their object (``_proxy``), as it is in
+Alembic 1.20.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+import alembic.context
+import alembic.op
+import sqlalchemy as sa
+from alembic.operations import Operations
+from alembic.runtime.migration import MigrationContext
+
+from tenantry.kit.errors import Unavailable
+
+OP = alembic.op
+
+
+class OperationsOutside(Unavailable):
+    """`alembic.op` was used outside `upgrade()`, or in another thread than `upgrade()` runs in."""
+
+
+class EnvironmentMissing(Unavailable):
+    """The revision uses something of `env.py` or of the command line of Alembic: not available."""
+
+
+# As a revision finds them that runs with Alembic's own template of an env.py.
+_OPTIONS = {
+    "as_sql": False,
+    "literal_binds": False,
+    "target_metadata": None,
+    "transaction_per_migration": False,
+}
+
+_running = threading.local()
+
+
+@contextmanager
+def installed(op: Operations, on_use: Callable[[], None]) -> Iterator[None]:
+    """Let ``alembic.op`` and ``alembic.context`` mean *op* in this thread, during the block.
+
+    Args:
+        op: The operations.
+        on_use: Called whenever something reaches *op* this way.
+    """
+    install()
+    _running.op, _running.on_use = op, on_use
+    try:
+        yield
+    finally:
+        del _running.op, _running.on_use
+
+
+def install() -> None:
+    """Put the proxies in place: a command of Alembic's in this process takes them away."""
+    for module, proxy in ((alembic.op, _OP), (alembic.context, _CONTEXT)):
+        vars(module)["_proxy"] = proxy
+        vars(module)["__getattr__"] = proxy.__getattr__
+
+
+def _current() -> Operations:
+    try:
+        op: Operations = _running.op
+    except AttributeError:
+        raise OperationsOutside from None
+    _running.on_use()
+    return op
+
+
+class _ThreadOperations:
+    """The operations of the calling thread."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # what the import system asks a module for
+            raise AttributeError(name)
+        return getattr(_current(), name)
+
+
+class _ThreadEnvironment:
+    """What a revision gets of Alembic's environment: what does not depend on ``env.py``."""
+
+    def is_offline_mode(self) -> bool:
+        """Return False: there is a database."""
+        return False
+
+    def get_context(self) -> MigrationContext:
+        """Return the context of the revision."""
+        return _current().migration_context
+
+    def get_bind(self) -> Any:
+        """Return the connection of the revision."""
+        return _current().get_bind()
+
+    def execute(self, sql: Any, execution_options: dict[str, Any] | None = None) -> None:
+        """Send a statement."""
+        _current().execute(sql, execution_options=execution_options)
+
+    def get_tag_argument(self) -> None:
+        """Return None: there is no ``--tag``."""
+
+    def get_x_argument(self, *_: object, **__: object) -> NoReturn:
+        """Refuse: what a team gives with ``-x`` is not known here."""
+        raise EnvironmentMissing(
+            "The revision reads the -x arguments of Alembic's command line, which Tenantry has "
+            "not: read a setting from the environment instead."
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise EnvironmentMissing(
+            f"The revision uses context.{name} of Alembic's env.py, which Tenantry does not run."
+        )
+
+
+class RevisionContext(MigrationContext):
+    """Alembic's context of one revision, with the options of Alembic's own template.
+
+    Args:
+        dialect: Of the database.
+        connection: To it; None while a revision is recorded.
+    """
+
+    def __init__(self, dialect: sa.Dialect, connection: sa.Connection | None) -> None:
+        super().__init__(dialect, connection, dict(_OPTIONS))
+
+    @property
+    def script(self) -> Any:
+        """Refuse."""
+        return _CONTEXT.script
+
+    @script.setter
+    def script(self, _value: object) -> None:
+        """Ignore what Alembic sets."""
+
+    @property
+    def environment_context(self) -> Any:
+        """Refuse."""
+        return _CONTEXT.config
+
+    @environment_context.setter
+    def environment_context(self, _value: object) -> None:
+        """Ignore what Alembic sets."""
+
+
+_OP = _ThreadOperations()
+_CONTEXT = _ThreadEnvironment()
