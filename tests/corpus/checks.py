@@ -1,0 +1,34 @@
+"""The check that every shape passes, on each engine."""
+
+import re
+from concurrent.futures import Executor
+from pathlib import Path
+
+from tests.corpus.expected import DIFFERENCES, REFUSALS
+from tests.corpus.lab import Lab
+from tests.corpus.runs import Verdict, compare
+from tests.corpus.shape import Shape
+from tests.corpus.shapes import SHAPES
+
+
+def names_on(engine: str) -> list[str]:
+    """Return the names of the shapes of an engine."""
+    return [one.name for one in SHAPES.values() if engine in one.all_engines]
+
+
+def check(shape: Shape, lab: Lab, threads: Executor, folder: Path) -> None:
+    """Check that both leave the same, or that Tenantry has refused, as it is expected."""
+    engine = lab.engine
+    found = compare(shape, lab, threads, folder)
+
+    assert (found.raised is not None) == (engine in shape.fails), found.raised
+    assert found.is_lost == (engine in shape.loses)
+    if engine in shape.fails | shape.loses:
+        assert found.verdict is Verdict.REFUSED, found
+    elif refusal := REFUSALS.get((engine, shape.name)):
+        assert found.verdict is Verdict.REFUSED, found
+        assert re.search(refusal, found.reason or "")
+    elif (engine, shape.name) in DIFFERENCES:
+        assert found.verdict is Verdict.DIFFERENT, "it is the same: strike it off the list"
+    else:
+        assert found.verdict is Verdict.SAME, found

@@ -1,0 +1,53 @@
+"""Where Tenantry does not do what plain Alembic does: every case, and how it is said.
+
+The table of habits in ``docs/howto/bring-your-own-migrations.md`` names each of them.
+"""
+
+from tests.corpus.shape import BOTH, POSTGRESQL, SQLITE
+
+_ENDS = "ends the transaction it runs in"
+_SECOND = "opens a second connection"
+_NO_ENV = "which Tenantry does not run"
+
+
+def _on(engines: frozenset[str], sentence: str, *names: str) -> dict[tuple[str, str], str]:
+    return {(engine, name): sentence for engine in sorted(engines) for name in names}
+
+
+# What the history then says of the tenant, as a regular expression.
+REFUSALS = (
+    _on(BOTH, _ENDS, "commit_in_text", "commit_and_begin_in_text", "commit_by_raw_connection")
+    | _on(BOTH, _ENDS, "rollback_in_text", "rollback_by_raw_connection")
+    | _on(POSTGRESQL, _ENDS, "commit_within_several", "end_in_text", "commit_lower_case")
+    | _on(POSTGRESQL, _ENDS, "commit_and_chain", "begin_in_text")
+    | _on(SQLITE, _ENDS, "begin_in_text_of_sqlite", "executescript")
+    | _on(BOTH, _SECOND, "session_of_a_new_engine", "second_connection")
+    | _on(POSTGRESQL, _SECOND, "second_connection_writes")
+    | _on(SQLITE, "cannot VACUUM", "vacuum_of_sqlite")
+    | _on(SQLITE, "PRAGMA foreign_keys = ON does nothing", "pragma_foreign_keys_off")
+    | _on(
+        SQLITE,
+        "rolled the transaction back",
+        *("insert_or_rollback_caught", "insert_or_rollback_caught_and_chained"),
+        "raise_rollback_caught",
+    )
+    | _on(BOTH, "reads the -x arguments", "x_argument")
+    | _on(BOTH, _NO_ENV, "context_config", "config_of_context", "script_directory")
+    | _on(BOTH, r"used outside `upgrade\(\)`", "op_at_import")
+    | _on(BOTH, "raised AttributeError", "state_across_revisions")
+)
+# Differences that are meant, and do not concern what a revision leaves behind by itself.
+DIFFERENCES = {
+    **_on(BOTH, "The list has the tables of Tenantry.", "inspector_lists_every_table"),
+    **_on(BOTH, "env.py is not run.", "naming_convention_of_env_py"),
+    **_on(
+        POSTGRESQL,
+        "Timeouts are those of Tenantry's settings.",
+        *("lock_timeout_of_the_session", "statement_timeout_of_the_database"),
+    ),
+    **_on(
+        SQLITE,
+        "The transaction was begun before the revision, by hand.",
+        *("raw_connection_attributes", "row_factory_and_text_factory"),
+    ),
+}

@@ -1,0 +1,48 @@
+"""Run a project as Tenantry does: the revisions of a tenant, through the engine of the fleet."""
+
+from collections.abc import Collection
+from concurrent.futures import Executor
+from pathlib import Path
+
+from tenantry.kit.clock import utc_now
+from tenantry.kit.ids import new_id
+from tenantry.migration import dialects
+from tenantry.migration.errors import explain
+from tenantry.migration.migrator import Migrator, RunScripts, TimeLimits
+from tenantry.migration.recorder import Unrecorded, record
+from tenantry.migration.streams import Stream, Streams
+from tenantry.tenant.databases import STREAM
+from tests.corpus.plain import imports_forgotten
+
+LIMITS = TimeLimits(connect_seconds=5.0, deadline_seconds=30.0, lock_ms=2_000)
+
+
+async def make_tenant(url: str, threads: Executor) -> None:
+    """Make an empty database a tenant's, without revisions of its own."""
+    migrator = Migrator(threads, LIMITS)
+    await migrator.initialise(url, RunScripts(Streams(STREAM)), run_id=new_id(), now=utc_now())
+
+
+async def upgrade(ini: Path, url: str, threads: Executor) -> str | None:
+    """Bring the tenant to the head of the project; return why it failed, as in the history."""
+    streams = Streams(STREAM, Stream("user", ini.parent / "migrations"), "alembic_version")
+    try:
+        done = await Migrator(threads, LIMITS).migrate(
+            url, RunScripts(streams), run_id=new_id(), now=utc_now
+        )
+    except Exception as error:  # noqa: BLE001 - it is what is compared
+        return explain(error)
+    return explain(done.error) if done.error else None
+
+
+def live_revisions(ini: Path, engines: Collection[str]) -> list[str]:
+    """Return the revisions of the project that are not recorded, on any of *engines*."""
+    known = {"sqlite": dialects.SQLITE, "postgresql": dialects.postgresql((18,))}
+    with imports_forgotten(ini.parent):
+        revisions = Stream("user", ini.parent / "migrations").revisions
+        return [
+            one.name
+            for engine in engines
+            for one in revisions
+            if isinstance(record(one, known[engine]), Unrecorded)
+        ]

@@ -1,0 +1,26 @@
+"""The shapes, by topic."""
+
+from tests.corpus.shape import Shape
+from tests.corpus.shapes import (
+    batch,
+    chance,
+    code,
+    context,
+    data,
+    ddl,
+    enums,
+    errors,
+    history,
+    modules,
+    orm,
+    reads,
+    text,
+    transactions,
+)
+
+TOPICS = (
+    *(ddl, data, text, reads, orm, enums, batch, code),
+    *(history, transactions, errors, chance, modules, context),
+)
+SHAPES: dict[str, Shape] = {one.name: one for topic in TOPICS for one in topic.SHAPES}
+assert len(SHAPES) == sum(len(topic.SHAPES) for topic in TOPICS), "two shapes have one name"
