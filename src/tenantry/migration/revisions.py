@@ -22,6 +22,9 @@ from alembic.runtime.migration import MigrationContext
 from tenantry.kit.errors import Unavailable
 from tenantry.migration import alembic_modules
 
+# Of an `upgrade` that is written for Tenantry. Alembic itself gives it nothing.
+_OP_PARAMETERS = frozenset({"op", "operations"})
+
 
 class RevisionExited(Unavailable):
     """The revision ended the program (sys.exit)."""
@@ -84,7 +87,7 @@ def upgrade(
 ) -> None:
     """Run ``upgrade`` of a revision's module, with an ``op`` of its own.
 
-    It is called as Alembic calls it, without arguments, unless it has a parameter ``op``.
+    It is called as Alembic calls it, without arguments, unless it has a parameter for its ``op``.
 
     Args:
         module: Of the revision.
@@ -104,7 +107,7 @@ def upgrade(
 
 def _takes_op(function: Callable[..., None]) -> bool:
     try:
-        return "op" in inspect.signature(function).parameters
+        return not _OP_PARAMETERS.isdisjoint(inspect.signature(function).parameters)
     except (TypeError, ValueError):  # not every callable has one
         return False
 
