@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from prove import (
+    backups,
     clocks,
     disclosure,
     edge,
@@ -27,7 +28,7 @@ from prove.promise import Promise
 
 THEMES = (
     isolation, injection, routes, login, passwords, guessing, tokens, revocation, disclosure,
-    fuzzing, edge, surface, model, migration, outages, ending, clocks, storage, supply,
+    fuzzing, edge, surface, model, migration, outages, ending, clocks, storage, backups, supply,
 )  # fmt: skip
 PROMISES: Sequence[Promise] = sorted(
     (promise for theme in THEMES for promise in theme.PROMISES), key=lambda one: one.number
