@@ -190,9 +190,11 @@ _WAIT = Statement(
 
 
 def _undo(pair_failures: object) -> Statement[Any]:
+    rows = _rows(0, [0, 0, 0])
+    # A counter that was not taken has an empty key. Two equal keys in one statement are an error.
     return Statement(
         insert(login_attempt)
-        .from_select(login_attempt.columns.keys(), sa.select(_rows(0, [0, 0, 0])).where(sa.true()))
+        .from_select(login_attempt.columns.keys(), sa.select(rows).where(rows.c.key != ""))
         .on_conflict_do_update(
             index_elements=[_attempt.key],
             set_={
