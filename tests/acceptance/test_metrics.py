@@ -1,12 +1,17 @@
 """What a process counts, and who is told."""
 
 import asyncio
+import contextlib
+import select
+import socket
+import time
 from pathlib import Path
 
 import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tenantry.cli.metrics_port import CONNECTIONS_MAX, SILENCE_SECONDS_MAX
 from tenantry.kit.metrics import Metrics
 from tests.acceptance.programs import free_port, only_line, run, running
 from tests.acceptance.support import LOGIN, MIGRATE_ALL, database_of, must_be_for_admins
@@ -156,6 +161,13 @@ class TestMetrics:
         assert value(await scraped(world), "tenantry_migration_runs_total", outcome="success") == 0
 
 
+def still_open(sockets: list[socket.socket], *, seconds: float) -> list[socket.socket]:
+    """Return those that the other side has not closed after so long."""
+    time.sleep(seconds)
+    closed, _, _ = select.select(sockets, [], [], 0)
+    return [one for one in sockets if one not in closed]
+
+
 class TestMetricsPort:
     def test_tells_without_credentials(self, tmp_path: Path):
         """Where the settings say so, until the process ends; on no other address."""
@@ -174,6 +186,24 @@ class TestMetricsPort:
             assert program.end() == 0
         with pytest.raises(httpx.ConnectError):
             httpx.get(f"http://127.0.0.1:{metrics}/metrics")
+
+    def test_holds_few_connections_and_none_for_ever(self, tmp_path: Path):
+        """Who connects and sends nothing takes no descriptors from the API."""
+        port, metrics = free_port(), free_port()
+        with running(
+            tmp_path, "serve", "--port", str(port), TENANTRY_METRICS_PORT=str(metrics)
+        ) as program:
+            program.wait_for("^Tenantry answers")
+            with contextlib.ExitStack() as stack:
+                silent = [
+                    stack.enter_context(socket.create_connection(("127.0.0.1", metrics)))
+                    for _ in range(CONNECTIONS_MAX + 30)
+                ]
+
+                assert 0 < len(still_open(silent, seconds=1)) <= CONNECTIONS_MAX
+                assert still_open(silent, seconds=SILENCE_SECONDS_MAX + 1) == []
+                assert httpx.get(f"http://127.0.0.1:{metrics}/metrics").status_code == 200
+            assert "Traceback" not in program.stderr
 
     def test_must_be_free(self, tmp_path: Path):
         """A port that is taken ends the start with one line that says which."""

@@ -9,6 +9,7 @@ import os
 import resource
 import signal
 import socket
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,13 +17,12 @@ from typing import Any
 
 import structlog
 import uvicorn
-from prometheus_client import start_http_server
 
 from tenantry.api.connections import ConnectionLimits, Connections
 from tenantry.api.pieces import BrokenOff
 from tenantry.api.protocol import protocol_for
 from tenantry.app import app_over, open_access_log
-from tenantry.cli import signals
+from tenantry.cli import metrics_port, signals
 from tenantry.db.urls import sqlite_path
 from tenantry.fleet.walk import Fleet
 from tenantry.kit import process
@@ -174,9 +174,11 @@ def metrics_told(settings: Settings, metrics: Metrics) -> Iterator[None]:
         yield
         return
     try:
-        server, thread = start_http_server(port, host, metrics.registry)
+        server = metrics_port.bound(host, port, metrics.registry)
     except OSError as error:
         raise _unusable(host, port, error, "TENANTRY_METRICS_PORT") from error
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
     try:
         yield
     finally:
