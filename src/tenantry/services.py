@@ -24,7 +24,8 @@ from tenantry.catalog import database as catalog_database
 from tenantry.catalog.attempts import Limits
 from tenantry.catalog.database import Catalog
 from tenantry.db import files
-from tenantry.db.servers import Server, open_server
+from tenantry.db.factory import open_server
+from tenantry.db.servers import Server
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.urls import sqlite_path
 from tenantry.fleet.adopt import Adoption
@@ -33,6 +34,7 @@ from tenantry.fleet.runner import Runner
 from tenantry.fleet.templates import Templates
 from tenantry.fleet.walk import Fleet
 from tenantry.fleet.watching import Watchers
+from tenantry.kit import private
 from tenantry.kit.clock import utc_now
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Unavailable
@@ -105,7 +107,7 @@ async def open_services(settings: Settings, *, works: bool = True) -> AsyncItera
         CatalogUnusable: The catalog cannot be reached, or cannot be brought up to date.
         WrongSecretKey: The catalog was sealed with another key.
     """
-    settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    private.make_folder(settings.data_dir)
     threads = DaemonThreads(settings.migrate_concurrency + THREADS_BESIDE, "migrate")
     services = _build(settings, threads)
     try:
@@ -204,12 +206,12 @@ async def _prepare(services: Services) -> None:
 
 
 def _check_revisions(streams: Streams) -> None:
-    """Check that the user's folder is laid out as Alembic's: else it is read as one without any.
+    """Check that the user's folder has a revision: without one every tenant is at the head.
 
-    What is in the revisions is for a migration to say; tenants are served until then.
+    An error in a revision fails the migration that reads it; tenants are served until then.
 
     Raises:
-        NoRevisions: It is not.
+        NoRevisions: It has none, or is no Alembic directory.
     """
     try:
         _ = streams.head

@@ -14,7 +14,7 @@ from typing import Any
 from typer.testing import CliRunner
 
 from tenantry.cli.main import cli
-from tenantry.db.servers import open_server
+from tenantry.db.factory import open_server
 from tenantry.settings import Settings
 from tests.acceptance.programs import environment_of
 from tests.conftest import PASSWORD

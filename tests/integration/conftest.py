@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from tenantry.db.database import Database
-from tenantry.db.servers import Server, open_server
+from tenantry.db.factory import open_server
+from tenantry.db.servers import Server
 from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id
 from tenantry.migration.migrator import (

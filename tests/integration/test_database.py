@@ -16,8 +16,9 @@ import sqlalchemy as sa
 from tenantry.db import database as db_database
 from tenantry.db import files
 from tenantry.db.database import Budget, Database
+from tenantry.db.factory import single_connector
 from tenantry.db.open_files import LogLeftBehind
-from tenantry.db.servers import Server, single_connector
+from tenantry.db.servers import Server
 from tenantry.db.sessions import Connection, DatabaseUnavailable
 from tenantry.db.statements import POSTGRESQL, SQLITE, Statement, compile_for
 from tenantry.kit.ids import new_id

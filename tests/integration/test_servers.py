@@ -2,17 +2,20 @@
 
 import asyncio
 import os
+import secrets
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 import sqlalchemy as sa
 
 from tenantry.db import files
-from tenantry.db.servers import Server, SqliteFolder, checked_name
+from tenantry.db.servers import Server, checked_name
 from tenantry.db.sessions import DatabaseUnavailable
+from tenantry.db.sqlite_folder import SqliteFolder
 from tenantry.db.statements import Statement
 from tests.integration import looking
 from tests.integration.conftest import Keep
@@ -47,11 +50,9 @@ class TestCreate:
             await server.create(f"{prefix}a")
 
     @on_sqlite
-    async def test_hides_the_file_from_other_people(self, server: Server, prefix: str):
+    async def test_writes_ahead(self, server: Server, prefix: str):
         url = await made(server, f"{prefix}a")
 
-        mode = Path(url.removeprefix("sqlite:///")).stat().st_mode  # noqa: ASYNC240
-        assert stat.S_IMODE(mode) == 0o600
         assert looking.rows(url, "PRAGMA journal_mode") == [("wal",)]
 
 
@@ -218,3 +219,49 @@ class TestNames:
 
         assert sorted(await server.names(prefix)) == [f"{prefix}a", f"{prefix}b"]
         assert await server.names(f"{prefix}b") == [f"{prefix}b"]
+
+
+@pytest.fixture(name="stranger")
+def _stranger(postgres_url: str) -> Iterator[str]:
+    """A second role of the server, that owns nothing."""
+    name = f"test_{secrets.token_hex(6)}"
+    looking.run(postgres_url, f"CREATE ROLE {name} LOGIN PASSWORD '{name}'")
+    yield name
+    looking.run(postgres_url, f"DROP ROLE {name}")
+
+
+def as_stranger(url: str, name: str) -> str:
+    """Return *url* with another role."""
+    host = url.removeprefix("postgresql://").rpartition("@")[2]
+    return f"postgresql://{name}:{name}@{host}"
+
+
+@on_postgresql
+class TestStrangers:
+    """Another role of the same server."""
+
+    async def test_cannot_connect_to_a_new_database(
+        self, server: Server, prefix: str, stranger: str
+    ):
+        url = await made(server, f"{prefix}a")
+
+        with pytest.raises(psycopg.OperationalError, match="permission denied for database"):
+            looking.rows(as_stranger(url, stranger), "SELECT 1")
+        assert looking.rows(url, "SELECT 1") == [(1,)]
+
+    async def test_cannot_connect_to_a_copy(self, server: Server, prefix: str, stranger: str):
+        await made(server, f"{prefix}a")
+        await server.publish(f"{prefix}a", f"{prefix}template")
+        await server.copy(f"{prefix}template", f"{prefix}b")
+
+        with pytest.raises(psycopg.OperationalError, match="permission denied for database"):
+            looking.rows(as_stranger(server.url(f"{prefix}b"), stranger), "SELECT 1")
+        assert not {f"{prefix}b", f"{prefix}template"} & set(await server.public_names())
+
+    async def test_are_found_where_they_may_connect(
+        self, server: Server, prefix: str, stranger: str
+    ):
+        url = await made(server, f"{prefix}a", f"GRANT CONNECT ON DATABASE {prefix}a TO PUBLIC")
+
+        assert looking.rows(as_stranger(url, stranger), "SELECT 1") == [(1,)]
+        assert f"{prefix}a" in await server.public_names()

@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from tenantry.db.database import Budget, Database
-from tenantry.db.servers import single_connector
+from tenantry.db.factory import single_connector
 from tenantry.db.statements import POSTGRESQL, SQLITE, compile_for
 from tenantry.kit.ids import new_id
 from tests.integration import looking

@@ -7,7 +7,7 @@ import pytest
 from pydantic import SecretStr
 
 from tenantry.db.database import Budget, Database
-from tenantry.db.servers import single_connector
+from tenantry.db.factory import single_connector
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.services import open_services
 from tenantry.settings import Settings

@@ -14,7 +14,7 @@ from tenantry.catalog.facts import Facts
 from tenantry.catalog.planes import CatalogPlane, CatalogSession
 from tenantry.catalog.tables import catalog
 from tenantry.db.database import Budget, Database
-from tenantry.db.servers import single_connector
+from tenantry.db.factory import single_connector
 from tenantry.db.sessions import STATEMENT_SECONDS_DEFAULT
 from tenantry.db.statements import Statement
 from tenantry.kit.context import OperationContext

@@ -70,12 +70,22 @@ class RevisionCount(msgspec.Struct, frozen=True):
     count: int
 
 
+class _Database(msgspec.Struct, frozen=True):
+    database_name: str
+
+
 _COLUMNS = columns_of(tenant, Tenant)
 _NAME_IN_USE: dict[str, type[Conflict]] = {"uq_tenant_canonical_name": TenantNameInUse}
 _IN_USE = {**_NAME_IN_USE, "uq_tenant_server_name_database_name": DatabaseInUse}
 _is_ready = tenant.c.state == TenantState.READY.value
 _is_adopting = tenant.c.state == TenantState.ADOPTING.value
 _by_id = tenant.c.id == sa.bindparam("tenant")
+_DATABASES = Statement(
+    sa.select(tenant.c.database_name).where(
+        tenant.c.server_name == sa.bindparam("server"), _is_ready
+    ),
+    _Database,
+)
 
 _ADD = Statement[Any](sa.insert(tenant), conflicts=_IN_USE)
 _FIND = Statement(sa.select(*_COLUMNS).where(_by_id, _is_ready), Tenant)
@@ -254,6 +264,11 @@ async def page(
     items = await session.fetch_all(_PAGE, limit=window.size, offset=window.offset, **wanted)
     total = await session.fetch_one(_COUNT, **wanted)
     return Page(items, window, total.count if total else 0)
+
+
+async def database_names(session: CatalogSession, *, server_name: str) -> set[str]:
+    """Return the names of the databases of all ready tenants on a server."""
+    return {one.database_name for one in await session.fetch_all(_DATABASES, server=server_name)}
 
 
 async def count_by_revision(session: CatalogSession) -> list[RevisionCount]:

@@ -6,15 +6,15 @@ import shutil
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 
 from tenantry.access.signing import SigningKeys, WrongSecretKey, read_secret_file
 from tenantry.catalog import clock
 from tenantry.catalog import database as catalog_database
 from tenantry.catalog.database import Catalog
-from tenantry.db.servers import open_server
+from tenantry.cli.exposure import check_modes, check_public
+from tenantry.cli.findings import Finding, State
+from tenantry.db.factory import open_server
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.urls import sqlite_path
 from tenantry.kit.clock import utc_now
@@ -35,32 +35,11 @@ CATALOG_ADVICE = "See that TENANTRY_CATALOG_URL is right, and that the server le
 SERVER_ADVICE = "See that its URL is right, and that its role may create databases."
 
 
-class State(StrEnum):
-    """How well a thing is."""
-
-    OK = "ok"
-    WARNING = "warning"
-    FAILED = "failed"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What a check has found.
-
-    Attributes:
-        advice: What to do about it, if there is something to do.
-    """
-
-    check: str
-    state: State
-    detail: str
-    advice: str | None = None
-
-
 async def examine(settings: Settings) -> list[Finding]:
     """Return what every check finds."""
     findings = [Finding("settings", State.OK, "Every one is known and valid.")]
     findings.append(_check_folder("data folder", settings.data_dir))
+    findings += await asyncio.to_thread(check_modes, settings)
     findings.append(_check_space(settings.data_dir))
     findings += await _check_catalog(settings)
     findings += await _check_tenant_servers(settings)
@@ -103,7 +82,12 @@ async def _check_catalog(settings: Settings) -> list[Finding]:
     if finding.state is not State.OK:
         return [finding]
     async with _opened_catalog(settings) as catalog:
-        return [finding, await _check_keys(settings, catalog), *await _check_clock(path, catalog)]
+        return [
+            finding,
+            await _check_keys(settings, catalog),
+            *await _check_clock(path, catalog),
+            *await check_public(settings, catalog),
+        ]
 
 
 async def _check_catalog_revision(settings: Settings) -> Finding:

@@ -7,8 +7,8 @@ from rich.table import Column
 from rich.text import Text
 
 from tenantry.cli import checks, options, output, session
-from tenantry.cli.checks import Finding, State
 from tenantry.cli.exits import ExitStatus
+from tenantry.cli.findings import Finding, State
 from tenantry.schemas.base import Schema
 from tenantry.settings import BadSettings
 

@@ -25,7 +25,7 @@ from tenantry.app import app_over, open_access_log
 from tenantry.cli import metrics_port, signals
 from tenantry.db.urls import sqlite_path
 from tenantry.fleet.walk import Fleet
-from tenantry.kit import process
+from tenantry.kit import private, process
 from tenantry.kit.errors import Unavailable
 from tenantry.kit.metrics import Metrics
 from tenantry.services import Services, open_services
@@ -142,7 +142,7 @@ def locked(folder: Path) -> Iterator[None]:
     Raises:
         FolderInUse: Another process holds it.
     """
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    private.make_folder(folder)
     handle = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         try:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tenantry.db import sqlite
 from tenantry.db.sessions import DatabaseUnavailable
+from tenantry.kit import private
 
 SIDE_FILES = ("-wal", "-shm", "-journal")
 
@@ -19,12 +20,10 @@ def create(path: Path) -> None:
         DatabaseUnavailable: The disk refuses.
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with contextlib.closing(
-            sqlite3.connect(sqlite.file_uri(path, create=True), uri=True)
-        ) as raw:
+        private.make_folder(path.parent)
+        private.make_file(path)  # its log gets the same mode
+        with contextlib.closing(sqlite3.connect(sqlite.file_uri(path), uri=True)) as raw:
             raw.execute("PRAGMA journal_mode = WAL")
-        path.chmod(0o600)
         sync_folder(path.parent)
     except (OSError, sqlite3.Error) as error:
         raise DatabaseUnavailable from error
@@ -39,10 +38,9 @@ def copy(template: Path, target: Path) -> bool:
         DatabaseUnavailable: The disk refuses.
     """
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with template.open("rb") as source, target.open("xb") as copied:
+        private.make_folder(target.parent)
+        with template.open("rb") as source, private.open_new(target) as copied:
             shutil.copyfileobj(source, copied)
-        target.chmod(0o600)
         sync_folder(target.parent)
     except FileNotFoundError:
         return False
@@ -66,7 +64,7 @@ def sync(path: Path) -> None:
 
 def move(draft: Path, template: Path) -> None:
     """Give a file another name, in place of what has it."""
-    template.parent.mkdir(parents=True, exist_ok=True)
+    private.make_folder(template.parent)
     # The last connection that closed has taken the WAL back into the file.
     draft.replace(template)
     sync_folder(template.parent)

@@ -12,6 +12,7 @@ from threading import Event
 
 import asyncpg
 
+from tenantry.kit import private
 from tenantry.kit.errors import Conflict, Invalid
 
 PAGES_COPIED_AT_ONCE = 4_096
@@ -107,7 +108,7 @@ def copy_sqlite(source: Path, target: Path, stopped: Event) -> None:
         if stopped.is_set():
             raise TimeoutError
 
-    target.parent.mkdir(parents=True, exist_ok=True)
+    private.make_folder(target.parent)
     target.touch(mode=0o600, exist_ok=False)
     is_unused, before = _is_unused_wal(source), source.stat()
     with (

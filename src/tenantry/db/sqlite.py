@@ -147,9 +147,9 @@ class SqliteConnection(Connection):
             self._raw.interrupt()
 
 
-def file_uri(path: Path, *, create: bool = False) -> str:
-    """Return the URI of a database file. Only provisioning creates one: else opening would."""
-    return f"{path.absolute().as_uri()}?mode={'rwc' if create else 'rw'}"
+def file_uri(path: Path) -> str:
+    """Return the URI of a database file; to open it never creates one."""
+    return f"{path.absolute().as_uri()}?mode=rw"
 
 
 class SqliteFile:

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tenantry.cli.server import LOCK_FILE, locked
+from tenantry.kit import private
 from tenantry.kit.errors import Unavailable
 
 MARKER = ".tenantry-demo"
@@ -38,7 +39,8 @@ def _claim(folder: Path) -> None:
         raise FolderRefused(
             f"{folder} is there, and no demo made it: name another with --folder, or remove it."
         )
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    private.make_folder(folder)
+    private.make_file(marker)
     marker.write_text(SAID)
 
 

@@ -19,6 +19,7 @@ from tenantry.cli.migrating import Found, migrate_all
 from tenantry.db.urls import sqlite_path
 from tenantry.fleet.lifecycle import Owner, Provisioned
 from tenantry.fleet.orders import EVERY_ACTIVE_TENANT
+from tenantry.kit import private
 from tenantry.services import Services, open_services
 from tenantry.settings import Settings
 from tenantry.tenant.blog import posts
@@ -100,7 +101,7 @@ def _login(email: str) -> Login:
 
 
 def _write_revisions(versions: Path, count: int | None) -> None:
-    versions.mkdir(parents=True, exist_ok=True)
+    private.make_folder(versions)
     for revision in sorted(REVISIONS.glob("*.py"))[:count]:
         shutil.copyfile(revision, versions / revision.name)
 

@@ -1,0 +1,74 @@
+"""Checks of the doctor: who else can open the files and the databases of tenants."""
+
+import shlex
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+
+from tenantry.catalog import tenants
+from tenantry.catalog.database import Catalog
+from tenantry.cli.findings import Finding, State
+from tenantry.cli.server import LOCK_FILE
+from tenantry.db.factory import open_server
+from tenantry.db.files import SIDE_FILES
+from tenantry.db.sessions import DatabaseUnavailable
+from tenantry.db.urls import sqlite_path
+from tenantry.kit import private
+from tenantry.settings import Settings
+
+PATHS_MAX = 100_000
+"""How many paths below a folder of tenants are read: about a second."""
+
+
+def check_modes(settings: Settings) -> list[Finding]:
+    """Check that only the owner can open what Tenantry has made on this machine."""
+    folders = [path for url in settings.servers.values() if (path := sqlite_path(url)) is not None]
+    made = [path for path in (*_files(settings), *folders) if path.exists()]
+    if not made:
+        return []
+    exposed = [path for path in made if _is_exposed(path, deep=path in folders)]
+    if not exposed:
+        return [Finding("file modes", State.OK, "Only their owner can open the files.")]
+    paths = " ".join(shlex.quote(str(path)) for path in exposed)
+    detail = f"Other users of this machine may open {_first(exposed)}."
+    return [Finding("file modes", State.WARNING, detail, f"Run: chmod -R go= {paths}")]
+
+
+async def check_public(settings: Settings, catalog: Catalog) -> list[Finding]:
+    """Check that no other role may connect to a tenant's database on PostgreSQL."""
+    findings = []
+    for name, url in settings.servers.items():
+        server = open_server(
+            url,
+            connections_max=1,
+            timeout_seconds=settings.connect_timeout_s,
+            synchronous=settings.sqlite_synchronous,
+        )
+        try:
+            public = await server.public_names()
+            ours = await tenants.database_names(catalog, server_name=name) if public else set()
+        except DatabaseUnavailable:
+            continue  # the check of the server reports it
+        if found := [one for one in public if one in ours]:
+            detail = f"Every role of the server may connect to {_first(found)}."
+            advice = "Unless others need it: REVOKE CONNECT, TEMPORARY ON DATABASE … FROM PUBLIC."
+            findings.append(Finding(f"tenant access {name}", State.WARNING, detail, advice))
+    return findings
+
+
+def _files(settings: Settings) -> Iterator[Path]:
+    folder = settings.data_dir
+    yield from (folder, folder / "secret-key", folder / LOCK_FILE)
+    catalog = sqlite_path(settings.catalog)
+    if catalog is not None:
+        yield from (Path(f"{catalog}{suffix}") for suffix in ("", *SIDE_FILES))
+
+
+def _is_exposed(path: Path, *, deep: bool) -> bool:
+    below = islice(path.rglob("*"), PATHS_MAX) if deep else ()
+    return any(private.is_open_to_others(one) for one in (path, *below))
+
+
+def _first(found: Sequence[object]) -> str:
+    more = f" and {len(found) - 1:,} more" if found[1:] else ""
+    return f"{found[0]}{more}"

@@ -1,0 +1,54 @@
+"""Servers and connections by URL: whether it is PostgreSQL or SQLite is decided here."""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from tenantry.db import postgres
+from tenantry.db.database import Budget
+from tenantry.db.postgres_server import PostgresServer
+from tenantry.db.servers import Server
+from tenantry.db.sessions import STATEMENT_SECONDS_DEFAULT, Connection
+from tenantry.db.sqlite import SqliteFile
+from tenantry.db.sqlite_folder import SQLITE_CONNECTIONS_MAX, SqliteFolder
+from tenantry.db.urls import sqlite_path
+
+
+def open_server(
+    url: str,
+    *,
+    connections_max: int,
+    timeout_seconds: float,
+    synchronous: str,
+    statement_seconds: float = STATEMENT_SECONDS_DEFAULT,
+) -> Server:
+    """Return the server, or the folder, at *url*."""
+    folder = sqlite_path(url)
+    budget = Budget(connections_max)
+    if folder is not None:
+        return SqliteFolder(
+            folder, budget, synchronous=synchronous, statement_seconds=statement_seconds
+        )
+    return PostgresServer(
+        url, budget, timeout_seconds=timeout_seconds, statement_seconds=statement_seconds
+    )
+
+
+def single_connector(
+    url: str,
+    *,
+    connections_max: int,
+    timeout_seconds: float,
+    synchronous: str,
+    statement_seconds: float = STATEMENT_SECONDS_DEFAULT,
+) -> tuple[Callable[[], Awaitable[Connection]], int]:
+    """Return how to connect to the one database at *url*, and how often at once."""
+    path = sqlite_path(url)
+    if path is not None:
+        file = SqliteFile(path, synchronous=synchronous, statement_seconds=statement_seconds)
+        return file.connect, SQLITE_CONNECTIONS_MAX
+    return partial(
+        postgres.connect,
+        url,
+        timeout_seconds=timeout_seconds,
+        statement_seconds=statement_seconds,
+    ), connections_max

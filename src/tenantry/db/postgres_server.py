@@ -1,0 +1,196 @@
+"""Databases on a PostgreSQL server."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from typing import Any
+
+import asyncpg
+
+from tenantry.db import inspection, postgres
+from tenantry.db.database import Budget, Database
+from tenantry.db.servers import Server, checked_name, quoted
+from tenantry.db.sessions import (
+    STATEMENT_SECONDS_DEFAULT,
+    Connection,
+    DatabaseUnavailable,
+    Session,
+)
+from tenantry.db.urls import with_database
+
+POSTGRESQL_CONNECTIONS_MAX = 4
+
+CREATE_SECONDS_MAX = 60.0
+
+# PostgreSQL logs 32 values of a sequence ahead, and counts in the sequence how many are left.
+# CREATE DATABASE copies that count, but not its place in the log: after a crash of the server
+# the copy would give the same values again. `setval` sets the count to zero, so that the first
+# value that a copy gives is logged.
+# Source: SEQ_LOG_VALS in PostgreSQL's src/backend/commands/sequence.c
+_RESET_SEQUENCES = """
+DO $$
+DECLARE name regclass;
+BEGIN
+    FOR name IN SELECT oid FROM pg_class WHERE relkind = 'S' LOOP
+        EXECUTE format('SELECT setval(%L, last_value, is_called) FROM %s', name, name);
+    END LOOP;
+END $$
+"""
+
+# Grantee 0 is PUBLIC. Without an ACL of its own a database has the default one.
+_PUBLIC = """
+SELECT datname FROM pg_database,
+    aclexplode(coalesce(datacl, acldefault('d', datdba))) AS granted
+WHERE grantee = 0 AND privilege_type = 'CONNECT' ORDER BY datname
+"""
+
+
+class PostgresServer(Server):
+    """A PostgreSQL server, through a role that may create databases.
+
+    Args:
+        url: Of its maintenance database.
+        budget: The connections of this process to it.
+        timeout_seconds: How long to wait for a connection.
+        statement_seconds: The deadline of each statement of a request.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        budget: Budget,
+        *,
+        timeout_seconds: float,
+        statement_seconds: float = STATEMENT_SECONDS_DEFAULT,
+    ) -> None:
+        self._url = url
+        self.budget = budget
+        self.timeout_seconds = timeout_seconds
+        self._statement_seconds = statement_seconds
+
+    def url(self, name: str) -> str:
+        """Return where the database *name* is."""
+        return with_database(self._url, name)
+
+    def open(self, name: str) -> Database[Any]:
+        """Return the database *name*."""
+        return Database(
+            partial(self._connect, name),
+            self.budget,
+            POSTGRESQL_CONNECTIONS_MAX,
+            wait_seconds_max=self.timeout_seconds,
+        )
+
+    async def create(self, name: str) -> None:
+        """Make the empty database *name*."""
+        # template0, because one idle session on template1 would hold this up.
+        async with self._maintenance() as raw:
+            await raw.execute(
+                f"CREATE DATABASE {_generated(name)} TEMPLATE template0 ENCODING 'UTF8'"
+            )
+            await _close_to_public(raw, name)
+
+    async def copy(self, template: str, name: str) -> bool:
+        """Make the database *name* as a copy of *template*; return False if there is none."""
+        async with self._maintenance() as raw:
+            try:
+                await raw.execute(
+                    f"CREATE DATABASE {_generated(name)} TEMPLATE {_generated(template)}"
+                )
+            except asyncpg.InvalidCatalogNameError:
+                return False
+            await _close_to_public(raw, name)
+        return True
+
+    @contextlib.asynccontextmanager
+    async def filling(self, name: str) -> AsyncIterator[Session[Any]]:
+        """Open a session on the database *name*, beside the budget."""
+        connection = await self._connect(name)
+        try:
+            yield connection
+        finally:
+            await connection.close()
+
+    async def publish(self, draft: str, template: str) -> None:
+        """Make the database *draft* the *template*."""
+        async with self._connected(self.url(draft)) as raw:
+            await raw.execute(_RESET_SEQUENCES)
+        async with self._maintenance() as raw:
+            await raw.execute(f"ALTER DATABASE {_generated(draft)} ALLOW_CONNECTIONS false")
+            try:
+                await raw.execute(
+                    f"ALTER DATABASE {_generated(draft)} RENAME TO {_generated(template)}"
+                )
+            except asyncpg.DuplicateDatabaseError:
+                await raw.execute(f"DROP DATABASE {_generated(draft)}")
+
+    async def names(self, prefix: str) -> list[str]:
+        """Return the names of the databases that begin with *prefix*."""
+        async with self._maintenance() as raw:
+            sql = "SELECT datname FROM pg_database WHERE starts_with(datname, $1)"
+            return [str(row[0]) for row in await raw.fetch(sql, checked_name(prefix))]
+
+    async def public_names(self) -> list[str]:
+        """Return the names of the databases to which every role of the server may connect."""
+        async with self._maintenance() as raw:
+            return [str(row[0]) for row in await raw.fetch(_PUBLIC)]
+
+    async def drop(self, name: str) -> None:
+        """Drop the database *name*."""
+        async with self._maintenance() as raw:
+            await raw.execute(f"DROP DATABASE IF EXISTS {quoted(name)} WITH (FORCE)")
+
+    async def check_listed(self, database: str) -> None:
+        """Check what the server says of the database that is called *database*."""
+        async with self._maintenance() as raw:
+            await inspection.check_listed(raw, database)
+
+    def foreign_url(self, database: str) -> str:
+        """Return the URL of the database that is called *database*."""
+        return self.url(database)
+
+    def adopted_name(self, database: str, generated: str) -> str:
+        """Return its own: it stays where it is."""
+        del generated
+        return database
+
+    async def take_in(self, database: str, name: str) -> None:
+        """Do nothing: it is here."""
+
+    def _maintenance(
+        self,
+    ) -> "AbstractAsyncContextManager[asyncpg.Connection[asyncpg.Record]]":
+        return self._connected(self._url)
+
+    async def _connect(self, name: str) -> Connection:
+        return await postgres.connect(
+            self.url(name),
+            timeout_seconds=self.timeout_seconds,
+            statement_seconds=self._statement_seconds,
+        )
+
+    @contextlib.asynccontextmanager
+    async def _connected(self, url: str) -> "AsyncIterator[asyncpg.Connection[asyncpg.Record]]":
+        try:
+            raw = await asyncpg.connect(
+                url,
+                timeout=self.timeout_seconds,
+                command_timeout=CREATE_SECONDS_MAX,
+                server_settings={"application_name": "tenantry", "client_min_messages": "warning"},
+            )
+            try:
+                yield raw
+            finally:
+                await raw.close(timeout=postgres.CLOSE_SECONDS_MAX)
+        except (asyncpg.PostgresError, *postgres.UNAVAILABLE) as error:
+            raise DatabaseUnavailable from error
+
+
+async def _close_to_public(raw: "asyncpg.Connection[asyncpg.Record]", name: str) -> None:
+    """Let only the owner of a new database connect to it; a copy has not its template's rights."""
+    await raw.execute(f"REVOKE CONNECT, TEMPORARY ON DATABASE {_generated(name)} FROM PUBLIC")
+
+
+def _generated(name: str) -> str:
+    return quoted(checked_name(name))

@@ -1,0 +1,117 @@
+"""Databases as SQLite files in a folder."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from tenantry.db import files, inspection
+from tenantry.db.database import Budget, Database
+from tenantry.db.servers import Server, checked_name
+from tenantry.db.sessions import STATEMENT_SECONDS_DEFAULT, Session
+from tenantry.db.sqlite import BUSY_TIMEOUT_SECONDS, SqliteFile
+from tenantry.db.urls import SQLITE_PREFIX
+
+# One for each file: SQLite has one writer, and threads that wait for its lock only cost.
+SQLITE_CONNECTIONS_MAX = 1
+
+
+class SqliteFolder(Server):
+    """A folder of SQLite files, in two levels of folders so that 100,000 are no burden.
+
+    Args:
+        folder: Made when it is not there.
+        budget: The files that this process keeps open.
+        synchronous: ``FULL`` or ``NORMAL``.
+        statement_seconds: The deadline of each statement of a request.
+    """
+
+    timeout_seconds = BUSY_TIMEOUT_SECONDS
+
+    def __init__(
+        self,
+        folder: Path,
+        budget: Budget,
+        *,
+        synchronous: str,
+        statement_seconds: float = STATEMENT_SECONDS_DEFAULT,
+    ) -> None:
+        self._folder = folder
+        self.budget = budget
+        self._synchronous = synchronous
+        self._statement_seconds = statement_seconds
+
+    def path(self, name: str) -> Path:
+        """Return the file of the database *name*."""
+        # The end of a UUIDv7 is random; its beginning is the time.
+        name = checked_name(name)
+        return self._folder / name[-2:] / name[-4:-2] / f"{name}.db"
+
+    def url(self, name: str) -> str:
+        """Return where the database *name* is."""
+        return f"{SQLITE_PREFIX}{self.path(name)}"
+
+    def open(self, name: str) -> Database[Any]:
+        """Return the database *name*."""
+        file = SqliteFile(
+            self.path(name),
+            synchronous=self._synchronous,
+            statement_seconds=self._statement_seconds,
+        )
+        return Database(file.connect, self.budget, SQLITE_CONNECTIONS_MAX)
+
+    async def create(self, name: str) -> None:
+        """Make the empty database *name*."""
+        await asyncio.to_thread(files.create, self.path(name))
+
+    async def copy(self, template: str, name: str) -> bool:
+        """Make the database *name* as a copy of *template*; return False if there is none."""
+        return await asyncio.to_thread(files.copy, self.path(template), self.path(name))
+
+    @contextlib.asynccontextmanager
+    async def filling(self, name: str) -> AsyncIterator[Session[Any]]:
+        """Open a session on the database *name*, and take care of the whole file at the end."""
+        path = self.path(name)
+        connection = await SqliteFile(path, synchronous="OFF").connect()
+        try:
+            yield connection
+        finally:
+            await connection.close()
+        await asyncio.to_thread(files.sync, path)
+
+    async def publish(self, draft: str, template: str) -> None:
+        """Make the database *draft* the *template*."""
+        await asyncio.to_thread(files.move, self.path(draft), self.path(template))
+
+    async def names(self, prefix: str) -> list[str]:
+        """Return the names of the databases that begin with *prefix*."""
+        pattern = f"*/*/{checked_name(prefix)}*.db"
+        found = await asyncio.to_thread(lambda: list(self._folder.glob(pattern)))
+        return [path.stem for path in found]
+
+    async def public_names(self) -> list[str]:
+        """Return nothing: a file has no roles."""
+        return []
+
+    async def drop(self, name: str) -> None:
+        """Drop the database *name*."""
+        await asyncio.to_thread(files.remove, self.path(name))
+
+    async def check_listed(self, database: str) -> None:
+        """Do nothing: a folder has no list."""
+
+    def foreign_url(self, database: str) -> str:
+        """Return the URL of the file whose path is *database*."""
+        return f"{SQLITE_PREFIX}{database}"
+
+    def adopted_name(self, database: str, generated: str) -> str:
+        """Return *generated*: it is a copy."""
+        del database
+        return generated
+
+    async def take_in(self, database: str, name: str) -> None:
+        """Copy the file whose path is *database*."""
+        path = self.path(name)
+        await inspection.copy_in_thread(Path(database), path)
+        await asyncio.to_thread(files.sync_folder, path.parent)

@@ -1,0 +1,50 @@
+"""Folders and files that only their owner can open, whatever the umask is."""
+
+import os
+import stat
+from pathlib import Path
+from typing import BinaryIO
+
+FOLDER_MODE = 0o700
+FILE_MODE = 0o600
+OTHERS = 0o077
+
+
+def make_folder(folder: Path) -> None:
+    """Make *folder* and the parents that are missing; one that exists keeps its mode.
+
+    Raises:
+        OSError: The disk refuses, or a file has the name.
+    """
+    try:
+        folder.mkdir(mode=FOLDER_MODE)
+    except FileNotFoundError:
+        make_folder(folder.parent)
+        make_folder(folder)
+    except FileExistsError:
+        if not folder.is_dir():
+            raise
+
+
+def make_file(path: Path) -> None:
+    """Make an empty file; one that exists keeps its mode."""
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT, FILE_MODE))
+
+
+def open_new(path: Path) -> BinaryIO:
+    """Make a file and open it to write.
+
+    Raises:
+        FileExistsError: It exists.
+    """
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE), "wb")
+
+
+def is_open_to_others(path: Path) -> bool:
+    """Return whether the mode of *path* gives anything to its group or to other users."""
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return False
+    # The mode of a symbolic link means nothing.
+    return not stat.S_ISLNK(found.st_mode) and bool(found.st_mode & OTHERS)
