@@ -157,7 +157,7 @@ def p32(stage: Stage) -> Figure:
     with _small_disk(stage.folder / "disk") as disk:
         world = make_world(disk / "world", Size(4, 1))
         revisions = AlembicFolder(stage.folder / "revisions")
-        settings = {"tenant_migrations": str(revisions.path)}
+        settings = {"tenant_migrations": str(revisions.begin())}
         filler = _Filler(world, disk, revisions, stage.chance, faults)
         with stage.serving(world, **settings) as process:
             refused = asyncio.run(filler.run(process.port, rounds))

@@ -66,7 +66,7 @@ def _check(
 ) -> Finding:
     revisions = AlembicFolder(folder / f"{engine}-revisions")
     world = make(folder / engine, engine, server_url, scale.traffic_tenants)
-    environment = {**world.environment, "TENANTRY_TENANT_MIGRATIONS": str(revisions.path)}
+    environment = {**world.environment, "TENANTRY_TENANT_MIGRATIONS": str(revisions.begin())}
     with serving(folder, environment) as server:
         client = admin(server, world.admin_token)
         seen, runs, faults = asyncio.run(

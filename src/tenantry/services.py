@@ -105,6 +105,7 @@ async def open_services(settings: Settings, *, works: bool = True) -> AsyncItera
 
     Raises:
         CatalogUnusable: The catalog cannot be reached, or cannot be brought up to date.
+        NoRevisions: The user's directory of revisions has none, or is no Alembic directory.
         WrongSecretKey: The catalog was sealed with another key.
     """
     private.make_folder(settings.data_dir)

@@ -19,8 +19,14 @@ class Migrations:
         self._last: str | None = None
         (folder / "versions").mkdir(parents=True)
 
+    def begin(self) -> Path:
+        """Return the folder, with a revision in it that changes nothing: without, none starts."""
+        if self._last is None:
+            self.add("begin")
+        return self.folder
+
     def add(
-        self, name: str, upgrade: str = "pass", *, after: str | None = "", online: bool = False
+        self, name: str, upgrade: str = "pass", *, after: str = "", online: bool = False
     ) -> str:
         """Add the revision *name*, whose ``upgrade`` is *upgrade*; return the name.
 
@@ -31,7 +37,7 @@ class Migrations:
             online: Whether it runs live on each database, and is never recorded.
         """
         revision = name.partition("_")[0]
-        down = self._last if after == "" else after
+        down = after or self._last
         (self.folder / "versions" / f"{name}.py").write_text(
             "import sqlalchemy as sa\n"
             "from alembic import op\n"
@@ -44,7 +50,7 @@ class Migrations:
         self._last = revision
         return name
 
-    def add_table(self, name: str, table: str, *, after: str | None = "") -> str:
+    def add_table(self, name: str, table: str, *, after: str = "") -> str:
         return self.add(name, create(table), after=after)
 
     def add_slow(self, name: str, seconds: float) -> str:

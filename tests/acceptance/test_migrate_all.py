@@ -221,7 +221,7 @@ class WithMigrations:
 
     @pytest.fixture(name="settings")
     def _settings(self, settings: Settings, mine: Migrations) -> Settings:
-        return settings.model_copy(update={"tenant_migrations": mine.folder})
+        return settings.model_copy(update={"tenant_migrations": mine.begin()})
 
 
 class TestOwnMigrations(WithMigrations):
@@ -285,7 +285,7 @@ class TestOwnMigrations(WithMigrations):
         self, world: World, mine: Migrations
     ) -> None:
         """Several heads, a file that cannot be read, a raise: told in a sentence."""
-        mine.add_table("a1_create_pets", "pets", after=None)
+        mine.add_table("a1_create_pets", "pets")
         mine.add_table("b1_create_toys", "toys", after="a1")
         forked = mine.add_table("c1_create_games", "games", after="a1")
         heads = await migrate_all(world)
@@ -355,7 +355,7 @@ class TestWithoutCaller(WithMigrations):
     @pytest.fixture(name="settings")
     def _settings(self, settings: Settings, mine: Migrations) -> Settings:
         # One tenant after the other, so that one has not begun when the caller is gone.
-        changes = {"tenant_migrations": mine.folder, "migrate_concurrency": 1}
+        changes = {"tenant_migrations": mine.begin(), "migrate_concurrency": 1}
         return settings.model_copy(update=changes)
 
     async def test_a_run_can_be_watched_and_ends(self, world: World, mine: Migrations) -> None:
@@ -388,7 +388,7 @@ class TestBlockedTenant(WithMigrations):
     @pytest.fixture(name="settings")
     def _settings(self, settings: Settings, mine: Migrations) -> Settings:
         changes = {
-            "tenant_migrations": mine.folder,
+            "tenant_migrations": mine.begin(),
             "tenant_deadline_s": 3,
             "lock_timeout_ms": 100,
         }

@@ -104,7 +104,7 @@ class WithMigrations:
 
     @pytest.fixture(name="settings")
     def _settings(self, settings: Settings, mine: Migrations) -> Settings:
-        changes = {"tenant_migrations": mine.folder, "migrate_concurrency": 1}
+        changes = {"tenant_migrations": mine.begin(), "migrate_concurrency": 1}
         return settings.model_copy(update=changes)
 
 

@@ -79,7 +79,7 @@ def _gate(folder: AlembicFolder, tmp_path: Path) -> Gate:
 def _gated(settings: Settings, gate: Gate) -> Settings:
     """Settings of a fleet whose migrations go through the gate, two at once."""
     return settings.model_copy(
-        update={"tenant_migrations": gate.folder.path, "migrate_concurrency": 2}
+        update={"tenant_migrations": gate.folder.begin(), "migrate_concurrency": 2}
     )
 
 

@@ -45,6 +45,15 @@ class AlembicFolder:
         self.last = revision
         return file
 
+    def begin(self) -> Path:
+        """Return the path, with a revision in it: without one no service starts.
+
+        A directory that has none gets one that changes nothing.
+        """
+        if self.last is None:
+            self.add("begin", "pass")
+        return self.path
+
     def write(self, name: str, text: str, *, below: str = "") -> Path:
         """Write a file as it stands."""
         folder = self.path / "versions" / below

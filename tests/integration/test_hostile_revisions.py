@@ -29,7 +29,7 @@ op.create_table("done", sa.Column("id", sa.Integer))
 @pytest.fixture(name="hostile")
 def _hostile(settings: Settings, folder: AlembicFolder) -> Settings:
     return settings.model_copy(
-        update={"tenant_migrations": folder.path, "tenant_deadline_s": DEADLINE_SECONDS}
+        update={"tenant_migrations": folder.begin(), "tenant_deadline_s": DEADLINE_SECONDS}
     )
 
 

@@ -142,7 +142,9 @@ def with_data_of(reference: Dump, own: Dump) -> Dump:
 
 @pytest.fixture(name="fleet_settings")
 def _fleet_settings(settings: Settings, folder: AlembicFolder) -> Settings:
-    return settings.model_copy(update={"tenant_migrations": folder.path, "migrate_concurrency": 3})
+    return settings.model_copy(
+        update={"tenant_migrations": folder.begin(), "migrate_concurrency": 3}
+    )
 
 
 @pytest.fixture(name="processes")

@@ -36,7 +36,7 @@ CREATE_NOTES = "op.create_table('note', sa.Column('id', sa.Integer, primary_key=
 @pytest.fixture(name="with_user")
 def _with_user(settings: Settings, folder: AlembicFolder) -> Settings:
     """Settings with a directory of the user's own revisions."""
-    return settings.model_copy(update={"tenant_migrations": folder.path})
+    return settings.model_copy(update={"tenant_migrations": folder.begin()})
 
 
 def listed(settings: Settings) -> set[str]:

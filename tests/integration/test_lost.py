@@ -111,7 +111,7 @@ class TestOutcome:
             return await record(session, some, runner_id)
 
         monkeypatch.setattr(parts, "record", refuse_what_is_odd)
-        with_user = settings.model_copy(update={"tenant_migrations": folder.path})
+        with_user = settings.model_copy(update={"tenant_migrations": folder.begin()})
         async with open_services(with_user) as services:
             made = await tenants(services, 2)
             folder.add("u1_créer", "op.create_table('note', sa.Column('id', sa.Integer))")
@@ -185,7 +185,7 @@ class TestWork:
                 raise RuntimeError
             return succeeded(*args, **options)
 
-        with_user = settings.model_copy(update={"tenant_migrations": folder.path})
+        with_user = settings.model_copy(update={"tenant_migrations": folder.begin()})
         async with open_services(with_user) as services:
             await tenants(services, 2)
             folder.add("u1_create_note", "op.create_table('note', sa.Column('id', sa.Integer))")

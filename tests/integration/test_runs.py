@@ -478,7 +478,7 @@ class TestWalk:
     ):
         """Who is configured without them would call a tenant at its own head a success."""
         folder.add("u1_create_notes", "op.create_table('note', sa.Column('id', sa.Integer))")
-        knowing = settings.model_copy(update={"tenant_migrations": folder.path})
+        knowing = settings.model_copy(update={"tenant_migrations": folder.begin()})
         async with open_services(settings) as ignorant:
             made = await provision(ignorant, "acme")
             async with open_services(knowing) as services:

@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from tenantry.catalog import runs
 from tenantry.migration.schema_state import BASE
 from tenantry.migration.streams import BadStream, NoRevisions, Stream, UnknownRevision
-from tenantry.services import open_services
+from tenantry.services import open_services, system_context
 from tenantry.settings import Settings
+from tests.conftest import provision
 from tests.integration.revisions import AlembicFolder
 
 # As in production, where a warning is no error.
@@ -149,8 +151,32 @@ class TestBadStream:
             _ = Stream("user", tmp_path / "nowhere").head
 
     def test_that_is_empty_is_told_readably(self, folder: AlembicFolder):
-        with pytest.raises(NoRevisions, match=f"none is in {folder.path}/versions"):
-            Stream("user", folder.path).check_not_empty()
+        with pytest.raises(NoRevisions, match="their folder holds none"):
+            _ = Stream("user", folder.path).head
+
+    async def test_without_a_revision_keeps_the_service_from_starting(
+        self, settings: Settings, folder: AlembicFolder
+    ):
+        empty = settings.model_copy(update={"tenant_migrations": folder.path})
+
+        with pytest.raises(NoRevisions, match="TENANTRY_TENANT_MIGRATIONS"):
+            async with open_services(empty):
+                raise AssertionError
+
+    async def test_that_became_empty_fails_every_tenant_of_a_run(
+        self, settings: Settings, folder: AlembicFolder
+    ):
+        with_user = settings.model_copy(update={"tenant_migrations": folder.begin()})
+        async with open_services(with_user) as services:
+            await provision(services, "acme")
+            (folder.path / "versions" / "begin.py").unlink()
+
+            run_id = await services.fleet.plan(system_context("test"), triggered_by="ada")
+            run = await services.fleet.wait(run_id)
+
+            assert (run.success_count, run.failed_count) == (0, 1)
+            [ended] = await runs.ended(services.catalog, run_id)
+            assert "their folder holds none" in str(ended.error)
 
     def test_one_folder_too_deep_names_the_one_above(self, folder: AlembicFolder):
         folder.add("a_one", "pass")

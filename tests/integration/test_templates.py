@@ -41,7 +41,7 @@ class TestSequences:
         settings: Settings,
     ):
         folder.add("u1_invoices", INVOICES)
-        changes = {"tenant_server_url": server.url, "tenant_migrations": folder.path}
+        changes = {"tenant_server_url": server.url, "tenant_migrations": folder.begin()}
         settings = Settings(**{**settings.model_dump(), **changes})
         async with open_services(settings) as services:
             made = await tenants(services, 3)
@@ -81,7 +81,7 @@ op.bulk_insert(sa.table("note", sa.column("id")), [{{"id": 1}}])
 
 @pytest.fixture(name="with_user")
 def _with_user(settings: Settings, folder: AlembicFolder) -> Settings:
-    return settings.model_copy(update={"tenant_migrations": folder.path})
+    return settings.model_copy(update={"tenant_migrations": folder.begin()})
 
 
 def texts(urls: list[str]) -> list[list[str]]:

@@ -211,8 +211,7 @@ def _check_project(folder: Path, version_table: str) -> list[Finding]:
 
 def _check_stream(check: str, stream: Stream, advice: str) -> Finding:
     try:
-        stream.check_not_empty()
         head, count = stream.head, len(stream.revisions)
     except BadStream as error:
         return Finding(check, State.FAILED, error.message, advice)
-    return Finding(check, State.OK, f"{count}, the head is {head or 'none'}.")
+    return Finding(check, State.OK, f"{count}, the head is {head}.")

@@ -62,10 +62,7 @@ async def check_revisions(services: Services) -> None:
     Raises:
         BadStream: The directory of revisions cannot be read, is empty, or has several heads.
     """
-    streams = services.streams()
-    await RunScripts(streams).head()
-    if streams.user is not None:
-        await asyncio.to_thread(streams.user.check_not_empty)
+    await RunScripts(services.streams()).head()
 
 
 class RunLeft(RunGoesOn):

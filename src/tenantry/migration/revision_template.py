@@ -1,6 +1,7 @@
 """New revisions, as files for somebody to fill in."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from tenantry.kit.errors import Conflict, Invalid
@@ -61,15 +62,16 @@ def write_draft(folder: Path, message: str) -> Revision:
         raise NoRevisions(f"The user revisions cannot be read: {mistake}")
     versions.mkdir(parents=True, exist_ok=True)
     stream = Stream("user", folder)
-    revision_id = _id_after(stream.head)
+    head, revisions = _read(stream)
+    revision_id = _id_after(head)
     text = _TEMPLATE.format(
         message=message,
         revision=revision_id,
-        down_revision="None" if stream.head == BASE else f'"{stream.head}"',
+        down_revision="None" if head == BASE else f'"{head}"',
     )
     path = versions / f"{revision_id}_{slug}.py"
-    if stream.revisions:  # beside the newest one: some histories have a folder for each year
-        beside = stream.revisions[-1].path.parent.relative_to(versions.resolve())
+    if revisions:  # beside the newest one: some histories have a folder for each year
+        beside = revisions[-1].path.parent.relative_to(versions.resolve())
         path = versions / beside / path.name
     try:
         with path.open("x", encoding="utf-8") as file:
@@ -77,6 +79,13 @@ def write_draft(folder: Path, message: str) -> Revision:
     except FileExistsError as error:
         raise DraftExists(f"There is a file {path} already.") from error
     return Revision(stream.name, revision_id, frozenset({stream.head} - {BASE}), path)
+
+
+def _read(stream: Stream) -> tuple[str, Sequence[Revision]]:
+    try:
+        return stream.head, stream.revisions
+    except NoRevisions:
+        return BASE, []
 
 
 def _id_after(head: str) -> str:

@@ -23,7 +23,7 @@ class BadStream(Unavailable):
 
 
 class NoRevisions(BadStream):
-    """The folder is no Alembic directory, or has no revision; the message says which to name."""
+    """The folder is no Alembic directory, or has no revision; the message says what to do."""
 
 
 class UnknownRevision(Unavailable):
@@ -57,16 +57,26 @@ class Stream:
 
     @cached_property
     def head(self) -> str:
-        """The newest revision."""
+        """The newest revision.
+
+        Raises:
+            NoRevisions: There is none: every database would be at the head.
+        """
         heads = self._script.get_heads()
+        if not heads:
+            raise NoRevisions(
+                f"The {self.name} revisions cannot be read: their folder holds none. "
+                "Put the first one into its `versions/` (`tenantry migrate new` writes one), "
+                "or correct TENANTRY_TENANT_MIGRATIONS."
+            )
         if len(heads) > 1:
             raise BadStream(f"There are {len(heads)} heads ({', '.join(heads)}): merge them.")
-        return heads[0] if heads else BASE
+        return heads[0]
 
     @cached_property
     def revisions(self) -> Sequence[Revision]:
         """Every revision, in order of application."""
-        return self._between(self.head, "base") if self.head else []
+        return self._between(self.head, "base")
 
     @cached_property
     def fingerprint(self) -> str:
@@ -75,16 +85,6 @@ class Stream:
         for revision in self.revisions:
             content.update(revision.name.encode() + b"\0" + revision.path.read_bytes() + b"\0")
         return content.hexdigest()
-
-    def check_not_empty(self) -> None:
-        """Check that there is a revision: without one every database is at the head.
-
-        Raises:
-            NoRevisions: There is none.
-        """
-        if not self.revisions:
-            folder = self._folder / folders.VERSIONS
-            raise NoRevisions(f"The {self.name} revisions cannot be read: none is in {folder}.")
 
     def after(self, version: str) -> Sequence[Revision]:
         """Return what leads from *version* to the head, in order of application.
