@@ -43,7 +43,7 @@ class Rig:
 
     def streams(self, table: str = "alembic_version") -> Streams:
         """Return the streams as they are now."""
-        return Streams(STREAM, Stream("user", self.folder.path), table)
+        return Streams(STREAM, Stream("user", self.folder.begin()), table)
 
     async def migrate(self, url: str, streams: Streams | None = None) -> MigrationResult:
         """Migrate one database in a run of its own."""

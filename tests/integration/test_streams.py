@@ -40,12 +40,6 @@ class TestStream:
 
         assert names(Stream("user", folder.path)) == ["a_one", "b_two", "c_three"]
 
-    def test_without_revisions_stands_at_its_base(self, folder: AlembicFolder):
-        stream = Stream("user", folder.path)
-
-        assert stream.head == BASE
-        assert names(stream) == []
-
     def test_can_end_before_any_revision_that_a_version_can_tell(self, folder: AlembicFolder):
         folder.add("a_one", "pass")
         folder.add("b_left", "pass", down="a")
