@@ -177,9 +177,7 @@ def _build(settings: Settings, threads: Executor) -> Services:
         fleet=fleet,
         watchers=Watchers(catalog, fleet),
         lifecycle=lifecycle,
-        adoption=Adoption(
-            lifecycle=lifecycle, threads=threads, connect_seconds=settings.connect_timeout_s
-        ),
+        adoption=_adoption(settings, lifecycle, threads),
         migrator=migrator,
         passwords=passwords,
         throttle=Throttle(catalog, _limits(settings), metrics),
@@ -305,6 +303,12 @@ def _open_server(settings: Settings, url: str) -> Server:
         timeout_seconds=settings.connect_timeout_s,
         synchronous=settings.sqlite_synchronous,
         statement_seconds=settings.statement_timeout_s,
+    )
+
+
+def _adoption(settings: Settings, lifecycle: Lifecycle, threads: Executor) -> Adoption:
+    return Adoption(
+        lifecycle=lifecycle, threads=threads, connect_seconds=settings.connect_timeout_s
     )
 
 
