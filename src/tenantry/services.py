@@ -53,6 +53,7 @@ from tenantry.migration.streams import (
 )
 from tenantry.settings import Settings
 from tenantry.tenant import databases as tenant_databases
+from tenantry.tenant.audit import Retention
 from tenantry.tenant.databases import TenantDatabases
 from tenantry.tenant.entry import Entry
 
@@ -239,8 +240,14 @@ async def _upgrade_catalog(services: Services) -> None:
 @asynccontextmanager
 async def _background(services: Services, *, works: bool) -> AsyncIterator[None]:
     always = [services.catalog.facts.watch, services.runner.keep_beating]
-    for_all = [services.fleet.work, lambda: _keep_house(services)] if works else []
-    tasks = [asyncio.create_task(_keep(work)) for work in (*always, *for_all)]
+    shared: list[Callable[[], Awaitable[None]]] = []
+    if works:
+        shared = [
+            services.fleet.work,
+            partial(_keep_house, services),
+            partial(_prune_tenants, services),
+        ]
+    tasks = [asyncio.create_task(_keep(work)) for work in (*always, *shared)]
     try:
         yield
     finally:
@@ -278,7 +285,18 @@ async def _keep_house(services: Services) -> None:
 async def _prune_audit_log(services: Services) -> None:
     days = services.settings.audit_days
     if days:
-        await audit.prune(services.catalog, before=utc_now() - timedelta(days=days))
+        await audit.LOG.prune(services.catalog, before=utc_now() - timedelta(days=days))
+
+
+async def _prune_tenants(services: Services) -> None:
+    """Prune the audit logs of tenants. One that does not answer delays no other housekeeping."""
+    days = services.settings.audit_days
+    retention = Retention(services.databases)
+    while True:
+        if days:
+            now = utc_now()
+            await retention.prune(now=now, before=now - timedelta(days=days))
+        await asyncio.sleep(HOUSEKEEPING_SECONDS)
 
 
 def _metrics(catalog: Catalog, servers: Mapping[str, Server], passwords: Passwords) -> Metrics:

@@ -1,8 +1,9 @@
-"""The audit log over HTTP: who did what, when, from where, and which values changed."""
+"""The audit logs over HTTP, the catalog's and the tenants': who did what, and what changed."""
 
 import asyncio
 import json
 import secrets
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -11,6 +12,7 @@ import httpx
 import pytest
 
 from tenantry.access import sign_ins
+from tenantry.fleet.lifecycle import Provisioned
 from tenantry.kit.clock import utc_now
 from tests.acceptance.support import (
     ADMIN_LOGIN,
@@ -21,9 +23,11 @@ from tests.acceptance.support import (
     OWN_POSTS,
     PROFILE,
     TENANTS,
+    Raw,
     add_user,
     at,
     catalog_of,
+    database_of,
     done,
     log_in,
     must_be_for_admins,
@@ -41,19 +45,28 @@ WRONG = "not the password of anybody"
 ADDRESS = "203.0.113.7"
 
 
-async def entries(world: World, **wanted: object) -> list[dict[str, Any]]:
+async def entries(world: World, path: str = LOG, **wanted: object) -> list[dict[str, Any]]:
     """Return the entries of the first page, the newest first."""
     admin = await world.admin()
     query = {name: str(value) for name, value in wanted.items()}
-    items: list[dict[str, Any]] = ok(await admin.get(LOG, params={"pageSize": "100", **query}))[
+    items: list[dict[str, Any]] = ok(await admin.get(path, params={"pageSize": "100", **query}))[
         "items"
     ]
     return items
 
 
-async def lines(world: World, **wanted: object) -> list[dict[str, Any]]:
+async def inside(world: World, provisioned: Provisioned | None = None, **wanted: object) -> Any:
+    """Return the entries of a tenant's own log, of acme's unless another is given."""
+    return await entries(world, log_of(provisioned or world.acme), **wanted)
+
+
+def log_of(provisioned: Provisioned) -> str:
+    return f"{TENANTS}/{provisioned.tenant.id}/audit-log"
+
+
+async def lines(world: World, path: str = EXPORT, **wanted: object) -> list[dict[str, Any]]:
     admin = await world.admin()
-    answer = await admin.get(EXPORT, params={name: str(one) for name, one in wanted.items()})
+    answer = await admin.get(path, params={name: str(one) for name, one in wanted.items()})
     assert answer.status_code == 200, answer.text
     assert answer.headers["content-type"] == "application/x-ndjson"
     return [json.loads(line) for line in answer.text.splitlines()]
@@ -190,7 +203,7 @@ class TestChanges:
             world, world.acme, made["id"], email="rob@example.com", password=NEW_PASSWORD
         )
 
-        [entry] = await entries(world, action="user.update", target=made["id"])
+        [entry] = await inside(world, action="user.update", target=made["id"])
 
         assert changed(entry) == {
             "email": ("bob@example.com", "rob@example.com"),
@@ -205,7 +218,7 @@ class TestChanges:
         passwords = {"currentPassword": PASSWORD, "newPassword": NEW_PASSWORD}
         done(await client.put(CHANGE_PASSWORD, json=passwords))
 
-        own = await entries(world, actor=f"user:{world.acme.owner.id}")
+        own = await inside(world, actor=f"user:{world.acme.owner.id}")
         by_action = {one["action"]: one for one in own}
 
         assert changed(by_action["profile.update"]) == {
@@ -219,7 +232,7 @@ class TestChanges:
         body = {"fullName": world.acme.owner.full_name, "email": world.acme.owner.email}
         ok(await client.put(PROFILE, json=body))
 
-        assert await entries(world, action="profile.update") == []
+        assert await inside(world, action="profile.update") == []
 
     async def test_that_are_refused_leave_no_entry(self, world: World):
         await add_user(world, world.acme, "bob@example.com")
@@ -227,7 +240,7 @@ class TestChanges:
         body = {"fullName": "Another Name", "email": "bob@example.com"}
         refused(await client.put(PROFILE, json=body), 409)
 
-        assert await entries(world, action="profile.update") == []
+        assert await inside(world, action="profile.update") == []
 
     async def test_made_at_the_same_time_are_all_recorded(self, world: World):
         client = await world.owner(world.acme)
@@ -236,23 +249,127 @@ class TestChanges:
         for answer in await asyncio.gather(*(client.put(PROFILE, json=one) for one in bodies)):
             ok(answer)
 
-        found = [changed(one)["fullName"] for one in await entries(world, action="profile.update")]
+        found = [changed(one)["fullName"] for one in await inside(world, action="profile.update")]
 
         # Each old value is the new value of another entry: none is lost or invented.
         assert len(found) == 20
         assert {old for old, _ in found} - {new for _, new in found} == {world.acme.owner.full_name}
 
-    async def test_do_not_happen_when_the_log_cannot_be_written(self, world: World):
+    async def test_of_a_tenant_are_in_its_own_log_alone(self, world: World):
+        """One database, one log: neither the catalog nor another tenant has the entry."""
+        client = await session(world, world.acme)
+        body = {"fullName": "Another Name", "email": world.acme.owner.email}
+        ok(await client.put(PROFILE, json=body))
+        await add_user(world, world.acme, "bob@example.com")
+
+        own = [one["action"] for one in await inside(world)]
+
+        assert own == ["user.create", "profile.update", "user.create"]
+        assert [one["action"] for one in await inside(world, world.globex)] == ["user.create"]
+        assert not set(own) & {one["action"] for one in await entries(world)}
+
+    async def test_of_both_fields_of_a_profile_are_one_entry(self, world: World):
+        """Of texts that JSON must escape, too."""
+        client = await world.owner(world.acme)
+        for name, email in (('"Ada" \\ Łove', "ada@example.net"), ("Ada", "ada@example.org")):
+            ok(await client.put(PROFILE, json={"fullName": name, "email": email}))
+
+        entry = (await inside(world, action="profile.update"))[0]
+
+        assert changed(entry) == {
+            "email": ("ada@example.net", "ada@example.org"),
+            "fullName": ('"Ada" \\ Łove', "Ada"),
+        }
+        assert (entry["actor"], entry["target"], entry["count"], entry["command"]) == (
+            f"user:{world.acme.owner.id}",
+            str(world.acme.owner.id),
+            1,
+            None,
+        )
+        assert entry["lastAt"] == entry["at"]
+        assert entry["address"]
+
+    @pytest.mark.parametrize("what", ["profile", "password", "post", "user"])
+    async def test_do_not_happen_when_their_entry_cannot_be_written(self, world: World, what: str):
+        """The entry and the change are one transaction: what fails, fails for both."""
+        send = await _change(world, what)
+        raw = database_of(world, world.acme.tenant)
+        before = _essence(raw)
+        raw.run("ALTER TABLE tenantry_audit RENAME TO audit_gone")
+
+        answer = await send()
+
+        raw.run("ALTER TABLE audit_gone RENAME TO tenantry_audit")
+        assert answer.status_code >= 500
+        assert _essence(raw) == before
+
+    @pytest.mark.parametrize("what", ["profile", "password", "post", "user"])
+    async def test_leave_no_entry_when_they_are_not_committed(self, world: World, what: str):
+        """The COMMIT itself fails, by a constraint that is checked only then."""
+        send = await _change(world, what)
+        raw = database_of(world, world.acme.tenant)
+        _fail_at_commit(raw, "tenantry_post" if what == "post" else "tenantry_user")
+        before = _essence(raw)
+
+        answer = await send()
+
+        assert answer.status_code >= 500
+        assert _essence(raw) == before
+
+    async def test_do_not_need_the_catalog_to_be_writable(self, world: World):
         client = await world.owner(world.acme)
         catalog_of(world).run("ALTER TABLE audit_entry RENAME TO audit_entry_gone")
 
-        answer = await client.put(
-            PROFILE, json={"fullName": "Another Name", "email": world.acme.owner.email}
-        )
+        body = {"fullName": "Another Name", "email": world.acme.owner.email}
+        ok(await client.put(PROFILE, json=body))
 
         catalog_of(world).run("ALTER TABLE audit_entry_gone RENAME TO audit_entry")
-        assert answer.status_code >= 500
-        assert ok(await client.get(PROFILE))["fullName"] == world.acme.owner.full_name
+        [entry] = await inside(world, action="profile.update")
+        assert changed(entry)["fullName"][1] == "Another Name"
+
+
+async def _change(world: World, what: str) -> Callable[[], Awaitable[httpx.Response]]:
+    """Return how to change something, by whoever may."""
+    client = await session(world, world.acme)
+    admin = await world.admin()
+    users = f"{TENANTS}/{world.acme.tenant.id}/users"
+    profile = {"fullName": "Another Name", "email": "another@example.com"}
+    passwords = {"currentPassword": PASSWORD, "newPassword": NEW_PASSWORD}
+    post = {"title": "A title", "content": "A text"}
+    return {
+        "profile": lambda: client.put(PROFILE, json=profile),
+        "password": lambda: client.put(CHANGE_PASSWORD, json=passwords),
+        "post": lambda: client.post(OWN_POSTS, json=post),
+        "user": lambda: admin.patch(f"{users}/{world.acme.owner.id}", json={"fullName": "Bob"}),
+    }[what]
+
+
+def _essence(raw: Raw) -> list[list[tuple[Any, ...]]]:
+    tables = ("tenantry_user", "tenantry_post", "tenantry_audit")
+    return [raw.run(f"SELECT * FROM {table} ORDER BY id") for table in tables]
+
+
+def _fail_at_commit(raw: Raw, table: str) -> None:
+    """Let every transaction fail at its COMMIT that writes to *table*."""
+    raw.run("CREATE TABLE nowhere (id INTEGER PRIMARY KEY)")
+    raw.run(
+        "CREATE TABLE doomed (id INTEGER REFERENCES nowhere (id) DEFERRABLE INITIALLY DEFERRED)"
+    )
+    for event in ("INSERT", "UPDATE"):
+        if raw.path is not None:
+            raw.run(
+                f"CREATE TRIGGER doom_{event} AFTER {event} ON {table}"
+                " BEGIN INSERT INTO doomed VALUES (1); END"
+            )
+        else:
+            raw.run(
+                f"CREATE FUNCTION doom_{event}() RETURNS trigger LANGUAGE plpgsql AS"
+                " $$ BEGIN INSERT INTO doomed VALUES (1); RETURN NULL; END $$"
+            )
+            raw.run(
+                f"CREATE TRIGGER doom_{event} AFTER {event} ON {table}"
+                f" FOR EACH ROW EXECUTE FUNCTION doom_{event}()"
+            )
 
 
 class TestFilters:
@@ -285,6 +402,28 @@ class TestFilters:
         assert await entries(world, until=datetime(1, 1, 1, tzinfo=UTC).isoformat()) == []
         assert await entries(world, since=datetime(9999, 12, 31, tzinfo=UTC).isoformat()) == []
 
+    async def test_of_a_tenants_log_are_the_same(self, world: World):
+        for number in range(3):
+            await add_user(world, world.acme, f"bob{number}@example.com")
+        last = (await inside(world))[0]
+
+        by_admin = await inside(world, actor=world.admin_account.email)
+        assert len(by_admin) == 3
+        assert await inside(world, target=last["target"]) == [last]
+        assert await inside(world, action="user.create", target=last["target"]) == [last]
+        assert await inside(world, actor="nobody@example.com") == []
+        assert await inside(world, since=(utc_now() + timedelta(days=1)).isoformat()) == []
+        assert len(await inside(world, until=last["at"])) == 3
+        page = ok(await (await world.admin()).get(f"{log_of(world.acme)}?pageSize=2&page=2"))
+        assert (page["totalCount"], page["totalPages"], len(page["items"])) == (4, 2, 2)
+        assert {one["tenantId"] for one in page["items"]} == {str(world.acme.tenant.id)}
+
+    @pytest.mark.parametrize("path", ["", "/export"])
+    async def test_of_an_unknown_tenant_are_refused(self, world: World, path: str):
+        admin = await world.admin()
+
+        refused(await admin.get(f"{TENANTS}/{UUID(int=0)}/audit-log{path}"), 404)
+
     @pytest.mark.parametrize(
         "query", ["tenantId=acme", "since=yesterday", "since=2026-01-01T00:00:00", "actor=%00"]
     )
@@ -306,6 +445,14 @@ class TestExport:
         ]
         assert await lines(world, action="nothing") == []
 
+    async def test_of_a_tenant_has_the_entries_of_its_list(self, world: World):
+        await add_user(world, world.acme, "bob@example.com")
+        listed = await inside(world)
+
+        assert await lines(world, f"{log_of(world.acme)}/export") == listed
+        only = await lines(world, f"{log_of(world.acme)}/export", actor=listed[0]["actor"])
+        assert only == listed[:1]
+
     async def test_is_whole_when_it_is_long(self, world: World):
         """Over the bound of one batch, in order, and every entry once."""
         count = 1100
@@ -326,9 +473,13 @@ class TestExport:
         assert len(ids) == len(set(ids)) == count
         assert ids == sorted(ids, reverse=True)
 
-    async def test_is_for_admins(self, world: World):
+    @pytest.mark.parametrize("whose", ["catalog", "tenant", "list of a tenant"])
+    async def test_is_for_admins(self, world: World, whose: str):
+        own = log_of(world.acme)
+        path = {"catalog": EXPORT, "tenant": f"{own}/export", "list of a tenant": own}[whose]
+
         async def send(client: httpx.AsyncClient) -> httpx.Response:
-            return await client.get(EXPORT)
+            return await client.get(path)
 
         await must_be_for_admins(world, send)
 
@@ -356,8 +507,10 @@ class TestSecrets:
         canaries = [secret, another, world.acme.key.secret]
         canaries += [value for value in (*key.values(), *token.values()) if _is_secret(value)]
 
-        log = json.dumps(await lines(world), ensure_ascii=False)
+        own = await lines(world, f"{log_of(world.acme)}/export")
+        log = json.dumps([*await lines(world), *own], ensure_ascii=False)
         rows = catalog_of(world).run("SELECT * FROM audit_entry")
+        rows += database_of(world, world.acme.tenant).run("SELECT * FROM tenantry_audit")
 
         assert len(canaries) == 5
         for canary in canaries:

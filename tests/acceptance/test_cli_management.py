@@ -175,8 +175,10 @@ class TestUser:
         assert page["items"] == [made["owner"], bob]
         assert second["items"] == [bob]
         assert _logs_in(tenantry, made, BOB, PASSWORD)
-        audited = tenantry("audit", "list", "--action", "user.create", "--json").data["items"]
-        assert [one["target"] for one in audited] == [bob["id"]]
+        inside = ("audit", "list", "--inside", "acme", "--action", "user.create", "--json")
+        audited = tenantry(*inside).data["items"]
+        assert [one["target"] for one in audited] == [bob["id"], made["owner"]["id"]]
+        assert audited[0]["command"] == "tenantry user create"
 
     @pytest.mark.parametrize("email", [BOB.upper(), None])
     def test_gets_a_new_password(self, tenantry: Commands, email: str | None):
@@ -190,7 +192,8 @@ class TestUser:
         assert changed == bob
         assert not _logs_in(tenantry, made, BOB, PASSWORD)
         assert _logs_in(tenantry, made, BOB, ANOTHER)
-        [audited] = tenantry("audit", "list", "--action", "user.update", "--json").data["items"]
+        inside = ("audit", "list", "--inside", "acme", "--action", "user.update", "--json")
+        [audited] = tenantry(*inside).data["items"]
         assert audited["changes"] == [{"field": "password"}]
 
     def test_is_shown_to_people(self, alone: Commands):
@@ -516,6 +519,23 @@ class TestAudit:
         assert {one["tenantId"] for one in entries} == {made["id"]}
         assert all(set(one) == ENTRY for one in entries)
         assert none == ""
+
+    def test_of_a_tenant_is_read_from_its_own_database(self, tenantry: Commands):
+        made = tenantry.create_tenant("acme")
+        bob = _create_bob(tenantry)
+
+        listed = tenantry("audit", "list", "--inside", "acme", "--json").data
+        lines = tenantry("audit", "export", "--inside", made["id"]).stdout.splitlines()
+        both = tenantry("audit", "list", "--inside", "acme", "--tenant", "acme")
+
+        assert [(one["action"], one["actor"]) for one in listed["items"]] == [
+            ("user.create", ME),
+            ("user.create", ME),
+        ]
+        assert listed["items"][0]["target"] == bob["id"]
+        assert all(set(one) == ENTRY for one in listed["items"])
+        assert [json.loads(line) for line in lines] == listed["items"]
+        assert "--inside" in only_line(both.stderr)
 
     def test_finds_the_entries_of_a_deleted_tenant_by_its_id(self, alone: Commands):
         made = alone.create_tenant("acme")

@@ -258,7 +258,8 @@ class TestTools:
         async with assistant(world, token) as client:
             await use_everything(client)
 
-        listed = ok(await admin.get("/api/admin/audit-log?pageSize=100"))["items"]
+        path = f"/api/admin/tenants/{world.acme.tenant.id}/audit-log"
+        listed = ok(await admin.get(f"{path}?pageSize=100"))["items"]
         noted = [one for one in listed if one["actor"].startswith("mcp-token:")]
         assert [one["action"] for one in reversed(noted)] == [
             "post.create",

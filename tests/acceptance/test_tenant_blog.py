@@ -541,14 +541,15 @@ class TestAudit:
         last = await token.delete(path)
         done(last)
 
+        own = database_of(blog.world, blog.world.acme.tenant)
         entries = [
             entry
-            for entry in catalog.run(
-                "SELECT action, actor, target, request_id FROM audit_entry ORDER BY id"
+            for entry in own.run(
+                "SELECT action, actor, target, request_id FROM tenantry_audit ORDER BY id"
             )
             if entry[0].startswith("post.") and entry[1].startswith("mcp-token:")
         ]
-        [person] = catalog.run("SELECT DISTINCT actor FROM audit_entry WHERE target = ?", by_person)
+        [person] = own.run("SELECT DISTINCT actor FROM tenantry_audit WHERE target = ?", by_person)
         assert person == (f"user:{blog.world.acme.owner.id}",)
         verbs = ["create", "update", "publish", "unpublish", "delete"]
         assert [entry[0] for entry in entries] == [f"post.{verb}" for verb in verbs]

@@ -18,6 +18,7 @@ BARE_PATHS = {
     "/metrics",
     "/mcp",
     "/api/admin/audit-log/export",
+    "/api/admin/tenants/{tenantId}/audit-log/export",
     "/api/admin/tenants/migration-history/{runId}/events",
 }
 SECRETS = {"token", "key", "apiKey"}

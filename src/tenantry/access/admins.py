@@ -12,9 +12,10 @@ from tenantry.access.principal import AdminContext, Person, Role
 from tenantry.access.sign_ins import Account, SignIns
 from tenantry.access.throttle import Throttle
 from tenantry.access.tokens import IssuedToken, Tokens
-from tenantry.catalog import admins, audit
+from tenantry.catalog import admins
 from tenantry.catalog.admins import Admin
 from tenantry.catalog.database import Catalog
+from tenantry.db import audit_log
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Conflict
 from tenantry.kit.ids import new_id
@@ -40,7 +41,7 @@ async def create(
     passwords.check_new(password, email=checked_email(email))
     hashed = await passwords.hash(password)
     admin = Admin(new_id(), email, is_active=True, generation=0, created_at=ctx.now)
-    changes = audit.changes_between(None, admin, "email")
+    changes = audit_log.changes_between(None, admin, "email")
     async with catalog.change(ctx, "admin.create", admin.id, changes=changes) as session:
         await admins.add(
             session, admin, canonical_email=canonical_email(email), password_hash=hashed
@@ -72,7 +73,7 @@ async def update(
         hashed = await passwords.hash(password)
     if is_active is None and hashed is None:
         return before
-    changes = [] if hashed is None else audit.named_change("password")
+    changes = [] if hashed is None else audit_log.named_change("password")
     async with catalog.change(ctx, "admin.update", admin_id, changes=changes) as session:
         active = {admin.id for admin in await admins.lock_active(session)}
         if is_active is False and active == {admin_id}:
@@ -84,7 +85,7 @@ async def update(
             password_hash=hashed,
         )
         before = msgspec.structs.replace(before, is_active=admin_id in active)
-        changes += audit.changes_between(before, changed, "is_active")
+        changes += audit_log.changes_between(before, changed, "is_active")
     if hashed is not None:
         await throttle.lift(realm=REALM, account=changed.email)
     return changed

@@ -6,9 +6,10 @@ from uuid import UUID
 
 from tenantry.access.identify import API_KEY_KIND, MCP_TOKEN_KIND
 from tenantry.access.principal import ALL_SCOPES
-from tenantry.catalog import audit, credentials
+from tenantry.catalog import credentials
 from tenantry.catalog.credentials import ApiKey, McpToken
 from tenantry.catalog.database import Catalog, CatalogChange
+from tenantry.db import audit_log
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Invalid
 from tenantry.kit.ids import new_id
@@ -61,12 +62,12 @@ async def issue_key(
     expires_at = None if expires_at is None else _in_utc(expires_at)
     if expires_at is not None and expires_at <= ctx.now:
         raise BadExpiry("`expiresAt` must be in the future.")
-    changes: audit.Changes = []
+    changes: audit_log.Changes = []
     async with catalog.change(
         ctx, "api-key.issue", tenant_id, tenant_id=tenant_id, changes=changes
     ) as session:
         issued = await add_key(ctx, session, tenant_id, expires_at=expires_at)
-        changes += audit.changes_between(None, issued.key, "id", "prefix", "expires_at")
+        changes += audit_log.changes_between(None, issued.key, "id", "prefix", "expires_at")
     return issued
 
 
@@ -100,7 +101,7 @@ async def rotate_key(
     if not 0 <= grace_seconds <= GRACE_SECONDS_MAX:
         raise BadGracePeriod
     expires_at = ctx.now + timedelta(seconds=grace_seconds)
-    changes: audit.Changes = []
+    changes: audit_log.Changes = []
     async with catalog.change(
         ctx, "api-key.rotate", key_id, tenant_id=tenant_id, changes=changes
     ) as session:
@@ -108,7 +109,7 @@ async def rotate_key(
             session, tenant_id, key_id, replaced_at=ctx.now, expires_at=expires_at
         )
         issued = await add_key(ctx, session, tenant_id, expires_at=None)
-        changes += audit.changes_between(None, issued.key, "id", "prefix")
+        changes += audit_log.changes_between(None, issued.key, "id", "prefix")
     return issued
 
 
@@ -171,7 +172,7 @@ async def issue_mcp_token(
         expires_at=expires_at,
         last_used_at=None,
     )
-    changes = audit.changes_between(
+    changes = audit_log.changes_between(
         None, token, "name", "prefix", "user_id", "scopes", "expires_at"
     )
     async with catalog.change(

@@ -23,8 +23,9 @@ from tenantry.access.addresses import network_of
 from tenantry.access.passwords import WrongPassword
 from tenantry.access.throttle import TooManyAttempts
 from tenantry.catalog import audit
-from tenantry.catalog.audit import AuditEntry
 from tenantry.catalog.database import Catalog
+from tenantry.db import audit_log
+from tenantry.db.audit_log import AuditEntry
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.kit.context import OperationContext
 
@@ -147,7 +148,7 @@ class SignIns:
 
 
 def _entry(ctx: OperationContext, action: str, account: Account) -> AuditEntry:
-    entry = audit.new_entry(
+    entry = audit_log.new_entry(
         ctx, action=action, target=str(account.id or UNKNOWN), tenant_id=account.tenant_id
     )
     is_known = action in {f"{LOGIN}.success", LOGOUT} and account.actor is not None

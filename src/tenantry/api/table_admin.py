@@ -6,6 +6,7 @@ from tenantry.api.endpoints import Endpoint
 from tenantry.api.levels import ADMIN
 from tenantry.api.routes import (
     admins,
+    audit_logs,
     service,
     tenant_credentials,
     tenant_users,
@@ -18,7 +19,13 @@ from tenantry.schemas.admins import (
     CreateAdminRequest,
     UpdateAdminRequest,
 )
-from tenantry.schemas.audit import AuditExportRequest, AuditPage, AuditRequest
+from tenantry.schemas.audit import (
+    AuditExportRequest,
+    AuditPage,
+    AuditRequest,
+    TenantAuditExportRequest,
+    TenantAuditRequest,
+)
 from tenantry.schemas.base import JsonLines, MetricsText, PageRequest
 from tenantry.schemas.credentials import (
     ApiKeyList,
@@ -82,19 +89,19 @@ _ADMINS = (
         method="GET",
         path="/api/admin/audit-log",
         level=ADMIN,
-        handler=admins.list_audit,
+        handler=audit_logs.list_audit,
         request=AuditRequest,
         response=AuditPage,
-        summary="List the entries of the audit log, the newest first",
+        summary="List entries of the service's audit log, the newest first",
     ),
     Endpoint(
         method="GET",
         path="/api/admin/audit-log/export",
         level=ADMIN,
-        handler=admins.export_audit,
+        handler=audit_logs.export_audit,
         request=AuditExportRequest,
         response=JsonLines,
-        summary="Export the audit log as JSON lines, the newest first",
+        summary="Export the service's audit log as JSON lines, the newest first",
         is_bare=True,
     ),
 )
@@ -194,6 +201,27 @@ _USERS = (
         summary="Delete a user of a tenant",
         message="The user was deleted.",
         errors=frozenset({NOT_FOUND}),
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/admin/tenants/{tenantId}/audit-log",
+        level=ADMIN,
+        handler=audit_logs.list_tenant_audit,
+        request=TenantAuditRequest,
+        response=AuditPage,
+        summary="List entries of a tenant's audit log, the newest first",
+        errors=frozenset({NOT_FOUND}),
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/admin/tenants/{tenantId}/audit-log/export",
+        level=ADMIN,
+        handler=audit_logs.export_tenant_audit,
+        request=TenantAuditExportRequest,
+        response=JsonLines,
+        summary="Export a tenant's audit log as JSON lines, the newest first",
+        errors=frozenset({NOT_FOUND}),
+        is_bare=True,
     ),
 )
 _CREDENTIALS = (

@@ -9,7 +9,6 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from tenantry.catalog import audit
-from tenantry.catalog.audit_writer import AuditWriter
 from tenantry.catalog.facts import Facts
 from tenantry.catalog.planes import CatalogPlane, CatalogSession
 from tenantry.catalog.tables import catalog
@@ -58,7 +57,6 @@ class Catalog(Database[CatalogPlane]):
         self.budget = Budget(most)
         super().__init__(connect, self.budget, most, wait_seconds_max=timeout_seconds)
         self.facts = Facts(self)
-        self._audit_writer = AuditWriter(self)
 
     @asynccontextmanager
     async def change(
@@ -77,56 +75,16 @@ class Catalog(Database[CatalogPlane]):
             action: What is done, as ``noun.verb``.
             target: To what: an id.
             tenant_id: The tenant concerned, if one is.
-            changes: Which fields changed (`audit.changes_between`). A list may be filled in
+            changes: Which fields changed (`audit_log.changes_between`). A list may be filled in
                 the block.
         """
         try:
             async with self.begin() as session:
                 yield CatalogChange(session)
-                await audit.add(
-                    session,
-                    ctx,
-                    action=action,
-                    target=str(target),
-                    tenant_id=tenant_id,
-                    changes=changes,
+                await audit.LOG.add(
+                    session, ctx, action, target, tenant_id=tenant_id, changes=changes
                 )
                 # Last, because it makes other changes wait until this one has ended.
                 await session.execute(_BUMP)
         finally:
             self.facts.forget()
-
-    async def note(
-        self,
-        ctx: OperationContext,
-        action: str,
-        target: object,
-        *,
-        tenant_id: UUID,
-        changes: Sequence[Mapping[str, object]] = (),
-    ) -> None:
-        """Audit a change in a tenant's database.
-
-        Call it last before the change is committed: then a retry of the change does not repeat
-        the entry, and nothing is recorded that was refused. No transaction spans two databases,
-        and an entry about a change that failed is better than a change without an entry.
-
-        Args:
-            ctx: Who changes.
-            action: What is done, as ``noun.verb``.
-            target: To what: an id.
-            tenant_id: The tenant.
-            changes: Which fields changed (`audit.changes_between`).
-
-        Raises:
-            DatabaseUnavailable: The entry may not have been written: do not commit.
-        """
-        entry = audit.new_entry(
-            ctx, action=action, target=str(target), tenant_id=tenant_id, changes=changes
-        )
-        await self._audit_writer.write(entry)
-
-    async def close(self) -> None:
-        """Close the connections, after the audit entries that are being written."""
-        await self._audit_writer.close()
-        await super().close()

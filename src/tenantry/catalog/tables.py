@@ -140,10 +140,11 @@ audit_entry = sa.Table(
     # Set for sign-ins only: those with the same key are one row.
     sa.Column("merge_key", sa.String, nullable=True),
     sa.UniqueConstraint("merge_key"),
-    sa.Index("ix_audit_entry_actor", "actor", "id"),
-    sa.Index("ix_audit_entry_action", "action", "id"),
+    # The columns after the id let several filters be checked, and counted, in the index alone.
+    sa.Index("ix_audit_entry_actor", "actor", "id", "action", "tenant_id"),
+    sa.Index("ix_audit_entry_action", "action", "id", "actor", "tenant_id"),
     sa.Index("ix_audit_entry_target", "target", "id"),
-    sa.Index("ix_audit_entry_tenant_id", "tenant_id", "id"),
+    sa.Index("ix_audit_entry_tenant_id", "tenant_id", "id", "actor", "action"),
 )
 
 migration_run = sa.Table(

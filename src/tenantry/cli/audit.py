@@ -11,13 +11,17 @@ import typer
 from rich.table import Column
 
 from tenantry.catalog import audit
-from tenantry.catalog.audit import AuditEntry, AuditFilter
 from tenantry.catalog.database import Catalog
 from tenantry.cli import options, output, session, tenants
+from tenantry.db.audit_log import AuditEntry, AuditFilter
+from tenantry.kit.errors import Invalid
 from tenantry.kit.ids import parse_id
 from tenantry.kit.pages import PAGE_SIZE_DEFAULT, Page, Window
 from tenantry.schemas.audit import AuditPage, json_lines
+from tenantry.services import Services
 from tenantry.settings import Settings
+from tenantry.tenant import audit as tenant_audit
+from tenantry.tenant.databases import TenantDatabase
 
 group = typer.Typer(help="The audit log: who did what, when, from where.", no_args_is_help=True)
 
@@ -33,6 +37,13 @@ OfTenant = Annotated[
     str | None,
     typer.Option("--tenant", help="A tenant's id or name; of a deleted tenant, the id."),
 ]
+Inside = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TENANT",
+        help="Read the log of this tenant's own database: what was changed in the tenant.",
+    ),
+]
 Since = Annotated[
     datetime | None,
     typer.Option(parser=options.parse_instant, metavar="TIME", help="At this time or later."),
@@ -43,6 +54,10 @@ Until = Annotated[
 ]
 
 
+class TwoLogs(Invalid):
+    """`--tenant` filters the service's log and `--inside` reads a tenant's: give one of them."""
+
+
 @group.command("list")
 def show_page(
     *,
@@ -50,6 +65,7 @@ def show_page(
     action: Action = None,
     target: Target = None,
     tenant: OfTenant = None,
+    inside: Inside = None,
     since: Since = None,
     until: Until = None,
     page: options.Page = 1,
@@ -59,7 +75,7 @@ def show_page(
     """List entries of the audit log, the newest first."""
     wanted = AuditFilter(actor=actor, action=action, target=target, since=since, until=until)
     window = Window(page, page_size)
-    found = asyncio.run(_page(session.configure(), window, wanted, tenant))
+    found = asyncio.run(_page(session.configure(), window, wanted, tenant, inside))
     if as_json:
         output.show_json(AuditPage.of(found))
         return
@@ -95,12 +111,13 @@ def export(
     action: Action = None,
     target: Target = None,
     tenant: OfTenant = None,
+    inside: Inside = None,
     since: Since = None,
     until: Until = None,
 ) -> None:
     """Print the audit log as JSON lines, the newest first."""
     wanted = AuditFilter(actor=actor, action=action, target=target, since=since, until=until)
-    asyncio.run(_export(session.configure(), wanted, tenant))
+    asyncio.run(_export(session.configure(), wanted, tenant, inside))
 
 
 def _changes(entry: AuditEntry) -> str:
@@ -117,17 +134,27 @@ def _shown(value: object) -> str:
 
 
 async def _page(
-    settings: Settings, window: Window, wanted: AuditFilter, tenant: str | None
+    settings: Settings, window: Window, wanted: AuditFilter, tenant: str | None, inside: str | None
 ) -> Page[AuditEntry]:
     async with session.opened(settings) as services:
-        wanted = await _of_tenant(services.catalog, wanted, tenant)
-        return await audit.page(services.catalog, window, wanted)
+        if inside is None:
+            wanted = await _of_tenant(services.catalog, wanted, tenant)
+            return await audit.LOG.page(services.catalog, window, wanted)
+        database, wanted = await _inside(services, wanted, tenant, inside)
+        return await tenant_audit.LOG.page(database, window, wanted)
 
 
-async def _export(settings: Settings, wanted: AuditFilter, tenant: str | None) -> None:
+async def _export(
+    settings: Settings, wanted: AuditFilter, tenant: str | None, inside: str | None
+) -> None:
     async with session.opened(settings) as services:
-        wanted = await _of_tenant(services.catalog, wanted, tenant)
-        async for entries in audit.each(services.catalog, wanted):
+        if inside is None:
+            wanted = await _of_tenant(services.catalog, wanted, tenant)
+            batches = audit.LOG.each(services.catalog, wanted)
+        else:
+            database, wanted = await _inside(services, wanted, tenant, inside)
+            batches = tenant_audit.LOG.each(database, wanted)
+        async for entries in batches:
             sys.stdout.write(json_lines(entries).decode())
     sys.stdout.flush()
 
@@ -138,3 +165,13 @@ async def _of_tenant(catalog: Catalog, wanted: AuditFilter, tenant: str | None) 
     # The entries of a tenant outlive it, so that an id need not be a tenant's any more.
     tenant_id: UUID = parse_id(tenant) or (await tenants.find(catalog, tenant)).id
     return msgspec.structs.replace(wanted, tenant_id=tenant_id)
+
+
+async def _inside(
+    services: Services, wanted: AuditFilter, tenant: str | None, inside: str
+) -> tuple[TenantDatabase, AuditFilter]:
+    if tenant is not None:
+        raise TwoLogs
+    found = await tenants.find(services.catalog, inside)
+    database = await services.databases.open(found)
+    return database, msgspec.structs.replace(wanted, tenant_id=found.id)

@@ -117,10 +117,8 @@ async def _create(
         found = await tenants.find(services.catalog, tenant)
         return await people.create(
             session.context(),
-            services.catalog,
             await services.databases.open(found),
             services.passwords,
-            tenant_id=found.id,
             email=email,
             full_name=full_name,
             password=password,

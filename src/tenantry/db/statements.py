@@ -69,6 +69,8 @@ class Statement(Generic[Row]):
         clause: What to run. Its ``bindparam`` are the keyword arguments of a session's methods.
         row: A Struct whose fields are the statement's columns, in their order.
         conflicts: What a violated unique constraint means here, by the constraint's name.
+        on_sqlite: Two statements that SQLite runs instead, in a transaction of their own; the
+            rows are those of the second. SQLite has no data-modifying CTE.
     """
 
     def __init__(
@@ -77,12 +79,15 @@ class Statement(Generic[Row]):
         row: type[Row] | None = None,
         *,
         conflicts: Mapping[str, type[Conflict]] | None = None,
+        on_sqlite: tuple[Executable, Executable] | None = None,
     ) -> None:
         self.row = row
         self.conflicts = conflicts or {}
         columns = _columns(clause, row)
+        first, last = on_sqlite or (None, clause)
         self.postgresql = compile_for(POSTGRESQL, clause, columns)
-        self.sqlite = compile_for(SQLITE, clause, columns)
+        self.sqlite = compile_for(SQLITE, last, columns)
+        self.sqlite_first = None if first is None else compile_for(SQLITE, first)
 
     def on(self, dialect: sa.Dialect) -> Compiled:
         """Return the statement on one of the two engines."""

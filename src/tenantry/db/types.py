@@ -110,6 +110,23 @@ def _clock_on_sqlite(_element: object, _compiler: SQLCompiler, **_kw: Any) -> st
     return "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
 
 
+class json_text(FunctionElement[str]):  # noqa: N801 - reads like the SQL function it is
+    """A text as a JSON string, with its quotes."""
+
+    type = sa.String()
+    inherit_cache = True
+
+
+@compiles(json_text, "postgresql")
+def _json_text_on_postgresql(element: json_text, compiler: SQLCompiler, **kw: Any) -> str:
+    return f"CAST(to_json({compiler.process(element.clauses, **kw)}) AS VARCHAR)"
+
+
+@compiles(json_text, "sqlite")
+def _json_text_on_sqlite(element: json_text, compiler: SQLCompiler, **kw: Any) -> str:
+    return f"json_quote({compiler.process(element.clauses, **kw)})"
+
+
 class Ids(sa.TypeDecorator[Sequence[UUID]]):
     """Several ids as one parameter, for `is_listed`: an array, or on SQLite a list as JSON."""
 

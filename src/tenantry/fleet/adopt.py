@@ -15,8 +15,9 @@ from typing import Any
 import msgspec
 
 from tenantry.access import credentials
-from tenantry.catalog import audit, tenants
+from tenantry.catalog import tenants
 from tenantry.catalog.tenants import DatabaseInUse, Tenant, TenantNameInUse, TenantState
+from tenantry.db import audit_log
 from tenantry.db.servers import Server
 from tenantry.fleet.lifecycle import Lifecycle, Owner, Provisioned, UnknownServer, new_tenant
 from tenantry.kit.context import OperationContext
@@ -28,7 +29,7 @@ from tenantry.migration.schema_state import BASE, SchemaRevision
 from tenantry.migration.statements import SchemaMoved
 from tenantry.migration.streams import Streams, UnknownRevision
 from tenantry.settings import SERVER_DEFAULT
-from tenantry.tenant import users
+from tenantry.tenant import people, users
 
 LOOK_SECONDS_MAX = 60.0
 ADOPT_SECONDS_MAX = 3_600.0  # a SQLite file is copied
@@ -210,7 +211,7 @@ class Adoption:
         self, ctx: OperationContext, tenant: Tenant, owner: Owner, position: SchemaRevision
     ) -> Provisioned:
         lifecycle = self.lifecycle
-        user = await users.create(
+        user = await people.create(
             ctx,
             await lifecycle.databases.open(tenant),
             lifecycle.passwords,
@@ -218,7 +219,7 @@ class Adoption:
             full_name=owner.full_name,
             password=owner.password,
         )
-        changes = audit.changes_between(None, tenant, "name", "database_name", "server_name")
+        changes = audit_log.changes_between(None, tenant, "name", "database_name", "server_name")
         async with lifecycle.catalog.change(
             ctx, "tenant.adopt", tenant.id, tenant_id=tenant.id, changes=changes
         ) as session:

@@ -12,10 +12,11 @@ import structlog
 from tenantry.access import credentials
 from tenantry.access.credentials import IssuedKey
 from tenantry.access.passwords import Passwords
-from tenantry.catalog import audit, tenants
 from tenantry.catalog import credentials as stored
+from tenantry.catalog import tenants
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.tenants import Tenant, TenantNameInUse, TenantState
+from tenantry.db import audit_log
 from tenantry.fleet.runner import Runner
 from tenantry.fleet.templates import Templates
 from tenantry.kit.clock import utc_now
@@ -29,7 +30,7 @@ from tenantry.migration.migrator import Migrator
 from tenantry.migration.run_scripts import RunScripts
 from tenantry.migration.streams import Streams
 from tenantry.settings import SERVER_DEFAULT
-from tenantry.tenant import modules, users
+from tenantry.tenant import modules, people, users
 from tenantry.tenant.databases import TenantDatabases
 from tenantry.tenant.users import User
 
@@ -159,7 +160,7 @@ class Lifecycle:
         keys = None if module_keys is None else modules.checked_keys(module_keys)
         if is_active and not tenant.is_active:
             await self._bring_to_head(tenant)
-        changes: audit.Changes = []
+        changes: audit_log.Changes = []
         async with self.catalog.change(
             ctx, "tenant.update", tenant.id, tenant_id=tenant.id, changes=changes
         ) as session:
@@ -171,7 +172,7 @@ class Lifecycle:
                 modules=keys,
                 requests_per_minute=requests_per_minute,
             )
-            changes += audit.changes_between(tenant, changed, "name", "is_active", "modules")
+            changes += audit_log.changes_between(tenant, changed, "name", "is_active", "modules")
         return changed
 
     async def delete(self, ctx: OperationContext, tenant: Tenant, *, name: str) -> None:
@@ -189,7 +190,9 @@ class Lifecycle:
         if name != tenant.name:
             raise WrongName
         try:
-            changes = audit.changes_between(tenant, None, "name", "database_name", "server_name")
+            changes = audit_log.changes_between(
+                tenant, None, "name", "database_name", "server_name"
+            )
             async with self.catalog.change(
                 ctx, "tenant.delete", tenant.id, tenant_id=tenant.id, changes=changes
             ) as session:
@@ -263,7 +266,8 @@ class Lifecycle:
                 full_name=owner.full_name,
                 password_hash=hashed,
             )
-        changes = audit.changes_between(None, tenant, "name", "server_name", "modules")
+            await people.add_created(fresh, ctx, user)
+        changes = audit_log.changes_between(None, tenant, "name", "server_name", "modules")
         async with self.catalog.change(
             ctx, "tenant.create", tenant.id, tenant_id=tenant.id, changes=changes
         ) as session:

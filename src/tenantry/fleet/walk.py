@@ -136,7 +136,7 @@ class Fleet:
             )
             await parts.open_wave(session, run_id, count=waves[0] if waves else 0)
             target = f"{run_id} {order.label}" if order.label else str(run_id)
-            await audit.add(session, ctx, action="migration-run.start", target=target)
+            await audit.LOG.add(session, ctx, "migration-run.start", target)
         self._courses.begin(run_id, scripts)
         if not total:
             self._metrics.count_run(SUCCESS)
@@ -166,7 +166,7 @@ class Fleet:
             order.wave_sizes(len(selected))
             if rehearse:
                 target = order.label or f"{len(selected)} tenants"
-                await audit.add(session, ctx, action="migration-run.rehearse", target=target)
+                await audit.LOG.add(session, ctx, "migration-run.rehearse", target)
         previewer = Previewer(
             databases=self._databases, migrator=self._migrator, concurrency=self._concurrency
         )
@@ -186,7 +186,7 @@ class Fleet:
         """
         async with self._catalog.begin() as session:
             if await parts.stop(session, run_id):
-                await audit.add(session, ctx, action="migration-run.cancel", target=str(run_id))
+                await audit.LOG.add(session, ctx, "migration-run.cancel", run_id)
         with contextlib.suppress(DatabaseUnavailable):  # then whoever comes upon it closes them
             await self._claims.close(run_id)
         self._claims.hint()

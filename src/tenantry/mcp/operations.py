@@ -19,7 +19,7 @@ from tenantry.schemas.base import Done
 from tenantry.schemas.content import PostPage, PostResponse
 from tenantry.schemas.people import TenantUserProfile, given
 from tenantry.schemas.tenants import ModuleList
-from tenantry.tenant import accounts, entry, modules, users
+from tenantry.tenant import entry, modules, profile, users
 from tenantry.tenant.blog import posts
 from tenantry.tenant.entry import Demand
 
@@ -67,8 +67,7 @@ async def get_post(asked: Asked, wanted: NamePost) -> PostResponse:
 
 async def create_post(asked: Asked, wanted: CreatePost) -> PostResponse:
     """Write a new draft."""
-    catalog = asked.services.catalog
-    return PostResponse.of(await posts.create(asked.ctx, catalog, **given(wanted)))
+    return PostResponse.of(await posts.create(asked.ctx, **given(wanted)))
 
 
 async def update_post(asked: Asked, wanted: UpdatePost) -> PostResponse:
@@ -77,36 +76,32 @@ async def update_post(asked: Asked, wanted: UpdatePost) -> PostResponse:
     post_id = await _id_of(asked, changes.pop("slug"))
     if "new_slug" in changes:
         changes["slug"] = changes.pop("new_slug")
-    return PostResponse.of(
-        await posts.update(asked.ctx, asked.services.catalog, post_id, **changes)
-    )
+    return PostResponse.of(await posts.update(asked.ctx, post_id, **changes))
 
 
 async def publish_post(asked: Asked, wanted: NamePost) -> PostResponse:
     """Let everybody see a post."""
     post_id = await _id_of(asked, wanted.slug)
-    return PostResponse.of(await posts.publish(asked.ctx, asked.services.catalog, post_id))
+    return PostResponse.of(await posts.publish(asked.ctx, post_id))
 
 
 async def unpublish_post(asked: Asked, wanted: NamePost) -> PostResponse:
     """Make a draft of a post again."""
     post_id = await _id_of(asked, wanted.slug)
-    return PostResponse.of(await posts.unpublish(asked.ctx, asked.services.catalog, post_id))
+    return PostResponse.of(await posts.unpublish(asked.ctx, post_id))
 
 
 async def delete_post(asked: Asked, wanted: NamePost) -> Done:
     """Delete a post."""
     post_id = await _id_of(asked, wanted.slug)
-    await posts.delete(asked.ctx, asked.services.catalog, post_id)
+    await posts.delete(asked.ctx, post_id)
     return Done("The post was deleted.")
 
 
 async def update_profile(asked: Asked, wanted: UpdateProfile) -> TenantUserProfile:
     """Change the name and the address of the token's user."""
     claimant = entry.claimant_of(asked.ctx)
-    user = await accounts.update_profile(
-        claimant, asked.services.catalog, full_name=wanted.full_name, email=wanted.email
-    )
+    user = await profile.update_profile(claimant, full_name=wanted.full_name, email=wanted.email)
     return TenantUserProfile.of(user)
 
 

@@ -7,20 +7,19 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from tenantry.catalog.audit import TARGET_CHARS_MAX, AuditEntry, AuditFilter
+from tenantry.db.audit_log import TARGET_CHARS_MAX, AuditEntry, AuditFilter
 from tenantry.kit.pages import PAGE_SIZE_DEFAULT, Page, Window
 from tenantry.schemas.base import AtLeastOne, Instant, Schema
 
 Sought = Annotated[str, msgspec.Meta(max_length=TARGET_CHARS_MAX)]
 
 
-class AuditExportRequest(Schema, frozen=True):
-    """Which entries of the audit log; a filter that is left out matches all."""
+class TenantAuditExportRequest(Schema, frozen=True):
+    """Which entries of a tenant's audit log; a filter that is left out matches all."""
 
     actor: Sought | None = None
     action: Sought | None = None
     target: Sought | None = None
-    tenant_id: UUID | None = None
     since: Instant | None = None
     until: Instant | None = None
 
@@ -31,14 +30,36 @@ class AuditExportRequest(Schema, frozen=True):
             actor=self.actor,
             action=self.action,
             target=self.target,
-            tenant_id=self.tenant_id,
             since=self.since,
             until=self.until,
         )
 
 
+class TenantAuditRequest(TenantAuditExportRequest, frozen=True):
+    """Which page of which entries of a tenant's audit log."""
+
+    page: AtLeastOne = 1
+    page_size: AtLeastOne = PAGE_SIZE_DEFAULT
+
+    @property
+    def window(self) -> Window:
+        """The part of the list that is wanted."""
+        return Window(self.page, self.page_size)
+
+
+class AuditExportRequest(TenantAuditExportRequest, frozen=True):
+    """Which entries of the service's audit log; a filter that is left out matches all."""
+
+    tenant_id: UUID | None = None
+
+    @property
+    def wanted(self) -> AuditFilter:
+        """The filter."""
+        return msgspec.structs.replace(super().wanted, tenant_id=self.tenant_id)
+
+
 class AuditRequest(AuditExportRequest, frozen=True):
-    """Which page of which entries of the audit log."""
+    """Which page of which entries of the service's audit log."""
 
     page: AtLeastOne = 1
     page_size: AtLeastOne = PAGE_SIZE_DEFAULT

@@ -1,4 +1,4 @@
-"""What a person does with their own account: log in, change the password, the profile."""
+"""What a person does with their own account: log in, change the password."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -9,30 +9,21 @@ import msgspec
 import sqlalchemy as sa
 
 from tenantry.access.addresses import network_of
-from tenantry.access.emails import canonical_email, checked_email
+from tenantry.access.emails import canonical_email
 from tenantry.access.login import check_login
 from tenantry.access.passwords import BadPassword, Passwords, Place, WrongPassword
 from tenantry.access.principal import Person, Role
 from tenantry.access.sign_ins import PASSWORD, Account, SignIns
 from tenantry.access.throttle import Throttle
 from tenantry.access.tokens import IssuedToken, Tokens
-from tenantry.catalog import audit as audit_log
 from tenantry.catalog.database import Catalog
-from tenantry.db.statements import Statement, columns_of, parameters
-from tenantry.kit.errors import Invalid
+from tenantry.db import audit_log
+from tenantry.db.statements import Statement, columns_of
 from tenantry.tenant import audit
 from tenantry.tenant import tokens as mcp_tokens
-from tenantry.tenant.entry import Claimant, PersonContext, TenantContext, confirm_claimant
+from tenantry.tenant.entry import PersonContext, TenantContext
 from tenantry.tenant.tables import user
-from tenantry.tenant.users import (
-    COLUMNS,
-    EMAIL_IN_USE,
-    User,
-    UserNotFound,
-    checked_name,
-    find_locked,
-    session_ended,
-)
+from tenantry.tenant.users import UserNotFound
 
 
 class _Account(msgspec.Struct, frozen=True):
@@ -71,28 +62,6 @@ _CHANGE_PASSWORD = Statement(
     .where(_by_id, user.c.password_hash == sa.bindparam("old"))
     .returning(user.c.token_generation),
     _Generation,
-)
-# What `confirm_claimant` asks for, in the statement itself.
-_may_act = sa.and_(
-    user.c.is_active,
-    sa.or_(
-        user.c.token_generation == sa.bindparam("token_generation", type_=sa.Integer),
-        sa.and_(
-            sa.or_(
-                user.c.generation == sa.bindparam("session_generation", type_=sa.Integer),
-                user.c.spared_jti == sa.bindparam("session_jti", type_=sa.String),
-            ),
-            sa.not_(session_ended),
-        ),
-    ),
-)
-_UPDATE_PROFILE = Statement(
-    sa.update(user)
-    .values(parameters("email", "canonical_email", "full_name"))
-    .where(_by_id, _may_act)
-    .returning(*COLUMNS),
-    User,
-    conflicts=EMAIL_IN_USE,
 )
 
 
@@ -184,7 +153,7 @@ async def change_password(
         if changed is None:
             raise WrongPassword
         changes = audit_log.named_change("password")
-        await audit.note(ctx, catalog, "password.change", account.id, changes)
+        await audit.LOG.add(session, ctx, "password.change", account.id, changes=changes)
         await mcp_tokens.remove_dead(
             ctx, catalog, ctx.tenant.id, account.id, generation=changed.token_generation
         )
@@ -207,52 +176,6 @@ async def confirm_password(
     """
     async with _proved(ctx, passwords, throttle, sign_ins, password=password) as (account, _):
         return account.token_generation
-
-
-async def update_profile(
-    claimant: Claimant, catalog: Catalog, *, full_name: str, email: str
-) -> User:
-    """Change how the caller is called and reached; return them as they then are.
-
-    Raises:
-        UserInactive, SessionEnded, McpTokenEnded, UserGone: The caller may not act (any more).
-        BadEmail, BadText: A rule is broken.
-        EmailInUse: Another user of the tenant has the address.
-        UserNotFound: The caller was deleted.
-    """
-    try:
-        checked_name(full_name)
-        checked_email(email)
-    except Invalid:
-        await confirm_claimant(claimant)
-        raise
-    claims, token = claimant.identity.claims, claimant.identity.mcp_token
-    changed = await _write_profile(
-        claimant,
-        catalog,
-        user=claimant.user_id,
-        token_generation=token.user_generation if token else None,
-        session_generation=claims.generation if claims else None,
-        session_jti=claims.jti if claims else None,
-        full_name=full_name,
-        email=email,
-        canonical_email=canonical_email(email),
-    )
-    if changed is None:
-        await confirm_claimant(claimant)
-        raise UserNotFound
-    return changed
-
-
-async def _write_profile(claimant: Claimant, catalog: Catalog, **values: object) -> User | None:
-    async with claimant.database.begin() as session:
-        before = await find_locked(session, claimant.user_id)
-        changed = await session.fetch_one(_UPDATE_PROFILE, **values)
-        if changed is not None:
-            changes = audit_log.changes_between(before, changed, "email", "full_name")
-            if changes:
-                await audit.note(claimant, catalog, "profile.update", changed.id, changes)
-    return changed
 
 
 def _named(ctx: TenantContext, user_id: UUID | None) -> Account:

@@ -1,28 +1,59 @@
-"""Record what changes inside a tenant: by a person, by an McpToken, by any door."""
+"""The audit log of a tenant: what people, McpTokens, admins and the command line changed in it.
 
-from collections.abc import Mapping, Sequence
+An entry is written in the transaction of the change. Neither can be without the other, and no
+write to a tenant waits for the catalog.
+"""
 
-from tenantry.catalog.database import Catalog
-from tenantry.tenant.entry import TenantContext
+from datetime import datetime, timedelta
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from tenantry.db.audit_log import AuditLog
+from tenantry.db.sessions import DatabaseUnavailable
+from tenantry.tenant.databases import TenantDatabases, TenantPlane
+from tenantry.tenant.tables import audit
+
+# Each entry is one change, and all are of one tenant: its id is given with the filters.
+LOG: AuditLog[TenantPlane] = AuditLog(
+    audit,
+    {
+        "last_at": audit.c.at,
+        "count": sa.literal_column("1", sa.Integer),
+        "tenant_id": sa.bindparam("tenant_id", type_=sa.Uuid),
+    },
+)
+
+PRUNE_EVERY = timedelta(hours=1)
+# Databases that one call of `Retention.prune` works on. Called every 5 s, it gets through all
+# `DATABASES_MAX` of them in 18 minutes.
+DATABASES_EACH = 20
 
 
-async def note(
-    ctx: TenantContext,
-    catalog: Catalog,
-    action: str,
-    target: object,
-    changes: Sequence[Mapping[str, object]] = (),
-) -> None:
-    """Audit a change inside the tenant; see `Catalog.note` for when to call it.
+class Retention:
+    """Removes expired entries of the tenants whose databases this process has open.
 
     Args:
-        ctx: Who changes.
-        catalog: Holds the log.
-        action: What is done, as ``noun.verb``.
-        target: To what: an id.
-        changes: Which fields changed.
-
-    Raises:
-        DatabaseUnavailable: The entry may not have been written: do not commit.
+        databases: The open ones.
     """
-    await catalog.note(ctx, action, target, tenant_id=ctx.tenant.id, changes=changes)
+
+    def __init__(self, databases: TenantDatabases) -> None:
+        self._databases = databases
+        self._due: dict[UUID, datetime] = {}
+
+    async def prune(self, *, now: datetime, before: datetime) -> None:
+        """Remove entries from before a time: of each database at most once in `PRUNE_EVERY`.
+
+        A database with more than `audit_log.PRUNED_MAX` such entries is due again at once. One
+        that is unavailable waits for the next time.
+        """
+        opened = self._databases.opened()
+        self._due = {one: self._due.get(one, now) for one in opened}
+        due = sorted((one for one in opened if self._due[one] <= now), key=self._due.__getitem__)
+        for tenant_id in due[:DATABASES_EACH]:
+            self._due[tenant_id] = now + PRUNE_EVERY
+            try:
+                if await LOG.prune(opened[tenant_id], before=before):
+                    self._due[tenant_id] = now
+            except DatabaseUnavailable:
+                continue

@@ -67,6 +67,10 @@ class TenantDatabases:
             raise ServerUnknown
         return found
 
+    def opened(self) -> dict[UUID, TenantDatabase]:
+        """Return the open databases by the ids of their tenants."""
+        return dict(self._opened)
+
     async def open(self, tenant: Tenant) -> TenantDatabase:
         """Return the database of *tenant*.
 

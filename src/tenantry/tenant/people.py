@@ -1,27 +1,22 @@
-"""Manage the users of a tenant from outside: what is changed stands in the audit log.
-
-The log is written last before a change is committed; see `tenant.audit` for why.
-"""
+"""Manage the users of a tenant from outside, and write each change to the tenant's audit log."""
 
 from uuid import UUID
 
 from tenantry.access.passwords import Passwords
 from tenantry.access.throttle import Throttle
-from tenantry.catalog import audit, credentials
 from tenantry.catalog.database import Catalog
+from tenantry.db import audit_log
 from tenantry.kit.context import OperationContext
-from tenantry.tenant import tokens, users
-from tenantry.tenant.databases import TenantDatabase
+from tenantry.tenant import audit, tokens, users
+from tenantry.tenant.databases import TenantDatabase, TenantSession
 from tenantry.tenant.users import User
 
 
 async def create(
     ctx: OperationContext,
-    catalog: Catalog,
     database: TenantDatabase,
     passwords: Passwords,
     *,
-    tenant_id: UUID,
     email: str,
     full_name: str,
     password: str,
@@ -36,9 +31,14 @@ async def create(
     hashed = await passwords.hash(password)
     async with database.begin() as session:
         user = await users.add(ctx, session, email=email, full_name=full_name, password_hash=hashed)
-        changes = audit.changes_between(None, user, "email", "full_name")
-        await catalog.note(ctx, "user.create", user.id, tenant_id=tenant_id, changes=changes)
+        await add_created(session, ctx, user)
     return user
+
+
+async def add_created(session: TenantSession, ctx: OperationContext, user: User) -> None:
+    """Add the entry about a new user, in the transaction that adds the user."""
+    changes = audit_log.changes_between(None, user, "email", "full_name")
+    await audit.LOG.add(session, ctx, "user.create", user.id, changes=changes)
 
 
 async def update(
@@ -75,10 +75,10 @@ async def update(
             is_active=is_active,
             password_hash=hashed,
         )
-        changes = audit.changes_between(locked, user, "email", "full_name", "is_active")
+        changes = audit_log.changes_between(locked, user, "email", "full_name", "is_active")
         if hashed is not None:
-            changes += audit.named_change("password")
-        await catalog.note(ctx, "user.update", user_id, tenant_id=tenant_id, changes=changes)
+            changes += audit_log.named_change("password")
+        await audit.LOG.add(session, ctx, "user.update", user_id, changes=changes)
         # While the user is inactive they stay: a request by one is told why it is refused.
         if user.is_active:
             await tokens.remove_dead(
@@ -102,12 +102,10 @@ async def delete(
         UserNotFound: There is no such user.
     """
     async with database.begin() as session:
-        changes = audit.changes_between(
+        changes = audit_log.changes_between(
             await users.find_locked(session, user_id), None, "email", "full_name"
         )
         await users.remove(session, user_id)
+        await audit.LOG.add(session, ctx, "user.delete", user_id, changes=changes)
         # Last before the COMMIT, so that it is not done again when the first is tried again.
-        async with catalog.change(
-            ctx, "user.delete", user_id, tenant_id=tenant_id, changes=changes
-        ) as change:
-            await credentials.remove_tokens_of_user(change, tenant_id, user_id)
+        await tokens.remove_all(ctx, catalog, tenant_id, user_id)

@@ -49,6 +49,15 @@ async def issue(
     )
 
 
+async def remove_all(
+    ctx: OperationContext, catalog: Catalog, tenant_id: UUID, user_id: UUID
+) -> None:
+    """Remove the McpTokens of a user who is deleted. Call it last before that is committed."""
+    if await stored.tokens(catalog, tenant_id, user_id=user_id):
+        async with catalog.change(ctx, "mcp-token.end", user_id, tenant_id=tenant_id) as session:
+            await stored.remove_tokens_of_user(session, tenant_id, user_id)
+
+
 async def remove_dead(
     ctx: OperationContext, catalog: Catalog, tenant_id: UUID, user_id: UUID, *, generation: int
 ) -> None:

@@ -155,26 +155,6 @@ async def page(session: TenantSession, window: Window) -> Page[User]:
     return Page(items, window, total.count if total else 0)
 
 
-async def create(
-    ctx: OperationContext,
-    session: TenantSession,
-    passwords: Passwords,
-    *,
-    email: str,
-    full_name: str,
-    password: str,
-) -> User:
-    """Return a new user.
-
-    Raises:
-        BadEmail, BadText, BadPassword: A rule is broken.
-        EmailInUse: Another user of the tenant has the address.
-    """
-    check_new(passwords, email=email, full_name=full_name, password=password)
-    password_hash = await passwords.hash(password)
-    return await add(ctx, session, email=email, full_name=full_name, password_hash=password_hash)
-
-
 async def add(
     ctx: OperationContext, session: TenantSession, *, email: str, full_name: str, password_hash: str
 ) -> User:

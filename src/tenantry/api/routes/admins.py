@@ -1,21 +1,16 @@
-"""``/api/admin/admins`` and ``/api/admin/audit-log``."""
+"""``/api/admin/admins``."""
 
-import contextlib
-from collections.abc import AsyncGenerator
 from uuid import UUID
 
 from tenantry.access import admins as access
 from tenantry.access.principal import AdminContext
-from tenantry.api.pieces import Source
-from tenantry.catalog import admins, audit
-from tenantry.catalog.audit import AuditEntry
+from tenantry.catalog import admins
 from tenantry.schemas.admins import (
     AdminList,
     AdminResponse,
     CreateAdminRequest,
     UpdateAdminRequest,
 )
-from tenantry.schemas.audit import AuditExportRequest, AuditPage, AuditRequest, json_lines
 from tenantry.schemas.base import Nothing
 from tenantry.schemas.people import given
 from tenantry.services import Services
@@ -50,23 +45,3 @@ async def update_admin(
         **given(request),
     )
     return AdminResponse.of(admin)
-
-
-async def list_audit(_ctx: AdminContext, services: Services, request: AuditRequest) -> AuditPage:
-    """Return a page of the audit log, the newest first."""
-    await services.sign_ins.write()
-    return AuditPage.of(await audit.page(services.catalog, request.window, request.wanted))
-
-
-async def export_audit(
-    _ctx: AdminContext, services: Services, request: AuditExportRequest
-) -> Source:
-    """Return the audit log as JSON lines, the newest first."""
-    await services.sign_ins.write()
-    return _lines(audit.each(services.catalog, request.wanted))
-
-
-async def _lines(batches: AsyncGenerator[list[AuditEntry], None]) -> Source:
-    async with contextlib.aclosing(batches):
-        async for entries in batches:
-            yield json_lines(entries)

@@ -10,7 +10,7 @@ from tenantry.schemas.people import (
     UpdateProfileRequest,
 )
 from tenantry.services import Services
-from tenantry.tenant import accounts, sessions, users
+from tenantry.tenant import accounts, profile, sessions, users
 from tenantry.tenant.entry import Claimant, PersonContext, TenantContext
 
 
@@ -50,12 +50,10 @@ async def logout(ctx: PersonContext, services: Services, request: LogoutRequest)
 
 
 async def update_profile(
-    claimant: Claimant, services: Services, request: UpdateProfileRequest
+    claimant: Claimant, _services: Services, request: UpdateProfileRequest
 ) -> TenantUserProfile:
     """Change the caller's own name and address."""
-    user = await accounts.update_profile(
-        claimant, services.catalog, full_name=request.full_name, email=request.email
-    )
+    user = await profile.update_profile(claimant, full_name=request.full_name, email=request.email)
     return TenantUserProfile.of(user)
 
 

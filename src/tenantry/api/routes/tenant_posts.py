@@ -19,10 +19,10 @@ async def list_posts(ctx: TenantContext, _services: Services, request: PostPageR
 
 
 async def create_post(
-    ctx: TenantContext, services: Services, request: WritePostRequest
+    ctx: TenantContext, _services: Services, request: WritePostRequest
 ) -> PostResponse:
     """Write a new draft."""
-    return PostResponse.of(await posts.create(ctx, services.catalog, **given(request)))
+    return PostResponse.of(await posts.create(ctx, **given(request)))
 
 
 async def show_post(
@@ -33,28 +33,28 @@ async def show_post(
 
 
 async def update_post(
-    ctx: TenantContext, services: Services, request: WritePostRequest, *, post_id: UUID
+    ctx: TenantContext, _services: Services, request: WritePostRequest, *, post_id: UUID
 ) -> PostResponse:
     """Change what a post says."""
-    return PostResponse.of(await posts.update(ctx, services.catalog, post_id, **given(request)))
+    return PostResponse.of(await posts.update(ctx, post_id, **given(request)))
 
 
 async def delete_post(
-    ctx: TenantContext, services: Services, _request: Nothing, *, post_id: UUID
+    ctx: TenantContext, _services: Services, _request: Nothing, *, post_id: UUID
 ) -> None:
     """Delete a post."""
-    await posts.delete(ctx, services.catalog, post_id)
+    await posts.delete(ctx, post_id)
 
 
 async def publish_post(
-    ctx: TenantContext, services: Services, _request: Nothing, *, post_id: UUID
+    ctx: TenantContext, _services: Services, _request: Nothing, *, post_id: UUID
 ) -> PostResponse:
     """Let everybody see a post."""
-    return PostResponse.of(await posts.publish(ctx, services.catalog, post_id))
+    return PostResponse.of(await posts.publish(ctx, post_id))
 
 
 async def unpublish_post(
-    ctx: TenantContext, services: Services, _request: Nothing, *, post_id: UUID
+    ctx: TenantContext, _services: Services, _request: Nothing, *, post_id: UUID
 ) -> PostResponse:
     """Make a draft of a post again."""
-    return PostResponse.of(await posts.unpublish(ctx, services.catalog, post_id))
+    return PostResponse.of(await posts.unpublish(ctx, post_id))

@@ -32,10 +32,8 @@ async def create_user(
     database = await _open(services, tenant_id)
     user = await people.create(
         ctx,
-        services.catalog,
         database,
         services.passwords,
-        tenant_id=tenant_id,
         email=request.email,
         full_name=request.full_name,
         password=request.password,

@@ -12,8 +12,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from tenantry.access.principal import Scope
-from tenantry.catalog import audit as audit_log
-from tenantry.catalog.database import Catalog
+from tenantry.db import audit_log
 from tenantry.db.statements import Statement, columns_of
 from tenantry.kit.pages import Page, Window
 from tenantry.kit.text import canonical
@@ -148,7 +147,6 @@ async def get_by_slug(ctx: TenantContext, slug: str) -> Post:
 
 async def create(
     ctx: TenantContext,
-    catalog: Catalog,
     *,
     title: str,
     content: str,
@@ -160,7 +158,6 @@ async def create(
 
     Args:
         ctx: Who asks.
-        catalog: For the audit log.
         title: One line.
         content: Any text; it is kept as it is typed.
         slug: Made from the title, and free, unless given.
@@ -175,7 +172,9 @@ async def create(
     async with state.writing(ctx.database) as session:
         author = await _author(ctx, session)
         written = await writing.add(session, says, author=author, now=ctx.now)
-        await audit.note(ctx, catalog, "post.create", written.id, _changes(None, written))
+        await audit.LOG.add(
+            session, ctx, "post.create", written.id, changes=_changes(None, written)
+        )
     return written
 
 
@@ -203,7 +202,6 @@ async def write_new(
 
 async def update(
     ctx: TenantContext,
-    catalog: Catalog,
     post_id: UUID,
     *,
     title: str | None = None,
@@ -225,11 +223,11 @@ async def update(
     async with state.writing(ctx.database) as session:
         before = await _find(session, post_id)
         written = await writing.change(session, before, changes.of(before), now=ctx.now)
-        await audit.note(ctx, catalog, "post.update", post_id, _changes(before, written))
+        await audit.LOG.add(session, ctx, "post.update", post_id, changes=_changes(before, written))
     return written
 
 
-async def publish(ctx: TenantContext, catalog: Catalog, post_id: UUID) -> Post:
+async def publish(ctx: TenantContext, post_id: UUID) -> Post:
     """Let everybody see a post. One that is published stays as it is.
 
     Raises:
@@ -239,11 +237,11 @@ async def publish(ctx: TenantContext, catalog: Catalog, post_id: UUID) -> Post:
         written = await _find(session, post_id)
         if written.published_at is None:
             written = await writing.publish(session, written, published_at=ctx.now, now=ctx.now)
-            await audit.note(ctx, catalog, "post.publish", post_id)
+            await audit.LOG.add(session, ctx, "post.publish", post_id)
     return written
 
 
-async def unpublish(ctx: TenantContext, catalog: Catalog, post_id: UUID) -> Post:
+async def unpublish(ctx: TenantContext, post_id: UUID) -> Post:
     """Make a draft of a post again. A draft stays as it is.
 
     Raises:
@@ -253,11 +251,11 @@ async def unpublish(ctx: TenantContext, catalog: Catalog, post_id: UUID) -> Post
         written = await _find(session, post_id)
         if written.published_at is not None:
             written = await writing.publish(session, written, published_at=None, now=ctx.now)
-            await audit.note(ctx, catalog, "post.unpublish", post_id)
+            await audit.LOG.add(session, ctx, "post.unpublish", post_id)
     return written
 
 
-async def delete(ctx: TenantContext, catalog: Catalog, post_id: UUID) -> None:
+async def delete(ctx: TenantContext, post_id: UUID) -> None:
     """Delete a post for ever.
 
     Raises:
@@ -266,7 +264,7 @@ async def delete(ctx: TenantContext, catalog: Catalog, post_id: UUID) -> None:
     async with state.writing(ctx.database) as session:
         before = await _find(session, post_id)
         await writing.remove(session, before)
-        await audit.note(ctx, catalog, "post.delete", post_id, _changes(before, None))
+        await audit.LOG.add(session, ctx, "post.delete", post_id, changes=_changes(before, None))
 
 
 def _sees_drafts(ctx: TenantContext) -> bool:

@@ -142,8 +142,13 @@ def _create_audit_log(op: Operations) -> None:
         sa.Column("merge_key", sa.String, nullable=True),
         sa.UniqueConstraint("merge_key", name="uq_audit_entry_merge_key"),
     )
-    for column in ("actor", "action", "target", "tenant_id"):
-        op.create_index(f"ix_audit_entry_{column}", "audit_entry", [column, "id"])
+    for columns in (
+        ["actor", "id", "action", "tenant_id"],
+        ["action", "id", "actor", "tenant_id"],
+        ["target", "id"],
+        ["tenant_id", "id", "actor", "action"],
+    ):
+        op.create_index(f"ix_audit_entry_{columns[0]}", "audit_entry", columns)
 
 
 def _create_runs(op: Operations) -> None:

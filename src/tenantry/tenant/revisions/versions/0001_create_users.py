@@ -1,4 +1,4 @@
-"""Create the users."""
+"""Create the users, and the audit log of the tenant."""
 
 import sqlalchemy as sa
 from alembic.operations import Operations
@@ -10,7 +10,7 @@ CANONICAL = sa.String().with_variant(sa.String(collation="C"), "postgresql")
 
 
 def upgrade(op: Operations) -> None:
-    """Create the table."""
+    """Create the tables."""
     op.create_table(
         "tenantry_user",
         sa.Column("id", sa.Uuid, primary_key=True),
@@ -22,3 +22,18 @@ def upgrade(op: Operations) -> None:
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
         sa.UniqueConstraint("canonical_email", name="uq_tenantry_user_canonical_email"),
     )
+    op.create_table(
+        "tenantry_audit",
+        sa.Column("id", sa.Uuid, primary_key=True),
+        sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("actor", sa.String, nullable=False),
+        sa.Column("action", sa.String, nullable=False),
+        sa.Column("target", sa.String, nullable=False),
+        sa.Column("address", sa.String, nullable=False),
+        sa.Column("command", sa.String, nullable=True),
+        sa.Column("changes", sa.String, nullable=False),
+        sa.Column("request_id", sa.String, nullable=False),
+        sqlite_with_rowid=False,
+    )
+    for column in ("actor", "target"):
+        op.create_index(f"ix_tenantry_audit_{column}", "tenantry_audit", [column, "id", "action"])
