@@ -1,10 +1,13 @@
 """What a revision sees that runs live: everything that it has said before, as with Alembic."""
 
+from collections.abc import Callable
+
 import pytest
 
 from tenantry.migration.errors import explain
 from tests.integration import looking
 from tests.integration.conftest import Rig
+from tests.integration.engines import on_postgresql
 from tests.integration.revisions import AlembicFolder
 
 LIVE = "import sqlalchemy.exc\nonline = True"
@@ -109,3 +112,45 @@ class TestLive:
         assert explain(done.error).startswith("u2_wrong: ")
         assert "missing" in explain(done.error)
         assert (done.applied, "note" in looking.tables(tenant_url)) == ([], False)
+
+
+class TestManyDatabases:
+    @on_postgresql
+    async def test_each_have_their_own_default_schema(
+        self, rig: Rig, folder: AlembicFolder, new_database: Callable[[], str]
+    ):
+        urls = [await rig.initialise(new_database()) for _ in range(3)]
+        looking.run(urls[1], "CREATE SCHEMA app")
+        body = CREATE + "assert op.get_bind().dialect.default_schema_name == schema, schema\n"
+        body += "assert op.get_bind().scalar(sa.text('SELECT current_schema()')) == schema\n"
+        body += "op.get_bind().dialect.default_schema_name = 'spoiled'"
+        schema = "schema = op.get_bind().scalar(sa.text('SELECT current_schema()'))"
+        folder.add("u1_make", f"{schema}\n{body}", head=LIVE)
+
+        first = await rig.migrate(urls[0])
+        other = await rig.migrate(f"{urls[1]}?search_path=app,public")
+        third = await rig.migrate(urls[2])
+
+        errors = [one.error and explain(one.error) for one in (first, other, third)]
+        assert errors == [None, None, None]
+
+    @on_postgresql
+    async def test_do_not_hear_the_listeners_of_each_other(
+        self, rig: Rig, folder: AlembicFolder, new_database: Callable[[], str]
+    ):
+        urls = [await rig.initialise(new_database()) for _ in range(3)]
+        folder.add(
+            "u1_make",
+            f"""
+            name = op.get_bind().engine.url.database
+            def check(cursor, *_):
+                assert cursor.connection.info.dbname == name
+            sa.event.listen(op.get_bind().engine, "do_execute", check)
+            {CREATE.strip()}
+            """,
+            head=LIVE,
+        )
+
+        done = [await rig.migrate(url) for url in urls]
+
+        assert [one.error and explain(one.error) for one in done] == [None, None, None]

@@ -8,7 +8,7 @@ ordinary connection of a driver, in a thread (`Transaction`).
 import asyncio
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 from uuid import UUID
@@ -110,7 +110,7 @@ class Transaction:
         self._connection = connection
         self._check_open = check_open
 
-    def execute(self, steps: Sequence[Step]) -> None:
+    def execute(self, steps: Iterable[Step]) -> None:
         """Execute *steps*, in a transaction that has begun.
 
         Raises:
@@ -129,6 +129,7 @@ class Transaction:
         cursor = self._raw.cursor()
         cursor.execute(statement.sql)
         if statement.guard is not None:
+            live.take_last_result(cursor)
             found = len(cursor.fetchall()) if cursor.description else cursor.rowcount
             if found != 1:
                 raise statement.guard

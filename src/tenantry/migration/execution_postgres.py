@@ -3,8 +3,9 @@
 import contextlib
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -45,6 +46,7 @@ class PostgresExecution(Execution):
         threads: Where revisions run that run live.
         user_table: The version table of the user's stream; None when there is none.
         driver: What they connect with.
+        dialects: Of psycopg, for all databases.
         timeout_seconds: How long to wait for a connection.
     """
 
@@ -55,12 +57,14 @@ class PostgresExecution(Execution):
         *,
         user_table: str | None,
         driver: str,
+        dialects: live.SharedDialects,
         timeout_seconds: float,
     ) -> None:
         self._url = url
         self._threads = threads
         self._user_table = user_table
         self._driver = driver
+        self._dialects = dialects
         self._timeout_seconds = timeout_seconds
         self._raw: asyncpg.Connection[asyncpg.Record] | None = None
 
@@ -92,7 +96,16 @@ class PostgresExecution(Execution):
             await self._pipeline(statements, dialect, ending)
             return
         await self.close()  # one connection at a time
-        run = _LiveRun(self._url, self._driver, dialect, ending, self._timeout_seconds)
+        guard = Guard(rehearses=ending.rolls_back)
+        connect = partial(
+            live.connect_postgres,
+            self._url,
+            self._driver,
+            guard,
+            self._dialects,
+            timeout_seconds=self._timeout_seconds,
+        )
+        run = _LiveRun(connect, guard, dialect, ending)
         await ThreadedWork(run.stop).run(self._threads, lambda: run.execute(steps))
 
     async def close(self) -> None:
@@ -163,22 +176,21 @@ class _LiveRun:
     """One script on a connection of its own, in a thread, which `stop` can cut from another."""
 
     def __init__(
-        self, url: str, driver: str, dialect: sa.Dialect, ending: Ending, timeout_seconds: float
+        self,
+        connect: Callable[[], sa.Connection],
+        guard: Guard,
+        dialect: sa.Dialect,
+        ending: Ending,
     ) -> None:
-        self._url = url
-        self._driver = driver
+        self._connect = connect
+        self._guard = guard
         self._dialect = dialect
         self._ending = ending
-        self._timeout_seconds = timeout_seconds
-        self._guard = Guard(rehearses=ending.rolls_back)
         self._raw: Any = None
 
     def execute(self, steps: Sequence[Step]) -> None:
         """Connect, execute *steps*, end the transaction, and close the connection."""
-        engine = live.open_postgres(
-            self._url, self._driver, self._guard, timeout_seconds=self._timeout_seconds
-        )
-        with engine.connect() as connection:
+        with self._connect() as connection:
             raw: Any = connection.connection.driver_connection
             self._raw = raw
             version = connection.dialect.server_version_info
@@ -187,7 +199,8 @@ class _LiveRun:
                 raise SchemaMoved
             connection.begin()
             try:
-                Transaction(raw, self._guard, connection).execute(steps)
+                joined = messages(steps) if live.takes_several(raw) else steps
+                Transaction(raw, self._guard, connection).execute(joined)
                 if self._ending.rolls_back:
                     raw.cursor().execute(CHECK_DEFERRED)
                 self._guard.check_stopped()

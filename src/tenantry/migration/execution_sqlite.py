@@ -140,7 +140,7 @@ class SqliteExecution(Execution):
             _add_functions(raw)
         else:
             # Before the transaction: when it first connects, SQLAlchemy rolls back.
-            connection = live.open_sqlite(str(self._path), raw, self._guard).connect()
+            connection = live.connect_sqlite(str(self._path), raw, self._guard)
             connection.begin()
         try:
             with self._run_lock(wait_ms):

@@ -5,7 +5,10 @@ The connection is in a transaction that the engine began, and that it alone comm
 """
 
 import contextlib
-from collections.abc import Callable, Iterator
+import copy
+import importlib
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
@@ -17,6 +20,7 @@ from sqlalchemy.pool import NullPool
 
 from tenantry.kit.errors import Unavailable
 from tenantry.migration.alembic_modules import RevisionContext
+from tenantry.migration.dialects import SERVERS_REMEMBERED_MAX
 from tenantry.migration.guard import EndsTransaction, Guard, SecondConnection
 from tenantry.migration.revisions import Revision, RevisionExited, RevisionFailed, upgrade
 
@@ -24,6 +28,12 @@ DRIVER_DEFAULT = "psycopg"
 APPLICATION = "tenantry-migrate"
 # Of these two the classes of the connection and its cursors can be given.
 _GUARDED_DRIVERS = ("psycopg", "psycopg2")
+# What the dialect for psycopg reads from a server when it is initialised.
+_SERVER_FACTS = """
+SELECT pg_catalog.version(), current_schema(), current_setting('transaction_isolation'),
+    current_setting('standard_conforming_strings'),
+    (SELECT ARRAY[oid, typarray] FROM pg_catalog.pg_type WHERE oid = to_regtype('hstore'))
+"""
 
 
 class DriverMissing(Unavailable):
@@ -87,60 +97,68 @@ def run(revision: Revision, context: MigrationContext) -> None:
         raise RevisionFailed(revision.name) from error
 
 
-def open_sqlite(path: str, raw: Any, guard: Guard) -> sa.Engine:
-    """Return an engine over *raw*, a connection of the sqlite3 module to the file at *path*."""
-    engine = sa.create_engine(
-        sa.URL.create("sqlite", database=path), poolclass=NullPool, hide_parameters=True
-    )
-    _guard_engine(engine, guard, lambda *_: raw)
-    return engine
+class SharedDialects:
+    """Dialects for psycopg that SQLAlchemy has initialised, by the facts that it read for that.
+
+    It reads them in seven round trips on the first connection of an engine. One query says
+    whether another database has the same, and so gets a copy.
+    """
+
+    def __init__(self) -> None:
+        self._dialects: dict[tuple[Any, ...], sa.Dialect] = {}
+
+    def find(self, facts: tuple[Any, ...]) -> sa.Dialect | None:
+        """Return a copy of the dialect for a database with these *facts*; None if there is none."""
+        return copy.copy(self._dialects.get(facts))
+
+    def keep(self, facts: tuple[Any, ...], dialect: sa.Dialect) -> None:
+        """Keep a copy of a *dialect* that no revision has had yet."""
+        if len(self._dialects) >= SERVERS_REMEMBERED_MAX:
+            self._dialects.clear()
+        self._dialects[facts] = copy.copy(dialect)
 
 
-def open_postgres(url: str, driver: str, guard: Guard, *, timeout_seconds: float) -> sa.Engine:
-    """Return an engine that connects once, to the database at *url*, over *driver*.
+def connect_sqlite(path: str, raw: Any, guard: Guard) -> sa.Connection:
+    """Return a connection over *raw*, of the sqlite3 module, to the file at *path*."""
+    url = sa.URL.create("sqlite", database=path)
+    return _connect(_new_engine(url, guard, lambda: raw), guard)
+
+
+def connect_postgres(
+    url: str, driver: str, guard: Guard, dialects: SharedDialects, *, timeout_seconds: float
+) -> sa.Connection:
+    """Return a connection over *driver* to the database at *url*: its engine opens no other.
 
     Raises:
         DriverMissing: It cannot be imported.
     """
-    drivername = f"postgresql+{driver}"
     try:
         if driver not in _GUARDED_DRIVERS:
-            named = sa.make_url(url).set(drivername=drivername)
-            engine = sa.create_engine(named, poolclass=NullPool, hide_parameters=True)
-            _guard_engine(engine, guard, None)
-            return engine
-        parameters = _parameters(url)
-        name, port = parameters.get("dbname"), str(parameters.get("port", ""))
-        named = sa.URL.create(
-            drivername,
-            username=parameters.get("user"),
-            host=parameters.get("host"),
-            port=int(port) if port.isdigit() else None,
-            database=name,
-        )
-        engine = sa.create_engine(named, poolclass=NullPool, hide_parameters=True)
+            named = sa.make_url(url).set(drivername=f"postgresql+{driver}")
+            arguments, options = named.get_dialect()().create_connect_args(named)
+            dbapi = named.get_dialect().import_dbapi()
+            return _connect(
+                _new_engine(named, guard, lambda: dbapi.connect(*arguments, **options)), guard
+            )
+        dbapi = importlib.import_module(driver)
     except (ImportError, sa.exc.NoSuchModuleError) as error:
         raise DriverMissing from error
-    parameters |= {
-        "application_name": parameters.get("application_name", APPLICATION),
-        "connect_timeout": max(2, round(timeout_seconds)),
-    }
-
-    def connect(_dialect: object, _record: object, _args: Any, found: dict[str, Any]) -> Any:
-        connection, cursor = _guarded_classes(engine.dialect.loaded_dbapi, guard)
-        if driver == "psycopg2":
-            classes = {"connection_factory": connection, "cursor_factory": cursor}
-            return engine.dialect.loaded_dbapi.connect(**parameters, **classes)
-        # A statement that is prepared goes stale with the next change of its table.
-        return connection.connect(
-            **parameters,
-            context=found.get("context"),
-            cursor_factory=cursor,
-            prepare_threshold=None,
-        )
-
-    _guard_engine(engine, guard, connect)
-    return engine
+    parameters = _parameters(url)
+    parameters.setdefault("application_name", APPLICATION)
+    parameters["connect_timeout"] = max(2, round(timeout_seconds))
+    named = _named(driver, parameters)
+    connection, cursor = _guarded_classes(dbapi, guard)
+    if driver == "psycopg2":
+        factories = {"connection_factory": connection, "cursor_factory": cursor}
+        engine = _new_engine(named, guard, lambda: dbapi.connect(**parameters, **factories))
+        return _connect(engine, guard)
+    # A statement that is prepared goes stale with the next change of its table.
+    raw = connection.connect(**parameters, cursor_factory=cursor, prepare_threshold=None)
+    try:
+        return _connect_shared(raw, named, guard, dialects)
+    except BaseException:
+        raw.close()
+        raise
 
 
 def cancel(raw: Any) -> None:
@@ -151,23 +169,60 @@ def cancel(raw: Any) -> None:
         raw.cancel()
 
 
-def _guard_engine(engine: sa.Engine, guard: Guard, connect: Any) -> None:
-    connected: list[bool] = []
+def takes_several(raw: Any) -> bool:
+    """Return whether a connection takes several commands in a message."""
+    return type(raw).__module__.partition(".")[0] in _GUARDED_DRIVERS
 
-    def connect_once(*args: Any) -> Any:
-        if connected:
+
+def take_last_result(cursor: Any) -> None:
+    """Move to the result of the last command of a message. Every driver but psycopg is there."""
+    if isinstance(cursor, psycopg.Cursor):
+        cursor.set_result(-1)
+
+
+def _connect_shared(raw: Any, url: sa.URL, guard: Guard, dialects: SharedDialects) -> sa.Connection:
+    """Return a connection over *raw*, of psycopg, with a dialect that need not be initialised."""
+    raw.autocommit = True  # else it begins a transaction
+    facts = raw.execute(_SERVER_FACTS).fetchone()
+    raw.autocommit = False
+    dialect = dialects.find(facts)
+    if dialect is None:
+        connection = _connect(_new_engine(url, guard, lambda: raw), guard)
+        dialects.keep(facts, connection.dialect)
+        return connection
+    on_connect: Any = dialect.on_connect_url(url)
+    on_connect(raw)
+    pool = NullPool(_once(guard, lambda: raw), dialect=dialect)
+    return _connect(sa.Engine(pool, dialect, url, hide_parameters=True), guard)
+
+
+def _new_engine(url: sa.URL, guard: Guard, connect: Callable[[], Any]) -> sa.Engine:
+    creator = _once(guard, connect)
+    return sa.create_engine(url, poolclass=NullPool, creator=creator, hide_parameters=True)
+
+
+def _once(guard: Guard, connect: Callable[[], Any]) -> Callable[[], Any]:
+    """Return *connect*, which is refused from the second time on."""
+    connects = [connect]
+
+    def connect_once() -> Any:
+        if not connects:
             guard.refuse(SecondConnection())
-        connected.append(True)
-        return None if connect is None else connect(*args)
+        return connects.pop()()
 
+    return connect_once
+
+
+def _connect(engine: sa.Engine, guard: Guard) -> sa.Connection:
     def check_sql(_connection: object, _cursor: object, sql: str, *_: object) -> None:
         guard.check_sql(sql)
 
-    sa.event.listen(engine, "do_connect", connect_once)
+    connection = engine.connect()
     sa.event.listen(engine, "commit", guard.check_end)
     sa.event.listen(engine, "rollback", guard.check_end)
     if engine.dialect.name == "postgresql":  # SQLite has its own: an authorizer
         sa.event.listen(engine, "before_cursor_execute", check_sql)
+    return connection
 
 
 def _guarded_classes(dbapi: Any, guard: Guard) -> tuple[Any, Any]:
@@ -199,16 +254,33 @@ def _guarded_classes(dbapi: Any, guard: Guard) -> tuple[Any, Any]:
     return GuardedConnection, GuardedCursor
 
 
+def _named(driver: str, parameters: Mapping[str, Any]) -> sa.URL:
+    """Return what a revision reads as the engine's URL: no password, and the real names."""
+    port = str(parameters.get("port", ""))
+    return sa.URL.create(
+        f"postgresql+{driver}",
+        username=parameters.get("user"),
+        host=parameters.get("host"),
+        port=int(port) if port.isdigit() else None,
+        database=parameters.get("dbname"),
+    )
+
+
 def _parameters(url: str) -> dict[str, Any]:
     """Return the parameters of a connection, as libpq names them.
 
     A URL may set what only the server knows (``?search_path=app``); libpq takes that as an option.
     """
     parts = urlsplit(url)
-    known = {one.keyword.decode() for one in psycopg.pq.Conninfo.get_defaults()}
+    known = _libpq_keywords()
     query = dict(parse_qsl(parts.query, keep_blank_values=True))
     settings = [f"-c {name}={value}" for name, value in query.items() if name not in known]
     kept = {name: value for name, value in query.items() if name in known}
     if settings:
         kept["options"] = " ".join([*filter(None, [kept.get("options")]), *settings])
     return dict(conninfo_to_dict(parts._replace(query=urlencode(kept, quote_via=quote)).geturl()))
+
+
+@lru_cache
+def _libpq_keywords() -> frozenset[str]:
+    return frozenset(one.keyword.decode() for one in psycopg.pq.Conninfo.get_defaults())

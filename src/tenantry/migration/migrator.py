@@ -97,6 +97,7 @@ class Migrator:
         self._threads = threads
         self._limits = limits
         self._driver = driver
+        self._dialects = live.SharedDialects()
 
     async def migrate(
         self,
@@ -288,6 +289,7 @@ class Migrator:
                 self._threads,
                 user_table=user_table,
                 driver=self._driver,
+                dialects=self._dialects,
                 timeout_seconds=self._limits.connect_seconds,
             )
         try:

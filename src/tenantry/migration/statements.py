@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import overload
 from uuid import UUID
 
 from tenantry.migration import sql_text
@@ -79,19 +80,26 @@ def is_recorded(steps: Iterable[Step]) -> bool:
     return all(isinstance(step, Statement) for step in steps)
 
 
-def messages(statements: Iterable[Statement]) -> Iterator[Statement]:
-    """Return *statements* with neighbours in one message, where that means the same.
+@overload
+def messages(steps: Iterable[Statement]) -> Iterator[Statement]: ...
+@overload
+def messages(steps: Iterable[Step]) -> Iterator[Step]: ...
+def messages(steps: Iterable[Step]) -> Iterator[Step]:
+    """Return *steps* with neighbouring statements in one message, where that means the same.
 
     PostgreSQL takes several commands in a message. It returns the row count of the last one
     alone, so a guard ends its message. A message holds the commands of one revision at most,
     so that an error is that revision's.
     """
     gathered: list[Statement] = []
-    for statement in statements:
-        if gathered and not _may_follow(statement, gathered):
+    for step in steps:
+        if gathered and not (isinstance(step, Statement) and _may_follow(step, gathered)):
             yield _joined(gathered)
             gathered = []
-        gathered.append(statement)
+        if isinstance(step, Statement):
+            gathered.append(step)
+        else:
+            yield step
     if gathered:
         yield _joined(gathered)
 
