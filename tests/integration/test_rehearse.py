@@ -151,6 +151,8 @@ class TestRehearse:
         assert (await running).error is None
 
     async def test_at_the_head_does_nothing(self, rig: Rig, tenant_url: str):
+        await rig.migrate(tenant_url)
+
         looked = await rig.rehearse(tenant_url)
 
         assert (looked.pending, looked.error) == ([], None)
