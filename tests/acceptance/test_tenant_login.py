@@ -21,6 +21,7 @@ from tests.acceptance.support import (
     LOGIN_REFUSED,
     MODULES,
     NEW_PASSWORD,
+    OWN_TOKENS,
     PROFILE,
     TENANTS,
     add_user,
@@ -466,11 +467,28 @@ class TestStrangers:
 
     async def test_are_kept_off_an_address_that_the_operator_names(self, world: World) -> None:
         """`tenantry user unlock --address`: also while the attack goes on."""
-        realm, account = str(world.acme.tenant.id), world.acme.owner.email
+        realm, account = str(world.acme.tenant.id), str(world.acme.owner.id)
         await world.services.throttle.lift(realm=realm, account=account, address=FRESH)
-        await attack(world, account)
+        await attack(world, world.acme.owner.email)
 
         ok(await log_in(world, world.acme, address=FRESH))
+
+    async def test_are_counted_for_the_account_whatever_its_address_becomes(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Who has stolen a session changes the address, and does not begin to guess anew."""
+        make_waits_long(monkeypatch)
+        thief = await world.owner(world.acme)
+        change = {"currentPassword": "wrong", "newPassword": NEW_PASSWORD}
+        for _ in range(5):
+            refused(await thief.put(CHANGE_PASSWORD, json=change), 400)
+        refused(await thief.put(CHANGE_PASSWORD, json=change), 429)
+
+        profile = {"fullName": "Owner", "email": "another@acme.example.com"}
+        ok(await thief.put(PROFILE, json=profile))
+
+        refused(await thief.put(CHANGE_PASSWORD, json=change), 429)
+        refused(await thief.post(OWN_TOKENS, json={"name": "x", "password": "wrong"}), 429)
 
     async def test_are_counted_for_the_account_however_it_is_spelt(self, world: World) -> None:
         """A domain in Unicode and the same domain in ASCII are one account."""

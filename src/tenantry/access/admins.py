@@ -131,7 +131,7 @@ async def login(
         throttle,
         sign_ins,
         realm=REALM,
-        email=email,
+        counted_as=email,
         account=Account(None, account.id, account.email) if account else Account(None),
         stored=usable.password_hash if usable else None,
         password=password,

@@ -19,7 +19,7 @@ async def check_login(
     sign_ins: SignIns,
     *,
     realm: str,
-    email: str,
+    counted_as: str,
     account: Account,
     stored: str | None,
     password: str,
@@ -32,7 +32,8 @@ async def check_login(
         throttle: Counts.
         sign_ins: Records the result.
         realm: Of the account: a tenant's id, or that of the admins.
-        email: The address that was typed.
+        counted_as: What failures are counted for: the account's id or address, or the address
+            that was typed if there is no such account.
         account: Whose it is.
         stored: The hash; None when there is no such account, or it may not log in.
         password: What was typed.
@@ -49,7 +50,7 @@ async def check_login(
     with passwords.place(network_of(ctx.address)) as place:
         try:
             with sign_ins.recording(ctx, LOGIN, account):
-                async with throttle.guess(realm=realm, account=email, address=ctx.address):
+                async with throttle.guess(realm=realm, account=counted_as, address=ctx.address):
                     rehashed = await place.verify(stored, password)
         except WrongPassword as error:
             raise LoginRefused from error

@@ -40,7 +40,7 @@ class Throttle:
 
         Args:
             realm: Of the account: a tenant's id, or that of the admins.
-            account: The address that was typed.
+            account: Its id or address, or the address that was typed if there is no such account.
             address: Where the guess comes from.
 
         Raises:
@@ -68,7 +68,7 @@ class Throttle:
 
         Args:
             realm: Of the account: a tenant's id, or that of the admins.
-            account: The e-mail address.
+            account: As for `guess`.
             address: Of a client, which then counts as one that has logged in before.
         """
         keys = _keys(realm, account, address or "")

@@ -151,4 +151,4 @@ async def _unlock(settings: Settings, tenant: str, user: str, address: str | Non
     async with session.opened(settings) as services:
         found = await tenants.find(services.catalog, tenant)
         account = await find(await services.databases.open(found), user)
-        await services.throttle.lift(realm=str(found.id), account=account.email, address=address)
+        await services.throttle.lift(realm=str(found.id), account=str(account.id), address=address)

@@ -89,7 +89,8 @@ async def login(
         throttle,
         sign_ins,
         realm=str(ctx.tenant.id),
-        email=email,
+        # By the id: who holds a session can change the address, and would begin anew.
+        counted_as=email if account is None else str(account.id),
         account=_named(ctx, None if account is None else account.id),
         stored=usable.password_hash if usable else None,
         password=password,
@@ -197,7 +198,7 @@ async def _proved(
     with passwords.place(network_of(ctx.address)) as place:
         with sign_ins.recording(ctx, PASSWORD, _named(ctx, account.id)):
             async with throttle.guess(
-                realm=str(ctx.tenant.id), account=account.email, address=ctx.address
+                realm=str(ctx.tenant.id), account=str(account.id), address=ctx.address
             ):
                 await place.verify(account.password_hash, password)
         yield account, place

@@ -85,7 +85,7 @@ async def update(
                 ctx, catalog, tenant_id, user_id, generation=user.token_generation
             )
     if hashed is not None:
-        await throttle.lift(realm=str(tenant_id), account=user.email)
+        await throttle.lift(realm=str(tenant_id), account=str(user_id))
     return user
 
 
