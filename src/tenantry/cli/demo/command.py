@@ -1,6 +1,7 @@
 """The command: check, set the stage, serve, and say how to look at it."""
 
 import asyncio
+import secrets
 import shlex
 import sys
 from pathlib import Path
@@ -29,8 +30,7 @@ PROTOCOL_VERSION = "2025-11-25"
 LIST_POSTS = McpMessage(
     "2.0", "tools/call", 1, {"name": "list_posts", "arguments": {"status": "published"}}
 )
-# Only for finding out what else is set.
-ANY_SECRET = "0" * 32
+SECRET_BYTES = 32
 
 
 class RealDatabaseNamed(Unavailable):
@@ -92,7 +92,8 @@ def _settings(folder: Path, port: int | None) -> Settings:
         BadSettings: One is wrong, or not known.
         RealDatabaseNamed: They name a database that is no demo's.
     """
-    named = read_settings(secret_key=ANY_SECRET)
+    # The key is for this reading alone: it shows what else is set.
+    named = read_settings(secret_key=secrets.token_hex(SECRET_BYTES))
     elsewhere = {
         "TENANTRY_CATALOG_URL": named.catalog_url.get_secret_value(),
         "TENANTRY_TENANT_SERVER_URL": named.tenant_server_url.get_secret_value(),
