@@ -20,7 +20,7 @@ from tenantry.db.sqlite import file_uri
 from tenantry.kit.clock import monotonic_seconds
 from tenantry.migration import dialects, live, schema_state
 from tenantry.migration.execution import COMMIT, Ending, Execution, ThreadedWork, Transaction
-from tenantry.migration.guard import EndsTransaction, ForeignKeysOn, Guard, TransactionLost
+from tenantry.migration.guard import EndsTransaction, ForeignKeysOn, Guard, TransactionRolledBack
 from tenantry.migration.schema_state import Found, NoVersion, SchemaRevision, SchemaState
 from tenantry.migration.statements import Step, is_recorded
 
@@ -206,10 +206,10 @@ class _Authorizer:
         """Check that the transaction is still open.
 
         Raises:
-            TransactionLost: SQLite has rolled it back.
+            TransactionRolledBack: SQLite has rolled it back.
         """
         if not self._raw.in_transaction:
-            raise TransactionLost
+            raise TransactionRolledBack
 
     def __call__(self, action: int, name: str | None, value: str | None, *_: object) -> int:
         if not self._guard.is_watching:
@@ -218,7 +218,7 @@ class _Authorizer:
         if self._guard.is_stopped:
             refusal = TimeoutError()
         elif not self._raw.in_transaction:
-            refusal = TransactionLost()
+            refusal = TransactionRolledBack()
         elif action == sqlite3.SQLITE_TRANSACTION:
             refusal = EndsTransaction()
         elif action == sqlite3.SQLITE_PRAGMA and _turns_keys_on(name, value):

@@ -30,7 +30,7 @@ class ForeignKeysOn(Unavailable):
     """PRAGMA foreign_keys = ON does nothing inside a transaction: check with foreign_key_check."""
 
 
-class TransactionLost(Unavailable):
+class TransactionRolledBack(Unavailable):
     """The database itself rolled the transaction back (OR ROLLBACK, or a full disk)."""
 
 
