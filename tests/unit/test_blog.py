@@ -1,5 +1,8 @@
 """Slugs, excerpts, tags, and the form in which posts are searched."""
 
+import contextlib
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,7 +11,6 @@ from tenantry.kit.ids import new_id
 from tenantry.kit.text import BadText
 from tenantry.tenant.blog.drafts import MADE_EXCERPT_CHARS, excerpt_of
 from tenantry.tenant.blog.searching import (
-    SEARCHABLE_CHARS_MAX,
     BadSearch,
     searchable,
     searched_for,
@@ -118,11 +120,21 @@ class TestSearch:
             searched_for(search)
 
     def test_keeps_a_bounded_text(self):
-        """One letter of the content can become eighteen."""
-        assert len(searchable("", "\ufdfa" * 100_000)) < SEARCHABLE_CHARS_MAX
+        """One character of the content can become eighteen."""
+        assert len(searchable("", "\ufdfa" * 100)) < 100 * 20
 
+        half = ("\ufdfa" * 200 + " ") * 1_000
         with pytest.raises(BadText, match="ligatures"):
-            searchable("", "\ufdfa" * 350_000)
+            searchable("", half)
+
+    @pytest.mark.parametrize("char", ["\ufdfa", "\u0300", "\u2014"])
+    def test_takes_no_longer_for_any_text(self, char: str):
+        """Less than a second: a tenant's writes wait for it."""
+        began = time.process_time()
+        with contextlib.suppress(BadText):
+            searchable("", char * 340_000)
+
+        assert time.process_time() - began < 1
 
 
 class TestLongText:

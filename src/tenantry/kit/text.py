@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from functools import lru_cache
 
 from tenantry.kit.errors import Invalid
 
@@ -17,7 +18,6 @@ CANONICAL_CHARS_MAX = 512
 
 # Source: https://www.unicode.org/reports/tr15/#Stream_Safe_Text_Format
 MARKS_MAX = 30
-_JOINER = "\N{COMBINING GRAPHEME JOINER}"
 # Every combining mark is among these, and every character that becomes one.
 _MARKS = re.compile(rf"(?:[^\w\s\x00-\x7f]|[\uff9e\uff9f]){{{MARKS_MAX + 1}}}")
 
@@ -77,24 +77,27 @@ def canonical(text: str) -> str:
 def compatible(text: str) -> str:
     """Return *text* without differences of width and ligatures (NFKC), in linear time.
 
-    Runs of more than `MARKS_MAX` combining marks, which no language has, are broken up first.
+    Raises:
+        BadText: More than `MARKS_MAX` combining marks follow each other, which no language has.
     """
-    if _MARKS.search(text):
-        text = _stream_safe(text)
+    for run in _MARKS.finditer(text):
+        _check_marks(run.group())
     return unicodedata.normalize("NFKC", text)
 
 
-def _stream_safe(text: str) -> str:
-    safe: list[str] = []
+def _check_marks(run: str) -> None:
     marks = 0
-    for char in text:
-        classes = [unicodedata.combining(one) for one in unicodedata.normalize("NFKD", char)]
-        leading = next((at for at, one in enumerate(classes) if not one), len(classes))
+    for char in run:
+        leading, trailing, is_mark = _marks_of(char)
         if marks + leading > MARKS_MAX:
-            safe.append(_JOINER)
-            marks = 0
-        safe.append(char)
-        is_mark = leading == len(classes)
-        trailing = next((at for at, one in enumerate(reversed(classes)) if not one), 0)
+            raise BadText(f"A text must not have more than {MARKS_MAX} combining marks in a row.")
         marks = marks + leading if is_mark else trailing
-    return "".join(safe)
+
+
+@lru_cache(maxsize=1_024)
+def _marks_of(char: str) -> tuple[int, int, bool]:
+    """Return how many marks *char*, decomposed, begins and ends with, and whether it is marks."""
+    classes = [unicodedata.combining(one) for one in unicodedata.normalize("NFKD", char)]
+    leading = next((at for at, one in enumerate(classes) if not one), len(classes))
+    trailing = next((at for at, one in enumerate(reversed(classes)) if not one), len(classes))
+    return leading, trailing, leading == len(classes)

@@ -19,6 +19,9 @@ SEARCH_CHARS_MAX = 200
 # nothing but U+FDFA grows to eighteen times its length, and each search would read all of it.
 SEARCHABLE_CHARS_MAX = 2_000_000
 
+# A piece that grows to more is refused before the next is folded.
+GROWN_PIECE_CHARS_MAX = 8_192
+
 # One character can become eighteen, and while one call folds a text nothing else in this
 # process runs, in whichever thread. So a long text is folded in pieces, cut before blanks.
 PIECE_CHARS = 2_048
@@ -54,13 +57,11 @@ def searchable(title: str, content: str) -> str:
     """Return what is kept of a post to be searched: no match runs from title to content.
 
     Raises:
-        BadText: It is longer than `SEARCHABLE_CHARS_MAX`.
+        BadText: It is longer than `SEARCHABLE_CHARS_MAX`, or has too many marks in a row.
     """
     text = f"{_folded(title)}\n{_folded(content)}"
     if len(text) > SEARCHABLE_CHARS_MAX:
-        raise BadText(
-            "`content` holds too many characters that stand for several others, such as ligatures."
-        )
+        raise _too_many_ligatures()
     return text
 
 
@@ -80,6 +81,9 @@ def searched_for(search: str) -> str:
 def _folded(text: str) -> str:
     """Return *text* without regard to case, width, ligatures and line breaks.
 
+    Raises:
+        BadText: It grows too much, or has too many combining marks in a row.
+
     Source: https://www.unicode.org/reports/tr15/ (NFKC), and the Unicode Standard,
     section 3.13, "Default Caseless Matching".
     """
@@ -87,6 +91,8 @@ def _folded(text: str) -> str:
     is_parted = True
     for piece in _PIECE.findall(text):
         plain = compatible(compatible(piece).casefold())
+        if len(plain) > GROWN_PIECE_CHARS_MAX:
+            raise _too_many_ligatures()
         words = " ".join(plain.split())
         if not words:
             is_parted = True
@@ -94,3 +100,9 @@ def _folded(text: str) -> str:
         folded.append(" " + words if folded and (is_parted or plain[0].isspace()) else words)
         is_parted = plain[-1].isspace()
     return "".join(folded)
+
+
+def _too_many_ligatures() -> BadText:
+    return BadText(
+        "A text must not hold so many characters that stand for several others, such as ligatures."
+    )
