@@ -437,6 +437,42 @@ class TestErrors:
         assert "ada" not in reason(done.error)
         assert "A function or trigger of the database raised an error" in reason(done.error)
 
+    @pytest.mark.parametrize(
+        "statement",
+        [
+            "UPDATE note AS n SET text = n.{found}",
+            'UPDATE note SET "{found}" = 1',
+            'DROP TABLE "{found}"',
+            "SELECT {found}(id) FROM note",
+            "SELECT id FROM note WHERE text = {found}",
+        ],
+    )
+    async def test_of_text_made_of_a_row_hold_no_value(
+        self, rig: Rig, folder: AlembicFolder, tenant_url: str, statement: str
+    ):
+        folder.add("u1_note", NOTE.replace("'one'", "'ada_lovelace'"))
+        folder.add(
+            "u2_read",
+            "found = op.get_bind().scalar(sa.text('SELECT text FROM note WHERE id = 1'))\n"
+            f"op.execute(f{statement!r})",
+        )
+
+        done = await rig.migrate(tenant_url)
+
+        assert "ada" not in reason(done.error)
+        assert reason(done.error).startswith("u2_read: ")
+
+    async def test_of_a_live_revision_name_what_it_names(
+        self, rig: Rig, folder: AlembicFolder, tenant_url: str
+    ):
+        folder.add("u1_note", NOTE)
+        folder.add("u2_drop", "op.drop_table('no_such_note')", head="online = True")
+
+        done = await rig.migrate(tenant_url)
+
+        assert "no_such_note" in reason(done.error)
+        assert "?" not in reason(done.error)
+
     async def test_of_a_wrong_type_are_not_called_a_value_in_a_row(
         self, rig: Rig, folder: AlembicFolder, tenant_url: str
     ):

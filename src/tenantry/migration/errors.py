@@ -1,5 +1,6 @@
 """Say in one sentence why a tenant failed, without a password, a URL or a row's value."""
 
+import re
 import sqlite3
 import ssl
 from collections.abc import Iterator
@@ -40,17 +41,45 @@ _SQLITE_LOCKED = (
 )
 # What libpq and asyncpg say when TLS fails, without an error of the ssl module.
 _TLS_WORDS = ("SSL", "TLS", "certificate")
+_WORD = re.compile(r"\w+")
+# Of the messages of PostgreSQL and SQLite, and our own.
+_SERVER_WORDS = frozenset(
+    """
+A another already an and ambiguous appear are argument array as at be because been but by
+BEGIN boolean cannot cast changed column columns combination connection constraint context
+could current data database date defined depend depends denied deleted do does driver drop
+duplicate each error exist exists expression extension failed file find for foreign format from
+function functions generated given has have holds index in input integer into is it its key
+language lock locked lost many matching migration more multiple must name no not null number
+object objects of on only operator or other owner parameter partition permission primary raised
+read reference referenced relation role row rows same schema sequence server set should
+something specified SQLite SQLSTATE statement string such syntax table tables than text that the
+there this time timestamp to transaction trigger type undefined unique unknown update used using
+value values varying view violates was when which with without writes
+""".casefold().split()
+)
 _DRIVERS = ("psycopg", "psycopg2", "asyncpg")
 
 
 def explain(error: BaseException) -> str:
     """Return the reason as it may be shown. What is not known is named by its type alone."""
-    text = _explain(cause_of(error))
+    text = _explain(cause_of(error), getattr(error, "source", None))
     if isinstance(error, RevisionFailed):
         text = f"{error.name}: {text}"
     # A message can hold what no database stores: NUL, and halves of characters.
     text = text.replace("\0", "")
     return text.encode(errors="replace").decode()[:REASON_CHARS_MAX]
+
+
+def _masked(text: str, source: str | None) -> str:
+    """Return *text* without the words that are neither the server's nor the revision's own.
+
+    A live revision can make a statement of what it has read, and then a name is a value.
+    """
+    if source is None:
+        return text
+    known = _SERVER_WORDS | {word.casefold() for word in _WORD.findall(source)}
+    return _WORD.sub(lambda word: word[0] if word[0].casefold() in known else "?", text)
 
 
 def reason_of(error: BaseException) -> str:
@@ -82,15 +111,15 @@ def sqlstate_of(error: BaseException) -> str | None:
     return state if isinstance(state, str) else None
 
 
-def _explain(cause: BaseException) -> str:
+def _explain(cause: BaseException, source: str | None) -> str:
     if isinstance(cause, TenantryError):
         return cause.message
     if isinstance(cause, sqlite3.Error):
-        return _explain_sqlite(cause)
+        return _explain_sqlite(cause, source)
     state = sqlstate_of(cause)
     # asyncpg checks parameters itself, and gives its errors a state of the server's.
     if state is not None and not isinstance(cause, asyncpg.InterfaceError):
-        return _explain_postgres(cause, state)
+        return _explain_postgres(cause, state, source)
     return _explain_client(cause)
 
 
@@ -111,7 +140,7 @@ def _explain_client(error: BaseException) -> str:
     return f"The migration raised {describe(error)}."
 
 
-def _explain_postgres(error: BaseException, state: str) -> str:
+def _explain_postgres(error: BaseException, state: str, source: str | None) -> str:
     # What a function does it does in its own context: its names can be values of rows.
     context = getattr(error, "context", None) or getattr(_diag(error), "context", None)
     is_of_function = isinstance(context, str) and "function" in context.lower()
@@ -121,7 +150,10 @@ def _explain_postgres(error: BaseException, state: str) -> str:
         is_known = hasattr(asyncpg.PostgresError, "get_message_class_for_sqlstate") and (
             asyncpg.PostgresError.get_message_class_for_sqlstate(state) is not asyncpg.PostgresError
         )
-        sentence = _BY_STATE["P0"] if is_of_function or not is_known else _message_of(error)
+        if state.startswith("23"):  # it names a constraint, and that is from the schema
+            source = None
+        is_of_code = is_of_function or not is_known
+        sentence = _BY_STATE["P0"] if is_of_code else _masked(_message_of(error), source)
     return f"{sentence} (SQLSTATE {state})."
 
 
@@ -134,7 +166,7 @@ def _diag(error: BaseException) -> object:
     return getattr(error, "diag", None)
 
 
-def _explain_sqlite(error: sqlite3.Error) -> str:
+def _explain_sqlite(error: sqlite3.Error, source: str | None) -> str:
     message = str(error.args[0]) if error.args else type(error).__name__
     if message == "unable to open database file":
         return "The database file does not exist, or cannot be opened."
@@ -146,6 +178,8 @@ def _explain_sqlite(error: sqlite3.Error) -> str:
         return "SQLite: a trigger raised an error."
     if isinstance(error, sqlite3.InterfaceError | sqlite3.ProgrammingError):
         return f"{WRONG_TYPE} ({type(error).__name__})."
+    if "constraint failed" not in message:  # it names columns of the schema
+        message = _masked(message, source)
     return f"SQLite: {message}."
 
 

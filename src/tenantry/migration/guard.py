@@ -62,8 +62,9 @@ class Guard:
         try:
             yield
         except Exception as error:  # noqa: BLE001 - it is raised again, by its name
-            cause = error.__cause__ if isinstance(error, RevisionFailed) else error
-            raise RevisionFailed(name) from self._refusal or cause
+            if not isinstance(error, RevisionFailed):
+                raise RevisionFailed(name) from self._refusal or error
+            raise RevisionFailed(name, error.source) from self._refusal or error.__cause__
         finally:
             self.is_watching = False
         if self._refusal:

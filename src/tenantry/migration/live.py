@@ -94,7 +94,7 @@ def run(revision: Revision, context: MigrationContext) -> None:
         raise RevisionFailed(revision.name) from RevisionExited()
     except BaseException as error:
         # A thread is neither cancelled nor interrupted: the revision itself has raised it.
-        raise RevisionFailed(revision.name) from error
+        raise RevisionFailed(revision.name, revision.source) from error
 
 
 class SharedDialects:

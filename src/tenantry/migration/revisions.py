@@ -35,11 +35,14 @@ class RevisionFailed(Exception):
 
     Args:
         name: Of the revision.
+        source: The text of a revision that ran live, and so could put what it has read into a
+            statement; None when its statements are its own words.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, source: str | None = None) -> None:
         super().__init__(name)
         self.name = name
+        self.source = source
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,14 @@ class Revision:
         module = importlib.util.module_from_spec(self._spec)
         exec(self._code, vars(module))  # noqa: S102 - as its loader does, for many instances
         return module
+
+    @property
+    def source(self) -> str:
+        """The text of its file; nothing when it cannot be read."""
+        try:
+            return self.path.read_text(errors="replace")
+        except OSError:
+            return ""
 
     @cached_property
     def _spec(self) -> ModuleSpec:
