@@ -28,12 +28,12 @@ from tenantry.db.factory import open_server
 from tenantry.db.servers import Server
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.urls import sqlite_path
-from tenantry.fleet.adopt import Adoption
+from tenantry.fleet.adoption import Adoption
+from tenantry.fleet.heartbeat import Heartbeat
 from tenantry.fleet.lifecycle import Lifecycle
-from tenantry.fleet.runner import Runner
 from tenantry.fleet.templates import Templates
-from tenantry.fleet.walk import Fleet
-from tenantry.fleet.watching import Watchers
+from tenantry.fleet.watchers import Watchers
+from tenantry.fleet.worker import Fleet
 from tenantry.kit import private
 from tenantry.kit.clock import utc_now
 from tenantry.kit.context import OperationContext
@@ -90,7 +90,7 @@ class Services:
     tokens: Tokens
     usage: Usage
     rate_limits: RateLimits
-    runner: Runner
+    heartbeat: Heartbeat
     metrics: Metrics
     streams: Callable[[], Streams]
 
@@ -119,7 +119,7 @@ async def open_services(settings: Settings, *, works: bool = True) -> AsyncItera
             await services.fleet.stop()
         await services.usage.write()
         await services.sign_ins.write()
-        await services.runner.end()
+        await services.heartbeat.end()
     finally:
         await services.databases.close()
         await services.catalog.close()
@@ -148,23 +148,23 @@ def _build(settings: Settings, threads: Executor) -> Services:
     usage = Usage(catalog)
     identifier = Identifier(catalog, tokens, usage)
     migrator = Migrator(threads, _patience(settings), driver=settings.migration_driver)
-    runner = Runner(catalog)
+    heartbeat = Heartbeat(catalog)
     metrics = _metrics(catalog, servers, passwords)
     streams = partial(_tenant_streams, settings)
     lifecycle = Lifecycle(
         catalog=catalog,
         databases=databases,
         migrator=migrator,
-        templates=Templates(catalog, migrator, runner.id),
+        templates=Templates(catalog, migrator, heartbeat.worker_id),
         passwords=passwords,
-        runner=runner,
+        heartbeat=heartbeat,
         streams=streams,
     )
     fleet = Fleet(
         catalog,
         databases,
         migrator,
-        runner,
+        heartbeat,
         streams,
         metrics=metrics,
         concurrency=settings.migrate_concurrency,
@@ -187,7 +187,7 @@ def _build(settings: Settings, threads: Executor) -> Services:
         tokens=tokens,
         usage=usage,
         rate_limits=RateLimits(settings.requests_per_minute),
-        runner=runner,
+        heartbeat=heartbeat,
         metrics=metrics,
         streams=streams,
     )
@@ -202,7 +202,7 @@ async def _prepare(services: Services) -> None:
     await _upgrade_catalog(services)
     await services.catalog.facts.look()
     await services.signing_keys.ensure(system_context("start"))
-    await services.runner.beat()
+    await services.heartbeat.beat()
 
 
 def _check_revisions(streams: Streams) -> None:
@@ -239,7 +239,7 @@ async def _upgrade_catalog(services: Services) -> None:
 
 @asynccontextmanager
 async def _background(services: Services, *, works: bool) -> AsyncIterator[None]:
-    always = [services.catalog.facts.watch, services.runner.keep_beating]
+    always = [services.catalog.facts.watch, services.heartbeat.keep_beating]
     shared: list[Callable[[], Awaitable[None]]] = []
     if works:
         shared = [

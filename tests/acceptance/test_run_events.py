@@ -18,7 +18,7 @@ from tenantry.access.principal import Person, Role
 from tenantry.access.tokens import Tokens
 from tenantry.api import events
 from tenantry.app import app_over
-from tenantry.fleet.watching import Watchers
+from tenantry.fleet.watchers import Watchers
 from tenantry.kit.clock import utc_now
 from tenantry.services import system_context
 from tenantry.settings import Settings

@@ -28,7 +28,7 @@ from tenantry.db.inspection import (
     copy_sqlite,
 )
 from tenantry.db.urls import sqlite_path
-from tenantry.fleet.adopt import (
+from tenantry.fleet.adoption import (
     AdoptionFailed,
     BadStamp,
     DatabaseUnreadable,

@@ -10,8 +10,8 @@ from tenantry.catalog import audit, parts, runners, runs
 from tenantry.catalog.parts import MigrationRunEnded
 from tenantry.catalog.runs import MigrationRunNotFound, TenantMigration
 from tenantry.catalog.tenants import Tenant
-from tenantry.fleet import claims, courses, walk
-from tenantry.fleet.orders import RunOrder
+from tenantry.fleet import active_runs, claims, worker
+from tenantry.fleet.run_options import RunOptions
 from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id
 from tenantry.kit.pages import Window
@@ -28,9 +28,9 @@ CANCELLED = "not attempted: run cancelled"
 SILENCE_MS = 5_000
 
 
-async def plan(services: Services, order: RunOrder | None = None) -> UUID:
-    order = order or RunOrder()
-    return await services.fleet.plan(system_context("ada"), triggered_by="ada", order=order)
+async def plan(services: Services, options: RunOptions | None = None) -> UUID:
+    options = options or RunOptions()
+    return await services.fleet.plan(system_context("ada"), triggered_by="ada", options=options)
 
 
 async def cancel(services: Services, run_id: UUID) -> datetime:
@@ -84,7 +84,7 @@ class TestCancel:
         async with open_services(gated) as services:
             made = await tenants(services, 6)
             gate.build()
-            run_id = await plan(services, RunOrder(waves=[1, "100%"]))
+            run_id = await plan(services, RunOptions(waves=[1, "100%"]))
             await until_held(gated, 1)
             await asyncio.sleep(0.3)
 
@@ -109,7 +109,7 @@ class TestCancel:
                 await asyncio.sleep(0.5)
 
                 at = await cancel(services, run_id)
-                await asyncio.sleep(courses.SEEN_SECONDS_MAX + 0.1)
+                await asyncio.sleep(active_runs.SEEN_SECONDS_MAX + 0.1)
                 gate.open()
 
                 found = await check(services, run_id, made, done=2)
@@ -131,7 +131,7 @@ class TestCancel:
             monkeypatch.setattr(module, "CLOSE_MAX", 2)
         async with open_services(gated, works=False) as services:
             made = await tenants(services, 6)
-            run_id = await plan(services, RunOrder(waves=[3, "100%"]))
+            run_id = await plan(services, RunOptions(waves=[3, "100%"]))
 
             await cancel(services, run_id)
 
@@ -167,7 +167,7 @@ class TestCancel:
         await tenants(services, 1)
         run_id = await plan(services)
         await services.fleet.wait(run_id)
-        empty = await plan(services, RunOrder(tenant_ids=[]))
+        empty = await plan(services, RunOptions(tenant_ids=[]))
 
         for ended in (run_id, empty):
             with pytest.raises(MigrationRunEnded):
@@ -224,7 +224,7 @@ class TestAfterADeath:
             dead = await _claim_all(services, run_id)
             await cancel(services, run_id)
         _silence(gated, dead)
-        monkeypatch.setattr(courses, "ORPHANED_AFTER", courses.ORPHANED_AFTER * 0)
+        monkeypatch.setattr(active_runs, "ORPHANED_AFTER", active_runs.ORPHANED_AFTER * 0)
 
         async with open_services(settings) as ignorant:
             run = await ignorant.fleet.wait(run_id)
@@ -237,7 +237,7 @@ class TestStop:
         self, gated: Settings, gate: Gate, monkeypatch: pytest.MonkeyPatch
     ):
         """The tenants in work are ended; what became of them is in their own logs."""
-        monkeypatch.setattr(walk, "LAST_OUTCOMES_SECONDS_MAX", 0.5)
+        monkeypatch.setattr(worker, "LAST_OUTCOMES_SECONDS_MAX", 0.5)
         async with open_services(gated) as services:
             made = await tenants(services, 4)
             gate.build()

@@ -37,9 +37,9 @@ class TestHeartbeat:
         raw = catalog_of(world)
         raw.run("UPDATE runner SET seen_at_ms = seen_at_ms + ? WHERE id = ?", HOUR_MS, dead)
 
-        await services.runner.beat()
+        await services.heartbeat.beat()
 
-        own = services.runner.id
+        own = services.heartbeat.worker_id
         [(seen,)] = raw.run("SELECT seen_at_ms FROM runner WHERE id = ?", dead)
         [(now,)] = raw.run("SELECT seen_at_ms FROM runner WHERE id = ?", own)
         assert seen < now + 1_000

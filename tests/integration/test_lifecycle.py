@@ -408,7 +408,7 @@ class TestKill:
 
 
 def _silence(settings: Settings, services: Services) -> None:
-    set_back(settings, services.runner.id, SILENCE_MS + 1_000)
+    set_back(settings, services.heartbeat.worker_id, SILENCE_MS + 1_000)
 
 
 async def _killed(process: Program) -> None:

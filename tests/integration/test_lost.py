@@ -8,9 +8,9 @@ import pytest
 
 from tenantry.catalog import parts, runs
 from tenantry.db.sessions import DatabaseUnavailable
-from tenantry.fleet import courses, outcomes, walk
-from tenantry.fleet.courses import Course, Courses
-from tenantry.fleet.orders import RunOrder
+from tenantry.fleet import active_runs, outcomes, worker
+from tenantry.fleet.active_runs import ActiveRun, ActiveRuns
+from tenantry.fleet.run_options import RunOptions
 from tenantry.kit.ids import new_id
 from tenantry.migration.run_scripts import RunScripts
 from tenantry.services import Services, open_services, system_context
@@ -24,9 +24,9 @@ pytestmark = pytest.mark.timeout(60)
 SECONDS_MAX = 20
 
 
-async def plan(services: Services, order: RunOrder | None = None) -> UUID:
-    order = order or RunOrder()
-    return await services.fleet.plan(system_context("ada"), triggered_by="ada", order=order)
+async def plan(services: Services, options: RunOptions | None = None) -> UUID:
+    options = options or RunOptions()
+    return await services.fleet.plan(system_context("ada"), triggered_by="ada", options=options)
 
 
 class TestClaim:
@@ -79,7 +79,7 @@ class TestOutcome:
         made = [(await provision(services, name)).tenant for name in ("acme", "globex", "initech")]
         record = parts.record
         monkeypatch.setattr(outcomes, "RETRY_SECONDS", 0.01)
-        monkeypatch.setattr(walk, "LAST_OUTCOMES_SECONDS_MAX", 0.5)
+        monkeypatch.setattr(worker, "LAST_OUTCOMES_SECONDS_MAX", 0.5)
 
         async def refuse_one(session: Any, some: Any, runner_id: UUID) -> Any:
             if made[1].id in [one.part.tenant_id for one in some]:
@@ -133,7 +133,7 @@ class TestStop:
         self, settings: Settings, monkeypatch: pytest.MonkeyPatch
     ):
         """What has not started waits for the catalog to count them, and not for ever."""
-        monkeypatch.setattr(walk, "LAST_OUTCOMES_SECONDS_MAX", 0.5)
+        monkeypatch.setattr(worker, "LAST_OUTCOMES_SECONDS_MAX", 0.5)
         one_by_one = settings.model_copy(update={"migrate_concurrency": 1})
         async with open_services(one_by_one) as services:
             for name in ("acme", "globex"):
@@ -145,7 +145,7 @@ class TestStop:
                 raise DatabaseUnavailable
 
             monkeypatch.setattr(parts, "record", refuse)
-            await plan(services, RunOrder(max_failures=0))
+            await plan(services, RunOptions(max_failures=0))
             await asyncio.sleep(1)
 
             async with asyncio.timeout(SECONDS_MAX):
@@ -159,17 +159,17 @@ class TestWork:
         """Whatever it was: no part of the run stays with a process that has forgotten it."""
         for name in ("acme", "globex", "initech"):
             await provision(services, name)
-        is_clear, broken = Course.is_clear, []
+        is_clear, broken = ActiveRun.is_clear, []
 
-        async def break_once(course: Course, catalog: Any) -> bool:
+        async def break_once(run: ActiveRun, catalog: Any) -> bool:
             if not broken:
                 broken.append(True)
                 raise RuntimeError
-            return await is_clear(course, catalog)
+            return await is_clear(run, catalog)
 
-        monkeypatch.setattr(Course, "is_clear", break_once)
+        monkeypatch.setattr(ActiveRun, "is_clear", break_once)
         async with asyncio.timeout(SECONDS_MAX):
-            run = await services.fleet.wait(await plan(services, RunOrder(max_failures=0)))
+            run = await services.fleet.wait(await plan(services, RunOptions(max_failures=0)))
 
         assert (broken, run.success_count) == ([True], 3)
         assert services.fleet.is_idle
@@ -202,7 +202,7 @@ class TestWork:
 class TestCourses:
     def test_are_begun_once(self, services: Services):
         """Whoever plans a run may find that this process has come upon it already."""
-        known = Courses(services.streams)
+        known = ActiveRuns(services.streams)
         run_id = new_id()
 
         first = known.begin(run_id, RunScripts(services.streams()))
@@ -212,4 +212,4 @@ class TestCourses:
 
         assert again is first
         assert first.failures_unwritten == 0
-        assert courses.COURSES_REMEMBERED_MAX >= runs.UNFINISHED_MAX
+        assert active_runs.RUNS_REMEMBERED_MAX >= runs.UNFINISHED_MAX

@@ -12,8 +12,8 @@ from tenantry.catalog import audit, runs
 from tenantry.catalog.runs import MigrationRunNotFound, TenantMigration
 from tenantry.catalog.tenants import Tenant
 from tenantry.fleet.dry_run import Preview, Previewer
-from tenantry.fleet.orders import EVERY_ACTIVE_TENANT, BadOrder, RunOrder
-from tenantry.fleet.walk import PREVIEWS_MAX
+from tenantry.fleet.run_options import EVERY_ACTIVE_TENANT, BadOrder, RunOptions
+from tenantry.fleet.worker import PREVIEWS_MAX
 from tenantry.kit.ids import new_id
 from tenantry.kit.pages import Window
 from tenantry.services import Services, open_services, system_context
@@ -25,13 +25,13 @@ from tests.integration.programs import running
 pytestmark = pytest.mark.timeout(120)
 
 
-async def plan(services: Services, order: RunOrder = EVERY_ACTIVE_TENANT) -> UUID:
-    return await services.fleet.plan(system_context("ada"), triggered_by="ada", order=order)
+async def plan(services: Services, options: RunOptions = EVERY_ACTIVE_TENANT) -> UUID:
+    return await services.fleet.plan(system_context("ada"), triggered_by="ada", options=options)
 
 
-async def ended(services: Services, order: RunOrder) -> list[TenantMigration]:
+async def ended(services: Services, options: RunOptions) -> list[TenantMigration]:
     """Return what became of the tenants in a run, in the order of their making."""
-    run = await services.fleet.wait(await plan(services, order))
+    run = await services.fleet.wait(await plan(services, options))
     found = await runs.ended(services.catalog, run.id)
     states = [part.state for part in found]
     assert run.total_count == run.success_count + run.failed_count == len(found)
@@ -64,7 +64,7 @@ class TestTenantIds:
             gate.build()
             gate.open()
 
-            found = await ended(services, RunOrder(tenant_ids=ids([made[3], made[1], made[1]])))
+            found = await ended(services, RunOptions(tenant_ids=ids([made[3], made[1], made[1]])))
 
             assert ids(found) == ids([made[1], made[3]])
             assert [is_migrated(services, one) for one in made] == [False, True, False, True]
@@ -72,7 +72,7 @@ class TestTenantIds:
     async def test_that_are_none_make_a_run_of_none(self, services: Services):
         await tenants(services, 1)
 
-        assert await ended(services, RunOrder(tenant_ids=[])) == []
+        assert await ended(services, RunOptions(tenant_ids=[])) == []
 
     async def test_must_be_of_active_tenants(self, services: Services):
         """Nothing is recorded when one is not."""
@@ -82,9 +82,9 @@ class TestTenantIds:
 
         for wrong in (made[1].id, unknown):
             with pytest.raises(BadOrder, match=f"`tenantIds`: {wrong} is no active tenant"):
-                await plan(services, RunOrder(tenant_ids=[made[0].id, wrong]))
+                await plan(services, RunOptions(tenant_ids=[made[0].id, wrong]))
         with pytest.raises(BadOrder, match="and 1 more of them"):
-            await plan(services, RunOrder(tenant_ids=[made[1].id, unknown]))
+            await plan(services, RunOptions(tenant_ids=[made[1].id, unknown]))
 
         assert (await runs.page(services.catalog, Window(1, 10))).total_count == 0
 
@@ -100,7 +100,7 @@ class TestRetryOf:
             mend(services, *made[1:3])
             await suspend(services, made[1])
 
-            found = await ended(services, RunOrder(retry_of=first.id))
+            found = await ended(services, RunOptions(retry_of=first.id))
 
             assert first.failed_count == 3
             assert ids(found) == ids([made[2], made[3]])
@@ -116,7 +116,7 @@ class TestRetryOf:
             await services.fleet.wait(first)
 
             found = await ended(
-                services, RunOrder(retry_of=first, tenant_ids=ids([made[1], made[2]]))
+                services, RunOptions(retry_of=first, tenant_ids=ids([made[1], made[2]]))
             )
 
             assert ids(found) == ids([made[1]])
@@ -126,11 +126,11 @@ class TestRetryOf:
         first = await plan(services)
         await services.fleet.wait(first)
 
-        assert await ended(services, RunOrder(retry_of=first, waves=[1, "100%"])) == []
+        assert await ended(services, RunOptions(retry_of=first, waves=[1, "100%"])) == []
 
     async def test_of_a_run_that_does_not_exist_is_refused(self, services: Services):
         with pytest.raises(MigrationRunNotFound):
-            await plan(services, RunOrder(retry_of=new_id()))
+            await plan(services, RunOptions(retry_of=new_id()))
 
 
 class TestWaves:
@@ -142,7 +142,7 @@ class TestWaves:
             gate.open()
             spoil(services, made[0], made[1])
 
-            found = await ended(services, RunOrder(waves=[1, "50%", "100%"]))
+            found = await ended(services, RunOptions(waves=[1, "50%", "100%"]))
 
             assert ids(found) == ids(made)
             for before, after in pairwise((found[:1], found[1:3], found[3:])):
@@ -156,7 +156,7 @@ class TestWaves:
             gate.build()
             gate.open()
 
-            found = await ended(services, RunOrder(waves=[1, 3]))
+            found = await ended(services, RunOptions(waves=[1, 3]))
 
             assert [part.state for part in found] == ["Success"] * 3 + ["Failed"] * 2
             assert set(errors(found[3:])) == {"not attempted: left out by the last wave"}
@@ -172,7 +172,7 @@ class TestWaves:
             gate.build()
             async with running("work", gated) as process:
                 assert await process.line() == "ready"
-                run_id = await plan(services, RunOrder(waves=[2, "100%"]))
+                run_id = await plan(services, RunOptions(waves=[2, "100%"]))
                 await _until_claimed(gated, run_id, 2)
                 await asyncio.sleep(0.3)
                 assert _claimed_count(gated, run_id) == 2, "the others wait"
@@ -200,7 +200,7 @@ class TestMaxFailures:
             gate.open()
             spoil(services, *made)
 
-            found = await ended(services, RunOrder(max_failures=3))
+            found = await ended(services, RunOptions(max_failures=3))
 
             left = [one for one in errors(found) if one and one.startswith("not attempted")]
             assert set(left) == {"not attempted: more than 3 tenants failed"}
@@ -215,7 +215,7 @@ class TestMaxFailures:
             gate.open()
             spoil(services, made[1])
 
-            found = await ended(services, RunOrder(waves=["50%", "100%"], max_failures=0))
+            found = await ended(services, RunOptions(waves=["50%", "100%"], max_failures=0))
 
             assert found[0].state == "Success"
             assert "already exists" in str(found[1].error)
@@ -229,7 +229,7 @@ class TestMaxFailures:
             gate.open()
             spoil(services, made[1], made[3])
 
-            found = await ended(services, RunOrder(max_failures="40%", waves=[2, "100%"]))
+            found = await ended(services, RunOptions(max_failures="40%", waves=[2, "100%"]))
 
             assert [part.state for part in found].count("Success") == 3
             assert all("already exists" in (one or "already exists") for one in errors(found))
@@ -237,7 +237,7 @@ class TestMaxFailures:
 
 class TestLabel:
     async def test_is_kept_and_audited(self, services: Services):
-        run_id = await plan(services, RunOrder(label="spring release"))
+        run_id = await plan(services, RunOptions(label="spring release"))
 
         assert (await runs.terms(services.catalog, run_id)).label == "spring release"
         entry = (await audit.page(services.catalog, Window(1, 1))).items[0]
@@ -245,12 +245,14 @@ class TestLabel:
 
 
 class TestBadOrder:
-    @pytest.mark.parametrize("order", [RunOrder(waves=[2, "10%"]), RunOrder(waves=[0])], ids=str)
-    async def test_leaves_nothing_behind(self, services: Services, order: RunOrder):
+    @pytest.mark.parametrize(
+        "options", [RunOptions(waves=[2, "10%"]), RunOptions(waves=[0])], ids=str
+    )
+    async def test_leaves_nothing_behind(self, services: Services, options: RunOptions):
         await tenants(services, 3)
 
         with pytest.raises(BadOrder, match="`waves`"):
-            await plan(services, order)
+            await plan(services, options)
 
         assert (await runs.page(services.catalog, Window(1, 10))).total_count == 0
         assert await runs.unfinished(services.catalog) == []
@@ -262,7 +264,7 @@ class TestPreview:
             made = await tenants(services, 4)
             gate.build()
             gate.open()
-            first = await ended(services, RunOrder(tenant_ids=[made[0].id]))
+            first = await ended(services, RunOptions(tenant_ids=[made[0].id]))
             await services.databases.forget(made[3].id)
             await services.databases.server("default").drop(made[3].database_name)
             before = [looking.dump(url_of(services, one)) for one in made[:3]]
@@ -294,8 +296,8 @@ class TestPreview:
             spoil(services, made[1])
             before = [looking.dump(url_of(services, one)) for one in made]
 
-            order = RunOrder(tenant_ids=ids(made[:2]), label="trial")
-            found = await services.fleet.preview(system_context("ada"), order, rehearse=True)
+            options = RunOptions(tenant_ids=ids(made[:2]), label="trial")
+            found = await services.fleet.preview(system_context("ada"), options, rehearse=True)
 
             assert (found.total, found.pending, found.up_to_date, found.failed) == (2, 1, 0, 1)
             assert found.details[1].pending_migrations == "g1_gate"
@@ -309,11 +311,14 @@ class TestPreview:
         made = await tenants(services, 3)
         ctx = system_context("ada")
 
-        for order in (RunOrder(tenant_ids=[made[0].id, new_id()]), RunOrder(waves=[2, "10%"])):
+        for options in (
+            RunOptions(tenant_ids=[made[0].id, new_id()]),
+            RunOptions(waves=[2, "10%"]),
+        ):
             with pytest.raises(BadOrder):
-                await services.fleet.preview(ctx, order, rehearse=False)
+                await services.fleet.preview(ctx, options, rehearse=False)
         with pytest.raises(MigrationRunNotFound):
-            await services.fleet.preview(ctx, RunOrder(retry_of=new_id()), rehearse=False)
+            await services.fleet.preview(ctx, RunOptions(retry_of=new_id()), rehearse=False)
 
 
 async def _history(services: Services) -> set[UUID]:

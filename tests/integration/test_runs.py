@@ -38,7 +38,7 @@ async def _quiet(settings: Settings) -> AsyncIterator[Services]:
 
 
 async def _add(services: Services, name: str) -> Tenant:
-    tenant_id, runner_id = new_id(), services.runner.id
+    tenant_id, runner_id = new_id(), services.heartbeat.worker_id
     added = Tenant(
         id=tenant_id,
         name=name,
@@ -162,7 +162,7 @@ class TestClaim:
     async def test_of_a_runner_that_beats_stays_its_own(self, quiet: Services):
         await planned(quiet)
         second = await runner(quiet)
-        mine = await claimed(quiet, quiet.runner.id)
+        mine = await claimed(quiet, quiet.heartbeat.worker_id)
 
         await asyncio.sleep(SILENCE_MS / 1000 + 0.5)
 

@@ -2,13 +2,13 @@
 
 import pytest
 
-from tenantry.fleet.orders import (
+from tenantry.fleet.run_options import (
     LABEL_CHARS_MAX,
     TENANTS_NAMED_MAX,
     WAVES_MAX,
     Amount,
     BadOrder,
-    RunOrder,
+    RunOptions,
 )
 from tenantry.kit.ids import new_id
 from tenantry.kit.text import BadText
@@ -29,7 +29,7 @@ class TestCheck:
         ids=str,
     )
     def test_takes_waves(self, waves: list[Amount]):
-        RunOrder(waves=waves).check()
+        RunOptions(waves=waves).check()
 
     @pytest.mark.parametrize(
         "waves",
@@ -58,25 +58,25 @@ class TestCheck:
     def test_refuses_waves(self, waves: list[Amount]):
         """They are positive, do not decrease, and are at most 100 %."""
         with pytest.raises(BadOrder, match="`waves`"):
-            RunOrder(waves=waves).check()
+            RunOptions(waves=waves).check()
 
     @pytest.mark.parametrize("amount", [0, 3, 10**30, "0%", "5%", "100%"])
     def test_takes_failures(self, amount: Amount):
-        RunOrder(max_failures=amount).check()
+        RunOptions(max_failures=amount).check()
 
     @pytest.mark.parametrize("amount", [-1, "101%", "5", "", "5%5%", "five"])
     def test_refuses_failures(self, amount: Amount):
         with pytest.raises(BadOrder, match="`maxFailures`"):
-            RunOrder(max_failures=amount).check()
+            RunOptions(max_failures=amount).check()
 
     @pytest.mark.parametrize("label", ["", "  ", "a\0b", "x" * (LABEL_CHARS_MAX + 1)])
     def test_refuses_a_label_that_is_no_line(self, label: str):
         with pytest.raises(BadText, match="`label`"):
-            RunOrder(label=label).check()
+            RunOptions(label=label).check()
 
     def test_refuses_more_tenants_than_it_can_look_up(self):
         with pytest.raises(BadOrder, match="`tenantIds`"):
-            RunOrder(tenant_ids=[new_id()] * (TENANTS_NAMED_MAX + 1)).check()
+            RunOptions(tenant_ids=[new_id()] * (TENANTS_NAMED_MAX + 1)).check()
 
 
 class TestWaveSizes:
@@ -96,14 +96,14 @@ class TestWaveSizes:
     )
     def test_are_numbers_of_tenants(self, waves: list[Amount], total: int, sizes: list[int]):
         """Percentages are rounded up, and there are never more tenants than there are."""
-        assert RunOrder(waves=waves).wave_sizes(total) == sizes
+        assert RunOptions(waves=waves).wave_sizes(total) == sizes
 
     def test_may_not_decrease_when_numbers_and_percentages_meet(self):
         with pytest.raises(BadOrder, match="of 50 tenants these are 10, 5"):
-            RunOrder(waves=[10, "10%"]).wave_sizes(50)
+            RunOptions(waves=[10, "10%"]).wave_sizes(50)
 
     def test_are_none_without_waves(self):
-        assert RunOrder().wave_sizes(10) == []
+        assert RunOptions().wave_sizes(10) == []
 
 
 class TestFailuresMax:
@@ -121,4 +121,4 @@ class TestFailuresMax:
         ],
     )
     def test_is_a_number_of_tenants(self, amount: Amount | None, total: int, most: int | None):
-        assert RunOrder(max_failures=amount).failures_max(total) == most
+        assert RunOptions(max_failures=amount).failures_max(total) == most

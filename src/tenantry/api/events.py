@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 import msgspec
 
 from tenantry.api.pieces import Source
-from tenantry.fleet.watching import Sight
+from tenantry.fleet.watchers import RunUpdate
 from tenantry.kit.clock import monotonic_seconds
 from tenantry.kit.errors import Forbidden, Unauthenticated
 from tenantry.schemas.migrations import MigrationRunDetailResponse, MigrationRunStateResponse
@@ -32,27 +32,27 @@ def sequence_of(last_event_id: str) -> int:
 
 
 async def events_of(
-    sights: AsyncGenerator[Sight, None], readmit: Callable[[], Awaitable[object]]
+    updates: AsyncGenerator[RunUpdate, None], readmit: Callable[[], Awaitable[object]]
 ) -> Source:
-    """Yield *sights* as events: ``tenant`` with a detail, ``run`` with the run without them.
+    """Yield *updates* as events: ``tenant`` with a detail, ``run`` with the run without them.
 
     The id of each is the sequence from which to go on after it.
 
     Args:
-        sights: What is seen, often enough to notice in time that the caller is out.
+        updates: What is seen, often enough to notice in time that the caller is out.
         readmit: Raises when the caller is not let in any more.
 
     Raises:
-        Exception: Whatever *sights* raise.
+        Exception: Whatever *updates* raise.
     """
     told_at = monotonic_seconds()
-    async with contextlib.aclosing(sights):
-        async for sight in sights:
+    async with contextlib.aclosing(updates):
+        async for update in updates:
             try:
                 await readmit()
             except (Unauthenticated, Forbidden):
                 return
-            text = b"".join(_events(sight))
+            text = b"".join(_events(update))
             if not text and monotonic_seconds() - told_at > COMMENT_SECONDS:
                 text = COMMENT
             if text:
@@ -60,11 +60,11 @@ async def events_of(
                 yield text
 
 
-def _events(sight: Sight) -> Iterator[bytes]:
-    for part in sight.parts:
+def _events(update: RunUpdate) -> Iterator[bytes]:
+    for part in update.parts:
         yield _event(b"tenant", part.sequence or 0, MigrationRunDetailResponse.of(part))
-    if sight.run is not None:
-        yield _event(b"run", sight.sequence, MigrationRunStateResponse.of(sight.run))
+    if update.run is not None:
+        yield _event(b"run", update.sequence, MigrationRunStateResponse.of(update.run))
 
 
 def _event(name: bytes, sequence: int, data: object) -> bytes:

@@ -24,8 +24,8 @@ from tenantry.catalog.database import Catalog
 from tenantry.catalog.runs import Cause, MigrationRun, TenantMigration, Terms
 from tenantry.cli import output, session, signals
 from tenantry.db.sessions import DatabaseUnavailable
-from tenantry.fleet.orders import RunOrder
-from tenantry.fleet.walk import RunGoesOn
+from tenantry.fleet.run_options import RunOptions
+from tenantry.fleet.worker import RunGoesOn
 from tenantry.kit.clock import monotonic_seconds
 from tenantry.migration.run_scripts import RunScripts
 from tenantry.services import Services
@@ -101,17 +101,17 @@ class WatchLeft(RunGoesOn):
     """This process was asked to stop watching; the run goes on."""
 
 
-async def migrate_all(services: Services, *, triggered_by: str, order: RunOrder) -> Found:
+async def migrate_all(services: Services, *, triggered_by: str, options: RunOptions) -> Found:
     """Plan a run, and work on it here until it has ended.
 
     Args:
         services: Whose background works on every run.
         triggered_by: Whose run it is: an admin's e-mail address.
-        order: Which tenants it is for, and how it is to go.
+        options: Which tenants it is for, and how it is to go.
 
     Raises:
         BadStream: The directory of revisions cannot be read; there is no run.
-        BadOrder, BadText, MigrationRunNotFound: The order breaks a rule; there is no run.
+        BadOrder, BadText, MigrationRunNotFound: An option breaks a rule; there is no run.
         RunLeft: A signal asked this process to stop.
         DatabaseUnavailable: The catalog has not answered for `CATALOG_LOST_SECONDS_MAX`.
     """
@@ -123,7 +123,7 @@ async def migrate_all(services: Services, *, triggered_by: str, order: RunOrder)
 
     with signals.heeded(begin_to_stop), shown_on(output.progress()) as show:
         run_id = await services.fleet.plan(
-            session.context(), triggered_by=triggered_by, order=order
+            session.context(), triggered_by=triggered_by, options=options
         )
         run = await _follow(
             services.catalog,

@@ -82,7 +82,7 @@ def migrate_fleet(
             process.settle()
             catalog = services.catalog
             email = await _only_admin(catalog) if by is None else await _active_admin(catalog, by)
-            order = await ordering.order_of(
+            run_options = await ordering.order_of(
                 catalog,
                 named=tenant,
                 retry=retry,
@@ -90,7 +90,7 @@ def migrate_fleet(
                 max_failures=max_failures,
                 label=label,
             )
-            return await migrating.migrate_all(services, triggered_by=email, order=order)
+            return await migrating.migrate_all(services, triggered_by=email, options=run_options)
 
     ended = process.run(migrate())
     if as_json:
@@ -167,8 +167,8 @@ async def _preview(
 ) -> Preview:
     async with session.opened(settings) as services:
         await migrating.check_revisions(services)
-        order = await ordering.order_of(services.catalog, named=named, retry=retry)
-        return await services.fleet.preview(session.context(), order, rehearse=rehearse)
+        run_options = await ordering.order_of(services.catalog, named=named, retry=retry)
+        return await services.fleet.preview(session.context(), run_options, rehearse=rehearse)
 
 
 async def _active_admin(catalog: Catalog, email: str) -> str:

@@ -8,7 +8,7 @@ import typer
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.runs import MigrationRunNotFound
 from tenantry.cli import tenants
-from tenantry.fleet.orders import Amount, RunOrder
+from tenantry.fleet.run_options import Amount, RunOptions
 from tenantry.kit.ids import parse_id
 
 Tenants = Annotated[
@@ -41,8 +41,8 @@ async def order_of(
     waves: Sequence[str] | None = None,
     max_failures: str | None = None,
     label: str | None = None,
-) -> RunOrder:
-    """Return the order that the options make; `fleet` judges it.
+) -> RunOptions:
+    """Return the options of a run; `fleet` checks them.
 
     Raises:
         TenantNotFound: A tenant that is named does not exist.
@@ -52,7 +52,7 @@ async def order_of(
     if retry is not None and retry_of is None:
         raise MigrationRunNotFound
     found = [(await tenants.find(catalog, one)).id for one in named] if named else None
-    return RunOrder(
+    return RunOptions(
         tenant_ids=found,
         retry_of=retry_of,
         waves=[_amount(one) for one in waves] if waves else None,

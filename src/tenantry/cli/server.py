@@ -24,7 +24,7 @@ from tenantry.api.protocol import protocol_for
 from tenantry.app import app_over, open_access_log
 from tenantry.cli import metrics_port, signals
 from tenantry.db.urls import sqlite_path
-from tenantry.fleet.walk import Fleet
+from tenantry.fleet.worker import Fleet
 from tenantry.kit import private, process
 from tenantry.kit.errors import Unavailable
 from tenantry.kit.metrics import Metrics

@@ -41,7 +41,7 @@ def worker(*, as_json: options.Json = False) -> None:
         raise NoWorkToShare
 
     def tell(services: Services) -> None:
-        working = Working(services.runner.id, settings.migrate_concurrency)
+        working = Working(services.heartbeat.worker_id, settings.migrate_concurrency)
         if as_json:
             output.show_json(working)
         else:

@@ -13,8 +13,8 @@ from tenantry.catalog.database import Catalog
 from tenantry.catalog.parts import CLOSE_MAX, Recorded
 from tenantry.catalog.runs import TenantMigration, UnfinishedRun
 from tenantry.db.sessions import DatabaseUnavailable
-from tenantry.fleet.courses import Course, Courses
-from tenantry.fleet.runner import Runner
+from tenantry.fleet.active_runs import ActiveRun, ActiveRuns
+from tenantry.fleet.heartbeat import Heartbeat
 from tenantry.kit.clock import monotonic_seconds, utc_now
 
 # A claim is a transaction, so quick tenants are claimed many at a time: as many as this
@@ -36,7 +36,7 @@ class Claimed:
     """
 
     part: TenantMigration
-    course: Course
+    run: ActiveRun
     was_held: bool
 
 
@@ -46,7 +46,7 @@ class Claims:
     Args:
         catalog: Holds the runs.
         runner: This process.
-        courses: How it takes part in them.
+        active_runs: How it takes part in them.
         closed: Told what was ended without having been claimed.
 
     Attributes:
@@ -57,14 +57,14 @@ class Claims:
     def __init__(
         self,
         catalog: Catalog,
-        runner: Runner,
-        courses: Courses,
+        heartbeat: Heartbeat,
+        active_runs: ActiveRuns,
         *,
         closed: Callable[[Recorded], None],
     ) -> None:
         self._catalog = catalog
-        self._runner = runner
-        self._courses = courses
+        self._heartbeat = heartbeat
+        self._runs = active_runs
         self._closed = closed
         self._size = CLAIM_MIN
         # Nothing is claimed while more than a quarter of a claim is left: that is its bound.
@@ -113,7 +113,7 @@ class Claims:
     async def release(self) -> None:
         """Let others have what this process holds and has not started, if they can be told."""
         with contextlib.suppress(DatabaseUnavailable):
-            await parts.release(self._catalog, self._runner.id)
+            await parts.release(self._catalog, self._heartbeat.worker_id)
 
     async def close(self, run_id: UUID) -> None:
         """End what nobody has ever claimed of a stopped run.
@@ -159,20 +159,20 @@ class Claims:
         it knows of, the two cannot be told apart.
         """
         if self._is_unheard and self.held_count == 0:
-            await parts.abandon(self._catalog, self._runner.id)
+            await parts.abandon(self._catalog, self._heartbeat.worker_id)
             self._is_unheard = False
 
     async def _claim_of(self, run: UnfinishedRun, limit: int) -> list[Claimed]:
         if run.stop_reason is not None:
             await self.close(run.id)
-        course = await self._courses.of(run)
-        if course is None:
+        active = await self._runs.of(run)
+        if active is None:
             return []
         was_unheard, self._is_unheard = self._is_unheard, True
-        runner_id = self._runner.id
+        runner_id = self._heartbeat.worker_id
         found = await parts.claim(self._catalog, run.id, runner_id, limit=limit)
         was_held = not found
         if was_held:
             found = await parts.claim_abandoned(self._catalog, run.id, runner_id, limit=limit)
         self._is_unheard = was_unheard
-        return [Claimed(part, course, was_held=was_held) for part in found]
+        return [Claimed(part, active, was_held=was_held) for part in found]

@@ -16,8 +16,8 @@ from tenantry.catalog import credentials as stored
 from tenantry.catalog import tenants
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.tenants import Tenant, TenantNameInUse, TenantState
+from tenantry.fleet.heartbeat import Heartbeat
 from tenantry.db import audit_log
-from tenantry.fleet.runner import Runner
 from tenantry.fleet.templates import Templates
 from tenantry.kit.clock import utc_now
 from tenantry.kit.context import OperationContext
@@ -101,7 +101,7 @@ class Lifecycle:
     migrator: Migrator
     templates: Templates
     passwords: Passwords
-    runner: Runner
+    heartbeat: Heartbeat
     streams: Callable[[], Streams]
     uncleared: dict[UUID, Tenant] = field(default_factory=dict)
 
@@ -196,7 +196,9 @@ class Lifecycle:
             async with self.catalog.change(
                 ctx, "tenant.delete", tenant.id, tenant_id=tenant.id, changes=changes
             ) as session:
-                deleting = await tenants.set_deleting(session, tenant.id, runner_id=self.runner.id)
+                deleting = await tenants.set_deleting(
+                    session, tenant.id, runner_id=self.heartbeat.worker_id
+                )
                 if deleting is None:
                     raise TenantActive
                 await stored.remove_all(session, tenant.id)
@@ -211,7 +213,9 @@ class Lifecycle:
         Raises:
             DatabaseUnavailable: The catalog cannot be reached.
         """
-        for tenant in await tenants.take_abandoned(self.catalog, runner_id=self.runner.id):
+        for tenant in await tenants.take_abandoned(
+            self.catalog, runner_id=self.heartbeat.worker_id
+        ):
             self.uncleared[tenant.id] = tenant
         for tenant in list(self.uncleared.values()):
             await self.clear(tenant)
@@ -219,7 +223,7 @@ class Lifecycle:
     async def clear(self, tenant: Tenant) -> None:
         """Clear away a tenant that nobody can see; what fails is tried again later."""
         self.uncleared.pop(tenant.id, None)
-        runner_id = self.runner.id
+        runner_id = self.heartbeat.worker_id
         try:
             await self.databases.forget(tenant.id)
             if not await tenants.condemn(self.catalog, tenant.id, runner_id=runner_id):
@@ -238,7 +242,7 @@ class Lifecycle:
             # The hash takes longer than all the rest, so it goes on meanwhile.
             async with _going_on(self.passwords.hash(owner.password)) as password_hash:
                 # Within the block: it may be listed although nobody heard so.
-                await tenants.add(self.catalog, tenant, runner_id=self.runner.id)
+                await tenants.add(self.catalog, tenant, runner_id=self.heartbeat.worker_id)
                 async with asyncio.timeout(PROVISION_SECONDS_MAX):
                     return await self._make(ctx, tenant, owner, password_hash)
         except TenantNameInUse:
@@ -274,7 +278,7 @@ class Lifecycle:
             ready = await tenants.set_ready(
                 session,
                 tenant.id,
-                runner_id=self.runner.id,
+                runner_id=self.heartbeat.worker_id,
                 revision=str(await scripts.head()),
             )
             if ready is None:
@@ -317,7 +321,7 @@ class Lifecycle:
 
     async def _leave(self, tenant: Tenant) -> None:
         try:
-            await tenants.abandon(self.catalog, tenant.id, runner_id=self.runner.id)
+            await tenants.abandon(self.catalog, tenant.id, runner_id=self.heartbeat.worker_id)
         except Unavailable:
             self.uncleared[tenant.id] = tenant
             _log.warning("tenant not left to others", tenant=str(tenant.id))

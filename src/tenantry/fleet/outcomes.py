@@ -13,7 +13,7 @@ from tenantry.catalog.database import Catalog
 from tenantry.catalog.parts import Recorded
 from tenantry.catalog.runs import MigrationState, Outcome, TenantMigration
 from tenantry.db.sessions import DatabaseUnavailable
-from tenantry.fleet.runner import Runner
+from tenantry.fleet.heartbeat import Heartbeat
 from tenantry.kit.clock import monotonic_seconds, utc_now
 from tenantry.migration.errors import explain
 
@@ -42,13 +42,13 @@ class OutcomeWriter:
     def __init__(
         self,
         catalog: Catalog,
-        runner: Runner,
+        heartbeat: Heartbeat,
         *,
         held_count: Callable[[], int],
         written: Callable[[Sequence[Outcome], Recorded], None],
     ) -> None:
         self._catalog = catalog
-        self._runner = runner
+        self._heartbeat = heartbeat
         self._held_count = held_count
         self._written = written
         self._waiting: list[Outcome] = []
@@ -103,7 +103,7 @@ class OutcomeWriter:
         while True:
             try:
                 async with self._catalog.begin() as session:
-                    recorded = await parts.record(session, outcomes, self._runner.id)
+                    recorded = await parts.record(session, outcomes, self._heartbeat.worker_id)
             except DatabaseUnavailable:
                 self._lost_at = self._lost_at or monotonic_seconds()
                 _log.warning("catalog unavailable, writing later", outcomes=len(outcomes))

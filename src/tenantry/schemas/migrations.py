@@ -10,7 +10,7 @@ from msgspec import UNSET, UnsetType
 
 from tenantry.catalog.runs import Cause, MigrationRun, TenantMigration
 from tenantry.fleet.dry_run import Preview
-from tenantry.fleet.orders import RunOrder
+from tenantry.fleet.run_options import RunOptions
 from tenantry.fleet.status import SchemaStatus
 from tenantry.schemas.base import PageRequest, Schema
 
@@ -38,11 +38,11 @@ class MigrateAllRequest(Schema, frozen=True, forbid_unknown_fields=True):
     rehearse: bool = False
 
     @property
-    def order(self) -> RunOrder:
-        """The order that is given."""
+    def options(self) -> RunOptions:
+        """The options that are given."""
         members = ("tenant_ids", "retry_of", "waves", "max_failures", "label")
         given = {name: getattr(self, name) for name in members}
-        return RunOrder(**{name: one for name, one in given.items() if one is not UNSET})
+        return RunOptions(**{name: one for name, one in given.items() if one is not UNSET})
 
 
 class HistoryRequest(Schema, frozen=True):

@@ -11,7 +11,7 @@ from tenantry.api.histories import page_in_pieces, run_in_pieces
 from tenantry.api.pieces import Source
 from tenantry.api.requests import prefers
 from tenantry.catalog import runs
-from tenantry.fleet.orders import BadOrder
+from tenantry.fleet.run_options import BadOrder
 from tenantry.fleet.status import schema_status
 from tenantry.schemas.base import Nothing
 from tenantry.schemas.migrations import (
@@ -35,11 +35,11 @@ async def migrate_all(
 ) -> MigrationResultResponse | MigrationPreviewResponse | Reply:
     """Migrate tenants; this call only waits for the end, unless it prefers not to."""
     if request.dry_run:
-        preview = await services.fleet.preview(ctx, request.order, rehearse=request.rehearse)
+        preview = await services.fleet.preview(ctx, request.options, rehearse=request.rehearse)
         return MigrationPreviewResponse.of(preview)
     if request.rehearse:
         raise BadOrder("`rehearse` needs `dryRun`.")
-    run_id = await services.fleet.plan(ctx, triggered_by=ctx.email, order=request.order)
+    run_id = await services.fleet.plan(ctx, triggered_by=ctx.email, options=request.options)
     if prefers(prefer, RESPOND_ASYNC):
         return await _accepted(services, run_id)
     run = await services.fleet.wait(run_id)
@@ -78,8 +78,8 @@ async def show_events(
     readmit: Callable[[], Awaitable[object]],
 ) -> Source:
     """Tell what happens in a run, while it happens."""
-    sights = services.watchers.watch(run_id, after=sequence_of(last_event_id))
-    return events_of(sights, readmit)
+    updates = services.watchers.watch(run_id, after=sequence_of(last_event_id))
+    return events_of(updates, readmit)
 
 
 async def cancel_run(

@@ -18,7 +18,7 @@ from tenantry.cli.demo.samples import SampleTenant, sample_tenants
 from tenantry.cli.migrating import Found, migrate_all
 from tenantry.db.urls import sqlite_path
 from tenantry.fleet.lifecycle import Owner, Provisioned
-from tenantry.fleet.orders import EVERY_ACTIVE_TENANT
+from tenantry.fleet.run_options import EVERY_ACTIVE_TENANT
 from tenantry.kit import private
 from tenantry.services import Services, open_services
 from tenantry.settings import Settings
@@ -83,7 +83,7 @@ async def set_stage(settings: Settings, *, tenants_wanted: int) -> Stage:
         made = await _make_all(services, samples, logins)
         await asyncio.to_thread(_write_revisions, versions, None)
         await asyncio.to_thread(_break, services, made)
-        ended = await migrate_all(services, triggered_by=admin.email, order=EVERY_ACTIVE_TENANT)
+        ended = await migrate_all(services, triggered_by=admin.email, options=EVERY_ACTIVE_TENANT)
         token = await _admin_token(services, admin)
         mcp_token = await _mcp_token(services, made[0])
     return Stage(

@@ -1,4 +1,4 @@
-"""Courses: how this process takes part in each run, and what it knows of it.
+"""The runs that this process works on, each with its latest known state.
 
 What has not started when a run is stopped must not start, and the stop may come from any
 process. So a part starts only if its run was seen going on a moment ago, and not while
@@ -21,7 +21,7 @@ from tenantry.kit.clock import monotonic_seconds
 from tenantry.migration.run_scripts import RunScripts
 from tenantry.migration.streams import Streams
 
-COURSES_REMEMBERED_MAX = 100
+RUNS_REMEMBERED_MAX = 100
 # How long it is believed that a run goes on.
 SEEN_SECONDS_MAX = 0.25
 # How soon a run whose revisions this process does not know is looked at again, and after
@@ -31,7 +31,7 @@ ORPHANED_AFTER = timedelta(seconds=60)
 REVISIONS_UNKNOWN = f"{NOT_ATTEMPTED}no process that works knows the revisions of this run"
 
 
-class Course:
+class ActiveRun:
     """How this process takes part in one run.
 
     Args:
@@ -101,7 +101,7 @@ class Course:
                 self.see(await parts.progress_of(catalog, self.run_id))
 
 
-class Courses:
+class ActiveRuns:
     """The runs that this process takes part in.
 
     Args:
@@ -110,47 +110,47 @@ class Courses:
 
     def __init__(self, streams: Callable[[], Streams]) -> None:
         self._streams = streams
-        self._courses: OrderedDict[UUID, Course] = OrderedDict()
+        self._runs: OrderedDict[UUID, ActiveRun] = OrderedDict()
         self._foreign: OrderedDict[UUID, tuple[float, float]] = OrderedDict()
 
-    def begin(self, run_id: UUID, scripts: RunScripts, *, is_known: bool = True) -> Course:
+    def begin(self, run_id: UUID, scripts: RunScripts, *, is_known: bool = True) -> ActiveRun:
         """Take part in a run with these scripts, unless this process does so already.
 
-        Its walkers hold the course, and what they wait for must come to that one.
+        Its tasks hold the object and wait for it, so there must be one only.
         """
-        course = self._courses.setdefault(run_id, Course(run_id, scripts, is_known=is_known))
-        if len(self._courses) > COURSES_REMEMBERED_MAX:
-            self._courses.popitem(last=False)
-        return course
+        active_run = self._runs.setdefault(run_id, ActiveRun(run_id, scripts, is_known=is_known))
+        if len(self._runs) > RUNS_REMEMBERED_MAX:
+            self._runs.popitem(last=False)
+        return active_run
 
     def see(self, run: Progress) -> None:
         """Take note of how a run is, if this process takes part in it."""
-        if run.id in self._courses:
-            self._courses[run.id].see(run)
+        if run.id in self._runs:
+            self._runs[run.id].see(run)
 
     def forget_failure(self, run_id: UUID) -> None:
         """Take note that a failure is in the catalog's count now."""
-        if run_id in self._courses:
-            self._courses[run_id].failures_unwritten -= 1
+        if run_id in self._runs:
+            self._runs[run_id].failures_unwritten -= 1
 
     def forget(self) -> None:
         """Take part in nothing any more, until the runs are come upon again."""
-        self._courses.clear()
+        self._runs.clear()
 
-    async def of(self, run: UnfinishedRun) -> Course | None:
+    async def of(self, run: UnfinishedRun) -> ActiveRun | None:
         """Return how to take part in a run, or None if that is for others.
 
         An older release, or a process that is configured without the user's revisions,
         would find every tenant at its own head, and call that a success. What nobody has
         taken after a while is ended as failed, by whoever comes upon it.
         """
-        course = self._courses.get(run.id) or await self._join(run)
-        if course is not None:
-            self._courses.move_to_end(run.id)
-            course.see(run)
-        return course
+        active_run = self._runs.get(run.id) or await self._join(run)
+        if active_run is not None:
+            self._runs.move_to_end(run.id)
+            active_run.see(run)
+        return active_run
 
-    async def _join(self, run: UnfinishedRun) -> Course | None:
+    async def _join(self, run: UnfinishedRun) -> ActiveRun | None:
         now = monotonic_seconds()
         first_seen, look_again_at = self._foreign.get(run.id, (now, now))
         if look_again_at > now:
@@ -161,6 +161,6 @@ class Courses:
         if is_known or now - first_seen >= ORPHANED_AFTER.total_seconds():
             return self.begin(run.id, scripts, is_known=is_known)
         self._foreign[run.id] = first_seen, now + FOREIGN_SECONDS
-        if len(self._foreign) > COURSES_REMEMBERED_MAX:
+        if len(self._foreign) > RUNS_REMEMBERED_MAX:
             self._foreign.popitem(last=False)
         return None

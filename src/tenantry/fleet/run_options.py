@@ -27,7 +27,7 @@ class BadOrder(Invalid):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunOrder:
+class RunOptions:
     """What is asked of a run. Messages name its members as the HTTP contract does.
 
     Attributes:
@@ -80,26 +80,26 @@ class RunOrder:
         return None if self.max_failures is None else _amount(self.max_failures, total)
 
 
-EVERY_ACTIVE_TENANT = RunOrder()
+EVERY_ACTIVE_TENANT = RunOptions()
 
 
-async def select(session: CatalogSession, order: RunOrder) -> Selection:
-    """Return which tenants *order* is for.
+async def select(session: CatalogSession, options: RunOptions) -> Selection:
+    """Return which tenants *options* is for.
 
     Raises:
         MigrationRunNotFound: There is no run with the id in `retry_of`.
         BadOrder: A tenant that is named does not exist, or is not active.
     """
-    if order.retry_of is not None:
-        await runs.get(session, order.retry_of)
-    if order.tenant_ids is None:
-        return Selection(retry_of=order.retry_of)
-    named = list(dict.fromkeys(order.tenant_ids))
+    if options.retry_of is not None:
+        await runs.get(session, options.retry_of)
+    if options.tenant_ids is None:
+        return Selection(retry_of=options.retry_of)
+    named = list(dict.fromkeys(options.tenant_ids))
     wrong = await plans.inactive(session, named)
     if wrong:
         more = f", and {len(wrong) - 1} more of them" if len(wrong) > 1 else ""
         raise BadOrder(f"`tenantIds`: {wrong[0]} is no active tenant{more}.")
-    return Selection(tenant_ids=named, retry_of=order.retry_of)
+    return Selection(tenant_ids=named, retry_of=options.retry_of)
 
 
 def _check_waves(waves: Sequence[Amount]) -> None:

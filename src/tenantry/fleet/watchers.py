@@ -9,7 +9,7 @@ from uuid import UUID
 from tenantry.catalog import runs
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.runs import MigrationRun, TenantMigration
-from tenantry.fleet.walk import Fleet
+from tenantry.fleet.worker import Fleet
 from tenantry.kit.errors import Unavailable
 
 # Each looks into the catalog now and then.
@@ -24,7 +24,7 @@ class TooManyWatchers(Unavailable):
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class RunUpdate:
     """What is new since the last look; nothing, perhaps.
 
     Attributes:
@@ -53,15 +53,15 @@ class Watchers:
         self._most = watchers_max
         self._count = 0
 
-    async def watch(self, run_id: UUID, *, after: int = 0) -> AsyncGenerator[Sight, None]:
+    async def watch(self, run_id: UUID, *, after: int = 0) -> AsyncGenerator[RunUpdate, None]:
         """Yield the run as it is, the parts that have ended, and then what happens.
 
-        It ends with the run, whose last sight comes last, or when this process stops. There is
-        a sight for each look, at least every `LOOK_SECONDS`.
+        It ends with the run, whose last update comes last, or when this process stops. There is
+        an update for each look, at least every `LOOK_SECONDS`.
 
         Args:
             run_id: Of the run.
-            after: The sequence of a sight: what came up to there is known. One that the run
+            after: The sequence of an update: what came up to there is known. One that the run
                 has not reached is none of its own, and counts as 0.
 
         Raises:
@@ -75,31 +75,31 @@ class Watchers:
         self._count += 1
         try:
             sequence = after if after <= (run.last_sequence or 0) else 0
-            yield Sight(sequence, run=run)
+            yield RunUpdate(sequence, run=run)
             if run.last_sequence is None and run.finished_at is not None:
                 # An older release ended it, and has left no order.
                 async for parts in runs.each_ended(self._catalog, run_id):
-                    yield Sight(sequence, parts)
-            async with contextlib.aclosing(self._follow(run, sequence)) as sights:
-                async for sight in sights:
-                    yield sight
+                    yield RunUpdate(sequence, parts)
+            async with contextlib.aclosing(self._follow(run, sequence)) as updates:
+                async for update in updates:
+                    yield update
         finally:
             self._count -= 1
 
-    async def _follow(self, told: MigrationRun, sequence: int) -> AsyncGenerator[Sight, None]:
+    async def _follow(self, told: MigrationRun, sequence: int) -> AsyncGenerator[RunUpdate, None]:
         while True:
             written = self._fleet.written
             # Read before its parts: what it counts has ended, and so is among them.
             run = await runs.get(self._catalog, told.id)
             while parts := await runs.ended_after(self._catalog, run.id, sequence):
                 sequence = parts[-1].sequence or sequence
-                yield Sight(sequence, parts)
+                yield RunUpdate(sequence, parts)
             if run.finished_at is not None:
-                yield Sight(sequence, run=run)
+                yield RunUpdate(sequence, run=run)
                 return
             if self._fleet.is_stopping:
                 return
-            yield Sight(sequence, run=run if run != told else None)
+            yield RunUpdate(sequence, run=run if run != told else None)
             told = run
             await asyncio.sleep(LOOK_SECONDS_MIN)
             with contextlib.suppress(TimeoutError):

@@ -21,13 +21,13 @@ from tenantry.catalog.database import Catalog
 from tenantry.catalog.parts import Recorded
 from tenantry.catalog.runs import MigrationRun, MigrationState, Outcome, TenantMigration
 from tenantry.db.sessions import DatabaseUnavailable
-from tenantry.fleet import orders, outcomes
+from tenantry.fleet import outcomes, run_options
+from tenantry.fleet.active_runs import ActiveRun, ActiveRuns
 from tenantry.fleet.claims import POLL_SECONDS, Claimed, Claims
-from tenantry.fleet.courses import Course, Courses
 from tenantry.fleet.dry_run import Preview, Previewer
-from tenantry.fleet.orders import EVERY_ACTIVE_TENANT, RunOrder
+from tenantry.fleet.heartbeat import Heartbeat
 from tenantry.fleet.outcomes import OutcomeWriter
-from tenantry.fleet.runner import Runner
+from tenantry.fleet.run_options import EVERY_ACTIVE_TENANT, RunOptions
 from tenantry.kit.clock import utc_now
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Unavailable
@@ -68,7 +68,7 @@ class Fleet:
         catalog: Catalog,
         databases: TenantDatabases,
         migrator: Migrator,
-        runner: Runner,
+        heartbeat: Heartbeat,
         streams: Callable[[], Streams],
         *,
         metrics: Metrics,
@@ -80,11 +80,11 @@ class Fleet:
         self._streams = streams
         self._metrics = metrics
         self._concurrency = concurrency
-        self._courses = Courses(streams)
-        self._claims = Claims(catalog, runner, self._courses, closed=self._note)
+        self._runs = ActiveRuns(streams)
+        self._claims = Claims(catalog, heartbeat, self._runs, closed=self._note)
         self._writer = OutcomeWriter(
             catalog,
-            runner,
+            heartbeat,
             held_count=lambda: self._claims.held_count,
             written=self._note_written,
         )
@@ -93,20 +93,20 @@ class Fleet:
         self._written = asyncio.Event()
 
     async def plan(
-        self, ctx: OperationContext, *, triggered_by: str, order: RunOrder = EVERY_ACTIVE_TENANT
+        self, ctx: OperationContext, *, triggered_by: str, options: RunOptions = EVERY_ACTIVE_TENANT
     ) -> UUID:
         """Record a run, before the first of its tenants is touched, and return its id.
 
         Args:
             ctx: Who asks.
             triggered_by: Whose run it is, as the history tells it for ever.
-            order: Which tenants it is for, and how it is to go. A run for none has ended.
+            options: Which tenants it is for, and how it is to go. A run for none has ended.
 
         Raises:
-            BadOrder, BadText: The order breaks a rule.
-            MigrationRunNotFound: There is no run with the id in ``order.retry_of``.
+            BadOrder, BadText: An option breaks a rule.
+            MigrationRunNotFound: There is no run with the id in ``options.retry_of``.
         """
-        order.check()
+        options.check()
         run_id = new_id()
         scripts = RunScripts(self._streams())
         try:
@@ -114,58 +114,58 @@ class Fleet:
         except BadStream:
             head = None  # then every tenant fails, and says so
         async with self._catalog.begin() as session:
-            selection = await orders.select(session, order)
+            selection = await run_options.select(session, options)
             total = await plans.add(
                 session,
                 run_id,
                 now=ctx.now,
                 triggered_by=triggered_by,
                 head=head,
-                label=order.label,
+                label=options.label,
                 selection=selection,
-                waits=order.waves is not None,
+                waits=options.waves is not None,
             )
-            waves = order.wave_sizes(total)
+            waves = options.wave_sizes(total)
             await plans.begin(
                 session,
                 run_id,
                 now=ctx.now,
                 total=total,
                 waves=waves,
-                max_failures=order.failures_max(total),
+                max_failures=options.failures_max(total),
             )
             await parts.open_wave(session, run_id, count=waves[0] if waves else 0)
-            target = f"{run_id} {order.label}" if order.label else str(run_id)
+            target = f"{run_id} {options.label}" if options.label else str(run_id)
             await audit.LOG.add(session, ctx, "migration-run.start", target)
-        self._courses.begin(run_id, scripts)
+        self._runs.begin(run_id, scripts)
         if not total:
             self._metrics.count_run(SUCCESS)
         self._claims.hint()
         return run_id
 
     async def preview(
-        self, ctx: OperationContext, order: RunOrder = EVERY_ACTIVE_TENANT, *, rehearse: bool
+        self, ctx: OperationContext, options: RunOptions = EVERY_ACTIVE_TENANT, *, rehearse: bool
     ) -> Preview:
-        """Tell what a run with this order would find; nothing is changed, there is no run.
+        """Tell what a run with these options would find; nothing is changed, there is no run.
 
         Every selected tenant's database is opened, a few at once.
 
         Args:
             ctx: Who asks; a rehearsal is audited.
-            order: Of the run that would be. Its waves and failures are checked alone.
+            options: Of the run that would be. Its waves and failures are checked alone.
             rehearse: Whether what is pending is run, and rolled back: it takes the same locks.
 
         Raises:
-            BadOrder, BadText: The order breaks a rule.
-            MigrationRunNotFound: There is no run with the id in ``order.retry_of``.
+            BadOrder, BadText: An option breaks a rule.
+            MigrationRunNotFound: There is no run with the id in ``options.retry_of``.
         """
-        order.check()
+        options.check()
         async with self._catalog.begin() as session:
-            selection = await orders.select(session, order)
+            selection = await run_options.select(session, options)
             selected = await plans.selected(session, selection)
-            order.wave_sizes(len(selected))
+            options.wave_sizes(len(selected))
             if rehearse:
-                target = order.label or f"{len(selected)} tenants"
+                target = options.label or f"{len(selected)} tenants"
                 await audit.LOG.add(session, ctx, "migration-run.rehearse", target)
         previewer = Previewer(
             databases=self._databases, migrator=self._migrator, concurrency=self._concurrency
@@ -237,7 +237,7 @@ class Fleet:
                 await self._claims.work()
         except Exception:
             self._writer.forget()
-            self._courses.forget()
+            self._runs.forget()
             self._claims.forget()
             raise
 
@@ -260,7 +260,7 @@ class Fleet:
     async def _walk(self) -> None:
         while True:
             claimed = await self._claims.next()
-            reason = await self._stop_reason(claimed.course)
+            reason = await self._stop_reason(claimed.run)
             if self.is_stopping:
                 self._claims.held_count -= 1  # released by `stop`
             elif reason is None:
@@ -268,30 +268,30 @@ class Fleet:
             else:
                 self._put(claimed, await self._leave(claimed, reason))
 
-    async def _stop_reason(self, course: Course) -> str | None:
+    async def _stop_reason(self, run: ActiveRun) -> str | None:
         while not self.is_stopping:
             try:
-                if await course.is_clear(self._catalog):
-                    return course.stop_reason
+                if await run.is_clear(self._catalog):
+                    return run.stop_reason
             except DatabaseUnavailable:
                 _log.warning("catalog unavailable, starting later")
                 await asyncio.sleep(POLL_SECONDS)
         return None
 
     async def _migrate(self, claimed: Claimed) -> Outcome:
-        part, course = claimed.part, claimed.course
+        part, run = claimed.part, claimed.run
         started_at = utc_now()
         try:
             migrated = await self._migrator.migrate(
                 self._url(part),
-                course.scripts,
+                run.scripts,
                 run_id=part.run_id,
                 now=utc_now,
                 is_first=not claimed.was_held,
             )
         except Exception as error:  # noqa: BLE001 - one bad tenant must not stop the others
             return outcomes.failed(part, error, started_at=started_at)
-        applied, position = _names(migrated, course), str(migrated.revision)
+        applied, position = _names(migrated, run), str(migrated.revision)
         if migrated.error is not None:
             return outcomes.failed(
                 part, migrated.error, started_at=started_at, applied=applied, position=position
@@ -304,19 +304,19 @@ class Fleet:
         Who held it before may have migrated the tenant, and died before it could say so: then
         what counts is what the tenant's own log says.
         """
-        part, course = claimed.part, claimed.course
+        part, run = claimed.part, claimed.run
         if not claimed.was_held:
             return outcomes.not_attempted(part, reason)
         started_at = utc_now()
         try:
             found = await self._migrator.read_result(
-                self._url(part), course.scripts, run_id=part.run_id
+                self._url(part), run.scripts, run_id=part.run_id
             )
-            is_done = bool(found.applied) and found.revision == await course.scripts.head()
+            is_done = bool(found.applied) and found.revision == await run.scripts.head()
         except Exception:  # noqa: BLE001 - whatever it is, this run has not come there
             _log.info("tenant not looked at", tenant=str(part.tenant_id), exc_info=True)
             return outcomes.not_attempted(part, reason)
-        applied, position = _names(found, course), str(found.revision)
+        applied, position = _names(found, run), str(found.revision)
         if is_done:
             return outcomes.succeeded(
                 part, started_at=started_at, applied=applied, position=position
@@ -328,21 +328,21 @@ class Fleet:
 
     def _put(self, claimed: Claimed, outcome: Outcome) -> None:
         if outcome.part.state == MigrationState.FAILED.value:
-            claimed.course.failures_unwritten += 1
+            claimed.run.failures_unwritten += 1
         self._writer.put(outcome)
 
     def _note_written(self, written: Sequence[Outcome], recorded: Recorded) -> None:
         self._claims.held_count -= len(written)
         for one in written:
             if one.part.state == MigrationState.FAILED.value:
-                self._courses.forget_failure(one.part.run_id)
+                self._runs.forget_failure(one.part.run_id)
         self._note(recorded)
         news, self._written = self._written, asyncio.Event()
         news.set()
 
     def _note(self, recorded: Recorded) -> None:
         for run in recorded.runs:
-            self._courses.see(run)
+            self._runs.see(run)
         for state in recorded.states:
             self._metrics.count_tenant(SUCCESS if state == MigrationState.SUCCESS else FAILED)
         for run in recorded.ended:
@@ -357,5 +357,5 @@ class Fleet:
         ended.set()
 
 
-def _names(migrated: MigrationResult, course: Course) -> list[str]:
-    return [course.scripts.streams.display(one) for one in migrated.applied]
+def _names(migrated: MigrationResult, run: ActiveRun) -> list[str]:
+    return [run.scripts.streams.display(one) for one in migrated.applied]

@@ -165,7 +165,7 @@ class Adoption:
         try:
             async with asyncio.timeout(ADOPT_SECONDS_MAX):
                 await tenants.add(
-                    self.lifecycle.catalog, tenant, runner_id=self.lifecycle.runner.id
+                    self.lifecycle.catalog, tenant, runner_id=self.lifecycle.heartbeat.worker_id
                 )
                 await server.take_in(database, tenant.database_name)
                 adding = self._add_tables(ctx, tenant, server, streams, stamp)
@@ -224,7 +224,7 @@ class Adoption:
             ctx, "tenant.adopt", tenant.id, tenant_id=tenant.id, changes=changes
         ) as session:
             ready = await tenants.set_ready(
-                session, tenant.id, runner_id=lifecycle.runner.id, revision=str(position)
+                session, tenant.id, runner_id=lifecycle.heartbeat.worker_id, revision=str(position)
             )
             if ready is None:
                 raise TakenOver

@@ -1,0 +1,53 @@
+"""The heartbeat of this process, without which other processes take over what it has claimed."""
+
+import asyncio
+import contextlib
+from uuid import UUID
+
+import structlog
+
+from tenantry.catalog import runners
+from tenantry.catalog.database import Catalog
+from tenantry.db.sessions import DatabaseUnavailable
+from tenantry.kit.ids import new_id
+
+BEAT_SECONDS = runners.SILENCE_MS / 1000 / 4
+
+_log = structlog.get_logger(__name__)
+
+
+class Heartbeat:
+    """Writes the heartbeat of this process into the catalog.
+
+    Args:
+        catalog: The catalog.
+
+    Attributes:
+        worker_id: The id of this process among those that work on the catalog.
+    """
+
+    def __init__(self, catalog: Catalog) -> None:
+        self.worker_id: UUID = new_id()
+        self._catalog = catalog
+
+    async def beat(self) -> None:
+        """Write one heartbeat.
+
+        Raises:
+            DatabaseUnavailable: The catalog cannot be reached.
+        """
+        await runners.beat(self._catalog, self.worker_id)
+
+    async def keep_beating(self) -> None:
+        """Write a heartbeat every `BEAT_SECONDS`, until cancelled."""
+        while True:
+            await asyncio.sleep(BEAT_SECONDS)
+            try:
+                await self.beat()
+            except DatabaseUnavailable:
+                _log.warning("heartbeat missed", runner=str(self.worker_id))
+
+    async def end(self) -> None:
+        """Remove the heartbeat, so that other processes need not wait until it has expired."""
+        with contextlib.suppress(DatabaseUnavailable):
+            await runners.remove(self._catalog, self.worker_id)
