@@ -29,11 +29,13 @@ from tenantry.db.servers import Server
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.urls import sqlite_path
 from tenantry.fleet.adoption import Adoption
+from tenantry.fleet.dry_run import Previewer
 from tenantry.fleet.heartbeat import Heartbeat
 from tenantry.fleet.lifecycle import Lifecycle
+from tenantry.fleet.migration_runs import Fleet
 from tenantry.fleet.templates import Templates
 from tenantry.fleet.watchers import Watchers
-from tenantry.fleet.worker import Fleet
+from tenantry.fleet.worker import Worker
 from tenantry.kit import private
 from tenantry.kit.clock import utc_now
 from tenantry.kit.context import OperationContext
@@ -79,6 +81,7 @@ class Services:
     identifier: Identifier
     entry: Entry
     fleet: Fleet
+    worker: Worker
     watchers: Watchers
     lifecycle: Lifecycle
     adoption: Adoption
@@ -116,7 +119,7 @@ async def open_services(settings: Settings, *, works: bool = True) -> AsyncItera
         await _prepare(services)
         async with _background(services, works=works):
             yield services
-            await services.fleet.stop()
+            await services.worker.stop()
         await services.usage.write()
         await services.sign_ins.write()
         await services.heartbeat.end()
@@ -160,7 +163,7 @@ def _build(settings: Settings, threads: Executor) -> Services:
         heartbeat=heartbeat,
         streams=streams,
     )
-    fleet = Fleet(
+    worker = Worker(
         catalog,
         databases,
         migrator,
@@ -169,14 +172,18 @@ def _build(settings: Settings, threads: Executor) -> Services:
         metrics=metrics,
         concurrency=settings.migrate_concurrency,
     )
+    previewer = Previewer(
+        databases=databases, migrator=migrator, concurrency=settings.migrate_concurrency
+    )
     return Services(
         settings=settings,
         catalog=catalog,
         databases=databases,
         identifier=identifier,
         entry=Entry(identifier, databases),
-        fleet=fleet,
-        watchers=Watchers(catalog, fleet),
+        fleet=Fleet(catalog, worker, previewer, streams, metrics=metrics),
+        worker=worker,
+        watchers=Watchers(catalog, worker),
         lifecycle=lifecycle,
         adoption=_adoption(settings, lifecycle, threads),
         migrator=migrator,
@@ -243,7 +250,7 @@ async def _background(services: Services, *, works: bool) -> AsyncIterator[None]
     shared: list[Callable[[], Awaitable[None]]] = []
     if works:
         shared = [
-            services.fleet.work,
+            services.worker.work,
             partial(_keep_house, services),
             partial(_prune_tenants, services),
         ]

@@ -295,7 +295,7 @@ class TestBound:
     @pytest.fixture(name="world")
     async def _world(self, world: World) -> World:
         services = world.services
-        watchers = Watchers(services.catalog, services.fleet, watchers_max=1)
+        watchers = Watchers(services.catalog, services.worker, watchers_max=1)
         services = dataclasses.replace(services, watchers=watchers)
         return dataclasses.replace(world, services=services, app=app_over(services))
 

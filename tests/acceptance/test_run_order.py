@@ -362,7 +362,7 @@ class TestLongCall(WithMigrations):
             head = await line.ask("POST", MIGRATE_ALL, authorization=bearer)
             assert await line.chunk() == b" "
             await until(lambda: count_runs(world), bool)
-            stopping = asyncio.create_task(world.services.fleet.stop())
+            stopping = asyncio.create_task(world.services.worker.stop())
             with pytest.raises(asyncio.IncompleteReadError):
                 await line.rest()
             await stopping

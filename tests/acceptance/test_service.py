@@ -41,7 +41,7 @@ class TestHealth:
 
     async def test_is_not_ready_while_it_stops(self, world: World) -> None:
         """It is 503 while it drains; the process still lives."""
-        await world.services.fleet.stop()
+        await world.services.worker.stop()
 
         refused(await world.stranger().get("/readyz"), 503)
         ok(await world.stranger().get("/livez"))

@@ -120,7 +120,7 @@ class TestVarnish:
         """A stop of the service is seen at once by what asks whether it is ready."""
         async with client(cache) as stranger:
             assert (await stranger.get("/readyz")).status_code == 200
-            await world.services.fleet.stop()
+            await world.services.worker.stop()
 
             assert (await stranger.get("/readyz")).status_code == 503
 

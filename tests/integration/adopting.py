@@ -69,7 +69,7 @@ def start(settings: Settings, name: str, database: str, step: int = 0) -> "subpr
 
 async def _main(settings: str, name: str, database: str, step: str) -> None:
     async with open_services(Settings(**json.loads(settings))) as services:
-        await services.fleet.stop()
+        await services.worker.stop()
         steps = Steps(int(step))
         steps.start()
         await services.adoption.adopt(

@@ -109,7 +109,7 @@ class TestCancel:
                 await asyncio.sleep(0.5)
 
                 at = await cancel(services, run_id)
-                await asyncio.sleep(active_runs.SEEN_SECONDS_MAX + 0.1)
+                await asyncio.sleep(active_runs.STATE_SECONDS_MAX + 0.1)
                 gate.open()
 
                 found = await check(services, run_id, made, done=2)
@@ -248,7 +248,7 @@ class TestStop:
             gate.open()
 
             async with asyncio.timeout(10):
-                await services.fleet.stop()
+                await services.worker.stop()
 
             assert [is_migrated(services, one) for one in made] == [True, True, False, False]
             looking.run(gated.catalog, "ALTER TABLE elsewhere RENAME TO tenant_migration")

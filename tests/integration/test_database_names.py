@@ -36,7 +36,7 @@ class Listed:
 
 @pytest.fixture(name="listed")
 async def _listed(services: Services) -> Listed:
-    await services.fleet.stop()
+    await services.worker.stop()
     return Listed(services)
 
 

@@ -207,7 +207,7 @@ class TestKill:
 
     async def _model(self, settings: Settings, folder: AlembicFolder, url: str) -> Dump:
         async with open_services(settings) as services:
-            await services.fleet.stop()
+            await services.worker.stop()
             return await reference(services, folder, url)
 
     async def _check(self, services: Services, fleet: Fleet, run_id: UUID) -> None:
@@ -265,7 +265,7 @@ class TestTerminate:
         async with running("work", fleet_settings) as process:
             assert await process.line() == "ready"
             async with open_services(fleet_settings) as services:
-                await services.fleet.stop()  # the other process is to do the work
+                await services.worker.stop()  # the other process is to do the work
                 run_id = await services.fleet.plan(system_context("test"), triggered_by="test")
                 while not await runs.ended(services.catalog, run_id):  # noqa: ASYNC110
                     await asyncio.sleep(0.01)

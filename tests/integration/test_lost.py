@@ -10,6 +10,7 @@ from tenantry.catalog import parts, runs
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.fleet import active_runs, outcomes, worker
 from tenantry.fleet.active_runs import ActiveRun, ActiveRuns
+from tenantry.fleet.in_flight import InFlight
 from tenantry.fleet.run_options import RunOptions
 from tenantry.kit.ids import new_id
 from tenantry.migration.run_scripts import RunScripts
@@ -93,7 +94,7 @@ class TestOutcome:
                 await asyncio.sleep(0.05)
             await asyncio.sleep(10 * outcomes.RETRY_SECONDS)
 
-            await services.fleet.stop()
+            await services.worker.stop()
 
         assert [part.tenant_name for part in found] == ["acme", "initech"]
 
@@ -149,7 +150,7 @@ class TestStop:
             await asyncio.sleep(1)
 
             async with asyncio.timeout(SECONDS_MAX):
-                await services.fleet.stop()
+                await services.worker.stop()
 
 
 class TestWork:
@@ -172,7 +173,7 @@ class TestWork:
             run = await services.fleet.wait(await plan(services, RunOptions(max_failures=0)))
 
         assert (broken, run.success_count) == ([True], 3)
-        assert services.fleet.is_idle
+        assert services.worker.is_idle
 
     async def test_that_breaks_tells_what_it_had_applied_before(
         self, settings: Settings, folder: AlembicFolder, monkeypatch: pytest.MonkeyPatch
@@ -201,15 +202,12 @@ class TestWork:
 
 class TestCourses:
     def test_are_begun_once(self, services: Services):
-        """Whoever plans a run may find that this process has come upon it already."""
-        known = ActiveRuns(services.streams)
+        """A run that was just planned may have been found in the catalog already."""
+        known = ActiveRuns(services.streams, InFlight())
         run_id = new_id()
 
         first = known.begin(run_id, RunScripts(services.streams()))
-        first.failures_unwritten += 1
         again = known.begin(run_id, RunScripts(services.streams()))
-        known.forget_failure(run_id)
 
         assert again is first
-        assert first.failures_unwritten == 0
         assert active_runs.RUNS_REMEMBERED_MAX >= runs.UNFINISHED_MAX

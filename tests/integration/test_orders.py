@@ -12,8 +12,8 @@ from tenantry.catalog import audit, runs
 from tenantry.catalog.runs import MigrationRunNotFound, TenantMigration
 from tenantry.catalog.tenants import Tenant
 from tenantry.fleet.dry_run import Preview, Previewer
+from tenantry.fleet.migration_runs import PREVIEWS_MAX
 from tenantry.fleet.run_options import EVERY_ACTIVE_TENANT, BadOrder, RunOptions
-from tenantry.fleet.worker import PREVIEWS_MAX
 from tenantry.kit.ids import new_id
 from tenantry.kit.pages import Window
 from tenantry.services import Services, open_services, system_context
@@ -168,7 +168,7 @@ class TestWaves:
         """A process is killed in the first wave; the next one begins with it, and ends it all."""
         async with open_services(gated) as services:
             made = await tenants(services, 6)
-            await services.fleet.stop()
+            await services.worker.stop()
             gate.build()
             async with running("work", gated) as process:
                 assert await process.line() == "ready"

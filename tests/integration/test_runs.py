@@ -31,7 +31,7 @@ SILENCE_MS = 5_000  # contract, section 5
 async def _quiet(settings: Settings) -> AsyncIterator[Services]:
     """Services that take no part in runs, over a dozen tenants without databases."""
     async with open_services(settings) as services:
-        await services.fleet.stop()
+        await services.worker.stop()
         for number in range(TENANTS):
             await _add(services, f"tenant{number:02}")
         yield services
@@ -132,7 +132,7 @@ class TestPlan:
 class TestClaim:
     async def test_by_two_at_once_is_disjoint(self, quiet: Services, settings: Settings):
         async with open_services(settings) as other:
-            await other.fleet.stop()
+            await other.worker.stop()
             await planned(quiet)
             several = [(quiet, await runner(quiet)), (other, await runner(other))] * 4
 
@@ -256,7 +256,7 @@ class TestRecord:
 
     async def test_by_many_at_once_counts_exactly(self, quiet: Services, settings: Settings):
         async with open_services(settings) as other:
-            await other.fleet.stop()
+            await other.worker.stop()
             runs_planned = [await planned(quiet) for _ in range(4)]
 
             async def work(services: Services) -> None:
@@ -340,7 +340,7 @@ class TestEndedAfter:
     async def test_misses_nothing_while_many_write(self, quiet: Services, settings: Settings):
         """Who follows a run sees each part once, however many processes end them."""
         async with open_services(settings) as other:
-            await other.fleet.stop()
+            await other.worker.stop()
             run_id = await planned(quiet)
 
             async def work(services: Services) -> None:
@@ -482,7 +482,7 @@ class TestWalk:
         async with open_services(settings) as ignorant:
             made = await provision(ignorant, "acme")
             async with open_services(knowing) as services:
-                await services.fleet.stop()
+                await services.worker.stop()
                 run_id = await planned(services)
             await asyncio.sleep(1.5)
             assert (await runs.get(ignorant.catalog, run_id)).finished_at is None

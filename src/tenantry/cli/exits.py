@@ -14,7 +14,7 @@ from tenantry.catalog.credentials import ApiKeyNotFound, McpTokenNotFound
 from tenantry.catalog.runs import MigrationRunNotFound
 from tenantry.catalog.tenants import TenantNameInUse, TenantNotFound
 from tenantry.fleet.lifecycle import ActivationFailed, TenantActive, UnknownServer, WrongName
-from tenantry.fleet.worker import RunGoesOn
+from tenantry.fleet.migration_runs import RunGoesOn
 from tenantry.kit.errors import (
     Conflict,
     Forbidden,

@@ -24,8 +24,8 @@ from tenantry.catalog.database import Catalog
 from tenantry.catalog.runs import Cause, MigrationRun, TenantMigration, Terms
 from tenantry.cli import output, session, signals
 from tenantry.db.sessions import DatabaseUnavailable
+from tenantry.fleet.migration_runs import RunGoesOn
 from tenantry.fleet.run_options import RunOptions
-from tenantry.fleet.worker import RunGoesOn
 from tenantry.kit.clock import monotonic_seconds
 from tenantry.migration.run_scripts import RunScripts
 from tenantry.services import Services
@@ -119,7 +119,7 @@ async def migrate_all(services: Services, *, triggered_by: str, options: RunOpti
     stopping: list[asyncio.Task[None]] = []
 
     def begin_to_stop() -> None:
-        stopping.append(asyncio.create_task(services.fleet.stop()))
+        stopping.append(asyncio.create_task(services.worker.stop()))
 
     with signals.heeded(begin_to_stop), shown_on(output.progress()) as show:
         run_id = await services.fleet.plan(

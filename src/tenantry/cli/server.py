@@ -24,7 +24,7 @@ from tenantry.api.protocol import protocol_for
 from tenantry.app import app_over, open_access_log
 from tenantry.cli import metrics_port, signals
 from tenantry.db.urls import sqlite_path
-from tenantry.fleet.worker import Fleet
+from tenantry.fleet.worker import Worker
 from tenantry.kit import private, process
 from tenantry.kit.errors import Unavailable
 from tenantry.kit.metrics import Metrics
@@ -207,7 +207,7 @@ async def _serve(
             with metrics_told(settings, services.metrics), access_log.holding():
                 async with connections.checked():
                     await server.serve(list(sockets))
-            _log.info("stopping", tenants_in_work=not services.fleet.is_idle)
+            _log.info("stopping", tenants_in_work=not services.worker.is_idle)
     return stop.by
 
 
@@ -216,21 +216,21 @@ class _Life:
 
     def __init__(self) -> None:
         self._is_ending = False
-        self._fleet: Fleet | None = None
+        self._worker: Worker | None = None
         self._server: uvicorn.Server | None = None
         self._stopping: asyncio.Task[None] | None = None
 
     def begin(self, services: Services, server: uvicorn.Server) -> None:
-        self._fleet, self._server = services.fleet, server
+        self._worker, self._server = services.worker, server
         if self._is_ending:
             self.begin_to_stop()
 
     def begin_to_stop(self) -> None:
         self._is_ending = True
-        if self._server is not None and self._fleet is not None:
+        if self._server is not None and self._worker is not None:
             self._server.should_exit = True
             # At once: whoever waits for a migration keeps uvicorn waiting.
-            self._stopping = asyncio.create_task(self._fleet.stop())
+            self._stopping = asyncio.create_task(self._worker.stop())
 
 
 def is_told_of(record: logging.LogRecord) -> bool:

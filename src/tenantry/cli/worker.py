@@ -62,5 +62,5 @@ async def _work(settings: Settings, tell: Callable[[Services], None]) -> signal.
             with server.metrics_told(settings, services.metrics):
                 tell(services)
                 await asked.wait()
-            _log.info("stopping", tenants_in_work=not services.fleet.is_idle)
+            _log.info("stopping", tenants_in_work=not services.worker.is_idle)
     return stop.by

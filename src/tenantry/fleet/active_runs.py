@@ -1,8 +1,8 @@
 """The runs that this process works on, each with its latest known state.
 
-What has not started when a run is stopped must not start, and the stop may come from any
-process. So a part starts only if its run was seen going on a moment ago, and not while
-failures are unwritten that may be one too many.
+What has not started when a run is stopped must not start, and any process may stop it. So a
+tenant starts only if a recent read of its run found no stop, and not while unwritten failures
+may exceed the run's maximum.
 """
 
 import asyncio
@@ -17,150 +17,153 @@ from tenantry.catalog.causes import NOT_ATTEMPTED
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.progress import Progress
 from tenantry.catalog.runs import UnfinishedRun
+from tenantry.fleet.in_flight import InFlight
 from tenantry.kit.clock import monotonic_seconds
 from tenantry.migration.run_scripts import RunScripts
 from tenantry.migration.streams import Streams
 
 RUNS_REMEMBERED_MAX = 100
-# How long it is believed that a run goes on.
-SEEN_SECONDS_MAX = 0.25
-# How soon a run whose revisions this process does not know is looked at again, and after
-# how long somebody has to say that nobody knows them.
-FOREIGN_SECONDS = 5.0
+# How long a read of a run's state is trusted.
+STATE_SECONDS_MAX = 0.25
+# How soon a run whose revisions this process does not have is checked again, and after how
+# long it is ended because no process has them.
+UNKNOWN_SECONDS = 5.0
 ORPHANED_AFTER = timedelta(seconds=60)
 REVISIONS_UNKNOWN = f"{NOT_ATTEMPTED}no process that works knows the revisions of this run"
 
 
 class ActiveRun:
-    """How this process takes part in one run.
+    """One run that this process works on.
 
     Args:
         run_id: Of the run.
         scripts: Of the run.
-        is_known: Whether they lead to where the run is to bring the tenants.
+        in_flight: Counts the failures that are not in the catalog's count yet.
+        is_known: Whether the scripts lead to the head of the run.
 
     Attributes:
-        failures_unwritten: Tenants that failed here, and are not in the catalog's count yet.
-        stop_reason: Why nothing more of the run may start; None while it goes on.
+        stop_reason: Why no more tenants of the run may start; None while they may.
     """
 
-    def __init__(self, run_id: UUID, scripts: RunScripts, *, is_known: bool = True) -> None:
+    def __init__(
+        self, run_id: UUID, scripts: RunScripts, in_flight: InFlight, *, is_known: bool = True
+    ) -> None:
         self.run_id = run_id
         self.scripts = scripts
-        self.failures_unwritten = 0
         self.stop_reason = None if is_known else REVISIONS_UNKNOWN
+        self._in_flight = in_flight
         self._max_failures: int | None = None
         self._failed_count = 0
-        self._seen_at = float("-inf")
-        self._seen = asyncio.Event()
-        self._looking = asyncio.Lock()
+        self._updated_at = float("-inf")
+        self._updated = asyncio.Event()
+        self._reading = asyncio.Lock()
 
-    def see(self, run: Progress | UnfinishedRun) -> None:
-        """Take note of how the run is, or was a moment ago: no stop is ever taken back."""
+    def update(self, run: Progress | UnfinishedRun) -> None:
+        """Store the state of the run as it was read or written just now; a stop is final."""
         self.stop_reason = self.stop_reason or run.stop_reason
         self._max_failures = run.max_failures
         self._failed_count = max(self._failed_count, run.failed_count)
-        self._seen_at = monotonic_seconds()
-        seen, self._seen = self._seen, asyncio.Event()
-        seen.set()
+        self._updated_at = monotonic_seconds()
+        updated, self._updated = self._updated, asyncio.Event()
+        updated.set()
 
     async def is_clear(self, catalog: Catalog) -> bool:
-        """Tell whether `stop_reason` now says if the next part may start; else ask again.
+        """Return whether `stop_reason` decides if the next tenant may start; else call again.
 
-        It looks, or waits for a moment, so that whoever asks may give up between.
+        Otherwise the state is read, or awaited for a moment, so that the caller can give up
+        between two calls.
 
         Raises:
-            DatabaseUnavailable: It cannot be told.
+            DatabaseUnavailable: The state cannot be read.
         """
         if self.stop_reason is not None:
             return True
-        if self._may_be_one_too_many:
-            await self._next_sight()
+        if self._may_exceed_failures:
+            await self._wait_for_update()
             return False
-        if monotonic_seconds() - self._seen_at < SEEN_SECONDS_MAX:
+        if monotonic_seconds() - self._updated_at < STATE_SECONDS_MAX:
             return True
-        await self._look(catalog)
+        await self._read_state(catalog)
         return False
 
     @property
-    def _may_be_one_too_many(self) -> bool:
+    def _may_exceed_failures(self) -> bool:
+        unwritten = self._in_flight.failures_unwritten(self.run_id)
         return (
             self._max_failures is not None
-            and self.failures_unwritten > 0
-            and self._failed_count + self.failures_unwritten > self._max_failures
+            and unwritten > 0
+            and self._failed_count + unwritten > self._max_failures
         )
 
-    async def _next_sight(self) -> None:
+    async def _wait_for_update(self) -> None:
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(SEEN_SECONDS_MAX):
-                await self._seen.wait()
+            async with asyncio.timeout(STATE_SECONDS_MAX):
+                await self._updated.wait()
 
-    async def _look(self, catalog: Catalog) -> None:
-        async with self._looking:  # one for all that are about to start
-            if monotonic_seconds() - self._seen_at >= SEEN_SECONDS_MAX:
-                self.see(await parts.progress_of(catalog, self.run_id))
+    async def _read_state(self, catalog: Catalog) -> None:
+        async with self._reading:  # one read for all tasks that are about to start a tenant
+            if monotonic_seconds() - self._updated_at >= STATE_SECONDS_MAX:
+                self.update(await parts.progress_of(catalog, self.run_id))
 
 
 class ActiveRuns:
-    """The runs that this process takes part in.
+    """The runs that this process works on.
 
     Args:
-        streams: Reads the revisions as they are now.
+        streams: Reads the current revisions.
+        in_flight: Counts the failures that are not in the catalog's count yet.
     """
 
-    def __init__(self, streams: Callable[[], Streams]) -> None:
+    def __init__(self, streams: Callable[[], Streams], in_flight: InFlight) -> None:
         self._streams = streams
+        self._in_flight = in_flight
         self._runs: OrderedDict[UUID, ActiveRun] = OrderedDict()
-        self._foreign: OrderedDict[UUID, tuple[float, float]] = OrderedDict()
+        self._unknown: OrderedDict[UUID, tuple[float, float]] = OrderedDict()
 
     def begin(self, run_id: UUID, scripts: RunScripts, *, is_known: bool = True) -> ActiveRun:
-        """Take part in a run with these scripts, unless this process does so already.
+        """Work on a run with these scripts, unless this process does so already.
 
-        Its tasks hold the object and wait for it, so there must be one only.
+        Tasks keep the object and wait for its updates, so there is one for each run.
         """
-        active_run = self._runs.setdefault(run_id, ActiveRun(run_id, scripts, is_known=is_known))
+        active = ActiveRun(run_id, scripts, self._in_flight, is_known=is_known)
+        active = self._runs.setdefault(run_id, active)
         if len(self._runs) > RUNS_REMEMBERED_MAX:
             self._runs.popitem(last=False)
-        return active_run
+        return active
 
-    def see(self, run: Progress) -> None:
-        """Take note of how a run is, if this process takes part in it."""
+    def update(self, run: Progress) -> None:
+        """Store the state of a run, if this process works on it."""
         if run.id in self._runs:
-            self._runs[run.id].see(run)
+            self._runs[run.id].update(run)
 
-    def forget_failure(self, run_id: UUID) -> None:
-        """Take note that a failure is in the catalog's count now."""
-        if run_id in self._runs:
-            self._runs[run_id].failures_unwritten -= 1
-
-    def forget(self) -> None:
-        """Take part in nothing any more, until the runs are come upon again."""
+    def reset(self) -> None:
+        """Forget all runs, until they are found in the catalog again."""
         self._runs.clear()
 
     async def of(self, run: UnfinishedRun) -> ActiveRun | None:
-        """Return how to take part in a run, or None if that is for others.
+        """Return the active run, or None if other processes have to work on it.
 
         An older release, or a process that is configured without the user's revisions,
-        would find every tenant at its own head, and call that a success. What nobody has
-        taken after a while is ended as failed, by whoever comes upon it.
+        would find every tenant at its own head, and record a success. A run whose revisions no
+        process has is ended as failed after `ORPHANED_AFTER`, by the first that polls it then.
         """
-        active_run = self._runs.get(run.id) or await self._join(run)
-        if active_run is not None:
+        active = self._runs.get(run.id) or await self._join(run)
+        if active is not None:
             self._runs.move_to_end(run.id)
-            active_run.see(run)
-        return active_run
+            active.update(run)
+        return active
 
     async def _join(self, run: UnfinishedRun) -> ActiveRun | None:
         now = monotonic_seconds()
-        first_seen, look_again_at = self._foreign.get(run.id, (now, now))
-        if look_again_at > now:
+        first_seen, check_again_at = self._unknown.get(run.id, (now, now))
+        if check_again_at > now:
             return None
         scripts = RunScripts(self._streams())
         is_known = run.head is None or await scripts.have(run.head)
         # By this process's own clock: the clock of the one that began the run may be another.
         if is_known or now - first_seen >= ORPHANED_AFTER.total_seconds():
             return self.begin(run.id, scripts, is_known=is_known)
-        self._foreign[run.id] = first_seen, now + FOREIGN_SECONDS
-        if len(self._foreign) > RUNS_REMEMBERED_MAX:
-            self._foreign.popitem(last=False)
+        self._unknown[run.id] = first_seen, now + UNKNOWN_SECONDS
+        if len(self._unknown) > RUNS_REMEMBERED_MAX:
+            self._unknown.popitem(last=False)
         return None

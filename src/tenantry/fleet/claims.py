@@ -1,4 +1,4 @@
-"""Claims: the parts of runs that this process holds, taken a few or many at a time."""
+"""Claims: tenants of runs that this process takes in the catalog, a few or many at a time."""
 
 import asyncio
 import contextlib
@@ -15,10 +15,11 @@ from tenantry.catalog.runs import TenantMigration, UnfinishedRun
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.fleet.active_runs import ActiveRun, ActiveRuns
 from tenantry.fleet.heartbeat import Heartbeat
+from tenantry.fleet.in_flight import InFlight
 from tenantry.kit.clock import monotonic_seconds, utc_now
 
 # A claim is a transaction, so quick tenants are claimed many at a time: as many as this
-# process gets through in a moment. Others cannot have them meanwhile.
+# process migrates in a moment. Other processes cannot claim them until then.
 CLAIM_MIN = 8
 CLAIM_MAX = 256
 CLAIM_SECONDS = 0.25
@@ -29,10 +30,12 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """A part that this process holds.
+    """A tenant of a run that this process has claimed.
 
     Attributes:
-        was_held: Whether it was somebody's, who may have started it.
+        part: Its row in the catalog.
+        run: The run.
+        was_held: Whether another worker claimed it before, and may have started it.
     """
 
     part: TenantMigration
@@ -41,17 +44,14 @@ class Claimed:
 
 
 class Claims:
-    """Claims parts for this process.
+    """Claims tenants for this process, and queues them.
 
     Args:
         catalog: Holds the runs.
-        runner: This process.
-        active_runs: How it takes part in them.
-        closed: Told what was ended without having been claimed.
-
-    Attributes:
-        held_count: The parts that were claimed, and neither written down nor given up.
-        is_stopping: Whether no more are to be claimed.
+        heartbeat: Holds the id of this process.
+        active_runs: The runs that this process works on.
+        in_flight: Counts what is claimed.
+        closed: Called with what was ended without having been claimed.
     """
 
     def __init__(
@@ -59,36 +59,36 @@ class Claims:
         catalog: Catalog,
         heartbeat: Heartbeat,
         active_runs: ActiveRuns,
+        in_flight: InFlight,
         *,
         closed: Callable[[Recorded], None],
     ) -> None:
         self._catalog = catalog
         self._heartbeat = heartbeat
         self._runs = active_runs
+        self._in_flight = in_flight
         self._closed = closed
         self._size = CLAIM_MIN
         # Nothing is claimed while more than a quarter of a claim is left: that is its bound.
         self._queue: asyncio.Queue[Claimed] = asyncio.Queue()
         self._few_left = asyncio.Event()
         self._hinted = asyncio.Event()
-        # A claim was sent, and nobody heard what came of it.
-        self._is_unheard = False
-        self.held_count = 0
-        self.is_stopping = False
+        # A claim was sent and not answered: the catalog may have stored it.
+        self._is_unconfirmed = False
 
     async def next(self) -> Claimed:
-        """Return a part to begin with."""
+        """Return the next claimed tenant; wait until there is one."""
         claimed = await self._queue.get()
         if self._queue.qsize() <= self._size // 4:
             self._few_left.set()
         return claimed
 
     def hint(self) -> None:
-        """Say that there may be something to claim, so that it is looked for at once."""
+        """Poll the catalog at once: there may be something to claim."""
         self._hinted.set()
 
     async def work(self) -> None:
-        """Claim what there is, for ever."""
+        """Claim tenants, until cancelled."""
         while True:
             self._hinted.clear()
             size, began = self._size, monotonic_seconds()
@@ -96,7 +96,7 @@ class Claims:
             if not claimed:
                 await self._rest()
                 continue
-            self.held_count += len(claimed)
+            self._in_flight.claimed(len(claimed))
             self._few_left.clear()
             for one in claimed:
                 self._queue.put_nowait(one)
@@ -104,19 +104,18 @@ class Claims:
             if len(claimed) == size:
                 self._resize(monotonic_seconds() - began)
 
-    def forget(self) -> None:
-        """Hold nothing any more; the catalog hears of it before the next claim."""
+    def reset(self) -> None:
+        """Drop the queue. The next claim first abandons in the catalog what was claimed."""
         self._queue = asyncio.Queue()
-        self.held_count = 0
-        self._is_unheard = True
+        self._is_unconfirmed = True
 
     async def release(self) -> None:
-        """Let others have what this process holds and has not started, if they can be told."""
+        """Release what is claimed and not started, if the catalog can be reached."""
         with contextlib.suppress(DatabaseUnavailable):
             await parts.release(self._catalog, self._heartbeat.worker_id)
 
     async def close(self, run_id: UUID) -> None:
-        """End what nobody has ever claimed of a stopped run.
+        """End the tenants of a stopped run that no process has ever claimed.
 
         Raises:
             DatabaseUnavailable: Some of it may be left.
@@ -138,10 +137,10 @@ class Claims:
         self._size = min(self._size * 2, CLAIM_MAX) if quick else max(self._size // 2, CLAIM_MIN)
 
     async def _claim(self, limit: int) -> list[Claimed]:
-        if self.is_stopping:
+        if self._in_flight.is_stopping:
             return []
         try:
-            await self._release_unheard()
+            await self._abandon_unconfirmed()
             for run in await runs.unfinished(self._catalog):
                 claimed = await self._claim_of(run, limit)
                 if claimed:
@@ -152,15 +151,15 @@ class Claims:
             _log.exception("nothing claimed, claiming later")
         return []
 
-    async def _release_unheard(self) -> None:
-        """Let go of what this process may have claimed without hearing so, or has lost.
+    async def _abandon_unconfirmed(self) -> None:
+        """Abandon what this process may have claimed without an answer, or has dropped.
 
-        It lives, so nobody else would ever take that over. As long as it holds something that
-        it knows of, the two cannot be told apart.
+        Its heartbeat goes on, so no other process would ever take these rows over. While
+        anything is in flight, the rows of both kinds cannot be distinguished.
         """
-        if self._is_unheard and self.held_count == 0:
+        if self._is_unconfirmed and self._in_flight.is_idle:
             await parts.abandon(self._catalog, self._heartbeat.worker_id)
-            self._is_unheard = False
+            self._is_unconfirmed = False
 
     async def _claim_of(self, run: UnfinishedRun, limit: int) -> list[Claimed]:
         if run.stop_reason is not None:
@@ -168,11 +167,11 @@ class Claims:
         active = await self._runs.of(run)
         if active is None:
             return []
-        was_unheard, self._is_unheard = self._is_unheard, True
+        was_unconfirmed, self._is_unconfirmed = self._is_unconfirmed, True
         runner_id = self._heartbeat.worker_id
         found = await parts.claim(self._catalog, run.id, runner_id, limit=limit)
         was_held = not found
         if was_held:
             found = await parts.claim_abandoned(self._catalog, run.id, runner_id, limit=limit)
-        self._is_unheard = was_unheard
+        self._is_unconfirmed = was_unconfirmed
         return [Claimed(part, active, was_held=was_held) for part in found]

@@ -16,8 +16,8 @@ from tenantry.catalog import credentials as stored
 from tenantry.catalog import tenants
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.tenants import Tenant, TenantNameInUse, TenantState
-from tenantry.fleet.heartbeat import Heartbeat
 from tenantry.db import audit_log
+from tenantry.fleet.heartbeat import Heartbeat
 from tenantry.fleet.templates import Templates
 from tenantry.kit.clock import utc_now
 from tenantry.kit.context import OperationContext

@@ -1,4 +1,4 @@
-"""Outcomes: what became of a tenant, and how it is written down, many at a time."""
+"""Outcomes: how the migration of a tenant ended, and their writer, many at a time."""
 
 import asyncio
 import contextlib
@@ -14,6 +14,7 @@ from tenantry.catalog.parts import Recorded
 from tenantry.catalog.runs import MigrationState, Outcome, TenantMigration
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.fleet.heartbeat import Heartbeat
+from tenantry.fleet.in_flight import InFlight
 from tenantry.kit.clock import monotonic_seconds, utc_now
 from tenantry.migration.errors import explain
 
@@ -31,73 +32,69 @@ class OutcomeWriter:
     """Writes the outcomes of this process.
 
     Args:
-        catalog: Where to.
-        runner: Who writes.
-        held_count: Tells how many parts this process holds: their outcomes are to come, or
-            wait here. So there is no other bound.
-        written: Told which outcomes are dealt with, and what of them was recorded: nothing of
-            what another has taken over meanwhile.
+        catalog: Where they are written.
+        heartbeat: Holds the id of this process.
+        in_flight: Counts the tenants whose outcomes are not written: the bound of what waits
+            here.
+        written: Called with what was recorded: nothing of what another process has taken over.
     """
 
     def __init__(
         self,
         catalog: Catalog,
         heartbeat: Heartbeat,
+        in_flight: InFlight,
         *,
-        held_count: Callable[[], int],
-        written: Callable[[Sequence[Outcome], Recorded], None],
+        written: Callable[[Recorded], None],
     ) -> None:
         self._catalog = catalog
         self._heartbeat = heartbeat
-        self._held_count = held_count
+        self._in_flight = in_flight
         self._written = written
         self._waiting: list[Outcome] = []
-        self._in_hand_count = 0
-        self._lost_at: float | None = None
+        self._blocked_at: float | None = None
         self._some = asyncio.Event()
         self._enough = asyncio.Event()
 
     def put(self, outcome: Outcome) -> None:
-        """Have an outcome written."""
+        """Queue an outcome."""
         self._waiting.append(outcome)
         self._some.set()
         if self._is_enough:
             self._enough.set()
 
     async def work(self) -> None:
-        """Write what comes, for ever."""
+        """Write what is queued, until cancelled."""
         while True:
             await self._some.wait()
             if not self._is_enough:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(LINGER_SECONDS):
                         await self._enough.wait()
-            in_hand, self._waiting = self._waiting[:WRITTEN_MAX], self._waiting[WRITTEN_MAX:]
-            self._in_hand_count = len(in_hand)
+            batch, self._waiting = self._waiting[:WRITTEN_MAX], self._waiting[WRITTEN_MAX:]
             self._enough.clear()
             if not self._waiting:
                 self._some.clear()
-            await self._write(in_hand)
+            await self._write(batch)
 
-    def forget(self) -> None:
-        """Write nothing of what has come until now."""
+    def reset(self) -> None:
+        """Drop what is queued."""
         self._waiting.clear()
-        self._in_hand_count = 0
-        self._lost_at = None
+        self._blocked_at = None
         self._some.clear()
         self._enough.clear()
 
-    def all_wait_since(self, seconds: float) -> bool:
-        """Tell whether all outcomes that are to come have waited *seconds* for the catalog."""
+    def is_blocked_for(self, seconds: float) -> bool:
+        """Return whether all in flight are finished and no write succeeded for *seconds*."""
         return (
-            self._lost_at is not None
-            and len(self._waiting) + self._in_hand_count >= self._held_count()
-            and monotonic_seconds() - self._lost_at > seconds
+            self._blocked_at is not None
+            and self._in_flight.only_writes
+            and monotonic_seconds() - self._blocked_at > seconds
         )
 
     @property
     def _is_enough(self) -> bool:
-        return len(self._waiting) >= min(WRITTEN_MAX, self._held_count())
+        return len(self._waiting) >= min(WRITTEN_MAX, self._in_flight.count)
 
     async def _write(self, outcomes: list[Outcome]) -> None:
         while True:
@@ -105,16 +102,16 @@ class OutcomeWriter:
                 async with self._catalog.begin() as session:
                     recorded = await parts.record(session, outcomes, self._heartbeat.worker_id)
             except DatabaseUnavailable:
-                self._lost_at = self._lost_at or monotonic_seconds()
+                self._blocked_at = self._blocked_at or monotonic_seconds()
                 _log.warning("catalog unavailable, writing later", outcomes=len(outcomes))
                 await asyncio.sleep(RETRY_SECONDS)
             except Exception:  # noqa: BLE001 - an outcome must not keep the others from being written
                 _log.exception("outcomes not written", outcomes=len(outcomes))
                 break
             else:
-                self._lost_at = None
-                self._in_hand_count -= len(outcomes)
-                self._written(outcomes, recorded)
+                self._blocked_at = None
+                self._in_flight.written(outcomes)
+                self._written(recorded)
                 return
         if len(outcomes) == 1:
             await self._defer(outcomes[0])
@@ -138,14 +135,13 @@ class OutcomeWriter:
             error=part.error,
             revision=outcome.schema_revision,
         )
-        self._lost_at = self._lost_at or monotonic_seconds()
+        self._blocked_at = self._blocked_at or monotonic_seconds()
         await asyncio.sleep(RETRY_SECONDS)
         plain = msgspec.structs.replace(
             part,
             applied=part.applied and _in_plain_letters(part.applied),
             error=part.error and UNWRITABLE,
         )
-        self._in_hand_count -= 1
         self.put(Outcome(plain, None))
 
 

@@ -9,7 +9,7 @@ from uuid import UUID
 from tenantry.catalog import runs
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.runs import MigrationRun, TenantMigration
-from tenantry.fleet.worker import Fleet
+from tenantry.fleet.worker import Worker
 from tenantry.kit.errors import Unavailable
 
 # Each looks into the catalog now and then.
@@ -43,13 +43,15 @@ class Watchers:
 
     Args:
         catalog: Holds the runs.
-        fleet: Says when this process has written something down, and when it stops.
+        worker: Says when this process has written something down, and when it stops.
         watchers_max: How many there may be at once.
     """
 
-    def __init__(self, catalog: Catalog, fleet: Fleet, *, watchers_max: int = WATCHERS_MAX) -> None:
+    def __init__(
+        self, catalog: Catalog, worker: Worker, *, watchers_max: int = WATCHERS_MAX
+    ) -> None:
         self._catalog = catalog
-        self._fleet = fleet
+        self._worker = worker
         self._most = watchers_max
         self._count = 0
 
@@ -88,7 +90,7 @@ class Watchers:
 
     async def _follow(self, told: MigrationRun, sequence: int) -> AsyncGenerator[RunUpdate, None]:
         while True:
-            written = self._fleet.written
+            written = self._worker.written
             # Read before its parts: what it counts has ended, and so is among them.
             run = await runs.get(self._catalog, told.id)
             while parts := await runs.ended_after(self._catalog, run.id, sequence):
@@ -97,7 +99,7 @@ class Watchers:
             if run.finished_at is not None:
                 yield RunUpdate(sequence, run=run)
                 return
-            if self._fleet.is_stopping:
+            if self._worker.is_stopping:
                 return
             yield RunUpdate(sequence, run=run if run != told else None)
             told = run

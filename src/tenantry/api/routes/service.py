@@ -18,7 +18,7 @@ async def live(_ctx: OperationContext, _services: Services, _request: Nothing) -
 
 async def ready(_ctx: OperationContext, services: Services, _request: Nothing) -> Health:
     """Tell that the process can serve: the catalog answers, and nobody has asked it to stop."""
-    if services.fleet.is_stopping:
+    if services.worker.is_stopping:
         raise Stopping
     await services.catalog.facts.look()
     return Health()

@@ -1,0 +1,84 @@
+"""What this process has in flight: tenants it has claimed and whose outcomes are not written."""
+
+from collections import Counter
+from collections.abc import Sequence
+from uuid import UUID
+
+from tenantry.catalog.runs import MigrationState, Outcome
+
+
+class InFlight:
+    """Counts the tenants of migration runs that this process has in flight, by state.
+
+    A tenant is claimed, started, finished and written; or it is claimed and then released.
+    Only the methods of this class change these counts, and they never wait.
+    """
+
+    def __init__(self) -> None:
+        self._claimed = 0
+        self._started = 0
+        self._finished = 0
+        self._is_stopping = False
+        self._failures: Counter[UUID] = Counter()
+
+    @property
+    def count(self) -> int:
+        """The tenants in flight."""
+        return self._claimed + self._started + self._finished
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is in flight."""
+        return self.count == 0
+
+    @property
+    def only_writes(self) -> bool:
+        """Whether every tenant in flight waits for its outcome to be written."""
+        return self._claimed + self._started == 0
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether this process claims and starts no more tenants."""
+        return self._is_stopping
+
+    def failures_unwritten(self, run_id: UUID) -> int:
+        """Return how many tenants of a run failed here and are not in the catalog's count yet."""
+        return self._failures[run_id]
+
+    def claimed(self, count: int) -> None:
+        """Add *count* tenants that were claimed in the catalog."""
+        self._claimed += count
+
+    def started(self) -> None:
+        """Move one tenant from claimed to started."""
+        self._claimed -= 1
+        self._started += 1
+
+    def released(self) -> None:
+        """Remove one tenant that was claimed and will not start here."""
+        self._claimed -= 1
+
+    def finished(self, outcome: Outcome) -> None:
+        """Move one tenant from started to finished."""
+        self._started -= 1
+        self._finished += 1
+        if _is_failure(outcome):
+            self._failures[outcome.part.run_id] += 1
+
+    def written(self, outcomes: Sequence[Outcome]) -> None:
+        """Remove tenants whose outcomes are in the catalog, or belong to another process now."""
+        self._finished -= len(outcomes)
+        self._failures -= Counter(one.part.run_id for one in outcomes if _is_failure(one))
+
+    def stop(self) -> None:
+        """Claim and start no more tenants, from now on."""
+        self._is_stopping = True
+
+    def reset(self) -> None:
+        """Remove everything: the tasks that worked on it have ended. A stop stays."""
+        self._claimed = self._started = self._finished = 0
+        self._failures.clear()
+
+
+def _is_failure(outcome: Outcome) -> bool:
+    return outcome.part.state == MigrationState.FAILED.value

@@ -1,0 +1,99 @@
+"""What is in flight is counted in one object, from the claim to the written outcome."""
+
+from uuid import UUID
+
+import pytest
+
+from tenantry.catalog.runs import MigrationState, Outcome, TenantMigration
+from tenantry.fleet.in_flight import InFlight
+from tenantry.kit.ids import new_id
+
+
+@pytest.fixture
+def in_flight() -> InFlight:
+    return InFlight()
+
+
+def outcome(run_id: UUID, state: MigrationState = MigrationState.SUCCESS) -> Outcome:
+    part = TenantMigration(
+        run_id=run_id,
+        tenant_id=new_id(),
+        tenant_name="acme",
+        database_name="acme",
+        server_name="default",
+        state=state.value,
+        applied=None,
+        error=None,
+        started_at=None,
+        finished_at=None,
+    )
+    return Outcome(part, None)
+
+
+class TestInFlight:
+    def test_counts_a_tenant_until_its_outcome_is_written(self, in_flight: InFlight):
+        ended = outcome(new_id())
+        counts = [in_flight.count]
+
+        in_flight.claimed(1)
+        counts.append(in_flight.count)
+        in_flight.started()
+        counts.append(in_flight.count)
+        in_flight.finished(ended)
+        counts.append(in_flight.count)
+        in_flight.written([ended])
+        counts.append(in_flight.count)
+
+        assert counts == [0, 1, 1, 1, 0]
+        assert in_flight.is_idle
+
+    def test_counts_a_released_tenant_no_more(self, in_flight: InFlight):
+        in_flight.claimed(2)
+
+        in_flight.released()
+
+        assert (in_flight.count, in_flight.is_idle) == (1, False)
+
+    def test_only_writes_when_all_tenants_are_finished(self, in_flight: InFlight):
+        in_flight.claimed(2)
+        in_flight.started()
+        in_flight.finished(outcome(new_id()))
+        before = in_flight.only_writes
+
+        in_flight.started()
+        between = in_flight.only_writes
+        in_flight.finished(outcome(new_id()))
+
+        assert (before, between, in_flight.only_writes) == (False, False, True)
+
+    def test_counts_the_failures_of_each_run_until_they_are_written(self, in_flight: InFlight):
+        first, second = new_id(), new_id()
+        ended = [outcome(first, MigrationState.FAILED), outcome(second), outcome(first)]
+        in_flight.claimed(3)
+        for one in ended:
+            in_flight.started()
+            in_flight.finished(one)
+        assert [in_flight.failures_unwritten(run) for run in (first, second)] == [1, 0]
+
+        in_flight.written(ended)
+
+        assert [in_flight.failures_unwritten(run) for run in (first, second)] == [0, 0]
+        assert in_flight.is_idle
+
+    def test_keeps_a_stop_when_it_is_reset(self, in_flight: InFlight):
+        run_id = new_id()
+        in_flight.claimed(2)
+        in_flight.started()
+        in_flight.finished(outcome(run_id, MigrationState.FAILED))
+        in_flight.stop()
+
+        in_flight.reset()
+
+        assert in_flight.is_idle
+        assert in_flight.failures_unwritten(run_id) == 0
+        assert in_flight.is_stopping
+
+    def test_lets_its_methods_alone_change_what_it_counts(self, in_flight: InFlight):
+        for name in ("count", "is_idle", "is_stopping", "only_writes"):
+            with pytest.raises(AttributeError):
+                setattr(in_flight, name, 1)
