@@ -169,7 +169,7 @@ class TestAdopt:
         assert made.tenant.schema_revision == f"{STREAM.head}/{DONE}"
         assert await tenants.get_by_name(services.catalog, "SHOP") == made.tenant
         assert states(services) == ["ready"]
-        entries = await audit.page(services.catalog, Window(1, 5))
+        entries = await audit.LOG.page(services.catalog, Window(1, 5))
         assert (entries.items[0].action, entries.items[0].target) == (
             "tenant.adopt",
             str(made.tenant.id),

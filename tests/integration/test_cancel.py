@@ -159,7 +159,7 @@ class TestCancel:
 
             gate.open()
             await services.fleet.wait(run_id)
-            log = (await audit.page(services.catalog, Window(1, 100))).items
+            log = (await audit.LOG.page(services.catalog, Window(1, 100))).items
             told = [one.target for one in log if one.action == "migration-run.cancel"]
             assert told == [str(run_id)]
 
@@ -173,7 +173,7 @@ class TestCancel:
             with pytest.raises(MigrationRunEnded):
                 await cancel(services, ended)
 
-        log = (await audit.page(services.catalog, Window(1, 100))).items
+        log = (await audit.LOG.page(services.catalog, Window(1, 100))).items
         assert "migration-run.cancel" not in {one.action for one in log}
 
     async def test_of_a_run_that_does_not_exist_is_refused(self, services: Services):

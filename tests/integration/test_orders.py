@@ -240,7 +240,7 @@ class TestLabel:
         run_id = await plan(services, RunOptions(label="spring release"))
 
         assert (await runs.terms(services.catalog, run_id)).label == "spring release"
-        entry = (await audit.page(services.catalog, Window(1, 1))).items[0]
+        entry = (await audit.LOG.page(services.catalog, Window(1, 1))).items[0]
         assert (entry.action, entry.target) == ("migration-run.start", f"{run_id} spring release")
 
 
@@ -304,7 +304,7 @@ class TestPreview:
             assert "already exists" in (found.details[1].error or "")
             assert [looking.dump(url_of(services, one)) for one in made] == before
             assert await _history(services) == set()
-            entry = (await audit.page(services.catalog, Window(1, 1))).items[0]
+            entry = (await audit.LOG.page(services.catalog, Window(1, 1))).items[0]
             assert (entry.action, entry.target) == ("migration-run.rehearse", "trial")
 
     async def test_refuses_what_a_run_refuses(self, services: Services):
