@@ -29,6 +29,7 @@ from tests.acceptance.commands import (
     wait_until,
 )
 from tests.acceptance.programs import (
+    START_SECONDS_MAX,
     answers,
     free_port,
     only_line,
@@ -73,6 +74,18 @@ class TestEveryCommand:
 
         assert (ended.status, ended.stdout) == (2, "")
         assert ended.stderr
+
+    def test_ends_with_2_when_an_argument_is_no_text(self, tmp_path: Path):
+        ended = subprocess.run(
+            [sys.executable, "-m", "tenantry", "tenant", "show", b"\xff\xfe"],
+            cwd=tmp_path,
+            capture_output=True,
+            timeout=START_SECONDS_MAX,
+            check=False,
+        )
+
+        assert ended.returncode == 2
+        assert ended.stderr == b"tenantry: The arguments must be UTF-8 text.\n"
 
 
 class TestSettings:

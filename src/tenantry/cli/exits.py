@@ -91,9 +91,6 @@ class Commands(TyperGroup):
         except OSError as error:
             tell(f"{error.strerror or error}: {error.filename}" if error.filename else str(error))
             raise typer.Exit(ExitStatus.UNUSABLE) from error
-        except UnicodeEncodeError as error:  # of what the shell handed over
-            tell("The arguments must be UTF-8 text.")
-            raise typer.Exit(ExitStatus.USAGE) from error
         except asyncio.CancelledError as error:
             raise typer.Exit(ExitStatus.INTERRUPTED) from error
 
