@@ -75,6 +75,19 @@ ADVICE: dict[type[TenantryError], str] = {
 class Commands(TyperGroup):
     """The commands; an error of ours is one readable line, whichever of them raised it."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Return the arguments of the command.
+
+        Raises:
+            typer.Exit: The shell handed over bytes that are not UTF-8.
+        """
+        try:
+            "".join(args).encode()
+        except UnicodeEncodeError as error:
+            tell("The arguments must be UTF-8 text.")
+            raise typer.Exit(ExitStatus.USAGE) from error
+        return super().parse_args(ctx, args)
+
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was asked for.
 

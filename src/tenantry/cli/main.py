@@ -1,7 +1,6 @@
 """``tenantry``: the groups of commands, put together."""
 
 import sys
-from collections.abc import Sequence
 from io import TextIOWrapper
 
 import typer
@@ -23,7 +22,7 @@ from tenantry.cli import (
     worker,
 )
 from tenantry.cli.demo import command as demo
-from tenantry.cli.exits import Commands, ExitStatus, tell
+from tenantry.cli.exits import Commands
 
 cli = typer.Typer(
     name="tenantry",
@@ -56,14 +55,4 @@ def main() -> None:
         if isinstance(stream, TextIOWrapper):
             # A name that the terminal has no letters for must not end the command.
             stream.reconfigure(errors="backslashreplace")
-    _refuse_arguments_without_text(sys.argv[1:])
     cli()
-
-
-def _refuse_arguments_without_text(arguments: Sequence[str]) -> None:
-    """End with the status of a usage error if the shell handed over bytes that are not UTF-8."""
-    try:
-        "".join(arguments).encode()
-    except UnicodeEncodeError:
-        tell("The arguments must be UTF-8 text.")
-        sys.exit(ExitStatus.USAGE)
