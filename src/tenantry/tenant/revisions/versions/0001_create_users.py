@@ -35,5 +35,3 @@ def upgrade(op: Operations) -> None:
         sa.Column("request_id", sa.String, nullable=False),
         sqlite_with_rowid=False,
     )
-    for column in ("actor", "target"):
-        op.create_index(f"ix_tenantry_audit_{column}", "tenantry_audit", [column, "id", "action"])
