@@ -163,18 +163,11 @@ def _build(settings: Settings, threads: Executor) -> Services:
         heartbeat=heartbeat,
         streams=streams,
     )
+    concurrency = settings.migrate_concurrency
     worker = Worker(
-        catalog,
-        databases,
-        migrator,
-        heartbeat,
-        streams,
-        metrics=metrics,
-        concurrency=settings.migrate_concurrency,
+        catalog, databases, migrator, heartbeat, streams, metrics=metrics, concurrency=concurrency
     )
-    previewer = Previewer(
-        databases=databases, migrator=migrator, concurrency=settings.migrate_concurrency
-    )
+    previewer = Previewer(databases=databases, migrator=migrator, concurrency=concurrency)
     return Services(
         settings=settings,
         catalog=catalog,

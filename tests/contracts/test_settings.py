@@ -27,6 +27,7 @@ WRONG = {
     "LOGIN_ADDRESS_MINUTELY": ["0", "x"],
     "LOGIN_TRIES": ["0", "101", "x"],
     "METRICS_PORT": ["-1", "65536", "x"],
+    "MIGRATION_DRIVER": ["Psycopg", "psycopg 2", "a" * 33, "../x"],
     "PASSWORD_THREADS": ["0", "65", "x"],
     "PUBLIC_URL": ["cms.example.com", "ftp://cms.example.com", "https://cms.example.com/a"],
     "REQUESTS_PER_MINUTE": ["0", "59", "100000001", "x"],

@@ -114,8 +114,10 @@ def export(
     inside: Inside = None,
     since: Since = None,
     until: Until = None,
+    as_json: options.Json = False,
 ) -> None:
-    """Print the audit log as JSON lines, the newest first."""
+    """Print the audit log as JSON lines, the newest first, in any case."""
+    del as_json
     wanted = AuditFilter(actor=actor, action=action, target=target, since=since, until=until)
     asyncio.run(_export(session.configure(), wanted, tenant, inside))
 

@@ -78,7 +78,7 @@ def write_draft(folder: Path, message: str) -> Revision:
             file.write(text)
     except FileExistsError as error:
         raise DraftExists(f"There is a file {path} already.") from error
-    return Revision(stream.name, revision_id, frozenset({stream.head} - {BASE}), path)
+    return Revision(stream.name, revision_id, frozenset({head} - {BASE}), path)
 
 
 def _read(stream: Stream) -> tuple[str, Sequence[Revision]]:
