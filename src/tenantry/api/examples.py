@@ -60,6 +60,7 @@ _BY_NAME: Mapping[str, Any] = {
     "schemaRevision": "0005",
     "scopes": ["content:read"],
     "search": "acme",
+    "since": INSTANT,
     "slug": "hello-world",
     "status": "success",
     "tag": "news",
@@ -70,6 +71,7 @@ _BY_NAME: Mapping[str, Any] = {
     "token": "tnm_…",
     "triggeredBy": "ada@example.com",
     "unknown": 0,
+    "until": "2026-12-21T12:10:40Z",
 }
 # Where a name means something else in one type.
 _BY_TYPE: Mapping[tuple[str, str], Any] = {
@@ -109,6 +111,7 @@ _WHOLE: Mapping[str, Any] = {
         '"status":"Success","appliedMigrations":null,"errorMessage":null,'
         f'"startedAt":"{INSTANT}","finishedAt":"{INSTANT}"}}\n\n'
     ),
+    "JsonLines": f'{{"id":"{ID}","at":"{INSTANT}","action":"tenant.create"}}\n',
     "MetricsText": 'tenantry_requests_total{method="GET",route="/livez",status="200"} 1.0\n',
 }
 _BY_KIND: Mapping[type[ms.Type], Any] = {
