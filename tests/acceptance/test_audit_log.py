@@ -73,12 +73,8 @@ async def lines(world: World, path: str = EXPORT, **wanted: object) -> list[dict
 
 
 def written(world: World) -> list[tuple[Any, ...]]:
-    """Return what sign-ins write."""
-    catalog = catalog_of(world)
-    return [
-        *catalog.run("SELECT * FROM login_attempt ORDER BY key"),
-        *catalog.run("SELECT * FROM audit_entry ORDER BY id"),
-    ]
+    """Return what an attempt writes at once; the log is written every few seconds."""
+    return catalog_of(world).run("SELECT * FROM login_attempt ORDER BY key")
 
 
 def changed(entry: dict[str, Any]) -> dict[str, tuple[object, object]]:
