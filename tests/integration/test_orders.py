@@ -278,7 +278,7 @@ class TestPreview:
             assert (done.pending_migrations, done.error) == (None, None)
             assert head.endswith("/g1")
             assert (todo.current_revision, todo.pending_migrations, todo.error) == (
-                head.removesuffix("g1"),
+                head.removesuffix("g1") + "begin",
                 "g1_gate",
                 None,
             )
