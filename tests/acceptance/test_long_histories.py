@@ -93,7 +93,7 @@ class TestDetails:
         assert listed["items"] == [run]
         assert failed["details"] == [one for one in run["details"] if one["status"] == "Failed"]
         assert packed.headers["content-encoding"] == "gzip"
-        assert packed.headers["vary"] == plain.headers["vary"] == "accept-encoding"
+        assert packed.headers["vary"] == plain.headers["vary"] == "Authorization, Accept-Encoding"
         assert packed.json() == plain.json()
         assert "content-length" not in packed.headers
         assert "content-encoding" not in few.headers

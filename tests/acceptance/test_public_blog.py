@@ -94,12 +94,12 @@ class TestListPosts:
             "page=one",
             "page=1.5",
             "page=",
-            "page=99999999999999999999999",
             "page=1&page=2",
             "tag=%00",
             "tag=%ff",
         ):
             refused(await world.public(world.acme).get(f"{POSTS}?{query}"), 400)
+        ok(await world.public(world.acme).get(f"{POSTS}?page={10**22}"))
 
     async def test_is_closed_for_a_suspended_tenant(self, world: World) -> None:
         """403, for the key and for an McpToken, at the very next request."""

@@ -50,7 +50,7 @@ class AlembicFolder:
 
         A directory that has none gets one that changes nothing.
         """
-        if self.last is None:
+        if not any((self.path / "versions").rglob("*.py")):
             self.add("begin", "pass")
         return self.path
 

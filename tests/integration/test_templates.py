@@ -130,7 +130,8 @@ class TestContent:
         one, other = [dict(looking.rows(url, runs)) for url in await made(with_user)]
 
         shared = {name for name, run in one.items() if other[name] == run}
-        assert shared == {revision.name for revision in STREAM.revisions} | {"u1_notes", "u2_index"}
+        own = {revision.name for revision in STREAM.revisions}
+        assert shared == own | {"begin", "u1_notes", "u2_index"}
         assert set(one) - shared == {"u3_row", "u4_more"}
 
     async def test_follows_a_file_that_a_revision_reads(
