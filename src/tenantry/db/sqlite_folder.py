@@ -2,9 +2,9 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tenantry.db import files, inspection
 from tenantry.db.database import Budget, Database
@@ -15,6 +15,8 @@ from tenantry.db.urls import SQLITE_PREFIX
 
 # One for each file: SQLite has one writer, and threads that wait for its lock only cost.
 SQLITE_CONNECTIONS_MAX = 1
+
+Result = TypeVar("Result")
 
 
 class SqliteFolder(Server):
@@ -63,11 +65,11 @@ class SqliteFolder(Server):
 
     async def create(self, name: str) -> None:
         """Make the empty database *name*."""
-        await asyncio.to_thread(files.create, self.path(name))
+        await _in_thread(files.create, self.path(name))
 
     async def copy(self, template: str, name: str) -> bool:
         """Make the database *name* as a copy of *template*; return False if there is none."""
-        return await asyncio.to_thread(files.copy, self.path(template), self.path(name))
+        return await _in_thread(files.copy, self.path(template), self.path(name))
 
     @contextlib.asynccontextmanager
     async def filling(self, name: str) -> AsyncIterator[Session[Any]]:
@@ -115,3 +117,16 @@ class SqliteFolder(Server):
         path = self.path(name)
         await inspection.copy_in_thread(Path(database), path)
         await asyncio.to_thread(files.sync_folder, path.parent)
+
+
+async def _in_thread(work: Callable[..., Result], *arguments: Path) -> Result:
+    """Return what *work* returns. When this is cancelled, it waits for the end of *work*.
+
+    The thread goes on after a cancellation, and would make the file after it was removed.
+    """
+    running = asyncio.ensure_future(asyncio.to_thread(work, *arguments))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait([running])
+        raise
