@@ -23,7 +23,7 @@ export UV_PYTHON_DOWNLOADS := never
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo serve test test-all test-e2e test-edge pictures check bench bench-fleet torture prove docs format lint types layers lock sbom audit clean
+.PHONY: help demo serve test test-all test-e2e test-edge pictures check bench bench-fleet torture prove docs format lint types layers words lock sbom audit clean
 
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,7 +58,7 @@ test-edge: .venv/.dev ## Put Varnish in front, a real shared cache; installs it,
 pictures: .venv/.dev ## Take the pictures in docs/images anew, in Chromium
 	$(BIN)/pytest --pictures docs/images tests/e2e
 
-check: lint types layers test ## Everything that CI asks: lint, types, layers, test
+check: lint types layers words test ## Run all checks of CI: lint, types, layers, words, test
 
 bench: .venv/.bench ## Measure speed and memory; ROW=profile chooses, QUICK=1 is short
 	$(BIN)/python -m benchmarks $(if $(QUICK),--quick) $(if $(ROW),--rows $(ROW)) $(BENCH)
@@ -97,6 +97,9 @@ types: .venv/.dev ## Check the types
 
 layers: .venv/.dev ## Check that imports go down the layers
 	$(BIN)/lint-imports
+
+words: .venv/.dev ## Count archaic and vague words in prose; WORDS=--files lists the files
+	@$(BIN)/python -m tools.words $(WORDS)
 
 lock: $(UV) ## Take up the newest versions that pyproject.toml allows
 	$(COMPILE) --upgrade --group build -o requirements.lock pyproject.toml
