@@ -14,7 +14,7 @@ from tenantry.catalog import parts as worklist
 from tenantry.catalog import runners, runs, tenants
 from tenantry.catalog.runs import MigrationState, Outcome, TenantMigration
 from tenantry.catalog.tenants import Tenant, TenantState
-from tenantry.cli import migrating
+from tenantry.cli import progress
 from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id
 from tenantry.services import Services, open_services, system_context
@@ -432,7 +432,7 @@ class TestFailureCauses:
             return found
 
         monkeypatch.setattr(runs, "ended", ended_before)
-        found = await migrating.found(quiet.catalog, await runs.get(quiet.catalog, run_id))
+        found = await progress.found(quiet.catalog, await runs.get(quiet.catalog, run_id))
 
         assert {one.sample_tenant_id for one in found.causes} <= {
             one.tenant_id for one in found.parts

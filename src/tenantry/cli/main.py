@@ -9,11 +9,11 @@ from tenantry.cli import (
     admins,
     adoption,
     audit,
-    describing,
     doctor,
-    drafting,
     keys,
     migrations,
+    openapi,
+    revision_template,
     serve,
     signing,
     tenants,
@@ -36,9 +36,9 @@ cli.command("demo")(demo.demo)
 cli.command("serve")(serve.serve)
 cli.command("worker")(worker.worker)
 cli.command("doctor")(doctor.doctor)
-cli.command("openapi")(describing.openapi)
+cli.command("openapi")(openapi.openapi)
 tenants.group.command("adopt")(adoption.adopt)
-migrations.group.command("new")(drafting.new)
+migrations.group.command("new")(revision_template.new)
 cli.add_typer(admins.group, name="admin")
 cli.add_typer(tenants.group, name="tenant")
 cli.add_typer(users.group, name="user")

@@ -10,9 +10,9 @@ from tenantry.access.emails import canonical_email
 from tenantry.catalog import admins, runs
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.runs import MigrationRun, MigrationRunNotFound
-from tenantry.cli import migrating, options, ordering, output, reports, session
+from tenantry.cli import options, output, progress, reports, run_options, session
 from tenantry.cli.exits import ExitStatus
-from tenantry.cli.migrating import Found
+from tenantry.cli.progress import Found
 from tenantry.cli.reports import StatusResponse
 from tenantry.fleet.dry_run import Preview
 from tenantry.fleet.status import schema_status
@@ -43,8 +43,8 @@ class NoSuchAdmin(Invalid):
 @group.command("plan")
 def plan(
     *,
-    tenant: ordering.Tenants = None,
-    retry: ordering.Retry = None,
+    tenant: run_options.Tenants = None,
+    retry: run_options.Retry = None,
     rehearse: Annotated[
         bool, typer.Option(help="Run what is pending, too, and roll it back: with all its locks.")
     ] = False,
@@ -66,11 +66,11 @@ def migrate_fleet(
     by: Annotated[
         str | None, typer.Option(help="The admin whose run it is; by default the only one.")
     ] = None,
-    tenant: ordering.Tenants = None,
-    retry: ordering.Retry = None,
-    wave: ordering.Waves = None,
-    max_failures: ordering.MaxFailures = None,
-    label: ordering.Label = None,
+    tenant: run_options.Tenants = None,
+    retry: run_options.Retry = None,
+    wave: run_options.Waves = None,
+    max_failures: run_options.MaxFailures = None,
+    label: run_options.Label = None,
     as_json: options.Json = False,
 ) -> None:
     """Migrate every active tenant to the newest revision."""
@@ -82,7 +82,7 @@ def migrate_fleet(
             process.settle()
             catalog = services.catalog
             email = await _only_admin(catalog) if by is None else await _active_admin(catalog, by)
-            run_options = await ordering.order_of(
+            chosen = await run_options.options_of(
                 catalog,
                 named=tenant,
                 retry=retry,
@@ -90,7 +90,7 @@ def migrate_fleet(
                 max_failures=max_failures,
                 label=label,
             )
-            return await migrating.migrate_all(services, triggered_by=email, options=run_options)
+            return await progress.migrate_all(services, triggered_by=email, options=chosen)
 
     ended = process.run(migrate())
     if as_json:
@@ -166,9 +166,9 @@ async def _preview(
     settings: Settings, named: list[str] | None, retry: str | None, *, rehearse: bool
 ) -> Preview:
     async with session.opened(settings) as services:
-        await migrating.check_revisions(services)
-        run_options = await ordering.order_of(services.catalog, named=named, retry=retry)
-        return await services.fleet.preview(session.context(), run_options, rehearse=rehearse)
+        await progress.check_revisions(services)
+        chosen = await run_options.options_of(services.catalog, named=named, retry=retry)
+        return await services.fleet.preview(session.context(), chosen, rehearse=rehearse)
 
 
 async def _active_admin(catalog: Catalog, email: str) -> str:
@@ -218,8 +218,8 @@ async def _find(settings: Settings, run: str | None, *, watch: bool) -> Found:
         if run_id is None:
             raise MigrationRunNotFound
         if watch:
-            await migrating.watch(catalog, run_id)
-        return await migrating.found(catalog, await runs.get(catalog, run_id))
+            await progress.watch(catalog, run_id)
+        return await progress.found(catalog, await runs.get(catalog, run_id))
 
 
 async def _newest(catalog: Catalog) -> UUID | None:

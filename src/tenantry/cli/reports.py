@@ -10,7 +10,7 @@ from rich.text import Text
 
 from tenantry.catalog.runs import MigrationRun, MigrationState, TenantMigration
 from tenantry.cli import output
-from tenantry.cli.migrating import Found
+from tenantry.cli.progress import Found
 from tenantry.fleet.dry_run import Preview
 from tenantry.fleet.status import SchemaStatus
 from tenantry.kit.pages import Page

@@ -10,7 +10,7 @@ from tenantry.catalog import tenants
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.tenants import Tenant
 from tenantry.cli import options, output, session
-from tenantry.cli.confirming import ask_name
+from tenantry.cli.prompts import ask_name
 from tenantry.cli.secrets import read_password
 from tenantry.fleet.lifecycle import Owner, Provisioned
 from tenantry.kit.ids import parse_id

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from tenantry.access import admins, credentials
 from tenantry.cli import output, session
 from tenantry.cli.demo.samples import SampleTenant, sample_tenants
-from tenantry.cli.migrating import Found, migrate_all
+from tenantry.cli.progress import Found, migrate_all
 from tenantry.db.urls import sqlite_path
 from tenantry.fleet.lifecycle import Owner, Provisioned
 from tenantry.fleet.run_options import EVERY_ACTIVE_TENANT

@@ -1,4 +1,4 @@
-"""Ask whoever sits at the terminal for a name, before something is gone for ever."""
+"""Confirmation at the terminal, before something is deleted."""
 
 import sys
 

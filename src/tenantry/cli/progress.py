@@ -1,4 +1,4 @@
-"""Follow a run, in this process or elsewhere: a bar, or lines in a log file."""
+"""Progress of a run, in this process or elsewhere: a bar, or lines in a log file."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence

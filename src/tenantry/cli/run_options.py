@@ -1,4 +1,4 @@
-"""What is asked of a run: the options of ``migrate plan`` and ``migrate all``."""
+"""The options of ``migrate plan`` and ``migrate all``."""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -33,7 +33,7 @@ MaxFailures = Annotated[
 Label = Annotated[str | None, typer.Option(help="What the run is called, in the audit log.")]
 
 
-async def order_of(
+async def options_of(
     catalog: Catalog,
     *,
     named: Sequence[str] | None,
