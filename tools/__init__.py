@@ -1,1 +1,1 @@
-"""What makes parts of this repository out of others."""
+"""Generators and checks of this repository."""

@@ -1,7 +1,7 @@
-"""Look up known vulnerabilities of what a release installs: what `make audit` runs.
+"""Check the packages of a release for known vulnerabilities: what `make audit` runs.
 
-Exit status: 0 none is known, 1 some are known, 3 the index of advisories could not be asked, so
-that nothing is known either way.
+Exit status: 0 none is known, 1 some are known, 3 the index of advisories could not be reached, so
+the result is unknown.
 """
 
 import json
@@ -16,7 +16,7 @@ REQUEST_SECONDS = 10
 
 
 def main() -> int:
-    """Run pip-audit, and print one plain sentence about the result."""
+    """Run pip-audit, and print one sentence about the result."""
     program = Path(sys.executable).with_name("pip-audit")
     command = [str(program), "--requirement", LOCK, "--require-hashes", "--disable-pip"]
     command += ["--format", "json", "--progress-spinner", "off", "--timeout", str(REQUEST_SECONDS)]
@@ -46,8 +46,8 @@ def main() -> int:
 
 def _not_asked(why: str) -> int:
     sys.stderr.write(
-        f"NOT CHECKED: no index of advisories could be asked ({why}). "
-        "This says nothing about vulnerabilities.\n"
+        f"NOT CHECKED: no index of advisories could be reached ({why}). "
+        "There may be known vulnerabilities.\n"
     )
     return NOT_ASKED
 

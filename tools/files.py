@@ -1,6 +1,6 @@
-"""The files for other programs that are made from the code: a description, a collection, settings.
+"""The files for other programs that are generated from the code.
 
-``make docs`` writes them beside the pages of `tools.reference`.
+``make docs`` writes them: the OpenAPI description, a collection of requests, and the settings.
 """
 
 import json
@@ -20,10 +20,10 @@ from tenantry.schemas.base import Nothing
 from tenantry.settings import PREFIX, Settings
 
 FOLDER = Path(__file__).parents[1]
-MADE = "Made by `make docs` from the code; change that instead."
+MADE = "Generated from the code by `make docs`; do not edit."
 
 WIDTH = 96
-# What has no default that could be shown.
+# Settings without a default that could be shown.
 SAMPLES = {
     "catalog_url": "postgresql://tenantry:change-me@db.example.com/tenantry_catalog",
     "tenant_server_url": "postgresql://tenantry:change-me@db.example.com/postgres",
@@ -33,7 +33,7 @@ SAMPLES = {
     "tenant_migrations": "migrations",
 }
 
-# Where a value of the collection comes from that no endpoint's example has.
+# Values of the collection that no endpoint's example has.
 VARIABLES = {
     "host": "http://127.0.0.1:8000",
     "adminEmail": "ada@example.com",
@@ -76,7 +76,7 @@ def _collection() -> str:
         f"# {MADE}",
         "#",
         "# Every endpoint, for the HTTP clients of editors: set the values below, send the two",
-        "# logins, and then what you like. An id is that of something you have made.",
+        "# logins, and then any request. Replace the ids by those of your resources.",
         "",
         *(f"@{name} = {value}" for name, value in {**VARIABLES, **ids}.items()),
     ]
@@ -100,7 +100,7 @@ def _request(endpoint: Endpoint) -> str:
 
 
 def _query(endpoint: Endpoint) -> str:
-    """Return what the endpoint insists on; the rest is in the description."""
+    """Return the required parameters; the description has the others."""
     operation: Any = DESCRIPTION.paths.get(endpoint.path, {}).get(endpoint.method.lower(), {})
     required = [
         f"{one['name']}={quote(str(one['example']))}"
@@ -121,8 +121,8 @@ def _settings() -> str:
     head = [
         f"# {MADE}",
         "#",
-        "# Copy it to `.env` in the folder where the process starts, for nobody else to read",
-        "# (chmod 600), and take away the `#` of what you set. The environment wins over the file.",
+        "# Copy it to `.env` in the working directory of the process, readable by its user only",
+        "# (chmod 600), and uncomment what you set. The environment takes precedence.",
     ]
     return "\n".join([*head, *_setting_lines()]) + "\n"
 

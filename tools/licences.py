@@ -7,14 +7,14 @@ from pathlib import Path
 LOCK = Path("requirements.lock")
 UNKNOWN = "unknown"
 
-# Locked for platforms where this page is not made, so that their metadata is not installed.
+# Locked for other platforms, so their metadata is not installed here.
 ELSEWHERE = {
     "colorama": "BSD-3-Clause",
     "httpx2-jsfetch": "BSD-3-Clause",
     "pywin32": "PSF-2.0",
     "tzdata": "Apache-2.0",
 }
-# Metadata from before SPDX expressions, as SPDX has them.
+# Classifiers that are older than SPDX expressions, and their SPDX identifiers.
 SPDX = {
     "Apache Software License": "Apache-2.0",
     "BSD License": "BSD-3-Clause",
@@ -24,8 +24,8 @@ SPDX = {
     "The Unlicense (Unlicense)": "Unlicense",
     "GNU Lesser General Public License v3 (LGPLv3)": "LGPL-3.0-only",
 }
-# What a distributor of Tenantry can comply with. The LGPL asks that its part can be replaced: it
-# is a package of its own, which anybody can replace.
+# What a distributor of Tenantry can comply with. The LGPL requires that its part can be
+# replaced: it is a separate package.
 ACCEPTED = frozenset(
     {
         "0BSD",

@@ -1,7 +1,7 @@
-"""Write ``docs/reference``: settings, endpoints, errors and commands, as the code has them.
+"""Generate ``docs/reference`` from the code: settings, endpoints, errors and commands.
 
-``python -m tools.reference`` writes the pages, and the files of `tools.files`; the contract tests
-fail when one of them is not what this would write.
+``python -m tools.reference`` writes the pages, and the files of `tools.files`. The tests in
+``tests/contracts`` fail if a page is out of date.
 """
 
 import importlib
@@ -33,7 +33,7 @@ from tenantry.settings import PREFIX, Settings
 from tools import files, licences
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"
-NOTICE = "<!-- Made by `make docs` from the code; change that instead. -->"
+NOTICE = "<!-- Generated from the code by `make docs`; do not edit. -->"
 
 CATEGORIES = (
     HttpError,
@@ -45,9 +45,9 @@ CATEGORIES = (
     errors.Unavailable,
 )
 UNUSABLE = str(int(exits.ExitStatus.UNUSABLE))
-# Raised before anybody listens, or by the command line alone.
+# Raised before the server listens, or by the command line only.
 NEVER_OVER_HTTP = ("tenantry.cli", "tenantry.settings", "tenantry.services")
-# The codes of answers that no class of errors stands for.
+# Codes of responses without a class of errors.
 OTHER_CODES = (
     f"`{INTERNAL_CODE}` (500, a fault of the service), "
     f"`{PREFLIGHT_REFUSED}` (400, a CORS preflight request that is not allowed)"
@@ -84,10 +84,10 @@ def main() -> None:
 def _licences_page() -> str:
     return _page(
         "Licences",
-        "What a release installs, from `requirements.lock`, with the licence that each package "
-        "declares, as an SPDX expression. Tenantry itself is under the Apache License 2.0. "
-        "`make sbom` writes the same, with versions and hashes, as a bill of materials "
-        "(CycloneDX); `make audit` looks up known vulnerabilities.",
+        "The packages in `requirements.lock`, which a release installs, with the licence that "
+        "each declares, as an SPDX expression. Tenantry itself is under the Apache License 2.0. "
+        "`make sbom` writes this list with versions and hashes as a bill of materials "
+        "(CycloneDX); `make audit` checks for known vulnerabilities.",
         _table(("package", "licence"), [(f"`{name}`", text) for name, text in licences.rows()]),
     )
 
@@ -108,10 +108,10 @@ def _settings_page() -> str:
     ]
     return _page(
         "Settings",
-        "They are read once, at the start, from the environment, or from a file named `.env` in "
-        "the folder where the process starts; the environment wins. A name that begins with "
-        f"`{PREFIX}` and is not in this table stops the start: a mistyped setting would do "
-        "nothing, and say nothing.",
+        "Settings are read once, at the start, from the environment and from a file named `.env` "
+        "in the working directory; the environment takes precedence. A name that begins with "
+        f"`{PREFIX}` and is not in this table stops the start, so that a mistyped setting is "
+        "noticed.",
         _table(("setting", "meaning", "default", "allowed"), rows),
     )
 
@@ -152,19 +152,13 @@ def _endpoints_page() -> str:
     ]
     return _page(
         "Endpoints",
-        "`GET /openapi.json` says the same to machines. What each level asks for is in "
-        "[the README](../../README.md#who-may-do-what), the errors are in [errors.md](errors.md).",
-        'Every answer is an envelope: `{"success": true, "data": …}`, or '
-        '`{"success": true, "message": "…"}` where there is nothing to return, or '
-        '`{"success": false, "data": null, "message": "…"}`. Answers that are called *bare* have '
-        "the form that their standard gives them. Every answer has an `X-Request-Id`, and every "
-        "error an `X-Error-Code`. Every answer says `Cache-Control: no-store` but the posts below "
-        "`/api/public`, which are `private, no-cache`; `Vary` names the credentials it depends on.",
-        "Beside the statuses named here, any request can meet 405 (method), 408 (the body does "
-        "not arrive), 429 and 503 (too many connections), 431 (headers over 16 KiB), 500 and 505 "
-        "(version of HTTP). A timestamp is ISO 8601 in UTC. "
-        "Members and parameters that nobody asked for are ignored.",
-        _table(("endpoint", "level", "what it does"), overview),
+        "[API conventions](../api-conventions.md) describes what all endpoints have in common: "
+        "the envelope, access levels, errors, pages, ids and times. The errors are listed in "
+        "[errors.md](errors.md). `GET /openapi.json` is the machine-readable description.",
+        "A response marked *bare* has a standard format without the envelope. In addition to the "
+        "listed errors, any request can fail with 405 (method), 408 (incomplete body), 429 and "
+        "503 (too many connections), 431 (headers over 16 KiB), 500, or 505 (HTTP version).",
+        _table(("endpoint", "level", "description"), overview),
         *sections,
         "## Types",
         *types.sections(),
@@ -174,13 +168,13 @@ def _endpoints_page() -> str:
 def _endpoint_section(endpoint: Endpoint, types: "_Types") -> str:
     facts = [f"- Level: {endpoint.level.name}; {_headers(endpoint)}"]
     if endpoint.scope is not None:
-        facts.append(f"- Scope that an McpToken needs: `{endpoint.scope}`")
+        facts.append(f"- Scope of an McpToken: `{endpoint.scope}`")
     if endpoint.module is not None:
-        facts.append(f"- Module that the tenant needs: `{endpoint.module}`")
+        facts.append(f"- Module of the tenant: `{endpoint.module}`")
     if endpoint.headers:
-        facts.append(f"- Beside them: {', '.join(f'`{one}`' for one in endpoint.headers)}")
-    facts.append(f"- Answer: {_answers(endpoint, types)}")
-    facts.append(f"- Refusals: {', '.join(str(int(one)) for one in statuses(endpoint))}")
+        facts.append(f"- Other headers: {', '.join(f'`{one}`' for one in endpoint.headers)}")
+    facts.append(f"- Response: {_answers(endpoint, types)}")
+    facts.append(f"- Errors: {', '.join(str(int(one)) for one in statuses(endpoint))}")
     parts = [
         f"### {endpoint.method} {endpoint.path}",
         f"{endpoint.summary}.",
@@ -196,17 +190,17 @@ def _headers(endpoint: Endpoint) -> str:
         b"x-api-key": "`X-Api-Key`",
         b"authorization": "`Authorization`",
     }
-    looked_at = [text for name, text in shown.items() if name in endpoint.level.headers]
-    return f"headers: {', '.join(looked_at)}" if looked_at else "no header is looked at"
+    names = [text for name, text in shown.items() if name in endpoint.level.headers]
+    return f"headers: {', '.join(names)}" if names else "no credentials"
 
 
 def _answers(endpoint: Endpoint, types: "_Types") -> str:
     notes = [" (*bare*)"] if endpoint.is_bare else []
-    notes += ["; not to be stored (`Cache-Control: no-store`)"] if endpoint.holds_secret else []
-    told = [
+    notes += ["; contains a secret"] if endpoint.holds_secret else []
+    texts = [
         _answer(status, found, endpoint, types) for status, found in successes(endpoint).items()
     ]
-    return f"{'; or '.join(told)}{''.join(notes)}"
+    return f"{'; or '.join(texts)}{''.join(notes)}"
 
 
 def _answer(
@@ -224,12 +218,12 @@ def _request(endpoint: Endpoint, types: "_Types") -> str:
         return ""
     where = "Body" if endpoint.reads_body else "Query"
     closed = endpoint.request.__struct_config__.forbid_unknown_fields
-    note = " (a member of another name is refused: 400)" if closed else ""
+    note = " (unknown members are rejected: 400)" if closed else ""
     return f"{where}{note}:\n\n{types.request(endpoint.request)}"
 
 
 class _Types:
-    """Tells of structures, and remembers those that were named, to be told later."""
+    """The structures that were linked, each described in one section."""
 
     def __init__(self) -> None:
         self._named: dict[str, type[msgspec.Struct]] = {}
@@ -312,7 +306,7 @@ def _need(field: ms.Field) -> str:
 
 
 def error_types() -> list[type[TenantryError]]:
-    """Return every error of ours that is no category, by name."""
+    """Return every error class of Tenantry except the categories, by name."""
     for module in pkgutil.walk_packages(tenantry.__path__, "tenantry."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
@@ -332,22 +326,21 @@ def _errors_page() -> str:
     for category in CATEGORIES:
         rows = [_error_row(error) for error in every if issubclass(error, category)]
         header = ("error", "status", "code", "exit", "message", "declared in")
-        told = FIXED_MESSAGES.get(category)
-        fixed = f" Whatever the cause, the answer says: {told}" if told else ""
+        message = FIXED_MESSAGES.get(category)
+        fixed = f" The message is always: {message}" if message else ""
         sections.append(f"## {category.__name__}\n\n{_first_line(category)}{fixed}")
         sections.append(_table(header, rows))
     return _page(
         "Errors",
-        "Each error is a class, declared beside the function that raises it. Its category decides "
-        "the status of an HTTP answer and the exit status of a command; a few errors have a "
-        "status of their own. A dash: it is not seen there.",
-        "The message is what the caller reads. Where a rule can be broken in several ways, the "
-        "answer names the member and the rule instead. All 401 have one message, but that of a "
-        "login, and so have all 403: which credential was good, and which was not, is told by the "
-        "name of the error, and to the log alone.",
-        "The code is the header `X-Error-Code` of the answer, for programs: it stays the same "
-        "when the message is reworded. A client must expect codes that it does not know, and go by "
-        "the status then. Answers that are no error of a class have one too: " + OTHER_CODES + ".",
+        "Each error is a class, declared next to the function that raises it. Its category "
+        "determines the status of an HTTP response and the exit status of a command; a few errors "
+        "have their own status. A dash means that the error does not occur there.",
+        "The message is for people. If a rule can be broken in several ways, the message names "
+        "the member and the rule. All 401 have the same message, except a failed login, and so "
+        "have all 403: the name of the error, which shows the cause, is only in the log.",
+        "The code is the response header `X-Error-Code`, for programs: it stays the same when the "
+        "message changes. For a code that it does not know, a client should use the status. "
+        "Responses without an error class have a code too: " + OTHER_CODES + ".",
         *sections,
     )
 
@@ -364,7 +357,7 @@ def _error_row(error: type[TenantryError]) -> Sequence[str]:
 
 
 def http_code(error: type[TenantryError]) -> str | None:
-    """Return the ``X-Error-Code`` of an error; None when no HTTP answer is made of it."""
+    """Return the ``X-Error-Code`` of an error; None if no HTTP response has it."""
     return None if _http_status(error) == "-" else code_of(error)
 
 
@@ -391,7 +384,7 @@ def _nearest(error: type[TenantryError], table: dict[type[TenantryError], Any]) 
 
 
 def commands() -> dict[str, Any]:
-    """Return every command that does something, by what is typed."""
+    """Return every command without subcommands, by its full name."""
     return dict(_walk("tenantry", typer.main.get_command(cli.cli)))
 
 
@@ -415,12 +408,12 @@ def _commands_page() -> str:
     ]
     return _page(
         "Commands",
-        "Results go to standard output, progress and logs to standard error. `--json` prints what "
-        "the HTTP API has in `data`. Passwords are asked for, or read from the input; they are "
-        "never arguments. The settings are in [settings.md](settings.md).",
-        _table(("command", "what it does"), overview),
+        "Results go to standard output, progress and logs to standard error. `--json` prints the "
+        "`data` of the HTTP API. Passwords are entered at a prompt or read from standard input; "
+        "they are never arguments. The settings are in [settings.md](settings.md).",
+        _table(("command", "description"), overview),
         "## Exit statuses",
-        _table(("status", "means"), statuses_of_exit),
+        _table(("status", "meaning"), statuses_of_exit),
         *(_command_section(name, command) for name, command in found.items()),
     )
 
@@ -482,7 +475,7 @@ def _cell(text: str) -> str:
 
 
 def anchor(heading: str) -> str:
-    """Return the fragment that leads to a heading, as GitHub makes it."""
+    """Return the fragment of a heading, by the rules of GitHub."""
     kept = (char for char in heading.lower() if char.isalnum() or char in " -_")
     return "".join(kept).replace(" ", "-")
 

@@ -55,9 +55,8 @@ SOURCES = (
 )
 # Areas with more than the limit, until their text is written again.
 UNFINISHED = {
-    "Markdown",
     "Markdown, docs",
-    *(f"Python, {folder}" for folder in ("tools", "benchmarks", "prove", "torture")),
+    *(f"Python, {folder}" for folder in ("benchmarks", "prove", "torture")),
     "Python, src/tenantry",
     *(
         f"Python, src/tenantry/{package}"
@@ -91,7 +90,7 @@ def main() -> int:
     findings: dict[str, list[Finding]] = defaultdict(list)
     for kind, folder, pattern in SOURCES:
         area = kind if folder == "." else f"{kind}, {folder}"
-        for path in sorted((ROOT / folder).glob(pattern)):
+        for path in sorted({*(ROOT / folder).glob(pattern)} - {Path(__file__)}):
             for line, text in prose(kind, path.read_text()):
                 counts[area] += len(_WORD.findall(text))
                 findings[area] += [Finding(path, *found) for found in avoided(line, text)]

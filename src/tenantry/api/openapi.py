@@ -43,8 +43,8 @@ _FAILURE: Json = {
     },
 }
 _ERROR_CODE: Json = {
-    "description": "What is wrong, in one word that does not change between releases: "
-    "docs/reference/errors.md lists them. New ones are added.",
+    "description": "A stable identifier of the error, listed in docs/reference/errors.md. "
+    "A release may add new ones.",
     "required": True,
     "schema": {"type": "string", "pattern": "^[a-z0-9]+(_[a-z0-9]+)*$"},
 }
@@ -52,7 +52,7 @@ _IF_NONE_MATCH: Json = {
     "name": "If-None-Match",
     "in": "header",
     "required": False,
-    "description": "The `ETag` of an answer that one has: 304 if it is still the answer.",
+    "description": "The `ETag` of a stored response; 304 if it is still current.",
     "schema": {"type": "string"},
     "example": '"0123456789abcdef0123456789abcdef"',
 }
@@ -66,19 +66,19 @@ _SCHEMES: Json = {
         "type": "http",
         "scheme": "bearer",
         "bearerFormat": "JWT",
-        "description": "The token of a login: an admin's, or that of a tenant's user.",
+        "description": "The token from a login of an admin or of a tenant's user.",
     },
     "apiKey": {
         "type": "apiKey",
         "in": "header",
         "name": "X-Api-Key",
-        "description": "Says which tenant.",
+        "description": "Identifies the tenant.",
     },
     "mcpToken": {
         "type": "apiKey",
         "in": "header",
         "name": "X-Mcp-Token",
-        "description": "In place of the other two, as far as its scopes go.",
+        "description": "Replaces the other two, within its scopes.",
     },
 }
 _TENANT_SECURITY: list[Json] = [{"mcpToken": []}, {"apiKey": [], "bearer": []}]
@@ -124,7 +124,7 @@ def description_of(endpoints: Iterable[Endpoint]) -> OpenApi:
 
 
 def endpoint_of(description: OpenApi) -> Endpoint:
-    """Return the endpoint that tells *description*."""
+    """Return the endpoint that returns *description*."""
 
     async def show_description(
         _ctx: OperationContext, _services: Services, _request: Nothing
@@ -143,7 +143,7 @@ def endpoint_of(description: OpenApi) -> Endpoint:
 
 
 def successes(endpoint: Endpoint) -> dict[HTTPStatus, list[type[msgspec.Struct]]]:
-    """Return every status of success, and what ``data`` may be then."""
+    """Return every status of success, with the types of ``data``."""
     found: dict[HTTPStatus, list[type[msgspec.Struct]]] = {endpoint.status: []}
     if endpoint.response is not None:
         found[endpoint.status].append(endpoint.response)
@@ -153,7 +153,7 @@ def successes(endpoint: Endpoint) -> dict[HTTPStatus, list[type[msgspec.Struct]]
 
 
 def statuses(endpoint: Endpoint) -> list[HTTPStatus]:
-    """Return every status that an endpoint can refuse with."""
+    """Return every status of an error that an endpoint can return."""
     found = {HTTPStatus.BAD_REQUEST, HTTPStatus.SERVICE_UNAVAILABLE} | endpoint.errors
     if endpoint.level is not OPEN:
         found |= {
@@ -167,7 +167,7 @@ def statuses(endpoint: Endpoint) -> list[HTTPStatus]:
 
 
 def _mark_times(schemas: Json, info: ms.Type) -> None:
-    """Say which members are times; msgspec does so only where it insists on a time zone."""
+    """Add the format of timestamps, which msgspec adds only where it requires a time zone."""
     if isinstance(info, ms.ListType):
         _mark_times(schemas, info.item_type)
     if not isinstance(info, ms.StructType):
@@ -219,7 +219,7 @@ def _responses(endpoint: Endpoint) -> Json:
     if endpoint.version is not None:
         answers["304"] = {"description": HTTPStatus.NOT_MODIFIED.phrase}
     for refused in statuses(endpoint):
-        failure = {"success": False, "data": None, "message": "What is wrong."}
+        failure = {"success": False, "data": None, "message": "A description of the error."}
         answers[str(int(refused))] = {
             "description": refused.phrase,
             "headers": {"X-Error-Code": {"$ref": "#/components/headers/ErrorCode"}},

@@ -39,7 +39,7 @@ BLOG_ENDPOINTS = (
         handler=tenant_posts.list_posts,
         request=PostPageRequest,
         response=PostPage,
-        summary="List the posts, drafts included",
+        summary="List posts, including drafts",
     ),
     _write(
         method="POST",
@@ -47,7 +47,7 @@ BLOG_ENDPOINTS = (
         handler=tenant_posts.create_post,
         request=WritePostRequest,
         response=PostResponse,
-        summary="Write a new draft",
+        summary="Create a draft",
         status=HTTPStatus.CREATED,
         errors=_CONFLICT,
     ),
@@ -55,7 +55,7 @@ BLOG_ENDPOINTS = (
         path=_POSTS + "/{postId}",
         handler=tenant_posts.show_post,
         response=PostResponse,
-        summary="Show one post",
+        summary="Show a post",
         errors=_NOT_FOUND,
     ),
     _write(
@@ -64,7 +64,7 @@ BLOG_ENDPOINTS = (
         handler=tenant_posts.update_post,
         request=WritePostRequest,
         response=PostResponse,
-        summary="Change a post: slug, excerpt and tags stay if they are left out",
+        summary="Change a post; slug, excerpt and tags are kept if left out",
         errors=_NOT_FOUND | _CONFLICT,
     ),
     _write(
@@ -89,7 +89,7 @@ BLOG_ENDPOINTS = (
         path=_POSTS + "/{postId}/unpublish",
         handler=tenant_posts.unpublish_post,
         response=PostResponse,
-        summary="Make a draft of a post again",
+        summary="Turn a published post into a draft",
         errors=_NOT_FOUND,
     ),
     _read_published(
@@ -97,13 +97,13 @@ BLOG_ENDPOINTS = (
         handler=blog.list_posts,
         request=PublishedPostPageRequest,
         response=PublishedPostPage,
-        summary="List the published posts",
+        summary="List published posts",
     ),
     _read_published(
         path=_PUBLISHED + "/{slug}",
         handler=blog.show_post,
         response=PublishedPost,
-        summary="Show one published post",
+        summary="Show a published post",
         errors=_NOT_FOUND,
     ),
 )

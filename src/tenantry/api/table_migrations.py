@@ -46,7 +46,7 @@ _RUNS = (
         handler=migrations.list_runs,
         request=HistoryPageRequest,
         response=MigrationRunPage,
-        summary="List the migration runs",
+        summary="List migration runs",
     ),
     Endpoint(
         method="GET",
@@ -55,7 +55,7 @@ _RUNS = (
         handler=migrations.show_run,
         request=HistoryRequest,
         response=MigrationRunResponse,
-        summary="Show one migration run",
+        summary="Show a migration run",
         errors=frozenset({NOT_FOUND}),
     ),
     Endpoint(
@@ -64,7 +64,7 @@ _RUNS = (
         level=ADMIN,
         handler=migrations.show_causes,
         response=FailureCauseList,
-        summary="Count the failures of a run by their cause",
+        summary="Count the failures of a run by cause",
         errors=frozenset({NOT_FOUND}),
     ),
     Endpoint(
@@ -74,7 +74,7 @@ _RUNS = (
         handler=migrations.show_events,
         response=EventStream,
         headers=("Last-Event-ID",),
-        summary="Watch a migration run",
+        summary="Stream the events of a migration run",
         errors=frozenset({NOT_FOUND}),
         is_bare=True,
         goes_on=True,
@@ -86,7 +86,7 @@ _RUNS = (
         handler=migrations.cancel_run,
         response=None,
         summary="Cancel a migration run",
-        message="Nothing more of the run is started.",
+        message="The run was cancelled: no more tenants are started.",
         status=HTTPStatus.ACCEPTED,
         errors=frozenset({NOT_FOUND, CONFLICT}),
     ),
@@ -98,7 +98,7 @@ _STATUS = (
         level=ADMIN,
         handler=migrations.show_status,
         response=SchemaStatusResponse,
-        summary="Count the tenants by revision",
+        summary="Count tenants by revision",
     ),
 )
 
