@@ -26,6 +26,8 @@ from tenantry.api.openapi import statuses, successes
 from tenantry.api.table import ENDPOINTS
 from tenantry.cli import exits
 from tenantry.cli import main as cli
+from tenantry.cli.commands import DeferredCommand
+from tenantry.cli.exit_status import ExitStatus
 from tenantry.kit import errors
 from tenantry.kit.errors import TenantryError
 from tenantry.schemas.base import Nothing
@@ -44,7 +46,7 @@ CATEGORIES = (
     errors.Conflict,
     errors.Unavailable,
 )
-UNUSABLE = str(int(exits.ExitStatus.UNUSABLE))
+UNUSABLE = str(int(ExitStatus.UNUSABLE))
 # Raised before the server listens, or by the command line only.
 NEVER_OVER_HTTP = ("tenantry.cli", "tenantry.settings", "tenantry.services")
 # Codes of responses without a class of errors.
@@ -389,6 +391,8 @@ def commands() -> dict[str, Any]:
 
 
 def _walk(name: str, command: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(command, DeferredCommand):
+        command = command.load()
     below = getattr(command, "commands", None)
     if below is None:
         yield name, command
@@ -403,9 +407,7 @@ def _commands_page() -> str:
     overview = [
         (f"[`{name}`](#{anchor(name)})", _summary(command)) for name, command in found.items()
     ]
-    statuses_of_exit = [
-        (f"`{int(one)}`", one.name.lower().replace("_", " ")) for one in exits.ExitStatus
-    ]
+    statuses_of_exit = [(f"`{int(one)}`", one.name.lower().replace("_", " ")) for one in ExitStatus]
     return _page(
         "Commands",
         "Results go to standard output, progress and logs to standard error. `--json` prints the "

@@ -6,13 +6,15 @@ import pty
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import typer
 from typer.testing import CliRunner
 
+from tenantry.cli.commands import DeferredCommand
 from tenantry.cli.main import cli
 from tenantry.db.factory import open_server
 from tenantry.settings import Settings
@@ -135,6 +137,19 @@ class Commands:
         )
         with looking_into(server.url(tenant["databaseName"])) as query:
             query("CREATE TABLE widgets (id INTEGER)")
+
+
+def every_command(
+    command: Any = None, path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield the words and the command of everything that can be run."""
+    command = typer.main.get_command(cli) if command is None else command
+    command = command.load() if isinstance(command, DeferredCommand) else command
+    if not hasattr(command, "commands"):
+        yield path, command
+        return
+    for name, one in command.commands.items():
+        yield from every_command(one, (*path, name))
 
 
 def ended_count(tenantry: Commands) -> int:

@@ -131,7 +131,7 @@ def answers(url: str) -> bool:
 
 def only_line(text: str) -> str:
     """Return *text*, which must be one readable line of the program's own."""
-    assert text.startswith("tenantry: "), text
+    assert text.startswith("tenantry: error: "), text
     assert text.endswith("\n"), text
     assert text.count("\n") == 1, text
     return text

@@ -5,13 +5,10 @@ import secrets
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
-import typer
 from typer.testing import CliRunner
 
 from tenantry.cli.main import cli
@@ -26,6 +23,7 @@ from tests.acceptance.commands import (
     Commands,
     at_a_terminal,
     ended_count,
+    every_command,
     wait_until,
 )
 from tests.acceptance.programs import (
@@ -42,16 +40,16 @@ from tests.integration.looking import looking_into
 
 class TestEveryCommand:
     def test_prints_json(self):
-        for path, command in _leaves(typer.main.get_command(cli)):
+        for path, command in every_command():
             assert any("--json" in one.opts for one in command.params), path
 
     def test_takes_no_password_as_an_argument(self):
-        for path, command in _leaves(typer.main.get_command(cli)):
+        for path, command in every_command():
             named = [one for one in command.params if "password" in str(one.name)]
             assert all(one.is_flag for one in named), path
 
     def test_has_a_help_text(self, alone: Commands):
-        for path, command in _leaves(typer.main.get_command(cli)):
+        for path, command in every_command():
             ended = alone(*path, "--help")
             assert ended.status == 0
             assert str(command.help).partition(".")[0] in " ".join(ended.stdout.split())
@@ -85,7 +83,7 @@ class TestEveryCommand:
         )
 
         assert ended.returncode == 2
-        assert ended.stderr == b"tenantry: The arguments must be UTF-8 text.\n"
+        assert ended.stderr == b"tenantry: error: The arguments must be UTF-8 text.\n"
 
 
 class TestSettings:
@@ -518,14 +516,6 @@ class TestServe:
             two.wait_for("answers at")
 
             assert one.end() == two.end() == 0
-
-
-def _leaves(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    if not hasattr(command, "commands"):
-        yield path, command
-        return
-    for name, one in command.commands.items():
-        yield from _leaves(one, (*path, name))
 
 
 def _migrate_all(url: str) -> list[str]:

@@ -1,5 +1,5 @@
-"""The command line door: each command is a thin function around one coroutine.
+"""The command line: each command is a thin function around one coroutine.
 
-`main` assembles the groups and holds the table from error to exit status; a new group is
-a new module.
+`main` holds the table of commands, `commands` loads their modules when they are used, and
+`exits` maps errors to exit statuses. A new group is a new module, and a line in `main`.
 """

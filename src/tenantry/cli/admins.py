@@ -2,7 +2,6 @@
 
 import asyncio
 
-import typer
 from rich.table import Column
 
 from tenantry.access import admins
@@ -10,11 +9,12 @@ from tenantry.access.emails import canonical_email
 from tenantry.catalog import admins as catalog_admins
 from tenantry.catalog.admins import Admin, AdminNotFound
 from tenantry.cli import options, output, session
+from tenantry.cli.commands import new_group
 from tenantry.cli.secrets import read_password
 from tenantry.schemas.admins import AdminList, AdminResponse
 from tenantry.settings import Settings
 
-group = typer.Typer(help="The people who may manage every tenant.", no_args_is_help=True)
+group = new_group("Manage the admins of the service.")
 
 
 @group.command("create")

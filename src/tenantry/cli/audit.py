@@ -13,6 +13,7 @@ from rich.table import Column
 from tenantry.catalog import audit
 from tenantry.catalog.database import Catalog
 from tenantry.cli import options, output, session, tenants
+from tenantry.cli.commands import new_group
 from tenantry.db.audit_log import AuditEntry, AuditFilter
 from tenantry.kit.errors import Invalid
 from tenantry.kit.ids import parse_id
@@ -23,7 +24,7 @@ from tenantry.settings import Settings
 from tenantry.tenant import audit as tenant_audit
 from tenantry.tenant.databases import TenantDatabase
 
-group = typer.Typer(help="The audit log: who did what, when, from where.", no_args_is_help=True)
+group = new_group("Read the audit log.")
 
 Actor = Annotated[
     str | None,

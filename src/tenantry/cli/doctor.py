@@ -7,7 +7,8 @@ from rich.table import Column
 from rich.text import Text
 
 from tenantry.cli import checks, options, output, session
-from tenantry.cli.exits import ExitStatus
+from tenantry.cli.commands import new_group
+from tenantry.cli.exit_status import ExitStatus
 from tenantry.cli.findings import Finding, State
 from tenantry.schemas.base import Schema
 from tenantry.settings import BadSettings
@@ -30,8 +31,15 @@ class Findings(Schema, frozen=True):
     items: list[FindingResponse]
 
 
+group = new_group()
+
+
+@group.command("doctor")
 def doctor(*, as_json: options.Json = False) -> None:
-    """Check settings, databases, folders and revisions; leave nothing behind."""
+    """Check settings, databases, folders and revisions.
+
+    Nothing is changed. The exit status is 3 when a check has failed, 0 otherwise.
+    """
     findings = _examine()
     if as_json:
         items = [

@@ -13,13 +13,14 @@ from tenantry.access.credentials import GRACE_SECONDS_DEFAULT, GRACE_SECONDS_MAX
 from tenantry.catalog import credentials as stored
 from tenantry.catalog.credentials import ApiKey, ApiKeyNotFound
 from tenantry.cli import options, output, session, tenants
+from tenantry.cli.commands import new_group
 from tenantry.kit.ids import parse_id
 from tenantry.schemas.credentials import ApiKeyList, ApiKeyResponse, IssuedApiKeyResponse
 from tenantry.settings import Settings
 
 KeyId = Annotated[str, typer.Argument(help="The id of the key.")]
 
-group = typer.Typer(help="The API keys of a tenant.", no_args_is_help=True)
+group = new_group("Manage the API keys of a tenant.")
 
 
 @group.command("create")

@@ -1,58 +1,77 @@
-"""``tenantry``: the groups of commands, put together."""
+"""``tenantry``: the table of commands."""
 
 import sys
 from io import TextIOWrapper
+from typing import Annotated, Any
 
 import typer
 
-from tenantry.cli import (
-    admins,
-    adoption,
-    audit,
-    doctor,
-    keys,
-    migrations,
-    openapi,
-    revision_template,
-    serve,
-    signing,
-    tenants,
-    tokens,
-    users,
-    worker,
+from tenantry.cli.commands import DeferredCommand, Root
+
+# The summaries are those of the modules, which take a second to import.
+COMMANDS = (
+    DeferredCommand("demo", "Create sample tenants and serve them.", "tenantry.cli.demo.command"),
+    DeferredCommand("serve", "Serve the API until SIGTERM or Ctrl-C.", "tenantry.cli.serve"),
+    DeferredCommand(
+        "worker", "Work on migration runs, without serving requests.", "tenantry.cli.worker"
+    ),
+    DeferredCommand(
+        "doctor", "Check settings, databases, folders and revisions.", "tenantry.cli.doctor"
+    ),
+    DeferredCommand("openapi", "Print the OpenAPI description.", "tenantry.cli.openapi"),
+    DeferredCommand("admin", "Manage the admins of the service.", "tenantry.cli.admins"),
+    DeferredCommand("tenant", "Manage tenants.", "tenantry.cli.tenants"),
+    DeferredCommand("user", "Manage the users of a tenant.", "tenantry.cli.users"),
+    DeferredCommand("key", "Manage the API keys of a tenant.", "tenantry.cli.keys"),
+    DeferredCommand("token", "Manage the McpTokens of a tenant.", "tenantry.cli.tokens"),
+    DeferredCommand("audit", "Read the audit log.", "tenantry.cli.audit"),
+    DeferredCommand("signing-key", "Manage the keys that sign logins.", "tenantry.cli.signing"),
+    DeferredCommand("migrate", "Migrate every tenant database.", "tenantry.cli.migrations"),
 )
-from tenantry.cli.demo import command as demo
-from tenantry.cli.exits import Commands
+
+
+class _Tenantry(Root):
+    def __init__(self, **attrs: Any) -> None:
+        super().__init__(**attrs)
+        for command in COMMANDS:
+            self.add_command(command)
+
 
 cli = typer.Typer(
     name="tenantry",
-    help="A content-management API with a database for every tenant.",
-    cls=Commands,
-    no_args_is_help=True,
-    add_completion=False,
+    cls=_Tenantry,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-cli.command("demo")(demo.demo)
-cli.command("serve")(serve.serve)
-cli.command("worker")(worker.worker)
-cli.command("doctor")(doctor.doctor)
-cli.command("openapi")(openapi.openapi)
-tenants.group.command("adopt")(adoption.adopt)
-migrations.group.command("new")(revision_template.new)
-cli.add_typer(admins.group, name="admin")
-cli.add_typer(tenants.group, name="tenant")
-cli.add_typer(users.group, name="user")
-cli.add_typer(keys.group, name="key")
-cli.add_typer(tokens.group, name="token")
-cli.add_typer(audit.group, name="audit")
-cli.add_typer(signing.group, name="signing-key")
-cli.add_typer(migrations.group, name="migrate")
+
+
+def _show_version(value: bool) -> None:  # noqa: FBT001 - typer calls it
+    if value:
+        from tenantry.kit.release import VERSION  # noqa: PLC0415 - reads the installed metadata
+
+        sys.stdout.write(f"tenantry {VERSION}\n")
+        raise typer.Exit
+
+
+@cli.callback()
+def root(
+    *,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Print the release, and exit."
+        ),
+    ] = False,
+) -> None:
+    """A content-management API with a database for every tenant."""
+    del version
 
 
 def main() -> None:
     """Run the command line."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            # A name that the terminal has no letters for must not end the command.
+            # A name that the terminal cannot encode must not end the command.
             stream.reconfigure(errors="backslashreplace")
     cli()

@@ -10,8 +10,9 @@ from tenantry.access.emails import canonical_email
 from tenantry.catalog import admins, runs
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.runs import MigrationRun, MigrationRunNotFound
-from tenantry.cli import options, output, progress, reports, run_options, session
-from tenantry.cli.exits import ExitStatus
+from tenantry.cli import options, output, progress, reports, revision_template, run_options, session
+from tenantry.cli.commands import new_group
+from tenantry.cli.exit_status import ExitStatus
 from tenantry.cli.progress import Found
 from tenantry.cli.reports import StatusResponse
 from tenantry.fleet.dry_run import Preview
@@ -29,7 +30,8 @@ from tenantry.schemas.migrations import (
 from tenantry.services import open_services
 from tenantry.settings import Settings
 
-group = typer.Typer(help="Migrate every tenant database, and look back.", no_args_is_help=True)
+group = new_group("Migrate every tenant database.")
+group.command("new")(revision_template.new)
 
 
 class NobodyToName(Invalid):

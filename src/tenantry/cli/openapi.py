@@ -7,8 +7,12 @@ import typer
 
 from tenantry.api.table import DESCRIPTION
 from tenantry.cli import options, output
+from tenantry.cli.commands import new_group
+
+group = new_group()
 
 
+@group.command("openapi")
 def openapi(
     *,
     file: Annotated[
@@ -16,7 +20,10 @@ def openapi(
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Print the OpenAPI description of the HTTP API, which is JSON in any case."""
+    """Print the OpenAPI description.
+
+    It describes the HTTP API, and is JSON with and without --json.
+    """
     del as_json
     if file is None:
         output.show_json(DESCRIPTION)

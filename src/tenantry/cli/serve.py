@@ -7,7 +7,8 @@ import structlog
 import typer
 
 from tenantry.cli import options, output, server, session
-from tenantry.cli.exits import ExitStatus
+from tenantry.cli.commands import new_group
+from tenantry.cli.exit_status import ExitStatus
 from tenantry.schemas.base import Schema
 
 _log = structlog.get_logger(__name__)
@@ -23,6 +24,10 @@ class Serving(Schema, frozen=True):
     url: str
 
 
+group = new_group()
+
+
+@group.command("serve")
 def serve(
     *,
     host: Annotated[

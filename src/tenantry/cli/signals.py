@@ -83,8 +83,8 @@ def _exit_later() -> None:
 
 def _exit() -> None:
     sys.stderr.write(
-        f"tenantry: Ended after {EXIT_SECONDS_MAX:.0f} s with work unfinished: it is rolled back, "
-        "and taken up by another process or at the next start.\n"
+        f"tenantry: error: Ended after {EXIT_SECONDS_MAX:.0f} s with work unfinished: it is rolled "
+        "back, and another process, or the next start, continues it.\n"
     )
     sys.stderr.flush()
     os._exit(EXIT_STATUS_KILLED)

@@ -11,11 +11,12 @@ from rich.table import Column
 from tenantry.catalog import signing_keys
 from tenantry.catalog.signing_keys import SigningKey, SigningKeyNotFound
 from tenantry.cli import options, output, session
+from tenantry.cli.commands import new_group
 from tenantry.kit.ids import parse_id
 from tenantry.schemas.base import Schema
 from tenantry.settings import Settings
 
-group = typer.Typer(help="The keys that sign logins.", no_args_is_help=True)
+group = new_group("Manage the keys that sign logins.")
 
 
 class SigningKeyResponse(Schema, frozen=True):

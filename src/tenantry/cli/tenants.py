@@ -9,7 +9,8 @@ from rich.table import Column
 from tenantry.catalog import tenants
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.tenants import Tenant
-from tenantry.cli import options, output, session
+from tenantry.cli import adoption, options, output, session
+from tenantry.cli.commands import new_group
 from tenantry.cli.prompts import ask_name
 from tenantry.cli.secrets import read_password
 from tenantry.fleet.lifecycle import Owner, Provisioned
@@ -18,7 +19,8 @@ from tenantry.kit.pages import PAGE_SIZE_MAX, Page, Window
 from tenantry.schemas.tenants import CreatedTenantResponse, TenantPage, TenantResponse
 from tenantry.settings import SERVER_DEFAULT, Settings
 
-group = typer.Typer(help="The tenants, each with a database of its own.", no_args_is_help=True)
+group = new_group("Manage tenants.")
+group.command("adopt")(adoption.adopt)
 
 
 @group.command("create")

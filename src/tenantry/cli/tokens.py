@@ -13,12 +13,13 @@ from tenantry.access.principal import ALL_SCOPES, Scope
 from tenantry.catalog import credentials as stored
 from tenantry.catalog.credentials import McpToken, McpTokenNotFound
 from tenantry.cli import options, output, session, tenants, users
+from tenantry.cli.commands import new_group
 from tenantry.kit.ids import parse_id
 from tenantry.schemas.credentials import IssuedMcpTokenResponse, McpTokenList, McpTokenResponse
 from tenantry.settings import Settings
 from tenantry.tenant import tokens
 
-group = typer.Typer(help="The McpTokens of a tenant.", no_args_is_help=True)
+group = new_group("Manage the McpTokens of a tenant.")
 
 
 @group.command("issue")

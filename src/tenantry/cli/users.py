@@ -7,6 +7,7 @@ import typer
 from rich.table import Column
 
 from tenantry.cli import options, output, session, tenants
+from tenantry.cli.commands import new_group
 from tenantry.cli.secrets import read_password
 from tenantry.kit.ids import parse_id
 from tenantry.kit.pages import PAGE_SIZE_MAX, Page, Window
@@ -17,7 +18,7 @@ from tenantry.tenant import users as tenant_users
 from tenantry.tenant.databases import TenantSession
 from tenantry.tenant.users import User, UserNotFound
 
-group = typer.Typer(help="The users of a tenant.", no_args_is_help=True)
+group = new_group("Manage the users of a tenant.")
 
 
 @group.command("create")

@@ -1,4 +1,4 @@
-"""``tenantry worker``: take part in migration runs, and answer no requests."""
+"""``tenantry worker``: work on migration runs, without serving requests."""
 
 import asyncio
 import signal
@@ -9,7 +9,8 @@ import structlog
 import typer
 
 from tenantry.cli import options, output, server, session, signals
-from tenantry.cli.exits import ExitStatus
+from tenantry.cli.commands import new_group
+from tenantry.cli.exit_status import ExitStatus
 from tenantry.db.urls import sqlite_path
 from tenantry.kit import process
 from tenantry.kit.errors import Unavailable
@@ -31,10 +32,15 @@ class Working(Schema, frozen=True):
     migrate_concurrency: int
 
 
-def worker(*, as_json: options.Json = False) -> None:
-    """Take part in migration runs until SIGTERM or Ctrl-C, without answering requests.
+group = new_group()
 
-    The signal ends the tenants in work; the rest is left to the other processes.
+
+@group.command("worker")
+def worker(*, as_json: options.Json = False) -> None:
+    """Work on migration runs, without serving requests.
+
+    SIGTERM or Ctrl-C ends it: tenants in work are finished, the rest is left to the other
+    processes.
     """
     settings = session.configure(log_level="info")
     if sqlite_path(settings.catalog) is not None:

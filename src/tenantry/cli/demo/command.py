@@ -11,6 +11,7 @@ import msgspec
 import typer
 
 from tenantry.cli import options, output, reports, server, session
+from tenantry.cli.commands import new_group
 from tenantry.cli.demo.folder import fresh
 from tenantry.cli.demo.stage import Login, Stage, set_stage
 from tenantry.cli.serve import Port
@@ -58,6 +59,10 @@ class Playing(Schema, frozen=True):
     requests: list[str]
 
 
+group = new_group()
+
+
+@group.command("demo")
 def demo(
     *,
     port: Port = None,
@@ -67,7 +72,10 @@ def demo(
     tenants: Annotated[int, typer.Option(min=1, max=10_000, help="Sample tenants.")] = TENANTS,
     as_json: options.Json = False,
 ) -> None:
-    """Make sample tenants, migrate them (one is broken), and serve them until Ctrl-C."""
+    """Create sample tenants and serve them.
+
+    The database of one is broken, all of them are migrated, and Ctrl-C ends the demo.
+    """
     settings = _settings(folder, port)
     with server.listening(settings.host, settings.port) as sockets, fresh(folder):
         stage = asyncio.run(set_stage(settings, tenants_wanted=tenants))

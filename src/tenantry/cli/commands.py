@@ -1,0 +1,137 @@
+"""The tree of commands: modules imported when they are used, errors printed in one line."""
+
+import asyncio
+import sys
+from importlib import import_module
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from tenantry.cli.exit_status import ExitStatus
+from tenantry.kit.errors import TenantryError
+
+
+def new_group(description: str = "") -> typer.Typer:
+    """Return an empty group of commands, with plain help texts and plain errors."""
+    return typer.Typer(
+        help=description,
+        cls=Group,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+    )
+
+
+class Group(TyperGroup):
+    """A group of commands: without a command, it prints its help and ends with `USAGE`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Return the arguments of the command.
+
+        Raises:
+            typer.Exit: There are none.
+        """
+        if not args and not ctx.resilient_parsing:
+            sys.stderr.write(f"{ctx.get_help()}\n")
+            raise typer.Exit(ExitStatus.USAGE)
+        return super().parse_args(ctx, args)
+
+
+class DeferredCommand(TyperCommand):
+    """A command, or a group, whose module is imported when it is used.
+
+    Help and completion of the level above need only its name and its summary.
+
+    Args:
+        name: What is typed.
+        summary: As in the help of the command itself.
+        module: The name of a module whose `group` holds the command, or the commands.
+    """
+
+    def __init__(self, name: str, summary: str, module: str) -> None:
+        super().__init__(name, help=summary, short_help=summary, rich_markup_mode=None)
+        self.module = module
+
+    def load(self) -> Any:
+        """Import the module, and return the command itself."""
+        command = typer.main.get_command(import_module(self.module).group)
+        command.name = self.name
+        return command
+
+    def make_context(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the context of the command itself, with its arguments parsed."""
+        return self.load().make_context(*args, **kwargs)
+
+
+class Root(Group):
+    """The topmost group: an error of any command is one line, and an exit status."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Return the arguments of the command.
+
+        Raises:
+            typer.Exit: They are not UTF-8, or not as the command takes them.
+        """
+        try:
+            "".join(args).encode()
+        except UnicodeEncodeError as error:
+            print_error("The arguments must be UTF-8 text.")
+            raise typer.Exit(ExitStatus.USAGE) from error
+        try:
+            return super().parse_args(ctx, args)
+        except typer.TyperException as error:
+            print_error(_explain_usage(error))
+            raise typer.Exit(ExitStatus.USAGE) from error
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command.
+
+        Raises:
+            typer.Exit: With the status of the error that the command raised.
+        """
+        try:
+            return super().invoke(ctx)
+        except typer.TyperException as error:
+            print_error(_explain_usage(error))
+            raise typer.Exit(ExitStatus.USAGE) from error
+        except TenantryError as error:
+            # Imported now: it knows the errors of every layer.
+            exits = import_module("tenantry.cli.exits")
+            print_error(exits.explain(error))
+            raise typer.Exit(exits.status_of(error)) from error
+        except BrokenPipeError:
+            raise  # the reader of our output has ended; typer ends quietly
+        except OSError as error:
+            reason = error.strerror or str(error)
+            print_error(f"{reason}: {error.filename}" if error.filename else reason)
+            raise typer.Exit(ExitStatus.UNUSABLE) from error
+        except asyncio.CancelledError as error:
+            raise typer.Exit(ExitStatus.INTERRUPTED) from error
+
+
+def print_error(line: str) -> None:
+    """Print one line to stderr."""
+    sys.stderr.write(f"tenantry: error: {line}\n")
+
+
+def _explain_usage(error: Any) -> str:
+    """Return what is wrong with the arguments in one line, and how to get help."""
+    ctx = getattr(error, "ctx", None)
+    message = _all_missing(ctx) if type(error).__name__ == "MissingParameter" else ""
+    message = " ".join((message or error.format_message()).split()).removesuffix(".")
+    if ctx is None:
+        return f"{message}."
+    return f"{message}. Help: `{ctx.command_path} --help`."
+
+
+def _all_missing(ctx: Any) -> str:
+    """Return a sentence with every parameter that is missing: typer names the first."""
+    if ctx is None:
+        return ""
+    missing = [
+        one.get_error_hint()
+        for one in ctx.command.params
+        if one.required and ctx.params.get(one.name) is None
+    ]
+    return f"Missing: {', '.join(missing)}." if missing else ""

@@ -1,0 +1,13 @@
+"""The exit statuses of every command."""
+
+from enum import IntEnum
+
+
+class ExitStatus(IntEnum):
+    """What the end of a command means."""
+
+    OK = 0
+    TENANTS_FAILED = 1
+    USAGE = 2
+    UNUSABLE = 3
+    INTERRUPTED = 130

@@ -1,0 +1,6 @@
+"""Which release of Tenantry this is."""
+
+from importlib.metadata import version
+
+VERSION = version("tenantry")
+"""As in the metadata of the installed package: `0.1.0`."""

@@ -1,0 +1,146 @@
+"""The command line before any command runs: help, release, completion, usage errors."""
+
+import os
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from tenantry.cli.main import COMMANDS
+from tests.acceptance.commands import Commands, every_command
+from tests.acceptance.programs import START_SECONDS_MAX, environment_of, only_line
+
+# Importing any of them takes longer than all that help needs.
+SLOW = {"sqlalchemy", "alembic", "uvicorn", "starlette", "mcp", "asyncpg", "rich"}
+TENANTRY = Path(sys.executable).with_name("tenantry")
+
+
+class TestHelp:
+    @pytest.mark.parametrize("arguments", [("--help",), ("-h",), ("--version",), ("nonsense",)])
+    def test_imports_nothing_that_only_a_command_needs(
+        self, tmp_path: Path, arguments: tuple[str, ...]
+    ):
+        imported = _imported(tmp_path, *arguments)
+
+        assert "typer" in imported
+        assert imported & SLOW == set()
+
+    def test_of_a_group_lists_its_commands_without_loading_the_others(self, tmp_path: Path):
+        assert "uvicorn" not in _imported(tmp_path, "tenant", "--help")
+
+    def test_has_a_short_form_everywhere(self, alone: Commands):
+        for path, _ in every_command():
+            long, short = alone(*path, "--help"), alone(*path, "-h")
+
+            assert (short.status, short.stdout) == (0, long.stdout), path
+
+    def test_gives_the_summary_of_each_command_as_the_command_itself(self):
+        for deferred in COMMANDS:
+            assert str(deferred.load().help).splitlines()[0] == deferred.help, deferred.name
+
+    @pytest.mark.parametrize("path", [(), ("tenant",), ("migrate",)])
+    def test_is_printed_when_the_command_is_missing(self, alone: Commands, path: tuple[str, ...]):
+        ended = alone(*path)
+
+        assert (ended.status, ended.stdout) == (2, "")
+        assert "Commands:" in ended.stderr
+
+
+class TestVersion:
+    def test_is_that_of_the_installed_package(self, alone: Commands):
+        ended = alone("--version")
+
+        assert (ended.status, ended.stdout) == (0, f"tenantry {version('tenantry')}\n")
+
+
+class TestUsageError:
+    """One line, with the command whose help to read."""
+
+    @pytest.mark.parametrize(
+        ("arguments", "words"),
+        [
+            (("nonsense",), ("No such command 'nonsense'", "`tenantry --help`")),
+            (("tenant", "crate"), ("'create'", "`tenantry tenant --help`")),
+            (("serve", "--port", "65536"), ("'--port'", "65535", "`tenantry serve --help`")),
+            (("tenant", "list", "--page", "0"), ("'--page'", "`tenantry tenant list --help`")),
+            (("--nonsense",), ("--nonsense", "`tenantry --help`")),
+        ],
+    )
+    def test_is_one_line(self, arguments: tuple[str, ...], words: tuple[str, ...], tmp_path: Path):
+        ended = _run(tmp_path, str(TENANTRY), *arguments)
+
+        assert (ended.returncode, ended.stdout) == (2, "")
+        line = only_line(ended.stderr)
+        assert all(one in line for one in words), line
+
+    def test_names_everything_that_is_missing(self, alone: Commands):
+        ended = alone("token", "issue")
+
+        line = only_line(ended.stderr)
+        assert ended.status == 2
+        assert "'tenant'" in line
+        assert "'--name'" in line
+
+
+class TestCompletion:
+    def test_completes_commands_and_options_in_bash(self, tmp_path: Path):
+        script = 'eval "$(_TENANTRY_COMPLETE=source_bash tenantry)"\n'
+
+        assert _complete(tmp_path, script, "tenantry", "mig") == ["migrate"]
+        assert _complete(tmp_path, script, "tenantry", "migrate", "pl") == ["plan"]
+        assert _complete(tmp_path, script, "tenantry", "tenant", "create", "--owner-e") == [
+            "--owner-email"
+        ]
+
+    def test_is_installed_for_the_shell_that_is_used(self, tmp_path: Path):
+        installed = _run(tmp_path, "bash", "-c", "tenantry --install-completion; true")
+        script = f"source {tmp_path}/.bash_completions/tenantry.sh\n"
+
+        assert installed.returncode == 0, installed.stderr
+        assert ".bash_completions/tenantry.sh" in (tmp_path / ".bashrc").read_text()
+        assert _complete(tmp_path, script, "tenantry", "doc") == ["doctor"]
+
+    def test_of_a_top_level_command_imports_nothing_slow(self, tmp_path: Path):
+        words = {"_TENANTRY_COMPLETE": "complete_bash", "COMP_WORDS": "tenantry t"}
+
+        imported = _imported(tmp_path, **words, COMP_CWORD="1")
+
+        assert imported & SLOW == set()
+
+
+def _imported(folder: Path, *arguments: str, **environment: str) -> set[str]:
+    """Return the top-level packages that ``tenantry`` imports."""
+    ended = _run(
+        folder, sys.executable, "-X", "importtime", str(TENANTRY), *arguments, **environment
+    )
+    lines = [line for line in ended.stderr.splitlines() if line.startswith("import time:")]
+    return {line.rpartition("|")[2].strip().partition(".")[0] for line in lines}
+
+
+def _complete(folder: Path, script: str, *words: str) -> list[str]:
+    """Return what bash offers for the last of *words*."""
+    quoted = " ".join(f"'{one}'" for one in words)
+    ended = _run(
+        folder,
+        "bash",
+        "-c",
+        f"{script}COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}\n"
+        '_tenantry_completion tenantry; printf "%s\\n" "${COMPREPLY[@]}"',
+    )
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout.split()
+
+
+def _run(folder: Path, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    path = f"{TENANTRY.parent}{os.pathsep}{os.environ['PATH']}"  # noqa: TID251 - for a program
+    return subprocess.run(
+        command,
+        cwd=folder,
+        env={**environment_of(), "PATH": path, "HOME": str(folder), **environment},
+        capture_output=True,
+        text=True,
+        timeout=START_SECONDS_MAX,
+        check=False,
+    )
