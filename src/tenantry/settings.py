@@ -214,7 +214,8 @@ class Settings(BaseSettings):
         gt=0,
         le=600,
         description="How long one statement of a request may take; then it is ended, and the "
-        "request answers 503.",
+        "request answers 503. All that a request does with databases has 1.5 s more, waiting for a "
+        "connection included.",
     )
     catalog_connections: int = Field(
         8, ge=1, le=1000, description="Connections of this process to the catalog, at most."

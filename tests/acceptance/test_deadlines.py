@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 
+from tenantry.api.door import DEADLINE_LATER_SECONDS
 from tenantry.db.postgres import SILENCE_SECONDS
 from tenantry.services import open_services
 from tenantry.settings import Settings
@@ -19,6 +20,7 @@ from tests.integration.engines import on_postgresql
 
 STATEMENT_SECONDS = 0.5
 CONNECT_SECONDS = 1.0
+LONG_CONNECT_SECONDS = 1.8
 LATE_SECONDS_MAX = 2.0
 RECOVERY_SECONDS_MAX = 5.0
 # A search that ends when it is ended. The table is replaced by a view of the same name.
@@ -140,6 +142,35 @@ class TestSilentServer:
                 seconds, answer = await timed(owner.get(PROFILE))
                 ok(answer)
                 assert seconds < RECOVERY_SECONDS_MAX
+
+    async def test_is_waited_for_once_even_if_the_caller_is_authenticated_again(
+        self, settings: Settings
+    ) -> None:
+        """All attempts of one request to use the database have one deadline together."""
+        async with (
+            black_hole(settings.tenant_server) as hole,
+            hurried(
+                settings,
+                tenant_server_url=type(settings.tenant_server_url)(hole.url),
+                statement_timeout_s=STATEMENT_SECONDS,
+                connect_timeout_s=LONG_CONNECT_SECONDS,
+            ) as world,
+            await world.owner(world.acme) as owner,
+        ):
+            ok(await owner.get(PROFILE))
+            hole.fall_silent()
+            hole.cut()
+            await asyncio.sleep(0.1)  # so that the request connects, in vain
+
+            asking = asyncio.create_task(timed(owner.get(PROFILE)))
+            await asyncio.sleep(LONG_CONNECT_SECONDS / 2)
+            world.services.catalog.facts.forget()  # as a change by another request does
+            seconds, answer = await asking
+
+            refused(answer, 503)
+            assert seconds < STATEMENT_SECONDS + DEADLINE_LATER_SECONDS + 0.5
+            hole.come_back()
+            ok(await owner.get(PROFILE))
 
     async def test_of_the_catalog_is_answered_with_503_and_used_again(
         self, settings: Settings, new_database: Callable[[], str]

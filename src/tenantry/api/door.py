@@ -4,13 +4,14 @@ The order is the contract's: the form of the headers (400), the credentials (401
 suffice for (403), and only then the body (400). A stranger learns nothing from a body.
 """
 
+import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from email.utils import format_datetime
 from functools import partial
 from http import HTTPStatus
 from types import AsyncGeneratorType
-from typing import Any
+from typing import Any, TypeVar
 
 import structlog
 
@@ -35,6 +36,7 @@ from tenantry.api.requests import (
     read_parameters,
 )
 from tenantry.api.responses import answer_in_pieces, long_answer, represent
+from tenantry.db.postgres import SILENCE_SECONDS
 from tenantry.db.sessions import DatabaseUnavailable, undeterred
 from tenantry.kit.access_log import AccessEntry, AccessLog
 from tenantry.kit.clock import monotonic_seconds, utc_now
@@ -49,6 +51,11 @@ Scope = MutableMapping[str, Any]
 
 TOKENS = frozenset({AUTHORIZATION, MCP_TOKEN})
 UNKNOWN_PATH = "-"
+# The connection gives up a statement 1 s after its deadline, and then knows that its server is
+# silent. So the deadline of a request, which knows less, is later than that.
+DEADLINE_LATER_SECONDS = SILENCE_SECONDS + 0.5
+
+Result = TypeVar("Result")
 
 _log = structlog.get_logger(__name__)
 
@@ -63,10 +70,11 @@ class Api:
         self._services = services
         self._access_log = access_log
         self._fair_share = FairShare()
+        self._seconds_max = services.settings.statement_timeout_s + DEADLINE_LATER_SECONDS
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request (ASGI)."""
-        exchange = _Exchange(scope)
+        exchange = _Exchange(scope, self._seconds_max)
         try:
             try:
                 answer = await self._answer(exchange, scope, receive)
@@ -100,7 +108,7 @@ class Api:
             return endpoint.level.enter(self._services, ctx, credentials, endpoint.demand)
 
         exchange.enter, exchange.known = enter, self._services.catalog.facts.generation
-        exchange.ctx = ctx = await enter()
+        exchange.ctx = ctx = await exchange.in_time(enter())
         self._count(exchange, ctx)
         try:
             if endpoint.reads_body:
@@ -108,7 +116,7 @@ class Api:
             else:
                 request = decode_query(endpoint, scope["query_string"])
         except TenantryError:
-            await endpoint.level.confirm(ctx)
+            await exchange.in_time(endpoint.level.confirm(ctx))
             raise
         parameters: dict[str, Any] = read_parameters(values) if values else {}
         if endpoint.headers:
@@ -122,7 +130,11 @@ class Api:
         # Logins wait for their turn to be hashed, which is fair by itself.
         if isinstance(ctx, TenantContext) and endpoint.level is not TENANT_LOGIN:
             work = partial(self._fair_share.run, ctx.tenant.id, work)
-        return await (unless_gone(work(), receive) if exchange.method == "GET" else work())
+        working = unless_gone(work(), receive) if exchange.method == "GET" else work()
+        if endpoint.seconds_more is None:
+            return await working
+        exchange.seconds_left += endpoint.seconds_more
+        return await exchange.in_time(working)
 
     def _count(self, exchange: "_Exchange", ctx: OperationContext) -> None:
         """Count a request of a credential.
@@ -150,12 +162,12 @@ class Api:
         """
         facts = self._services.catalog.facts
         # Who has waited for the catalog in vain does not wait for it again.
-        if exchange.enter is None or not facts.are_believed:
+        if exchange.enter is None or not facts.are_believed or exchange.seconds_left <= 0:
             return
         with contextlib.suppress(Unavailable):
-            await facts.look()
+            await exchange.in_time(facts.look())
             if facts.generation != exchange.known:
-                await exchange.enter()
+                await exchange.in_time(exchange.enter())
 
 
 class _Exchange:
@@ -165,10 +177,12 @@ class _Exchange:
         enter: Lets in who asks, or does not; None as long as nobody knows what is asked.
         known: Of which generation the facts were before.
         quota: What is left to the caller, as soon as it is known who that is.
+        seconds_left: How long the request may still use databases.
     """
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: Scope, seconds_max: float) -> None:
         self.began = monotonic_seconds()
+        self.seconds_left = seconds_max
         self.request_id = new_request_id()
         self.is_head = scope["method"] == "HEAD"
         # Every GET can be asked without its body (RFC 9110, section 9.1).
@@ -189,6 +203,27 @@ class _Exchange:
             actor="anonymous",
             address=client[0] if client else "",
         )
+
+    async def in_time(self, work: Awaitable[Result]) -> Result:
+        """Return what *work* returns, and take its time from `seconds_left`.
+
+        All use of databases for one request goes through here: waiting for a connection,
+        statements and second attempts have one deadline together.
+
+        Raises:
+            DatabaseUnavailable: No time was left, and *work* was cancelled.
+            Exception: Whatever *work* raises.
+        """
+        began = monotonic_seconds()
+        try:
+            async with asyncio.timeout(self.seconds_left) as deadline:
+                return await work
+        except TimeoutError as error:
+            if not deadline.expired():
+                raise
+            raise DatabaseUnavailable from error
+        finally:
+            self.seconds_left -= monotonic_seconds() - began
 
     def refuse(self, error: TenantryError) -> Answer:
         self.error = type(error).__name__

@@ -24,6 +24,8 @@ from tenantry.tenant.entry import Demand
 
 BODY_BYTES_MAX = 65_536
 CONTENT_BYTES_MAX = 1_048_576
+# The last place in the queue of `access.queue` waits for 6 s; some requests hash two passwords.
+HASHING_SECONDS = 15.0
 
 
 # A slug as it is sent: letters of other scripts are UTF-8, percent-encoded, and nothing else is.
@@ -60,6 +62,8 @@ class Endpoint:
         is_bare: Whether a standard fixes the form of the answer, and not the envelope.
         keep_alive_seconds: After how long a space is sent ahead of the body, and then again and
             again; None when the answer never takes long.
+        seconds_more: How much longer the work may take than other requests use databases, because
+            it hashes passwords; None if it has deadlines of its own.
         goes_on: Whether the answer goes on for as long as the caller is let in: the handler
             also takes ``readmit``, which raises when a new request would be refused.
         body_bytes_max: Of the body.
@@ -84,6 +88,7 @@ class Endpoint:
     holds_secret: bool = False
     is_bare: bool = False
     keep_alive_seconds: float | None = None
+    seconds_more: float | None = 0.0
     goes_on: bool = False
     body_bytes_max: int = BODY_BYTES_MAX
     version: Callable[[Any], Awaitable[UUID | None]] | None = None

@@ -3,7 +3,7 @@
 from http import HTTPStatus
 
 from tenantry.access.principal import Scope
-from tenantry.api.endpoints import CONTENT_BYTES_MAX, Endpoint
+from tenantry.api.endpoints import CONTENT_BYTES_MAX, HASHING_SECONDS, Endpoint
 from tenantry.api.levels import ADMIN, CLAIMANT, MCP, OPEN, PERSON, SIGNED_IN, TENANT, TENANT_LOGIN
 from tenantry.api.openapi import description_of, endpoint_of
 from tenantry.api.routes import (
@@ -72,6 +72,7 @@ _AUTH = (
         path="/api/admin/auth/login",
         level=OPEN,
         handler=admin_auth.login,
+        seconds_more=HASHING_SECONDS,
         request=LoginRequest,
         response=LoginResult,
         summary="Log in as an admin",
@@ -83,6 +84,7 @@ _AUTH = (
         path="/api/tenant/auth/login",
         level=TENANT_LOGIN,
         handler=tenant_auth.login,
+        seconds_more=HASHING_SECONDS,
         request=LoginRequest,
         response=LoginResult,
         summary="Log in as a user of a tenant",
@@ -114,6 +116,7 @@ _AUTH = (
         path="/api/tenant/auth/change-password",
         level=PERSON,
         handler=tenant_auth.change_password,
+        seconds_more=HASHING_SECONDS,
         request=ChangePasswordRequest,
         response=None,
         summary="Change your password",
@@ -167,6 +170,7 @@ _TENANT = (
         path="/api/tenant/mcp-tokens",
         level=SIGNED_IN,
         handler=tenant_tokens.issue_own,
+        seconds_more=HASHING_SECONDS,
         request=IssueOwnMcpTokenRequest,
         response=IssuedMcpTokenResponse,
         summary="Issue an McpToken that acts as you",

@@ -2,7 +2,7 @@
 
 from http import HTTPStatus
 
-from tenantry.api.endpoints import Endpoint
+from tenantry.api.endpoints import HASHING_SECONDS, Endpoint
 from tenantry.api.levels import ADMIN
 from tenantry.api.routes import (
     admins,
@@ -69,6 +69,7 @@ _ADMINS = (
         path="/api/admin/admins",
         level=ADMIN,
         handler=admins.create_admin,
+        seconds_more=HASHING_SECONDS,
         request=CreateAdminRequest,
         response=AdminResponse,
         summary="Create an admin",
@@ -80,6 +81,7 @@ _ADMINS = (
         path="/api/admin/admins/{adminId}",
         level=ADMIN,
         handler=admins.update_admin,
+        seconds_more=HASHING_SECONDS,
         request=UpdateAdminRequest,
         response=AdminResponse,
         summary="Activate or deactivate an admin, or set the password",
@@ -111,6 +113,7 @@ _TENANTS = (
         path="/api/admin/tenants",
         level=ADMIN,
         handler=tenants.create_tenant,
+        seconds_more=None,
         request=CreateTenantRequest,
         response=CreatedTenantResponse,
         summary="Create a tenant",
@@ -153,6 +156,7 @@ _DELETION = (
         path="/api/admin/tenants/{tenantId}",
         level=ADMIN,
         handler=tenants.delete_tenant,
+        seconds_more=None,
         request=DeleteTenantRequest,
         response=None,
         summary="Permanently delete an inactive tenant",
@@ -176,6 +180,7 @@ _USERS = (
         path="/api/admin/tenants/{tenantId}/users",
         level=ADMIN,
         handler=tenant_users.create_user,
+        seconds_more=HASHING_SECONDS,
         request=CreateUserRequest,
         response=TenantUserProfile,
         summary="Create a user of a tenant",
@@ -187,6 +192,7 @@ _USERS = (
         path="/api/admin/tenants/{tenantId}/users/{userId}",
         level=ADMIN,
         handler=tenant_users.update_user,
+        seconds_more=HASHING_SECONDS,
         request=UpdateUserRequest,
         response=TenantUserProfile,
         summary="Change a user of a tenant",

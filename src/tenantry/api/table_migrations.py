@@ -77,6 +77,7 @@ _RUNS = (
         summary="Stream the events of a migration run",
         errors=frozenset({NOT_FOUND}),
         is_bare=True,
+        seconds_more=None,
         goes_on=True,
     ),
     Endpoint(

@@ -22,8 +22,10 @@ from tenantry.db.sessions import (
 from tenantry.db.statements import Row, Statement
 
 WAIT_SECONDS_MAX = 5.0
-# How long a request waits until the connection that it used is closed; the closing goes on.
+# When the process ends.
 CLOSE_SECONDS_MAX = 2.0
+# How long a request waits until the connection that it used is closed; the closing goes on.
+DROP_SECONDS_MAX = 0.25
 
 
 class Budget:
@@ -286,7 +288,7 @@ class Database(Session[Plane]):
         # In a task: it goes on when the request is cancelled, or waits no longer. Until the
         # connection is closed it holds its place, so that there are never more than allowed.
         await asyncio.wait(
-            {self._begin_to_close(self._close_and_release(connection))}, timeout=CLOSE_SECONDS_MAX
+            {self._begin_to_close(self._close_and_release(connection))}, timeout=DROP_SECONDS_MAX
         )
 
     async def _close_and_release(self, connection: Connection) -> None:
