@@ -23,6 +23,7 @@ from tenantry.kit import log
 from tenantry.kit.clock import utc_now
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
+from tenantry.tenant import tables as tenant_tables
 from tenantry.tenant import tokens
 from tenantry.tenant.blog import posts
 from tenantry.tenant.blog.writing import Author
@@ -32,14 +33,14 @@ PASSWORD = "correct horse battery staple"
 HOST = "tenantry.test"
 SECRET_KEY = "a secret key that is used in tests alone"
 
-HEAD, BEFORE_HEAD = "0005", "0004"
-HEAD_NAME = "0005_count_posts"
-# Bring a tenant's database back to where it stood before its last revision.
+HEAD, BEFORE_HEAD = "0001", ""
+HEAD_NAME = "0001_create_tenant"
+# Bring a tenant's database back to where it stood before Tenantry's revision.
 UNDO_HEAD = (
-    "DROP TABLE IF EXISTS tenantry_published_tag",
-    "DROP TABLE IF EXISTS tenantry_post_text",
-    "DROP TABLE IF EXISTS tenantry_tag",
-    "DROP TABLE IF EXISTS tenantry_blog_state",
+    *(
+        f"DROP TABLE IF EXISTS {table.name}"
+        for table in reversed(tenant_tables.metadata.sorted_tables)
+    ),
     f"UPDATE tenantry_version SET version_num = '{BEFORE_HEAD}'",
 )
 

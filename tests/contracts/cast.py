@@ -296,7 +296,7 @@ async def _spoil(cast: Cast, people: dict[str, UUID]) -> None:
     ):
         await as_admin(stage, "PATCH", f"/api/admin/tenants/{stage.tenants[name].id}", **change)
     with stage.ledger.of(stage.tenants[OUTDATED]).begin() as connection:
-        connection.execute(sa.update(version).values(version_num="0001"))
+        connection.execute(sa.update(version).values(version_num=""))
     await stage.world.services.databases.forget(stage.tenants[OUTDATED].id)
 
 

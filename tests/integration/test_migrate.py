@@ -788,20 +788,20 @@ class TestLoop:
 
 class TestDisplay:
     def test_names_the_stream_where_a_name_is_in_both(self, folder: AlembicFolder):
-        folder.write("0001_create_users", "revision = 'x'\ndown_revision = None\n")
+        folder.write("0001_create_tenant", "revision = 'x'\ndown_revision = None\n")
         folder.add("y_other", "pass", down="x")
         streams = Streams(STREAM, Stream("user", folder.path))
 
         shown = [
             streams.display(Applied(stream, name))
             for stream, name in [
-                ("tenantry", "0001_create_users"),
-                ("user", "0001_create_users"),
+                ("tenantry", "0001_create_tenant"),
+                ("user", "0001_create_tenant"),
                 ("user", "y_other"),
             ]
         ]
 
-        assert shown == ["tenantry:0001_create_users", "user:0001_create_users", "y_other"]
+        assert shown == ["tenantry:0001_create_tenant", "user:0001_create_tenant", "y_other"]
 
 
 def _copy_of(url: str, engine: str, new_database: Callable[[], str]) -> str:

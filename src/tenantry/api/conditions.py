@@ -27,14 +27,10 @@ _RELEASE = release_of("tenantry").encode()
 
 @dataclass(frozen=True, slots=True)
 class Versioned:
-    """Data, and the version of what they were made from.
-
-    Attributes:
-        version: None if there is none: then the answer has no entity tag.
-    """
+    """Data, and the version of what they were made from."""
 
     data: object
-    version: UUID | None
+    version: UUID
 
 
 async def answer_unless_known(
@@ -58,14 +54,12 @@ async def answer_unless_known(
     condition = _Condition(ctx.tenant.id, scope)
     if condition.is_open:
         version = await endpoint.version(ctx)
-        if version is not None and condition.knows(version):
+        if condition.knows(version):
             return condition.not_modified(version)
     found = await handle()
-    answer = msgspec.structs.replace(represent(endpoint, found.data), is_page=True)
-    if found.version is None:
-        return answer
     if condition.knows(found.version) or condition.is_any:
         return condition.not_modified(found.version)
+    answer = msgspec.structs.replace(represent(endpoint, found.data), is_page=True)
     answer.headers.append((b"etag", condition.tag(found.version)))
     return answer
 

@@ -91,7 +91,7 @@ class Endpoint:
     seconds_more: float | None = 0.0
     goes_on: bool = False
     body_bytes_max: int = BODY_BYTES_MAX
-    version: Callable[[Any], Awaitable[UUID | None]] | None = None
+    version: Callable[[Any], Awaitable[UUID]] | None = None
 
     @cached_property
     def reads_body(self) -> bool:

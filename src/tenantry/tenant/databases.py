@@ -18,10 +18,8 @@ from tenantry.migration.streams import Stream
 DATABASES_MAX = 4_096
 
 STREAM = Stream("tenantry", Path(__file__).parent / "revisions")
-SERVABLE_FROM = "0003"
-"""The oldest revision of our stream that this code can serve (they compare as text)."""
-CURRENT_FROM = "0005"
-"""The oldest revision at which every operation works; before it, some do not, and say so."""
+SERVABLE_FROM = "0001"
+"""The oldest revision of our stream that this code can serve (revisions compare as text)."""
 
 
 class TenantPlane:
@@ -83,9 +81,8 @@ class TenantDatabases:
             database = await self._add(tenant)
         else:
             self._opened.move_to_end(tenant.id)
-        # Once it is current there is no need to look again: a schema only ever gets newer.
-        if not is_current(database):
-            await _look(database)
+        if not database.revision:
+            await _read_revision(database)
         return database
 
     async def forget(self, tenant_id: UUID) -> None:
@@ -108,12 +105,7 @@ class TenantDatabases:
         return database
 
 
-def is_current(database: TenantDatabase) -> bool:
-    """Tell whether every operation works on *database*."""
-    return database.revision >= CURRENT_FROM
-
-
-async def _look(database: TenantDatabase) -> None:
+async def _read_revision(database: TenantDatabase) -> None:
     found = await database.fetch_one(READ_VERSION)
     if found is None or found.version_num < SERVABLE_FROM:
         raise TenantOutdated

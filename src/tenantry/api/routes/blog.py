@@ -10,7 +10,7 @@ from tenantry.tenant.blog import published, state
 from tenantry.tenant.entry import TenantContext
 
 
-async def version_of_posts(ctx: TenantContext) -> UUID | None:
+async def version_of_posts(ctx: TenantContext) -> UUID:
     """Tell which version of the posts there is."""
     return await state.version(ctx.database)
 

@@ -1,7 +1,6 @@
 """The posts of a tenant's blog, as those see and change them who write it.
 
-What an McpToken sees depends on its scopes: without `content:write` there are no drafts. Every
-function may also raise `TenantOutdated`.
+What an McpToken sees depends on its scopes: without `content:write` there are no drafts.
 """
 
 from collections.abc import Sequence
@@ -103,7 +102,6 @@ async def page(
     Raises:
         BadText, BadSearch: *tag* or *search* breaks a rule.
     """
-    state.require(ctx.database)
     wanted = {}
     if tag is not None:
         wanted["tag"] = tagging.wanted_tag(tag)
@@ -129,7 +127,6 @@ async def get(ctx: TenantContext, post_id: UUID) -> Post:
     Raises:
         PostNotFound: There is none with this id, that the caller may see.
     """
-    state.require(ctx.database)
     found = await ctx.database.fetch_one(_FIND, post=post_id)
     return _seen(ctx, found)
 
@@ -140,7 +137,6 @@ async def get_by_slug(ctx: TenantContext, slug: str) -> Post:
     Raises:
         PostNotFound: There is none with this slug, that the caller may see.
     """
-    state.require(ctx.database)
     found = await ctx.database.fetch_one(_FIND_BY_SLUG, slug=canonical(slug))
     return _seen(ctx, found)
 

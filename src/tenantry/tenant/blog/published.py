@@ -11,39 +11,34 @@ from tenantry.kit.pages import Page, Window
 from tenantry.kit.text import canonical
 from tenantry.tenant.blog import listing, tagging
 from tenantry.tenant.blog.content import PostNotFound, PublicPost, PublicPostSummary
-from tenantry.tenant.databases import TenantDatabase, is_current
-from tenantry.tenant.tables import blog_state, post, post_tag, published_tag, tag
+from tenantry.tenant.databases import TenantDatabase
+from tenantry.tenant.tables import blog_state, post, published_tag, tag
 
 Content = TypeVar("Content")
 
 
 @dataclass(frozen=True, slots=True)
 class Versioned(Generic[Content]):
-    """What was read, and the version of the blog that it was read from.
-
-    Attributes:
-        version: None when the database has none yet.
-    """
+    """What was read, and the version of the blog that it was read from."""
 
     content: Content
-    version: UUID | None
+    version: UUID
 
 
 class _Listed(PublicPostSummary, frozen=True):
     has_post: int | None
-    version: UUID | None
+    version: UUID
     total_count: int
 
 
 class _Found(PublicPost, frozen=True):
-    version: UUID | None
+    version: UUID
 
 
 _COLUMNS = columns_of(post, PublicPostSummary)
 _ORDER = {"published_at": post.c.published_at, "id": post.c.id}
 _is_published = post.c.published_at.is_not(None)
 _is_found = sa.and_(_is_published, post.c.slug == sa.bindparam("slug", type_=post.c.slug.type))
-_no_version = sa.cast(sa.null(), sa.Uuid).label("version")
 
 _PAGE = Statement(
     listing.page(
@@ -70,27 +65,6 @@ _FIND = Statement(
 )
 
 
-def _outdated_page(*conditions: sa.ColumnElement[bool]) -> Statement[_Listed]:
-    """Return the statement for a database that has no counts yet: it counts for each page."""
-    counted = sa.select(_no_version, sa.func.count().label("total_count")).select_from(post)
-    page_ = listing.page(
-        _COLUMNS,
-        source=post,
-        conditions=conditions,
-        order=_ORDER,
-        counted=counted.where(*conditions),
-    )
-    return Statement(page_, _Listed)
-
-
-_has_tag = sa.exists().where(post_tag.c.tag == listing.wanted_tag, post_tag.c.post_id == post.c.id)
-_OUTDATED_PAGE = _outdated_page(_is_published)
-_OUTDATED_PAGE_OF_TAG = _outdated_page(_is_published, _has_tag)
-_OUTDATED_FIND = Statement(
-    sa.select(*columns_of(post, PublicPost), _no_version).where(_is_found), _Found
-)
-
-
 async def page(
     database: TenantDatabase, window: Window, *, tag: str | None = None
 ) -> Versioned[Page[PublicPostSummary]]:
@@ -99,11 +73,8 @@ async def page(
     Raises:
         BadText: *tag* cannot be one.
     """
-    current, wanted = is_current(database), {}
-    statement = _PAGE if current else _OUTDATED_PAGE
-    if tag is not None:
-        statement = _PAGE_OF_TAG if current else _OUTDATED_PAGE_OF_TAG
-        wanted = {"tag": tagging.wanted_tag(tag)}
+    wanted = {} if tag is None else {"tag": tagging.wanted_tag(tag)}
+    statement = _PAGE if tag is None else _PAGE_OF_TAG
     rows = await database.fetch_all(statement, limit=window.size, offset=window.offset, **wanted)
     first = rows[0]
     items = list[PublicPostSummary](rows) if first.has_post else []
@@ -116,8 +87,7 @@ async def get(database: TenantDatabase, slug: str) -> Versioned[PublicPost]:
     Raises:
         PostNotFound: There is none.
     """
-    statement = _FIND if is_current(database) else _OUTDATED_FIND
-    found = await database.fetch_one(statement, slug=canonical(slug))
+    found = await database.fetch_one(_FIND, slug=canonical(slug))
     if found is None:
         raise PostNotFound
     return Versioned(found, found.version)

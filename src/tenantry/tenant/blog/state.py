@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from tenantry.db.statements import Statement
 from tenantry.kit.ids import new_id
-from tenantry.tenant.databases import TenantDatabase, TenantOutdated, TenantSession, is_current
+from tenantry.tenant.databases import TenantDatabase, TenantSession
 from tenantry.tenant.tables import blog_state
 
 
@@ -34,36 +34,20 @@ _CHANGE = Statement[Any](
 )
 
 
-def require(database: TenantDatabase) -> None:
-    """Check that *database* has all that a blog needs.
+async def version(database: TenantDatabase) -> UUID:
+    """Return the version of the blog.
 
-    Raises:
-        TenantOutdated: It has not.
+    Every write changes it. It is no number, because a blog that was restored from a backup
+    would reach an old number with other posts.
     """
-    if not is_current(database):
-        raise TenantOutdated
-
-
-async def version(database: TenantDatabase) -> UUID | None:
-    """Return the version of the blog; None if the database has none yet.
-
-    It is another one after every write, and no number: a blog that was restored from a backup
-    would come by an old number with other posts.
-    """
-    if not is_current(database):
-        return None
     found = await database.fetch_one(_VERSION)
-    return found.version if found else None
+    assert found is not None
+    return found.version
 
 
 @asynccontextmanager
 async def writing(database: TenantDatabase) -> AsyncIterator[TenantSession]:
-    """Open a transaction that writes to the blog: nobody else does meanwhile.
-
-    Raises:
-        TenantOutdated: The database has no place for what is written.
-    """
-    require(database)
+    """Open a transaction that writes to the blog; other writes wait until it ends."""
     async with database.begin() as session:
         await session.execute(_LOCK)
         yield session

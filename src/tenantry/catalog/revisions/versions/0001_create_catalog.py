@@ -51,7 +51,9 @@ def _create_tenants(op: Operations) -> None:
         sa.Column("schema_revision", sa.String, nullable=True),
         sa.Column("requests_per_minute", sa.BigInteger, nullable=False, server_default="0"),
         sa.UniqueConstraint("canonical_name", name="uq_tenant_canonical_name"),
-        sa.UniqueConstraint("database_name", name="uq_tenant_database_name"),
+        sa.UniqueConstraint(
+            "server_name", "database_name", name="uq_tenant_server_name_database_name"
+        ),
     )
     op.create_index("ix_tenant_schema_revision", "tenant", ["schema_revision"])
     op.create_table(
@@ -63,6 +65,7 @@ def _create_tenants(op: Operations) -> None:
         sa.Column("created_at", INSTANT, nullable=False),
         sa.Column("expires_at", INSTANT, nullable=True),
         sa.Column("last_used_at", INSTANT, nullable=True),
+        sa.Column("replaced_at", INSTANT, nullable=True),
         sa.UniqueConstraint("digest", name="uq_api_key_digest"),
     )
     op.create_index("ix_api_key_tenant_id", "api_key", ["tenant_id"])
@@ -161,6 +164,12 @@ def _create_runs(op: Operations) -> None:
         sa.Column("total_count", sa.Integer, nullable=False),
         sa.Column("success_count", sa.Integer, nullable=False),
         sa.Column("failed_count", sa.Integer, nullable=False),
+        sa.Column("head", sa.String, nullable=True),
+        sa.Column("label", sa.String, nullable=True),
+        sa.Column("waves", sa.String, nullable=True),
+        sa.Column("max_failures", sa.Integer, nullable=True),
+        sa.Column("stop_reason", sa.String, nullable=True),
+        sa.Column("last_sequence", sa.Integer, nullable=True),
     )
     op.create_index("ix_migration_run_finished_at", "migration_run", ["finished_at"])
     op.create_table(
@@ -176,6 +185,14 @@ def _create_runs(op: Operations) -> None:
         sa.Column("started_at", INSTANT, nullable=True),
         sa.Column("finished_at", INSTANT, nullable=True),
         sa.Column("runner_id", sa.Uuid, nullable=True),
+        sa.Column("sequence", sa.Integer, nullable=True),
+        sa.Column("cause", sa.String, nullable=True),
     )
-    op.create_index("ix_tenant_migration_state", "tenant_migration", ["run_id", "state"])
+    # In the order of the claims, so that a claim reads only the rows that it takes.
+    op.create_index(
+        "ix_tenant_migration_state", "tenant_migration", ["run_id", "state", "tenant_id"]
+    )
+    op.create_index(
+        "ix_tenant_migration_sequence", "tenant_migration", ["run_id", "sequence"], unique=True
+    )
     op.create_index("ix_tenant_migration_runner_id", "tenant_migration", ["runner_id"])
