@@ -33,7 +33,7 @@ def show_all(*, as_json: options.Json = False) -> None:
     """List the admins, the oldest first."""
     found = asyncio.run(_every(session.configure()))
     if as_json:
-        output.show_json(AdminList([AdminResponse.of(admin) for admin in found]))
+        output.show_json(AdminList.of_all(found))
         return
     columns = [
         Column("ID", no_wrap=True),

@@ -50,7 +50,7 @@ def adopt(
     owner = Owner(email=owner_email, full_name=owner_name, password=password)
     made = asyncio.run(_adopt(settings, name, database, owner, server, stamp=stamp))
     if as_json:
-        output.show_json(CreatedTenantResponse.of(made))
+        output.show_json(CreatedTenantResponse.of_provisioned(made))
         return
     output.show_facts(
         {

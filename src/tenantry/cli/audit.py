@@ -78,7 +78,7 @@ def show_page(
     window = Window(page, page_size)
     found = asyncio.run(_page(session.configure(), window, wanted, tenant, inside))
     if as_json:
-        output.show_json(AuditPage.of(found))
+        output.show_json(AuditPage.of_page(found))
         return
     columns = [
         Column("At, UTC", no_wrap=True),

@@ -15,7 +15,7 @@ from tenantry.catalog.credentials import ApiKey, ApiKeyNotFound
 from tenantry.cli import options, output, session, tenants
 from tenantry.cli.commands import new_group
 from tenantry.kit.ids import parse_id
-from tenantry.schemas.credentials import ApiKeyList, ApiKeyResponse, IssuedApiKeyResponse
+from tenantry.schemas.credentials import ApiKeyList, IssuedApiKeyResponse
 from tenantry.settings import Settings
 
 KeyId = Annotated[str, typer.Argument(help="The id of the key.")]
@@ -39,7 +39,7 @@ def show_all(tenant: options.Tenant, *, as_json: options.Json = False) -> None:
     """List the API keys of a tenant, the oldest first."""
     found = asyncio.run(_every(session.configure(), tenant))
     if as_json:
-        output.show_json(ApiKeyList([ApiKeyResponse.of(key) for key in found]))
+        output.show_json(ApiKeyList.of_all(found))
         return
     columns = [
         Column("ID", no_wrap=True),

@@ -96,7 +96,7 @@ def migrate_fleet(
 
     ended = process.run(migrate())
     if as_json:
-        output.show_json(MigrationResultResponse.of(ended.run, ended.parts))
+        output.show_json(MigrationResultResponse.of_run(ended.run, ended.parts))
     else:
         reports.show_outcome(ended)
         output.note(f"`tenantry migrate show {ended.run.id}` tells of each tenant.")
@@ -143,7 +143,7 @@ def show(
     """Show one migration run, and what became of each tenant."""
     found = asyncio.run(_find(session.configure(), run, watch=watch))
     if as_json:
-        output.show_json(MigrationRunResponse.of(found.run, found.parts))
+        output.show_json(MigrationRunResponse.of_run(found.run, found.parts))
     else:
         reports.show_run(found)
     if watch:
@@ -207,7 +207,8 @@ async def _page_with_details(settings: Settings, window: Window) -> MigrationRun
         catalog = services.catalog
         page = await runs.page(catalog, window)
         items = [
-            MigrationRunResponse.of(run, await runs.ended(catalog, run.id)) for run in page.items
+            MigrationRunResponse.of_run(run, await runs.ended(catalog, run.id))
+            for run in page.items
         ]
     window = page.window
     return MigrationRunPage(items, window.page, window.size, page.total_count, page.total_pages)

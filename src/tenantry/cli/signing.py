@@ -13,7 +13,7 @@ from tenantry.catalog.signing_keys import SigningKey, SigningKeyNotFound
 from tenantry.cli import options, output, session
 from tenantry.cli.commands import new_group
 from tenantry.kit.ids import parse_id
-from tenantry.schemas.base import Schema
+from tenantry.schemas.base import ListResponse, Schema
 from tenantry.settings import Settings
 
 group = new_group("Manage the keys that sign logins.")
@@ -27,16 +27,9 @@ class SigningKeyResponse(Schema, frozen=True):
     signs_from: datetime
     signs_until: datetime | None
 
-    @classmethod
-    def of(cls, key: SigningKey) -> "SigningKeyResponse":
-        """Return the representation of *key*."""
-        return cls(key.id, key.created_at, key.signs_from, key.signs_until)
 
-
-class SigningKeyList(Schema, frozen=True):
+class SigningKeyList(ListResponse[SigningKeyResponse], frozen=True):
     """The signing keys."""
-
-    items: list[SigningKeyResponse]
 
 
 @group.command("list")
@@ -47,7 +40,7 @@ def show_all(*, as_json: options.Json = False) -> None:
     """
     found = asyncio.run(_every(session.configure()))
     if as_json:
-        output.show_json(SigningKeyList([SigningKeyResponse.of(key) for key in found]))
+        output.show_json(SigningKeyList.of_all(found))
         return
     columns = [
         Column("ID", no_wrap=True),

@@ -41,7 +41,7 @@ def create(
     owner = Owner(email=owner_email, full_name=owner_name, password=password)
     made = asyncio.run(_create(settings, name, owner, server))
     if as_json:
-        output.show_json(CreatedTenantResponse.of(made))
+        output.show_json(CreatedTenantResponse.of_provisioned(made))
         return
     facts = {"owner": made.owner.email, "API key": made.key.secret}
     output.show_facts({**_facts(made.tenant), **facts})
@@ -59,7 +59,7 @@ def show_all(
     """List tenants, by name."""
     found = asyncio.run(_page(session.configure(), Window(page, page_size), search))
     if as_json:
-        output.show_json(TenantPage.of(found))
+        output.show_json(TenantPage.of_page(found))
         return
     columns = [
         Column("ID", no_wrap=True),

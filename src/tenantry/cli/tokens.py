@@ -15,7 +15,7 @@ from tenantry.catalog.credentials import McpToken, McpTokenNotFound
 from tenantry.cli import options, output, session, tenants, users
 from tenantry.cli.commands import new_group
 from tenantry.kit.ids import parse_id
-from tenantry.schemas.credentials import IssuedMcpTokenResponse, McpTokenList, McpTokenResponse
+from tenantry.schemas.credentials import IssuedMcpTokenResponse, McpTokenList
 from tenantry.settings import Settings
 from tenantry.tenant import tokens
 
@@ -42,7 +42,7 @@ def issue(
     scopes = frozenset(one.value for one in scope) if scope else None
     settings = session.configure()
     issued = asyncio.run(_issue(settings, tenant, name, user, scopes=scopes, expires_at=expires_at))
-    told = IssuedMcpTokenResponse.of(issued, base_url=settings.base_url)
+    told = IssuedMcpTokenResponse.of_issued(issued, base_url=settings.base_url)
     if as_json:
         output.show_json(told)
         return
@@ -62,7 +62,7 @@ def show_all(tenant: options.Tenant, *, as_json: options.Json = False) -> None:
     """List the McpTokens of a tenant, the oldest first."""
     found = asyncio.run(_every(session.configure(), tenant))
     if as_json:
-        output.show_json(McpTokenList([McpTokenResponse.of(token) for token in found]))
+        output.show_json(McpTokenList.of_all(found))
         return
     columns = [
         Column("ID", no_wrap=True),

@@ -48,7 +48,7 @@ def show_all(
     """List the users of a tenant, the oldest first."""
     found = asyncio.run(_page(session.configure(), tenant, Window(page, page_size)))
     if as_json:
-        output.show_json(TenantUserPage.of(found))
+        output.show_json(TenantUserPage.of_page(found))
         return
     columns = [
         Column("ID", no_wrap=True),

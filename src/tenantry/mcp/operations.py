@@ -50,14 +50,14 @@ async def list_modules(asked: Asked, _: NoArguments) -> ModuleList:
 
 async def list_posts(asked: Asked, wanted: ListPosts) -> PostPage:
     """List posts."""
-    return PostPage.of(
+    return PostPage.of_page(
         await posts.page(asked.ctx, wanted.window, status=wanted.status, tag=wanted.tag)
     )
 
 
 async def search_posts(asked: Asked, wanted: SearchPosts) -> PostPage:
     """Search posts."""
-    return PostPage.of(await posts.page(asked.ctx, Window(wanted.page), search=wanted.query))
+    return PostPage.of_page(await posts.page(asked.ctx, Window(wanted.page), search=wanted.query))
 
 
 async def get_post(asked: Asked, wanted: NamePost) -> PostResponse:

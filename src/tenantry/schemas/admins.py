@@ -5,8 +5,7 @@ from uuid import UUID
 
 from msgspec import UNSET, UnsetType
 
-from tenantry.catalog.admins import Admin
-from tenantry.schemas.base import Schema
+from tenantry.schemas.base import ListResponse, Schema
 
 
 class AdminResponse(Schema, frozen=True):
@@ -17,16 +16,9 @@ class AdminResponse(Schema, frozen=True):
     is_active: bool
     created_at: datetime
 
-    @classmethod
-    def of(cls, admin: Admin) -> "AdminResponse":
-        """Return the representation of *admin*."""
-        return cls(admin.id, admin.email, admin.is_active, admin.created_at)
 
-
-class AdminList(Schema, frozen=True):
+class AdminList(ListResponse[AdminResponse], frozen=True):
     """The admins."""
-
-    items: list[AdminResponse]
 
 
 class CreateAdminRequest(Schema, frozen=True):

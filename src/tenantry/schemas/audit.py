@@ -1,15 +1,15 @@
 """The audit log on the wire."""
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any, Self
 from uuid import UUID
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from tenantry.db.audit_log import TARGET_CHARS_MAX, AuditEntry, AuditFilter
-from tenantry.kit.pages import PAGE_SIZE_DEFAULT, Page, Window
-from tenantry.schemas.base import AtLeastOne, Instant, Schema
+from tenantry.kit.pages import PAGE_SIZE_DEFAULT, Window
+from tenantry.schemas.base import AtLeastOne, Instant, PageResponse, Schema
 
 Sought = Annotated[str, msgspec.Meta(max_length=TARGET_CHARS_MAX)]
 
@@ -95,28 +95,15 @@ class AuditEntryResponse(Schema, frozen=True):
     request_id: str
 
     @classmethod
-    def of(cls, entry: AuditEntry) -> "AuditEntryResponse":
-        """Return the representation of *entry*."""
-        members = msgspec.structs.asdict(entry)
-        changes = msgspec.convert(entry.changes, list[AuditChange])
-        return cls(**members | {"changes": changes})
+    def of(cls, source: AuditEntry, **more: Any) -> Self:
+        """Return the representation of *source*."""
+        return super().of(
+            source, changes=msgspec.convert(source.changes, list[AuditChange]), **more
+        )
 
 
-class AuditPage(Schema, frozen=True):
+class AuditPage(PageResponse[AuditEntryResponse], frozen=True):
     """One page of the audit log, the newest first."""
-
-    items: list[AuditEntryResponse]
-    page: int
-    page_size: int
-    total_count: int
-    total_pages: int
-
-    @classmethod
-    def of(cls, page: Page[AuditEntry]) -> "AuditPage":
-        """Return the representation of *page*."""
-        items = [AuditEntryResponse.of(entry) for entry in page.items]
-        window = page.window
-        return cls(items, window.page, window.size, page.total_count, page.total_pages)
 
 
 _encoder = msgspec.json.Encoder()

@@ -1,13 +1,14 @@
 """API keys and McpTokens."""
 
 from datetime import datetime
+from typing import Any, Self
 from uuid import UUID
 
 from msgspec import UNSET, UnsetType
 
 from tenantry.access.credentials import IssuedKey, IssuedMcpToken
-from tenantry.catalog.credentials import ApiKey, McpToken
-from tenantry.schemas.base import Instant, Schema
+from tenantry.catalog.credentials import McpToken
+from tenantry.schemas.base import Instant, ListResponse, Schema
 from tenantry.schemas.mcp_clients import ClientConfiguration, configurations
 
 
@@ -20,16 +21,9 @@ class ApiKeyResponse(Schema, frozen=True):
     last_used_at: datetime | None
     expires_at: datetime | None
 
-    @classmethod
-    def of(cls, key: ApiKey) -> "ApiKeyResponse":
-        """Return the representation of *key*."""
-        return cls(key.id, key.prefix, key.created_at, key.last_used_at, key.expires_at)
 
-
-class ApiKeyList(Schema, frozen=True):
+class ApiKeyList(ListResponse[ApiKeyResponse], frozen=True):
     """The API keys of a customer."""
-
-    items: list[ApiKeyResponse]
 
 
 class IssueApiKeyRequest(Schema, frozen=True):
@@ -44,23 +38,15 @@ class RotateApiKeyRequest(Schema, frozen=True):
     grace_period_seconds: int | UnsetType = UNSET
 
 
-class IssuedApiKeyResponse(Schema, frozen=True):
+class IssuedApiKeyResponse(ApiKeyResponse, frozen=True):
     """A new API key, with its secret, which is shown this once."""
 
-    id: UUID
-    prefix: str
-    created_at: datetime
-    last_used_at: datetime | None
-    expires_at: datetime | None
     key: str
 
     @classmethod
-    def of(cls, issued: IssuedKey) -> "IssuedApiKeyResponse":
-        """Return the representation of *issued*."""
-        key = issued.key
-        return cls(
-            key.id, key.prefix, key.created_at, key.last_used_at, key.expires_at, issued.secret
-        )
+    def of(cls, source: IssuedKey, **more: Any) -> Self:
+        """Return the representation of *source*."""
+        return super().of(source.key, key=source.secret, **more)
 
 
 class McpTokenResponse(Schema, frozen=True):
@@ -76,15 +62,13 @@ class McpTokenResponse(Schema, frozen=True):
     last_used_at: datetime | None
 
     @classmethod
-    def of(cls, token: McpToken) -> "McpTokenResponse":
-        """Return the representation of *token*."""
-        return cls(*_members(token))
+    def of(cls, source: McpToken, **more: Any) -> Self:
+        """Return the representation of *source*."""
+        return super().of(source, scopes=sorted(source.scopes), **more)
 
 
-class McpTokenList(Schema, frozen=True):
+class McpTokenList(ListResponse[McpTokenResponse], frozen=True):
     """McpTokens."""
-
-    items: list[McpTokenResponse]
 
 
 class IssueOwnMcpTokenRequest(Schema, frozen=True):
@@ -105,37 +89,14 @@ class IssueMcpTokenRequest(Schema, frozen=True):
     expires_at: Instant | UnsetType = UNSET
 
 
-class IssuedMcpTokenResponse(Schema, frozen=True):
+class IssuedMcpTokenResponse(McpTokenResponse, frozen=True):
     """A new McpToken, with its secret, which is shown this once."""
 
-    id: UUID
-    name: str
-    prefix: str
-    user_id: UUID | None
-    scopes: list[str]
-    created_at: datetime
-    expires_at: datetime
-    last_used_at: datetime | None
     token: str
     client_configurations: list[ClientConfiguration]
 
     @classmethod
-    def of(cls, issued: IssuedMcpToken, *, base_url: str) -> "IssuedMcpTokenResponse":
+    def of_issued(cls, issued: IssuedMcpToken, *, base_url: str) -> Self:
         """Return the representation of *issued*, for a service that clients reach at a URL."""
         clients = configurations(base_url, issued.secret)
-        return cls(*_members(issued.token), issued.secret, clients)
-
-
-def _members(
-    token: McpToken,
-) -> tuple[UUID, str, str, UUID | None, list[str], datetime, datetime, datetime | None]:
-    return (
-        token.id,
-        token.name,
-        token.prefix,
-        token.user_id,
-        sorted(token.scopes),
-        token.created_at,
-        token.expires_at,
-        token.last_used_at,
-    )
+        return cls.of(issued.token, token=issued.secret, client_configurations=clients)

@@ -3,16 +3,16 @@
 from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
 from uuid import UUID
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, UnsetType, field
 
-from tenantry.catalog.runs import Cause, MigrationRun, TenantMigration
+from tenantry.catalog.runs import MigrationRun, TenantMigration
 from tenantry.fleet.dry_run import Preview
 from tenantry.fleet.run_options import RunOptions
 from tenantry.fleet.status import SchemaStatus
-from tenantry.schemas.base import PageRequest, Schema
+from tenantry.schemas.base import ListResponse, PageRequest, PageResponse, Schema
 
 
 class Details(StrEnum):
@@ -60,58 +60,42 @@ class HistoryPageRequest(PageRequest, frozen=True):
 class MigrationDetailResponse(Schema, frozen=True):
     """One customer's part in a run, as the call itself tells it."""
 
-    customer_id: UUID
-    customer_name: str
+    tenant_id: UUID = field(name="customerId")
+    tenant_name: str = field(name="customerName")
     status: str
     error: str | None
 
     @classmethod
-    def of(cls, part: TenantMigration) -> "MigrationDetailResponse":
-        """Return the representation of *part*."""
-        return cls(part.tenant_id, part.tenant_name, part.state.lower(), part.error)
+    def of(cls, source: TenantMigration, **more: Any) -> Self:
+        """Return the representation of *source*."""
+        return super().of(source, status=source.state.lower(), **more)
 
 
 class MigrationResultResponse(Schema, frozen=True):
     """What became of a run."""
 
-    total: int
-    success: int
-    failed: int
+    total_count: int = field(name="total")
+    success_count: int = field(name="success")
+    failed_count: int = field(name="failed")
     details: list[MigrationDetailResponse]
 
     @classmethod
-    def of(cls, run: MigrationRun, parts: Sequence[TenantMigration]) -> "MigrationResultResponse":
+    def of_run(cls, run: MigrationRun, parts: Sequence[TenantMigration]) -> Self:
         """Return the representation of a run that has ended."""
-        details = [MigrationDetailResponse.of(part) for part in parts]
-        return cls(run.total_count, run.success_count, run.failed_count, details)
+        return cls.of(run, details=[MigrationDetailResponse.of(part) for part in parts])
 
 
 class MigrationRunDetailResponse(Schema, frozen=True):
     """One customer's part in a run, as the history tells it."""
 
-    customer_id: UUID
-    customer_name: str
+    tenant_id: UUID = field(name="customerId")
+    tenant_name: str = field(name="customerName")
     database_name: str
-    status: str
-    applied_migrations: str | None
-    error_message: str | None
+    state: str = field(name="status")
+    applied: str | None = field(name="appliedMigrations")
+    error: str | None = field(name="errorMessage")
     started_at: datetime
     finished_at: datetime | None
-
-    @classmethod
-    def of(cls, part: TenantMigration) -> "MigrationRunDetailResponse":
-        """Return the representation of a *part* that has ended."""
-        assert part.started_at is not None, "what has ended has begun"
-        return cls(
-            part.tenant_id,
-            part.tenant_name,
-            part.database_name,
-            part.state,
-            part.applied,
-            part.error,
-            part.started_at,
-            part.finished_at,
-        )
 
 
 class MigrationRunStateResponse(Schema, frozen=True):
@@ -125,36 +109,23 @@ class MigrationRunStateResponse(Schema, frozen=True):
     failed_count: int
     triggered_by: str
 
-    @classmethod
-    def of(cls, run: MigrationRun) -> "MigrationRunStateResponse":
-        """Return the representation of *run*."""
-        return cls(**_members(run))
 
-
-class MigrationRunResponse(Schema, frozen=True):
+class MigrationRunResponse(MigrationRunStateResponse, frozen=True):
     """One recorded call of migrate-all."""
 
-    id: UUID
-    started_at: datetime
-    finished_at: datetime | None
-    total_count: int
-    success_count: int
-    failed_count: int
-    triggered_by: str
     details: list[MigrationRunDetailResponse]
 
     @classmethod
-    def of(cls, run: MigrationRun, parts: Sequence[TenantMigration]) -> "MigrationRunResponse":
+    def of_run(cls, run: MigrationRun, parts: Sequence[TenantMigration]) -> Self:
         """Return the representation of *run* with its *parts*."""
-        details = [MigrationRunDetailResponse.of(part) for part in parts]
-        return cls(**_members(run), details=details)
+        return cls.of(run, details=[MigrationRunDetailResponse.of(part) for part in parts])
 
 
 class MigrationPreviewDetailResponse(Schema, frozen=True):
     """What a run would find at one customer."""
 
-    customer_id: UUID
-    customer_name: str
+    tenant_id: UUID = field(name="customerId")
+    tenant_name: str = field(name="customerName")
     current_revision: str | None
     pending_migrations: str | None
     error: str | None
@@ -170,19 +141,10 @@ class MigrationPreviewResponse(Schema, frozen=True):
     details: list[MigrationPreviewDetailResponse]
 
     @classmethod
-    def of(cls, preview: Preview) -> "MigrationPreviewResponse":
-        """Return the representation of *preview*."""
-        details = [
-            MigrationPreviewDetailResponse(
-                one.tenant_id,
-                one.tenant_name,
-                one.current_revision,
-                one.pending_migrations,
-                one.error,
-            )
-            for one in preview.details
-        ]
-        return cls(preview.total, preview.pending, preview.up_to_date, preview.failed, details)
+    def of(cls, source: Preview, **more: Any) -> Self:
+        """Return the representation of *source*."""
+        details = [MigrationPreviewDetailResponse.of(one) for one in source.details]
+        return super().of(source, details=details, **more)
 
 
 class FailureCauseResponse(Schema, frozen=True):
@@ -190,20 +152,11 @@ class FailureCauseResponse(Schema, frozen=True):
 
     cause: str
     count: int
-    sample_customer_id: UUID
+    sample_tenant_id: UUID = field(name="sampleCustomerId")
 
 
-class FailureCauseList(Schema, frozen=True):
+class FailureCauseList(ListResponse[FailureCauseResponse], frozen=True):
     """Why customers failed in a run, the commonest cause first."""
-
-    items: list[FailureCauseResponse]
-
-    @classmethod
-    def of(cls, causes: Sequence[Cause]) -> "FailureCauseList":
-        """Return the representation of *causes*."""
-        return cls(
-            [FailureCauseResponse(one.cause, one.count, one.sample_tenant_id) for one in causes]
-        )
 
 
 class RevisionCountResponse(Schema, frozen=True):
@@ -224,28 +177,11 @@ class SchemaStatusResponse(Schema, frozen=True):
     revisions: list[RevisionCountResponse]
 
     @classmethod
-    def of(cls, status: SchemaStatus) -> "SchemaStatusResponse":
-        """Return the representation of *status*."""
-        counts = [RevisionCountResponse(one.revision, one.count) for one in status.revisions]
-        return cls(
-            status.head,
-            status.total,
-            status.up_to_date,
-            status.behind,
-            status.unknown,
-            counts,
-        )
+    def of(cls, source: SchemaStatus, **more: Any) -> Self:
+        """Return the representation of *source*."""
+        revisions = [RevisionCountResponse.of(one) for one in source.revisions]
+        return super().of(source, revisions=revisions, **more)
 
 
-class MigrationRunPage(Schema, frozen=True):
+class MigrationRunPage(PageResponse[MigrationRunResponse], frozen=True):
     """One page of the history."""
-
-    items: list[MigrationRunResponse]
-    page: int
-    page_size: int
-    total_count: int
-    total_pages: int
-
-
-def _members(run: MigrationRun) -> dict[str, Any]:
-    return {name: getattr(run, name) for name in MigrationRunStateResponse.__struct_fields__}

@@ -7,10 +7,7 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from tenantry.access.tokens import IssuedToken
-from tenantry.kit.pages import Page
-from tenantry.schemas.base import Schema
-from tenantry.tenant.users import User
+from tenantry.schemas.base import PageResponse, Schema
 
 
 class LoginRequest(Schema, frozen=True):
@@ -25,11 +22,6 @@ class LoginResult(Schema, frozen=True):
 
     token: str
     expires_at: datetime
-
-    @classmethod
-    def of(cls, issued: IssuedToken) -> "LoginResult":
-        """Return the representation of *issued*."""
-        return cls(issued.token, issued.expires_at)
 
 
 class LogoutRequest(Schema, frozen=True):
@@ -62,27 +54,9 @@ class TenantUserProfile(Schema, frozen=True):
     is_active: bool
     created_at: datetime
 
-    @classmethod
-    def of(cls, user: User) -> "TenantUserProfile":
-        """Return the representation of *user*."""
-        return cls(user.id, user.email, user.full_name, user.is_active, user.created_at)
 
-
-class TenantUserPage(Schema, frozen=True):
+class TenantUserPage(PageResponse[TenantUserProfile], frozen=True):
     """One page of the users of a tenant."""
-
-    items: list[TenantUserProfile]
-    page: int
-    page_size: int
-    total_count: int
-    total_pages: int
-
-    @classmethod
-    def of(cls, page: Page[User]) -> "TenantUserPage":
-        """Return the representation of *page*."""
-        items = [TenantUserProfile.of(user) for user in page.items]
-        window = page.window
-        return cls(items, window.page, window.size, page.total_count, page.total_pages)
 
 
 class CreateUserRequest(Schema, frozen=True):

@@ -1,15 +1,14 @@
 """Tenants, as admins see them, and their modules."""
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any, Self
 from uuid import UUID
 
 from msgspec import UNSET, Meta, UnsetType
 
 from tenantry.catalog.tenants import REQUESTS_PER_MINUTE_MAX, Tenant
 from tenantry.fleet.lifecycle import Provisioned
-from tenantry.kit.pages import Page
-from tenantry.schemas.base import PageRequest, Schema
+from tenantry.schemas.base import PageRequest, PageResponse, Schema
 from tenantry.schemas.people import CreateUserRequest, TenantUserProfile
 from tenantry.tenant.modules import Module
 
@@ -30,9 +29,9 @@ class TenantResponse(Schema, frozen=True):
     requests_per_minute: int
 
     @classmethod
-    def of(cls, tenant: Tenant) -> "TenantResponse":
-        """Return the representation of *tenant*."""
-        return cls(*_members(tenant))
+    def of(cls, source: Tenant, **more: Any) -> Self:
+        """Return the representation of *source*."""
+        return super().of(source, modules=sorted(source.modules), **more)
 
 
 class CreateTenantRequest(Schema, frozen=True):
@@ -43,25 +42,17 @@ class CreateTenantRequest(Schema, frozen=True):
     modules: list[str] | UnsetType = UNSET
 
 
-class CreatedTenantResponse(Schema, frozen=True):
+class CreatedTenantResponse(TenantResponse, frozen=True):
     """A new customer, with its first API key, which is shown this once, and its owner."""
 
-    id: UUID
-    name: str
-    database_name: str
-    is_active: bool
-    created_at: datetime
-    schema_revision: str | None
-    modules: list[str]
-    requests_per_minute: int
     api_key: str
     owner: TenantUserProfile
 
     @classmethod
-    def of(cls, made: Provisioned) -> "CreatedTenantResponse":
+    def of_provisioned(cls, made: Provisioned) -> Self:
         """Return the representation of *made*."""
         owner = TenantUserProfile.of(made.owner)
-        return cls(*_members(made.tenant), made.key.secret, owner)
+        return cls.of(made.tenant, api_key=made.key.secret, owner=owner)
 
 
 class UpdateTenantRequest(Schema, frozen=True):
@@ -81,21 +72,8 @@ class TenantPageRequest(PageRequest, frozen=True):
     revision: str | None = None
 
 
-class TenantPage(Schema, frozen=True):
+class TenantPage(PageResponse[TenantResponse], frozen=True):
     """One page of the customers."""
-
-    items: list[TenantResponse]
-    page: int
-    page_size: int
-    total_count: int
-    total_pages: int
-
-    @classmethod
-    def of(cls, page: Page[Tenant]) -> "TenantPage":
-        """Return the representation of *page*."""
-        items = [TenantResponse.of(tenant) for tenant in page.items]
-        window = page.window
-        return cls(items, window.page, window.size, page.total_count, page.total_pages)
 
 
 class DeleteTenantRequest(Schema, frozen=True):
@@ -108,18 +86,3 @@ class ModuleList(Schema, frozen=True):
     """The active modules of a tenant."""
 
     items: list[Module]
-
-
-def _members(
-    tenant: Tenant,
-) -> tuple[UUID, str, str, bool, datetime, str | None, list[str], int]:
-    return (
-        tenant.id,
-        tenant.name,
-        tenant.database_name,
-        tenant.is_active,
-        tenant.created_at,
-        tenant.schema_revision,
-        sorted(tenant.modules),
-        tenant.requests_per_minute,
-    )

@@ -19,7 +19,7 @@ from tenantry.services import Services
 async def list_admins(_ctx: AdminContext, services: Services, _request: Nothing) -> AdminList:
     """Tell of the admins."""
     found = await admins.every(services.catalog)
-    return AdminList([AdminResponse.of(admin) for admin in found])
+    return AdminList.of_all(found)
 
 
 async def create_admin(

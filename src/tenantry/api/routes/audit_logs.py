@@ -26,7 +26,7 @@ from tenantry.tenant.databases import TenantDatabase
 async def list_audit(_ctx: AdminContext, services: Services, request: AuditRequest) -> AuditPage:
     """Return a page of the service's audit log, the newest first."""
     await services.sign_ins.write()
-    return AuditPage.of(await audit.LOG.page(services.catalog, request.window, request.wanted))
+    return AuditPage.of_page(await audit.LOG.page(services.catalog, request.window, request.wanted))
 
 
 async def export_audit(
@@ -43,7 +43,7 @@ async def list_tenant_audit(
     """Return a page of a tenant's audit log, the newest first."""
     database = await _open(services, tenant_id)
     wanted = msgspec.structs.replace(request.wanted, tenant_id=tenant_id)
-    return AuditPage.of(await tenant_audit.LOG.page(database, request.window, wanted))
+    return AuditPage.of_page(await tenant_audit.LOG.page(database, request.window, wanted))
 
 
 async def export_tenant_audit(

@@ -20,7 +20,7 @@ async def list_posts(
 ) -> Versioned:
     """Tell of the published posts, the newest first."""
     found = await published.page(ctx.database, request.window, tag=request.tag)
-    return Versioned(PublishedPostPage.of(found.content), found.version)
+    return Versioned(PublishedPostPage.of_page(found.content), found.version)
 
 
 async def show_post(

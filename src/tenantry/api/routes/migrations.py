@@ -43,7 +43,7 @@ async def migrate_all(
     if prefers(prefer, RESPOND_ASYNC):
         return await _accepted(services, run_id)
     run = await services.fleet.wait(run_id)
-    return MigrationResultResponse.of(run, await runs.ended(services.catalog, run_id))
+    return MigrationResultResponse.of_run(run, await runs.ended(services.catalog, run_id))
 
 
 async def list_runs(_ctx: AdminContext, services: Services, request: HistoryPageRequest) -> Source:
@@ -65,7 +65,7 @@ async def show_causes(
 ) -> FailureCauseList:
     """Tell why tenants failed in a run."""
     await runs.get(services.catalog, run_id)
-    return FailureCauseList.of(await runs.failure_causes(services.catalog, run_id))
+    return FailureCauseList.of_all(await runs.failure_causes(services.catalog, run_id))
 
 
 async def show_events(
@@ -101,7 +101,7 @@ async def _accepted(services: Services, run_id: UUID) -> Reply:
     ended = [part for part in await runs.ended(services.catalog, run_id) if run.counts(part)]
     where = f"/api/admin/tenants/migration-history/{run_id}"
     return Reply(
-        MigrationRunResponse.of(run, ended),
+        MigrationRunResponse.of_run(run, ended),
         HTTPStatus.ACCEPTED,
         [(b"location", where.encode()), (b"preference-applied", RESPOND_ASYNC.encode())],
     )

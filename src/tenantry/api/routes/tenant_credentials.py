@@ -8,13 +8,11 @@ from tenantry.catalog import credentials, tenants
 from tenantry.schemas.base import Nothing
 from tenantry.schemas.credentials import (
     ApiKeyList,
-    ApiKeyResponse,
     IssueApiKeyRequest,
     IssuedApiKeyResponse,
     IssuedMcpTokenResponse,
     IssueMcpTokenRequest,
     McpTokenList,
-    McpTokenResponse,
     RotateApiKeyRequest,
 )
 from tenantry.schemas.people import given
@@ -28,7 +26,7 @@ async def list_keys(
     """Tell of a tenant's keys."""
     tenant = await tenants.get(services.catalog, tenant_id)
     found = await credentials.keys(services.catalog, tenant.id)
-    return ApiKeyList([ApiKeyResponse.of(key) for key in found])
+    return ApiKeyList.of_all(found)
 
 
 async def issue_key(
@@ -71,7 +69,7 @@ async def list_tokens(
     """Tell of a tenant's McpTokens."""
     tenant = await tenants.get(services.catalog, tenant_id)
     found = await credentials.tokens(services.catalog, tenant.id)
-    return McpTokenList([McpTokenResponse.of(token) for token in found])
+    return McpTokenList.of_all(found)
 
 
 async def issue_token(
@@ -90,7 +88,7 @@ async def issue_token(
         scopes=frozenset(asked["scopes"]) if "scopes" in asked else None,
         expires_at=asked.get("expires_at"),
     )
-    return IssuedMcpTokenResponse.of(issued, base_url=services.settings.base_url)
+    return IssuedMcpTokenResponse.of_issued(issued, base_url=services.settings.base_url)
 
 
 async def revoke_token(

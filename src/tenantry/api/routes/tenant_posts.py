@@ -15,7 +15,7 @@ async def list_posts(ctx: TenantContext, _services: Services, request: PostPageR
     page = await posts.page(
         ctx, request.window, status=request.status, tag=request.tag, search=request.search
     )
-    return PostPage.of(page)
+    return PostPage.of_page(page)
 
 
 async def create_post(

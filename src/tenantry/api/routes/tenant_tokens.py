@@ -9,7 +9,6 @@ from tenantry.schemas.credentials import (
     IssuedMcpTokenResponse,
     IssueOwnMcpTokenRequest,
     McpTokenList,
-    McpTokenResponse,
 )
 from tenantry.schemas.people import given
 from tenantry.services import Services
@@ -20,7 +19,7 @@ from tenantry.tenant.entry import PersonContext
 async def list_own(ctx: PersonContext, services: Services, _request: Nothing) -> McpTokenList:
     """Tell of the caller's tokens."""
     found = await credentials.tokens(services.catalog, ctx.tenant.id, user_id=ctx.user_id)
-    return McpTokenList([McpTokenResponse.of(token) for token in found])
+    return McpTokenList.of_all(found)
 
 
 async def issue_own(
@@ -45,7 +44,7 @@ async def issue_own(
         scopes=frozenset(asked["scopes"]) if "scopes" in asked else None,
         expires_at=asked.get("expires_at"),
     )
-    return IssuedMcpTokenResponse.of(issued, base_url=services.settings.base_url)
+    return IssuedMcpTokenResponse.of_issued(issued, base_url=services.settings.base_url)
 
 
 async def revoke_own(

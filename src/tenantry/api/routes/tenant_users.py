@@ -22,7 +22,7 @@ async def list_users(
 ) -> TenantUserPage:
     """Tell of the users of a tenant."""
     database = await _open(services, tenant_id)
-    return TenantUserPage.of(await users.page(database, request.window))
+    return TenantUserPage.of_page(await users.page(database, request.window))
 
 
 async def create_user(

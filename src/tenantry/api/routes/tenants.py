@@ -30,7 +30,7 @@ async def create_tenant(
         owner=Owner(email=owner.email, full_name=owner.full_name, password=owner.password),
         module_keys=given(request).get("modules"),
     )
-    return CreatedTenantResponse.of(made)
+    return CreatedTenantResponse.of_provisioned(made)
 
 
 async def list_tenants(
@@ -44,7 +44,7 @@ async def list_tenants(
         is_active=request.is_active,
         revision=request.revision,
     )
-    return TenantPage.of(page)
+    return TenantPage.of_page(page)
 
 
 async def show_tenant(
