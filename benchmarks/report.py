@@ -9,7 +9,7 @@ from benchmarks.figures import Figure
 from benchmarks.processes import ROOT
 
 DOCUMENT = ROOT / "docs" / "benchmarks.md"
-COLUMNS = ["work", "measured", "accept", "aim", "", "beside it"]
+COLUMNS = ["work", "measured", "accept", "aim", "", "details"]
 
 
 @dataclass(frozen=True)

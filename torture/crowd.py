@@ -53,7 +53,7 @@ def _check(
         check=f"{ENGINE_NAMES[engine]}: {scale.crowds} rounds of {CALLERS} simultaneous "
         f"migrate-alls of {scale.crowd_tenants} tenants, two processes",
         must="five 200s, total = success + failed, no failure, each revision applied once "
-        "in each tenant and told by one run",
+        "in each tenant and reported by one run",
         found=f"{len(faults)} faults in {scale.crowds * CALLERS} calls",
         faults=faults,
     )

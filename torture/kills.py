@@ -246,7 +246,7 @@ def _finding(engine: str, found: Mapping[Lane, Found], scale: Scale) -> Finding:
         "one process and two",
         must="no tenant between two revisions, no run lost or unfinished 15 s after the restart, "
         "every outcome as in the tenant's log, the next run without failures",
-        found=f"{len(faults)} faults; {sum(one.looks for one in lanes):,} tenants looked at, "
+        found=f"{len(faults)} faults; {sum(one.looks for one in lanes):,} tenants checked, "
         f"{sum(one.split for one in lanes)} kills left some moved and some not; "
         f"{sum(one.outcomes for one in lanes):,} outcomes; runs ended {seconds[-1]:.1f} s "
         "after the restart at the latest",

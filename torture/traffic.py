@@ -85,7 +85,7 @@ def _check(
         name=f"traffic, {ENGINE_NAMES[engine]}",
         check=f"{ENGINE_NAMES[engine]}: {PER_SECOND} requests a second for "
         f"{scale.traffic_seconds:g} s on {scale.traffic_tenants} tenants that are migrated "
-        f"{runs} times meanwhile",
+        f"{runs} times at the same time",
         must="no 5xx, and no other failure",
         found=f"{len(seconds):,} answers, {sum(n for s, n in seen.statuses.items() if s >= 500)} "
         f"of them 5xx; 99 % within {seconds[int(len(seconds) * SLOWEST)] * 1000:.0f} ms, all "

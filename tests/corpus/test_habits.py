@@ -1,4 +1,4 @@
-"""The table of habits in the documents is true: each row names shapes that say so."""
+"""The table of practices in the documents is true: each row names shapes that prove it."""
 
 import re
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "bring-your-own-migrations.md"
 HABITS_MIN = 40
-VERDICTS = ("works", "works live", "differs", "refused")
+VERDICTS = ("works", "works live", "differs", "rejected")
 
 
 @dataclass(frozen=True)
@@ -28,12 +28,14 @@ class Habit:
 
     @property
     def verdict(self) -> str:
-        """What happens here, without the advice."""
+        """The support, without the advice."""
         return re.split("[:;,]", self.here)[0].strip()
 
 
 def _habits() -> list[Habit]:
-    section = PAGE.read_text().partition("## Habits of Alembic projects")[2].partition("\n## ")[0]
+    section = (
+        PAGE.read_text().partition("## Practices of Alembic projects")[2].partition("\n## ")[0]
+    )
     rows = [line.strip("|").split(" | ") for line in section.splitlines() if line.startswith("| ")]
     return [
         Habit(name.strip(), here.strip(), re.findall(r"`(\w+)`", shapes))
@@ -66,7 +68,7 @@ def test_a_row_says_what_its_shapes_do(habit: Habit, tmp_path: Path):
 
     for one in shapes:
         may_be_refused = _listed(REFUSALS, one) or bool(one.loses | one.fails & SQLITE)
-        if habit.verdict == "refused":
+        if habit.verdict == "rejected":
             assert may_be_refused, one.name
         else:
             assert not _listed(REFUSALS, one), one.name

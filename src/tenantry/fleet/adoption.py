@@ -41,11 +41,11 @@ UNCUT_SECONDS_MAX = 30.0
 
 
 class DatabaseUnreadable(Conflict):
-    """The database exists, and cannot be looked into."""
+    """The database exists, but cannot be inspected."""
 
 
 class SeveralRevisions(Conflict):
-    """The database stands at several revisions of its own at once: merge them first."""
+    """The database has several revisions of its own at once: merge them first."""
 
 
 class RevisionNotFound(Conflict):
@@ -248,7 +248,7 @@ async def _inspect(server: Server, database: str, streams: Streams) -> Inspected
     except TenantryError:
         raise
     except Exception as error:
-        raise DatabaseUnreadable(f"The database cannot be looked into: {explain(error)}") from error
+        raise DatabaseUnreadable(f"The database cannot be inspected: {explain(error)}") from error
 
 
 def _check_versions(inspected: Inspected, stamp: str | None, streams: Streams) -> None:
