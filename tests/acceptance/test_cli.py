@@ -1,6 +1,7 @@
 """The command line: what it prints, and how it ends."""
 
 import json
+import re
 import secrets
 import signal
 import subprocess
@@ -198,7 +199,9 @@ class TestAdminCreate:
 
     def test_asks_at_a_terminal_and_shows_nothing_of_it(self, tmp_path: Path):
         shown, status = at_a_terminal(
-            tmp_path, ["admin", "create", ADA], {"Password: ": PASSWORD, "Once more: ": PASSWORD}
+            tmp_path,
+            ["admin", "create", ADA],
+            {"Password: ": PASSWORD, "Repeat password: ": PASSWORD},
         )
 
         assert status == 0
@@ -207,11 +210,13 @@ class TestAdminCreate:
 
     def test_asks_twice(self, tmp_path: Path):
         shown, status = at_a_terminal(
-            tmp_path, ["admin", "create", ADA], {"Password: ": PASSWORD, "Once more: ": "another"}
+            tmp_path,
+            ["admin", "create", ADA],
+            {"Password: ": PASSWORD, "Repeat password: ": "another"},
         )
 
         assert status == 2
-        assert "not the same" in shown
+        assert "differ" in shown
 
 
 class TestTenantCreate:
@@ -231,6 +236,7 @@ class TestTenantCreate:
 
         assert ended.status == 0
         assert "tnk_" in ended.stdout
+        assert "password" not in ended.stdout
         assert "tnk_" not in alone("tenant", "show", "acme").stdout
 
     def test_refuses_a_name_that_is_taken(self, tenantry: Commands):
@@ -241,6 +247,21 @@ class TestTenantCreate:
 
         assert ended.status == 2
         only_line(ended.stderr)
+
+    def test_prints_a_generated_password_once(self, alone: Commands):
+        ended = alone("tenant", "create", "acme", "--owner-email", "o@example.com")
+
+        password = re.search(r"^password +(\S{20,})$", ended.stdout, re.MULTILINE)
+        assert ended.status == 0
+        assert password is not None
+        assert password[1] not in alone("tenant", "show", "acme").stdout
+        assert "not shown again" in ended.stderr
+
+    def test_names_everything_that_is_missing(self, alone: Commands):
+        ended = alone("tenant", "create")
+
+        assert ended.status == 2
+        assert "'name', '--owner-email'." in only_line(ended.stderr)
 
     def test_refuses_an_owner_that_breaks_a_rule(self, alone: Commands):
         owner = ("--owner-email", "nobody", "--owner-name", "O")
@@ -292,7 +313,11 @@ class TestTenantShow:
         by_name = tenantry("tenant", "show", "ACME", "--json").data
 
         assert by_id == by_name
-        assert set(by_id) == TENANT
+        assert set(by_id) == TENANT | {"serverName"}
+        assert by_id["serverName"] == "default"
+        assert re.search(
+            r"^server +default$", tenantry("tenant", "show", "acme").stdout, re.MULTILINE
+        )
 
     @pytest.mark.parametrize("tenant", ["nobody", "01890a5d-ac96-774b-bcce-b302099a8057"])
     def test_knows_only_those_there_are(self, alone: Commands, tenant: str):

@@ -101,7 +101,7 @@ class TestTenantAdopt:
         assert ended.returncode == 0, ended.stderr
         assert re.search(r"^API key +tnk_\S+$", ended.stdout, re.MULTILINE)
         assert re.search(r"^revision +\d+/t1$", ended.stdout, re.MULTILINE)
-        assert "shown only now" in ended.stderr
+        assert "not shown again" in ended.stderr
         assert "tenantry migrate all" in ended.stderr
         assert PASSWORD not in ended.stdout + ended.stderr
 

@@ -57,7 +57,9 @@ KEY = {"id", "prefix", "createdAt", "lastUsedAt", "expiresAt"}
 TOKEN = KEY | {"name", "userId", "scopes"}
 POSTS = "/api/public/blog/posts"
 PROFILE = "/api/tenant/auth/profile"
-NAME_ASKED = "Type `acme` to delete it and its database for ever: "
+NAME_ASKED = (
+    "This deletes the tenant and its database and cannot be undone. Type `acme` to confirm: "
+)
 
 
 class TestTenantSuspend:
@@ -69,7 +71,7 @@ class TestTenantSuspend:
         while_suspended = _asked(tenantry, POSTS, key).status_code
         activated = tenantry("tenant", "activate", made["id"], "--json").data
 
-        assert set(suspended) == TENANT
+        assert set(suspended) == TENANT | {"serverName"}
         assert (suspended["isActive"], activated["isActive"]) == (False, True)
         assert while_suspended == 403
         assert _asked(tenantry, POSTS, key).status_code == 200
@@ -106,6 +108,54 @@ class TestTenantActivate:
         assert tenantry("tenant", "show", "acme", "--json").data["isActive"] is False
 
 
+class TestTenantRename:
+    def test_changes_the_name_alone(self, tenantry: Commands):
+        made = tenantry.create_tenant("acme")
+
+        renamed = tenantry("tenant", "rename", "acme", "Acme Ltd", "--json").data
+
+        assert renamed == {**_without_secrets(made), "name": "Acme Ltd", "serverName": "default"}
+        assert tenantry("tenant", "show", "acme").status == 2
+
+    def test_refuses_a_name_that_is_taken(self, alone: Commands):
+        for name in ("acme", "globex"):
+            alone.create_tenant(name)
+
+        ended = alone("tenant", "rename", "acme", "GLOBEX")
+
+        assert ended.status == 2
+        only_line(ended.stderr)
+
+
+class TestTenantSetModules:
+    def test_activates_those_that_are_named_and_no_other(self, tenantry: Commands):
+        made = tenantry.create_tenant("acme")
+        key = {"X-Api-Key": made["apiKey"]}
+
+        without = tenantry("tenant", "set-modules", "acme", "mcp", "--json").data
+        blocked = _asked(tenantry, POSTS, key).status_code
+        none = tenantry("tenant", "set-modules", "acme", "--none", "--json").data
+        both = tenantry("tenant", "set-modules", "acme", "mcp", "blog", "--json").data
+
+        assert (without["modules"], none["modules"]) == (["mcp"], [])
+        assert both["modules"] == ["blog", "mcp"]
+        assert blocked == 403
+        assert _asked(tenantry, POSTS, key).status_code == 200
+
+    @pytest.mark.parametrize(
+        ("arguments", "said"),
+        [((), "--none"), (("blog", "--none"), "--none"), (("x",), "blog, mcp")],
+    )
+    def test_needs_modules_or_none(self, alone: Commands, arguments: tuple[str, ...], said: str):
+        made = alone.create_tenant("acme")
+
+        ended = alone("tenant", "set-modules", "acme", *arguments)
+
+        assert ended.status == 2
+        assert said in only_line(ended.stderr)
+        assert alone("tenant", "show", "acme", "--json").data["modules"] == made["modules"]
+
+
 class TestTenantDelete:
     def test_takes_a_suspended_tenant_with_its_exact_name(self, tenantry: Commands):
         made = tenantry.create_tenant("acme")
@@ -122,6 +172,15 @@ class TestTenantDelete:
         assert not _database_exists(tenantry, made["databaseName"])
         assert tenantry("tenant", "show", "acme").status == 2
         assert tenantry.create_tenant("acme")["id"] != made["id"]
+
+    def test_refuses_an_active_tenant_before_it_asks(self, alone: Commands):
+        alone.create_tenant("acme")
+
+        shown, status = at_a_terminal(alone.folder, ["tenant", "delete", "acme"], {})
+
+        assert status == 2
+        assert "Type" not in shown
+        assert "tenant suspend" in shown
 
     def test_needs_the_name(self, alone: Commands):
         alone.create_tenant("acme")
@@ -148,6 +207,14 @@ class TestTenantDelete:
 
 
 class TestTenantCreate:
+    def test_needs_only_a_name_and_an_address(self, tenantry: Commands):
+        made = tenantry("tenant", "create", "acme", "--owner-email", "o.wner@example.com", "--json")
+
+        assert made.data["owner"]["fullName"] == "o.wner"
+        assert len(made.data["ownerPassword"]) >= 20
+        password = made.data["ownerPassword"]
+        assert _logs_in(tenantry, made.data, "o.wner@example.com", password)
+
     def test_takes_the_server_that_is_named(self, alone: Commands):
         owner = ("--owner-email", OWNER, "--owner-name", "The Owner")
         servers = {"TENANTRY_TENANT_SERVERS": json.dumps({"eu": f"sqlite:///{alone.folder}/eu"})}
@@ -206,6 +273,57 @@ class TestUser:
         assert BOB in made.stdout
         assert PASSWORD not in made.stdout + made.stderr
         assert all(text in listed for text in (OWNER, BOB, "The Owner", "Bob"))
+
+    def test_is_deactivated_and_activated(self, tenantry: Commands):
+        made = tenantry.create_tenant("acme")
+        bob = _create_bob(tenantry)
+
+        off = tenantry("user", "deactivate", "acme", BOB, "--json").data
+        while_off = _logs_in(tenantry, made, BOB, PASSWORD)
+        on = tenantry("user", "activate", "acme", bob["id"], "--json").data
+
+        assert (off["isActive"], on) == (False, bob)
+        assert not while_off
+        assert _logs_in(tenantry, made, BOB, PASSWORD)
+        assert re.search(
+            r"^active +no$", tenantry("user", "deactivate", "acme", BOB).stdout, re.MULTILINE
+        )
+
+    def test_is_deleted_after_a_confirmation(self, tenantry: Commands):
+        made = tenantry.create_tenant("acme")
+        _create_bob(tenantry)
+
+        unconfirmed = tenantry("user", "delete", "acme", BOB)
+        misnamed = tenantry("user", "delete", "acme", BOB, "--email", OWNER)
+        deleted = tenantry("user", "delete", "acme", BOB, "--email", BOB.upper(), "--json")
+
+        assert (unconfirmed.status, misnamed.status) == (2, 2)
+        assert "--email" in only_line(unconfirmed.stderr)
+        assert "e-mail address" in only_line(misnamed.stderr)
+        assert deleted.data == {"message": "The user was deleted."}
+        assert not _logs_in(tenantry, made, BOB, PASSWORD)
+        assert tenantry("user", "list", "acme", "--json").data["items"] == [made["owner"]]
+
+    @pytest.mark.parametrize("verb", ["deactivate", "activate", "delete"])
+    def test_must_exist_to_be_changed(self, alone: Commands, verb: str):
+        alone.create_tenant("acme")
+
+        ended = alone("user", verb, "acme", BOB)
+
+        assert ended.status == 2
+        assert "user list" in only_line(ended.stderr)
+
+    def test_is_deleted_at_a_terminal(self, alone: Commands):
+        alone.create_tenant("acme")
+        _create_bob(alone)
+        question = f"This cannot be undone. Type `{BOB}` to delete the user: "
+
+        shown, status = at_a_terminal(
+            alone.folder, ["user", "delete", "acme", BOB], {question: BOB}
+        )
+
+        assert status == 0
+        assert "The user was deleted." in shown
 
     @pytest.mark.parametrize(
         ("arguments", "said"),
@@ -639,6 +757,10 @@ def _asked(
             return await client.request(method, path, headers=headers, json=body)
 
     return asyncio.run(ask())
+
+
+def _without_secrets(created: Any) -> dict[str, Any]:
+    return {name: one for name, one in created.items() if name not in {"apiKey", "owner"}}
 
 
 def _logs_in(tenantry: Commands, tenant: Any, email: str, password: str) -> bool:

@@ -1,4 +1,4 @@
-"""``tenantry admin``: the people of the control plane."""
+"""``tenantry admin``: the admins of the service."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ from tenantry.catalog import admins as catalog_admins
 from tenantry.catalog.admins import Admin, AdminNotFound
 from tenantry.cli import options, output, session
 from tenantry.cli.commands import new_group
-from tenantry.cli.secrets import read_password
+from tenantry.cli.passwords import read_password
 from tenantry.schemas.admins import AdminList, AdminResponse
 from tenantry.settings import Settings
 
@@ -46,19 +46,19 @@ def show_all(*, as_json: options.Json = False) -> None:
     ]
     output.show_table(columns, rows)
     if not rows:
-        output.note("No admins: `tenantry admin create EMAIL` makes one.")
+        output.note("No admins: `tenantry admin create EMAIL` creates one.")
 
 
 @group.command("disable")
 def disable(email: str, *, as_json: options.Json = False) -> None:
-    """Switch an admin off, and end every session of theirs."""
+    """Disable an admin, and end their sessions."""
     changed = asyncio.run(_update(session.configure(), email, is_active=False))
     _show(changed, as_json=as_json)
 
 
 @group.command("enable")
 def enable(email: str, *, as_json: options.Json = False) -> None:
-    """Switch an admin on again."""
+    """Enable an admin."""
     changed = asyncio.run(_update(session.configure(), email, is_active=True))
     _show(changed, as_json=as_json)
 
@@ -67,7 +67,7 @@ def enable(email: str, *, as_json: options.Json = False) -> None:
 def reset_password(
     email: str, *, password_stdin: options.PasswordStdin = False, as_json: options.Json = False
 ) -> None:
-    """Set the password of an admin, and end every session of theirs."""
+    """Set the password of an admin, and end their sessions."""
     settings = session.configure()
     password = read_password(from_stdin=password_stdin)
     changed = asyncio.run(_update(settings, email, password=password))
@@ -78,9 +78,9 @@ def reset_password(
 def unlock(
     email: str, *, address: options.ClientAddress = None, as_json: options.Json = False
 ) -> None:
-    """Forget the failed logins of an admin, so that the next one need not wait."""
+    """Reset the failed logins of an admin: the next login is not delayed."""
     asyncio.run(_unlock(session.configure(), email, address))
-    output.show_done("The failed logins were forgotten.", as_json=as_json)
+    output.show_done("The failed logins were reset.", as_json=as_json)
 
 
 def _show(admin: Admin, *, as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""``tenantry tenant adopt``: make a tenant of a database that exists."""
+"""``tenantry tenant adopt``: create a tenant from an existing database."""
 
 import asyncio
 from typing import Annotated
@@ -6,13 +6,12 @@ from typing import Annotated
 import typer
 
 from tenantry.cli import options, output, session
-from tenantry.cli.secrets import read_password
+from tenantry.cli.new_tenant import OwnerEmail, OwnerName, read_owner, show_created
 from tenantry.fleet.lifecycle import Owner, Provisioned
 from tenantry.migration.environment import read_environment
-from tenantry.schemas.tenants import CreatedTenantResponse
 from tenantry.settings import SERVER_DEFAULT, Settings
 
-PENDING = "Revisions of your own that are pending come with the next `tenantry migrate all`."
+PENDING = "The next `tenantry migrate all` applies your pending revisions."
 NO_DIRECTORY = "Set TENANTRY_TENANT_MIGRATIONS, and `tenantry migrate all` applies your revisions."
 
 
@@ -22,52 +21,40 @@ def adopt(
     database: Annotated[
         str, typer.Option(help="Its name on the PostgreSQL server, or the path of a SQLite file.")
     ],
-    owner_email: Annotated[str, typer.Option(help="The e-mail address of its first user.")],
-    owner_name: Annotated[str, typer.Option(help="The full name of its first user.")],
+    owner_email: OwnerEmail,
+    owner_name: OwnerName = None,
     server: Annotated[
-        str, typer.Option(help="The tenant server that has it, by its name in the settings.")
+        str, typer.Option(help="The name of its tenant server in the settings.")
     ] = SERVER_DEFAULT,
     stamp: Annotated[
         str | None,
         typer.Option(
             metavar="REVISION",
-            help="The revision of yours that the database is at, if it does not say so itself; "
+            help="Your revision of the database, if it has no version table; "
             "`base` if none was applied.",
         ),
     ] = None,
     password_stdin: options.PasswordStdin = False,
     as_json: options.Json = False,
 ) -> None:
-    """Make a tenant of a database that exists, with the tables that it has.
+    """Create a tenant from an existing database.
 
-    A PostgreSQL database is taken over where it is; of a SQLite file a copy is made. Tables
-    that begin with tenantry_ are added, and nothing of its own is changed. From then on it is
-    the tenant's: deleting the tenant drops the database, with everything in it.
+    A PostgreSQL database becomes the tenant's database; a SQLite file is copied. Tables whose
+    names begin with tenantry_ are added, and its own tables are not changed. Later,
+    deleting the tenant drops the database, with everything in it.
     """
     settings = session.configure()
     _warn_of_environment(settings)
-    password = read_password(from_stdin=password_stdin)
-    owner = Owner(email=owner_email, full_name=owner_name, password=password)
-    made = asyncio.run(_adopt(settings, name, database, owner, server, stamp=stamp))
+    new = read_owner(settings, owner_email, owner_name, from_stdin=password_stdin)
+    created = asyncio.run(_adopt(settings, name, database, new.owner, server, stamp=stamp))
+    show_created(created, new, as_json=as_json)
     if as_json:
-        output.show_json(CreatedTenantResponse.of_provisioned(made))
         return
-    output.show_facts(
-        {
-            "tenant": made.tenant.name,
-            "id": made.tenant.id,
-            "database": made.tenant.database_name,
-            "revision": made.tenant.schema_revision,
-            "owner": made.owner.email,
-            "API key": made.key.secret,
-        }
-    )
-    output.note("The API key is shown only now.")
     output.note(PENDING if settings.tenant_migrations else NO_DIRECTORY)
 
 
 def _warn_of_environment(settings: Settings) -> None:
-    """Say what the ``env.py`` of the operator's project does that Tenantry does not."""
+    """Print what the ``env.py`` of the operator's project does that Tenantry does not."""
     if settings.tenant_migrations is None:
         return
     table = settings.tenant_version_table

@@ -40,17 +40,17 @@ ADVICE: dict[type[TenantryError], str] = {
     AdminEmailInUse: "`tenantry admin list` shows them.",
     AdminNotFound: "`tenantry admin list` shows them.",
     ApiKeyNotFound: "`tenantry key list TENANT` shows them.",
-    CatalogUnusable: "`tenantry doctor` looks closer.",
+    CatalogUnusable: "Run `tenantry doctor`.",
     EmailInUse: "`tenantry user list TENANT` shows whose.",
     McpTokenNotFound: "`tenantry token list TENANT` shows them.",
     MigrationRunNotFound: "`tenantry migrate history` shows the runs.",
-    TenantActive: "`tenantry tenant suspend TENANT` does it.",
+    TenantActive: "Run `tenantry tenant suspend TENANT`.",
     TenantNameInUse: "Choose another name.",
     TenantNotFound: "`tenantry tenant list` shows them.",
-    UnknownServer: "TENANTRY_TENANT_SERVERS names them.",
+    UnknownServer: "The setting TENANTRY_TENANT_SERVERS names them.",
     UserNotFound: "`tenantry user list TENANT` shows them.",
-    WrongName: "`tenantry tenant show TENANT` tells it.",
-    WrongSecretKey: "Set the one that the catalog was made with.",
+    WrongName: "`tenantry tenant show TENANT` shows it.",
+    WrongSecretKey: "Set the key that the catalog was created with.",
 }
 
 

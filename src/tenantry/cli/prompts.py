@@ -2,29 +2,35 @@
 
 import sys
 
+from tenantry.access.emails import EMAIL_CHARS_MAX
 from tenantry.fleet.lifecycle import NAME_CHARS_MAX
 from tenantry.kit.errors import Invalid
 
 # UTF-8 needs at most four bytes for a character, and the line its end.
-NAME_BYTES_MAX = 4 * NAME_CHARS_MAX + 2
+ANSWER_BYTES_MAX = 4 * max(NAME_CHARS_MAX, EMAIL_CHARS_MAX) + 2
 
 
-class NameMissing(Invalid):
-    """What is to be deleted must be named exactly: say --name, or use a terminal to be asked."""
+class ConfirmationMissing(Invalid):
+    """Deleting needs a confirmation; the message names the option for it."""
 
 
-def ask_name(question: str) -> str:
-    """Return what is answered to *question* at the terminal.
+def ask_to_confirm(question: str, *, option: str) -> str:
+    """Return the answer to *question* at the terminal.
+
+    Args:
+        question: Printed to stderr.
+        option: The option that gives the answer without a terminal.
 
     Raises:
-        NameMissing: There is nobody to ask, or nothing was said.
+        ConfirmationMissing: There is no terminal, or the answer is empty.
     """
+    missing = ConfirmationMissing(f"Confirm with {option}, or run this at a terminal.")
     if sys.stdin is None or not sys.stdin.isatty():
-        raise NameMissing
+        raise missing
     sys.stderr.write(question)
     sys.stderr.flush()
-    line = sys.stdin.buffer.readline(NAME_BYTES_MAX)
-    name = line.decode(errors="replace").removesuffix("\n")
-    if not name:
-        raise NameMissing
-    return name
+    line = sys.stdin.buffer.readline(ANSWER_BYTES_MAX)
+    answer = line.decode(errors="replace").removesuffix("\n")
+    if not answer:
+        raise missing
+    return answer

@@ -1,7 +1,7 @@
 """``tenantry tenant``: the customers."""
 
 import asyncio
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.table import Column
@@ -11,41 +11,50 @@ from tenantry.catalog.database import Catalog
 from tenantry.catalog.tenants import Tenant
 from tenantry.cli import adoption, options, output, session
 from tenantry.cli.commands import new_group
-from tenantry.cli.prompts import ask_name
-from tenantry.cli.secrets import read_password
-from tenantry.fleet.lifecycle import Owner, Provisioned
+from tenantry.cli.new_tenant import OwnerEmail, OwnerName, read_owner, show_created
+from tenantry.cli.prompts import ask_to_confirm
+from tenantry.fleet.lifecycle import Owner, Provisioned, TenantActive
+from tenantry.kit.errors import Invalid
 from tenantry.kit.ids import parse_id
 from tenantry.kit.pages import PAGE_SIZE_MAX, Page, Window
-from tenantry.schemas.tenants import CreatedTenantResponse, TenantPage, TenantResponse
+from tenantry.schemas.tenants import TenantPage, TenantResponse
 from tenantry.settings import SERVER_DEFAULT, Settings
+from tenantry.tenant.modules import ALL_KEYS
 
 group = new_group("Manage tenants.")
 group.command("adopt")(adoption.adopt)
+
+
+class NoModules(Invalid):
+    """Name the modules that are to be active, or --none."""
+
+
+class TenantDetails(TenantResponse, frozen=True):
+    """A tenant, with the name of its server, which only operators see."""
+
+    server_name: str
 
 
 @group.command("create")
 def create(
     name: str,
     *,
-    owner_email: Annotated[str, typer.Option(help="The e-mail address of its first user.")],
-    owner_name: Annotated[str, typer.Option(help="The full name of its first user.")],
+    owner_email: OwnerEmail,
+    owner_name: OwnerName = None,
     server: Annotated[
-        str, typer.Option(help="The tenant server for its database, by its name in the settings.")
+        str, typer.Option(help="The name of the tenant server for its database, in the settings.")
     ] = SERVER_DEFAULT,
     password_stdin: options.PasswordStdin = False,
     as_json: options.Json = False,
 ) -> None:
-    """Create a tenant: its database, its first user and its first API key."""
+    """Create a tenant, its first user and its first API key.
+
+    Without a terminal and without --password-stdin, a password is generated and printed once.
+    """
     settings = session.configure()
-    password = read_password(from_stdin=password_stdin)
-    owner = Owner(email=owner_email, full_name=owner_name, password=password)
-    made = asyncio.run(_create(settings, name, owner, server))
-    if as_json:
-        output.show_json(CreatedTenantResponse.of_provisioned(made))
-        return
-    facts = {"owner": made.owner.email, "API key": made.key.secret}
-    output.show_facts({**_facts(made.tenant), **facts})
-    output.note("The API key is shown only now.")
+    new = read_owner(settings, owner_email, owner_name, from_stdin=password_stdin)
+    created = asyncio.run(_create(settings, name, new.owner, server))
+    show_created(created, new, as_json=as_json)
 
 
 @group.command("list")
@@ -80,15 +89,42 @@ def show(tenant: options.Tenant, *, as_json: options.Json = False) -> None:
 
 @group.command("suspend")
 def suspend(tenant: options.Tenant, *, as_json: options.Json = False) -> None:
-    """Switch a tenant off: its credentials are refused, and its data stay."""
-    changed = asyncio.run(_set_active(session.configure(), tenant, is_active=False))
-    _show(changed, as_json=as_json)
+    """Suspend a tenant: its credentials are rejected, its data stay."""
+    _show(asyncio.run(_update(session.configure(), tenant, is_active=False)), as_json=as_json)
 
 
 @group.command("activate")
 def activate(tenant: options.Tenant, *, as_json: options.Json = False) -> None:
-    """Bring a tenant to the newest revision, and switch it on again."""
-    changed = asyncio.run(_set_active(session.configure(), tenant, is_active=True))
+    """Migrate a suspended tenant to the head, and activate it."""
+    _show(asyncio.run(_update(session.configure(), tenant, is_active=True)), as_json=as_json)
+
+
+@group.command("rename")
+def rename(
+    tenant: options.Tenant,
+    name: Annotated[str, typer.Argument(help="The new name.")],
+    *,
+    as_json: options.Json = False,
+) -> None:
+    """Rename a tenant."""
+    _show(asyncio.run(_update(session.configure(), tenant, name=name)), as_json=as_json)
+
+
+@group.command("set-modules")
+def set_modules(
+    tenant: options.Tenant,
+    module: Annotated[
+        list[str] | None,
+        typer.Argument(help=f"Every module that is to be active: {', '.join(sorted(ALL_KEYS))}."),
+    ] = None,
+    *,
+    none: Annotated[bool, typer.Option("--none", help="Deactivate every module.")] = False,
+    as_json: options.Json = False,
+) -> None:
+    """Set the active modules of a tenant; the others are deactivated."""
+    if bool(module) == none:
+        raise NoModules
+    changed = asyncio.run(_update(session.configure(), tenant, module_keys=module or []))
     _show(changed, as_json=as_json)
 
 
@@ -101,13 +137,15 @@ def limit(
         typer.Option(
             min=0,
             max=tenants.REQUESTS_PER_MINUTE_MAX,
-            help="Of each credential, to each process; 0 for the limit of the settings.",
+            help="Per credential and process; 0 for the limit of the settings.",
         ),
     ],
     as_json: options.Json = False,
 ) -> None:
     """Limit the requests of a tenant's credentials."""
-    changed = asyncio.run(_limit(session.configure(), tenant, requests_per_minute))
+    changed = asyncio.run(
+        _update(session.configure(), tenant, requests_per_minute=requests_per_minute)
+    )
     _show(changed, as_json=as_json)
 
 
@@ -116,17 +154,22 @@ def delete(
     tenant: options.Tenant,
     *,
     name: Annotated[
-        str | None, typer.Option(help="Its exact name; a terminal is asked for it otherwise.")
+        str | None, typer.Option(help="Its exact name; a terminal asks for it otherwise.")
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Delete a suspended tenant for ever, with its database."""
+    """Delete a suspended tenant and its database. This cannot be undone."""
     settings = session.configure()
+    found = asyncio.run(_find(settings, tenant))
+    if found.is_active:
+        raise TenantActive
     if name is None:
-        found = asyncio.run(_find(settings, tenant))
-        tenant = str(found.id)
-        name = ask_name(f"Type `{found.name}` to delete it and its database for ever: ")
-    asyncio.run(_delete(settings, tenant, name))
+        question = (
+            f"This deletes the tenant and its database and cannot be undone. "
+            f"Type `{found.name}` to confirm: "
+        )
+        name = ask_to_confirm(question, option="--name")
+    asyncio.run(_delete(settings, str(found.id), name))
     output.show_done("The tenant was deleted.", as_json=as_json)
 
 
@@ -143,7 +186,7 @@ async def find(catalog: Catalog, id_or_name: str) -> Tenant:
 
 def _show(tenant: Tenant, *, as_json: bool) -> None:
     if as_json:
-        output.show_json(TenantResponse.of(tenant))
+        output.show_json(TenantDetails.of(tenant))
     else:
         output.show_facts(_facts(tenant))
 
@@ -152,6 +195,7 @@ def _facts(tenant: Tenant) -> dict[str, object]:
     return {
         "tenant": tenant.name,
         "id": tenant.id,
+        "server": tenant.server_name,
         "database": tenant.database_name,
         "revision": tenant.schema_revision,
         "modules": ", ".join(sorted(tenant.modules)),
@@ -178,18 +222,11 @@ async def _find(settings: Settings, id_or_name: str) -> Tenant:
         return await find(services.catalog, id_or_name)
 
 
-async def _set_active(settings: Settings, id_or_name: str, *, is_active: bool) -> Tenant:
+async def _update(settings: Settings, id_or_name: str, **changes: Any) -> Tenant:
+    """Change a tenant; *changes* are those of `Lifecycle.update`."""
     async with session.opened(settings) as services:
         found = await find(services.catalog, id_or_name)
-        return await services.lifecycle.update(session.context(), found, is_active=is_active)
-
-
-async def _limit(settings: Settings, id_or_name: str, requests_per_minute: int) -> Tenant:
-    async with session.opened(settings) as services:
-        found = await find(services.catalog, id_or_name)
-        return await services.lifecycle.update(
-            session.context(), found, requests_per_minute=requests_per_minute
-        )
+        return await services.lifecycle.update(session.context(), found, **changes)
 
 
 async def _delete(settings: Settings, id_or_name: str, name: str) -> None:

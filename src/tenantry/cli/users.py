@@ -1,14 +1,18 @@
-"""``tenantry user``: the people inside one tenant."""
+"""``tenantry user``: the users of one tenant."""
 
 import asyncio
-from typing import Annotated
+from typing import Annotated, Any
+from uuid import UUID
 
 import typer
 from rich.table import Column
 
+from tenantry.access.emails import canonical_email
 from tenantry.cli import options, output, session, tenants
 from tenantry.cli.commands import new_group
-from tenantry.cli.secrets import read_password
+from tenantry.cli.passwords import read_password
+from tenantry.cli.prompts import ask_to_confirm
+from tenantry.kit.errors import Invalid
 from tenantry.kit.ids import parse_id
 from tenantry.kit.pages import PAGE_SIZE_MAX, Page, Window
 from tenantry.schemas.people import TenantUserPage, TenantUserProfile
@@ -19,6 +23,12 @@ from tenantry.tenant.databases import TenantSession
 from tenantry.tenant.users import User, UserNotFound
 
 group = new_group("Manage the users of a tenant.")
+
+UserArgument = Annotated[str, typer.Argument(help="The user's e-mail address or id.")]
+
+
+class WrongEmail(Invalid):
+    """The confirmation must be the e-mail address of the user."""
 
 
 @group.command("create")
@@ -64,29 +74,67 @@ def show_all(
 @group.command("reset-password")
 def reset_password(
     tenant: options.Tenant,
-    user: Annotated[str, typer.Argument(help="The user's e-mail address or id.")],
+    user: UserArgument,
     *,
     password_stdin: options.PasswordStdin = False,
     as_json: options.Json = False,
 ) -> None:
-    """Set the password of a user, and end every session of theirs."""
+    """Set the password of a user, and end their sessions."""
     settings = session.configure()
     password = read_password(from_stdin=password_stdin)
-    changed = asyncio.run(_reset_password(settings, tenant, user, password))
+    changed = asyncio.run(_update(settings, tenant, user, password=password))
     _show(changed, as_json=as_json)
+
+
+@group.command("deactivate")
+def deactivate(
+    tenant: options.Tenant, user: UserArgument, *, as_json: options.Json = False
+) -> None:
+    """Deactivate a user: sessions and bound McpTokens end, the account stays."""
+    changed = asyncio.run(_update(session.configure(), tenant, user, is_active=False))
+    _show(changed, as_json=as_json)
+
+
+@group.command("activate")
+def activate(tenant: options.Tenant, user: UserArgument, *, as_json: options.Json = False) -> None:
+    """Activate a user."""
+    changed = asyncio.run(_update(session.configure(), tenant, user, is_active=True))
+    _show(changed, as_json=as_json)
+
+
+@group.command("delete")
+def delete(
+    tenant: options.Tenant,
+    user: UserArgument,
+    *,
+    email: Annotated[
+        str | None, typer.Option(help="The user's e-mail address; a terminal asks otherwise.")
+    ] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Delete a user and the McpTokens bound to them. This cannot be undone."""
+    settings = session.configure()
+    found = asyncio.run(_find(settings, tenant, user))
+    if email is None:
+        question = f"This cannot be undone. Type `{found.email}` to delete the user: "
+        email = ask_to_confirm(question, option="--email")
+    if canonical_email(email) != canonical_email(found.email):
+        raise WrongEmail
+    asyncio.run(_delete(settings, tenant, found.id))
+    output.show_done("The user was deleted.", as_json=as_json)
 
 
 @group.command("unlock")
 def unlock(
     tenant: options.Tenant,
-    user: Annotated[str, typer.Argument(help="The user's e-mail address or id.")],
+    user: UserArgument,
     *,
     address: options.ClientAddress = None,
     as_json: options.Json = False,
 ) -> None:
-    """Forget the failed logins of a user, so that the next one need not wait."""
+    """Reset the failed logins of a user: the next login is not delayed."""
     asyncio.run(_unlock(session.configure(), tenant, user, address))
-    output.show_done("The failed logins were forgotten.", as_json=as_json)
+    output.show_done("The failed logins were reset.", as_json=as_json)
 
 
 async def find(database: TenantSession, email_or_id: str) -> User:
@@ -108,7 +156,8 @@ def _show(user: User, *, as_json: bool) -> None:
     if as_json:
         output.show_json(TenantUserProfile.of(user))
     else:
-        output.show_facts({"user": user.email, "name": user.full_name, "id": user.id})
+        facts = {"user": user.email, "name": user.full_name, "id": user.id}
+        output.show_facts({**facts, "active": user.is_active})
 
 
 async def _create(
@@ -132,7 +181,8 @@ async def _page(settings: Settings, tenant: str, window: Window) -> Page[User]:
         return await tenant_users.page(await services.databases.open(found), window)
 
 
-async def _reset_password(settings: Settings, tenant: str, user: str, password: str) -> User:
+async def _update(settings: Settings, tenant: str, user: str, **changes: Any) -> User:
+    """Change a user; *changes* are those of `people.update`."""
     async with session.opened(settings) as services:
         found = await tenants.find(services.catalog, tenant)
         database = await services.databases.open(found)
@@ -144,8 +194,21 @@ async def _reset_password(settings: Settings, tenant: str, user: str, password: 
             (await find(database, user)).id,
             tenant_id=found.id,
             throttle=services.throttle,
-            password=password,
+            **changes,
         )
+
+
+async def _find(settings: Settings, tenant: str, user: str) -> User:
+    async with session.opened(settings) as services:
+        found = await tenants.find(services.catalog, tenant)
+        return await find(await services.databases.open(found), user)
+
+
+async def _delete(settings: Settings, tenant: str, user_id: UUID) -> None:
+    async with session.opened(settings) as services:
+        found = await tenants.find(services.catalog, tenant)
+        database = await services.databases.open(found)
+        await people.delete(session.context(), services.catalog, database, found.id, user_id)
 
 
 async def _unlock(settings: Settings, tenant: str, user: str, address: str | None) -> None:

@@ -1,0 +1,84 @@
+"""New passwords: read from standard input or the terminal, or generated."""
+
+import getpass
+import secrets
+import sys
+
+from tenantry.access.passwords import PASSWORD_CHARS_MAX
+from tenantry.kit.errors import Invalid
+
+# UTF-8 needs at most four bytes for a character; one more byte shows that there is more.
+PASSWORD_BYTES_MAX = 4 * PASSWORD_CHARS_MAX + 1
+GENERATED_BYTES_MIN = 15
+"""Of randomness in a generated password: 20 characters in base64."""
+
+
+class PasswordMissing(Invalid):
+    """A password is required: pipe it in with --password-stdin, or run this at a terminal."""
+
+
+class PasswordUnreadable(Invalid):
+    """The first line of the input is not UTF-8 text."""
+
+
+class PasswordsDiffer(Invalid):
+    """The two passwords differ: try again."""
+
+
+def read_password(*, from_stdin: bool) -> str:
+    """Return a new password.
+
+    Args:
+        from_stdin: Whether it is the first line of the input.
+
+    Raises:
+        PasswordMissing: There is no terminal, or the answer is empty.
+        PasswordUnreadable: It is not text.
+        PasswordsDiffer: The second answer at the terminal is another one.
+    """
+    if sys.stdin is None:
+        raise PasswordMissing
+    if from_stdin:
+        return _first_line()
+    if not sys.stdin.isatty():
+        raise PasswordMissing
+    return _ask()
+
+
+def read_or_generate_password(*, from_stdin: bool, chars_min: int) -> tuple[str, bool]:
+    """Return a new password, and whether it was generated: without input and without a terminal.
+
+    Args:
+        from_stdin: As for `read_password`.
+        chars_min: The minimum length of a generated password.
+
+    Raises:
+        PasswordMissing, PasswordUnreadable, PasswordsDiffer: As for `read_password`.
+    """
+    if not from_stdin and (sys.stdin is None or not sys.stdin.isatty()):
+        return secrets.token_urlsafe(max(GENERATED_BYTES_MIN, chars_min)), True
+    return read_password(from_stdin=from_stdin), False
+
+
+def _first_line() -> str:
+    line = sys.stdin.buffer.readline(PASSWORD_BYTES_MAX)
+    try:
+        text = line.decode()
+    except UnicodeDecodeError as error:
+        raise PasswordUnreadable from error
+    password = text.removesuffix("\n").removesuffix("\r")
+    if not password:
+        raise PasswordMissing
+    return password
+
+
+def _ask() -> str:
+    try:
+        password = getpass.getpass("Password: ")
+        if not password:
+            raise PasswordMissing
+        if getpass.getpass("Repeat password: ") != password:
+            raise PasswordsDiffer
+    except EOFError as error:
+        raise PasswordMissing from error
+    return password
