@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-import msgspec
 import typer
 from msgspec import UNSET, UnsetType
 
 from tenantry.cli import output
 from tenantry.cli.passwords import read_or_generate_password
 from tenantry.fleet.lifecycle import Owner, Provisioned
+from tenantry.schemas.people import TenantUserProfile
 from tenantry.schemas.tenants import CreatedTenantResponse
 from tenantry.settings import Settings
 
@@ -53,8 +53,9 @@ def show_created(created: Provisioned, new: NewOwner, *, as_json: bool) -> None:
     """Print a new tenant with its API key, and the password if it was generated."""
     password = new.owner.password if new.is_generated else UNSET
     if as_json:
-        shown = CreatedTenant.of_provisioned(created)
-        output.show_json(msgspec.structs.replace(shown, owner_password=password))
+        owner = TenantUserProfile.of(created.owner)
+        secrets = {"api_key": created.key.secret, "owner_password": password}
+        output.show_json(CreatedTenant.of(created.tenant, owner=owner, **secrets))
         return
     tenant = created.tenant
     output.show_facts(
@@ -69,5 +70,5 @@ def show_created(created: Provisioned, new: NewOwner, *, as_json: bool) -> None:
             "API key": created.key.secret,
         }
     )
-    secrets = "The API key and the password are" if new.is_generated else "The API key is"
-    output.note(f"{secrets} not shown again.")
+    names = "The API key and the password are" if new.is_generated else "The API key is"
+    output.note(f"{names} not shown again.")
