@@ -149,6 +149,47 @@ class TestMigrateAll:
         assert (ended["totalCount"], ended["successCount"]) == (12, 12)
 
 
+class TestMigrateResult:
+    def test_as_json_has_the_id_that_retry_needs(self, tenantry: Commands):
+        tenantry.create_admin()
+        broken = tenantry.create_tenant("acme")
+        tenantry.create_tenant("globex")
+        migrations = {"TENANTRY_TENANT_MIGRATIONS": tenantry.migrations(CREATE_WIDGETS)}
+        tenantry.break_tenant(broken)
+
+        first = tenantry("migrate", "all", "--json", **migrations)
+        retried = tenantry("migrate", "all", "--json", "--retry", first.data["runId"], **migrations)
+
+        assert (first.status, retried.status) == (1, 1)
+        assert [one["customerId"] for one in retried.data["details"]] == [broken["id"]]
+        assert retried.data["runId"] != first.data["runId"]
+
+    def test_counts_the_tenants_that_were_not_changed(self, alone: Commands):
+        alone.create_admin()
+        alone.create_tenant("acme")
+
+        assert "1 of 1 tenant is at the head, 1 unchanged (" in alone("migrate", "all").stdout
+
+    def test_fits_a_width_in_a_pipe_and_loses_nothing(self, alone: Commands):
+        alone.create_admin()
+        alone.create_tenant("acme")
+        word = "x" * 300
+        failing = CREATE_WIDGETS.replace(
+            'op.create_table("widgets", sa.Column("id", sa.Integer, primary_key=True))',
+            f'raise ValueError("{word}")',
+        )
+        migrations = {"TENANTRY_TENANT_MIGRATIONS": alone.migrations(failing)}
+
+        ended = alone("migrate", "all", **migrations)
+        shown = alone("migrate", "show")
+
+        for printed in (ended.stdout, shown.stdout):
+            assert max(len(line) for line in printed.splitlines()) <= 120
+            assert not any(line.endswith(" ") for line in printed.splitlines())
+        error = alone("migrate", "show", "--json").data["details"][0]["errorMessage"]
+        assert _letters(error) in _letters(ended.stdout)
+
+
 class TestMigrateHistory:
     def test_is_a_page_of_runs(self, tenantry: Commands):
         tenantry.create_admin()
@@ -190,6 +231,8 @@ class TestMigrateShow:
         printed = tenantry("migrate", "show", run_id).stdout
 
         assert set(shown) == RUN
+        statuses = [tenantry("migrate", "show", *one).status for one in ((), ("--watch",))]
+        assert statuses == [1, 1]
         parts = {part["customerName"]: part for part in shown["details"]}
         assert parts["acme"]["status"] == "Failed"
         assert parts["acme"]["appliedMigrations"] == ""
@@ -249,6 +292,29 @@ class TestMigratePlan:
         assert "widgets" in ended.stdout
         assert "1 of 2 tenants rehearsed" in ended.stdout
 
+    @pytest.mark.parametrize("engine", ["postgresql"], indirect=True)
+    def test_does_not_count_what_cannot_be_rehearsed_as_failed(self, tenantry: Commands):
+        tenantry.create_admin()
+        tenantry.create_tenant("acme")
+        source = CREATE_WIDGETS.replace(
+            "    op.create_table",
+            "    with op.get_context().autocommit_block():\n"
+            "        op.execute('CREATE TABLE gadgets (id INTEGER)')\n"
+            "    op.create_table",
+        )
+        migrations = {"TENANTRY_TENANT_MIGRATIONS": tenantry.migrations(source)}
+
+        ended = tenantry("migrate", "plan", "--rehearse", **migrations)
+        data = tenantry("migrate", "plan", "--rehearse", "--json", **migrations).data
+
+        assert ended.status == 0
+        assert "Not rehearsed" in ended.stdout
+        assert "0 of 1 tenant rehearsed, and rolled back, 0 at the head, 0 failed, 1 not" in (
+            ended.stdout
+        )
+        assert (data["pending"], data["failed"]) == (1, 0)
+        assert "rehearsed" in data["details"][0]["error"]
+
     def test_looks_only_at_those_that_are_named(self, alone: Commands):
         made = alone.create_tenant("acme")
         alone.create_tenant("globex")
@@ -294,8 +360,10 @@ class TestMigrateOrder:
         assert "0 of 4 tenants are at the head, 4 failed" in ended.stdout
         assert "not attempted: " in ended.stdout
         lines = [line.split() for line in ended.stdout.splitlines()]
-        assert [line[0] for line in lines if line and line[0].isdigit()][:2] == ["3", "1"]
-        assert all(one in shown for one in ("widgets for all", "1 4", "0 failures", "stopped"))
+        assert [line[0] for line in lines if line and line[0].isdigit()][:2] == ["1", "3"]
+        assert all(
+            one in shown for one in ("widgets for all", "1 4", "failures allowed", "stopped")
+        )
 
     @pytest.mark.parametrize(
         ("arguments", "said"),
@@ -351,6 +419,13 @@ class TestMigrateCancel:
 
         assert ended.status == 2
         assert "migrate history" in only_line(ended.stderr)
+
+
+class TestPageSize:
+    def test_above_the_maximum_means_the_maximum(self, alone: Commands):
+        page = alone("migrate", "history", "--page-size", "101", "--json").data
+
+        assert page["pageSize"] == 100
 
 
 class TestMigrateNew:
@@ -430,6 +505,11 @@ class TestMigrateNew:
 
         assert ended.status == 3
         assert "merge" in only_line(ended.stderr)
+
+
+def _letters(text: str) -> str:
+    """Return *text* without the spaces at which a table breaks it."""
+    return "".join(text.split())
 
 
 def _write_two_heads(tenantry: Commands) -> None:

@@ -1,7 +1,8 @@
-"""``tenantry migrate``: every tenant database at once."""
+"""``tenantry migrate``: migration of every tenant database, and its history."""
 
 import asyncio
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, Self
 from uuid import UUID
 
 import typer
@@ -9,7 +10,7 @@ import typer
 from tenantry.access.emails import canonical_email
 from tenantry.catalog import admins, runs
 from tenantry.catalog.database import Catalog
-from tenantry.catalog.runs import MigrationRun, MigrationRunNotFound
+from tenantry.catalog.runs import MigrationRun, MigrationRunNotFound, TenantMigration
 from tenantry.cli import options, output, progress, reports, revision_template, run_options, session
 from tenantry.cli.commands import new_group
 from tenantry.cli.exit_status import ExitStatus
@@ -22,6 +23,7 @@ from tenantry.kit.errors import Invalid
 from tenantry.kit.ids import parse_id
 from tenantry.kit.pages import PAGE_SIZE_DEFAULT, Page, Window
 from tenantry.schemas.migrations import (
+    MigrationDetailResponse,
     MigrationPreviewResponse,
     MigrationResultResponse,
     MigrationRunPage,
@@ -34,12 +36,24 @@ group = new_group("Migrate every tenant database.")
 group.command("new")(revision_template.new)
 
 
-class NobodyToName(Invalid):
-    """There are several active admins, and the history names one for each run: say --by EMAIL."""
+class AdminUnclear(Invalid):
+    """There are several active admins, and a run belongs to one: name it with --by EMAIL."""
 
 
 class NoSuchAdmin(Invalid):
     """--by names no active admin; `tenantry admin list` shows them."""
+
+
+class RunResult(MigrationResultResponse, frozen=True):
+    """The result of a run, and the id that `--retry` needs."""
+
+    run_id: UUID
+
+    @classmethod
+    def of_run(cls, run: MigrationRun, parts: Sequence[TenantMigration]) -> Self:
+        """Return the representation of a run that has ended."""
+        details = [MigrationDetailResponse.of(part) for part in parts]
+        return cls.of(run, details=details, run_id=run.id)
 
 
 @group.command("plan")
@@ -48,11 +62,15 @@ def plan(
     tenant: run_options.Tenants = None,
     retry: run_options.Retry = None,
     rehearse: Annotated[
-        bool, typer.Option(help="Run what is pending, too, and roll it back: with all its locks.")
+        bool, typer.Option(help="Run pending revisions, with their locks, and roll them back.")
     ] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Look what a run would find in each tenant's database, and change nothing."""
+    """Inspect every tenant's database, and print what a run would do.
+
+    Nothing is changed. The exit status is 1 when a tenant has failed. A tenant whose pending
+    revisions cannot be rehearsed has not failed.
+    """
     preview = asyncio.run(_preview(session.configure(), tenant, retry, rehearse=rehearse))
     if as_json:
         output.show_json(MigrationPreviewResponse.of(preview))
@@ -76,7 +94,7 @@ def migrate_fleet(
     as_json: options.Json = False,
 ) -> None:
     """Migrate every active tenant to the newest revision."""
-    # What failed is in the result; a log would only say it twice.
+    # Failures are in the result.
     settings = session.configure(log_level="error")
 
     async def migrate() -> Found:
@@ -96,10 +114,12 @@ def migrate_fleet(
 
     ended = process.run(migrate())
     if as_json:
-        output.show_json(MigrationResultResponse.of_run(ended.run, ended.parts))
+        output.show_json(RunResult.of_run(ended.run, ended.parts))
     else:
         reports.show_outcome(ended)
-        output.note(f"`tenantry migrate show {ended.run.id}` tells of each tenant.")
+        output.note(f"Details: `tenantry migrate show {ended.run.id}`.")
+        if ended.run.failed_count:
+            output.note(f"Retry: `tenantry migrate all --retry {ended.run.id}`.")
     _exit_after(ended.run)
 
 
@@ -136,27 +156,31 @@ def show(
     ] = None,
     *,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Follow it until it has ended, wherever it runs.")
+        bool, typer.Option("--watch", help="Wait until it has ended, in whichever process it runs.")
     ] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Show one migration run, and what became of each tenant."""
+    """Show one migration run, and the result of each tenant.
+
+    The exit status is 1 when a tenant has failed, with and without --watch.
+    """
     found = asyncio.run(_find(session.configure(), run, watch=watch))
     if as_json:
         output.show_json(MigrationRunResponse.of_run(found.run, found.parts))
     else:
         reports.show_run(found)
-    if watch:
-        _exit_after(found.run)
+    _exit_after(found.run)
 
 
 @group.command("cancel")
 def cancel(
     run: Annotated[str, typer.Argument(help="The id of the run.")], *, as_json: options.Json = False
 ) -> None:
-    """Let nothing more of a run start; those in work finish."""
+    """Cancel a migration run: tenants in work finish, no other is started."""
     asyncio.run(_cancel(session.configure(), run))
-    output.show_done("What had not started is not attempted.", as_json=as_json)
+    output.show_done(
+        "The run is cancelled: tenants in work finish, no other is started.", as_json=as_json
+    )
 
 
 def _exit_after(run: MigrationRun) -> None:
@@ -183,9 +207,9 @@ async def _active_admin(catalog: Catalog, email: str) -> str:
 async def _only_admin(catalog: Catalog) -> str:
     active = [admin.email for admin in await admins.every(catalog) if admin.is_active]
     if not active:
-        raise NobodyToName("There is no active admin: `tenantry admin create EMAIL` makes one.")
+        raise AdminUnclear("There is no active admin: `tenantry admin create EMAIL` creates one.")
     if len(active) > 1:
-        raise NobodyToName
+        raise AdminUnclear
     return active[0]
 
 

@@ -49,20 +49,26 @@ ClientAddress = Annotated[
     typer.Option(
         parser=parse_address,
         metavar="IP",
-        help="Let logins from this address no longer wait for the failures of strangers.",
+        help="Logins from this address are no longer delayed by failures of others.",
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, as the HTTP API has it in `data`.")]
-Page = Annotated[int, typer.Option(min=1, help="Which page.")]
-PageSize = Annotated[int, typer.Option(min=1, help="How many on a page, 100 at most.")]
+Json = Annotated[
+    bool, typer.Option("--json", help="Print JSON, with the members of the HTTP API's `data`.")
+]
+Page = Annotated[int, typer.Option(min=1, help="The number of the page.")]
+PageSize = Annotated[int, typer.Option(min=1, help="Items per page; more than 100 means 100.")]
 PasswordStdin = Annotated[
     bool,
-    typer.Option("--password-stdin", help="Read the password from the first line of the input."),
+    typer.Option(
+        "--password-stdin", help="Read the password from the first line of standard input."
+    ),
 ]
 Tenant = Annotated[str, typer.Argument(help="The tenant's id or its name.")]
 ExpiresAt = Annotated[
     datetime | None,
     typer.Option(
-        parser=parse_instant, metavar="TIME", help="When it ends: 2030-01-31T12:00:00Z, say."
+        parser=parse_instant,
+        metavar="TIME",
+        help="When it expires, for example 2030-01-31T12:00:00Z.",
     ),
 ]

@@ -1,4 +1,4 @@
-"""What commands print: the result on stdout, everything else on stderr."""
+"""What commands print: results on stdout, everything else on stderr."""
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,8 +13,8 @@ from rich.text import Text
 from tenantry.kit.pages import Page
 from tenantry.schemas.base import Done
 
-# Into a pipe nothing is cut or wrapped.
-PIPE_COLUMNS = 10_000
+PIPE_COLUMNS = 120
+"""The width of a table that is not printed to a terminal. Programs read --json."""
 NOTHING = "-"
 
 
@@ -61,15 +61,25 @@ def show_done(message: str, *, as_json: bool) -> None:
 
 def show_table(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> None:
     """Print a table; nothing if it has no rows."""
+    for column in columns:
+        if not column.no_wrap:
+            column.overflow = "fold"  # nothing is cut
     table = Table(*columns, box=None, pad_edge=False, header_style="bold")
     for row in rows:
         table.add_row(*(cell(value) for value in row))
-    if table.row_count:
-        result().print(table)
+    if not table.row_count:
+        return
+    console = result()
+    if console.is_terminal:
+        console.print(table)
+        return
+    with console.capture() as captured:
+        console.print(table)
+    sys.stdout.writelines(f"{line.rstrip()}\n" for line in captured.get().splitlines())
 
 
 def show_facts(facts: Mapping[str, object]) -> None:
-    """Print what is known of one thing, one line each."""
+    """Print the attributes of one thing, one line each."""
     width = max(len(name) for name in facts)
     for name, value in facts.items():
         line = Text.assemble((name.ljust(width), "bold"), "  ", cell(value))
@@ -77,12 +87,12 @@ def show_facts(facts: Mapping[str, object]) -> None:
 
 
 def note(line: str) -> None:
-    """Say something beside the result."""
+    """Print a line to stderr."""
     progress().print(line, style="dim", soft_wrap=True)
 
 
 def note_page(page: Page[Any], noun: str) -> None:
-    """Say which part of a list was shown, when it was not all of it."""
+    """Print which page of a list was shown, if there are others."""
     if not page.total_count:
         note(f"No {noun}.")
     elif len(page.items) < page.total_count:
@@ -97,7 +107,7 @@ def minute(instant: datetime | None) -> str:
 
 
 def cell(value: object) -> Text:
-    """Return *value* as people read it. What others named never is markup or a control code."""
+    """Return *value* as text, without markup and control codes."""
     if isinstance(value, Text):
         return value
     return Text(_printable(_plain(value)))

@@ -8,10 +8,11 @@ import msgspec
 from rich.table import Column
 from rich.text import Text
 
+from tenantry.catalog.causes import NOT_ATTEMPTED
 from tenantry.catalog.runs import MigrationRun, MigrationState, TenantMigration
 from tenantry.cli import output
 from tenantry.cli.progress import Found
-from tenantry.fleet.dry_run import Preview
+from tenantry.fleet.dry_run import Preview, TenantPreview
 from tenantry.fleet.status import SchemaStatus
 from tenantry.kit.pages import Page
 from tenantry.schemas.migrations import MigrationRunStateResponse, SchemaStatusResponse
@@ -33,12 +34,12 @@ class StatusResponse(SchemaStatusResponse, frozen=True):
 
 
 def show_preview(preview: Preview, *, rehearsed: bool) -> None:
-    """Print what a run would find: a line for tenants that stand alike."""
+    """Print what a run would find: a line for all tenants at the same revision."""
     alike = Counter((one.current_revision, one.pending_migrations) for one in preview.details)
     columns = [
         Column("Tenants", justify="right"),
-        Column("Stand at", no_wrap=True),
-        Column("Would get", overflow="fold"),
+        Column("Revision", no_wrap=True),
+        Column("Pending", overflow="fold"),
     ]
     rows = [
         (f"{count:,}", revision, "nothing" if pending is None else pending.replace(",", ", "))
@@ -46,15 +47,27 @@ def show_preview(preview: Preview, *, rehearsed: bool) -> None:
         if pending != ""
     ]
     _show_table(columns, rows)
-    failed = [one for one in preview.details if one.error is not None]
-    samples = {one.error: one.tenant_name for one in reversed(failed)}
-    counts = Counter(one.error for one in failed)
-    _show_failures([(count, samples[error], error) for error, count in counts.most_common()])
+    failed = [one for one in preview.details if one.error is not None and one.is_rehearsable]
+    skipped = [one for one in preview.details if not one.is_rehearsable]
+    _show_failures(_by_error(failed))
+    _show_failures(_by_error(skipped), heading="Not rehearsed")
     done = "rehearsed, and rolled back" if rehearsed else "pending"
+    not_rehearsed = f", {len(skipped):,} not rehearsed" if skipped else ""
     output.show_line(
-        f"{preview.pending:,} of {preview.total:,} tenants {done}, "
-        f"{preview.up_to_date:,} at the head, {preview.failed:,} failed."
+        f"{preview.pending - len(skipped):,} of {_tenants(preview.total)} {done}, "
+        f"{preview.up_to_date:,} at the head, {preview.failed:,} failed{not_rehearsed}."
     )
+
+
+def _by_error(previews: Sequence[TenantPreview]) -> list[tuple[int, str, str | None]]:
+    """Return each error with its count and the name of one tenant, the most frequent first."""
+    samples = {one.error: one.tenant_name for one in reversed(previews)}
+    counts = Counter(one.error for one in previews)
+    return [(count, samples[error], error) for error, count in counts.most_common()]
+
+
+def _tenants(count: int) -> str:
+    return "1 tenant" if count == 1 else f"{count:,} tenants"
 
 
 def show_outcome(ended: Found) -> None:
@@ -64,23 +77,18 @@ def show_outcome(ended: Found) -> None:
 
 
 def _show_causes(found: Found) -> None:
-    """Print each cause in the words of one tenant that has it."""
+    """Print each cause with the error of one tenant; what was not attempted comes last."""
     samples = {part.tenant_id: part for part in found.parts}
-    _show_failures(
-        [
-            (
-                one.count,
-                samples[one.sample_tenant_id].tenant_name,
-                samples[one.sample_tenant_id].error,
-            )
-            for one in found.causes
-        ]
-    )
+    rows = [
+        (one.count, samples[one.sample_tenant_id].tenant_name, samples[one.sample_tenant_id].error)
+        for one in found.causes
+    ]
+    _show_failures(sorted(rows, key=lambda row: (row[2] or "").startswith(NOT_ATTEMPTED)))
 
 
-def _show_failures(rows: Sequence[tuple[int, str, str | None]]) -> None:
+def _show_failures(rows: Sequence[tuple[int, str, str | None]], *, heading: str = "Failed") -> None:
     columns = [
-        Column("Failed", justify="right"),
+        Column(heading, justify="right"),
         Column("For example"),
         Column("Why", overflow="fold"),
     ]
@@ -97,7 +105,7 @@ def _show_table(columns: Sequence[Column], rows: Sequence[Sequence[object]]) -> 
 
 
 def _summary(found: Found) -> str:
-    """Return what became of a run in one line."""
+    """Return the result of a run in one line."""
     run = found.run
     assert run.finished_at is not None
     if not run.total_count:
@@ -105,9 +113,10 @@ def _summary(found: Found) -> str:
     already = sum(
         part.state == MigrationState.SUCCESS and part.applied is None for part in found.parts
     )
-    said = [f"{run.success_count:,} of {run.total_count:,} tenants are at the head"]
+    verb = "is" if run.total_count == 1 else "are"
+    said = [f"{run.success_count:,} of {_tenants(run.total_count)} {verb} at the head"]
     if already:
-        said.append(f"{already:,} already were")
+        said.append(f"{already:,} unchanged")
     if run.failed_count:
         said.append(f"{run.failed_count:,} failed")
     return f"{', '.join(said)} ({(run.finished_at - run.started_at).total_seconds():.1f} s)."
@@ -163,7 +172,7 @@ def show_history(page: Page[MigrationRun]) -> None:
 
 
 def show_run(found: Found) -> None:
-    """Print one run, and what has become of each tenant."""
+    """Print one run, and the result of each tenant."""
     run, terms = found.run, found.terms
     done = run.success_count + run.failed_count
     facts = {
@@ -174,7 +183,7 @@ def show_run(found: Found) -> None:
         "took": _took(run.started_at, run.finished_at),
         "tenants": f"{done:,} of {run.total_count:,}, {run.failed_count:,} failed",
         "waves": terms.waves,
-        "bears": None if terms.max_failures is None else f"{terms.max_failures:,} failures",
+        "failures allowed": None if terms.max_failures is None else f"{terms.max_failures:,}",
         "stopped": terms.stop_reason,
     }
     output.show_facts({name: fact for name, fact in facts.items() if fact is not None})

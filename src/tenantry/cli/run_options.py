@@ -13,7 +13,7 @@ from tenantry.kit.ids import parse_id
 
 Tenants = Annotated[
     list[str] | None,
-    typer.Option("--tenant", help="Only this tenant, by id or name; may be said several times."),
+    typer.Option("--tenant", help="Only this tenant, by id or name; can be repeated."),
 ]
 Retry = Annotated[
     str | None, typer.Option(metavar="RUN", help="Only the tenants that failed in this run.")
@@ -23,12 +23,12 @@ Waves = Annotated[
     typer.Option(
         "--wave",
         metavar="N|N%",
-        help="How many tenants may have begun by then; the next --wave waits for their end.",
+        help="Tenants started up to this wave; the next one starts when all of them have ended.",
     ),
 ]
 MaxFailures = Annotated[
     str | None,
-    typer.Option(metavar="N|N%", help="When more have failed, begin with no other tenant."),
+    typer.Option(metavar="N|N%", help="Start no other tenant when more have failed."),
 ]
 Label = Annotated[str | None, typer.Option(help="What the run is called, in the audit log.")]
 

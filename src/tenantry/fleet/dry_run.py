@@ -7,6 +7,7 @@ from uuid import UUID
 
 from tenantry.catalog.plans import Selected
 from tenantry.migration.errors import explain
+from tenantry.migration.guard import NotRehearsable
 from tenantry.migration.migrator import Migrator
 from tenantry.migration.run_scripts import RunScripts
 from tenantry.tenant.databases import TenantDatabases
@@ -20,7 +21,8 @@ class TenantPreview:
         current_revision: Where its database stands; None when that cannot be told.
         pending_migrations: Names with commas between them; None when nothing is pending,
             empty when that cannot be told.
-        error: Why that cannot be told, or why the rehearsal failed; None otherwise.
+        error: Why that is unknown, or why the rehearsal failed or was not possible; or None.
+        is_rehearsable: False if a pending revision cannot be rolled back.
     """
 
     tenant_id: UUID
@@ -28,11 +30,15 @@ class TenantPreview:
     current_revision: str | None
     pending_migrations: str | None
     error: str | None
+    is_rehearsable: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
 class Preview:
-    """What a run would find; ``total = pending + up_to_date + failed``."""
+    """What a run would find; ``total = pending + up_to_date + failed``.
+
+    A tenant whose revisions cannot be rehearsed is pending: nothing is wrong with it.
+    """
 
     total: int
     pending: int
@@ -76,7 +82,7 @@ class Previewer:
             for _ in range(self.concurrency):
                 group.create_task(look(todo))
         found = [details[tenant.tenant_id] for tenant in selected]
-        failed = sum(one.error is not None for one in found)
+        failed = sum(one.error is not None and one.is_rehearsable for one in found)
         up_to_date = sum(one.pending_migrations is None for one in found)
         return Preview(
             total=len(found),
@@ -109,4 +115,13 @@ def _previewed(
         current_revision=revision,
         pending_migrations=pending,
         error=None if error is None else explain(error),
+        is_rehearsable=not _is_not_rehearsable(error),
     )
+
+
+def _is_not_rehearsable(error: BaseException | None) -> bool:
+    while error is not None:
+        if isinstance(error, NotRehearsable):
+            return True
+        error = error.__cause__
+    return False
