@@ -4,8 +4,8 @@ The order is the contract's: the form of the headers (400), the credentials (401
 suffice for (403), and only then the body (400). A stranger learns nothing from a body.
 """
 
-import asyncio
 import contextlib
+import math
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from email.utils import format_datetime
 from functools import partial
@@ -23,7 +23,7 @@ from tenantry.api.conditions import answer_unless_known
 from tenantry.api.endpoints import Endpoint, Router
 from tenantry.api.envelope import CLOSE, Answer, Headers
 from tenantry.api.fair_share import FairShare
-from tenantry.api.hangups import unless_gone
+from tenantry.api.interruptions import Interruptions
 from tenantry.api.levels import AUTHORIZATION, MCP_TOKEN, TENANT_LOGIN
 from tenantry.api.pieces import BrokenOff, ClientHungUp, Pieces, Receive, Send, send_body
 from tenantry.api.protocol import sent_at_once
@@ -70,11 +70,12 @@ class Api:
         self._services = services
         self._access_log = access_log
         self._fair_share = FairShare()
+        self._interruptions = Interruptions()
         self._seconds_max = services.settings.statement_timeout_s + DEADLINE_LATER_SECONDS
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request (ASGI)."""
-        exchange = _Exchange(scope, self._seconds_max)
+        exchange = _Exchange(scope, self._interruptions, self._seconds_max)
         try:
             try:
                 answer = await self._answer(exchange, scope, receive)
@@ -130,11 +131,9 @@ class Api:
         # Logins wait for their turn to be hashed, which is fair by itself.
         if isinstance(ctx, TenantContext) and endpoint.level is not TENANT_LOGIN:
             work = partial(self._fair_share.run, ctx.tenant.id, work)
-        working = unless_gone(work(), receive) if exchange.method == "GET" else work()
-        if endpoint.seconds_more is None:
-            return await working
-        exchange.seconds_left += endpoint.seconds_more
-        return await exchange.in_time(working)
+        more = endpoint.seconds_more
+        exchange.seconds_left += math.inf if more is None else more
+        return await exchange.in_time(work(), receive if exchange.method == "GET" else None)
 
     def _count(self, exchange: "_Exchange", ctx: OperationContext) -> None:
         """Count a request of a credential.
@@ -180,8 +179,9 @@ class _Exchange:
         seconds_left: How long the request may still use databases.
     """
 
-    def __init__(self, scope: Scope, seconds_max: float) -> None:
+    def __init__(self, scope: Scope, interruptions: Interruptions, seconds_max: float) -> None:
         self.began = monotonic_seconds()
+        self._interruptions = interruptions
         self.seconds_left = seconds_max
         self.request_id = new_request_id()
         self.is_head = scope["method"] == "HEAD"
@@ -204,24 +204,24 @@ class _Exchange:
             address=client[0] if client else "",
         )
 
-    async def in_time(self, work: Awaitable[Result]) -> Result:
+    async def in_time(self, work: Awaitable[Result], receive: Receive | None = None) -> Result:
         """Return what *work* returns, and take its time from `seconds_left`.
 
         All use of databases for one request goes through here: waiting for a connection,
         statements and second attempts have one deadline together.
 
+        Args:
+            work: Uses databases.
+            receive: If the work is to end when the client closes the connection.
+
         Raises:
             DatabaseUnavailable: No time was left, and *work* was cancelled.
+            ClientLeft: The client has gone, and *work* was cancelled.
             Exception: Whatever *work* raises.
         """
         began = monotonic_seconds()
         try:
-            async with asyncio.timeout(self.seconds_left) as deadline:
-                return await work
-        except TimeoutError as error:
-            if not deadline.expired():
-                raise
-            raise DatabaseUnavailable from error
+            return await self._interruptions.run(work, seconds=self.seconds_left, receive=receive)
         finally:
             self.seconds_left -= monotonic_seconds() - began
 

@@ -76,6 +76,23 @@ def sent_at_once(
     return True
 
 
+def received_at_once(receive: Callable[..., object]) -> bytes | None:
+    """Return the whole body of a request, if it has arrived and *receive* is uvicorn's own.
+
+    Nearly every body arrives with its head. Then there is nothing to wait for, and no deadline.
+
+    Args:
+        receive: What the application was given to receive with.
+    """
+    cycle = getattr(receive, "__self__", None)
+    if not isinstance(cycle, RequestResponseCycle) or cycle.more_body or cycle.disconnected:
+        return None
+    body, cycle.body = bytes(cycle.body), bytearray()
+    cycle.message_event.clear()
+    cycle.flow.resume_reading()
+    return body
+
+
 def whole_answer(refusal: HttpError, default_headers: Headers) -> bytes:
     """Return all bytes of the answer to what never reaches the application."""
     answer = envelope.failure(refusal, token_sent=False)

@@ -20,6 +20,7 @@ from tenantry.api.envelope import (
 )
 from tenantry.api.levels import API_KEY, AUTHORIZATION, MCP_TOKEN
 from tenantry.api.pieces import Message, Receive
+from tenantry.api.protocol import received_at_once
 from tenantry.kit.errors import Invalid
 from tenantry.kit.ids import parse_id
 from tenantry.kit.pages import PAGE_MAX
@@ -123,16 +124,13 @@ async def read_body(endpoint: Endpoint, headers: RawHeaders, receive: Receive) -
         ClientGone: It never came.
         UnsupportedMediaType: There is one, and it says that it is no JSON.
     """
-    message = await _next_part(receive)
-    body: bytes = message.get("body", b"")
-    if message.get("more_body", False):
+    body = received_at_once(receive)
+    if body is None:
         try:
             async with asyncio.timeout(BODY_SECONDS_MAX):
-                body = await _read_rest(body, receive, endpoint.body_bytes_max)
+                body = await _read_parts(receive, endpoint.body_bytes_max)
         except TimeoutError as error:
             raise BodyTooSlow from error
-    elif message["type"] == "http.disconnect":
-        raise ClientGone
     if len(body) > endpoint.body_bytes_max:
         raise BodyTooLarge
     if body and not _is_json(headers):
@@ -255,9 +253,9 @@ async def _next_part(receive: Receive) -> Message:
         raise BodyTooSlow from error
 
 
-async def _read_rest(body: bytes, receive: Receive, bytes_max: int) -> bytes:
-    parts = [body]
-    size = len(body)
+async def _read_parts(receive: Receive, bytes_max: int) -> bytes:
+    parts: list[bytes] = []
+    size = 0
     while size <= bytes_max:
         message = await _next_part(receive)
         if message["type"] == "http.disconnect":

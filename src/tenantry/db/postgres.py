@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import asyncpg
 from asyncpg.prepared_stmt import PreparedStatement
 
+from tenantry.db.deadline import Deadline
 from tenantry.db.sessions import (
     ROW_SECONDS,
     STATEMENT_SECONDS_DEFAULT,
@@ -50,8 +51,8 @@ class PostgresConnection(Connection):
 
     def __init__(self, raw: "asyncpg.Connection[asyncpg.Record]", seconds_max: float) -> None:
         self._raw = raw
-        self._seconds_max = seconds_max
-        self._loop = asyncio.get_running_loop()
+        # asyncpg's own timeout asks the server to cancel, which a silent one does not do.
+        self._deadline = Deadline(seconds_max, self._cut)
         self._prepared: dict[str, PreparedStatement[Any]] = {}
         self._is_spent = False
 
@@ -91,10 +92,12 @@ class PostgresConnection(Connection):
     def retire(self) -> None:
         """Cut the connection."""
         self._is_spent = True
+        self._deadline.close()
         self._raw.terminate()
 
     async def close(self) -> None:
         """Close the connection, at the latest by cutting it."""
+        self._deadline.close()
         try:
             await self._raw.close(timeout=CLOSE_SECONDS_MAX)
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
@@ -104,8 +107,7 @@ class PostgresConnection(Connection):
             raise
 
     async def _heed(self, sent: Awaitable[Answer], seconds_more: float = 0) -> Answer:
-        # asyncpg's own timeout asks the server to cancel, which a silent one does not do.
-        timer = self._loop.call_later(self._seconds_max + seconds_more, self._cut)
+        self._deadline.begin(seconds_more)
         try:
             return await sent
         except asyncio.CancelledError:
@@ -122,7 +124,7 @@ class PostgresConnection(Connection):
         except UNAVAILABLE as error:
             raise DatabaseUnavailable from error
         finally:
-            timer.cancel()
+            self._deadline.end()
 
     def _cut(self) -> None:
         """Cut the connection: what waits for its answer gets an error at once."""

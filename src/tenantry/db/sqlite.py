@@ -3,13 +3,15 @@
 import asyncio
 import contextlib
 import sqlite3
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import aiosqlite
 
 from tenantry.db import open_files
+from tenantry.db.deadline import Deadline
 from tenantry.db.open_files import FileMissing, LeftLog, LogLeftBehind, OpenFile
 from tenantry.db.sessions import (
     ROW_SECONDS,
@@ -18,6 +20,7 @@ from tenantry.db.sessions import (
     DatabaseUnavailable,
 )
 from tenantry.db.statements import Statement
+from tenantry.kit.clock import monotonic_seconds
 
 BUSY_TIMEOUT_SECONDS = 5.0
 # An interrupt only ends what runs at that moment, and a statement may still be in the queue
@@ -56,8 +59,9 @@ class SqliteConnection(Connection):
         self._driver = driver
         self._raw = raw
         self._file = file
-        self._seconds_max = seconds_max
+        self._deadline = Deadline(seconds_max, self._begin_to_interrupt)
         self._loop = asyncio.get_running_loop()
+        self._answer: asyncio.Future[Any] | None = None
         self._is_open = True
         self.left_log: LeftLog | None = None
 
@@ -67,11 +71,12 @@ class SqliteConnection(Connection):
         arguments = compiled.arguments(values)
         try:
             if first is None:
-                rows = await self._send(compiled.sql, arguments)
+                rows = await self._in_thread(partial(_run, self._raw, compiled.sql, arguments))
             else:
-                rows = await self._heed(
-                    self._in_thread(
-                        _run_both, first.sql, first.arguments(values), compiled.sql, arguments
+                first_arguments = first.arguments(values)
+                rows = await self._in_thread(
+                    partial(
+                        _run_both, self._raw, first.sql, first_arguments, compiled.sql, arguments
                     )
                 )
         except sqlite3.IntegrityError as error:
@@ -86,20 +91,21 @@ class SqliteConnection(Connection):
         compiled = statement.sqlite
         arguments = [compiled.arguments(values) for values in rows]
         try:
-            await self._heed(
-                self._driver.executemany(compiled.sql, arguments), len(arguments) * ROW_SECONDS
+            await self._in_thread(
+                partial(_run_many, self._raw, compiled.sql, arguments),
+                len(arguments) * ROW_SECONDS,
             )
         except sqlite3.IntegrityError as error:
             raise _conflict(statement, error) from error
 
     async def command(self, sql: str) -> None:
         """Run *sql* as it stands."""
-        await self._send(sql, [])
+        await self._in_thread(partial(_run, self._raw, sql, []))
 
     @property
     def is_reusable(self) -> bool:
         """Whether the connection is open, in no transaction, and was never cut short."""
-        return self._is_open and not self._driver.in_transaction
+        return self._is_open and not self._raw.in_transaction
 
     def retire(self) -> None:
         """Let no other statement use the connection."""
@@ -113,6 +119,7 @@ class SqliteConnection(Connection):
     async def close(self) -> None:
         """Interrupt what runs, close the connection, and end its thread."""
         self._is_open = False
+        self._deadline.close()
         # SQLite removes no log beside a file that is not its own.
         self.left_log = self._file.log_left_behind()
         closing = asyncio.create_task(self._driver.close())
@@ -121,41 +128,47 @@ class SqliteConnection(Connection):
         with contextlib.suppress(sqlite3.Error):
             closing.result()
 
-    async def _send(self, sql: str, arguments: list[object]) -> Iterable[Any]:
-        return await self._heed(self._driver.execute_fetchall(sql, arguments))
+    async def _in_thread(self, work: Callable[[], Answer], seconds_more: float = 0.0) -> Answer:
+        """Return what *work* returns, which runs in the thread of the connection.
 
-    async def _heed(self, sent: Awaitable[Answer], seconds_more: float = 0) -> Answer:
-        seconds = self._seconds_max + seconds_more
-        self._timer = self._loop.call_later(seconds, self._interrupt)
+        Raises:
+            DatabaseUnavailable: It failed, or did not end in time.
+            sqlite3.IntegrityError: It violates a constraint.
+        """
+        # The queue of the driver is private. Its methods would need one turn of the thread for
+        # each statement, and a turn costs as much as ten statements; and a future of our own
+        # can be given up when the thread is stuck.
+        answer: asyncio.Future[Answer] = self._loop.create_future()
+        self._answer = answer
+        self._driver._tx.put_nowait((answer, work))  # noqa: SLF001
+        self._deadline.begin(seconds_more)
         try:
-            async with asyncio.timeout(seconds + STUCK_SECONDS):
-                return await sent
-        except TimeoutError as error:
-            raise DatabaseUnavailable from error
-        except (sqlite3.OperationalError, sqlite3.NotSupportedError) as error:
-            raise DatabaseUnavailable from error
+            return await answer
         except sqlite3.IntegrityError:
             raise
         except asyncio.CancelledError:
             self._is_open = False  # its thread may still be at work on what was sent
             raise
-        except sqlite3.DatabaseError as error:  # the file is damaged, or no database
+        # Its deadline has passed, it is locked, or the file is damaged or no database.
+        except (TimeoutError, sqlite3.DatabaseError) as error:
             raise DatabaseUnavailable from error
         finally:
-            self._timer.cancel()
+            self._deadline.end()
 
-    async def _in_thread(self, work: Callable[..., Answer], *arguments: object) -> Answer:
-        # Private, but the only way to run several statements in one turn of the thread: a turn
-        # costs as much as ten statements.
-        done = self._driver._execute(work, self._raw, *arguments)  # type: ignore[no-untyped-call]  # noqa: SLF001
-        answer: Answer = await done
-        return answer
-
-    def _interrupt(self) -> None:
-        """Interrupt what runs until `_heed` has its answer."""
+    def _begin_to_interrupt(self) -> None:
+        assert self._answer is not None, "a deadline passes while an answer is awaited"
         self._is_open = False
+        self._interrupt(self._answer, monotonic_seconds() + STUCK_SECONDS)
+
+    def _interrupt(self, answer: "asyncio.Future[Any]", stuck_at: float) -> None:
+        """Interrupt what runs until there is an *answer*; from *stuck_at* on, wait no longer."""
+        if answer.done():
+            return
+        if monotonic_seconds() >= stuck_at:
+            answer.set_exception(TimeoutError())
+            return
         self._interrupt_once()
-        self._timer = self._loop.call_later(INTERRUPT_SECONDS, self._interrupt)
+        self._loop.call_later(INTERRUPT_SECONDS, self._interrupt, answer, stuck_at)
 
     def _interrupt_once(self) -> None:
         with contextlib.suppress(sqlite3.ProgrammingError):  # its thread has closed it
@@ -249,6 +262,14 @@ def pragmas(synchronous: str) -> str:
     return (
         f"PRAGMA journal_mode = WAL; PRAGMA synchronous = {synchronous}; PRAGMA foreign_keys = ON;"
     )
+
+
+def _run(raw: sqlite3.Connection, sql: str, arguments: list[object]) -> list[Any]:
+    return raw.execute(sql, arguments).fetchall()
+
+
+def _run_many(raw: sqlite3.Connection, sql: str, rows: list[list[object]]) -> None:
+    raw.executemany(sql, rows)
 
 
 def _run_both(
