@@ -9,6 +9,7 @@ PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
 
 DBMATE_VERSION := 2.36.0
+JAVASCRIPT_TOOLS := @biomejs/biome@2.6.8 typescript@7.0.2
 NPM := npm install --no-save --no-package-lock --no-audit --no-fund --silent
 
 PIP_FLAGS := -qq --disable-pip-version-check
@@ -23,7 +24,7 @@ export UV_PYTHON_DOWNLOADS := never
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo serve test test-all test-e2e test-edge pictures check bench bench-fleet torture prove docs format lint types layers words lock sbom audit clean
+.PHONY: help demo serve test test-all test-e2e test-edge pictures check bench bench-fleet torture prove docs format lint types layers words javascript lock sbom audit clean
 
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,7 +59,7 @@ test-edge: .venv/.dev ## Put Varnish in front, a real shared cache; installs it,
 pictures: .venv/.dev ## Take the pictures in docs/images anew, in Chromium
 	$(BIN)/pytest --pictures docs/images tests/e2e
 
-check: lint types layers words test ## Run all checks of CI: lint, types, layers, words, test
+check: lint types layers words javascript test ## Run all checks of CI
 
 bench: .venv/.bench ## Measure speed and memory; ROW=profile chooses, QUICK=1 is short
 	$(BIN)/python -m benchmarks $(if $(QUICK),--quick) $(if $(ROW),--rows $(ROW)) $(BENCH)
@@ -84,9 +85,10 @@ audit: .supply/.tools ## Look up known vulnerabilities of what is locked; status
 docs: .venv/.dev ## Write docs/reference, openapi.json, requests.http and .env.example from the code
 	$(BIN)/python -m tools.reference
 
-format: .venv/.dev ## Rewrite the code in the house format
+format: .venv/.dev .node/.javascript ## Format the code
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
+	.node/javascript/node_modules/.bin/biome format --write --config-path tools/biome.json src/tenantry/console/static/*.js
 
 lint: .venv/.dev ## Check format and style
 	$(BIN)/ruff format --check .
@@ -100,6 +102,10 @@ layers: .venv/.dev ## Check that imports go down the layers
 
 words: .venv/.dev ## Count archaic and vague words in prose; WORDS=--files lists the files
 	@$(BIN)/python -m tools.words $(WORDS)
+
+javascript: .node/.javascript ## Check format, style and types of the console's JavaScript
+	.node/javascript/node_modules/.bin/biome check --config-path tools/biome.json --error-on-warnings src/tenantry/console/static/*.js
+	.node/javascript/node_modules/.bin/tsc --project tools/tsconfig.json
 
 lock: $(UV) ## Take up the newest versions that pyproject.toml allows
 	$(COMPILE) --upgrade --group build -o requirements.lock pyproject.toml
@@ -136,6 +142,14 @@ clean: ## Remove all that make made
 # The versions of `test`, and the peers beside them.
 .venv/.bench: requirements-bench.lock .venv/.dev
 	$(INSTALL) --require-hashes -r requirements-bench.lock
+	@touch $@
+
+# For development only: browsers run the console's files as they are. Both run on Node.js 16 or newer.
+.node/.javascript: Makefile
+	@if ! command -v npm >/dev/null; then \
+		test "$$(id -u)" = 0 || { echo "Needs Node.js with npm: apt-get install npm" >&2; exit 1; }; \
+		apt-get update -qq && apt-get install -qq --no-install-recommends npm; fi >/dev/null
+	@$(NPM) --save-exact --prefix .node/javascript $(JAVASCRIPT_TOOLS)
 	@touch $@
 
 # A peer of `bench-fleet`: the package holds the program, for each kind of machine.

@@ -64,7 +64,6 @@ UNFINISHED = {
             *("migration", "schemas", "tenant"),
         )
     ),
-    "JavaScript, src/tenantry/console/static",
     "Python of tests, tests",
     "names of tests, tests",
 }

@@ -69,7 +69,7 @@ class TestOperator:
         page.locator(".cell.is-failed").nth(2).wait_for(timeout=RUN_MS_MAX)
         assert 0 < page.locator(".cell.is-success").count() < TENANTS
         assert page.locator(".cell:not(.is-success, .is-failed)").count() > 0
-        expect(page.locator(".rate")).to_contain_text("a second, about")
+        expect(page.locator(".rate")).to_contain_text("per second, about")
         assert violations(page) == []
         take(page, "run-in-progress")
 
@@ -106,7 +106,7 @@ class TestOperator:
         page.get_by_role("heading", name=tenant.name, level=1).wait_for()
         page.get_by_role("button", name="Issue a token").click()
         page.get_by_label("Name", exact=True).fill("Ada's assistant")
-        page.get_by_label("Write posts, and see drafts").uncheck()
+        page.get_by_label("Write posts, and read drafts").uncheck()
         assert violations(page) == []
         page.get_by_role("dialog").get_by_role("button", name="Issue").click()
         page.get_by_label("McpToken", exact=True).wait_for()
@@ -140,7 +140,7 @@ class TestRun:
         page = watched.page
         begin_a_run(page, fleet)
         fleet.kill()
-        page.get_by_text("The connection broke").wait_for()
+        page.get_by_text("The connection was lost").wait_for()
         fleet.start_again()
 
         expect(page.get_by_role("region", name="Durations")).to_be_visible(timeout=RUN_MS_MAX)

@@ -21,7 +21,7 @@ class TestTenant:
         assert self.rotates_key(page, key) != key
         page.get_by_label("MCP: McpTokens").uncheck()
         page.get_by_role("button", name="Save").click()
-        expect(page.locator("#announcements")).to_have_text("The modules are saved.")
+        expect(page.locator("#announcements")).to_have_text("The modules were saved.")
         assert violations(page) == []
         self.deletes(page)
         watched.check(may_be_refused=True)
@@ -32,7 +32,7 @@ class TestTenant:
         page.get_by_label("Full name").fill(HOSTILE)
         page.get_by_label("E-mail address").fill("owner@example.com")
         page.get_by_label("Password").fill(PASSWORD)
-        page.get_by_role("button", name="Make the tenant").click()
+        page.get_by_role("button", name="Create tenant").click()
         page.get_by_role("dialog").wait_for()
         assert violations(page) == []
         key = told_once(page, "API key")
@@ -71,7 +71,7 @@ class TestTenant:
         dialog_button(page, "Suspend")
         page.get_by_role("button", name="Delete", exact=True).click()
         page.get_by_label("Type the name of the tenant").fill(HOSTILE)
-        dialog_button(page, "Delete for ever")
+        dialog_button(page, "Delete tenant")
         page.get_by_role("heading", name="Tenants", level=1).wait_for()
         go(page, "#/audit", "Audit log")
         expect(page.get_by_role("row").nth(1)).to_contain_text("delete")

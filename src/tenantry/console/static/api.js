@@ -1,4 +1,4 @@
-// The HTTP API, and the only place that calls it.
+// The client of the HTTP API; only this module sends requests.
 
 import * as session from "./session.js";
 
@@ -11,14 +11,14 @@ export const HISTORY = `${TENANTS}/migration-history`;
 export const AUDIT_LOG = "/api/admin/audit-log";
 
 const UNREACHABLE = "The service cannot be reached.";
-const GARBLED = "The service gave an answer that is none of its own.";
+const GARBLED = "The response is invalid: it may come from a proxy.";
 
-/** An answer that is no success. Its message is for people. */
+/** An error response. Its message is for people. */
 export class ApiError extends Error {
   /**
-   * @param {number} status 0 when there was no answer at all.
+   * @param {number} status 0 if there was no response.
    * @param {string} message
-   * @param {string|null} requestId What the log of the service knows the request by.
+   * @param {string|null} requestId The id of the request in the service's log.
    */
   constructor(status, message, requestId = null) {
     super(message);
@@ -27,36 +27,36 @@ export class ApiError extends Error {
   }
 }
 
-/** Return the data of a GET. Members of `query` that are null or empty are left out. */
-export async function get(path, { query = {}, signal } = {}) {
-  return (await ask("GET", withQuery(path, query), { signal })).data;
+/** Return the data of a GET. Null and empty members of `query` are omitted. */
+export async function get(path, { query = {}, signal } = /** @type {Options} */ ({})) {
+  return (await request("GET", withQuery(path, query), { signal })).data;
 }
 
-/** Send a body; return the data of the answer, or null when it has only a message. */
-export async function send(method, path, body, { headers, signal } = {}) {
-  return (await ask(method, path, { body, headers, signal })).data ?? null;
+/** Send a body; return the data of the response, or null if it has only a message. */
+export async function send(method, path, body, { headers, signal } = /** @type {Options} */ ({})) {
+  return (await request(method, path, { body, headers, signal })).data ?? null;
 }
 
 /** Exchange a password for a token. */
 export async function logIn(email, password) {
-  return (await ask("POST", LOGIN, { body: { email, password }, isOpen: true })).data;
+  return (await request("POST", LOGIN, { body: { email, password }, isOpen: true })).data;
 }
 
-/** End the session: here at once, and on the service if it can be reached. */
+/** End the session: immediately in the browser, and on the server if it can be reached. */
 export function logOut() {
-  ask("POST", LOGOUT, { body: {}, headers: bearer(), isOpen: true }).catch(() => {});
+  request("POST", LOGOUT, { body: {}, headers: bearer(), isOpen: true }).catch(() => {});
   session.end(session.SIGNED_OUT);
 }
 
 /**
- * Return the response of an endpoint whose answer is a stream.
+ * Return the response of an endpoint that streams.
  *
  * @throws {ApiError}
  */
 export async function open(path, { headers, signal }) {
   const response = await fetched(path, { headers: { ...bearer(), ...headers }, signal });
   if (!response.ok) {
-    await refuse(response);
+    await throwError(response, false);
   }
   return response;
 }
@@ -67,29 +67,29 @@ export function withQuery(path, query) {
   return given.length === 0 ? path : `${path}?${new URLSearchParams(given)}`;
 }
 
-async function ask(method, path, { body, headers, signal, isOpen = false }) {
-  const options = { method, headers: { ...(isOpen ? {} : bearer()), ...headers }, signal };
+async function request(method, path, /** @type {Options} */ { body, headers, signal, isOpen }) {
+  const sent = { ...(isOpen ? {} : bearer()), ...headers };
   if (body !== undefined) {
-    options.headers["Content-Type"] = "application/json";
-    options.body = JSON.stringify(body);
+    sent["Content-Type"] = "application/json";
   }
-  const response = await fetched(path, options);
+  const text = body && JSON.stringify(body);
+  const response = await fetched(path, { method, headers: sent, body: text, signal });
   if (!response.ok) {
-    await refuse(response, isOpen);
+    await throwError(response, isOpen);
   }
   return envelope(response);
 }
 
 function bearer() {
   const now = session.current();
-  return now === null ? {} : { Authorization: `Bearer ${now.token}` };
+  return now === null ? undefined : { Authorization: `Bearer ${now.token}` };
 }
 
 async function fetched(path, options) {
   try {
     return await fetch(path, { cache: "no-store", credentials: "omit", ...options });
   } catch (error) {
-    // A view that is left takes its requests with it; that is no failure to tell of.
+    // Leaving a view cancels its requests; that is not reported as an error.
     throw error.name === "AbortError" ? error : new ApiError(0, UNREACHABLE);
   }
 }
@@ -102,12 +102,12 @@ async function envelope(response) {
   }
 }
 
-async function refuse(response, isOpen = false) {
+async function throwError(response, isOpen) {
   if (response.status === 401 && !isOpen) {
     session.end(session.EXPIRED);
   }
   const wait = response.headers.get("Retry-After");
   const { message } = await envelope(response);
-  const told = wait === null ? message : `${message} Try again in ${wait} s.`;
-  throw new ApiError(response.status, told, response.headers.get("X-Request-Id"));
+  const text = wait === null ? message : `${message} Try again in ${wait} s.`;
+  throw new ApiError(response.status, text, response.headers.get("X-Request-Id"));
 }

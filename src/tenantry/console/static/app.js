@@ -1,13 +1,14 @@
-// The frame: who is signed in, the navigation, and the view that the address asks for.
+// The frame: the session, the navigation, and the view of the current address.
 
 import { logIn, logOut } from "./api.js";
-import { el, fill } from "./dom.js";
+import { all, byId, el, fill } from "./dom.js";
 import { field, form, input } from "./forms.js";
 import { resolve } from "./router.js";
 import * as session from "./session.js";
 import { failure, notice } from "./widgets.js";
 
-// A view is read when it is first asked for: `view({params, query, signal})` of its module.
+// A view is loaded when it is first shown: `view({params, query, signal})` of its module.
+/** @type {Route[]} */
 const ROUTES = [
   ["/fleet", () => import("./fleet.js"), "Fleet"],
   ["/runs", () => import("./runs.js"), "Runs"],
@@ -27,12 +28,15 @@ const NAVIGATION = [
 ];
 const NAME = "Tenantry";
 
-const app = document.getElementById("app");
+const app = byId("app");
 let leaving = new AbortController();
-let expiry = null;
+/** @type {number|undefined} */
+let expiry;
 
 session.changes.addEventListener("begin", () => frame());
-session.changes.addEventListener("end", (event) => signIn(event.detail));
+session.changes.addEventListener("end", (event) =>
+  signIn(/** @type {CustomEvent} */ (event).detail),
+);
 addEventListener("hashchange", () => session.current() !== null && show({ isFirst: false }));
 start();
 
@@ -44,7 +48,7 @@ function start() {
   }
 }
 
-/** Ask who is there. What was on the screen goes; the address stays, to come back to it. */
+/** Show the sign-in form. The address is kept, so that its view is shown afterwards. */
 function signIn(reason) {
   leave();
   clearTimeout(expiry);
@@ -56,7 +60,7 @@ function signIn(reason) {
     autocomplete: "current-password",
   });
   const fields = [field("E-mail address", email), field("Password", password)];
-  const asked = form(fields, { action: "Sign in" }, async (data) => {
+  const loginForm = form(fields, { action: "Sign in" }, async (data) => {
     const issued = await logIn(data.get("email"), data.get("password"));
     session.begin(issued, data.get("email"));
   });
@@ -67,25 +71,21 @@ function signIn(reason) {
       { class: "sign-in" },
       el("h1", {}, NAME),
       reason !== null && notice("info", reason),
-      asked,
+      loginForm,
     ),
   );
   email.focus();
 }
 
-/** Build what stands around every view, and show the first one. */
+/** Build the header and the navigation, and show the first view. */
 function frame() {
   const { email, expiresAt } = session.current();
   expiry = setTimeout(() => session.end(session.EXPIRED), Date.parse(expiresAt) - Date.now());
   const links = NAVIGATION.map(([text, href]) => el("a", { href, "data-section": text }, text));
-  const out = el(
-    "button",
-    { type: "button", onclick: logOut },
-    "Sign out",
-  );
+  const out = el("button", { type: "button", onclick: logOut }, "Sign out");
   fill(
     app,
-    el("a", { class: "skip", href: "#main", onclick: skip }, "Skip to the content"),
+    el("a", { class: "skip", href: "#main", onclick: skip }, "Skip to content"),
     el(
       "header",
       {},
@@ -98,13 +98,13 @@ function frame() {
   show({ isFirst: true });
 }
 
-/** Show the view of the address. Until it is there, what was shown before stays. */
+/** Show the view of the address. The previous one stays until the new one is loaded. */
 async function show({ isFirst }) {
   leave();
   const { signal } = leaving;
   const { load, params, query, section } = resolve(location.hash, ROUTES);
-  const main = document.getElementById("main");
-  for (const link of document.querySelectorAll("header nav a")) {
+  const main = byId("main");
+  for (const link of all("header nav a")) {
     link.toggleAttribute("aria-current", link.dataset.section === section);
   }
   main.setAttribute("aria-busy", "true");
@@ -114,7 +114,7 @@ async function show({ isFirst }) {
   }
   fill(main, content);
   main.removeAttribute("aria-busy");
-  const heading = main.querySelector("h1");
+  const [heading] = all("main h1");
   document.title = `${heading.textContent} · ${NAME}`;
   if (!isFirst) {
     heading.setAttribute("tabindex", "-1");
@@ -131,11 +131,14 @@ async function contentOf(load, page) {
     if (page.signal.aborted) {
       return null;
     }
-    return [el("h1", {}, "Not shown"), failure(error, () => show({ isFirst: false }))];
+    return [
+      el("h1", {}, "This page could not be loaded"),
+      failure(error, () => show({ isFirst: false })),
+    ];
   }
 }
 
-/** End what the view on the screen is waiting for. */
+/** Cancel the requests of the current view, and close its dialogs. */
 function leave() {
   leaving.abort();
   leaving = new AbortController();
@@ -146,5 +149,5 @@ function leave() {
 
 function skip(event) {
   event.preventDefault();
-  document.getElementById("main").focus();
+  byId("main").focus();
 }

@@ -1,4 +1,4 @@
-// A request of the documentation, tried: the form, the same as a command, and what came back.
+// Try a request of the documentation: the form, the equivalent command, and the response.
 
 import { withQuery } from "./api.js";
 import { el, fill } from "./dom.js";
@@ -14,8 +14,8 @@ const PLACEHOLDERS = { mcpToken: "$MCP_TOKEN", apiKey: "$API_KEY", bearer: "Bear
  * A form that sends a request.
  *
  * @param {{method: string, path: string, operation: Object}} entry
- * @param {Object<string, HTMLInputElement>} credentials Where secrets are typed, by the names of
- *   their schemes. They are sent, and shown nowhere.
+ * @param {Object<string, HTMLInputElement>} credentials The controls for secrets, by the names of
+ *   their schemes. Secrets are sent, but never shown.
  */
 export function attempt({ method, path, operation }, credentials) {
   const parameters = (operation.parameters ?? []).map((one) => {
@@ -34,8 +34,8 @@ export function attempt({ method, path, operation }, credentials) {
   const fields = parameters.map((one) => field(`${one.name} (${one.in})`, one.control));
   return [
     form([...fields, body && field("Body", body)], { action: `Send ${method}` }, async () => {
-      const asked = { method, ...addressed(path, parameters), body: body?.value };
-      await exchange(asked, sentCredentials(operation, credentials), answer);
+      const request = { method, ...addressed(path, parameters), body: body?.value };
+      await exchange(request, sentCredentials(operation, credentials), answer);
     }),
     answer,
   ];
@@ -54,7 +54,7 @@ function addressed(path, parameters) {
   return { url, headers: Object.fromEntries(given("header")) };
 }
 
-/** Return the schemes whose secrets go with the request, and the values of their headers. */
+/** Return the schemes of the credentials to send, and the values of their headers. */
 function sentCredentials(operation, credentials) {
   const typed = [...schemesOf(operation)].filter((scheme) => credentials[scheme].value !== "");
   const schemes = typed.includes("mcpToken") ? ["mcpToken"] : typed;
@@ -66,7 +66,7 @@ function sentCredentials(operation, credentials) {
 
 async function exchange({ method, url, headers, body }, secrets, answer) {
   const stop = new AbortController();
-  const status = el("p", {}, "Waiting …");
+  const status = el("p", {}, "Waiting…");
   const shown = el("pre", { class: "code panel", tabindex: "0" });
   const stopping = button("Stop", () => stop.abort());
   fill(answer, command({ method, url, headers, body }, secrets), status, stopping, shown);
@@ -76,8 +76,14 @@ async function exchange({ method, url, headers, body }, secrets, answer) {
   }
   const began = performance.now();
   try {
-    const options = { method, headers: sent, body, signal: stop.signal, credentials: "omit" };
-    const response = await fetch(url, { ...options, cache: "no-store" });
+    const response = await fetch(url, {
+      method,
+      headers: sent,
+      body,
+      signal: stop.signal,
+      credentials: "omit",
+      cache: "no-store",
+    });
     const took = Math.round(performance.now() - began);
     fill(status, `${response.status} ${response.statusText}, ${took} ms`);
     if (response.body !== null) {
@@ -89,7 +95,7 @@ async function exchange({ method, url, headers, body }, secrets, answer) {
   stopping.remove();
 }
 
-/** Show a body as it comes in, and more readably when it is whole. */
+/** Show a body while it arrives, and formatted when it is complete. */
 async function read(response, shown) {
   let text = "";
   for await (const part of parts(response.body.pipeThrough(new TextDecoderStream()))) {
@@ -105,12 +111,12 @@ async function read(response, shown) {
 
 async function* parts(stream) {
   const reader = stream.getReader();
-  for (let read = await reader.read(); !read.done; read = await reader.read()) {
-    yield read.value;
+  for (let chunk = await reader.read(); !chunk.done; chunk = await reader.read()) {
+    yield chunk.value;
   }
 }
 
-/** The request as a command for a shell, with variables in place of secrets. */
+/** The request as a shell command, with variables instead of secrets. */
 function command({ method, url, headers, body }, secrets) {
   const named = [
     ...secrets.map(({ scheme }) => `"${HEADERS[scheme]}: ${PLACEHOLDERS[scheme]}"`),

@@ -1,4 +1,4 @@
-// The audit log: who changed what, the newest first.
+// The audit log: who changed what, newest first.
 
 import { AUDIT_LOG, get } from "./api.js";
 import { el, fill } from "./dom.js";
@@ -9,9 +9,9 @@ const ROWS_ON_A_PAGE = 50;
 
 const COLUMNS = [
   { title: "When", cell: (entry) => time(entry.at) },
-  { title: "Did what", cell: (entry) => entry.action },
-  { title: "Who", cell: (entry) => entry.actor },
-  { title: "To what", kind: "minor code", cell: (entry) => entry.target },
+  { title: "Action", cell: (entry) => entry.action },
+  { title: "Actor", cell: (entry) => entry.actor },
+  { title: "Target", kind: "minor code", cell: (entry) => entry.target },
   { title: "Request", kind: "minor code", cell: (entry) => entry.requestId },
 ];
 
@@ -21,7 +21,7 @@ export async function view({ query, signal }) {
 
   async function turn(page) {
     const found = await get(AUDIT_LOG, { query: { page, pageSize: ROWS_ON_A_PAGE }, signal });
-    const rows = table("Audit log", COLUMNS, found.items, "Nothing was changed yet.");
+    const rows = table("Audit log", COLUMNS, found.items, "There are no entries yet.");
     fill(log, pager(found, show, "the audit log"), rows);
   }
 

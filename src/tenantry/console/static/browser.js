@@ -1,7 +1,7 @@
-// The tenants, page by page: found and filtered by the service, never all of them here.
+// A paged list of tenants; the service searches and filters.
 
 import { get, TENANTS } from "./api.js";
-import { el, fill } from "./dom.js";
+import { all, el, fill } from "./dom.js";
 import { field, input, select } from "./forms.js";
 import { keepQuery } from "./router.js";
 import { failure, pager } from "./widgets.js";
@@ -14,25 +14,28 @@ const ACTIVITY = [
 ];
 
 /**
- * A search, two filters and a page of tenants. What is asked for is kept in the address.
+ * A search, two filters and a page of tenants. Their state is kept in the address.
  *
  * @param {{query: URLSearchParams, signal: AbortSignal}} page Of the view.
- * @param {{pageSize: number, status: Object, render: function(Object[]): Node}} wanted How many
- *   tenants a page has, the answer of schema-status, and how the tenants are shown.
- * @returns {{element: HTMLElement, filter: function(Object): void}} `filter` sets filters from
- *   outside.
+ * @param {{pageSize: number, status: any, render: (tenants: any[]) => Node}} options The page
+ *   size, the response of schema-status, and the function that renders the tenants.
+ * @returns {{element: HTMLElement, filter: (chosen: Object<string, string>) => Promise<void>}}
  */
 export function tenantBrowser({ query, signal }, { pageSize, status, render }) {
-  const asked = {
+  const filters = {
     search: query.get("search") ?? "",
     isActive: query.get("isActive") ?? "",
     revision: query.get("revision") ?? "",
     page: query.get("page") ?? "",
   };
   const controls = {
-    search: input("search", { type: "search", value: asked.search, placeholder: "Part of a name" }),
-    isActive: select("isActive", ACTIVITY, asked.isActive),
-    revision: select("revision", revisionsOf(status, asked.revision), asked.revision),
+    search: input("search", {
+      type: "search",
+      value: filters.search,
+      placeholder: "Part of the name",
+    }),
+    isActive: select("isActive", ACTIVITY, filters.isActive),
+    revision: select("revision", revisionsOf(status, filters.revision), filters.revision),
   };
   const results = el("div", { class: "results" });
   let loading = new AbortController();
@@ -43,7 +46,7 @@ export function tenantBrowser({ query, signal }, { pageSize, status, render }) {
     const ours = AbortSignal.any([signal, loading.signal]);
     results.setAttribute("aria-busy", "true");
     try {
-      const found = await get(TENANTS, { query: { ...asked, pageSize }, signal: ours });
+      const found = await get(TENANTS, { query: { ...filters, pageSize }, signal: ours });
       fill(results, pager(found, turn, "tenants"), render(found.items));
     } catch (error) {
       if (ours.aborted) {
@@ -55,20 +58,21 @@ export function tenantBrowser({ query, signal }, { pageSize, status, render }) {
   }
 
   function ask(changed) {
-    Object.assign(asked, { page: "" }, changed);
-    keepQuery(asked);
+    Object.assign(filters, { page: "" }, changed);
+    keepQuery(filters);
     return load();
   }
 
   async function turn(page) {
-    const turned = document.activeElement?.dataset.turn;
+    const turned = all(":focus")[0]?.dataset.turn;
     await ask({ page: String(page) });
-    // The button that was pressed is a new one now, and may be at its end.
-    const buttons = [...results.querySelectorAll("[data-turn]:enabled")];
+    // The pressed button was replaced, and the new one may be disabled.
+    const buttons = all("[data-turn]:enabled", results);
     (buttons.find((one) => one.dataset.turn === turned) ?? buttons[0])?.focus();
   }
 
-  let typing = null;
+  /** @type {number|undefined} */
+  let typing;
   controls.search.addEventListener("input", () => {
     clearTimeout(typing);
     typing = setTimeout(() => ask({ search: controls.search.value }), TYPING_PAUSE_MS);
@@ -98,8 +102,8 @@ export function tenantBrowser({ query, signal }, { pageSize, status, render }) {
 
 function revisionsOf(status, chosen) {
   const known = status.revisions.map((one) => one.revision).filter((one) => one !== null);
-  // Suspended tenants may stand where no active one does.
-  const all = chosen === "" || known.includes(chosen) ? known : [...known, chosen];
-  const named = all.map((one) => [one, one === status.head ? `${one} (head)` : one]);
+  // Suspended tenants may be at revisions without active tenants.
+  const shown = chosen === "" || known.includes(chosen) ? known : [...known, chosen];
+  const named = shown.map((one) => [one, one === status.head ? `${one} (head)` : one]);
   return [["", "Any"], ...named];
 }

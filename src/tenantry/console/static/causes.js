@@ -1,16 +1,16 @@
-// Failures by cause. The service names the causes; which failure has which is found here.
+// Failures grouped by cause. The service returns the causes; this module assigns the failures.
 
-const PLACEHOLDER = "…"; // stands for the names and numbers that a cause leaves out
+const PLACEHOLDER = "…"; // replaces names and numbers in a cause
 
 /**
- * Return `{cause, count, details}` for each cause, the commonest first.
+ * Return `{cause, count, details}` for each cause, the most frequent first.
  *
  * @param {{cause: string, count: number}[]} causes
- * @param {{errorMessage: string}[]} failures
+ * @param {Object<string, any>[]} failures Details of the run.
  */
 export function byCause(causes, failures) {
-  const groups = causes.map(({ cause, count }) => ({ cause, count, details: [] }));
-  // A text can have the form of two causes: the one that says more is its own.
+  const groups = causes.map((one) => ({ ...one, details: /** @type {any[]} */ ([]) }));
+  // If a text matches two causes, it belongs to the one with more literal text.
   const forms = groups
     .map((group) => ({ group, pattern: patternOf(group.cause) }))
     .sort((one, other) => literalLength(other.group.cause) - literalLength(one.group.cause));

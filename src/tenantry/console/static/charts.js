@@ -1,18 +1,18 @@
-// Small charts in SVG. Each is a picture of a table or a list that stands beside it.
+// Small charts in SVG. Each shows the data of a table or a list on the same page.
 
 import { svg } from "./dom.js";
 import { count, duration, localTime, plural, secondsBetween } from "./format.js";
 
 const HEIGHT = 184;
-const BAND = 60; // of one of the two rows of the timeline
+const BAND = 60; // height of one of the two rows of the timeline
 const TOP = 18;
 const SECOND_TOP = TOP + BAND + 28;
 const BAR_SHARE = 0.7;
-const SLOTS_MIN = 30; // so that a few runs are bars, and no blocks
-// Where one bin of a histogram ends and the next begins, in seconds.
+const SLOTS_MIN = 30; // so that the bars of a few runs stay narrow
+// The upper bounds of the bins of a histogram, in seconds.
 const BOUNDS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800];
 
-/** How long each run took, and how many tenants it had and lost; the newest run is on the right. */
+/** The duration of each run, its tenants and its failures; the newest run is on the right. */
 export function timeline(runs) {
   const shown = runs.toReversed();
   const took = shown.map((run) => secondsBetween(run.startedAt, run.finishedAt));
@@ -46,7 +46,7 @@ export function timeline(runs) {
   );
 }
 
-/** How many of the durations fall between which bounds. */
+/** The number of durations in each bin. */
 export function histogram(seconds) {
   const counts = new Array(BOUNDS.length + 1).fill(0);
   for (const one of seconds) {
@@ -60,10 +60,15 @@ export function histogram(seconds) {
     .map((number, index) => [boundsOf(first + index), number]);
   const most = Math.max(...bins.map(([, number]) => number));
   const width = 100 / bins.length;
-  const told = bins.map(([text, number]) => `${text}: ${count(number)}`).join("; ");
+  const described = bins.map(([text, number]) => `${text}: ${count(number)}`).join("; ");
   return svg(
     "svg",
-    { class: "chart", height: TOP + BAND + 22, role: "img", "aria-label": `Durations. ${told}.` },
+    {
+      class: "chart",
+      height: TOP + BAND + 22,
+      role: "img",
+      "aria-label": `Durations. ${described}.`,
+    },
     bins.map(([text, number], index) => {
       const middle = `${(index + 0.5) * width}%`;
       const place = { x: index * width + (width * (1 - BAR_SHARE)) / 2, width: width * BAR_SHARE };
@@ -119,6 +124,6 @@ function titleOf(run, seconds) {
 function summary(runs, took) {
   const failing = runs.filter((run) => run.failedCount > 0).length;
   const longest = duration(Math.max(...took));
-  const told = `${plural(runs.length, "run")}; ${count(failing)} with failures`;
-  return `${told}; the longest took ${longest}. The table below tells of each.`;
+  const counts = `${plural(runs.length, "run")}; ${count(failing)} with failures`;
+  return `${counts}; the longest took ${longest}. The table below lists them.`;
 }

@@ -1,4 +1,4 @@
-// The API keys and the McpTokens of a tenant. A secret is shown once, and kept nowhere here.
+// The API keys and the McpTokens of a tenant. A secret is shown once, and never stored.
 
 import { get, send } from "./api.js";
 import { el } from "./dom.js";
@@ -18,10 +18,10 @@ import { SCOPES } from "./modules.js";
 import { announce, button, time, timeAgo } from "./widgets.js";
 
 const DAY_MS = 24 * 60 * 60 * 1000;
-// The longest lifetime is a bound of the service, by whose clock ours may be fast.
+// The service limits the lifetime, and its clock may be slower than the browser's.
 const CLOCK_SLACK_MS = 60 * 1000;
 const USERS_OFFERED_MAX = 100;
-const ONCE = "This is shown only now. Whoever has it can use it.";
+const ONCE = "It is shown only now. Store it safely: anyone who has it can use it.";
 const LIFETIMES = [
   ["7", "7 days"],
   ["30", "30 days"],
@@ -29,7 +29,7 @@ const LIFETIMES = [
   ["365", "365 days"],
 ];
 const GRACE_PERIODS = [
-  ["0", "None: it is dead at once"],
+  ["0", "None: reject it immediately"],
   ["3600", "1 hour"],
   ["86400", "1 day"],
   ["604800", "7 days"],
@@ -57,7 +57,7 @@ export function apiKeys(tenantPath, signal) {
     path,
     columns,
     signal,
-    empty: "The tenant has no API key: nobody can call its endpoints with one.",
+    empty: "The tenant has no API key, so its endpoints cannot be called with one.",
     actions: [button("Issue a key", () => issueKey(path, list))],
   });
   return list.element;
@@ -111,12 +111,12 @@ function issueKey(path, list) {
 }
 
 function rotate(path, key, list) {
-  const text = `A new key takes the place of ${key.prefix}…, which goes on working for a while.`;
+  const text = `A new key replaces ${key.prefix}…, which stays valid for the chosen time.`;
   dialog("Rotate the API key", (close) =>
     form(
       [
         el("p", {}, text),
-        field("The old key goes on for", select("gracePeriodSeconds", GRACE_PERIODS, "86400")),
+        field("Keep the old key valid for", select("gracePeriodSeconds", GRACE_PERIODS, "86400")),
       ],
       { action: "Rotate", cancel: close },
       async (data) => {
@@ -131,11 +131,11 @@ function rotate(path, key, list) {
 }
 
 function revoke(path, credential, list) {
-  const text = "It is dead at once, and whoever uses it is refused.";
+  const text = "It is rejected immediately. Clients that use it get a 401.";
   confirm(`Revoke ${credential.name ?? `${credential.prefix}…`}?`, text, "Revoke", async () => {
     await send("DELETE", `${path}/${credential.id}`);
     await list.reload();
-    announce("It is revoked.");
+    announce("Revoked.");
   });
 }
 
@@ -144,14 +144,14 @@ async function issueToken(tenantPath, list, signal) {
   const { items } = await get(`${tenantPath}/users`, { query, signal });
   const people = items.filter((user) => user.isActive).map((user) => [user.id, user.email]);
   const fields = [
-    field("Name", input("name", { required: true }), "For whom, or for what: “Ada's assistant”."),
+    field("Name", input("name", { required: true }), "For example “Ada's assistant”."),
     field(
       "Acts for",
-      select("userId", [["", "The tenant, as nobody in particular"], ...people]),
-      "Only a token of a user can see and change a profile.",
+      select("userId", [["", "The tenant, without a user"], ...people]),
+      "Only a token of a user can read and change a profile.",
     ),
     choices(
-      "May",
+      "Scopes",
       "scopes",
       SCOPES.map(([scope, text]) => [scope, text, true]),
     ),
@@ -187,7 +187,7 @@ function expiry(data) {
   return { expiresAt: expiresAt.toISOString() };
 }
 
-/** What to paste where, so that an MCP client has the token. */
+/** The configurations of MCP clients with the token. */
 function configurations(issued) {
   return issued.clientConfigurations.map(({ client, place, text }) =>
     copyable(client, text, { hint: `For ${place}` }),

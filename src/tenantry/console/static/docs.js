@@ -1,7 +1,7 @@
-// The HTTP API as a page: every endpoint by its level of access, to be read and to be tried.
+// The documentation of the HTTP API: every endpoint by level of access, with a form to try it.
 
 import { attempt } from "./attempt.js";
-import { el, fill } from "./dom.js";
+import { byId, el, fill } from "./dom.js";
 import { field, input } from "./forms.js";
 import { byLevel, membersOf, typeOf } from "./openapi.js";
 import * as session from "./session.js";
@@ -10,16 +10,16 @@ import { table } from "./widgets.js";
 const MEMBERS = [
   { title: "Member", kind: "code", cell: (one) => one.name },
   { title: "Type", cell: (one) => one.type },
-  { title: "Presence", cell: (one) => (one.isRequired ? "always" : "may be left out") },
+  { title: "Presence", cell: (one) => (one.isRequired ? "always" : "optional") },
 ];
 const PARAMETERS = [
   { title: "Parameter", kind: "code", cell: (one) => one.name },
   { title: "In", cell: (one) => one.in },
   { title: "Type", cell: (one) => one.type },
-  { title: "Presence", cell: (one) => (one.required ? "required" : "may be left out") },
+  { title: "Presence", cell: (one) => (one.required ? "required" : "optional") },
 ];
 
-const app = document.getElementById("app");
+const app = byId("app");
 start();
 
 async function start() {
@@ -27,7 +27,10 @@ async function start() {
     const response = await fetch("/openapi.json");
     show(await response.json());
   } catch {
-    fill(app, el("main", {}, el("h1", {}, "HTTP API"), el("p", {}, "It cannot be read now.")));
+    fill(
+      app,
+      el("main", {}, el("h1", {}, "HTTP API"), el("p", {}, "The description could not be loaded.")),
+    );
   }
 }
 
@@ -71,7 +74,7 @@ function credentials({ bearer, apiKey, mcpToken }) {
     "section",
     { class: "panel", "aria-label": "Credentials" },
     el("h2", {}, "Credentials"),
-    el("p", { class: "hint" }, "For the requests that are tried below. They stay on this page."),
+    el("p", { class: "hint" }, "For the requests below. They are not stored."),
     el(
       "form",
       { class: "toolbar", onsubmit: (event) => event.preventDefault() },
@@ -106,7 +109,7 @@ function operationOf(entry, description, secrets) {
     ),
     body,
   );
-  // A page of everything would be long to make, and nobody reads it all.
+  // Rendering all operations at once would be slow.
   const unfold = () => fill(body, contents(entry, description, secrets));
   folded.addEventListener("toggle", () => folded.open && unfold(), { once: true });
   return folded;
@@ -119,35 +122,35 @@ function contents(entry, description, secrets) {
     type: typeOf(one.schema, description),
   }));
   const request = operation.requestBody?.content["application/json"];
-  const answers = Object.entries(operation.responses);
-  const refusals = answers
+  const responses = Object.entries(operation.responses);
+  const errors = responses
     .filter(([status]) => status >= "400")
-    .map(([status, told]) => `${status} ${told.description}`);
+    .map(([status, response]) => `${status} ${response.description}`);
   return [
     parameters.length > 0 && [
       el("h3", {}, "Parameters"),
       table("Parameters", PARAMETERS, parameters, ""),
     ],
     request && [el("h3", {}, "Body"), members("Body", request.schema, description)],
-    el("h3", {}, "Answers"),
-    answers.filter(([status]) => status < "400").map((one) => success(one, description)),
-    el("p", { class: "hint" }, `Refusals: ${refusals.join(", ")}`),
+    el("h3", {}, "Responses"),
+    responses.filter(([status]) => status < "400").map((one) => success(one, description)),
+    el("p", { class: "hint" }, `Errors: ${errors.join(", ")}`),
     el("h3", {}, "Try it"),
     attempt(entry, secrets),
   ];
 }
 
 function success([status, { description: text, content = {} }], description) {
-  const told = el("strong", {}, `${status} ${text}`);
+  const title = el("strong", {}, `${status} ${text}`);
   const [media] = Object.entries(content);
   if (media === undefined) {
-    return el("p", {}, told, ", without a body");
+    return el("p", {}, title, ", without a body");
   }
   const [type, { schema, example }] = media;
   const shown = typeof example === "string" ? example : JSON.stringify(example, null, 2);
   return [
-    el("p", {}, told, `, ${type}`),
-    members(`Members of the answer ${status}`, schema, description),
+    el("p", {}, title, `, ${type}`),
+    members(`Members of the response ${status}`, schema, description),
     example !== undefined && el("pre", { class: "code panel", tabindex: "0" }, shown),
   ];
 }
@@ -157,7 +160,7 @@ function members(caption, schema, description) {
   return rows.length > 0 && table(caption, MEMBERS, rows, "");
 }
 
-/** Open the operation that the address names. */
+/** Open the operation in the fragment of the address. */
 function openNamed() {
   const named = document.getElementById(location.hash.slice(1));
   if (named instanceof HTMLDetailsElement) {

@@ -1,25 +1,36 @@
-// Elements without markup: whatever text comes in becomes a text node, so text stays text.
+// Elements without markup: every text becomes a text node, never HTML.
 
 const SVG = "http://www.w3.org/2000/svg";
 
+/** Return the element with an id, which must exist. */
+export const byId = (id) => /** @type {HTMLElement} */ (document.getElementById(id));
+
+/** Return the elements of a selector. */
+export function all(selector, root = /** @type {ParentNode} */ (document)) {
+  return [.../** @type {NodeListOf<HTMLElement>} */ (root.querySelectorAll(selector))];
+}
+
 /**
- * Make an HTML element.
+ * Create an HTML element.
  *
- * @param {string} tag
- * @param {Object} [attributes] `onclick: f` listens; `style: {…}` sets properties, because the
- *   policy of the page forbids style attributes; `true` stands alone; null and false are left out.
- * @param {...(Node|string|number|Array|null|undefined|false)} children
+ * @template {keyof HTMLElementTagNameMap} Tag
+ * @param {Tag} tag
+ * @param {Object<string, any>} [attributes] `onclick: f` adds a listener; `style: {…}` sets
+ *   properties, because the policy of the page forbids style attributes; `true` sets an empty
+ *   attribute; null and false are omitted.
+ * @param {...any} children Nodes, texts and arrays of them; null, undefined and false are omitted.
+ * @returns {HTMLElementTagNameMap[Tag]}
  */
 export function el(tag, attributes = {}, ...children) {
   return filled(document.createElement(tag), attributes, children);
 }
 
-/** Make an SVG element; the arguments are those of `el`. */
+/** Create an SVG element; the arguments are those of `el`. */
 export function svg(tag, attributes = {}, ...children) {
   return filled(document.createElementNS(SVG, tag), attributes, children);
 }
 
-/** Let an element hold these children and no others. */
+/** Replace the children of an element. */
 export function fill(element, ...children) {
   element.replaceChildren(...nodes(children));
   return element;

@@ -1,18 +1,18 @@
-// Server-sent events, read from a response body: an EventSource cannot send a bearer token.
+// Server-sent events, read from a response body, because EventSource cannot send a bearer token.
 // Source: https://html.spec.whatwg.org/multipage/server-sent-events.html
 
 import { open } from "./api.js";
 
-// The service says something every 15 s.
+// The service sends a line every 15 s.
 const SILENCE_MS_MAX = 40_000;
 
 /**
  * Yield the events of a stream, as `{id, type, data}`, until it ends or breaks.
  *
  * @param {string} path
- * @param {{lastId: string|null, signal: AbortSignal}} options `lastId` is that of the last event
- *   that was seen.
- * @throws {ApiError} The stream is refused.
+ * @param {{lastId: string|null, signal: AbortSignal}} options `lastId` is the id of the last
+ *   event received.
+ * @throws {ApiError} The service rejects the request.
  * @throws {TypeError} The connection broke.
  */
 export async function* events(path, { lastId, signal }) {
@@ -36,7 +36,7 @@ export async function* events(path, { lastId, signal }) {
 
 function take(event, line) {
   // A line that begins with a colon is a comment, which keeps the connection open.
-  const [, name, value] = line.match(/^([^:]*):? ?(.*)$/s);
+  const [, name, value] = line.match(/^([^:]*):? ?(.*)$/s) ?? [];
   if (name === "event") {
     event.type = value;
   } else if (name === "data") {
@@ -52,7 +52,7 @@ async function* lines(body) {
   try {
     for (let read = await next(reader); !read.done; read = await next(reader)) {
       const parts = (rest + read.value).split(/\r\n|\n|\r(?!$)/);
-      rest = parts.pop();
+      rest = parts.pop() ?? "";
       yield* parts;
     }
   } finally {
@@ -60,11 +60,11 @@ async function* lines(body) {
   }
 }
 
-/** Read on, but not for ever from a connection that says nothing. */
+/** Read the next chunk, with a timeout for a silent connection. */
 async function next(reader) {
   let silence;
   const silent = new Promise((_, reject) => {
-    silence = setTimeout(() => reject(new TypeError("It fell silent.")), SILENCE_MS_MAX);
+    silence = setTimeout(() => reject(new TypeError("The stream is silent.")), SILENCE_MS_MAX);
   });
   try {
     return await Promise.race([reader.read(), silent]);

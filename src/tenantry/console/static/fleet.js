@@ -1,4 +1,4 @@
-// The fleet at a glance: how many tenants stand where, and the tenants themselves, as tiles.
+// The fleet: the number of tenants at each revision, and the tenants as tiles.
 
 import { get, HISTORY, SCHEMA_STATUS } from "./api.js";
 import { tenantBrowser } from "./browser.js";
@@ -9,7 +9,7 @@ import { button, linkButton, section, table, heading } from "./widgets.js";
 
 const TILES_ON_A_PAGE = 100;
 const REVISIONS_SHOWN_MAX = 12;
-// Of a run with more failures the tiles say only where the tenants stand.
+// With more failures in the last run, the tiles show only revisions.
 const FAILURES_MARKED_MAX = 500;
 
 /** Show the fleet. */
@@ -66,7 +66,7 @@ function total(state, number, text) {
   );
 }
 
-/** The fleet as one bar, a part for each revision. The table below says the same in words. */
+/** The fleet as one bar, with a part for each revision; the table below has the same data. */
 function map(status) {
   const parts = status.revisions.map(({ revision, count: number }) =>
     el("span", {
@@ -87,7 +87,7 @@ function revisions(status, showOnly) {
     {
       title: "Actions",
       kind: "actions",
-      // The service has no filter for tenants that were never seen.
+      // The service has no filter for tenants without a known revision.
       cell: ({ revision }) =>
         revision !== null &&
         button("Show", () => showOnly(revision), { label: `Show the tenants at ${revision}` }),
@@ -100,14 +100,14 @@ function revisions(status, showOnly) {
       "Tenants by revision",
       columns,
       largest.slice(0, REVISIONS_SHOWN_MAX),
-      "There is no active tenant.",
+      "There are no active tenants.",
     ),
     more > 0 &&
       el("p", { class: "hint" }, `And ${plural(more, "other revision")} with fewer tenants.`),
   ];
 }
 
-/** Return where a revision stands. Those unknown to the service are counted, but not named. */
+/** Return the state of a revision. Unknown revisions are counted together. */
 function placeOf(revision, status) {
   if (revision === null) {
     return "unknown";
@@ -117,14 +117,14 @@ function placeOf(revision, status) {
 
 function tiles(tenants, head, failing) {
   if (tenants.length === 0) {
-    return el("p", { class: "empty" }, "No tenant is like that.");
+    return el("p", { class: "empty" }, "No tenant matches.");
   }
   return el(
     "ul",
     { class: "tiles" },
     tenants.map((tenant) => {
       const state = stateOf(tenant, head);
-      // Who has reached the head after all, or is suspended, does not fail any more.
+      // A tenant that has since reached the head, or is suspended, is not shown as failed.
       const fails = state === "behind" && failing.has(tenant.id);
       return el("li", {}, tile(tenant, fails ? "failed" : state));
     }),

@@ -1,4 +1,4 @@
-// Numbers, times and durations as people read them.
+// Numbers, times and durations for display.
 
 const MINUTE = 60;
 const HOUR = 60 * MINUTE;
@@ -52,7 +52,7 @@ export function secondsBetween(startedAt, finishedAt) {
   return Math.max(0, (end - Date.parse(startedAt)) / 1000);
 }
 
-/** "2026-07-18 14:03:22", in the time zone of whoever looks. */
+/** "2026-07-18 14:03:22", in the time zone of the browser. */
 export function localTime(timestamp) {
   const at = new Date(timestamp);
   const two = (number) => String(number).padStart(2, "0");
@@ -70,6 +70,6 @@ export function distance(timestamp) {
   }
   const [unit, name] = size < HOUR ? [MINUTE, "min"] : size < DAY ? [HOUR, "h"] : [DAY, "day"];
   const amount = Math.round(size / unit);
-  const told = name === "day" ? plural(amount, "day") : `${amount} ${name}`;
-  return seconds > 0 ? `in ${told}` : `${told} ago`;
+  const text = name === "day" ? plural(amount, "day") : `${amount} ${name}`;
+  return seconds > 0 ? `in ${text}` : `${text} ago`;
 }

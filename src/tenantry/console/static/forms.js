@@ -1,4 +1,4 @@
-// Forms and dialogs: labelled fields, one error text, no way to send twice.
+// Forms and dialogs: labelled fields, one error message, and no double submission.
 
 import { el, fill } from "./dom.js";
 import { announce, button, notice } from "./widgets.js";
@@ -12,7 +12,7 @@ let lastId = 0;
  *
  * @param {string} label
  * @param {HTMLElement} control
- * @param {string} [hint] Stands below, and is read out with the label.
+ * @param {string} [hint] Shown below, and announced with the label.
  */
 export function field(label, control, hint) {
   lastId += 1;
@@ -56,26 +56,26 @@ export function choices(legend, name, options) {
 }
 
 /**
- * A form that is sent once at a time, and tells what went wrong above its button.
+ * A form that is disabled while it is sent, and shows errors above its button.
  *
  * @param {HTMLElement[]} fields
- * @param {{action: string, cancel?: function(): void, kind?: string}} told The text of the
- *   button, and what a second one does.
- * @param {function(FormData): Promise<void>} submit
+ * @param {{action: string, cancel?: () => void, kind?: string}} buttons The text of
+ *   the button, and the action of a second one.
+ * @param {(data: FormData) => any} submit
  */
 export function form(fields, { action, cancel, kind = "primary" }, submit) {
   const problem = el("div", { class: "problem" });
-  const confirm = el("button", { class: kind, type: "submit" }, action);
+  const submitter = el("button", { class: kind, type: "submit" }, action);
   const made = el(
     "form",
     { autocomplete: "off" },
     fields,
     problem,
-    el("div", { class: "actions" }, confirm, cancel && button("Cancel", cancel)),
+    el("div", { class: "actions" }, submitter, cancel && button("Cancel", cancel)),
   );
   made.addEventListener("submit", async (event) => {
     event.preventDefault();
-    confirm.disabled = true;
+    submitter.disabled = true;
     fill(problem);
     try {
       await submit(new FormData(made));
@@ -84,35 +84,36 @@ export function form(fields, { action, cancel, kind = "primary" }, submit) {
         fill(problem, notice("bad", error.message));
       }
     }
-    confirm.disabled = false;
+    submitter.disabled = false;
   });
   return made;
 }
 
 /**
- * Show a dialog. It takes the focus, keeps it, and gives it back. Return when it is closed.
+ * Show a modal dialog, which restores the focus at its end. Return when it is closed.
  *
  * @param {string} title
- * @param {function(function(): void): (Node|Node[])} content Is given what closes the dialog.
- * @param {{mustBeClosed?: boolean}} [options] Whether Escape is not enough.
+ * @param {(close: () => void) => any} content Receives the function that
+ *   closes the dialog.
+ * @param {{mustBeClosed?: boolean}} [options] Whether Escape does not close it.
  */
 export function dialog(title, content, { mustBeClosed = false } = {}) {
   const shown = el("dialog", { "aria-label": title, closedby: mustBeClosed ? "none" : null });
   const close = () => shown.close();
   fill(shown, el("h2", {}, title), content(close));
-  // For a browser that does not know closedby yet.
+  // For browsers without support of closedby.
   shown.addEventListener("cancel", (event) => mustBeClosed && event.preventDefault());
   document.body.append(shown);
   shown.showModal();
   return new Promise((resolve) => {
     shown.addEventListener("close", () => {
       shown.remove();
-      resolve();
+      resolve(undefined);
     });
   });
 }
 
-/** Ask before something is done that cannot be undone, and do it in the dialog. */
+/** Ask for confirmation of an irreversible action, and perform it. */
 export function confirm(title, text, action, perform) {
   dialog(title, (close) =>
     form([el("p", {}, text)], { action, cancel: close, kind: "danger" }, async () => {
@@ -122,8 +123,8 @@ export function confirm(title, text, action, perform) {
   );
 }
 
-/** Something to be copied: `text` in a control of its own, with a button beside it. */
-export function copyable(label, text, { hint } = {}) {
+/** A read-only control with `text`, and a button that copies it. */
+export function copyable(label, text, { hint = "" } = {}) {
   const lines = text.split("\n").length;
   const control =
     lines > 1
@@ -138,7 +139,7 @@ export function copyable(label, text, { hint } = {}) {
   return labelled;
 }
 
-/** Show secrets that are told this once. Return when they have been taken note of. */
+/** Show secrets, which are shown only once. Return when the dialog is closed. */
 export function showSecrets(title, text, ...children) {
   return dialog(
     title,
@@ -155,9 +156,9 @@ async function copied(copy, control) {
   try {
     await navigator.clipboard.writeText(control.value);
   } catch {
-    // Without TLS a browser keeps its clipboard closed, but not to the keyboard.
+    // Without TLS, browsers allow the clipboard only with the keyboard.
     control.focus();
-    announce("Press Ctrl+C to copy what is selected.");
+    announce("Press Ctrl+C to copy the selected text.");
     return;
   }
   fill(copy, "Copied");

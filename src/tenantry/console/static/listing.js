@@ -1,4 +1,4 @@
-// A section with a table that is read on its own, and again after each change.
+// A section with a table that loads its data, and reloads after each change.
 
 import { get } from "./api.js";
 import { el, fill } from "./dom.js";
@@ -6,9 +6,9 @@ import { failure, pager, section, table } from "./widgets.js";
 
 /**
  * @param {string} title
- * @param {{path: string, columns: Object[], empty: string, signal: AbortSignal,
- *   pageSize?: number, actions?: Node[]}} wanted `pageSize` only where the list has pages.
- * @returns {{element: HTMLElement, reload: function(): Promise<void>}}
+ * @param {{path: string, columns: Column[], empty: string, signal: AbortSignal,
+ *   pageSize?: number, actions?: Node[]}} options `pageSize` only if the list has pages.
+ * @returns {{element: HTMLElement, reload: () => Promise<void>}}
  */
 export function listing(title, { path, columns, empty, signal, pageSize, actions = [] }) {
   const body = el("div", { class: "results" });

@@ -1,4 +1,4 @@
-// A run while it goes on: a bar, how fast it is, and a cell for each tenant.
+// The progress of a run: a bar, the speed, and a cell for each tenant.
 
 import { el, fill } from "./dom.js";
 import { count, duration, percent, plural } from "./format.js";
@@ -7,19 +7,19 @@ import { announce } from "./widgets.js";
 
 const CELLS_MAX = 1000;
 const RATE_OVER_MS = 10_000;
-const TOLD_EVERY_PERCENT = 25;
+const ANNOUNCED_EVERY_PERCENT = 25;
 
 /**
- * Return the element, and what keeps it up to date: `take` one tenant, `update` the run, `draw`.
+ * Return the element and its updates: `take` adds a tenant, `update` sets the run, `draw` renders.
  *
- * @param {Object} run As it is now.
+ * @param {any} run Its current state.
  */
 export function liveProgress(run) {
   const seen = new Map();
   let endings = []; // of the last seconds
   const cells = cellsOf(run.totalCount);
   const bar = el("progress", { max: run.totalCount, "aria-label": "Tenants that have ended" });
-  const told = el("p", { class: "rate" });
+  const rate = el("p", { class: "rate" });
   const counts = el("p", { class: "actions" });
   let now = run;
   let spoken = 0;
@@ -33,12 +33,12 @@ export function liveProgress(run) {
   }
 
   function draw() {
-    // The counts of the run come in batches, after the tenants.
+    // The counts of the run arrive in batches, after the tenants.
     const failed = Math.max(now.failedCount, cells.failed());
     const ended = Math.max(now.successCount + now.failedCount, seen.size);
     bar.value = ended;
     fill(
-      told,
+      rate,
       `${count(ended)} of ${plural(now.totalCount, "tenant")}, ${percent(ended, now.totalCount)}`,
       speed(ended),
     );
@@ -46,7 +46,7 @@ export function liveProgress(run) {
       counts,
       badge("success", `${count(ended - failed)} succeeded`),
       badge("failed", `${count(failed)} failed`),
-      badge("pending", `${count(now.totalCount - ended)} to go`),
+      badge("pending", `${count(now.totalCount - ended)} remaining`),
     );
     speak(ended);
   }
@@ -58,21 +58,23 @@ export function liveProgress(run) {
     if (endings.length === 0) {
       return "";
     }
-    const rate = (1000 * endings.length) / (newest - since);
-    const told = rate < 10 ? rate.toFixed(1) : count(Math.round(rate));
-    const left = duration((now.totalCount - ended) / rate);
-    return `, ${told} a second, about ${left} left`;
+    const perSecond = (1000 * endings.length) / (newest - since);
+    const shown = perSecond < 10 ? perSecond.toFixed(1) : count(Math.round(perSecond));
+    const left = duration((now.totalCount - ended) / perSecond);
+    return `, ${shown} per second, about ${left} left`;
   }
 
   function speak(ended) {
-    const reached = Math.floor((100 * ended) / Math.max(1, now.totalCount) / TOLD_EVERY_PERCENT);
+    const reached = Math.floor(
+      (100 * ended) / Math.max(1, now.totalCount) / ANNOUNCED_EVERY_PERCENT,
+    );
     if (reached > spoken) {
       spoken = reached;
-      announce(`${reached * TOLD_EVERY_PERCENT} percent of the tenants have ended.`);
+      announce(`${reached * ANNOUNCED_EVERY_PERCENT} percent of the tenants have ended.`);
     }
   }
 
-  const element = el("div", { class: "panel stack" }, bar, told, counts, cells.element);
+  const element = el("div", { class: "panel stack" }, bar, rate, counts, cells.element);
   const update = (changed) => {
     now = changed;
   };
@@ -80,13 +82,13 @@ export function liveProgress(run) {
   return { element, take, update, draw };
 }
 
-/** A cell for each tenant, or for some of them when there are many; they fill as tenants end. */
+/** A cell for each tenant, or for several if there are many; cells fill when tenants end. */
 function cellsOf(total) {
   const each = Math.ceil(total / CELLS_MAX) || 1;
   const cells = Array.from({ length: Math.ceil(total / each) }, () =>
     el("span", { class: "cell" }),
   );
-  const hint = each === 1 ? "" : `A cell stands for ${count(each)} tenants. `;
+  const hint = each === 1 ? "" : `Each cell represents ${count(each)} tenants. `;
   let ended = 0;
   let failed = 0;
 
@@ -113,7 +115,7 @@ function cellsOf(total) {
     "p",
     { class: "hint" },
     hint,
-    "Filled: succeeded. Crossed: failed. Empty: to go.",
+    "Filled: succeeded. Crossed: failed. Empty: remaining.",
   );
   return { element: [map, legend], end, failed: () => failed };
 }

@@ -1,4 +1,4 @@
-// What can be on or off for a tenant, and what an McpToken can be allowed: by their keys.
+// The modules of a tenant and the scopes of an McpToken, by their keys.
 
 export const MODULES = [
   ["blog", "Blog: posts, and their endpoints and tools"],
@@ -7,7 +7,7 @@ export const MODULES = [
 
 export const SCOPES = [
   ["content:read", "Read posts"],
-  ["content:write", "Write posts, and see drafts"],
+  ["content:write", "Write posts, and read drafts"],
   ["profile:read", "Read the user's profile"],
   ["profile:write", "Change the user's profile"],
   ["modules:read", "List the modules"],

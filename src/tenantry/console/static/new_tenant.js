@@ -1,4 +1,4 @@
-// A form for a new tenant, and its first API key, which is shown once.
+// The form for a new tenant. Its first API key is shown once.
 
 import { send, TENANTS } from "./api.js";
 import { el } from "./dom.js";
@@ -25,7 +25,7 @@ export async function view() {
       MODULES.map(([key, text]) => [key, text, true]),
     ),
   ];
-  const made = form(fields, { action: "Make the tenant", cancel: () => go("/tenants") }, create);
+  const made = form(fields, { action: "Create tenant", cancel: () => go("/tenants") }, create);
   return [el("h1", {}, "New tenant"), el("div", { class: "panel" }, made)];
 }
 
@@ -40,7 +40,7 @@ async function create(data) {
     modules: data.getAll("modules"),
   });
   await showSecrets(
-    `${tenant.name} is made`,
+    `${tenant.name} was created`,
     "The API key is shown only now.",
     facts({ Database: tenant.databaseName, Owner: tenant.owner.email }),
     copyable("API key", tenant.apiKey),

@@ -1,4 +1,4 @@
-// The OpenAPI description, taken apart: operations by level of access, schemas by their members.
+// The OpenAPI description: operations by level of access, and the members of schemas.
 
 const DEPTH_MAX = 4;
 
@@ -20,16 +20,16 @@ export function byLevel(description) {
   return levels;
 }
 
-/** Return the schemes of security that an operation knows, by their names. */
+/** Return the names of an operation's security schemes. */
 export function schemesOf(operation) {
   return new Set(operation.security.flatMap((one) => Object.keys(one)));
 }
 
 /**
- * Return every member of a schema, also of the schemas within it, as a row of a table.
+ * Return every member of a schema, including nested schemas, as a row of a table.
  *
- * @returns {{name: string, type: string, isRequired: boolean}[]} `name` is the way to the
- *   member: `owner.email`, `items[].id`.
+ * @returns {{name: string, type: string, isRequired: boolean}[]} `name` is the path of
+ *   the member: `owner.email`, `items[].id`.
  */
 export function membersOf(schema, description, prefix = "", depth = 0) {
   const known = resolved(schema, description);
@@ -51,7 +51,7 @@ export function membersOf(schema, description, prefix = "", depth = 0) {
   });
 }
 
-/** Return a schema's type in words: "string (uuid), or null". */
+/** Return a description of a schema's type: "string (uuid), or null". */
 export function typeOf(schema, description) {
   const known = resolved(schema, description);
   const choices = known.anyOf ?? known.oneOf;
@@ -68,15 +68,15 @@ export function typeOf(schema, description) {
 }
 
 function boundsOf({ format, minimum, maximum, minLength, maxLength, default: standard }) {
-  const told = [
+  const bounds = [
     format,
     minimum !== undefined && `≥ ${minimum}`,
     maximum !== undefined && `≤ ${maximum}`,
     minLength !== undefined && `at least ${minLength} characters`,
     maxLength !== undefined && `at most ${maxLength} characters`,
-    standard !== undefined && standard !== null && `${JSON.stringify(standard)} unless given`,
+    standard !== undefined && standard !== null && `default ${JSON.stringify(standard)}`,
   ].filter(Boolean);
-  return told.length > 0 ? [`(${told.join(", ")})`] : [];
+  return bounds.length > 0 ? [`(${bounds.join(", ")})`] : [];
 }
 
 function resolved(schema, description) {

@@ -1,4 +1,4 @@
-// What came of a run: its failures by cause, its durations, its tenants.
+// The result of a run: its failures by cause, its durations, its tenants.
 
 import { HISTORY } from "./api.js";
 import { byCause } from "./causes.js";
@@ -11,9 +11,9 @@ import { linkButton, section, table } from "./widgets.js";
 const ROWS_SHOWN_MAX = 100;
 const NAMES_SHOWN_MAX = 5;
 
-/** The failures of a run, those of one cause together, each group with a way to try it again. */
+/** The failures of a run grouped by cause, each group with a link to retry it. */
 export function causeGroups(run, causes, failures) {
-  const told = byCause(causes, failures).map(({ cause, count, details }) => {
+  const groups = byCause(causes, failures).map(({ cause, count, details }) => {
     const names = details.slice(0, NAMES_SHOWN_MAX).map((one) => one.customerName);
     const more = count - names.length;
     const retry = `#/runs/plan?${new URLSearchParams({ retryOf: run.id, cause })}`;
@@ -27,10 +27,10 @@ export function causeGroups(run, causes, failures) {
       canRetry && el("div", { class: "actions" }, linkButton(retry, "Retry this group")),
     );
   });
-  return section("Failures by cause", {}, el("ul", { class: "causes" }, told));
+  return section("Failures by cause", {}, el("ul", { class: "causes" }, groups));
 }
 
-/** How long the tenants of a run took. */
+/** The durations of the tenants of a run. */
 export function durations(details) {
   const seconds = details.map((one) => secondsBetween(one.startedAt, one.finishedAt));
   return section("Durations", {}, el("div", { class: "panel" }, histogram(seconds)));
@@ -43,7 +43,7 @@ const COLUMNS = [
   },
   { title: "Outcome", cell: (one) => badge(one.status.toLowerCase()) },
   {
-    title: "Applied, or the error",
+    title: "Applied revisions, or error",
     cell: (one) =>
       one.errorMessage ?? one.appliedMigrations?.split(",").join(", ") ?? "nothing was pending",
   },
@@ -55,7 +55,7 @@ const COLUMNS = [
   { title: "Database", kind: "minor code", cell: (one) => one.databaseName },
 ];
 
-/** The tenants of a run, those that failed first. */
+/** The tenants of a run, failed ones first. */
 export function parts(run, failures) {
   const others = run.details.filter((one) => one.status !== "Failed");
   const shown = [...failures, ...others].slice(0, ROWS_SHOWN_MAX);
@@ -63,7 +63,7 @@ export function parts(run, failures) {
   return section(
     "Tenants",
     {},
-    table("Tenants of the run", COLUMNS, shown, "No tenant was in it."),
+    table("Tenants of the run", COLUMNS, shown, "The run had no tenants."),
     more > 0 &&
       el(
         "p",

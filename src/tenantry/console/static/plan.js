@@ -1,5 +1,5 @@
-// A run, before it is one: which tenants, in which waves, up to how many failures; and what the
-// service says would happen. Nothing is changed until the last button is pressed.
+// The form that plans a run: its tenants, waves and failure budget, and a dry run of it. Nothing
+// is changed until the last button is pressed.
 
 import { get, HISTORY, MIGRATE_ALL, send } from "./api.js";
 import { byCause } from "./causes.js";
@@ -12,7 +12,7 @@ import { button, notice, section, table } from "./widgets.js";
 import { budgetInWords, parseSize, parseSizes, wavesInWords } from "./words.js";
 
 const ROWS_SHOWN_MAX = 100;
-// What fits into the body of a request, 64 KiB.
+// The ids that fit into a request body of 64 KiB.
 const IDS_MAX = 1500;
 
 /** Show the form, and then the plan. */
@@ -23,31 +23,27 @@ export async function view({ query, signal }) {
   const words = el("p", { class: "words", "aria-live": "polite" });
   const result = el("div", { class: "stack", "aria-live": "polite" });
   const fields = [
-    el("p", {}, selection.told),
-    field(
-      "Waves",
-      waves,
-      "How many tenants may have started when each wave has begun. Empty: all at once.",
-    ),
+    el("p", {}, selection.description),
+    field("Waves", waves, "The total number of tenants started in each wave. Empty: all at once."),
     field(
       "Failure budget",
       budget,
-      "When more tenants than this have failed, no other is started. Empty: any number.",
+      "When more tenants have failed, no more are started. Empty: no limit.",
     ),
     words,
-    field("Label", input("label"), "For whoever reads the record of the service later."),
-    choices("Look closer", "rehearse", [
+    field("Label", input("label"), "Stored with the run."),
+    choices("Options", "rehearse", [
       [
         "true",
-        "Rehearse: run each script and roll it back. It takes the locks of a migration.",
+        "Rehearse: execute each script and roll it back. This takes the locks of a migration.",
         false,
       ],
     ]),
   ];
-  const asked = form(fields, { action: "Show the plan" }, async (data) => {
+  const planForm = form(fields, { action: "Show the plan" }, async (data) => {
     const wanted = bodyOf(selection.body, data);
     const rehearse = data.get("rehearse") === "true" ? { rehearse: true } : {};
-    fill(result, notice("info", "Looking at the tenants …"));
+    fill(result, notice("info", "Reading the tenants…"));
     try {
       const found = await send(
         "POST",
@@ -64,21 +60,21 @@ export async function view({ query, signal }) {
   });
   const speak = () =>
     fill(words, [wavesInWords(waves.value), budgetInWords(budget.value)].join(" "));
-  // A plan that belongs to other answers must not stand beside them.
-  asked.addEventListener("input", () => [speak(), fill(result)]);
+  // A changed form invalidates the shown plan.
+  planForm.addEventListener("input", () => [speak(), fill(result)]);
   speak();
-  return [el("h1", {}, "Plan a run"), el("div", { class: "panel" }, asked), result];
+  return [el("h1", {}, "Plan a run"), el("div", { class: "panel" }, planForm), result];
 }
 
-/** Return which tenants are meant, as the body of a request and in words. */
+/** Return the selected tenants, as the body of a request and as a description. */
 async function selectionOf(query, signal) {
   const retryOf = query.get("retryOf");
   if (retryOf === null) {
-    return { body: {}, told: "All active tenants." };
+    return { body: {}, description: "All active tenants." };
   }
   const cause = query.get("cause");
   if (cause === null) {
-    return { body: { retryOf }, told: "The tenants that failed in the chosen run." };
+    return { body: { retryOf }, description: "The tenants that failed in the chosen run." };
   }
   const path = `${HISTORY}/${encodeURIComponent(retryOf)}`;
   const [run, causes] = await Promise.all([
@@ -89,8 +85,8 @@ async function selectionOf(query, signal) {
   const ids = (group?.details ?? []).map((detail) => detail.customerId);
   const more = ids.length > IDS_MAX ? ` These are the first ${count(IDS_MAX)} of them.` : "";
   const tenants = plural(Math.min(ids.length, IDS_MAX), "tenant");
-  const told = `The ${tenants} that failed with “${cause}”.${more}`;
-  return { body: { tenantIds: ids.slice(0, IDS_MAX) }, told };
+  const description = `The ${tenants} that failed with “${cause}”.${more}`;
+  return { body: { tenantIds: ids.slice(0, IDS_MAX) }, description };
 }
 
 function bodyOf(selection, data) {
@@ -108,9 +104,9 @@ function bodyOf(selection, data) {
 }
 
 function planned(found, wanted) {
-  const told =
+  const summary =
     `${plural(found.pending, "tenant")} of ${count(found.total)} would be migrated, ` +
-    `${count(found.upToDate)} are at head already.`;
+    `${count(found.upToDate)} are already at head.`;
   const bad = found.failed > 0 && ` ${plural(found.failed, "tenant")} would fail.`;
   const start = async () => {
     const run = await send("POST", MIGRATE_ALL, wanted, { headers: { Prefer: "respond-async" } });
@@ -122,7 +118,7 @@ function planned(found, wanted) {
   return section(
     "The plan",
     {},
-    notice(found.failed > 0 ? "warning" : "info", el("p", {}, told, bad)),
+    notice(found.failed > 0 ? "warning" : "info", el("p", {}, summary, bad)),
     el(
       "p",
       {},
@@ -136,7 +132,7 @@ function planned(found, wanted) {
       { class: "actions" },
       button(`Migrate ${plural(found.total, "tenant")}`, start, { kind: "primary" }),
     ),
-    table("The plan", COLUMNS, details.slice(0, ROWS_SHOWN_MAX), "No tenant is meant."),
+    table("The plan", COLUMNS, details.slice(0, ROWS_SHOWN_MAX), "No tenants are selected."),
     more > 0 && el("p", { class: "hint" }, `And ${plural(more, "more tenant")}.`),
   );
 }
@@ -155,9 +151,9 @@ const COLUMNS = [
       return one.pendingMigrations === null ? badge("head") : badge("behind", "pending");
     },
   },
-  { title: "Stands at", cell: (one) => one.currentRevision ?? "–" },
+  { title: "Revision", cell: (one) => one.currentRevision ?? "–" },
   {
-    title: "Pending, or the error",
+    title: "Pending revisions, or error",
     cell: (one) => one.error ?? one.pendingMigrations?.split(",").join(", ") ?? "–",
   },
 ];

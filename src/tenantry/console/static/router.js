@@ -1,18 +1,17 @@
-// Which view belongs to an address. Addresses are fragments (`#/runs/…`): they are sent to nobody.
+// The view of an address. Addresses are fragments (`#/runs/…`), which are never sent.
 
 /**
- * Return what the fragment asks for: `{load, params, query, section}`.
+ * Return the view of a fragment: `{load, params, query, section}`.
  *
  * @param {string} fragment `location.hash`
- * @param {[string, function, string][]} routes A path, whose segments may be `:name`; what
- *   loads its view; the part of the navigation that it belongs to. The first one is for all that
- *   is unknown.
+ * @param {Route[]} routes A path with segments such as `:name`, the
+ *   function that loads its view, and its navigation entry. The first route is the default.
  */
 export function resolve(fragment, routes) {
   const [path, search = ""] = fragment.replace(/^#/, "").split("?");
-  const asked = path.split("/").map(decoded);
+  const segments = path.split("/").map(decoded);
   for (const [pattern, load, section] of routes) {
-    const params = match(pattern.split("/"), asked);
+    const params = match(pattern.split("/"), segments);
     if (params !== null) {
       return { load, params, query: new URLSearchParams(search), section };
     }
@@ -21,7 +20,7 @@ export function resolve(fragment, routes) {
   return { load, params: {}, query: new URLSearchParams(), section };
 }
 
-/** Keep the state of a view in its address, without a step in the history of the browser. */
+/** Store the state of a view in its address, without an entry in the browser's history. */
 export function keepQuery(query) {
   const path = location.hash.split("?")[0];
   const given = Object.entries(query).filter(([, value]) => value !== "");
@@ -34,15 +33,15 @@ export function go(path) {
   location.hash = path;
 }
 
-function match(pattern, asked) {
-  if (pattern.length !== asked.length) {
+function match(pattern, segments) {
+  if (pattern.length !== segments.length) {
     return null;
   }
   const params = {};
   for (const [index, segment] of pattern.entries()) {
     if (segment.startsWith(":")) {
-      params[segment.slice(1)] = asked[index];
-    } else if (segment !== asked[index]) {
+      params[segment.slice(1)] = segments[index];
+    } else if (segment !== segments[index]) {
       return null;
     }
   }

@@ -1,4 +1,4 @@
-// One run: live while it goes on, and then what came of it.
+// One run: its progress while it is running, and then its result.
 
 import { get, HISTORY, send } from "./api.js";
 import { el, fill } from "./dom.js";
@@ -13,14 +13,14 @@ import { watch } from "./watch.js";
 const DETAILS_READ_MAX = 5000;
 const DRAW_EVERY_MS = 250;
 const CAUSES_EVERY_MS = 2000;
-const BROKEN = "The connection broke. Trying to reach the service again …";
+const BROKEN = "The connection was lost. Reconnecting…";
 
 /** Show one run. */
 export async function view({ params, signal }) {
   const path = `${HISTORY}/${encodeURIComponent(params.id)}`;
   const bare = await get(path, { query: { details: "none" }, signal });
   const details = bare.totalCount > DETAILS_READ_MAX ? "failed" : "all";
-  const view = {
+  const page = {
     path,
     details,
     signal,
@@ -28,48 +28,51 @@ export async function view({ params, signal }) {
     body: el("div", { class: "stack" }),
   };
   if (bare.finishedAt === null) {
-    follow(view, bare);
+    follow(page, bare);
   } else {
-    await showEnded(view);
+    await showEnded(page);
   }
-  return [view.head, view.body];
+  return [page.head, page.body];
 }
 
-/** Draw what comes in until the run has ended, and then its end. */
-async function follow(view, bare) {
-  const { path, signal } = view;
+/** Show the progress until the run has ended, and then its result. */
+async function follow(page, bare) {
+  const { path, signal } = page;
   const progress = liveProgress(bare);
   const failing = failuresSoFar(path, bare, signal);
   const trouble = el("div");
-  drawHead(view, bare);
-  fill(view.body, trouble, progress.element, failing.element);
+  drawHead(page, bare);
+  fill(page.body, trouble, progress.element, failing.element);
   const drawing = setInterval(progress.draw, DRAW_EVERY_MS);
-  const telling = setInterval(failing.draw, CAUSES_EVERY_MS);
+  const counting = setInterval(failing.draw, CAUSES_EVERY_MS);
   try {
     const ended = await watch(path, bare, {
       signal,
-      onTenant: (detail) => [progress.take(detail), failing.take(detail)],
+      onTenant: (detail) => {
+        progress.take(detail);
+        failing.take(detail);
+      },
       onRun: progress.update,
       onBreak: () => fill(trouble, notice("warning", BROKEN)),
       onBack: () => fill(trouble),
     });
     announce(`The run has ended: ${plural(ended.failedCount, "failure")}.`);
-    await showEnded(view);
+    await showEnded(page);
   } catch (error) {
     if (!signal.aborted) {
       fill(trouble, failure(error));
     }
   } finally {
     clearInterval(drawing);
-    clearInterval(telling);
+    clearInterval(counting);
   }
 }
 
-/** The failures by cause, while they become more. */
+/** The failures by cause, updated while the run is running. */
 function failuresSoFar(path, run, signal) {
   const failures = new Map();
   const element = el("div");
-  let told = 0;
+  let shown = 0;
 
   function take(detail) {
     if (detail.status === "Failed") {
@@ -78,46 +81,46 @@ function failuresSoFar(path, run, signal) {
   }
 
   async function draw() {
-    if (failures.size === told) {
+    if (failures.size === shown) {
       return;
     }
-    told = failures.size;
+    shown = failures.size;
     try {
       const causes = await get(`${path}/failure-causes`, { signal });
       fill(element, causeGroups(run, causes.items, [...failures.values()]));
     } catch {
-      told = 0; // whoever watches the run tells of a service that does not answer
+      shown = 0; // `follow` reports a service that does not answer
     }
   }
 
   return { element, take, draw };
 }
 
-async function showEnded(view) {
-  const { path, details, signal } = view;
+async function showEnded(page) {
+  const { path, details, signal } = page;
   const [ended, causes] = await Promise.all([
     get(path, { query: { details }, signal }),
     get(`${path}/failure-causes`, { signal }),
   ]);
   const failures = ended.details.filter((one) => one.status === "Failed");
-  drawHead(view, ended);
+  drawHead(page, ended);
   fill(
-    view.body,
+    page.body,
     failures.length > 0 && causeGroups(ended, causes.items, failures),
     details === "all" && ended.details.length > 0 && durations(ended.details),
     parts(ended, failures),
   );
 }
 
-function drawHead(view, run) {
+function drawHead(page, run) {
   const isRunning = run.finishedAt === null;
   const cancel = () =>
     confirm(
       "Cancel the run?",
-      "Tenants in work finish; the others are not attempted.",
+      "Tenants in work finish. The others are not attempted.",
       "Cancel the run",
       async () => {
-        await send("POST", `${view.path}/cancel`);
+        await send("POST", `${page.path}/cancel`);
         announce("The run is being cancelled.");
       },
     );
@@ -127,7 +130,7 @@ function drawHead(view, run) {
       run.failedCount > 0 &&
       linkButton(`#/runs/plan?retryOf=${run.id}`, "Retry all failures"),
   ];
-  const told = isRunning
+  const results = isRunning
     ? {}
     : {
         Took: duration(secondsBetween(run.startedAt, run.finishedAt)),
@@ -135,11 +138,11 @@ function drawHead(view, run) {
         Failed: plural(run.failedCount, "tenant"),
       };
   fill(
-    view.head,
+    page.head,
     heading(`Run of ${localTime(run.startedAt)}`, actions),
     facts({
       State: runState(run),
-      ...told,
+      ...results,
       By: run.triggeredBy,
       Id: el("span", { class: "code" }, run.id),
     }),

@@ -1,4 +1,4 @@
-// The history of runs: a timeline, and the table that says the same.
+// The history of runs: a timeline, and a table with the same data.
 
 import { get, HISTORY } from "./api.js";
 import { timeline } from "./charts.js";
@@ -8,7 +8,7 @@ import { keepQuery } from "./router.js";
 import { badge } from "./states.js";
 import { heading, linkButton, pager, section, table, time } from "./widgets.js";
 
-// As many as a chart can tell apart on a narrow screen.
+// As many as a chart can show on a narrow screen.
 const RUNS_ON_A_PAGE = 30;
 
 const COLUMNS = [
@@ -30,8 +30,8 @@ export async function view({ query, signal }) {
   const list = el("div", { class: "stack" });
 
   async function turn(page) {
-    const asked = { page, pageSize: RUNS_ON_A_PAGE, details: "none" };
-    const found = await get(HISTORY, { query: asked, signal });
+    const wanted = { page, pageSize: RUNS_ON_A_PAGE, details: "none" };
+    const found = await get(HISTORY, { query: wanted, signal });
     fill(
       list,
       found.items.length > 0 &&
@@ -40,7 +40,7 @@ export async function view({ query, signal }) {
         "History",
         {},
         pager(found, show, "the history"),
-        table("History", COLUMNS, found.items, "There was no run yet."),
+        table("History", COLUMNS, found.items, "There are no runs yet."),
       ),
     );
   }
@@ -54,7 +54,7 @@ export async function view({ query, signal }) {
   return [heading("Runs", linkButton("#/runs/plan", "Plan a run", "primary")), list];
 }
 
-/** The state of a run, in words. */
+/** A badge with the state of a run. */
 export function runState(run) {
   if (run.finishedAt === null) {
     return badge("running");

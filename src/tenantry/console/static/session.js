@@ -1,15 +1,15 @@
-// Who is signed in. The token lives in sessionStorage: it ends with the tab, and is sent in a
-// header and nowhere else.
+// The session of the signed-in admin. The token is in sessionStorage: it is deleted with the tab,
+// and sent only in a header.
 
 const KEY = "tenantry.session";
 
-/** Tells of "begin" and "end"; the `detail` of an end is the reason, for whoever was signed in. */
+/** Dispatches "begin" and "end"; the `detail` of an end is the reason, to be shown. */
 export const changes = new EventTarget();
 
-export const EXPIRED = "Your session has ended. Sign in again to go on.";
+export const EXPIRED = "Your session has ended. Sign in again to continue.";
 export const SIGNED_OUT = "You are signed out.";
 
-/** Return `{token, expiresAt, email}`, or null when nobody is signed in. */
+/** Return `{token, expiresAt, email}`, or null without a session. */
 export function current() {
   const kept = sessionStorage.getItem(KEY);
   if (kept === null) {
@@ -25,7 +25,7 @@ export function begin({ token, expiresAt }, email) {
   changes.dispatchEvent(new CustomEvent("begin"));
 }
 
-/** End the session, and forget the token. */
+/** End the session, and delete the token. */
 export function end(reason) {
   sessionStorage.removeItem(KEY);
   changes.dispatchEvent(new CustomEvent("end", { detail: reason }));

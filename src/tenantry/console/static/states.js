@@ -1,8 +1,8 @@
-// States, of a tenant or of its part in a run: a shape, a colour and a word for each.
+// The states of tenants and runs, each with a shape, a colour and a word.
 
 import { el } from "./dom.js";
 
-/** The words. */
+/** The word of each state. */
 export const STATES = {
   head: "at head",
   behind: "behind",
@@ -14,7 +14,7 @@ export const STATES = {
   running: "running",
 };
 
-/** Return where a tenant stands. */
+/** Return the state of a tenant. */
 export function stateOf(tenant, head) {
   if (!tenant.isActive) {
     return "suspended";
@@ -25,12 +25,12 @@ export function stateOf(tenant, head) {
   return tenant.schemaRevision === head ? "head" : "behind";
 }
 
-/** A small shape that says a state to whoever sees it; the word must stand beside it. */
+/** A small shape for a state; the word must be next to it, for screen readers. */
 export function mark(state) {
   return el("span", { class: `mark mark-${state}`, "aria-hidden": "true" });
 }
 
-/** A state in words, with its shape. */
+/** The shape and the word of a state. */
 export function badge(state, text = STATES[state]) {
   return el("span", { class: `badge is-${state}` }, mark(state), text);
 }

@@ -1,4 +1,4 @@
-// One tenant: its state, modules, users and credentials, and what can be done with them.
+// One tenant: its state, modules, users and credentials, and their actions.
 
 import { get, SCHEMA_STATUS, send, TENANTS, withQuery } from "./api.js";
 import { apiKeys, mcpTokens } from "./credentials.js";
@@ -18,9 +18,9 @@ export async function view({ params, signal }) {
     get(SCHEMA_STATUS, { signal }),
   ]);
   const top = el("div", { class: "stack" });
-  const change = async (body, told) => {
+  const change = async (body, done) => {
     draw(await send("PATCH", path, body));
-    announce(told);
+    announce(done);
   };
   const draw = (now) =>
     fill(top, head(now, path, change), state(now, status), modules(now, change));
@@ -33,7 +33,7 @@ function head(now, path, change) {
     button("Rename", () => rename(now, change)),
     now.isActive
       ? button("Suspend", () => suspend(now, change))
-      : button("Activate", () => change({ isActive: true }, "The tenant is active.")),
+      : button("Activate", () => change({ isActive: true }, "The tenant was activated.")),
     !now.isActive && button("Delete", () => remove(now, path), { kind: "danger" }),
   ];
   return heading(now.name, actions);
@@ -51,16 +51,16 @@ function state(now, status) {
 }
 
 function modules(now, change) {
-  // A newer service may know modules that these pages do not.
+  // A newer service may have modules that these pages do not know.
   const others = now.modules.filter((key) => !MODULES.some(([known]) => known === key));
   const all = [...MODULES, ...others.map((key) => [key, key])];
   const options = all.map(([key, text]) => [key, text, now.modules.includes(key)]);
-  const asked = form(
-    [choices("On for this tenant", "modules", options)],
+  const modulesForm = form(
+    [choices("Active modules", "modules", options)],
     { action: "Save", kind: "" },
-    (data) => change({ modules: data.getAll("modules") }, "The modules are saved."),
+    (data) => change({ modules: data.getAll("modules") }, "The modules were saved."),
   );
-  return section("Modules", {}, el("div", { class: "panel" }, asked));
+  return section("Modules", {}, el("div", { class: "panel" }, modulesForm));
 }
 
 function rename(now, change) {
@@ -69,7 +69,7 @@ function rename(now, change) {
       [field("Name", input("name", { value: now.name, required: true }))],
       { action: "Rename", cancel: close },
       async (data) => {
-        await change({ name: data.get("name") }, "The tenant is renamed.");
+        await change({ name: data.get("name") }, "The tenant was renamed.");
         close();
       },
     ),
@@ -78,21 +78,21 @@ function rename(now, change) {
 
 function suspend(now, change) {
   const text =
-    `Every request with a credential of ${now.name} is refused until it is active again, ` +
-    "and migration runs leave it out.";
+    `Requests with credentials of ${now.name} are rejected, and migration runs skip it, ` +
+    "until it is activated again.";
   confirm(`Suspend ${now.name}?`, text, "Suspend", () =>
-    change({ isActive: false }, "The tenant is suspended."),
+    change({ isActive: false }, "The tenant was suspended."),
   );
 }
 
 function remove(now, path) {
   const text =
-    `The database of ${now.name}, its users, keys and tokens go for ever. ` +
-    "The history keeps its name.";
+    `This deletes the database of ${now.name}, its users, keys and tokens. ` +
+    "This cannot be undone. The migration history keeps its name.";
   dialog(`Delete ${now.name}?`, (close) =>
     form(
       [el("p", {}, text), field("Type the name of the tenant", input("name", { required: true }))],
-      { action: "Delete for ever", cancel: close, kind: "danger" },
+      { action: "Delete tenant", cancel: close, kind: "danger" },
       async (data) => {
         await send("DELETE", withQuery(path, { name: data.get("name") }));
         close();

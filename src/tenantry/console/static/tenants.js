@@ -28,5 +28,5 @@ function rows(found, head) {
     { title: "Created", kind: "minor", cell: (one) => time(one.createdAt) },
     { title: "Database", kind: "minor code", cell: (one) => one.databaseName },
   ];
-  return table("Tenants", columns, found, "No tenant is like that.");
+  return table("Tenants", columns, found, "No tenant matches.");
 }

@@ -11,15 +11,15 @@ const USERS_ON_A_PAGE = 20;
 /** A section with the users of the tenant at `tenantPath`. */
 export function users(tenantPath, signal) {
   const path = `${tenantPath}/users`;
-  const change = async (user, body, told) => {
+  const change = async (user, body, done) => {
     await send("PATCH", `${path}/${user.id}`, body);
     await list.reload();
-    announce(told);
+    announce(done);
   };
   const remove = async (user) => {
     await send("DELETE", `${path}/${user.id}`);
     await list.reload();
-    announce("The user is deleted.");
+    announce("The user was deleted.");
   };
   const columns = [
     { title: "E-mail address", cell: (user) => user.email },
@@ -36,7 +36,7 @@ export function users(tenantPath, signal) {
     columns,
     signal,
     pageSize: USERS_ON_A_PAGE,
-    empty: "The tenant has no user.",
+    empty: "The tenant has no users.",
     actions: [button("Add a user", () => add(path, list))],
   });
   return list.element;
@@ -44,7 +44,7 @@ export function users(tenantPath, signal) {
 
 function actions(user, change, remove) {
   const { email, isActive } = user;
-  const told = `${email} is ${isActive ? "inactive" : "active"}.`;
+  const done = `${email} was ${isActive ? "deactivated" : "activated"}.`;
   return [
     button("Edit", () => edit(user, change), { label: `Edit ${email}` }),
     button("Set password", () => setPassword(user, change), {
@@ -52,7 +52,7 @@ function actions(user, change, remove) {
     }),
     button(
       isActive ? "Deactivate" : "Activate",
-      () => change(user, { isActive: !isActive }, told),
+      () => change(user, { isActive: !isActive }, done),
       {
         label: `${isActive ? "Deactivate" : "Activate"} ${email}`,
       },
@@ -62,7 +62,7 @@ function actions(user, change, remove) {
       () =>
         confirm(
           `Delete ${email}?`,
-          "The sessions and tokens of the user die with it.",
+          "The sessions and tokens of the user are revoked. This cannot be undone.",
           "Delete",
           () => remove(user),
         ),
@@ -88,7 +88,7 @@ function add(path, list) {
 function edit(user, change) {
   dialog(`Edit ${user.email}`, (close) =>
     form(who(user), { action: "Save", cancel: close }, async (data) => {
-      await change(user, Object.fromEntries(data), "The user is changed.");
+      await change(user, Object.fromEntries(data), "The user was changed.");
       close();
     }),
   );
@@ -97,7 +97,7 @@ function edit(user, change) {
 function setPassword(user, change) {
   dialog(`Set the password of ${user.email}`, (close) =>
     form([password("New password")], { action: "Set password", cancel: close }, async (data) => {
-      await change(user, { password: data.get("password") }, "The password is set.");
+      await change(user, { password: data.get("password") }, "The password was set.");
       close();
     }),
   );
@@ -114,6 +114,6 @@ function password(label) {
   return field(
     label,
     input("password", { type: "password", required: true, autocomplete: "new-password" }),
-    "The service says what is too short or too common.",
+    "Short and common passwords are rejected.",
   );
 }

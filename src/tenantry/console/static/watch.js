@@ -1,19 +1,19 @@
-// Follow a run to its end, over broken connections.
+// Follow a run to its end, and reconnect after errors.
 
 import { ApiError, get } from "./api.js";
 import { events } from "./events.js";
 
-const AGAIN_AFTER_MS = 2000;
+const RETRY_AFTER_MS = 2000;
 
 /**
- * Tell of everything that happens in a run. Return it as it is when it has ended.
+ * Call back for every event of a run. Return the run when it has ended.
  *
  * @param {string} path Of the run.
- * @param {Object} run As it is now, without details.
- * @param {{signal: AbortSignal, onTenant: function(Object): void, onRun: function(Object): void,
- *   onBreak: function(): void, onBack: function(): void}} told `onTenant` may be told of one
- *   tenant several times.
- * @throws {ApiError} The service refuses to tell.
+ * @param {any} run Its current state, without details.
+ * @param {{signal: AbortSignal, onTenant: (detail: any) => void, onRun: (run: any) => void,
+ *   onBreak: () => void, onBack: () => void}} callbacks `onTenant` may be
+ *   called several times for one tenant.
+ * @throws {ApiError} The service rejects the request.
  */
 export async function watch(path, run, { signal, onTenant, onRun, onBreak, onBack }) {
   let now = run;
@@ -31,12 +31,12 @@ export async function watch(path, run, { signal, onTenant, onRun, onBreak, onBac
         }
       }
     } catch (error) {
-      letThrough(error, signal);
+      throwUnlessTransient(error, signal);
     }
     if (now.finishedAt === null) {
       onBreak();
-      await pause(AGAIN_AFTER_MS, signal);
-      now = (await stateAgain(path, signal)) ?? now;
+      await pause(RETRY_AFTER_MS, signal);
+      now = (await currentState(path, signal)) ?? now;
       onRun(now);
     }
   }
@@ -44,20 +44,20 @@ export async function watch(path, run, { signal, onTenant, onRun, onBreak, onBac
 }
 
 /**
- * Read how far the run is; return null while nobody answers. The tenants that were missed come
- * with the stream, which goes on after the last event that was seen.
+ * Read the run; return null if the service does not answer. The stream then sends the missed
+ * tenants, because it continues after the last received event.
  */
-async function stateAgain(path, signal) {
+async function currentState(path, signal) {
   try {
     return await get(path, { query: { details: "none" }, signal });
   } catch (error) {
-    letThrough(error, signal);
+    throwUnlessTransient(error, signal);
     return null;
   }
 }
 
-/** Throw an error again that will not go away by waiting. */
-function letThrough(error, signal) {
+/** Throw the error, unless a retry can succeed. */
+function throwUnlessTransient(error, signal) {
   const isRefusal = error instanceof ApiError && error.status >= 400 && error.status < 500;
   if (signal.aborted || isRefusal) {
     throw error;

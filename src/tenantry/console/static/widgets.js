@@ -1,9 +1,9 @@
-// What every view is made of: headings, tables, pages, times, notices, buttons.
+// The elements of views: headings, tables, pages, times, notices, buttons.
 
-import { el, fill } from "./dom.js";
+import { byId, el, fill } from "./dom.js";
 import { count, distance, localTime } from "./format.js";
 
-/** A timestamp, exact to the second; the pointer shows how far away it is. */
+/** A timestamp, exact to the second; its tooltip has the distance from now. */
 export function time(timestamp, missing = "–") {
   if (timestamp === null) {
     return missing;
@@ -11,7 +11,7 @@ export function time(timestamp, missing = "–") {
   return el("time", { datetime: timestamp, title: distance(timestamp) }, localTime(timestamp));
 }
 
-/** A timestamp as a distance; the pointer shows the exact one. */
+/** A timestamp as a distance; its tooltip has the exact time. */
 export function timeAgo(timestamp, missing = "never") {
   if (timestamp === null) {
     return missing;
@@ -20,13 +20,12 @@ export function timeAgo(timestamp, missing = "never") {
 }
 
 /**
- * A table in a region that scrolls sideways when it must.
+ * A table in a region that scrolls horizontally if necessary.
  *
- * @param {string} caption Read out, not shown: a heading stands above.
- * @param {{title: string, cell: function(Object): *, kind?: string}[]} columns Of the kinds
- *   "number", "minor" (left out on narrow screens) and "actions".
+ * @param {string} caption For screen readers; a heading is above.
+ * @param {Column[]} columns Of the kinds "number", "minor" (hidden on narrow screens), "actions".
  * @param {Object[]} rows
- * @param {string} empty What is said when there are none.
+ * @param {string} empty The text for a table without rows.
  */
 export function table(caption, columns, rows, empty) {
   if (rows.length === 0) {
@@ -60,11 +59,11 @@ export function table(caption, columns, rows, empty) {
 }
 
 /**
- * "51–100 of 10,000", and the way to other pages.
+ * "51–100 of 10,000", with buttons for other pages.
  *
  * @param {{page: number, pageSize: number, totalCount: number, totalPages: number}} at
- * @param {function(number): void} turn Shows another page.
- * @param {string} what The list is a list of.
+ * @param {(page: number) => any} turn Shows another page.
+ * @param {string} what The kind of items.
  */
 export function pager(at, turn, what) {
   if (at.totalCount === 0) {
@@ -72,7 +71,7 @@ export function pager(at, turn, what) {
   }
   const first = (at.page - 1) * at.pageSize + 1;
   const last = Math.min(at.page * at.pageSize, at.totalCount);
-  const told = `${count(first)}–${count(last)} of ${count(at.totalCount)}`;
+  const range = `${count(first)}–${count(last)} of ${count(at.totalCount)}`;
   const to = (page, text, id) => {
     const made = button(text, () => turn(page));
     made.dataset.turn = id;
@@ -82,7 +81,7 @@ export function pager(at, turn, what) {
   return el(
     "nav",
     { class: "pager", "aria-label": `Pages of ${what}` },
-    el("span", {}, told),
+    el("span", {}, range),
     at.totalPages > 1 && [to(at.page - 1, "Previous", "previous"), to(at.page + 1, "Next", "next")],
   );
 }
@@ -93,7 +92,7 @@ export function notice(kind, ...children) {
   return el("div", { class: `notice is-${kind}`, role }, children);
 }
 
-/** What is shown where something could not be read. */
+/** A message for data that could not be loaded. */
 export function failure(error, again) {
   const id = error.requestId ? ` (request ${error.requestId})` : "";
   return notice(
@@ -103,17 +102,17 @@ export function failure(error, again) {
   );
 }
 
-/** Pairs of a name and a value. Values that are undefined are left out. */
+/** Pairs of a name and a value. Undefined values are omitted. */
 export function facts(pairs) {
-  const told = Object.entries(pairs).filter(([, value]) => value !== undefined);
+  const defined = Object.entries(pairs).filter(([, value]) => value !== undefined);
   return el(
     "dl",
     { class: "facts" },
-    told.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))),
+    defined.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))),
   );
 }
 
-/** The heading of a page, and what can be done there. */
+/** The heading of a page, with its actions. */
 export function heading(title, ...actions) {
   return el(
     "div",
@@ -123,8 +122,8 @@ export function heading(title, ...actions) {
   );
 }
 
-/** A section of a page, with its heading and what can be done in it. */
-export function section(title, { actions = [] } = {}, ...children) {
+/** A section of a page, with its heading and its actions. */
+export function section(title, { actions = /** @type {any[]} */ ([]) } = {}, ...children) {
   const head = el(
     "div",
     { class: "head" },
@@ -134,13 +133,13 @@ export function section(title, { actions = [] } = {}, ...children) {
   return el("section", { "aria-label": title }, head, children);
 }
 
-/** A link that looks like a button. */
+/** A link in the style of a button. */
 export function linkButton(href, text, kind = "") {
   return el("a", { class: `button ${kind}`, href }, text);
 }
 
-/** A button. What goes wrong when it is pressed is told at the edge of the page. */
-export function button(text, press, { kind = "", label = null } = {}) {
+/** A button. Errors of its action are shown at the edge of the page. */
+export function button(text, press, { kind = "", label = /** @type {any} */ (null) } = {}) {
   const onclick = async () => {
     try {
       await press();
@@ -151,9 +150,9 @@ export function button(text, press, { kind = "", label = null } = {}) {
   return el("button", { type: "button", class: kind, "aria-label": label, onclick }, text);
 }
 
-/** Tell of something that was asked for and not done, wherever the page stands. */
+/** Show the error of an action, visible at any scroll position. */
 function complain(error) {
-  const place = document.getElementById("complaints");
+  const place = byId("complaints");
   if (error.name !== "AbortError") {
     fill(
       place,
@@ -166,7 +165,7 @@ function complain(error) {
   }
 }
 
-/** Say something to whoever listens instead of looking. */
+/** Announce a text to screen readers. */
 export function announce(text) {
-  fill(document.getElementById("announcements"), text);
+  fill(byId("announcements"), text);
 }

@@ -1,4 +1,4 @@
-// Waves and the failure budget, read and put into words.
+// Waves and the failure budget: parsing, and descriptions in words.
 
 import { count, plural } from "./format.js";
 
@@ -10,7 +10,7 @@ export function parseSize(text) {
   const found = SIZE.exec(text.trim());
   if (found === null) {
     throw new Error(
-      `“${text.trim()}” is neither a number of tenants, like 3, nor a share of them, like 5%.`,
+      `“${text.trim()}” is neither a number of tenants, such as 3, nor a percentage, such as 5%.`,
     );
   }
   return found[2] === "%" ? `${Number(found[1])}%` : Number(found[1]);
@@ -22,10 +22,10 @@ export function parseSizes(text) {
 }
 
 /**
- * Say what waves mean.
+ * Describe waves in words.
  *
- * @param {string} text As it was typed.
- * @param {number|null} [total] How many tenants there are, if that is known.
+ * @param {string} text As typed.
+ * @param {number|null} [total] The number of tenants, if it is known.
  */
 export function wavesInWords(text, total = null) {
   if (text.trim() === "") {
@@ -33,27 +33,27 @@ export function wavesInWords(text, total = null) {
   }
   try {
     const sizes = parseSizes(text);
-    const told = sizes.map((size) => sizeInWords(size, total)).join(", then ");
-    const waits = sizes.length > 1 ? " Each wave begins when the one before has ended." : "";
-    const rest = sizes.at(-1) === ALL ? "" : " What is then left is not attempted.";
-    return `First ${told}.${waits}${rest}`;
+    const listed = sizes.map((size) => sizeInWords(size, total)).join(", then ");
+    const waits = sizes.length > 1 ? " Each wave starts when the previous one has ended." : "";
+    const rest = sizes.at(-1) === ALL ? "" : " The remaining tenants are not attempted.";
+    return `First ${listed}.${waits}${rest}`;
   } catch (error) {
     return error.message;
   }
 }
 
-/** Say what the failure budget means. */
+/** Describe the failure budget in words. */
 export function budgetInWords(text) {
   if (text.trim() === "") {
-    return "Failures stop nothing: every tenant is tried.";
+    return "Failures do not stop the run: every tenant is attempted.";
   }
   try {
     const size = parseSize(text);
     if (size === 0) {
-      return "The first failure stops the run: what has not started is not attempted.";
+      return "The run stops at the first failure; the remaining tenants are not attempted.";
     }
-    const told = sizeInWords(size, null);
-    return `When more than ${told} have failed, what has not started is not attempted.`;
+    const budget = sizeInWords(size, null);
+    return `The run stops when more than ${budget} have failed; the rest is not attempted.`;
   } catch (error) {
     return error.message;
   }

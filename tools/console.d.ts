@@ -1,0 +1,17 @@
+// Types that several modules of the console share.
+
+/** The options of a request to the API. */
+type Options = {
+  query?: Record<string, any>;
+  body?: any;
+  headers?: Record<string, string>;
+  signal?: AbortSignal;
+  /** Whether the request has no bearer token. */
+  isOpen?: boolean;
+};
+
+/** A column of a table. */
+type Column = { title: string; cell: (row: any) => any; kind?: string };
+
+/** A path, the function that loads its view, and its navigation entry. */
+type Route = [string, () => Promise<any>, string];
