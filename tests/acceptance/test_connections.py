@@ -329,6 +329,21 @@ REFUSED: dict[str, tuple[bytes, int, str]] = {
         400,
         "bad_framing",
     ),
+    "a coding before chunks": (
+        post("/livez", "transfer-encoding: gzip, chunked", body=b"0\r\n\r\n"),
+        501,
+        "coding_not_supported",
+    ),
+    "two codings in two headers": (
+        post("/livez", "transfer-encoding: gzip", "transfer-encoding: chunked", body=b"0\r\n\r\n"),
+        501,
+        "coding_not_supported",
+    ),
+    "chunks in chunks": (
+        post("/livez", "transfer-encoding: chunked, chunked", body=b"0\r\n\r\n"),
+        400,
+        "bad_framing",
+    ),
     "an upgrade in chunks": (
         post(
             "/livez",
@@ -380,6 +395,24 @@ class TestFraming:
             assert json.loads(body)["success"] is False
             assert b"x-request-id: " in head
             assert b"connection: close" in head
+
+    @pytest.mark.parametrize(
+        ("headers", "status"),
+        [
+            (("content-length: 65537",), 413),
+            (("content-length: 9999999999",), 413),
+            (("content-length: 65537", "expect: 100-continue"), 413),
+            (("content-length: 9", "content-type: text/xml", "expect: 100-continue"), 415),
+        ],
+    )
+    async def test_of_a_body_that_is_refused_is_answered_before_the_body(
+        self, services: Services, headers: tuple[str, ...], status: int
+    ) -> None:
+        """At once, and without `100 Continue`: the head says that it is too large, or no JSON."""
+        async with quick(services) as at, at.line() as line:
+            line.writer.write(post("/api/admin/auth/login", *headers))
+            async with asyncio.timeout(2):
+                assert (await line.head()).status == status
 
     async def test_of_http_1_0_needs_no_host(self, services: Services) -> None:
         async with quick(services) as at, at.line() as line:

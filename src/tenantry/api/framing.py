@@ -23,6 +23,13 @@ class BadHost(HttpError):
     headers: Headers = [CLOSE]  # noqa: RUF012 - a constant
 
 
+class CodingNotSupported(HttpError):
+    """The only transfer coding that is supported is `chunked`."""
+
+    status = HTTPStatus.NOT_IMPLEMENTED
+    headers: Headers = [CLOSE]  # noqa: RUF012 - a constant
+
+
 class VersionNotSupported(HttpError):
     """The service speaks HTTP/1.1 and HTTP/1.0 alone."""
 
@@ -53,23 +60,27 @@ class Framing:
             version: Of HTTP: ``1.1``, say.
         """
         hosts: list[bytes] = []
-        body_bytes, is_chunked = 0, False
+        codings: list[bytes] = []
+        body_bytes = 0
         for name, value in headers:
             if name == b"host":
                 hosts.append(value)
             elif name == b"content-length":
                 body_bytes = int(value)
             elif name == b"transfer-encoding":
-                is_chunked = True
-        return cls(body_bytes, is_chunked, _refusal(version, hosts, is_chunked=is_chunked))
+                codings.append(value.strip().lower())
+        return cls(body_bytes, bool(codings), _refusal(version, hosts, codings))
 
 
-def _refusal(version: str, hosts: list[bytes], *, is_chunked: bool) -> HttpError | None:
+def _refusal(version: str, hosts: list[bytes], codings: list[bytes]) -> HttpError | None:
     if version not in {"1.1", "1.0"}:
         return VersionNotSupported()
     # HTTP/1.0 knows neither hosts nor chunks (RFC 9112, sections 3.2 and 6.1).
-    if version == "1.0" and is_chunked:
+    if version == "1.0" and codings:
         return BadFraming()
+    # What another coding decodes to is not known here (RFC 9112, section 6.1).
+    if codings and codings != [b"chunked"]:
+        return CodingNotSupported()
     if len(hosts) > 1 or (not hosts and version == "1.1"):
         return BadHost()
     return None if all(map(_HOST_FORM.fullmatch, hosts)) else BadHost()

@@ -126,6 +126,8 @@ async def read_body(endpoint: Endpoint, headers: RawHeaders, receive: Receive) -
     """
     body = received_at_once(receive)
     if body is None:
+        # Before anything is read: reading sends `100 Continue`.
+        _check_announced(endpoint, headers)
         try:
             async with asyncio.timeout(BODY_SECONDS_MAX):
                 body = await _read_parts(receive, endpoint.body_bytes_max)
@@ -265,6 +267,17 @@ async def _read_parts(receive: Receive, bytes_max: int) -> bytes:
         if not message.get("more_body", False):
             break
     return b"".join(parts)
+
+
+def _check_announced(endpoint: Endpoint, headers: RawHeaders) -> None:
+    announced = 0
+    for name, value in headers:
+        if name == b"content-length" and value.isdigit():
+            announced = int(value)
+    if announced > endpoint.body_bytes_max:
+        raise BodyTooLarge
+    if announced and not _is_json(headers):
+        raise UnsupportedMediaType
 
 
 def _is_json(headers: RawHeaders) -> bool:
