@@ -1,44 +1,64 @@
-"""The port that answers with the metrics, without credentials: a few threads, and no patience.
+"""The port that answers `/metrics` without credentials: few threads, short timeouts.
 
-It is in the process that serves, so what it holds open is taken from there.
+It runs in the process that serves the API, so its connections and threads are bounded.
 """
 
 import socket
 import threading
+from http import HTTPStatus
+from http.server import HTTPServer
 from socketserver import ThreadingMixIn
 from typing import Any
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-from prometheus_client import CollectorRegistry, make_wsgi_app
+from prometheus_client import CollectorRegistry, MetricsHandler
 
 # A scraper has one or two.
 CONNECTIONS_MAX = 16
 # Between any two bytes of a request, or of its answer.
 SILENCE_SECONDS_MAX = 5.0
+PATH = "/metrics"
 
 
-def bound(host: str, port: int, registry: CollectorRegistry) -> WSGIServer:
+def bound(host: str, port: int, registry: CollectorRegistry) -> HTTPServer:
     """Return a server of what is in *registry*, which is bound and does not serve yet.
 
     Raises:
         OSError: The address cannot be used.
     """
     family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
+    metrics = registry
 
     class Server(_Server):
         address_family = family
 
-    return make_server(host, port, make_wsgi_app(registry), Server, _Handler)
+    class Handler(_Handler):
+        registry = metrics
+
+    return Server((host, port), Handler)
 
 
-class _Handler(WSGIRequestHandler):
+class _Handler(MetricsHandler):
     timeout = SILENCE_SECONDS_MAX
+    error_message_format = "%(message)s\n"
+    error_content_type = "text/plain; charset=utf-8"
+
+    def do_GET(self) -> None:  # noqa: N802 - named by the base class
+        """Send the metrics, or 404 for any other path."""
+        if self.path.partition("?")[0] == PATH:
+            super().do_GET()
+        else:
+            self.send_error(HTTPStatus.NOT_FOUND)
+
+    def send_response(self, code: int, message: str | None = None) -> None:
+        """Begin an answer, without the header that names this server and its version."""
+        self.send_response_only(code, message)
+        self.send_header("Date", self.date_time_string())
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - named by the base class
         """Log nothing."""
 
 
-class _Server(ThreadingMixIn, WSGIServer):
+class _Server(ThreadingMixIn, HTTPServer):
     """A thread for each of `CONNECTIONS_MAX` connections; more are closed at once."""
 
     daemon_threads = True
@@ -66,4 +86,4 @@ class _Server(ThreadingMixIn, WSGIServer):
             self._places.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of a client that was too slow, or has gone."""
+        """Log nothing about a client that was too slow, or has disconnected."""
