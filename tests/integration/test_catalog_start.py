@@ -29,6 +29,7 @@ class TestStart:
             (STREAM.head,)
         ]
         assert len(looking.rows(settings.catalog, "SELECT id FROM catalog")) == 1
+        assert len(looking.rows(settings.catalog, "SELECT id FROM signing_key")) == 1
 
     @on_postgresql
     async def test_of_several_processes_at_once_on_an_empty_catalog(self, settings: Settings):
@@ -44,6 +45,7 @@ class TestStart:
 
         assert await asyncio.gather(*(start() for _ in range(3))) == [("started", 0)] * 3
         assert len(looking.rows(settings.catalog, "SELECT id FROM catalog")) == 1
+        assert len(looking.rows(settings.catalog, "SELECT id FROM signing_key")) == 1
 
     async def test_again_changes_nothing(self, settings: Settings):
         await started(settings)

@@ -1,5 +1,6 @@
 """Signing keys: rotated, retired and revoked; and what a stolen one is good for."""
 
+import asyncio
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,16 @@ class TestForgedTokens:
         assert await is_good(services, before)
         assert await is_good(services, before, now=later)
         assert not await is_good(services, after, now=later)
+
+
+class TestRotate:
+    async def test_at_the_same_time_leaves_one_key_without_a_successor(self, world: World):
+        keys = world.services.signing_keys
+        await asyncio.gather(*(keys.rotate(system_context("test")) for _ in range(4)))
+
+        left = await signing_keys.every(world.services.catalog)
+        assert len(left) == 5
+        assert sum(key.signs_until is None for key in left) == 1
 
 
 class TestRetire:

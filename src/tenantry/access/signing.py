@@ -46,6 +46,10 @@ class NoSigningKey(Unavailable):
     """There is no signing key yet."""
 
 
+class _KeyExists(Exception):
+    """Another process has made the first key."""
+
+
 @dataclass(frozen=True)
 class RingKey:
     """A key that verifies, and signs for a time.
@@ -130,9 +134,10 @@ class SigningKeys:
         return ring
 
     async def ensure(self, ctx: OperationContext) -> None:
-        """Make the first key if there is none."""
+        """Make the first key if there is none, also if several processes start at once."""
         if not await signing_keys.every(self._catalog):
-            await self._add(ctx, signs_from=ctx.now)
+            with contextlib.suppress(_KeyExists):
+                await self._add(ctx, signs_from=ctx.now, is_first=True)
         await self.ring()
 
     async def rotate(self, ctx: OperationContext) -> SigningKey:
@@ -149,6 +154,7 @@ class SigningKeys:
             SigningKeyNotFound: There is no such key.
         """
         async with self._catalog.change(ctx, "signing-key.revoke", key_id) as session:
+            await signing_keys.lock(session)
             await signing_keys.remove(session, key_id)
             left = await signing_keys.every(session)
             if any(key.signs_until is None for key in left):
@@ -166,9 +172,14 @@ class SigningKeys:
                 async with self._catalog.change(ctx, "signing-key.retire", key_id) as session:
                     await signing_keys.remove(session, key_id)
 
-    async def _add(self, ctx: OperationContext, *, signs_from: datetime) -> SigningKey:
+    async def _add(
+        self, ctx: OperationContext, *, signs_from: datetime, is_first: bool = False
+    ) -> SigningKey:
         added = self._new(ctx, signs_from=signs_from)
         async with self._catalog.change(ctx, "signing-key.add", added.id) as session:
+            await signing_keys.lock(session)
+            if is_first and await signing_keys.every(session):
+                raise _KeyExists
             await signing_keys.add(session, added)
         return added
 

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from tenantry.catalog.database import CatalogChange
 from tenantry.catalog.planes import CatalogSession
-from tenantry.catalog.tables import signing_key
+from tenantry.catalog.tables import catalog, signing_key
 from tenantry.db.statements import Statement, columns_of
 from tenantry.kit.errors import NotFound
 
@@ -42,6 +42,8 @@ class _Id(msgspec.Struct, frozen=True):
     id: UUID
 
 
+# SQLite has no row locks: there a transaction that writes is alone from its beginning.
+_LOCK = Statement(sa.select(catalog.c.id).with_for_update(), _Id)
 _ADD = Statement[Any](sa.insert(signing_key))
 _ALL = Statement(
     sa.select(*columns_of(signing_key, SigningKey))
@@ -60,6 +62,11 @@ _REMOVE = Statement(
     .returning(signing_key.c.id),
     _Id,
 )
+
+
+async def lock(session: CatalogChange) -> None:
+    """Wait until no other transaction changes the keys; the next one waits for this one."""
+    await session.fetch_one(_LOCK)
 
 
 async def add(session: CatalogChange, added: SigningKey) -> None:
