@@ -10,8 +10,8 @@ from tenantry.api import fair_share
 from tenantry.services import open_services
 from tenantry.settings import Settings
 from tests.acceptance.commands import Commands
-from tests.acceptance.support import MODULES, OWN_POSTS, POSTS, PROFILE, TENANTS, ok, refused
-from tests.conftest import World, make_world
+from tests.acceptance.support import LOGIN, MODULES, OWN_POSTS, POSTS, PROFILE, TENANTS, ok, refused
+from tests.conftest import PASSWORD, World, make_world
 
 # Structured fields (RFC 9651) of draft-ietf-httpapi-ratelimit-headers.
 POLICY = re.compile(r'"credential";q=(\d+);w=60')
@@ -77,6 +77,18 @@ class TestRateLimit:
                 ok(await public.get(POSTS))
                 await asyncio.sleep(1.1)
                 ok(await owner.get(PROFILE))
+
+    async def test_of_a_key_does_not_hold_for_logins(self, settings: Settings) -> None:
+        """A website that uses up the quota of its key does not keep the users out."""
+        limited = settings.model_copy(update={"requests_per_minute": 60})
+        async with open_services(limited) as services:
+            world = await make_world(services)
+            async with world.public(world.acme) as public:
+                answers = [await public.get(POSTS) for _ in range(62)]
+                refused(answers[-1], 429)
+
+                body = {"email": world.acme.owner.email, "password": PASSWORD}
+                assert left_of(ok_of(await public.post(LOGIN, json=body)))[1] < 60
 
     async def test_of_a_tenant_is_set_by_an_admin(self, world: World) -> None:
         async with await world.admin() as admin, await world.owner(world.acme) as owner:

@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import io
+import json
 import select
 import socket
 import time
@@ -11,7 +13,9 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tenantry.app import app_over
 from tenantry.cli.metrics_port import CONNECTIONS_MAX, SILENCE_SECONDS_MAX
+from tenantry.kit.access_log import AccessLog
 from tenantry.kit.metrics import Metrics
 from tests.acceptance.programs import free_port, only_line, run, running
 from tests.acceptance.support import LOGIN, MIGRATE_ALL, database_of, must_be_for_admins
@@ -104,6 +108,23 @@ class TestMetrics:
         assert value(text, "tenantry_login_failures_total", reason="wrong password") == 5
         assert value(text, "tenantry_login_failures_total", reason="too many attempts") == 1
 
+    async def test_count_what_is_rejected_for_now(self, world: World):
+        """By the reason; in the log it is a warning, because the service is not at fault."""
+        before = await scraped(world)
+        database_of(world, world.acme.tenant).destroy()
+        logged = io.StringIO()
+        app = app_over(world.services, AccessLog(logged, as_json=True))
+        key = {"x-api-key": world.acme.key.secret}
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://tenantry") as client:
+            answer = await client.get("/api/public/blog/posts", headers=key)
+
+        assert answer.status_code == 503
+        assert json.loads(logged.getvalue())["level"] == "warning"
+        counted, reason = "tenantry_unavailable_total", "DatabaseUnavailable"
+        rise = value(await scraped(world), counted, reason=reason)
+        assert rise - value(before, counted, reason=reason) == 1
+
     async def test_count_what_was_migrated(self, world: World):
         """Tenants by their outcome; a run in which one failed is a failed run."""
         admin = await world.admin()
@@ -186,6 +207,30 @@ class TestMetricsPort:
             assert program.end() == 0
         with pytest.raises(httpx.ConnectError):
             httpx.get(f"http://127.0.0.1:{metrics}/metrics")
+
+    def test_answers_on_one_path_and_names_no_server(self, tmp_path: Path):
+        """Every other path is 404, and no answer has the version of what sends it."""
+        port, metrics = free_port(), free_port()
+        with running(
+            tmp_path, "serve", "--port", str(port), TENANTRY_METRICS_PORT=str(metrics)
+        ) as program:
+            program.wait_for("^Tenantry answers")
+
+            statuses = {}
+            for method, path in (
+                ("GET", "/metrics"),
+                ("GET", "/metrics?name[]=up"),
+                ("GET", "/"),
+                ("GET", "/metrics/"),
+                ("GET", "/api/admin/tenants"),
+                ("POST", "/metrics"),
+            ):
+                answer = httpx.request(method, f"http://127.0.0.1:{metrics}{path}")
+                statuses[method, path] = answer.status_code
+                assert "server" not in answer.headers
+                assert "Python" not in answer.text or path.startswith("/metrics")
+
+        assert list(statuses.values()) == [200, 200, 404, 404, 404, 501]
 
     def test_holds_few_connections_and_none_for_ever(self, tmp_path: Path):
         """Who connects and sends nothing takes no descriptors from the API."""

@@ -84,6 +84,8 @@ class Api:
                 raise
         except TenantryError as error:
             answer = exchange.refuse(error)
+            if isinstance(error, Unavailable):
+                self._services.metrics.count_unavailable(type(error))
         except Exception as error:  # noqa: BLE001 - the caller gets the envelope, the log the rest
             _log.exception("request failed", request_id=exchange.request_id)
             exchange.error = type(error).__name__
@@ -143,8 +145,12 @@ class Api:
         """
         limits = self._services.rate_limits
         if isinstance(ctx, TenantContext):
-            tenant = ctx.tenant
-            exchange.quota = limits.take(ctx.identity.credential_id, tenant.requests_per_minute)
+            credential = ctx.identity.credential_id
+            if exchange.endpoint is not None and exchange.endpoint.level is TENANT_LOGIN:
+                # A website that uses up the quota of the key does not keep its users out.
+                exchange.quota = limits.take(f"login {credential}")
+            else:
+                exchange.quota = limits.take(credential, ctx.tenant.requests_per_minute)
         elif isinstance(ctx, AdminContext):
             exchange.quota = limits.take(ctx.email)
         else:
@@ -261,7 +267,7 @@ class _Exchange:
         now = utc_now()
         return AccessEntry(
             at=now,
-            level="info" if status < 500 else "error",  # noqa: PLR2004 - as everybody knows
+            level=_level(status),
             event="request",
             request_id=self.request_id,
             method=self.method,
@@ -272,6 +278,13 @@ class _Exchange:
             actor=self.ctx.actor if self.ctx else None,
             error=self.error,
         )
+
+
+def _level(status: int) -> str:
+    """Return the level of an entry in the log: an error is a fault of the service, and rare."""
+    if status < HTTPStatus.INTERNAL_SERVER_ERROR:
+        return "info"
+    return "error" if status == HTTPStatus.INTERNAL_SERVER_ERROR else "warning"
 
 
 async def _work(

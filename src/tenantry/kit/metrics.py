@@ -76,6 +76,7 @@ class Metrics(Collector):
         self._login_failures = Counter({WRONG_PASSWORD: 0, TOO_MANY: 0})
         self._pools: dict[str, Pool] = {}
         self._refused_connections: Counter[str] = Counter()
+        self._unavailable: Counter[str] = Counter()
         self._read_connections: Callable[[], int] = int
         self._read_queue: Callable[[], int] = int
         self.registry = CollectorRegistry(auto_describe=False)
@@ -115,6 +116,10 @@ class Metrics(Collector):
         """Count one connection of a client that was closed for *reason*: the name of an error."""
         self._refused_connections[reason] += 1
 
+    def count_unavailable(self, error: type[Exception]) -> None:
+        """Count one request that was rejected with *error*, and may be repeated later."""
+        self._unavailable[error.__name__] += 1
+
     def watch_connections(self, read: Callable[[], int]) -> None:
         """Show from now on how many connections of clients there are."""
         self._read_connections = read
@@ -149,6 +154,12 @@ class Metrics(Collector):
             "tenantry_refused_connections",
             "Connections of clients closed for what was sent, or because there were too many.",
             self._refused_connections,
+            label="reason",
+        )
+        yield _counter(
+            "tenantry_unavailable",
+            "Requests rejected with 429 or 503: a limit, or a database that is down or busy.",
+            self._unavailable,
             label="reason",
         )
         queue = "Passwords that are being hashed, or wait for it."
