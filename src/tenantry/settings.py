@@ -146,10 +146,13 @@ class Settings(BaseSettings):
         5, ge=1, le=100, description="Failures of one account from one address before it waits."
     )
     login_account_hourly: int = Field(
-        100, ge=1, description="Failed logins of one account in an hour, over all addresses."
+        100,
+        ge=1,
+        le=1_000_000,
+        description="Failed logins of one account in an hour, over all addresses.",
     )
     login_address_minutely: int = Field(
-        300, ge=1, description="Failed logins from one client address in a minute."
+        300, ge=1, le=1_000_000, description="Failed logins from one client address in a minute."
     )
     audit_days: int = Field(
         365,
@@ -160,12 +163,14 @@ class Settings(BaseSettings):
     connections: int = Field(
         0,
         ge=0,
+        le=1_000_000,
         description="Connections of clients to this process, at most; more are refused with 503. "
         "0: what its limit of open files (`ulimit -n`) leaves after its databases.",
     )
     connections_per_address: int = Field(
         200,
         ge=1,
+        le=1_000_000,
         description="Connections from one client address (IPv6: one /64 network), at most; more "
         "are refused with 429.",
     )
@@ -179,8 +184,9 @@ class Settings(BaseSettings):
     trusted_proxies: ProxyAddresses = Field(
         "",
         description="Addresses or networks (`10.0.0.0/8`) of proxies whose `X-Forwarded-For` is "
-        "believed, with commas between them; empty for none. They are exempt from "
-        "`TENANTRY_CONNECTIONS_PER_ADDRESS`.",
+        "trusted, with commas between them; empty for none. They are exempt from "
+        "`TENANTRY_CONNECTIONS_PER_ADDRESS`. A network must contain no client: a client in it "
+        "chooses its own address, and with it its limits and its entry in the audit log.",
     )
     cors_origins: str = Field(
         "",
