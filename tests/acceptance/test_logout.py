@@ -51,6 +51,16 @@ class TestLogout:
         ok(await other.put(PROFILE, json=NEW_PROFILE))
         ok(await (await session(world, world.globex)).get(PROFILE))
 
+    async def test_has_one_name_in_the_audit_log(self, world: World) -> None:
+        """Of an admin as of a user."""
+        done(await (await session(world, world.acme)).post(LOGOUT))
+        done(await (await admin_session(world)).post(ADMIN_LOGOUT))
+
+        async with await world.admin() as admin:
+            page = ok(await admin.get("/api/admin/audit-log", params={"action": "logout"}))
+        actors = {entry["actor"].partition(":")[0] for entry in page["items"]}
+        assert actors == {"user", world.admin_account.email}
+
     async def test_ends_all_sessions_on_request(self, world: World) -> None:
         """`everywhere`: those of this user, and no others; McpTokens live on."""
         one, other = await session(world, world.acme), await session(world, world.acme)

@@ -9,7 +9,7 @@ from tenantry.access.emails import canonical_email, checked_email
 from tenantry.access.login import check_login
 from tenantry.access.passwords import Passwords
 from tenantry.access.principal import AdminContext, Person, Role
-from tenantry.access.sign_ins import Account, SignIns
+from tenantry.access.sign_ins import LOGOUT, Account, SignIns
 from tenantry.access.throttle import Throttle
 from tenantry.access.tokens import IssuedToken, Tokens
 from tenantry.catalog import admins
@@ -93,7 +93,7 @@ async def update(
 
 async def logout(ctx: AdminContext, catalog: Catalog, *, everywhere: bool) -> None:
     """End the caller's session, or all of them."""
-    async with catalog.change(ctx, "admin.logout", ctx.admin_id) as session:
+    async with catalog.change(ctx, LOGOUT, ctx.admin_id) as session:
         if everywhere:
             await admins.end_sessions(session, ctx.admin_id)
             return
