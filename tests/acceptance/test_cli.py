@@ -418,6 +418,21 @@ class TestDoctor:
         assert "42501" in found["detail"]
         assert "hunter2" not in ended.stdout
 
+    @pytest.mark.parametrize("engine", ["postgresql"], indirect=True)
+    def test_sees_a_tenant_database_that_every_role_may_open(self, tenantry: Commands):
+        tenantry.create_tenant("acme")
+        with looking_into(tenantry.settings.catalog) as query:
+            name = query("SELECT database_name FROM tenant")[0][0]
+        with looking_into(tenantry.settings.tenant_server) as query:
+            query(f'GRANT CONNECT ON DATABASE "{name}" TO PUBLIC')
+
+        ended = tenantry("doctor", "--json")
+
+        found = {one["check"]: one for one in ended.data["items"]}["tenant access default"]
+        assert found["state"] == "warning"
+        assert name in found["detail"]
+        assert "REVOKE CONNECT" in found["advice"]
+
     def test_sees_that_the_secret_file_is_gone(self, alone: Commands):
         alone.create_admin()
         Path("data/secret-key").unlink()

@@ -1,25 +1,35 @@
 """TLS to PostgreSQL, as docs/howto/use-tls-to-postgresql.md says: for the catalog and tenants."""
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
+import psycopg
 import pytest
 from pydantic import SecretStr
 
 from tenantry.db.database import Budget, Database
 from tenantry.db.factory import single_connector
 from tenantry.db.sessions import DatabaseUnavailable
+from tenantry.migration.guard import Guard
+from tenantry.migration.live import SharedDialects, connect_postgres
 from tenantry.services import open_services
 from tenantry.settings import Settings
 from tests.acceptance.support import PROFILE, ok
 from tests.conftest import make_world
+from tests.integration.conftest import Rig
 from tests.integration.engines import on_postgresql
+from tests.integration.revisions import AlembicFolder
 from tests.integration.test_silence import ONE
 from tests.tls_front import certificates, tls_front
 
 pytestmark = on_postgresql
 
 ADDRESS = "127.0.0.1"
+LIVE = """
+parameters = op.get_bind().connection.driver_connection.info.get_parameters()
+assert parameters['sslmode'] == 'verify-full'
+"""
 
 
 async def ask(url: str) -> object:
@@ -67,3 +77,25 @@ class TestVerifyFull:
             assert await ask(f"{url}?sslmode=require") is not None
             with pytest.raises(DatabaseUnavailable):
                 await ask(f"{url}?sslmode=verify-full&sslrootcert={root}")
+
+    async def test_holds_for_the_driver_of_live_revisions(
+        self, rig: Rig, folder: AlembicFolder, tenant_url: str, tmp_path: Path
+    ):
+        """They run over psycopg, which gets the same parameters."""
+        made = certificates(tmp_path / "certificates", ADDRESS)
+        other = certificates(tmp_path / "other", ADDRESS)
+        folder.add("u1_live", LIVE, head="online = True")
+        async with tls_front(tenant_url, made.server) as url:
+            done = await rig.migrate(f"{url}?sslmode=verify-full&sslrootcert={made.root}")
+            assert done.error is None
+            assert [one.revision for one in done.applied] == ["u1_live"]
+
+            with pytest.raises(psycopg.OperationalError, match="SSL error"):
+                await asyncio.to_thread(
+                    connect_postgres,
+                    f"{url}?sslmode=verify-full&sslrootcert={other.root}",
+                    "psycopg",
+                    Guard(rehearses=False),
+                    SharedDialects(),
+                    timeout_seconds=5,
+                )

@@ -37,6 +37,8 @@ from tenantry.tenant.users import User
 NAME_CHARS_MAX = 100
 PROVISION_SECONDS_MAX = 120.0
 
+_LOGGED = ("name", "is_active", "modules", "requests_per_minute")
+
 Done = TypeVar("Done")
 
 _log = structlog.get_logger(__name__)
@@ -172,7 +174,7 @@ class Lifecycle:
                 modules=keys,
                 requests_per_minute=requests_per_minute,
             )
-            changes += audit_log.changes_between(tenant, changed, "name", "is_active", "modules")
+            changes += audit_log.changes_between(tenant, changed, *_LOGGED)
         return changed
 
     async def delete(self, ctx: OperationContext, tenant: Tenant, *, name: str) -> None:
