@@ -60,7 +60,7 @@ UNFINISHED = {
     *(
         f"Python, src/tenantry/{package}"
         for package in (
-            *("access", "api", "catalog", "cli", "console", "db", "fleet", "kit", "mcp"),
+            *("access", "api", "cli", "console", "db", "fleet", "mcp"),
             *("migration", "schemas", "tenant"),
         )
     ),

@@ -195,5 +195,5 @@ async def end_sessions(session: CatalogChange, admin_id: UUID) -> None:
 
 
 async def rehash(session: CatalogSession, admin_id: UUID, *, old: str, new: str) -> None:
-    """Store the same password at a higher cost, unless it was changed meanwhile."""
+    """Store the same password at a higher cost, unless it has changed in between."""
     await session.execute(_SET_PASSWORD_HASH, admin=admin_id, old=old, new=new)

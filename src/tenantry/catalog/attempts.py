@@ -8,12 +8,12 @@ A guess has three counters, and is allowed when all three allow it:
 * a *backoff* of the two together: a few attempts, and then one each time a growing wait is over.
 
 A device (an account at an address from which it has logged in) is counted by itself, so that
-strangers do not slow it down.
+attacks from elsewhere do not delay it.
 
-All three are counted by one statement or not at all, and set right by one when the password
-was right: what a login costs beside its hash is mostly the waking up between statements.
-All times are those of the database's clock. A row of the future was written before the clock
-was set back, and makes nobody wait.
+One statement counts all three or none, and one statement corrects them after the right
+password: besides its hash, a login costs mostly the round trips of statements.
+All times are those of the database's clock. A row with a later time was written
+before the clock was set back, and is ignored.
 """
 
 from collections.abc import Iterable
@@ -58,7 +58,7 @@ class Guess(msgspec.Struct, frozen=True):
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """How often somebody may guess.
+    """The limits on guesses at a password.
 
     Attributes:
         tries: Failures of one account from one address, before it must wait: for
@@ -168,8 +168,8 @@ _FIRST = [
     _wait_after(sa.literal(1)),
 ]
 
-# Whoever is refused writes nothing, so that it costs no commit; the condition below is for those
-# who come at the same moment.
+# A rejected attempt writes nothing, so that it costs no commit; the condition below is for
+# concurrent attempts.
 _TAKE = Statement(
     insert(login_attempt)
     .from_select(
@@ -252,13 +252,13 @@ async def take(catalog: Catalog, guess: Guess, limits: Limits, *, owner: str) ->
 
 
 async def succeed(catalog: Catalog, guess: Guess, *, owner: str, device: str) -> None:
-    """Take a guess back that was right, begin its backoff anew, and remember the device."""
+    """Uncount a right guess, reset its backoff, and store the device."""
     await catalog.execute(_SUCCEED, **msgspec.structs.asdict(guess), owner=owner)
     await remember(catalog, owner=owner, device=device)
 
 
 async def give_back(catalog: Catalog, guess: Guess, *, owner: str) -> None:
-    """Take a guess back that was neither right nor wrong."""
+    """Uncount a guess without a result."""
     await catalog.execute(_GIVE_BACK, **msgspec.structs.asdict(guess), owner=owner)
 
 
@@ -268,15 +268,15 @@ async def is_known(catalog: Catalog, device: str) -> bool:
 
 
 async def remember(catalog: Catalog, *, owner: str, device: str) -> None:
-    """Let strangers no longer slow an account down at an address."""
+    """Store that an account has logged in from an address, which is then counted separately."""
     await catalog.execute(_REMEMBER, owner=owner, device=device)
 
 
 async def lift(catalog: Catalog, *, owner: str) -> None:
-    """Forget every failure of an account, from wherever it came."""
+    """Delete all failures of an account, from every address."""
     await catalog.execute(_LIFT, owner=owner)
 
 
 async def forget(session: CatalogSession) -> None:
-    """Remove the counters that are of no use any more."""
+    """Delete expired counters."""
     await session.execute(_FORGET)

@@ -1,7 +1,7 @@
-"""Causes: what remains of an error when the names and the numbers are taken out.
+"""Failure causes: error messages without names and numbers.
 
-Errors of one kind are one cause, whichever table, tenant or number stands in their texts.
-What tells kinds apart stays: the revision that failed, the SQLSTATE and the wording.
+Errors that differ only in tables, tenants or numbers have the same cause. The cause keeps the
+failed revision, the SQLSTATE and the wording.
 """
 
 import re
@@ -11,14 +11,14 @@ from tenantry.kit.text import canonical
 
 PLACEHOLDER = "…"
 NOT_ATTEMPTED = "not attempted: "
-"""How the error of a tenant begins that nobody has touched; why comes after it."""
+"""The prefix of the error of a tenant that was not started; the reason follows."""
 
 # The name of a revision in front, and the state at the end.
 _REVISION = re.compile(r"([^\s:]+(?::[^\s:]+)?): (?=.)", re.DOTALL)
 _STATE = re.compile(r" ?\(SQLSTATE [0-9A-Z]{5}\)\.?$")
 _RAISED = "P0001"  # the text is the revision's own
 _QUOTED = re.compile(r""""[^"]*"|(?<!\w)'[^']*'(?!\w)|`[^`]*`""")
-# Where the databases write names without quotes around them: what stands before, and after.
+# Unquoted names in messages of the databases: the text before, and after.
 _KIND = "(?:table|index|view|trigger|column|relation|type|schema|sequence|database)"
 _BARE = tuple(
     re.compile(rf"(?P<before>{before}){name}(?P<after>{after})")

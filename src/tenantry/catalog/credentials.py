@@ -13,7 +13,7 @@ from tenantry.catalog.tables import api_key, mcp_token
 from tenantry.db.statements import Statement, columns_of
 from tenantry.kit.errors import NotFound
 
-# Enough for every rotation that anybody has in hand; a page is not worth it.
+# Enough for any number of concurrent rotations, so the list has no pages.
 CREDENTIALS_LISTED_MAX = 1_000
 
 
@@ -42,10 +42,10 @@ class ApiKey(msgspec.Struct, frozen=True):
 
 
 class McpToken(msgspec.Struct, frozen=True):
-    """A credential that stands for a tenant, or for one of its users.
+    """A credential that acts for a tenant, or for one of its users.
 
     Attributes:
-        user_generation: Of the user's McpTokens when it was issued; with another it is dead.
+        user_generation: Of the user's McpTokens when it was issued; it is invalid with another one.
     """
 
     id: UUID
@@ -226,7 +226,7 @@ async def remove_token(
 
     Args:
         session: A change of the catalog.
-        tenant_id: Whose it is.
+        tenant_id: The tenant.
         token_id: The token.
         user_id: Only if it is bound to this user.
 

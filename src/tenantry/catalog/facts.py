@@ -1,8 +1,8 @@
-"""Facts of the catalog, remembered while it is certain that they have not changed.
+"""The cache of catalog values, invalidated by the epoch.
 
-Every change of a fact raises the catalog's epoch in the same transaction. Each process
-looks at the epoch a few times a second and forgets everything when it has moved; a process
-that cannot look believes nothing it remembers and reads the catalog each time.
+Every change of a cached value increments the catalog's epoch in the same transaction. Each
+process reads the epoch a few times a second and clears its cache when it has changed. A
+process that cannot read the epoch bypasses its cache and reads the catalog each time.
 """
 
 import asyncio
@@ -22,8 +22,8 @@ from tenantry.kit.clock import monotonic_seconds
 
 Fact = TypeVar("Fact")
 
-# A change holds everywhere within a second: the time between two looks, and what a look
-# that has seen it too late may still be believed for, must stay below.
+# A change applies everywhere within a second: the sum of the polling interval and the time for
+# which the cache is valid without another poll.
 LOOK_SECONDS = 0.25
 BELIEVED_SECONDS = 0.75
 FACTS_MAX = 10_000
@@ -58,13 +58,13 @@ class Facts:
 
     @property
     def catalog_id(self) -> UUID:
-        """Which catalog this is; known after the first look."""
-        assert self._row is not None, "somebody has looked"
+        """The id of the catalog; known after the first poll."""
+        assert self._row is not None, "the epoch was read at the start"
         return self._row.id
 
     @property
     def are_believed(self) -> bool:
-        """Whether the last look at the epoch is recent enough."""
+        """Whether the epoch was read recently enough."""
         return monotonic_seconds() - self._looked_at < BELIEVED_SECONDS
 
     def recall(self, key: Hashable) -> Any | None:
@@ -97,7 +97,7 @@ class Facts:
         self._facts.clear()
 
     async def look(self) -> None:
-        """Look at the epoch once, and forget everything if it has moved."""
+        """Read the epoch once, and clear the cache if it has changed."""
         looked_at = monotonic_seconds()
         row = await self._session.fetch_one(READ_EPOCH)
         assert row is not None, "the first revision writes it"
@@ -106,7 +106,7 @@ class Facts:
         self._row, self._looked_at = row, looked_at
 
     async def watch(self) -> None:
-        """Look for ever."""
+        """Poll the epoch until cancelled."""
         while True:
             with contextlib.suppress(DatabaseUnavailable):
                 await self.look()

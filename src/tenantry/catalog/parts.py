@@ -171,9 +171,9 @@ _NEVER_CLAIMED = Statement(
 async def claim(
     session: CatalogSession, run_id: UUID, runner_id: UUID, *, limit: int
 ) -> list[TenantMigration]:
-    """Take up to *limit* parts that may start and nobody has; none when the run is stopped.
+    """Claim up to *limit* unclaimed parts that may start; none if the run is stopped.
 
-    In the order of the tenants' making.
+    In the order of the tenants' creation.
     """
     found = await session.fetch_all(_CLAIM, run=run_id, runner=runner_id, limit=limit)
     return sorted(found, key=lambda part: part.tenant_id)
@@ -182,12 +182,12 @@ async def claim(
 async def claim_abandoned(
     session: CatalogSession, run_id: UUID, runner_id: UUID, *, limit: int
 ) -> list[TenantMigration]:
-    """Take up to *limit* parts whose runner, another one, is silent: it may have started them."""
+    """Claim up to *limit* parts of dead workers, which may have started them."""
     return await session.fetch_all(_CLAIM_ABANDONED, run=run_id, runner=runner_id, limit=limit)
 
 
 async def release(session: CatalogSession, runner_id: UUID) -> None:
-    """Let others have what *runner_id* holds, has not started and not ended."""
+    """Release the parts that *runner_id* has claimed and not started."""
     await session.execute(_RELEASE, runner=runner_id)
 
 
@@ -215,17 +215,17 @@ async def open_wave(session: CatalogSession, run_id: UUID, *, count: int) -> Non
 
 
 async def record(session: CatalogSession, outcomes: Sequence[Outcome], runner_id: UUID) -> Recorded:
-    """Write what became of some parts, as far as *runner_id* still holds them.
+    """Write the outcomes of those parts that *runner_id* still holds.
 
     Args:
         session: A transaction on the catalog.
         outcomes: What to write.
-        runner_id: Who writes.
+        runner_id: The worker.
     """
     by_run: dict[UUID, list[Outcome]] = {}
     for outcome in outcomes:
         by_run.setdefault(outcome.part.run_id, []).append(outcome)
-    # Everybody locks in this order (runs by id, parts, tenants by id), so nobody deadlocks.
+    # All transactions lock in this order (runs by id, parts, tenants by id) to avoid deadlocks.
     locked = [await _lock(session, run_id) for run_id in sorted(by_run)]
     written: list[Outcome] = []
     moved: list[Progress] = []
@@ -242,14 +242,14 @@ async def record(session: CatalogSession, outcomes: Sequence[Outcome], runner_id
 
 
 async def stop(session: CatalogSession, run_id: UUID) -> bool:
-    """Cancel a run: nothing that has not started is started any more.
+    """Cancel a run: no more parts are started.
 
     Args:
         session: A transaction on the catalog.
         run_id: Of the run.
 
     Returns:
-        False when it was stopped already.
+        False if it was already stopped.
 
     Raises:
         MigrationRunNotFound: No run has this id.
@@ -265,7 +265,7 @@ async def stop(session: CatalogSession, run_id: UUID) -> bool:
 
 
 async def close_some(session: CatalogSession, run_id: UUID, *, now: datetime) -> Recorded:
-    """End up to `CLOSE_MAX` parts of a stopped run that nobody has ever claimed.
+    """End up to `CLOSE_MAX` unclaimed parts of a stopped run.
 
     Args:
         session: A transaction on the catalog.

@@ -106,8 +106,8 @@ async def add(
         session: A transaction on the catalog.
         run_id: Of the new run.
         now: Its start.
-        triggered_by: Whose run it is, as the history tells it for ever.
-        head: Where it is to bring the tenants.
+        triggered_by: The actor, as shown in the history.
+        head: The position that its tenants must reach.
         label: What it is called.
         selection: Which tenants are in it.
         waits: Whether they wait for their wave; else all of them may start.

@@ -18,7 +18,7 @@ SILENCE_MS = 5_000
 FORGOTTEN_MS = 3_600_000
 
 NOBODY = UUID(int=0)
-"""A runner that never lives: what it holds is free, and somebody may have started it."""
+"""A worker that is always dead: its parts can be claimed, and may have been started."""
 
 _now = database_clock_ms()
 _BEAT = Statement[Any](
@@ -40,9 +40,9 @@ living = sa.select(runner.c.id).where(runner.c.seen_at_ms >= _now - SILENCE_MS)
 def is_abandoned(
     holder: sa.ColumnElement[Any], runner_id: sa.BindParameter[Any]
 ) -> sa.ColumnElement[bool]:
-    """Return the condition that the *holder* has fallen silent, as *runner_id* sees it.
+    """Return the condition that the *holder* is dead, as seen by *runner_id*.
 
-    To itself nobody is silent: a runner whose heartbeat came late is at work on what it holds.
+    A worker ignores its own expired heartbeat: it is still working on what it holds.
     """
     return sa.and_(holder != runner_id, holder.not_in(living))
 

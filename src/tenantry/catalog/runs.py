@@ -1,7 +1,7 @@
-"""Migration runs: what was asked of the fleet, and what became of it, as the history tells it.
+"""Migration runs: their options and results, as shown in the history.
 
-A run has one row for each tenant: its parts. `catalog.plans` writes them, before the first
-tenant is touched; `catalog.parts` works them off.
+A run has one row for each tenant: its parts. `catalog.plans` inserts them before the first
+tenant is migrated; `catalog.parts` claims and ends them.
 """
 
 from collections.abc import AsyncIterator
@@ -31,7 +31,7 @@ class MigrationRunNotFound(NotFound):
 
 
 class MigrationState(StrEnum):
-    """What became of one tenant's part in a run."""
+    """The state of one tenant in a run."""
 
     WAITING = "Waiting"  # for its wave
     PENDING = "Pending"
@@ -58,7 +58,7 @@ class MigrationRun(msgspec.Struct, frozen=True):
     last_sequence: int | None = None
 
     def counts(self, part: "TenantMigration") -> bool:
-        """Tell whether *part*, which has ended, is in the counts: it may be later than they."""
+        """Return whether the counts include *part*, which may have ended after they were read."""
         if self.finished_at is not None or part.sequence is None:
             return True
         return part.sequence <= (self.last_sequence or 0)
@@ -88,19 +88,19 @@ class TenantMigration(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What became of one tenant, and where its database now stands if that is known."""
+    """The result of one tenant, and the revision of its database if that is known."""
 
     part: TenantMigration
     schema_revision: str | None
 
 
 class UnfinishedRun(msgspec.Struct, frozen=True):
-    """A run that goes on.
+    """A run that has not ended.
 
     Attributes:
-        head: Where it is to bring the tenants; None when its planner could not tell.
-        max_failures: The failures that it bears; None when it bears all.
-        stop_reason: Why nothing more is started; None while it is.
+        head: The position that its tenants must reach; None if its planner could not read it.
+        max_failures: The failure budget; None without a limit.
+        stop_reason: Why no more tenants are started; None if they are.
     """
 
     id: UUID
@@ -112,14 +112,14 @@ class UnfinishedRun(msgspec.Struct, frozen=True):
 
 
 class Terms(msgspec.Struct, frozen=True):
-    """How a run is to go. The history does not tell it; the command line does.
+    """The options of a run, which the command line shows and the history omits.
 
     Attributes:
         label: What it is called.
         waves: How many parts may have started when each wave has begun, with spaces between
             the numbers; None when all may start at once.
-        max_failures: The failures that it bears; None when it bears all.
-        stop_reason: Why nothing more is started; None while it is.
+        max_failures: The failure budget; None without a limit.
+        stop_reason: Why no more tenants are started; None if they are.
     """
 
     label: str | None
@@ -291,8 +291,8 @@ async def ended_after(
 ) -> list[TenantMigration]:
     """Return the parts of a run that ended after the one with this *sequence*, in that order.
 
-    With 0 it begins at the beginning. Whoever asks again with the sequence of the last part
-    misses none, in whichever process they end: a part with a smaller one cannot come later.
+    0 is the beginning. A reader that continues with the sequence of the last part misses none,
+    in whichever process they end: a smaller sequence cannot appear later.
     """
     return await session.fetch_all(_ENDED_AFTER, run=run_id, number=sequence, limit=limit)
 

@@ -82,7 +82,7 @@ async def every(session: CatalogSession) -> list[SigningKey]:
 
 
 async def remove(session: CatalogChange, key_id: UUID) -> None:
-    """Remove a key: no token that it has signed verifies any more.
+    """Remove a key: the tokens that it has signed become invalid.
 
     Raises:
         SigningKeyNotFound: There is none with this id.

@@ -34,10 +34,10 @@ class TenantNotFound(NotFound):
 
 
 class TenantState(StrEnum):
-    """Where a tenant is in its life. Only a ready one exists for anybody."""
+    """The lifecycle state of a tenant. Only ready tenants are visible."""
 
     PROVISIONING = "provisioning"
-    ADOPTING = "adopting"  # what its database holds is not ours, and must outlive a failure
+    ADOPTING = "adopting"  # its database has foreign content, which must survive a failure
     READY = "ready"
     DELETING = "deleting"
 
@@ -92,7 +92,7 @@ _FIND = Statement(sa.select(*_COLUMNS).where(_by_id, _is_ready), Tenant)
 _FIND_BY_NAME = Statement(
     sa.select(*_COLUMNS).where(tenant.c.canonical_name == sa.bindparam("name"), _is_ready), Tenant
 )
-# What is None stays as it is at that moment, not as it was when somebody read it.
+# None keeps the current value of the row, not the value that was read before.
 _UPDATE = Statement(
     sa.update(tenant)
     .values(
@@ -160,7 +160,7 @@ _CONDEMN = Statement(
 _REMOVE = Statement[Any](sa.delete(tenant).where(_is_held))
 _ABANDON = Statement[Any](
     sa.update(tenant)
-    # What nobody else can have: two servers may each have a database of one name.
+    # A unique value: two servers may have databases with the same name.
     .values(runner_id=None, canonical_name=sa.cast(tenant.c.id, sa.String))
     .where(_is_held)
 )
@@ -254,7 +254,7 @@ async def page(
         window: Which ones.
         search: Part of their names, in any case.
         is_active: Only active, or only suspended ones.
-        revision: Only those whose database was last seen there.
+        revision: Only those with this last seen revision.
     """
     wanted = {
         "search": None if search is None else f"%{_escape(search)}%",
@@ -308,7 +308,7 @@ async def update(
 async def set_ready(
     session: CatalogChange, tenant_id: UUID, *, runner_id: UUID, revision: str
 ) -> Tenant | None:
-    """Let a tenant exist for everybody; return None if *runner_id* has lost it."""
+    """Make a tenant visible; return None if *runner_id* no longer holds it."""
     return await session.fetch_one(
         _SET_READY, tenant=tenant_id, runner=runner_id, revision=revision
     )
@@ -317,50 +317,50 @@ async def set_ready(
 async def set_deleting(
     session: CatalogChange, tenant_id: UUID, *, runner_id: UUID
 ) -> Tenant | None:
-    """Let an inactive tenant exist for nobody; return None if it is active, or gone."""
+    """Make an inactive tenant invisible; return None if it is active, or missing."""
     return await session.fetch_one(_SET_DELETING, tenant=tenant_id, runner=runner_id)
 
 
 async def take_abandoned(session: CatalogSession, *, runner_id: UUID) -> list[Tenant]:
-    """Take over every tenant whose making or deletion has died, to be cleared away.
+    """Claim all tenants with an interrupted creation or deletion, for cleanup.
 
-    What *runner_id* holds already is not among them: it is at work on it. One whose state is
-    still that of an adoption is to be let go, and its database kept.
+    Those that *runner_id* already holds are excluded. For an interrupted adoption, the row is
+    removed and the database kept.
     """
     return await session.fetch_all(_TAKE_ABANDONED, runner=runner_id)
 
 
 async def set_revision(session: CatalogSession, tenant_id: UUID, revision: str) -> None:
-    """Note where a tenant's database was seen."""
+    """Store the last seen revision of a tenant's database."""
     await session.execute(_SET_REVISION, tenant=tenant_id, revision=revision)
 
 
 async def set_revisions(session: CatalogSession, seen: Mapping[UUID, str]) -> None:
-    """Note where the databases of some tenants were seen."""
-    # In one order for everybody, so that nobody deadlocks.
+    """Store the last seen revisions of several tenants' databases."""
+    # In a fixed order, to avoid deadlocks.
     rows = [{"tenant": tenant_id, "revision": seen[tenant_id]} for tenant_id in sorted(seen)]
     await session.execute_many(_SET_REVISION, rows)
 
 
 async def condemn(session: CatalogSession, tenant_id: UUID, *, runner_id: UUID) -> bool:
-    """Make sure that a tenant will not become ready any more, if *runner_id* holds it.
+    """Prevent a tenant from becoming ready, if *runner_id* holds it.
 
     Returns:
-        False when there is nothing to condemn: it is not listed, or it is ready after all,
-        because a COMMIT whose answer was lost has succeeded.
+        False if it is not listed, or already ready because a COMMIT without a received
+        response has succeeded.
     """
     return await session.fetch_one(_CONDEMN, tenant=tenant_id, runner=runner_id) is not None
 
 
 async def remove_unseen(session: CatalogSession, tenant_id: UUID, *, runner_id: UUID) -> None:
-    """Remove a tenant that is not ready, and whose database is gone, if *runner_id* holds it."""
+    """Delete the row of a tenant without a database that is not ready, if *runner_id* holds it."""
     await session.execute(_REMOVE, tenant=tenant_id, runner=runner_id)
 
 
 async def abandon(session: CatalogSession, tenant_id: UUID, *, runner_id: UUID) -> None:
-    """Let anybody clear away a tenant that is not ready, if *runner_id* holds it.
+    """Release a tenant that is not ready for cleanup by any worker, if *runner_id* holds it.
 
-    Its name is free from now on.
+    Its name becomes available.
     """
     await session.execute(_ABANDON, tenant=tenant_id, runner=runner_id)
 

@@ -22,11 +22,11 @@ _encoder = msgspec.json.Encoder()
 
 
 class AccessEntry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is said of one request.
+    """An entry of the access log: one request.
 
     Attributes:
-        path: The template of the endpoint, because a path can hold anything.
-        error: Why it was refused; never told to the caller.
+        path: The template of the endpoint, because a path can contain secrets.
+        error: The error class, which the response does not show.
     """
 
     at: datetime

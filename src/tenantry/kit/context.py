@@ -1,6 +1,6 @@
-"""The context of an operation: who asks, when, under which request id.
+"""The context of an operation: the actor, the time and the request id.
 
-A Struct, because every request makes two: a frozen dataclass takes four times as long to make.
+A Struct, because every request creates two, and a frozen dataclass takes four times as long.
 """
 
 from datetime import datetime
@@ -9,13 +9,13 @@ import msgspec
 
 
 class OperationContext(msgspec.Struct, frozen=True, kw_only=True):
-    """When something was asked, by whom, and under which request id. Operations take one first.
+    """The first argument of every operation: its time, its actor and its request id.
 
     Attributes:
-        request_id: Names this operation in logs, in the audit log and in answers.
+        request_id: The id of the request in logs, in the audit log and in responses.
         now: The instant of the operation, in UTC. Operations never read the clock.
-        actor: Who asks, as the audit log tells it.
-        address: Where from: the client's address, or the name of the door.
+        actor: The caller, as in the audit log.
+        address: The client's address, or the name of the door.
         command: The command on the command line, without its arguments; else None.
     """
 

@@ -44,7 +44,7 @@ def configure(*, log_format: LogFormat, level: str) -> None:
             foreign_pre_chain=shared,
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                _tell_where,
+                _add_location,
                 structlog.processors.JSONRenderer()
                 if as_json
                 else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()),
@@ -62,22 +62,22 @@ def configure(*, log_format: LogFormat, level: str) -> None:
 
 
 def _is_no_cut_connection(record: logging.LogRecord) -> bool:
-    """Leave out what asyncpg leaves behind when a connection is given up while it is made.
+    """Suppress an error that asyncpg causes when a connection attempt is abandoned.
 
     Measured: a timeout, or a cancelled `asyncpg.connect`, leaves a future with this error,
-    which asyncio then reports as never looked at.
+    which asyncio then reports as never retrieved.
     """
     error = record.exc_info[1] if record.exc_info else None
     return not (isinstance(error, ConnectionError) and "connection_lost() call" in str(error))
 
 
-def _tell_where(
+def _add_location(
     _logger: object, _method: str, event: structlog.typing.EventDict
 ) -> structlog.typing.EventDict:
-    """Replace an exception by its types and the lines it came through.
+    """Replace an exception by its types and the lines of its traceback.
 
-    Neither its message nor the variables on its way are told: they can hold what somebody
-    sent, a password among it.
+    Its message and the local variables are left out, because they can contain input such as
+    a password.
     """
     info = event.pop("exc_info", None)
     error = sys.exc_info()[1] if info is True else info[1] if isinstance(info, tuple) else info
@@ -93,5 +93,5 @@ def _tell_where(
 
 
 def writes_json(log_format: LogFormat) -> bool:
-    """Tell whether logs are JSON: when asked for, or when nobody watches."""
+    """Return whether logs are JSON: by the setting, or because stderr is no terminal."""
     return log_format == "json" or (log_format == "auto" and not sys.stderr.isatty())

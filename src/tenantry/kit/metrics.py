@@ -1,8 +1,8 @@
-"""Metrics: what one process counts, and what it looks at when it is asked.
+"""Metrics of one process: counters, and gauges that are read for each scrape.
 
-What is counted are plain numbers here, so that a request costs a look into a dictionary;
-prometheus-client gives them their form. No label ever names a tenant: there may be a hundred
-thousand of them, and who reads metrics need not know them.
+Counters are plain numbers, so that a request costs a dictionary lookup; prometheus-client
+formats them. No label names a tenant: there may be a hundred thousand, and readers of metrics
+need not know them.
 """
 
 from bisect import bisect_left
@@ -25,7 +25,7 @@ BUCKETS_MS = (1, 2.5, 5, 10, 25, 50, 100, 250, 1_000, 5_000)
 METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
 OTHER_METHOD = "-"
 
-# How the counters tell apart; a run in which a tenant failed is a failed one.
+# The labels of the counters; a run with a failed tenant counts as failed.
 SUCCESS, FAILED = "success", "failed"
 WRONG_PASSWORD, TOO_MANY = "wrong password", "too many attempts"
 
@@ -70,7 +70,7 @@ class Metrics(Collector):
     def __init__(self) -> None:
         self._requests: dict[tuple[str, str, int], _Requests] = {}
         self._durations: dict[tuple[str, str], _Durations] = {}
-        # Zeros are told too: without them the first failure would be no rise.
+        # Zeros are included, so that the first failure is an increase.
         self._tenants = Counter({SUCCESS: 0, FAILED: 0})
         self._runs = Counter({SUCCESS: 0, FAILED: 0})
         self._login_failures = Counter({WRONG_PASSWORD: 0, TOO_MANY: 0})
@@ -101,11 +101,11 @@ class Metrics(Collector):
         durations.counts[bisect_left(BUCKETS_MS, ms)] += 1
 
     def count_tenant(self, outcome: str) -> None:
-        """Count one tenant whose part in a migration run this process has ended."""
+        """Count one tenant of a migration run that this process has ended."""
         self._tenants[outcome] += 1
 
     def count_run(self, outcome: str) -> None:
-        """Count one migration run whose end this process has written down."""
+        """Count one migration run that this process has ended."""
         self._runs[outcome] += 1
 
     def count_login_failure(self, reason: str) -> None:
@@ -121,15 +121,15 @@ class Metrics(Collector):
         self._unavailable[error.__name__] += 1
 
     def watch_connections(self, read: Callable[[], int]) -> None:
-        """Show from now on how many connections of clients there are."""
+        """Include the number of client connections from now on."""
         self._read_connections = read
 
     def watch_pool(self, server: str, pool: Pool) -> None:
-        """Tell from now on of the connections to *server*."""
+        """Include the connections to *server* from now on."""
         self._pools[server] = pool
 
     def watch_queue(self, read: Callable[[], int]) -> None:
-        """Tell from now on of the passwords that are hashed, or wait for it."""
+        """Include the passwords that are hashed or queued from now on."""
         self._read_queue = read
 
     def render(self) -> bytes:

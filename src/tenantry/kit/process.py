@@ -1,4 +1,4 @@
-"""How a process that does the work runs: its event loop, and its garbage collector."""
+"""The event loop and the garbage collector of a process."""
 
 import asyncio
 import gc
@@ -7,20 +7,20 @@ from typing import Any, TypeVar
 
 import uvloop
 
-# The work makes few cycles; the default of 700 looks for them far too often.
+# There are few reference cycles; the default of 700 collects far too often.
 GC_THRESHOLD = 50_000
 
 Done = TypeVar("Done")
 
 
 def run(work: Coroutine[Any, Any, Done]) -> Done:
-    """Run *work* on the quicker event loop, and return what it returns."""
+    """Run *work* on uvloop, and return its result."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(work)
 
 
 def settle() -> None:
-    """Tell the garbage collector that what start-up made stays: it need not look at it again."""
+    """Exclude the objects of the start from garbage collection."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(GC_THRESHOLD)

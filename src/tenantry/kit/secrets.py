@@ -9,28 +9,28 @@ PREFIX_CHARS = 12
 CHECKSUM_CHARS = 8
 
 SECRET_KEY_CHARS_MIN = 32
-# 32 random hexadecimal digits have at least so many different ones, but for once in a million.
+# 32 random hexadecimal digits have at least this many different ones, except once in a million.
 SECRET_KEY_DISTINCT_MIN = 8
 
 
 def mint(kind: str) -> str:
     """Return a new secret: *kind*, 256 random bits, and a checksum.
 
-    With the checksum a scanner can tell a leaked secret from a look-alike, and a
-    mistyped one is refused without asking a database.
+    With the checksum, a scanner can recognise a leaked secret, and a mistyped one is
+    rejected without a query.
     """
     body = kind + secrets.token_urlsafe(SECRET_BYTES)
     return body + _checksum(body)
 
 
 def is_well_formed(kind: str, secret: str) -> bool:
-    """Tell whether *secret* can be one that `mint` made."""
+    """Return whether *secret* has the form and the checksum of `mint`."""
     body, checksum = secret[:-CHECKSUM_CHARS], secret[-CHECKSUM_CHARS:]
     return secret.startswith(kind) and secret.isascii() and checksum == _checksum(body)
 
 
 def digest(secret: str) -> str:
-    """Return the SHA-256 of *secret*, in hex: what is stored in its place."""
+    """Return the SHA-256 of *secret*, in hex, which is stored instead of it."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""Text from outside."""
+"""Text in requests."""
 
 import re
 import unicodedata
@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from tenantry.kit.errors import Invalid
 
-# Of a text that somebody has sent, in a message to them: enough to recognise it.
+# The part of a client's text that an error message repeats.
 SHOWN_CHARS_MAX = 100
 
 # The categories Cc and Cs of Unicode, and what turns the direction of the text around it.
@@ -58,7 +58,7 @@ def checked_text(name: str, text: str, *, chars_max: int) -> str:
 
 
 def shown(text: str) -> str:
-    """Return as much of *text*, which holds what somebody has sent, as a message repeats."""
+    """Return the part of a client's *text* that an error message repeats."""
     beginning = text[:SHOWN_CHARS_MAX]
     return text if beginning == text else f"{beginning}…"
 
@@ -66,7 +66,7 @@ def shown(text: str) -> str:
 def canonical(text: str) -> str:
     """Return the one form in which *text* is compared: composed (NFC) and in lower case.
 
-    In Python and not by SQL ``lower()``, which is another function on each engine. A text of
+    In Python and not by SQL ``lower()``, which differs between the engines. A text of
     more than `CANONICAL_CHARS_MAX` characters is not composed: nothing stored is that long.
     """
     if len(text) > CANONICAL_CHARS_MAX:

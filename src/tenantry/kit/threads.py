@@ -1,7 +1,7 @@
 """Threads that do not keep the process from ending.
 
-The standard pool joins its threads at the end of the process, and a thread in somebody's
-endless loop cannot be told to stop.
+The standard pool joins its threads at the end of the process, and a thread in an endless
+loop of a revision cannot be stopped.
 """
 
 import queue
@@ -17,7 +17,7 @@ class DaemonThreads(Executor):
     """A pool of daemon threads.
 
     Args:
-        threads_max: Started when they are needed, and kept.
+        threads_max: The maximum; started on demand, and kept.
         name: Of the threads.
     """
 
@@ -37,7 +37,7 @@ class DaemonThreads(Executor):
                 return
             try:
                 answer = fn(*args, **kwargs)
-            except BaseException as error:  # noqa: BLE001 - it is whoever waits that is told
+            except BaseException as error:  # noqa: BLE001 - the waiting caller gets it
                 future.set_exception(error)
             else:
                 future.set_result(answer)
