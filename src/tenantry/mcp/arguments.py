@@ -27,7 +27,7 @@ class BadArguments(Invalid):
 
 
 class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base of all arguments: one that a tool does not have is a mistake, and is told."""
+    """Base of all arguments: unknown arguments are rejected."""
 
 
 Wanted = TypeVar("Wanted", bound=Arguments)
@@ -38,7 +38,7 @@ class NoArguments(Arguments, frozen=True):
 
 
 class ListPosts(Arguments, frozen=True):
-    """Which page of which posts."""
+    """A page of posts, and its filters."""
 
     page: Page = 1
     page_size: PageSize = PAGE_SIZE_DEFAULT
@@ -54,7 +54,7 @@ class ListPosts(Arguments, frozen=True):
 
 
 class SearchPosts(Arguments, frozen=True):
-    """What to look for."""
+    """The text to search for."""
 
     query: Annotated[str, Meta(description="Part of a title or a content, in any case.")]
     page: Page = 1

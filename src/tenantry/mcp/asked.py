@@ -1,4 +1,4 @@
-"""What a tool or a resource is given, beside what the client says."""
+"""The caller of a tool or a resource."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,17 +13,17 @@ from tenantry.tenant.entry import Demand, TenantContext, acting_user
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Who asks, and of whom.
+    """The caller of a tool, and the services.
 
     Attributes:
-        ctx: Made by `tenant.entry` from the token of this very request.
+        ctx: Created by `tenant.entry` from the token of this request.
     """
 
     ctx: TenantContext
     services: Services
 
     def allows(self, demand: Demand) -> bool:
-        """Tell whether the token's scopes and the tenant's modules suffice for *demand*."""
+        """Return whether the token's scopes and the tenant's modules satisfy *demand*."""
         try:
             entry.require(self.ctx.identity, demand)
         except Forbidden:
@@ -37,7 +37,7 @@ class Asked:
 
 
 def asked_of(request: ServerRequestContext[Any, Any]) -> Asked:
-    """Return what the HTTP door has given along."""
+    """Return the caller that the HTTP door has passed to the SDK."""
     asked = request.request
     assert isinstance(asked, Asked)
     return asked

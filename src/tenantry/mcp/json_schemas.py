@@ -1,4 +1,4 @@
-"""JSON Schemas of the types that tools take and tell."""
+"""JSON Schemas of the arguments and results of tools."""
 
 from typing import Any
 

@@ -1,7 +1,6 @@
-"""By which names the service may be asked, so that no web page can ask it for somebody else.
+"""The accepted host names and origins: protection against requests from foreign web pages.
 
-A page that has made its own name lead here ("DNS rebinding") is refused by the name that it
-asks for, and any other page by the name that it comes from.
+DNS rebinding is rejected by the ``Host`` header, and other foreign pages by their ``Origin``.
 """
 
 import re
@@ -16,25 +15,25 @@ PORT_MAX = 65_535
 _AUTHORITY = r"(?P<name>\[[0-9a-f:.]+]|[a-z0-9._-]+)(?::(?P<port>[0-9]{1,5}))?"
 # Source: RFC 9110, section 7.2
 _HOST = re.compile(_AUTHORITY, re.IGNORECASE | re.ASCII)
-# Source: RFC 6454, section 7. What a page has that comes from nowhere, "null", is none of ours.
+# Source: RFC 6454, section 7. The origin "null" of sandboxed pages is rejected.
 _ORIGIN = re.compile("https?://" + _AUTHORITY, re.IGNORECASE | re.ASCII)
 
 
 class ForeignHost(Forbidden):
-    """The request is for a name that is not this service's; TENANTRY_PUBLIC_URL says which is."""
+    """The host name of the request is not in TENANTRY_PUBLIC_URL."""
 
 
 class ForeignOrigin(Forbidden):
-    """The request comes from a web page of somebody else."""
+    """The request comes from a web page of another origin."""
 
 
 def check_names(settings: Settings, *, host: str, origin: str) -> None:
     """Check the values of the headers ``Host`` and ``Origin``; the latter may be empty.
 
-    A header that was sent twice, and has its values with a comma between them, names nobody.
+    A repeated header, with its values joined by a comma, is rejected.
 
     Raises:
-        ForeignHost, ForeignOrigin: It names somebody else, or is no such value.
+        ForeignHost, ForeignOrigin: The value is malformed, or another name.
     """
     ours = _names(settings)
     if _name(_HOST, host) not in ours:
@@ -50,12 +49,12 @@ def _names(settings: Settings) -> frozenset[str]:
 
 
 def _in_url(host: str) -> str:
-    """Return *host* as it stands in a URL: an address of IPv6 in brackets."""
+    """Return *host* as in a URL: an IPv6 address in brackets."""
     return f"[{host}]" if ":" in host else host
 
 
 def _name(form: re.Pattern[str], value: str) -> str | None:
-    """Return the name in *value*, in lower case; the port is whatever a proxy makes of it."""
+    """Return the name in *value*, in lower case; the port is ignored, because proxies change it."""
     found = form.fullmatch(value)
     if found is None or not 0 < int(found["port"] or PORT_MAX) <= PORT_MAX:
         return None

@@ -1,4 +1,4 @@
-"""What each tool does: ask the operation that the HTTP API asks too, and tell what came of it."""
+"""The implementation of each tool: it calls the same operation as the HTTP API."""
 
 from uuid import UUID
 
@@ -25,10 +25,10 @@ from tenantry.tenant.entry import Demand
 
 
 async def whoami(asked: Asked, _: NoArguments) -> WhoAmI:
-    """Tell for whom the token acts."""
+    """Return the customer and the user of the token."""
     ctx = asked.ctx
     token, user_id = ctx.identity.mcp_token, entry.acting_user(ctx.identity)
-    assert token is not None, "nobody else is let in here"
+    assert token is not None, "this endpoint requires an McpToken"
     user = None
     if user_id is not None and asked.allows(Demand(Scope.PROFILE_READ)):
         user = TenantUserProfile.of(await users.get(ctx.database, user_id))
@@ -80,7 +80,7 @@ async def update_post(asked: Asked, wanted: UpdatePost) -> PostResponse:
 
 
 async def publish_post(asked: Asked, wanted: NamePost) -> PostResponse:
-    """Let everybody see a post."""
+    """Publish a post."""
     post_id = await _id_of(asked, wanted.slug)
     return PostResponse.of(await posts.publish(asked.ctx, post_id))
 

@@ -19,8 +19,8 @@ _log = structlog.get_logger(__name__)
 
 
 def told(data: msgspec.Struct) -> Json:
-    """Return the result that tells *data*: as values, and as text for clients without them."""
-    # "complete" is what the newest revision wants to be told, and those before it leave out.
+    """Return the result with *data*: as values, and as text for clients that need it."""
+    # The newest revision of the protocol requires "complete"; earlier ones ignore it.
     return {
         "content": [{"type": "text", "text": _encode(data).decode()}],
         "structuredContent": msgspec.to_builtins(data),
@@ -29,15 +29,15 @@ def told(data: msgspec.Struct) -> Json:
 
 
 def refused(asked: Asked, tool: str, error: Exception, names: Mapping[str, str]) -> Json:
-    """Return the result that tells *error*, in words that a model can act upon.
+    """Return the result for *error*, with a message for the model.
 
-    What was refused on purpose says why. Of anything else only the log knows.
+    A `TenantryError` has its message. Other errors are only in the log.
 
     Args:
-        asked: Who asked.
+        asked: The caller.
         tool: Its name.
         error: What it raised.
-        names: Of its arguments, where the operation calls them otherwise.
+        names: Of arguments with another name in the operation.
     """
     request_id = asked.ctx.request_id
     if not isinstance(error, TenantryError):

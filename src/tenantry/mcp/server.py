@@ -37,13 +37,13 @@ from tenantry.mcp.asked import Asked
 from tenantry.schemas.mcp import McpAnswer, McpError, McpMessage, MessageId
 
 INSTRUCTIONS = """\
-These tools work on the content of one customer of Tenantry: the one whose token you hold. \
-No tool takes a customer, and nothing of another one can be reached.
+These tools work on the content of one customer of Tenantry: the customer of your token. No tool \
+takes a customer as argument, and other customers cannot be reached.
 
-Begin with `whoami`: it says for whom you act, and what the token allows. Posts are named by \
-their `slug`. A new post is a draft, which readers do not see until `publish_post`. Titles and \
-contents are given back exactly as they were typed: text, not HTML that is safe to show. When a \
-tool refuses something, its message names the argument and the rule: correct it and call again.\
+Begin with `whoami`: it returns for whom you act, and what the token allows. Posts are identified \
+by their `slug`. A new post is a draft, which readers do not see until `publish_post`. Titles and \
+contents are returned exactly as written: text, not HTML that is safe to show. When a tool \
+returns an error, its message names the argument and the rule: correct it and call again.\
 """
 
 SERVER: Server[None] = Server(
@@ -105,19 +105,19 @@ class _Exchange:
     async def notify(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> None:
-        """Tell nothing."""
+        """Do nothing: there is no stream to the client."""
 
     async def progress(
         self, progress: float, total: float | None = None, message: str | None = None
     ) -> None:
-        """Tell nothing."""
+        """Do nothing: there is no stream to the client."""
 
 
 async def answer(asked: Asked, message: McpMessage, headers: Headers) -> Outcome:
-    """Return what comes of *message*. Whatever goes wrong is told in the protocol's own form.
+    """Return the response to *message*. Errors have the form of the protocol.
 
-    Clients that speak the newest revision say so in a header, and get the status of an error
-    too; to those before it an error is an answer like any other.
+    Clients of the newest revision send it in a header, and also get the HTTP status of an
+    error; for earlier revisions the status is 200.
     """
     if message.id is UNSET:
         return Outcome(HTTPStatus.ACCEPTED, None)
@@ -131,7 +131,7 @@ async def answer(asked: Asked, message: McpMessage, headers: Headers) -> Outcome
             connection=_connection(message, headers),
             lifespan_state=None,
         )
-    except Exception as raised:  # noqa: BLE001 - the SDK logs what is not meant for the client
+    except Exception as raised:  # noqa: BLE001 - the SDK logs internal errors
         error = modern_error_data(raised)
         told = McpError(error.code, error.message, UNSET if error.data is None else error.data)
         status = HTTPStatus.OK
@@ -146,10 +146,10 @@ def _is_before_newest(headers: Headers) -> bool:
 
 
 def _connection(message: McpMessage, headers: Headers) -> Connection:
-    """Return what the SDK has instead of a session.
+    """Return the connection that the SDK uses instead of a session.
 
     Raises:
-        MCPError: The headers and the message disagree, or name a revision that nobody speaks.
+        MCPError: The headers and the message disagree, or name an unknown revision.
     """
     if _is_before_newest(headers):
         spoken = headers.protocol_version or types.DEFAULT_NEGOTIATED_VERSION

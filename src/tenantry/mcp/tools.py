@@ -1,6 +1,6 @@
-"""The table of tools: what each takes and tells, who may call it, and the operation behind it.
+"""The table of tools: arguments, result, requirements and operation of each.
 
-As with endpoints, the table is the contract in code: it lists, it decides, it dispatches.
+As with endpoints, the table defines what is listed, who may call it, and what is called.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -34,7 +34,7 @@ ANYBODY = Demand()
 READING = Demand(Scope.CONTENT_READ, modules.BLOG)
 WRITING = Demand(Scope.CONTENT_WRITE, modules.BLOG)
 
-# There is no world outside the tenant's database for any of them.
+# No tool has effects outside the tenant's database.
 READS = types.ToolAnnotations(read_only_hint=True, open_world_hint=False)
 ADDS = types.ToolAnnotations(
     read_only_hint=False, destructive_hint=False, idempotent_hint=False, open_world_hint=False
@@ -52,15 +52,15 @@ class Tool:
     """One tool.
 
     Attributes:
-        run: Takes who asks and the arguments; returns what is told. Named like the tool.
+        run: The operation: takes the caller and the arguments, and has the name of the tool.
         title: For people.
         description: For models.
-        takes: The arguments.
+        takes: The type of the arguments.
         tells: The result.
         hints: What a client may assume of its effects.
-        demand: What is asked of whoever calls it; without that it is not even listed.
+        demand: The required scope and module; without them the tool is not listed.
         is_persons: Whether it needs a token that is bound to a user.
-        names: Of arguments that the operation behind it calls otherwise: from its name to ours.
+        names: Arguments with another name in the operation: from that name to the tool's.
     """
 
     run: Callable[[Asked, Any], Awaitable[msgspec.Struct]]
@@ -75,7 +75,7 @@ class Tool:
 
     @property
     def name(self) -> str:
-        """By which clients call it."""
+        """The name of the tool."""
         return self.run.__name__
 
     @cached_property
@@ -91,7 +91,7 @@ class Tool:
         )
 
     def is_open_to(self, asked: Asked) -> bool:
-        """Tell whether whoever asks may call it."""
+        """Return whether the caller may call it."""
         return asked.allows(self.demand) and (asked.is_for_person or not self.is_persons)
 
 
@@ -99,7 +99,7 @@ TOOLS: tuple[Tool, ...] = (
     Tool(
         run=operations.whoami,
         title="Who am I",
-        description="Tell for which customer and user this token acts, and what it allows.",
+        description="Return the customer and the user of this token, and what it allows.",
         tells=WhoAmI,
         hints=READS,
     ),
@@ -162,7 +162,7 @@ TOOLS: tuple[Tool, ...] = (
     Tool(
         run=operations.publish_post,
         title="Publish a post",
-        description="Let everybody see a post. One that is published stays as it is.",
+        description="Publish a post. A published post is not changed.",
         takes=arguments.NamePost,
         tells=PostResponse,
         hints=SWITCHES,
@@ -171,7 +171,7 @@ TOOLS: tuple[Tool, ...] = (
     Tool(
         run=operations.unpublish_post,
         title="Unpublish a post",
-        description="Make a draft of a post again: readers see it no more, and nothing is lost.",
+        description="Turn a published post into a draft, which readers do not see.",
         takes=arguments.NamePost,
         tells=PostResponse,
         hints=SWITCHES,
@@ -180,7 +180,7 @@ TOOLS: tuple[Tool, ...] = (
     Tool(
         run=operations.delete_post,
         title="Delete a post",
-        description="Delete a post for ever, published or not.",
+        description="Permanently delete a post or a draft.",
         takes=arguments.NamePost,
         tells=Done,
         hints=OVERWRITES,
@@ -202,7 +202,7 @@ _BY_NAME = {tool.name: tool for tool in TOOLS}
 
 
 def open_to(asked: Asked) -> Iterable[Tool]:
-    """Return the tools that whoever asks may call."""
+    """Return the tools that the caller may call."""
     return (tool for tool in TOOLS if tool.is_open_to(asked))
 
 
@@ -217,8 +217,7 @@ async def call_tool(request: Request, params: types.CallToolRequestParams) -> di
     """Call one.
 
     Raises:
-        MCPError: There is none of this name, or it is not open to the token. Which of the two
-            is not said.
+        MCPError: There is none of this name, or the token may not call it; the message is the same.
     """
     asked = asked_of(request)
     tool = _BY_NAME.get(params.name)

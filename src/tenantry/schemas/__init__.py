@@ -1,1 +1,1 @@
-"""What every door takes and tells: requests and representations, named as on the wire."""
+"""The types of requests and responses, with the names of the JSON members."""

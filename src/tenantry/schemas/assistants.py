@@ -1,4 +1,4 @@
-"""What an assistant is told of itself."""
+"""The description of an assistant's token."""
 
 from datetime import datetime
 from uuid import UUID

@@ -113,6 +113,6 @@ class JsonLines(Schema, frozen=True):
 
 
 class EventStream(Schema, frozen=True):
-    """Server-Sent Events: the text is the body, and goes on for as long as there is to tell."""
+    """Server-Sent Events: the body is a stream of text."""
 
     text: str

@@ -1,4 +1,4 @@
-"""What each MCP client wants to be told, ready to be pasted: where the server is, and the token.
+"""The configurations of MCP clients, with the URL of the server and the token.
 
 The forms are those that the clients document; each has its own.
 """

@@ -1,4 +1,4 @@
-"""Migration runs. The two spellings of a status are the seed's."""
+"""Migration runs. The API has two spellings of a status: `success` and `Success`."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -16,7 +16,7 @@ from tenantry.schemas.base import ListResponse, PageRequest, PageResponse, Schem
 
 
 class Details(StrEnum):
-    """Which details of a run are told: of all customers, of the failed ones, or none."""
+    """The details to include: of all customers, of failed ones, or none."""
 
     ALL = "all"
     FAILED = "failed"
@@ -46,7 +46,7 @@ class MigrateAllRequest(Schema, frozen=True, forbid_unknown_fields=True):
 
 
 class HistoryRequest(Schema, frozen=True):
-    """Which details of a run are told."""
+    """The details of a run to include."""
 
     details: Details = Details.ALL
 
@@ -58,7 +58,7 @@ class HistoryPageRequest(PageRequest, frozen=True):
 
 
 class MigrationDetailResponse(Schema, frozen=True):
-    """One customer's part in a run, as the call itself tells it."""
+    """The result of one customer, in the response of migrate-all."""
 
     tenant_id: UUID = field(name="customerId")
     tenant_name: str = field(name="customerName")
@@ -72,7 +72,7 @@ class MigrationDetailResponse(Schema, frozen=True):
 
 
 class MigrationResultResponse(Schema, frozen=True):
-    """What became of a run."""
+    """The result of a run."""
 
     total_count: int = field(name="total")
     success_count: int = field(name="success")
@@ -86,7 +86,7 @@ class MigrationResultResponse(Schema, frozen=True):
 
 
 class MigrationRunDetailResponse(Schema, frozen=True):
-    """One customer's part in a run, as the history tells it."""
+    """The result of one customer, in the history."""
 
     tenant_id: UUID = field(name="customerId")
     tenant_name: str = field(name="customerName")

@@ -77,7 +77,7 @@ class TenantPage(PageResponse[TenantResponse], frozen=True):
 
 
 class DeleteTenantRequest(Schema, frozen=True):
-    """The exact name of the customer that is to be deleted for ever."""
+    """The exact name of the customer to delete."""
 
     name: str
 

@@ -89,13 +89,13 @@ async def login(
         throttle,
         sign_ins,
         realm=str(ctx.tenant.id),
-        # By the id: who holds a session can change the address, and would begin anew.
+        # By the id: an attacker with a session could change the address to reset the count.
         counted_as=email if account is None else str(account.id),
         account=_named(ctx, None if account is None else account.id),
         stored=usable.password_hash if usable else None,
         password=password,
     )
-    assert usable is not None, "a password is never right for nobody"
+    assert usable is not None, "a right password implies an account"
     if rehashed is not None:
         await ctx.database.execute(_REHASH, user=usable.id, old=usable.password_hash, new=rehashed)
     person = Person(
@@ -193,7 +193,7 @@ async def _proved(
     *,
     password: str,
 ) -> AsyncIterator[tuple[_Account, Place]]:
-    """Yield the caller's account, whose *password* was right, and a place to hash in."""
+    """Yield the caller's account after checking *password*, and a place to hash in."""
     account = await _account(ctx)
     with passwords.place(network_of(ctx.address)) as place:
         with sign_ins.recording(ctx, PASSWORD, _named(ctx, account.id)):

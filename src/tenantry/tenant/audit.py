@@ -31,7 +31,7 @@ DATABASES_EACH = 20
 
 
 class Retention:
-    """Removes expired entries of the tenants whose databases this process has open.
+    """Removes expired entries from the tenant databases that this process has open.
 
     Args:
         databases: The open ones.

@@ -1,4 +1,4 @@
-"""The only way into a tenant: from credentials to a context, for every door."""
+"""Admission to a tenant: from credentials to a context, for every door."""
 
 from dataclasses import dataclass
 from uuid import UUID
@@ -43,11 +43,11 @@ class McpTokenEnded(Unauthenticated):
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What an operation asks for, beside a way in.
+    """What an operation requires of an admitted caller.
 
     Attributes:
-        scope: What an McpToken must allow.
-        module: What must be on for the tenant.
+        scope: The scope that an McpToken must have.
+        module: The module that must be active for the tenant.
     """
 
     scope: Scope | None = None
@@ -55,7 +55,7 @@ class Demand:
 
 
 class TenantContext(OperationContext, frozen=True, kw_only=True):
-    """Somebody asks inside a tenant. Holding one is the proof: only this module makes them.
+    """The context of an admitted caller. Only this module creates one, so it is the proof.
 
     Attributes:
         identity: What the credentials say.
@@ -88,10 +88,10 @@ class PersonContext(TenantContext, frozen=True, kw_only=True):
 
 
 class Claimant(TenantContext, frozen=True, kw_only=True):
-    """Somebody claims to be a person, by good credentials; the user is not read yet.
+    """The context of a caller with valid credentials, before the user is read.
 
-    The operation's own statement must ask for what `confirm_claimant` asks for; so that one
-    statement does for both. Whatever is refused before it, is refused after `confirm_claimant`.
+    The operation's own statement must check what `confirm_claimant` checks, so that one
+    statement suffices. An earlier rejection must call `confirm_claimant` first.
 
     Attributes:
         user_id: The person.
@@ -101,14 +101,14 @@ class Claimant(TenantContext, frozen=True, kw_only=True):
 
 
 class Entry:
-    """Lets in whoever may come in. Every method may also raise what opening a database raises."""
+    """Admits callers. Every method may also raise the errors of opening a database."""
 
     def __init__(self, identifier: Identifier, databases: TenantDatabases) -> None:
         self._identifier = identifier
         self._databases = databases
 
     async def for_login(self, ctx: OperationContext, presented: Credentials) -> TenantContext:
-        """Let in whoever holds the tenant's API key, to log in.
+        """Admit the holder of a tenant's API key, for a login.
 
         Raises:
             BadKey, TenantInactive: See `access.identify`.
@@ -119,31 +119,31 @@ class Entry:
     async def as_public(
         self, ctx: OperationContext, presented: Credentials, demand: Demand
     ) -> TenantContext:
-        """Let in an McpToken, or whoever holds the tenant's API key.
+        """Admit an McpToken, or the holder of a tenant's API key.
 
         Raises:
-            Unauthenticated: A credential is missing or not good.
-            Forbidden: Good credentials that do not suffice.
+            Unauthenticated: A credential is missing or invalid.
+            Forbidden: Valid credentials that do not suffice.
         """
         return await self._enter(ctx, await self._identifier.public(ctx, presented), demand)
 
     async def as_tenant(
         self, ctx: OperationContext, presented: Credentials, demand: Demand
     ) -> TenantContext:
-        """Let in an McpToken, or a user of the tenant.
+        """Admit an McpToken, or a user of the tenant.
 
         Raises:
-            Unauthenticated: A credential is missing or not good, or its session has ended.
-            Forbidden: Good credentials that do not suffice.
+            Unauthenticated: A credential is missing or invalid, or its session has ended.
+            Forbidden: Valid credentials that do not suffice.
         """
         return await self._enter(ctx, await self._identifier.tenant(ctx, presented), demand)
 
     async def as_person(
         self, ctx: OperationContext, presented: Credentials, demand: Demand
     ) -> PersonContext:
-        """Let in a person who acts on their own account, even one that is no longer there.
+        """Admit a user for operations on their own account, even a deleted user.
 
-        The operation itself then finds no such user, and says so (404).
+        The operation then finds no such user, and raises the 404.
 
         Raises:
             Unauthenticated, Forbidden: As for `as_tenant`.
@@ -156,10 +156,10 @@ class Entry:
     async def as_claimant(
         self, ctx: OperationContext, presented: Credentials, demand: Demand
     ) -> Claimant:
-        """Let in like `as_person`, but leave it to the operation to look at the user.
+        """Admit like `as_person`, but leave the check of the user to the operation.
 
         Raises:
-            Unauthenticated, Forbidden: As for `as_person`, as far as credentials tell.
+            Unauthenticated, Forbidden: As for `as_person`, except the checks of the user.
         """
         identity = await self._identifier.tenant(ctx, presented)
         user_id = acting_user(identity)
@@ -170,18 +170,18 @@ class Entry:
     async def as_assistant(
         self, ctx: OperationContext, presented: Credentials, demand: Demand
     ) -> TenantContext:
-        """Let in an McpToken, whichever of its two headers it is in.
+        """Admit an McpToken, from either of its two headers.
 
         Raises:
-            Unauthenticated: It is missing or not good.
-            Forbidden: A good one that does not suffice.
+            Unauthenticated: It is missing or invalid.
+            Forbidden: A valid one that does not suffice.
         """
         return await self._enter(ctx, await self._identifier.assistant(ctx, presented), demand)
 
     async def as_signed_in(
         self, ctx: OperationContext, presented: Credentials, demand: Demand
     ) -> PersonContext:
-        """Let in a person with a session of their own.
+        """Admit a user with a session.
 
         Raises:
             Unauthenticated, Forbidden: As for `as_tenant`.
@@ -207,7 +207,7 @@ class Entry:
 
 
 def acting_user(identity: Identity) -> UUID | None:
-    """Return the user who acts: the person, or whom the McpToken is bound to, if to anybody."""
+    """Return the user who acts: the person, or the user that the McpToken is bound to, if any."""
     if identity.claims is not None:
         return identity.claims.nameid
     return identity.mcp_token.user_id if identity.mcp_token is not None else None
@@ -230,7 +230,7 @@ def require(identity: Identity, demand: Demand) -> None:
 
 
 def claimant_of(ctx: TenantContext) -> Claimant:
-    """Return whoever is inside as the person they act for, whose own statement looks again.
+    """Return an admitted caller as claimant, for an operation that checks the user itself.
 
     Raises:
         PersonRequired: The McpToken is bound to no user.

@@ -27,7 +27,7 @@ class Module(msgspec.Struct, frozen=True):
 
 MODULES = (
     Module(BLOG, "Blog", "Posts, drafts and their publication"),
-    Module(MCP, "MCP", "Tools by which assistants act, and the McpTokens that let them in"),
+    Module(MCP, "MCP", "Tools for assistants, and their McpTokens"),
 )
 ALL_KEYS = frozenset(module.key for module in MODULES)
 

@@ -79,7 +79,7 @@ async def update(
         if hashed is not None:
             changes += audit_log.named_change("password")
         await audit.LOG.add(session, ctx, "user.update", user_id, changes=changes)
-        # While the user is inactive they stay: a request by one is told why it is refused.
+        # While the user is inactive they are kept, so that the log shows why a request is rejected.
         if user.is_active:
             await tokens.remove_dead(
                 ctx, catalog, tenant_id, user_id, generation=user.token_generation

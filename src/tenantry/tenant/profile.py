@@ -98,7 +98,7 @@ async def update_profile(claimant: Claimant, *, full_name: str, email: str) -> U
     """Change how the caller is called and reached; return them as they then are.
 
     Raises:
-        UserInactive, SessionEnded, McpTokenEnded, UserGone: The caller may not act (any more).
+        UserInactive, SessionEnded, McpTokenEnded, UserGone: The caller may not act.
         BadEmail, BadText: A rule is broken.
         EmailInUse: Another user of the tenant has the address.
         UserNotFound: The caller was deleted.

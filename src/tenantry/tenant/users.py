@@ -86,7 +86,7 @@ _PAGE = Statement(
     User,
 )
 _COUNT = Statement(sa.select(sa.func.count().label("count")).select_from(user), Count)
-# What is None stays as it is at that moment, not as it was when somebody read it.
+# None keeps the current value of the row, not the value that was read before.
 _UPDATE = Statement(
     sa.update(user)
     .values(

@@ -1,4 +1,4 @@
-"""What posts look like to those who read and write them."""
+"""The types of posts, for readers and writers."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -26,7 +26,7 @@ class PostStatus(StrEnum):
 
 
 class PublicPostSummary(msgspec.Struct, frozen=True):
-    """A published post as a list shows it to everybody."""
+    """A published post in a list."""
 
     id: UUID
     title: str
@@ -39,7 +39,7 @@ class PublicPostSummary(msgspec.Struct, frozen=True):
 
 
 class PublicPost(PublicPostSummary, frozen=True):
-    """A published post, whole, as everybody may read it."""
+    """A complete published post."""
 
     content: str
 

@@ -18,7 +18,7 @@ _ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What somebody wants a post to say; everything in it keeps the rules.
+    """The validated content of a new post.
 
     Attributes:
         slug: None if it is to be made from the title.
@@ -33,7 +33,7 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Revised:
-    """What somebody wants to be otherwise in a post; None stays. All of it keeps the rules."""
+    """The validated changes of a post; None keeps the value."""
 
     title: str | None
     content: str | None

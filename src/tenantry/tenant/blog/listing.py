@@ -1,7 +1,7 @@
-"""Pages of posts: one statement reads a page, how long the list is, and the blog's version.
+"""Pages of posts: one statement reads a page, the length of the list, and the blog's version.
 
-So the three agree, whoever writes meanwhile. The length is a number that was counted when a
-post was written; counting would read every post of the blog for every page.
+So the three are consistent despite concurrent writes. The length is stored when a post is
+written; counting would read every post of the blog for every page.
 """
 
 from collections.abc import Mapping, Sequence
@@ -68,6 +68,6 @@ def of_tag(number: sa.ColumnElement[int]) -> sa.Select[Any]:
 def by_counting(
     source: sa.FromClause, conditions: Sequence[sa.ColumnElement[bool]]
 ) -> sa.Select[Any]:
-    """Return the version, and how many posts there are, where no number tells."""
+    """Return the version and a counted number of posts, for filters without a stored count."""
     count = sa.select(sa.func.count()).select_from(source).where(*conditions)
     return sa.select(blog_state.c.version, count.scalar_subquery().label("total_count"))

@@ -93,7 +93,7 @@ async def page(
     """Return some posts: the newest first, published ones by when they were published.
 
     Args:
-        ctx: Who asks.
+        ctx: The caller.
         window: Which part of the list.
         status: Drafts, published ones, or both.
         tag: That they have, in any case.
@@ -150,10 +150,10 @@ async def create(
     excerpt: str | None = None,
     tags: Sequence[str] = (),
 ) -> Post:
-    """Write a new draft. Its author is who asks: a person, or whom the McpToken is bound to.
+    """Create a draft. Its author is the caller: a user, or the user that the McpToken is bound to.
 
     Args:
-        ctx: Who asks.
+        ctx: The caller.
         title: One line.
         content: Any text; it is kept as it is typed.
         slug: Made from the title, and free, unless given.
@@ -184,7 +184,7 @@ async def write_new(
     now: datetime,
     is_published: bool = True,
 ) -> Post:
-    """Write a post for nobody who has come in: it is how a stage is set.
+    """Insert a post without a caller, for the sample data of the demo.
 
     Raises:
         BadText, BadTags: A rule is broken; the message names the member.
@@ -224,7 +224,7 @@ async def update(
 
 
 async def publish(ctx: TenantContext, post_id: UUID) -> Post:
-    """Let everybody see a post. One that is published stays as it is.
+    """Publish a post. A published post is not changed.
 
     Raises:
         PostNotFound: There is no such post.
@@ -252,7 +252,7 @@ async def unpublish(ctx: TenantContext, post_id: UUID) -> Post:
 
 
 async def delete(ctx: TenantContext, post_id: UUID) -> None:
-    """Delete a post for ever.
+    """Permanently delete a post.
 
     Raises:
         PostNotFound: There is no such post.

@@ -1,4 +1,4 @@
-"""The posts of a blog as everybody reads them who has the tenant's API key."""
+"""The published posts of a blog, for callers with the tenant's API key."""
 
 from dataclasses import dataclass
 from typing import Generic, TypeVar

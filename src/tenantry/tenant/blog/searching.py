@@ -103,6 +103,4 @@ def _folded(text: str) -> str:
 
 
 def _too_many_ligatures() -> BadText:
-    return BadText(
-        "A text must not hold so many characters that stand for several others, such as ligatures."
-    )
+    return BadText("The text has too many characters that expand to several, such as ligatures.")

@@ -14,7 +14,7 @@ NUMBERS_MAX = 20
 
 _RANDOM_CHARS = 12
 _FALLBACK = "post"
-# What stands inside a word without parting it.
+# Characters inside a word that do not separate it.
 _APOSTROPHES = re.compile("['\N{RIGHT SINGLE QUOTATION MARK}]")
 
 
@@ -60,7 +60,7 @@ def _slug(text: str) -> str:
 
 
 def _hyphenated(plain: str) -> str:
-    """Return the letters and digits of *plain*, one hyphen in place of what stands between.
+    """Return the letters and digits of *plain*, with one hyphen in place of other characters.
 
     The vowel signs of many scripts are marks: they belong to the letter before them. After
     anything else (an emoji has marks too) there is nothing that they could belong to.

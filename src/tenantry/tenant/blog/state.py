@@ -1,6 +1,6 @@
 """The state of a tenant's blog: one row, changed in the transaction of every write.
 
-Whoever writes locks it first, so that the writes to one blog come one after the other: no
+A write locks it first, so that the writes to one blog are serialised: no
 count is lost, a free slug stays free, and what was read inside still holds when it is
 written. On SQLite the transaction itself is that lock.
 """

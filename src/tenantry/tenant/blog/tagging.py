@@ -102,7 +102,7 @@ async def add(
 
 
 async def remove(session: TenantSession, post_id: UUID, *, is_published: bool) -> None:
-    """Note that a post has no tags any more."""
+    """Remove all tags of a post."""
     await session.execute(_COUNT_DOWN, post=post_id, published=int(is_published))
     await session.execute(_FORGET_UNUSED, post=post_id)
     await session.execute(_UNLIST, post=post_id)

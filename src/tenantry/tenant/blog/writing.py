@@ -20,10 +20,10 @@ from tenantry.tenant.tables import post, post_text
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """Under whose name a post stands.
+    """The author of a post.
 
     Attributes:
-        id: None for nobody; then the name is empty.
+        id: None without a user; then the name is empty.
         name: As it was when the post was written.
     """
 
@@ -106,7 +106,7 @@ async def change(session: TenantSession, before: Post, draft: Draft, *, now: dat
 async def publish(
     session: TenantSession, before: Post, *, published_at: datetime | None, now: datetime
 ) -> Post:
-    """Let everybody see a post since *published_at*, or nobody if that is None."""
+    """Publish a post at *published_at*, or unpublish it if that is None."""
     was, is_ = (int(one is not None) for one in (before.published_at, published_at))
     await session.execute(_PUBLISH, post=before.id, published_at=published_at, updated_at=now)
     await tagging.remove(session, before.id, is_published=bool(was))
