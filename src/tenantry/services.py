@@ -61,7 +61,7 @@ from tenantry.tenant.entry import Entry
 
 RESTART_SECONDS = 1.0
 HOUSEKEEPING_SECONDS = 5.0
-# Beside the migrations: provisioning uses the threads too, and must not wait behind them.
+# A dry run has as many threads as the migrations. Provisioning must not wait behind either.
 THREADS_BESIDE = 4
 
 _log = structlog.get_logger(__name__)
@@ -113,7 +113,7 @@ async def open_services(settings: Settings, *, works: bool = True) -> AsyncItera
         WrongSecretKey: The catalog was sealed with another key.
     """
     private.make_folder(settings.data_dir)
-    threads = DaemonThreads(settings.migrate_concurrency + THREADS_BESIDE, "migrate")
+    threads = DaemonThreads(2 * settings.migrate_concurrency + THREADS_BESIDE, "migrate")
     services = _build(settings, threads)
     try:
         await _prepare(services)
@@ -225,9 +225,7 @@ async def _upgrade_catalog(services: Services) -> None:
     """Bring the catalog to the head; one that is newer than this code is good as it is."""
     scripts = RunScripts(Streams(catalog_database.STREAM))
     try:
-        await services.migrator.initialise(
-            services.settings.catalog, scripts, run_id=new_id(), now=utc_now()
-        )
+        await services.migrator.initialise(services.settings.catalog, scripts, run_id=new_id())
     except UnknownRevision:
         found = await services.migrator.read_revision(services.settings.catalog, scripts.streams)
         if found.own < catalog_database.STREAM.head:

@@ -15,7 +15,6 @@ from alembic.runtime.migration import MigrationContext
 from tenantry.catalog import database as catalog_database
 from tenantry.catalog import tables as catalog_tables
 from tenantry.db.types import Canonical
-from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id
 from tenantry.migration import schema_state
 from tenantry.migration.migrator import Migrator, TimeLimits
@@ -62,7 +61,7 @@ async def _migrated(
 
 
 async def _to_head(migrator: Migrator, url: str, stream: Stream) -> None:
-    await migrator.initialise(url, RunScripts(Streams(stream)), run_id=new_id(), now=utc_now())
+    await migrator.initialise(url, RunScripts(Streams(stream)), run_id=new_id())
 
 
 def everything_in(engine: sa.Engine) -> dict[str, Any]:
@@ -118,7 +117,7 @@ class TestStream:
 
         await _to_head(migrator, migrated.url, migrated.stream)
         again = await migrator.migrate(
-            migrated.url, RunScripts(Streams(migrated.stream)), run_id=new_id(), now=utc_now
+            migrated.url, RunScripts(Streams(migrated.stream)), run_id=new_id()
         )
 
         assert everything_in(migrated.engine) == before

@@ -4,7 +4,6 @@ from collections.abc import Collection
 from concurrent.futures import Executor
 from pathlib import Path
 
-from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id
 from tenantry.migration import dialects
 from tenantry.migration.errors import explain
@@ -20,16 +19,14 @@ LIMITS = TimeLimits(connect_seconds=5.0, deadline_seconds=30.0, lock_ms=2_000)
 async def make_tenant(url: str, threads: Executor) -> None:
     """Make an empty database a tenant's, without revisions of its own."""
     migrator = Migrator(threads, LIMITS)
-    await migrator.initialise(url, RunScripts(Streams(STREAM)), run_id=new_id(), now=utc_now())
+    await migrator.initialise(url, RunScripts(Streams(STREAM)), run_id=new_id())
 
 
 async def upgrade(ini: Path, url: str, threads: Executor) -> str | None:
     """Bring the tenant to the head of the project; return why it failed, as in the history."""
     streams = Streams(STREAM, Stream("user", ini.parent / "migrations"), "alembic_version")
     try:
-        done = await Migrator(threads, LIMITS).migrate(
-            url, RunScripts(streams), run_id=new_id(), now=utc_now
-        )
+        done = await Migrator(threads, LIMITS).migrate(url, RunScripts(streams), run_id=new_id())
     except Exception as error:  # noqa: BLE001 - it is what is compared
         return explain(error)
     return explain(done.error) if done.error else None

@@ -12,7 +12,6 @@ import pytest
 from tenantry.db.database import Database
 from tenantry.db.factory import open_server
 from tenantry.db.servers import Server
-from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id
 from tenantry.migration.migrator import (
     Inspection,
@@ -48,7 +47,7 @@ class Rig:
     async def migrate(self, url: str, streams: Streams | None = None) -> MigrationResult:
         """Migrate one database in a run of its own."""
         scripts = RunScripts(streams or self.streams())
-        return await self.migrator.migrate(url, scripts, run_id=new_id(), now=utc_now)
+        return await self.migrator.migrate(url, scripts, run_id=new_id())
 
     async def look(self, url: str) -> Inspection:
         """Look at one database."""
@@ -61,7 +60,7 @@ class Rig:
     async def initialise(self, url: str, streams: Streams | None = None) -> str:
         """Make an empty database a tenant's, with our own stream alone at its head."""
         scripts = RunScripts(streams or Streams(STREAM))
-        await self.migrator.initialise(url, scripts, run_id=new_id(), now=utc_now())
+        await self.migrator.initialise(url, scripts, run_id=new_id())
         return url
 
 

@@ -8,7 +8,6 @@ import time
 import psycopg
 import pytest
 
-from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id
 from tenantry.migration.errors import explain
 from tenantry.migration.migrator import Migrator, TimeLimits
@@ -386,7 +385,7 @@ class TestReindex:
             holder.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             holder.execute("SELECT * FROM note")  # an old snapshot, which it waits for
             failed = await make_migrator(2.0).migrate(
-                tenant_url, RunScripts(rig.streams()), run_id=new_id(), now=utc_now
+                tenant_url, RunScripts(rig.streams()), run_id=new_id()
             )
         left = looking.rows(tenant_url, invalid)
         done = await rig.migrate(tenant_url)
@@ -531,9 +530,7 @@ class TestStop:
             head="import time",
         )
         running = asyncio.ensure_future(
-            make_migrator(1.5).migrate(
-                tenant_url, RunScripts(rig.streams()), run_id=new_id(), now=utc_now
-            )
+            make_migrator(1.5).migrate(tenant_url, RunScripts(rig.streams()), run_id=new_id())
         )
         await asyncio.sleep(1.0)
         began = time.monotonic()

@@ -196,7 +196,6 @@ class TestAfterADeath:
                 url_of(services, made[1]),
                 RunScripts(services.streams()),
                 run_id=run_id,
-                now=utc_now,
             )
             await services.databases.forget(made[3].id)
             await services.databases.server("default").drop(made[3].database_name)

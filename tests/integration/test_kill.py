@@ -14,7 +14,6 @@ import pytest
 from tenantry.catalog import runs
 from tenantry.catalog.runs import MigrationState
 from tenantry.catalog.tenants import Tenant
-from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id
 from tenantry.migration.run_scripts import RunScripts
 from tenantry.migration.streams import Stream, Streams
@@ -130,7 +129,7 @@ async def reference(services: Services, folder: AlembicFolder, url: str) -> Dump
     """Return what a database without people and posts holds after a migration in peace."""
     looking.run(url, *UNDO_HEAD)
     scripts = RunScripts(Streams(STREAM, Stream("user", folder.path)))
-    done = await services.migrator.migrate(url, scripts, run_id=new_id(), now=utc_now)
+    done = await services.migrator.migrate(url, scripts, run_id=new_id())
     assert done.error is None
     return looking.dump(url)
 

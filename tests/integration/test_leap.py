@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 import pytest
 
-from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id
 from tenantry.migration import execution_postgres, execution_sqlite
 from tenantry.migration.errors import explain
@@ -33,7 +32,7 @@ BROKEN = {
 
 
 async def migrate(rig: Rig, url: str, scripts: RunScripts) -> MigrationResult:
-    return await rig.migrator.migrate(url, scripts, run_id=new_id(), now=utc_now, is_first=True)
+    return await rig.migrator.migrate(url, scripts, run_id=new_id(), is_first=True)
 
 
 @pytest.fixture(name="pair")

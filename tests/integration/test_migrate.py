@@ -490,7 +490,24 @@ class TestFailure:
 
         done = await rig.migrate(tenant_url)
 
-        assert "cannot be read: SyntaxError" in reason(done)
+        assert reason(done).endswith(
+            "cannot be read: SyntaxError in u1_broken.py, line 1: invalid syntax."
+        )
+
+    async def test_of_a_mistake_in_python_names_file_and_line_and_no_value(
+        self, rig: Rig, folder: AlembicFolder, tenant_url: str
+    ):
+        file = folder.add(
+            "u1_wrong", "row = op.get_bind().scalar(sa.text(\"SELECT 'a name'\"))\nrow.missing"
+        )
+        lines = file.read_text().splitlines()
+
+        done = await rig.migrate(tenant_url)
+
+        line = 1 + next(number for number, text in enumerate(lines) if "row.missing" in text)
+        assert reason(done) == (
+            f"u1_wrong: The migration raised AttributeError in u1_wrong.py, line {line}."
+        )
 
     async def test_of_op_as_a_module_corrupts_nobody(
         self, rig: Rig, folder: AlembicFolder, new_database: Callable[[], str]

@@ -5,7 +5,6 @@ import asyncio
 import psycopg
 import pytest
 
-from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id
 from tenantry.migration.attempts import LOCK_TRIES_MAX
 from tenantry.migration.errors import explain
@@ -139,7 +138,7 @@ class TestOutside:
         file.write_text(file.read_text().replace("raise RuntimeError('cut')", ""))
         done = await rig.migrate(tenant_url)
 
-        assert reason(cut) == "u2_index: The migration raised RuntimeError."
+        assert reason(cut).startswith("u2_index: The migration raised RuntimeError in u2_index.py")
         assert left == {"ix_note": True}
         assert done.error is None, reason(done)
         assert names(done) == ["u2_index"]
@@ -191,7 +190,9 @@ class TestOutside:
 
         done = await rig.migrate(tenant_url)
 
-        assert reason(done) == "u2_mixed: The migration raised ZeroDivisionError."
+        assert reason(done).startswith(
+            "u2_mixed: The migration raised ZeroDivisionError in u2_mixed.py"
+        )
         assert {"before"} == looking.tables(tenant_url) & {"before", "after"}
         assert done.revision.user == "u1"
 
@@ -231,7 +232,7 @@ class TestOutside:
             holder.execute("SELECT 1")  # an old snapshot, which it waits for
             began = asyncio.get_running_loop().time()
             done = await make_migrator(2.0).migrate(
-                tenant_url, RunScripts(rig.streams()), run_id=new_id(), now=utc_now
+                tenant_url, RunScripts(rig.streams()), run_id=new_id()
             )
             took = asyncio.get_running_loop().time() - began
 
@@ -292,7 +293,9 @@ class TestOutside:
         folder.write("d_merge", merge.format("pass"))
         done = await rig.migrate(tenant_url)
 
-        assert reason(failed) == "d_merge: The migration raised ZeroDivisionError."
+        assert reason(failed).startswith(
+            "d_merge: The migration raised ZeroDivisionError in d_merge.py"
+        )
         assert done.error is None, reason(done)
         assert indexes(tenant_url) == {"ix_note": True}
         assert done.revision.user == "d"

@@ -140,6 +140,27 @@ class TestBadStream:
         assert "secret" not in caught.value.message
         assert len(caught.value.message) > 20
 
+    @pytest.mark.parametrize(
+        ("text", "sentence"),
+        [
+            ("import nowhere.at_all", "ModuleNotFoundError in b_two.py, line 2: No module named"),
+            ("from alembic import nothing", "line 2: cannot import name 'nothing' from 'alembic'."),
+            ("nothing()", "NameError in b_two.py, line 2: name 'nothing' is not defined."),
+            ("len(1)", "TypeError in b_two.py, line 2: object of type 'int' has no len()."),
+            ("raise ValueError('secret')", "ValueError in b_two.py, line 2."),
+        ],
+    )
+    def test_of_python_names_file_line_and_text(
+        self, folder: AlembicFolder, text: str, sentence: str
+    ):
+        folder.add("a_one", "pass")
+        folder.write("b_two", f"revision = 'b'\n{text}\n")
+
+        with pytest.raises(BadStream) as caught:
+            names(Stream("user", folder.path))
+
+        assert sentence in caught.value.message
+
     def test_without_a_folder_is_told_readably(self, tmp_path: Path):
         with pytest.raises(BadStream, match="their folder is not there"):
             _ = Stream("user", tmp_path / "nowhere").head

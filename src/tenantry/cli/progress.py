@@ -62,7 +62,7 @@ async def check_revisions(services: Services) -> None:
     Raises:
         BadStream: The directory of revisions cannot be read, is empty, or has several heads.
     """
-    await RunScripts(services.streams()).head()
+    await asyncio.to_thread(RunScripts(services.streams()).head)
 
 
 class RunLeft(RunGoesOn):

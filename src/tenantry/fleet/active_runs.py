@@ -159,7 +159,7 @@ class ActiveRuns:
         if check_again_at > now:
             return None
         scripts = RunScripts(self._streams())
-        is_known = run.head is None or await scripts.have(run.head)
+        is_known = run.head is None or await asyncio.to_thread(scripts.have, run.head)
         # By this process's own clock: the clock of the one that began the run may be another.
         if is_known or now - first_seen >= ORPHANED_AFTER.total_seconds():
             return self.begin(run.id, scripts, is_known=is_known)

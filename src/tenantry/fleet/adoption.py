@@ -168,7 +168,7 @@ class Adoption:
                     self.lifecycle.catalog, tenant, runner_id=self.lifecycle.heartbeat.worker_id
                 )
                 await server.take_in(database, tenant.database_name)
-                adding = self._add_tables(ctx, tenant, server, streams, stamp)
+                adding = self._add_tables(tenant, server, streams, stamp)
                 position = await _uncut(adding)
                 return await self._finish(ctx, tenant, owner, position)
         except (TenantNameInUse, DatabaseInUse):  # nothing was begun
@@ -188,7 +188,6 @@ class Adoption:
 
     async def _add_tables(
         self,
-        ctx: OperationContext,
         tenant: Tenant,
         server: Server,
         streams: Streams,
@@ -200,7 +199,6 @@ class Adoption:
                 server.url(tenant.database_name),
                 streams,
                 run_id=tenant.id,
-                now=ctx.now,
                 wait_ms=LOCK_WAIT_MS,
                 stamp=stamp,
             )

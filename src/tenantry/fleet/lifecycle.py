@@ -19,7 +19,6 @@ from tenantry.catalog.tenants import Tenant, TenantNameInUse, TenantState
 from tenantry.db import audit_log
 from tenantry.fleet.heartbeat import Heartbeat
 from tenantry.fleet.templates import Templates
-from tenantry.kit.clock import utc_now
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Conflict, Invalid, TenantryError, Unavailable
 from tenantry.kit.ids import new_id
@@ -281,7 +280,7 @@ class Lifecycle:
                 session,
                 tenant.id,
                 runner_id=self.heartbeat.worker_id,
-                revision=str(await scripts.head()),
+                revision=str(await asyncio.to_thread(scripts.head)),
             )
             if ready is None:
                 raise ProvisioningFailed
@@ -309,7 +308,7 @@ class Lifecycle:
 
     async def _migrate(self, tenant: Tenant, scripts: RunScripts) -> None:
         url = self.databases.server(tenant.server_name).url(tenant.database_name)
-        migrated = await self.migrator.migrate(url, scripts, run_id=new_id(), now=utc_now)
+        migrated = await self.migrator.migrate(url, scripts, run_id=new_id())
         if migrated.error is not None:
             raise migrated.error
         await tenants.set_revision(self.catalog, tenant.id, str(migrated.revision))

@@ -79,7 +79,7 @@ class Fleet:
         run_id = new_id()
         scripts = RunScripts(self._streams())
         try:
-            head = str(await scripts.head())
+            head = str(await asyncio.to_thread(scripts.head))
         except BadStream:
             head = None  # then every tenant fails, and says so
         async with self._catalog.begin() as session:

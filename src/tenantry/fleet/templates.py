@@ -89,9 +89,9 @@ class Templates:
             await tenants.add(self._catalog, draft, runner_id=runner_id)
             await server.create(name)
             url = server.url(name)
-            dialect = await self._migrator.read_dialect(url)
+            dialect = await self._migrator.read_dialect(url, streams)
             scripts = RunScripts(await asyncio.to_thread(_shared, streams, dialect))
-            await self._migrator.initialise(url, scripts, run_id=draft.id, now=ctx.now)
+            await self._migrator.initialise(url, scripts, run_id=draft.id)
             await server.publish(name, template)
         except BaseException:
             with contextlib.suppress(DatabaseUnavailable):

@@ -176,7 +176,6 @@ class Worker:
                 self._url(part),
                 run.scripts,
                 run_id=part.run_id,
-                now=utc_now,
                 is_first=not claimed.was_held,
             )
         except Exception as error:  # noqa: BLE001 - one bad tenant must not stop the others
@@ -202,7 +201,9 @@ class Worker:
             found = await self._migrator.read_result(
                 self._url(part), run.scripts, run_id=part.run_id
             )
-            is_done = bool(found.applied) and found.revision == await run.scripts.head()
+            is_done = bool(found.applied) and found.revision == await asyncio.to_thread(
+                run.scripts.head
+            )
         except Exception:  # noqa: BLE001 - whatever it is, this run has not migrated the tenant
             _log.info("tenant not inspected", tenant=str(part.tenant_id), exc_info=True)
             return outcomes.not_attempted(part, stop_reason)

@@ -1,14 +1,11 @@
 """The attempts of one run at one database: the retry of a lock timeout, and of a lost race."""
 
-import asyncio
 import random
-from collections.abc import Callable, Sequence
-from datetime import datetime
+from collections.abc import Sequence
 from uuid import UUID
 
-from tenantry.kit.clock import monotonic_seconds
 from tenantry.migration.errors import is_lock_timeout
-from tenantry.migration.execution import COMMIT, COMMIT_AND_CLOSE, ROLL_BACK, Ending, Execution
+from tenantry.migration.execution import Execution
 from tenantry.migration.guard import NotRehearsable
 from tenantry.migration.revisions import RevisionFailed
 from tenantry.migration.run_scripts import RunScripts
@@ -29,54 +26,42 @@ class Attempts:
     Args:
         scripts: Of the run.
         run_id: The run.
-        now: The clock.
-        work_seconds: How long the work may take.
-        lock_ms: How long to wait at one lock, with the tenant's traffic behind.
+        timeouts: For its locks.
 
     Attributes:
         has_sent: Whether anything was sent that could stay.
     """
 
-    def __init__(
-        self,
-        scripts: RunScripts,
-        run_id: UUID,
-        now: Callable[[], datetime],
-        *,
-        work_seconds: float,
-        lock_ms: int,
-    ) -> None:
+    def __init__(self, scripts: RunScripts, run_id: UUID, timeouts: LockTimeouts) -> None:
         self._scripts = scripts
-        self._lock_ms = lock_ms
         self._run_id = run_id
-        self._now = now
-        self._ends = monotonic_seconds() + work_seconds
+        self._timeouts = timeouts
         self._lock_timeouts = self._moves = 0
         self.has_sent = False
 
-    async def to_head(self, execution: Execution, *, is_first: bool) -> SchemaState:
+    def to_head(self, execution: Execution, *, is_first: bool) -> SchemaState:
         """Bring the database to the head.
 
         Raises:
             Exception: Whatever the drivers and the revisions raise.
         """
-        head = await self._scripts.head()
-        state = await self._migrate_from_expected(execution) if is_first else None
+        head = self._scripts.head()
+        state = self._migrate_from_expected(execution) if is_first else None
         if state is None:
             # What the run has applied is in the log only if it has begun here before.
             run_id = self._run_id if self.has_sent or not is_first else None
-            state = await self._read_state(execution, run_id, head)
-            self._scripts.expected = (await execution.dialect(), state.revision)
+            state = self._read_state(execution, run_id)
+            self._scripts.expected = (execution.dialect, state.revision)
         while state.revision != head:
-            script = await self._scripts.get(await execution.dialect(), state.revision)
-            if await self._execute(execution, script):
+            script = self._scripts.get(execution.dialect, state.revision)
+            if self._execute(execution, script):
                 # Its rows in the log are committed, so they need not be read again.
                 state = SchemaState(script.stop, [*state.applied, *script.applied])
             else:
-                state = await self._read_state(execution, self._run_id, head)
+                state = self._read_state(execution, self._run_id)
         return state
 
-    async def rehearse(
+    def rehearse(
         self, execution: Execution, start: SchemaRevision, pending: Sequence[Applied]
     ) -> bool:
         """Try what is pending, roll it back, and return whether it was tried to its end.
@@ -85,16 +70,16 @@ class Attempts:
             RevisionFailed: A revision cannot be rehearsed, or fails.
             Exception: Whatever the drivers raise.
         """
-        script = await self._scripts.get(await execution.dialect(), start)
+        script = self._scripts.get(execution.dialect, start)
         script.check_can_roll_back()
         tried = 0 if script.is_autocommit else len(script.applied)
-        if tried and not await self._execute(execution, script, ROLL_BACK):
+        if tried and not self._execute(execution, script, rehearses=True):
             return False
         if tried < len(pending):
             raise RevisionFailed(pending[tried].revision) from NotRehearsable()
         return True
 
-    async def _migrate_from_expected(self, execution: Execution) -> SchemaState | None:
+    def _migrate_from_expected(self, execution: Execution) -> SchemaState | None:
         """Assume that the database is where the previous one was; return None if it is not.
 
         The compare-and-swap verifies it, and changes nothing where it is not so. What else is
@@ -103,11 +88,13 @@ class Attempts:
         if self._scripts.expected is None:
             return None
         dialect, start = self._scripts.expected
-        if start == await self._scripts.head():
+        if start == self._scripts.head():
             return None
         try:
-            script = await self._scripts.get(dialect, start)
-            if script.is_autocommit or not await self._execute(execution, script):
+            if execution.dialect is not dialect:
+                return None
+            script = self._scripts.get(dialect, start)
+            if script.is_autocommit or not self._execute(execution, script):
                 return None
         except RevisionFailed:
             raise
@@ -115,47 +102,38 @@ class Attempts:
             return None
         return SchemaState(script.stop, script.applied)
 
-    async def _read_state(
-        self, execution: Execution, run_id: UUID | None, head: SchemaRevision
-    ) -> SchemaState:
+    def _read_state(self, execution: Execution, run_id: UUID | None) -> SchemaState:
         while True:
             try:
-                return await execution.read_state(run_id, close_at=head)
+                return execution.read_state(run_id)
             except Exception as error:  # noqa: BLE001 - it is raised if it is not a lock
-                await self._pause_at_lock(error)
+                self._pause_at_lock(execution, error)
 
-    async def _execute(
-        self, execution: Execution, script: Script, ending: Ending | None = None
-    ) -> bool:
+    def _execute(self, execution: Execution, script: Script, *, rehearses: bool = False) -> bool:
         """Execute a script, and return whether that was done; else the state is read again.
 
         Raises:
             Exception: Whatever the drivers and the revisions raise, if no retry can help.
         """
         self.has_sent = True
-        left_ms = max(1, int((self._ends - monotonic_seconds()) * 1000))
-        timeouts = LockTimeouts(swap_ms=left_ms, lock_ms=self._lock_ms)
-        steps = script.steps(self._run_id, self._now(), timeouts)
-        if ending is None:
-            is_last = script.stop == await self._scripts.head()
-            ending = COMMIT_AND_CLOSE if is_last else COMMIT
+        steps = script.steps(self._run_id, self._timeouts)
         try:
-            await execution.execute(steps, script.dialect, wait_ms=left_ms, ending=ending)
+            execution.execute(steps, wait_ms=self._timeouts.swap_ms, rehearses=rehearses)
         except SchemaMoved:  # by another run, which is as good; or it is about to, which takes time
             self._moves += 1
             longest = min(MOVED_PAUSE_SECONDS_MAX, MOVED_PAUSE_SECONDS * 2**self._moves)
-            await asyncio.sleep(random.uniform(0, longest))  # noqa: S311
+            execution.guard.sleep(random.uniform(0, longest))  # noqa: S311
         except Exception as error:  # noqa: BLE001 - it is raised if it is not a lock
-            await self._pause_at_lock(error)
+            self._pause_at_lock(execution, error)
         else:
             self._lock_timeouts = self._moves = 0
             return True
         return False
 
-    async def _pause_at_lock(self, error: Exception) -> None:
+    def _pause_at_lock(self, execution: Execution, error: Exception) -> None:
         """Pause before the next try if *error* is a lock timeout or a deadlock; else raise it."""
         self._lock_timeouts += 1
         if self._lock_timeouts >= LOCK_TRIES_MAX or not is_lock_timeout(error):
             raise error
         # The holder of the lock gets a moment, and two that collided do not collide again.
-        await asyncio.sleep(random.uniform(0, LOCK_PAUSE_SECONDS_MAX))  # noqa: S311
+        execution.guard.sleep(random.uniform(0, LOCK_PAUSE_SECONDS_MAX))  # noqa: S311

@@ -16,9 +16,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tenantry.kit.clock import utc_now
 from tenantry.migration.guard import Guard
-from tenantry.migration.schema_state import BEGUN, log
+from tenantry.migration.schema_state import BEGUN, insert_log, log
 from tenantry.migration.statements import AutocommitRevision
 
 _NAME = r'(?:"(?:[^"]|"")+"|[\w$]+)'
@@ -162,8 +161,7 @@ class AutocommitBlock:
         what = f"{self._step.revision.name}: {what}"
         if self._scalar(_FIND_BEGUN, what=what) is not None:
             return True
-        row = {"run_id": self._step.run_id, "stream": BEGUN, "revision": what}
-        self._connection.execute(sa.insert(log).values(**row, applied_at=utc_now()).inline())
+        self._connection.execute(insert_log(self._step.run_id, sa.literal(BEGUN), what))
         return False
 
     def _scalar(self, statement: Any, **values: object) -> Any:

@@ -9,8 +9,7 @@ import asyncpg
 import sqlalchemy.exc
 
 from tenantry.kit.errors import TenantryError
-from tenantry.migration.revisions import RevisionFailed
-from tenantry.migration.streams import describe
+from tenantry.migration.revisions import RevisionFailed, describe
 
 REASON_CHARS_MAX = 500
 SYNTAX_ERROR = "A statement has a syntax error"
@@ -63,9 +62,10 @@ _DRIVERS = ("psycopg", "psycopg2", "asyncpg")
 
 def explain(error: BaseException) -> str:
     """Return the reason as it may be shown. What is not known is named by its type alone."""
-    text = _explain(cause_of(error), getattr(error, "source", None))
-    if isinstance(error, RevisionFailed):
-        text = f"{error.name}: {text}"
+    name = error.name if isinstance(error, RevisionFailed) else None
+    text = _explain(cause_of(error), name, getattr(error, "source", None))
+    if name is not None:
+        text = f"{name}: {text}"
     # A message can hold what no database stores: NUL, and halves of characters.
     text = text.replace("\0", "")
     return text.encode(errors="replace").decode()[:REASON_CHARS_MAX]
@@ -111,7 +111,7 @@ def sqlstate_of(error: BaseException) -> str | None:
     return state if isinstance(state, str) else None
 
 
-def _explain(cause: BaseException, source: str | None) -> str:
+def _explain(cause: BaseException, revision: str | None, source: str | None) -> str:
     if isinstance(cause, TenantryError):
         return cause.message
     if isinstance(cause, sqlite3.Error):
@@ -120,10 +120,10 @@ def _explain(cause: BaseException, source: str | None) -> str:
     # asyncpg checks parameters itself, and gives its errors a state of the server's.
     if state is not None and not isinstance(cause, asyncpg.InterfaceError):
         return _explain_postgres(cause, state, source)
-    return _explain_client(cause)
+    return _explain_client(cause, revision)
 
 
-def _explain_client(error: BaseException) -> str:
+def _explain_client(error: BaseException, revision: str | None) -> str:
     """Return what an error means that did not come from the server."""
     if isinstance(error, TimeoutError):
         return "The database did not answer in time."
@@ -137,7 +137,7 @@ def _explain_client(error: BaseException) -> str:
         return "The database cannot be reached."
     if _is_of_driver(error, "OperationalError"):
         return "The connection to the server was lost."
-    return f"The migration raised {describe(error)}."
+    return f"The migration raised {describe(error, lambda file: file.stem == revision)}."
 
 
 def _explain_postgres(error: BaseException, state: str, source: str | None) -> str:

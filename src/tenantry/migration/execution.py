@@ -1,82 +1,52 @@
-"""Execute scripts on one database: what both engines have in common.
+"""One database on one connection: read its schema state, and execute scripts there.
 
-A script that is recorded goes to PostgreSQL over asyncpg, several statements in a message
-(`execution_postgres`). One with a live revision, and every script on SQLite, runs on one
-ordinary connection of a driver, in a thread (`Transaction`).
+Everything here is synchronous and runs in one thread for each database (`Migrator`).
 """
 
-import asyncio
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
 
-from tenantry.migration import live
+from tenantry.migration import live, schema_state
 from tenantry.migration.autocommit import AutocommitBlock
 from tenantry.migration.guard import Guard
-from tenantry.migration.schema_state import SchemaRevision, SchemaState
+from tenantry.migration.schema_state import Found, NoVersion, SchemaState
 from tenantry.migration.statements import AutocommitRevision, LiveRevision, Statement, Step
-
-# How long a thread that was stopped may take to end before its task goes on without it.
-STOP_SECONDS_MAX = 5.0
-
-Result = TypeVar("Result")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
-    """How the transaction of a script ends.
-
-    Attributes:
-        rolls_back: It is a rehearsal.
-        closes: Nothing is left to do afterwards, so the connection may be closed.
-    """
-
-    rolls_back: bool = False
-    closes: bool = False
-
-
-COMMIT = Ending()
-COMMIT_AND_CLOSE = Ending(closes=True)
-ROLL_BACK = Ending(rolls_back=True)
 
 
 class Execution(ABC):
-    """Reads the schema state of one database, and executes scripts there."""
+    """Reads the schema state of one database, and executes scripts there.
+
+    It belongs to one thread; another one may call `stop` alone.
+
+    Args:
+        user_table: The version table of the user's stream; None when there is none.
+
+    Attributes:
+        guard: Watches the revisions, and ends the work when it is stopped.
+    """
+
+    def __init__(self, user_table: str | None) -> None:
+        self.guard = Guard()
+        self._user_table = user_table
+
+    @property
+    @abstractmethod
+    def dialect(self) -> sa.Dialect:
+        """The engine and its version, for which scripts are made."""
 
     @abstractmethod
-    async def dialect(self) -> sa.Dialect:
-        """Return the engine and its version, for which scripts are made."""
-
-    @abstractmethod
-    async def read_state(
-        self, run_id: UUID | None = None, *, close_at: SchemaRevision | None = None
-    ) -> SchemaState:
-        """Return where the database is, and what a run has applied, by its own log.
-
-        Args:
-            run_id: The run; None when it has applied nothing yet, or does not matter.
-            close_at: Where nothing is left to do, so that the connection may be closed.
-
-        Raises:
-            NoVersion, SeveralVersions: No one revision is written there.
-        """
-
-    @abstractmethod
-    async def execute(
-        self, steps: Sequence[Step], dialect: sa.Dialect, *, wait_ms: int, ending: Ending = COMMIT
-    ) -> None:
+    def execute(self, steps: Sequence[Step], *, wait_ms: int, rehearses: bool = False) -> None:
         """Execute *steps* in one transaction. After an error, nothing is left of it.
 
         Args:
             steps: What to send.
-            dialect: For which they were made.
             wait_ms: How long to wait for another run on the same database.
-            ending: How the transaction ends.
+            rehearses: Whether to roll back at the end.
 
         Raises:
             RevisionFailed: A revision raised something.
@@ -84,106 +54,89 @@ class Execution(ABC):
         """
 
     @abstractmethod
-    async def close(self) -> None:
-        """Close the connection, at the latest by cutting it."""
+    def stop(self) -> None:
+        """Interrupt what is executed, from another thread: nothing is committed any more."""
 
+    @abstractmethod
+    def close(self) -> None:
+        """Close the connection."""
 
-class Transaction:
-    """A transaction on an ordinary connection of a driver. It belongs to one thread.
+    def read_state(self, run_id: UUID | None = None) -> SchemaState:
+        """Return where the database is, and what a run has applied, by its own log.
 
-    Args:
-        raw: The driver's connection.
-        guard: Watches the revisions.
-        connection: SQLAlchemy's, over *raw*; None when nothing runs live.
-        check_open: Raises when the transaction is no longer open, after a revision.
-    """
-
-    def __init__(
-        self,
-        raw: Any,
-        guard: Guard,
-        connection: sa.Connection | None,
-        check_open: Callable[[], None] = lambda: None,
-    ) -> None:
-        self._raw = raw
-        self._guard = guard
-        self._connection = connection
-        self._check_open = check_open
-
-    def execute(self, steps: Iterable[Step]) -> None:
-        """Execute *steps*, in a transaction that has begun.
+        Args:
+            run_id: The run; None when it has applied nothing yet, or does not matter.
 
         Raises:
-            RevisionFailed: A revision raised something.
-            SchemaMoved: A guard found something else than it expected.
+            NoVersion, SeveralVersions: No one revision is written there.
+        """
+        error: Exception | None = None
+        for user_table in dict.fromkeys((self._user_table, None)):
+            try:
+                rows = self._fetch(schema_state.find(self.dialect, user_table, run_id))
+            except Exception as missing:
+                if not self._is_missing_table(missing):
+                    raise
+                error = missing
+            else:
+                found = [Found(*row) for row in rows]
+                return schema_state.state_in(found, has_user=self._user_table is not None)
+        raise NoVersion from error
+
+    @abstractmethod
+    def _fetch(self, sql: str) -> list[tuple[Any, ...]]:
+        """Return the rows of a query."""
+
+    @abstractmethod
+    def _is_missing_table(self, error: Exception) -> bool:
+        """Return whether *error* says that a table does not exist."""
+
+    @abstractmethod
+    def _check_open(self, raw: Any) -> None:
+        """Check after a revision that the transaction is still open."""
+
+    def _send(self, raw: Any, steps: Iterable[Step], connection: sa.Connection | None) -> None:
+        """Execute *steps* on a driver's connection, in a transaction that has begun.
+
+        Args:
+            raw: The driver's connection.
+            steps: What to send.
+            connection: SQLAlchemy's, over *raw*; None when nothing runs live.
         """
         for step in steps:
-            self._guard.check_stopped()
+            self.guard.check_stopped()
             if isinstance(step, Statement):
-                with self._guarding(step.revision):
-                    self._send(step)
+                with self._watching(step.revision, raw):
+                    _send_statement(raw, step)
             else:
-                self._run(step)
-
-    def _send(self, statement: Statement) -> None:
-        cursor = self._raw.cursor()
-        cursor.execute(statement.sql)
-        if statement.guard is not None:
-            live.take_last_result(cursor)
-            found = len(cursor.fetchall()) if cursor.description else cursor.rowcount
-            if found != 1:
-                raise statement.guard
-        cursor.close()
+                assert connection is not None
+                with self._watching(step.revision.name, raw):
+                    self._run_live(step, raw, connection)
 
     @contextlib.contextmanager
-    def _guarding(self, revision: str | None) -> Iterator[None]:
+    def _watching(self, revision: str | None, raw: Any) -> Iterator[None]:
         if revision is None:
             yield
             return
-        with self._guard.watching(revision):
+        with self.guard.watching(revision):
             yield
-            self._check_open()
+            self._check_open(raw)
 
-    def _run(self, step: LiveRevision | AutocommitRevision) -> None:
-        assert self._connection is not None
+    def _run_live(
+        self, step: LiveRevision | AutocommitRevision, raw: Any, connection: sa.Connection
+    ) -> None:
         block = None
         if isinstance(step, AutocommitRevision):
-            block = AutocommitBlock(step, self._connection, self._raw, self._guard).enter
-        context = live.LiveContext(self._connection, step.heads, block)
-        with self._guarding(step.revision.name):
-            live.run(step.revision, context)
+            block = AutocommitBlock(step, connection, raw, self.guard).enter
+        live.run(step.revision, live.LiveContext(connection, step.heads, block))
 
 
-class ThreadedWork:
-    """Synchronous work of one database, which ends with the task that waits for it.
-
-    Args:
-        stop: Interrupts the work from outside; called in a thread of its own.
-    """
-
-    def __init__(self, stop: Callable[[], None]) -> None:
-        self._stop = stop
-        self.running: asyncio.Future[Any] | None = None
-
-    async def run(self, executor: Any, work: Callable[[], Result]) -> Result:
-        """Run *work* in a thread of *executor*, and return what it returns.
-
-        A thread cannot be cancelled. Its statement can, and its guard refuses the next one and
-        the commit, so that nothing is committed after it was called a failure.
-        """
-        loop = asyncio.get_running_loop()
-        running = self.running = loop.run_in_executor(executor, work)
-        try:
-            return await asyncio.shield(running)
-        except asyncio.CancelledError:
-            running.add_done_callback(_read_error)
-            stopping = loop.run_in_executor(None, self._stop)
-            stopping.add_done_callback(_read_error)
-            await asyncio.wait([running], timeout=STOP_SECONDS_MAX)
-            raise
-
-
-def _read_error(done: "asyncio.Future[Any]") -> None:
-    """Read the error of work that was given up, so that asyncio does not log it as lost."""
-    if not done.cancelled():
-        done.exception()
+def _send_statement(raw: Any, statement: Statement) -> None:
+    cursor = raw.cursor()
+    cursor.execute(statement.sql)
+    if statement.guard is not None:
+        live.take_last_result(cursor)
+        found = len(cursor.fetchall()) if cursor.description else cursor.rowcount
+        if found != 1:
+            raise statement.guard
+    cursor.close()

@@ -6,6 +6,7 @@ revision: the transaction is then not the one that the engine began.
 """
 
 import contextlib
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -37,19 +38,34 @@ class TransactionRolledBack(Unavailable):
 class Guard:
     """Watches what is sent on one connection, while a revision runs on it.
 
-    Args:
-        rehearses: Whether all of it is rolled back.
-
     Attributes:
-        is_stopped: Nothing more may be sent.
+        rehearses: Whether all of it is rolled back.
         is_watching: A revision runs.
     """
 
-    def __init__(self, *, rehearses: bool) -> None:
-        self._rehearses = rehearses
-        self._refusal: Exception | None = None
-        self.is_stopped = False
+    def __init__(self) -> None:
+        self.rehearses = False
         self.is_watching = False
+        self._refusal: Exception | None = None
+        self._stopped = threading.Event()
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether nothing more may be sent."""
+        return self._stopped.is_set()
+
+    def stop(self) -> None:
+        """Let nothing more be sent. Any thread may call it."""
+        self._stopped.set()
+
+    def sleep(self, seconds: float) -> None:
+        """Sleep, or until the work is stopped.
+
+        Raises:
+            TimeoutError: See `check_stopped`.
+        """
+        self._stopped.wait(seconds)
+        self.check_stopped()
 
     @contextlib.contextmanager
     def watching(self, name: str) -> Iterator[None]:
@@ -103,7 +119,7 @@ class Guard:
             return  # composed by the driver: what it does is noticed after the revision
         if sql_text.read(text).ends_transaction:
             self.refuse(EndsTransaction())
-        if self._rehearses and sql_text.outlives_rollback(text):
+        if self.rehearses and sql_text.outlives_rollback(text):
             self.refuse(NotRehearsable())
 
     def check_end(self, *_: object) -> None:

@@ -8,7 +8,7 @@ import contextlib
 import copy
 import importlib
 from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
@@ -107,15 +107,26 @@ class SharedDialects:
     def __init__(self) -> None:
         self._dialects: dict[tuple[Any, ...], sa.Dialect] = {}
 
-    def find(self, facts: tuple[Any, ...]) -> sa.Dialect | None:
-        """Return a copy of the dialect for a database with these *facts*; None if there is none."""
-        return copy.copy(self._dialects.get(facts))
+    def connect(self, raw: Any, url: str, guard: Guard) -> sa.Connection:
+        """Return SQLAlchemy's connection over *raw*, which is psycopg's, to the database at *url*.
 
-    def keep(self, facts: tuple[Any, ...], dialect: sa.Dialect) -> None:
-        """Keep a copy of a *dialect* that no revision has had yet."""
-        if len(self._dialects) >= SERVERS_REMEMBERED_MAX:
-            self._dialects.clear()
-        self._dialects[facts] = copy.copy(dialect)
+        From now on *raw* begins a transaction with its first statement.
+        """
+        facts = raw.execute(_SERVER_FACTS).fetchone()
+        raw.autocommit = False
+        named = _named(DRIVER_DEFAULT, _parameters(url))
+        dialect = copy.copy(self._dialects.get(facts))
+        if dialect is None:
+            connection = _connect(_new_engine(named, guard, lambda: raw), guard)
+            if len(self._dialects) >= SERVERS_REMEMBERED_MAX:
+                self._dialects.clear()
+            self._dialects[facts] = copy.copy(connection.dialect)  # no revision has had it yet
+            return connection
+        on_connect: Any = dialect.on_connect_url(named)
+        on_connect(raw)
+        # As `sa.create_engine` makes it, without what it would read: see test_sqlalchemy.py.
+        pool = NullPool(_once(guard, lambda: raw), dialect=dialect)
+        return _connect(sa.Engine(pool, dialect, named, hide_parameters=True), guard)
 
 
 def connect_sqlite(path: str, raw: Any, guard: Guard) -> sa.Connection:
@@ -124,41 +135,55 @@ def connect_sqlite(path: str, raw: Any, guard: Guard) -> sa.Connection:
     return _connect(_new_engine(url, guard, lambda: raw), guard)
 
 
-def connect_postgres(
-    url: str, driver: str, guard: Guard, dialects: SharedDialects, *, timeout_seconds: float
-) -> sa.Connection:
-    """Return a connection over *driver* to the database at *url*: its engine opens no other.
+def connect_psycopg(url: str, guard: Guard, *, timeout_seconds: float) -> Any:
+    """Return a connection of psycopg to the database at *url*, in autocommit mode.
+
+    Raises:
+        psycopg.Error: It cannot be had.
+    """
+    connection, cursor = _guarded_classes(psycopg)
+    raw = connection.connect(
+        # A statement that is prepared goes stale with the next change of its table.
+        **_parameters(url, timeout_seconds),
+        autocommit=True,
+        cursor_factory=cursor,
+        prepare_threshold=None,
+    )
+    raw.guard = guard
+    return raw
+
+
+def connect_other(url: str, driver: str, guard: Guard, *, timeout_seconds: float) -> sa.Connection:
+    """Return a connection over another *driver* to the database at *url*.
+
+    Its engine opens no other one.
 
     Raises:
         DriverMissing: It cannot be imported.
     """
     try:
-        if driver not in _GUARDED_DRIVERS:
+        if driver == "psycopg2":
+            dbapi = importlib.import_module(driver)
+            parameters = _parameters(url, timeout_seconds)
+            named = _named(driver, parameters)
+            connection, cursor = _guarded_classes(dbapi)
+            factories = {"connection_factory": connection, "cursor_factory": cursor}
+            connect = partial(dbapi.connect, **parameters, **factories)
+        else:
             named = sa.make_url(url).set(drivername=f"postgresql+{driver}")
-            arguments, options = named.get_dialect()().create_connect_args(named)
-            dbapi = named.get_dialect().import_dbapi()
-            return _connect(
-                _new_engine(named, guard, lambda: dbapi.connect(*arguments, **options)), guard
-            )
-        dbapi = importlib.import_module(driver)
+            dialect = named.get_dialect()
+            arguments, options = dialect().create_connect_args(named)
+            connect = partial(dialect.import_dbapi().connect, *arguments, **options)
     except (ImportError, sa.exc.NoSuchModuleError) as error:
         raise DriverMissing from error
-    parameters = _parameters(url)
-    parameters.setdefault("application_name", APPLICATION)
-    parameters["connect_timeout"] = max(2, round(timeout_seconds))
-    named = _named(driver, parameters)
-    connection, cursor = _guarded_classes(dbapi, guard)
-    if driver == "psycopg2":
-        factories = {"connection_factory": connection, "cursor_factory": cursor}
-        engine = _new_engine(named, guard, lambda: dbapi.connect(**parameters, **factories))
-        return _connect(engine, guard)
-    # A statement that is prepared goes stale with the next change of its table.
-    raw = connection.connect(**parameters, cursor_factory=cursor, prepare_threshold=None)
-    try:
-        return _connect_shared(raw, named, guard, dialects)
-    except BaseException:
-        raw.close()
-        raise
+
+    def connect_guarded() -> Any:
+        raw = connect()
+        if takes_several(raw):
+            raw.guard = guard
+        return raw
+
+    return _connect(_new_engine(named, guard, connect_guarded), guard)
 
 
 def cancel(raw: Any) -> None:
@@ -178,22 +203,6 @@ def take_last_result(cursor: Any) -> None:
     """Move to the result of the last command of a message. Every driver but psycopg is there."""
     if isinstance(cursor, psycopg.Cursor):
         cursor.set_result(-1)
-
-
-def _connect_shared(raw: Any, url: sa.URL, guard: Guard, dialects: SharedDialects) -> sa.Connection:
-    """Return a connection over *raw*, of psycopg, with a dialect that need not be initialised."""
-    raw.autocommit = True  # else it begins a transaction
-    facts = raw.execute(_SERVER_FACTS).fetchone()
-    raw.autocommit = False
-    dialect = dialects.find(facts)
-    if dialect is None:
-        connection = _connect(_new_engine(url, guard, lambda: raw), guard)
-        dialects.keep(facts, connection.dialect)
-        return connection
-    on_connect: Any = dialect.on_connect_url(url)
-    on_connect(raw)
-    pool = NullPool(_once(guard, lambda: raw), dialect=dialect)
-    return _connect(sa.Engine(pool, dialect, url, hide_parameters=True), guard)
 
 
 def _new_engine(url: sa.URL, guard: Guard, connect: Callable[[], Any]) -> sa.Engine:
@@ -225,27 +234,30 @@ def _connect(engine: sa.Engine, guard: Guard) -> sa.Connection:
     return connection
 
 
-def _guarded_classes(dbapi: Any, guard: Guard) -> tuple[Any, Any]:
-    """Return classes of a driver's connection and cursors that ask the guard first."""
+@lru_cache
+def _guarded_classes(dbapi: Any) -> tuple[Any, Any]:
+    """Return classes of a driver's connection and cursors that ask its `guard` first."""
     connection_class: Any = getattr(dbapi, "Connection", None) or dbapi.extensions.connection
     cursor_class: Any = getattr(dbapi, "Cursor", None) or dbapi.extensions.cursor
 
     class GuardedCursor(cursor_class):  # type: ignore[misc]
         def execute(self, query: Any, *args: Any, **options: Any) -> Any:
-            guard.check_sql(query)
+            self.connection.guard.check_sql(query)
             return super().execute(query, *args, **options)
 
         def executemany(self, query: Any, *args: Any, **options: Any) -> Any:
-            guard.check_sql(query)
+            self.connection.guard.check_sql(query)
             return super().executemany(query, *args, **options)
 
     class GuardedConnection(connection_class):  # type: ignore[misc]
+        guard = Guard()  # until it has its own
+
         def commit(self) -> None:
-            guard.check_end()
+            self.guard.check_end()
             super().commit()
 
         def rollback(self) -> None:
-            guard.check_end()
+            self.guard.check_end()
             super().rollback()
 
     for guarded, base in ((GuardedConnection, connection_class), (GuardedCursor, cursor_class)):
@@ -266,11 +278,20 @@ def _named(driver: str, parameters: Mapping[str, Any]) -> sa.URL:
     )
 
 
-def _parameters(url: str) -> dict[str, Any]:
+def _parameters(url: str, timeout_seconds: float = 0) -> dict[str, Any]:
     """Return the parameters of a connection, as libpq names them.
 
     A URL may set what only the server knows (``?search_path=app``); libpq takes that as an option.
     """
+    return {
+        "application_name": APPLICATION,
+        "client_encoding": "utf8",
+        **_parameters_in(url),
+        "connect_timeout": max(2, round(timeout_seconds)),
+    }
+
+
+def _parameters_in(url: str) -> dict[str, Any]:
     parts = urlsplit(url)
     known = _libpq_keywords()
     query = dict(parse_qsl(parts.query, keep_blank_values=True))

@@ -1,17 +1,20 @@
-"""Migrate one database: bring it to the head of its streams, within a deadline."""
+"""Migrate one database: bring it to the head of its streams, within a deadline.
+
+The work itself is synchronous (`Attempts`, `Execution`) and runs in one thread from the
+connection to the COMMIT. Here are its deadline, and what is done when it ends early.
+"""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import contextlib
+from collections.abc import Callable
 from concurrent.futures import Executor
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from typing import Any, TypeVar
 from uuid import UUID
 
 import sqlalchemy as sa
 
 from tenantry.db.urls import sqlite_path
-from tenantry.kit.clock import utc_now
 from tenantry.kit.errors import Unavailable
 from tenantry.kit.ids import new_id
 from tenantry.migration import live
@@ -28,6 +31,10 @@ from tenantry.migration.streams import Streams
 
 SPARE_SECONDS_MAX = 3.0
 SPARE_PART_MAX = 0.2
+# How long a thread that was stopped may take to end before its task goes on without it.
+STOP_SECONDS_MAX = 5.0
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +56,11 @@ class TimeLimits:
         """How long the work may take, so that there is time to read what it left."""
         spare = min(SPARE_SECONDS_MAX, self.deadline_seconds * SPARE_PART_MAX)
         return self.deadline_seconds - spare
+
+    @property
+    def lock_timeouts(self) -> LockTimeouts:
+        """How long a script waits for locks."""
+        return LockTimeouts(swap_ms=max(1, int(self.work_seconds * 1000)), lock_ms=self.lock_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +98,7 @@ class Migrator:
     """Migrates databases.
 
     Args:
-        threads: Where SQLite runs, and revisions that run live; not closed here.
+        threads: Where each database is worked on; not closed here.
         limits: For each database.
         driver: What live revisions connect to PostgreSQL with.
     """
@@ -100,13 +112,7 @@ class Migrator:
         self._dialects = live.SharedDialects()
 
     async def migrate(
-        self,
-        url: str,
-        scripts: RunScripts,
-        *,
-        run_id: UUID,
-        now: Callable[[], datetime],
-        is_first: bool = False,
+        self, url: str, scripts: RunScripts, *, run_id: UUID, is_first: bool = False
     ) -> MigrationResult:
         """Bring the database at *url* to the head, and return what was done.
 
@@ -116,30 +122,32 @@ class Migrator:
             url: Where the database is.
             scripts: Of the run.
             run_id: The run.
-            now: The clock.
             is_first: This run has not begun with this database yet.
 
         Raises:
             Exception: Whatever the drivers raise, when the database cannot be read either.
         """
-        attempts = self._attempts(scripts, run_id, now)
+        attempts = Attempts(scripts, run_id, self._limits.lock_timeouts)
+
+        def migrate(execution: Execution) -> MigrationResult:
+            try:
+                state = attempts.to_head(execution, is_first=is_first)
+            except Exception as error:  # noqa: BLE001 - a revision can raise anything
+                return _result_after(execution, run_id, error)
+            return MigrationResult(state.applied, state.revision, None)
+
         async with asyncio.timeout(self._limits.deadline_seconds):
             try:
-                async with (
-                    asyncio.timeout(self._limits.work_seconds),
-                    self._opened(url, scripts.streams) as execution,
-                ):
-                    try:
-                        state = await attempts.to_head(execution, is_first=is_first)
-                    except Exception as error:  # noqa: BLE001 - a revision can raise anything
-                        return await _result_after(execution, run_id, error)
-                    return MigrationResult(state.applied, state.revision, None)
-            except Exception as error:
+                async with asyncio.timeout(self._limits.work_seconds):
+                    return await self._run(url, scripts.streams, migrate)
+            except Exception as failed:
                 if not attempts.has_sent:
                     raise
                 # The connection is lost, or was silent, and something may have stayed.
-                async with self._opened(url, scripts.streams) as execution:
-                    return await _result_after(execution, run_id, error)
+                error = failed
+            return await self._run(
+                url, scripts.streams, lambda execution: _result_after(execution, run_id, error)
+            )
 
     async def read_result(self, url: str, scripts: RunScripts, *, run_id: UUID) -> MigrationResult:
         """Return what a run has done to the database at *url*, and change nothing.
@@ -147,12 +155,11 @@ class Migrator:
         Raises:
             Exception: Whatever the drivers raise.
         """
-        async with (
-            asyncio.timeout(self._limits.deadline_seconds),
-            self._opened(url, scripts.streams) as execution,
-        ):
-            state = await execution.read_state(run_id)
-            return MigrationResult(state.applied, state.revision, None)
+        async with asyncio.timeout(self._limits.deadline_seconds):
+            state = await self._run(
+                url, scripts.streams, lambda execution: execution.read_state(run_id)
+            )
+        return MigrationResult(state.applied, state.revision, None)
 
     async def read_revision(self, url: str, streams: Streams) -> SchemaRevision:
         """Return where the database at *url* is.
@@ -160,11 +167,8 @@ class Migrator:
         Raises:
             Exception: Whatever the drivers raise.
         """
-        async with (
-            asyncio.timeout(self._limits.deadline_seconds),
-            self._opened(url, streams) as execution,
-        ):
-            return (await execution.read_state()).revision
+        async with asyncio.timeout(self._limits.deadline_seconds):
+            return (await self._run(url, streams, Execution.read_state)).revision
 
     async def inspect(self, url: str, scripts: RunScripts) -> Inspection:
         """Return what is pending in the database at *url*, and change nothing.
@@ -172,11 +176,10 @@ class Migrator:
         Raises:
             Exception: Whatever the drivers raise, when not even its revision can be read.
         """
-        async with (
-            asyncio.timeout(self._limits.deadline_seconds),
-            self._opened(url, scripts.streams) as execution,
-        ):
-            return await _inspect(execution, scripts)
+        async with asyncio.timeout(self._limits.deadline_seconds):
+            return await self._run(
+                url, scripts.streams, lambda execution: _inspect(execution, scripts)
+            )
 
     async def rehearse(self, url: str, scripts: RunScripts) -> Inspection:
         """Do what `migrate` does to the database at *url*, and roll it back.
@@ -187,53 +190,46 @@ class Migrator:
         Raises:
             Exception: Whatever the drivers raise, when not even its revision can be read.
         """
-        attempts = self._attempts(scripts, new_id(), utc_now)
-        async with (
-            asyncio.timeout(self._limits.deadline_seconds),
-            self._opened(url, scripts.streams) as execution,
-        ):
-            while True:
-                inspection = await _inspect(execution, scripts)
-                if inspection.error is not None or not inspection.pending:
-                    return inspection
-                try:
-                    if await attempts.rehearse(execution, inspection.revision, inspection.pending):
-                        return inspection
-                except Exception as error:  # noqa: BLE001 - a revision can raise anything
-                    return Inspection(inspection.revision, inspection.pending, error)
+        attempts = Attempts(scripts, new_id(), self._limits.lock_timeouts)
 
-    async def read_dialect(self, url: str) -> sa.Dialect:
+        def rehearse(execution: Execution) -> Inspection:
+            while True:
+                found = _inspect(execution, scripts)
+                if found.error is not None or not found.pending:
+                    return found
+                try:
+                    if attempts.rehearse(execution, found.revision, found.pending):
+                        return found
+                except Exception as error:  # noqa: BLE001 - a revision can raise anything
+                    return Inspection(found.revision, found.pending, error)
+
+        async with asyncio.timeout(self._limits.deadline_seconds):
+            return await self._run(url, scripts.streams, rehearse)
+
+    async def read_dialect(self, url: str, streams: Streams) -> sa.Dialect:
         """Return the dialect with which revisions are recorded for the database at *url*.
 
         Raises:
             Exception: Whatever the drivers raise.
         """
-        async with self._execution(url, None) as execution:
-            return await execution.dialect()
+        return await self._run(url, streams, lambda execution: execution.dialect)
 
-    async def initialise(
-        self, url: str, scripts: RunScripts, *, run_id: UUID, now: datetime
-    ) -> None:
+    async def initialise(self, url: str, scripts: RunScripts, *, run_id: UUID) -> None:
         """Make the database at *url* ready for scripts, and bring it to the head.
 
         Raises:
             Exception: Whatever the drivers and the revisions raise.
         """
-        attempts = self._attempts(scripts, run_id, lambda: now)
-        async with self._opened(url, scripts.streams) as execution:
-            dialect = await execution.dialect()
-            await execution.execute(bootstrap(dialect), dialect, wait_ms=BOOTSTRAP_WAIT_MS)
-            await attempts.to_head(execution, is_first=True)
+        attempts = Attempts(scripts, run_id, self._limits.lock_timeouts)
+
+        def initialise(execution: Execution) -> None:
+            execution.execute(bootstrap(execution.dialect), wait_ms=BOOTSTRAP_WAIT_MS)
+            attempts.to_head(execution, is_first=True)
+
+        await self._run(url, scripts.streams, initialise)
 
     async def add_tables(
-        self,
-        url: str,
-        streams: Streams,
-        *,
-        run_id: UUID,
-        now: datetime,
-        wait_ms: int,
-        stamp: str | None,
+        self, url: str, streams: Streams, *, run_id: UUID, wait_ms: int, stamp: str | None
     ) -> SchemaRevision:
         """Add our own tables to a database that was made elsewhere, and return where it then is.
 
@@ -241,7 +237,6 @@ class Migrator:
             url: Where the database is.
             streams: The user's stream stays where it is.
             run_id: Is in the log of our tables.
-            now: The time.
             wait_ms: How long to wait at a lock.
             stamp: The revision of its own to write into an empty version table; None for none.
 
@@ -249,67 +244,74 @@ class Migrator:
             SchemaMoved: Another process was quicker.
             Exception: Whatever the drivers raise.
         """
-        async with self._opened(url, streams) as execution:
-            dialect = await execution.dialect()
-            start = SchemaRevision(BASE, None)
-            script = await RunScripts(Streams(streams.own)).get(dialect, start)
-            timeouts = LockTimeouts(swap_ms=wait_ms, lock_ms=wait_ms)
-            steps = [*bootstrap(dialect), *script.steps(run_id, now, timeouts)]
-            if stamp is not None:
-                steps += write_stamp(dialect, streams.user_table, stamp, run_id=run_id, now=now)
-            await execution.execute(steps, dialect, wait_ms=wait_ms)
-            return (await execution.read_state()).revision
 
-    def _attempts(self, scripts: RunScripts, run_id: UUID, now: Callable[[], datetime]) -> Attempts:
-        return Attempts(
-            scripts,
-            run_id,
-            now,
-            work_seconds=self._limits.work_seconds,
-            lock_ms=self._limits.lock_ms,
+        def add(execution: Execution) -> SchemaRevision:
+            dialect = execution.dialect
+            script = RunScripts(Streams(streams.own)).get(dialect, SchemaRevision(BASE, None))
+            timeouts = LockTimeouts(swap_ms=wait_ms, lock_ms=wait_ms)
+            steps = [*bootstrap(dialect), *script.steps(run_id, timeouts)]
+            if stamp is not None:
+                steps += write_stamp(dialect, streams.user_table, stamp, run_id=run_id)
+            execution.execute(steps, wait_ms=wait_ms)
+            return execution.read_state().revision
+
+        return await self._run(url, streams, add)
+
+    async def _run(self, url: str, streams: Streams, work: Callable[[Execution], Result]) -> Result:
+        """Return what *work* returns, which runs in a thread with a connection of its own.
+
+        A thread cannot be cancelled. Its statement can, and its guard refuses the next one and
+        the commit, so that nothing is committed after it was called a failure.
+        """
+        execution = self._execution(url, streams.user_table if streams.user else None)
+
+        def run() -> Result:
+            with contextlib.closing(execution):
+                execution.guard.check_stopped()
+                return work(execution)
+
+        loop = asyncio.get_running_loop()
+        running = loop.run_in_executor(self._threads, run)
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            stopping = loop.run_in_executor(None, execution.stop)
+            for one in (running, stopping):
+                one.add_done_callback(_read_error)
+            await asyncio.wait([running], timeout=STOP_SECONDS_MAX)
+            raise
+
+    def _execution(self, url: str, user_table: str | None) -> Execution:
+        path = sqlite_path(url)
+        if path is not None:
+            return SqliteExecution(path, user_table=user_table, lock_ms=self._limits.lock_ms)
+        return PostgresExecution(
+            url,
+            user_table=user_table,
+            driver=self._driver,
+            dialects=self._dialects,
+            timeout_seconds=self._limits.connect_seconds,
         )
 
-    @asynccontextmanager
-    async def _opened(self, url: str, streams: Streams) -> AsyncIterator[Execution]:
-        user_table = streams.user_table if streams.user else None
-        async with self._execution(url, user_table) as execution:
-            yield execution
 
-    @asynccontextmanager
-    async def _execution(self, url: str, user_table: str | None) -> AsyncIterator[Execution]:
-        path = sqlite_path(url)
-        execution: Execution
-        if path is not None:
-            execution = SqliteExecution(
-                path, self._threads, user_table=user_table, lock_ms=self._limits.lock_ms
-            )
-        else:
-            execution = PostgresExecution(
-                url,
-                self._threads,
-                user_table=user_table,
-                driver=self._driver,
-                dialects=self._dialects,
-                timeout_seconds=self._limits.connect_seconds,
-            )
-        try:
-            yield execution
-        finally:
-            await execution.close()
-
-
-async def _inspect(execution: Execution, scripts: RunScripts) -> Inspection:
-    revision = (await execution.read_state()).revision
+def _inspect(execution: Execution, scripts: RunScripts) -> Inspection:
+    revision = execution.read_state().revision
     try:
-        return Inspection(revision, await scripts.pending(revision))
+        return Inspection(revision, scripts.pending(revision))
     except Unavailable as error:  # the revisions cannot be read, or do not lead on from here
         return Inspection(revision, [], error)
 
 
-async def _result_after(execution: Execution, run_id: UUID, error: Exception) -> MigrationResult:
+def _result_after(execution: Execution, run_id: UUID, error: Exception) -> MigrationResult:
     """Return what has stayed in a database after *error*."""
     try:
-        state = await execution.read_state(run_id)
+        state = execution.read_state(run_id)
     except Exception as unreadable:
         raise error from unreadable
     return MigrationResult(state.applied, state.revision, error)
+
+
+def _read_error(done: "asyncio.Future[Any]") -> None:
+    """Read the error of work that was given up, so that asyncio does not log it as lost."""
+    if not done.cancelled():
+        done.exception()

@@ -8,6 +8,7 @@ that imports ``op`` gets the one of its thread (`alembic_modules`).
 
 import importlib.util
 import inspect
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,11 +20,14 @@ from types import CodeType, ModuleType
 from alembic.operations import Operations
 from alembic.runtime.migration import MigrationContext
 
-from tenantry.kit.errors import Unavailable
+from tenantry.kit.errors import TenantryError, Unavailable
 from tenantry.migration import alembic_modules
 
 # Of an `upgrade` that is written for Tenantry. Alembic itself gives it nothing.
 _OP_PARAMETERS = frozenset({"op", "operations"})
+# Their texts quote the code and not its values, when they are raised by an import.
+_QUOTE_CODE = (SyntaxError, ImportError, NameError, AttributeError, TypeError)
+TEXT_CHARS_MAX = 200
 
 
 class RevisionExited(Unavailable):
@@ -86,6 +90,33 @@ class Revision:
         code = loader.get_code(self._spec.name)
         assert code is not None
         return code
+
+
+def describe(
+    error: BaseException, is_ours: Callable[[Path], bool], *, has_text: bool = False
+) -> str:
+    """Return what Python code has raised, and in which file and line.
+
+    Args:
+        error: What it has raised.
+        is_ours: Whether a file is one of the revisions.
+        has_text: Whether to return the text of the error, too. That of a revision that runs can
+            hold a row's value, but not when it names a module.
+    """
+    if isinstance(error, TenantryError):
+        return error.message
+    lines = traceback.walk_tb(error.__traceback__)
+    places = [(Path(frame.f_code.co_filename), line) for frame, line in lines]
+    if isinstance(error, SyntaxError) and error.filename:
+        places.append((Path(error.filename), error.lineno or 0))
+    found = [f" in {path.name}, line {line}" for path, line in places if is_ours(path)]
+    text = f"{type(error).__name__}{found[-1] if found else ''}"
+    names_module = isinstance(error, ImportError) and error.name
+    if names_module or (has_text and isinstance(error, _QUOTE_CODE)):
+        said = getattr(error, "msg", None) or str(error)
+        # An error of an import can end with the path of the other module.
+        text = f"{text}: {' '.join(said.partition(' (/')[0].split())[:TEXT_CHARS_MAX]}"
+    return text
 
 
 def is_online(module: ModuleType) -> bool:

@@ -1,7 +1,6 @@
 """The scripts of one run."""
 
-import asyncio
-from functools import partial
+import threading
 
 import sqlalchemy as sa
 
@@ -15,6 +14,8 @@ from tenantry.migration.streams import BadStream, Streams
 class RunScripts:
     """The scripts of one run: each made once, however many tenants need it.
 
+    Reading and recording take time: call it in a thread.
+
     Args:
         streams: As they are when the run begins.
 
@@ -26,55 +27,51 @@ class RunScripts:
     def __init__(self, streams: Streams) -> None:
         self.streams = streams
         self.expected: tuple[sa.Dialect, SchemaRevision] | None = None
-        self._lock = asyncio.Lock()
+        self._lock = threading.Lock()  # one reads and records for all that wait
         self._head: SchemaRevision | None = None
         self._scripts: dict[tuple[sa.Dialect, SchemaRevision], Script] = {}
         self._recordings: dict[tuple[sa.Dialect, Revision], Recording] = {}
 
-    async def head(self) -> SchemaRevision:
+    def head(self) -> SchemaRevision:
         """Return the revision at which every database should be.
 
         Raises:
             BadStream: The directory of revisions cannot be read.
         """
         if self._head is None:
-            async with self._lock:
-                if self._head is None:  # one reads it for all that wait
-                    self._head = await asyncio.to_thread(lambda: self.streams.head)
+            with self._lock:
+                self._head = self.streams.head
         return self._head
 
-    async def have(self, head: str) -> bool:
+    def have(self, head: str) -> bool:
         """Return whether *head*, as a `SchemaRevision` is written, is in these streams."""
-        async with self._lock:
+        with self._lock:
             try:
-                return await asyncio.to_thread(self.streams.have, head)
+                return self.streams.have(head)
             except BadStream:
                 return False
 
-    async def pending(self, start: SchemaRevision) -> list[Applied]:
+    def pending(self, start: SchemaRevision) -> list[Applied]:
         """Return what leads from *start* to the head, in order.
 
         Raises:
             BadStream, UnknownRevision: It is unknown.
         """
-        async with self._lock:
-            pending = await asyncio.to_thread(self.streams.pending, start)
-            return [Applied(revision.stream, revision.name) for revision in pending]
+        with self._lock:
+            return [Applied(one.stream, one.name) for one in self.streams.pending(start)]
 
-    async def get(self, dialect: sa.Dialect, start: SchemaRevision) -> Script:
+    def get(self, dialect: sa.Dialect, start: SchemaRevision) -> Script:
         """Return the script from *start*.
 
         Raises:
             BadStream, UnknownRevision: There is none.
         """
         key = (dialect, start)
-        if key in self._scripts:
-            return self._scripts[key]
-        async with self._lock:
-            if key not in self._scripts:
-                make = partial(Script, dialect, self.streams, start, self._record)
-                self._scripts[key] = await asyncio.to_thread(make)
-            return self._scripts[key]
+        if key not in self._scripts:
+            with self._lock:
+                if key not in self._scripts:
+                    self._scripts[key] = Script(dialect, self.streams, start, self._record)
+        return self._scripts[key]
 
     def _record(self, revision: Revision, dialect: sa.Dialect) -> Recording:
         """Return the recording of a revision, made once."""

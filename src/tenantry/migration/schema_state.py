@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from uuid import UUID
 
 import msgspec
 import sqlalchemy as sa
+from sqlalchemy.sql.base import Executable
 
 from tenantry.db.statements import Statement
 from tenantry.db.types import Instant
@@ -22,10 +23,10 @@ log = sa.Table(
     "tenantry_migration_log",
     metadata,
     sa.Column("position", sa.Integer, primary_key=True),
-    sa.Column("run_id", sa.Uuid, nullable=True),
+    sa.Column("run_id", sa.Uuid, nullable=False),
     sa.Column("stream", sa.String, nullable=False),
     sa.Column("revision", sa.String, nullable=False),
-    sa.Column("applied_at", Instant, nullable=False),
+    sa.Column("applied_at", Instant, nullable=False, server_default=sa.func.current_timestamp()),
 )
 
 BASE = ""
@@ -86,14 +87,12 @@ class SchemaState:
     applied: list[Applied]
 
 
-_OF_RUN = (
-    log.c.run_id == sa.bindparam("run"),
-    log.c.stream != sa.literal_column(f"'{BEGUN}'"),
-)
-
 READ_VERSION = Statement(sa.select(version.c.version_num), Version)
 READ_APPLIED = Statement(
-    sa.select(log.c.stream, log.c.revision).where(*_OF_RUN).order_by(log.c.position), Applied
+    sa.select(log.c.stream, log.c.revision)
+    .where(log.c.run_id == sa.bindparam("run"), log.c.stream != BEGUN)
+    .order_by(log.c.position),
+    Applied,
 )
 
 
@@ -114,36 +113,47 @@ class Found(msgspec.Struct, frozen=True):
 
 
 @lru_cache(STATEMENTS_REMEMBERED_MAX)
-def find(user_table: str | None, *, has_log: bool) -> Statement[Found]:
+def find(dialect: sa.Dialect, user_table: str | None, run_id: UUID | None) -> str:
     """Return what reads both versions, and what a run has applied, in one query.
 
     Args:
+        dialect: The engine.
         user_table: The version table of the user's stream; None to leave it out.
-        has_log: Whether to read the log. A new connection to PostgreSQL needs as long for that
+        run_id: None to leave the log out. A new connection to PostgreSQL needs as long for that
             as for the versions: the first use of a table is expensive.
     """
     tables = {"own": version}
     if user_table is not None:
         tables["user"] = user_version_table(user_table)
-    parts = [_row(source, table.c.version_num) for source, table in tables.items()]
-    if has_log:
-        applied = _row("log", log.c.revision, log.c.position, log.c.stream)
-        parts.append(applied.where(*_OF_RUN))
-    return Statement(sa.union_all(*parts), Found)
+    parts = [
+        sa.select(sa.literal(source), sa.literal(0), sa.literal(""), table.c.version_num)
+        for source, table in tables.items()
+    ]
+    if run_id is not None:
+        columns = (sa.literal("log"), log.c.position, log.c.stream, log.c.revision)
+        parts.append(sa.select(*columns).where(log.c.run_id == run_id, log.c.stream != BEGUN))
+    return render(dialect, sa.union_all(*parts))
 
 
-def _row(
-    source: str,
-    revision: sa.ColumnElement[Any],
-    position: sa.ColumnElement[Any] | None = None,
-    stream: sa.ColumnElement[Any] | None = None,
-) -> sa.Select[Any]:
-    return sa.select(
-        sa.literal_column(f"'{source}'", sa.String).label("source"),
-        (sa.literal_column("0", sa.Integer) if position is None else position).label("position"),
-        (sa.literal_column("''", sa.String) if stream is None else stream).label("stream"),
-        revision.label("revision"),
-    )
+def insert_log(
+    run_id: UUID,
+    stream: sa.ColumnElement[str],
+    name: str,
+    where: tuple[sa.Table, sa.ColumnElement[bool]] | None = None,
+) -> sa.Insert:
+    """Return the insert of an entry into the log; *where* is a table and a condition on it."""
+    row = sa.select(sa.literal(run_id, sa.Uuid), stream, sa.literal(name))
+    if where is not None:
+        row = row.select_from(where[0]).where(where[1])
+    return sa.insert(log).from_select(["run_id", "stream", "revision"], row)
+
+
+def render(dialect: sa.Dialect, clause: Executable | sa.ClauseElement) -> str:
+    """Return the text of a statement, with its values as literals."""
+    if isinstance(clause, sa.schema.ExecutableDDLElement):  # it has no values
+        return str(clause.compile(dialect=dialect)).strip()
+    compiled = clause.compile(dialect=dialect, compile_kwargs={"literal_binds": True})  # type: ignore[union-attr]
+    return str(compiled)
 
 
 def user_version_table(name: str) -> sa.Table:

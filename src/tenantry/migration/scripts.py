@@ -13,8 +13,8 @@ own would go on after the client is gone.
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime
 from functools import cached_property
+from itertools import takewhile
 from typing import Any
 from uuid import UUID
 
@@ -31,8 +31,10 @@ from tenantry.migration.schema_state import (
     BEGUN,
     Applied,
     SchemaRevision,
+    insert_log,
     log,
     metadata,
+    render,
     user_version_table,
     version,
 )
@@ -54,9 +56,10 @@ BOOTSTRAP_LOCK = 0x74656E616E747279  # "tenantry", as eight bytes
 AUTOCOMMIT_LOCK = BOOTSTRAP_LOCK + 1
 
 # Of this transaction. Needs PostgreSQL 13.
-_IS_OURS = sa.text("tenantry_version.xmin = CAST(pg_current_xact_id() AS xid)")
+_IS_OURS: sa.ColumnElement[bool] = sa.literal_column(
+    "tenantry_version.xmin = CAST(pg_current_xact_id() AS xid)"
+)
 _OURS = sa.exists().where(_IS_OURS).select_from(version)
-_MARK = "\0"  # takes the place of a value that changes; no name can hold it
 # A role's or a database's own timeouts are for its traffic, not for its migration.
 _TIMEOUTS = ("statement_timeout", "idle_in_transaction_session_timeout")
 _TIMEOUTS_SINCE = {"transaction_timeout": (17,)}
@@ -115,6 +118,7 @@ class Script:
                 )
             self._parts.append((revision, recording))
         self.stop = self._after_parts()
+        self._steps: tuple[UUID, LockTimeouts, list[Step]] | None = None
 
     @property
     def is_autocommit(self) -> bool:
@@ -126,12 +130,17 @@ class Script:
         """What it applies, in order."""
         return [Applied(revision.stream, revision.name) for revision, _ in self._parts]
 
-    def steps(self, run_id: UUID | None, now: datetime, timeouts: LockTimeouts) -> list[Step]:
-        """Return what to send between BEGIN and COMMIT, for the run *run_id* at *now*."""
+    def steps(self, run_id: UUID, timeouts: LockTimeouts) -> list[Step]:
+        """Return what to send between BEGIN and COMMIT, for the run *run_id*."""
+        if self._steps is None or self._steps[:2] != (run_id, timeouts):
+            self._steps = (run_id, timeouts, self._make_steps(run_id, timeouts))
+        return self._steps[2]
+
+    def _make_steps(self, run_id: UUID, timeouts: LockTimeouts) -> list[Step]:
         body = [
             step
             for revision, recording in self._parts
-            for step in (*self._send(revision, recording), *self._end(revision, run_id, now))
+            for step in self._send(revision, recording, run_id)
         ]
         if not self.is_autocommit:
             settings = _settings(self.dialect, timeouts.swap_ms)
@@ -172,51 +181,42 @@ class Script:
     def _after_parts(self) -> SchemaRevision:
         return self._streams.after(self._start, [revision for revision, _ in self._parts])
 
-    def _send(self, revision: Revision, recording: Recording) -> list[Step]:
-        if recording is Unrecorded.AUTOCOMMIT:  # sent already
-            return []
+    def _send(self, revision: Revision, recording: Recording, run_id: UUID) -> list[Step]:
+        """Return a revision, its row in the log, and the move of its stream's version.
+
+        The row and the move do nothing on PostgreSQL when the revision has ended the transaction,
+        even when it has begun another, so one guard does for both where they share a message.
+        """
+        where = (version, _IS_OURS) if self._postgres else None
+        entry = insert_log(run_id, sa.literal(revision.stream), revision.name, where)
+        logged = Statement(self._render(entry), guard=TransactionEnded, revision=revision.name)
+        heads = self._heads_before(revision)
+        is_users = revision.stream != self._streams.own.name
+        moves = self._move(heads, revision) if is_users else []
         if isinstance(recording, Unrecorded):
-            heads = self._heads_before(revision)
-            return [*self._write_heads(revision, heads), LiveRevision(revision, heads)]
-        return [
+            # With an autocommit block it was sent already.
+            live = [LiveRevision(revision, heads)] if recording is Unrecorded.LIVE else []
+            return [*live, logged, *moves]
+        texts = (
             Statement(sql, revision=revision.name, is_last=sql_text.is_last(sql))
             for sql in recording
-        ]
+        )
+        if not moves:
+            return [*texts, logged]
+        last = replace(moves[-1], guard=TransactionEnded)
+        return [*texts, replace(logged, guard=None), *moves[:-1], last]
 
     def _heads_before(self, revision: Revision) -> tuple[str, ...]:
         """Return the heads of the revision's stream when it begins."""
         start = self._start.own if revision.stream == self._streams.own.name else self._start.user
-        applied = []
-        for one, _ in self._parts:
-            if one is revision:
-                break
-            if one.stream == revision.stream:
-                applied.append(one)
+        before = takewhile(lambda part: part[0] is not revision, self._parts)
+        applied = [one for one, _ in before if one.stream == revision.stream]
         return heads_after([start or BASE], applied)
 
-    def _write_heads(self, revision: Revision, heads: tuple[str, ...]) -> list[Statement]:
-        """Return what lets a live revision find its own stream's version as Alembic writes it."""
-        if revision.stream == self._streams.own.name:
-            return []
-        return self._move(self._written_heads(revision), heads, VersionWritten)
-
-    def _written_heads(self, before: Revision | None = None) -> tuple[str, ...]:
-        """Return what is in the user's version table before a revision, or after all of them."""
-        written = heads_after([self._start.user or BASE], [])
-        for revision, recording in self._parts:
-            if revision is before:
-                break
-            if recording is Unrecorded.LIVE and revision.stream != self._streams.own.name:
-                written = self._heads_before(revision)
-        return written
-
-    def _move(
-        self, old: tuple[str, ...], new: tuple[str, ...], guard: type[Exception]
-    ) -> list[Statement]:
-        """Return the move of the user's version from *old* to *new*."""
+    def _move(self, old: tuple[str, ...], revision: Revision) -> list[Statement]:
+        """Return the move of the user's version from *old*, as Alembic moves it."""
+        new = heads_after(old, [revision])
         number, is_ours = self._user.c.version_num, _OURS if self._postgres else sa.true()
-        if old == new:
-            return []
         if len(old) == len(new) == 1:
             move = sa.update(self._user).values(version_num=new[0])
             moves: list[Executable] = [move.where(number == old[0], is_ours)]
@@ -224,41 +224,11 @@ class Script:
             rows = [sa.select(sa.literal(one)).where(is_ours) for one in new]
             inserts = [sa.insert(self._user).from_select(["version_num"], row) for row in rows]
             moves = [*([sa.delete(self._user)] if old else []), *inserts]
-        return [
-            *(Statement(self._render(one)) for one in moves[:-1]),
-            Statement(self._render(moves[-1]), guard=guard),
-        ]
+        statements = [Statement(self._render(one), revision=revision.name) for one in moves]
+        return [*statements[:-1], replace(statements[-1], guard=VersionWritten)]
 
     def _lock_timeout(self, timeouts: LockTimeouts) -> list[Statement]:
         return [_lock_timeout(timeouts.lock_ms)] if self._postgres else []
-
-    def _end(self, revision: Revision, run_id: UUID | None, now: datetime) -> list[Statement]:
-        """Return the row in the log, and after the last revision the move of the user's version.
-
-        It is moved last, as Alembic does it. Both do nothing on PostgreSQL when a revision has
-        ended the transaction, even when it has begun another, so one guard does for both.
-        """
-        before, between, after = self._log_texts[revision.stream, revision.name]
-        sql = f"{before}{self._literal(log.c.run_id, run_id)}{between}"
-        sql = f"{sql}{self._literal(log.c.applied_at, now)}{after}"
-        if revision is not self._parts[-1][0] or not self._moves_user:
-            return [Statement(sql, guard=TransactionEnded, revision=revision.name)]
-        moves = [replace(one, revision=revision.name) for one in self._move_user]
-        return [Statement(sql, revision=revision.name), *moves]
-
-    @cached_property
-    def _log_texts(self) -> dict[tuple[str, str], list[str]]:
-        """The insert into the log for each revision, in three parts."""
-        mark: sa.ColumnClause[Any] = sa.literal_column(_MARK)
-        names = ["run_id", "stream", "revision", "applied_at"]
-        texts = {}
-        for revision, _ in self._parts:
-            row = sa.select(mark, sa.literal(revision.stream), sa.literal(revision.name), mark)
-            if self._postgres:
-                row = row.select_from(version).where(_IS_OURS)
-            sql = self._render(sa.insert(log).from_select(names, row))
-            texts[revision.stream, revision.name] = sql.split(_MARK)
-        return texts
 
     @cached_property
     def _swap(self) -> list[Statement]:
@@ -301,12 +271,6 @@ class Script:
         alone = _is_alone(self._user)
         return sa.select(self._user.c.version_num).where(at, alone, also).with_for_update()
 
-    @cached_property
-    def _move_user(self) -> list[Statement]:
-        """The move of the user's version to where the script stops."""
-        assert self.stop.user is not None
-        return self._move(self._written_heads(), (self.stop.user,), TransactionEnded)
-
     @property
     def _moves_user(self) -> bool:
         return self._start.user != self.stop.user
@@ -320,12 +284,7 @@ class Script:
         return self.dialect.name == "postgresql"
 
     def _render(self, clause: Executable) -> str:
-        return _render(self.dialect, clause)
-
-    def _literal(self, column: sa.Column[Any], value: object) -> str:
-        process = column.type.dialect_impl(self.dialect).literal_processor(self.dialect)
-        assert process is not None
-        return "NULL" if value is None else str(process(value))
+        return render(self.dialect, clause)
 
 
 def bootstrap(dialect: sa.Dialect) -> list[Step]:
@@ -341,21 +300,13 @@ def bootstrap(dialect: sa.Dialect) -> list[Step]:
     return [
         *_settings(dialect, BOOTSTRAP_WAIT_MS),
         *([lock] if dialect.name == "postgresql" else []),
-        *(Statement(_render(dialect, table)) for table in tables),
-        Statement(_render(dialect, row)),
+        *(Statement(render(dialect, one)) for one in (*tables, row)),
     ]
 
 
 def _is_alone(table: sa.Table) -> sa.ColumnElement[bool]:
     """Return the condition that a version table has one row: else it says nothing."""
     return sa.select(sa.func.count()).select_from(table.alias()).scalar_subquery() == 1
-
-
-def _render(dialect: sa.Dialect, clause: Executable) -> str:
-    if isinstance(clause, sa.schema.ExecutableDDLElement):  # it has no values
-        return str(clause.compile(dialect=dialect)).strip()
-    compiled = clause.compile(dialect=dialect, compile_kwargs={"literal_binds": True})  # type: ignore[attr-defined]
-    return str(compiled)
 
 
 def _settings(dialect: sa.Dialect, wait_ms: int) -> list[Statement]:

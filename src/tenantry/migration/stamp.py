@@ -1,13 +1,12 @@
 """Write into an adopted database at which of its own revisions it is; and take that back."""
 
 from collections.abc import Sequence
-from datetime import datetime
 from uuid import UUID
 
 import asyncpg
 import sqlalchemy as sa
 
-from tenantry.migration.schema_state import log, user_version_table
+from tenantry.migration.schema_state import insert_log, log, render, user_version_table
 from tenantry.migration.statements import SchemaMoved, Statement
 
 TABLE = "stamped table"
@@ -17,7 +16,7 @@ ROW = "stamped row"
 
 
 def write_stamp(
-    dialect: sa.Dialect, table_name: str, revision: str, *, run_id: UUID, now: datetime
+    dialect: sa.Dialect, table_name: str, revision: str, *, run_id: UUID
 ) -> list[Statement]:
     """Return the statements that write *revision* into an empty version table, or make it.
 
@@ -25,21 +24,15 @@ def write_stamp(
     revision that is there by then is `SchemaMoved`.
     """
     table = user_version_table(table_name)
-    kind = _kind(dialect, table_name)
-    entry = sa.select(
-        sa.literal(run_id, sa.Uuid),
-        kind,
-        sa.literal(table_name),
-        sa.literal(now, log.c.applied_at.type),
-    )
-    columns = ["run_id", "stream", "revision", "applied_at"]
     row = sa.select(sa.literal(revision)).where(~sa.exists().select_from(table))
+    steps = [
+        insert_log(run_id, _kind(dialect, table_name), table_name),
+        sa.schema.CreateTable(table, if_not_exists=True),
+    ]
+    move = sa.insert(table).from_select(["version_num"], row)
     return [
-        Statement(_render(dialect, sa.insert(log).from_select(columns, entry))),
-        Statement(str(sa.schema.CreateTable(table, if_not_exists=True).compile(dialect=dialect))),
-        Statement(
-            _render(dialect, sa.insert(table).from_select(["version_num"], row)), guard=SchemaMoved
-        ),
+        *(Statement(render(dialect, one)) for one in steps),
+        Statement(render(dialect, move), guard=SchemaMoved),
     ]
 
 
@@ -65,7 +58,3 @@ def _kind(dialect: sa.Dialect, table_name: str) -> sa.ColumnElement[str]:
         return sa.literal(ROW)
     exists = sa.func.to_regclass(sa.func.quote_ident(table_name)).is_not(None)
     return sa.case((exists, ROW), else_=TABLE)
-
-
-def _render(dialect: sa.Dialect, insert: sa.Insert) -> str:
-    return str(insert.compile(dialect=dialect, compile_kwargs={"literal_binds": True}))

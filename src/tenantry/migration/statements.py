@@ -68,7 +68,7 @@ class AutocommitRevision:
 
     revision: Revision
     heads: tuple[str, ...]
-    run_id: UUID | None
+    run_id: UUID
     timeouts: LockTimeouts
 
 

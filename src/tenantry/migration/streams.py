@@ -1,6 +1,5 @@
 """Streams of Alembic revisions: which there are, and which are pending."""
 
-import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,10 +10,10 @@ from pathlib import Path
 from alembic.script import Script, ScriptDirectory
 from alembic.util import CommandError
 
-from tenantry.kit.errors import TenantryError, Unavailable
+from tenantry.kit.errors import Unavailable
 from tenantry.migration import alembic_modules, folders
 from tenantry.migration.project import BadProject, find_project
-from tenantry.migration.revisions import Revision
+from tenantry.migration.revisions import Revision, describe
 from tenantry.migration.schema_state import BASE, Applied, SchemaRevision
 
 
@@ -28,16 +27,6 @@ class NoRevisions(BadStream):
 
 class UnknownRevision(Unavailable):
     """The database is at a revision that this code does not know."""
-
-
-def describe(error: BaseException) -> str:
-    """Return what is wrong with Python code, without a value that it had."""
-    kind = type(error).__name__
-    if isinstance(error, TenantryError):
-        return error.message
-    if isinstance(error, ImportError) and error.name:
-        return f"{kind} (the module {error.name!r} cannot be imported)"
-    return kind
 
 
 class Stream:
@@ -137,18 +126,12 @@ class Stream:
             )
             script.revision_map.heads  # noqa: B018 - reads every file, so that errors come here
         except (Exception, SystemExit) as error:  # a revision file can raise anything
-            reason = f"{describe(error)}{self._file_of(error)}"
+            reason = describe(error, self._is_below, has_text=True)
             raise BadStream(f"The {self.name} revisions cannot be read: {reason}.") from error
         return script
 
-    def _file_of(self, error: BaseException) -> str:
-        """Return which file of the directory raised *error*."""
-        names = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
-        if isinstance(error, SyntaxError) and error.filename:
-            names.append(error.filename)
-        folder = self._folder.resolve()
-        files = [Path(name) for name in names if Path(name).resolve().is_relative_to(folder)]
-        return f" in {files[-1].name}" if files else ""
+    def _is_below(self, file: Path) -> bool:
+        return file.resolve().is_relative_to(self._folder.resolve())
 
     def _between(self, upper: str, lower: str) -> Sequence[Revision]:
         try:
