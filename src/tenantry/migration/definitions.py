@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from tenantry.migration import sql_text
 from tenantry.migration.recorder import Unrecorded, record
-from tenantry.migration.revisions import Revision
+from tenantry.migration.revisions import Revision, parse
 
 _KINDS = frozenset(
     {
@@ -71,7 +71,7 @@ def _is_definition(words: tuple[str, ...]) -> bool:
 def _depends_on_itself(source: bytes) -> bool:
     """Return whether a revision imports and opens nothing that can change without it."""
     try:
-        tree = ast.parse(source)
+        tree = parse(source)
     except (SyntaxError, ValueError):
         return False
     for node in ast.walk(tree):

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tenantry.migration.revisions import parse
+
 BYTES_MAX = 1_000_000
 
 _IGNORED = "It filters what Alembic generates, and nothing that is migrated."
@@ -96,7 +98,7 @@ def read_environment(folder: Path, version_table: str) -> list[MissingFeature]:
         return []
     try:
         with path.open("rb") as file:
-            tree = ast.parse(file.read(BYTES_MAX))
+            tree = parse(file.read(BYTES_MAX))
     except (OSError, SyntaxError, ValueError, RecursionError):
         return [MissingFeature(1, "it cannot be read as Python", "Nothing in it is checked.")]
     found = {

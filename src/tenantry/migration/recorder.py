@@ -29,7 +29,7 @@ from sqlalchemy.sql.dml import Delete, Insert, Update
 from tenantry.migration import sql_text
 from tenantry.migration.alembic_modules import RevisionContext
 from tenantry.migration.dialects import Unrecordable, refuse
-from tenantry.migration.revisions import Revision, is_online, upgrade
+from tenantry.migration.revisions import Revision, is_online, parse, upgrade
 
 # A revision that computes for longer is no worse off live.
 RECORD_SECONDS_MAX = 2.0
@@ -127,7 +127,7 @@ class _Source:
             with revision.path.open("rb") as file:
                 tokens = [token for token in tokenize(file.readline) if token.type == NAME]
             text = revision.path.read_bytes()
-            tree = ast.parse(text)
+            tree = parse(text)
         except (OSError, SyntaxError, ValueError, TokenError):  # it fails live with its reason
             return cls(is_live=True, has_block=False)
         names = {token.string for token in tokens}
