@@ -69,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--tenants", type=int, help="that are touched to see the memory")
     parser.add_argument(
-        "--profile", type=int, default=0, metavar="SECONDS", help="look into ours with py-spy"
+        "--profile", type=int, default=0, metavar="SECONDS", help="profile Tenantry with py-spy"
     )
     parser.add_argument(
         "--urgent", action="store_true", help="before all others on the machine; for root"

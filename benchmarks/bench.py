@@ -34,7 +34,7 @@ class Plan:
         memory_postgresql: Likewise.
         with_peers: Whether the peers are measured too.
         before: Another checkout of Tenantry, measured in turn with this one.
-        profile_seconds: How long each of our servers is looked into afterwards; 0 is not at all.
+        profile_seconds: How long each of our servers is profiled afterwards; 0 is not at all.
     """
 
     pace: Pace
@@ -89,7 +89,7 @@ class Bench:
 
     @functools.cached_property
     def for_logins(self) -> World:
-        """The same again, where nobody changes the addresses that people log in with."""
+        """The same again, with unchanged login addresses."""
         return self.new_world("postgresql-logins", Size(SIZE.tenants, SIZE.users))
 
     @functools.cached_property
@@ -108,7 +108,7 @@ class Bench:
             return make_world(folder, size, catalog_url=catalog, server_url=url)
 
     def copy_of(self, world: World, name: str) -> World:
-        """Return a copy of a world in files that nobody serves."""
+        """Return a copy of a world in files that no process serves."""
         folder = self.folder / name
         shutil.copytree(self.folder / "sqlite", folder)
         environment = {**world.environment, "TENANTRY_DATA_DIR": str(folder / "data")}

@@ -6,7 +6,7 @@ import asyncpg
 
 TAG = "weather"
 TAGS = ("news", TAG)
-CONTENT = "It rained all day, and nobody minded. " * 40
+CONTENT = "It rained all day, and no one minded. " * 40
 
 _POSTS = """
 INSERT INTO tenantry_post

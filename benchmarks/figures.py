@@ -24,7 +24,7 @@ class Bound:
     base: str = ""
 
     def mark(self, value: float) -> str:
-        """Tell how *value* compares."""
+        """Return how *value* compares."""
         if not self._holds(value, self.accept):
             return FAIL
         return "pass, aim" if self.aim is not None and self._holds(value, self.aim) else "pass"
@@ -47,7 +47,7 @@ class Figure:
         work: What is measured.
         value: The figure; None when there is more than one number to it.
         shown: The figure, for people.
-        rate: The throughput beside it, for people.
+        rate: The throughput, for people.
         bound: What it is to be.
         notes: All that was seen.
         is_disturbed: Whether something else used the machine: then it is to be measured again.

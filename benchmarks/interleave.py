@@ -93,7 +93,7 @@ class Seen:
         return [a.cpu_us / b.cpu_us for a, b in pairs]
 
     def is_disturbed(self, *names: str) -> bool:
-        """Tell whether other processes took a part of the core while these were measured."""
+        """Return whether other processes used the core during the measurement."""
         return any(
             statistics.median(window.others for window in self.windows[name]) > OTHERS_MAX
             for name in names

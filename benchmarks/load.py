@@ -34,7 +34,7 @@ class _Connection:
             raise WrongAnswer("the server does not take a whole request")
 
     def receive(self) -> bool:
-        """Tell whether the answer is whole; then it is checked, and another may be sent."""
+        """Return whether the answer is complete; then it is checked, and another may be sent."""
         chunk = self.raw.recv(CHUNK_BYTES)
         if not chunk:
             raise WrongAnswer("the server has closed the connection")
@@ -119,7 +119,7 @@ class Load:
 
 @dataclass
 class Paced:
-    """Asks at fixed times, whether or not answers have come, and tells how long each took.
+    """Asks at fixed times, whether or not answers have come, and measures how long each took.
 
     Attributes:
         port: Of the server.

@@ -33,7 +33,7 @@ class Cores:
 
 
 def share_cores() -> Cores:
-    """Return which cores are whose, and move this process to those of the load.
+    """Assign the cores, and move this process to those of the load.
 
     Raises:
         TooFewCores: There is only one.
@@ -58,7 +58,7 @@ def be_urgent() -> None:
 
 @contextmanager
 def pinned(cores: frozenset[int]) -> Iterator[None]:
-    """Run this process on *cores*, so that what it starts meanwhile stays there."""
+    """Run this process on *cores*, so that its child processes stay there."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, cores)
     try:
@@ -89,7 +89,7 @@ def describe(folder: Path, packages: Sequence[str] = PACKAGES) -> list[str]:
 
     Args:
         folder: Where the databases are.
-        packages: Whose versions matter.
+        packages: The ones with relevant versions.
     """
     processor = next(
         (

@@ -1,4 +1,4 @@
-"""Processes that are measured: started on a core of their own, looked at, ended."""
+"""Processes that are measured: started on a separate core, sampled, ended."""
 
 import os
 import socket
@@ -78,7 +78,7 @@ def started(
         folder: Where it runs, so that it reads no `.env`, and where its log is.
         core: Of all its threads; None is any.
         added: To the environment.
-        ready: What is asked until it answers.
+        ready: The request that is repeated until it is answered.
         source: The folder of the `tenantry` that it imports.
 
     Raises:
@@ -101,7 +101,7 @@ def started(
 
 
 def environment(source: Path = SOURCE) -> dict[str, str]:
-    """Return what a process of ours finds: nothing of what stands around this one."""
+    """Return the environment of a child process, without the variables of this one."""
     return {
         "PATH": os.defpath,
         "HOME": tempfile.gettempdir(),
@@ -111,7 +111,7 @@ def environment(source: Path = SOURCE) -> dict[str, str]:
 
 
 def free_port() -> int:
-    """Return a port of the loopback that nobody has just now."""
+    """Return a free port of the loopback interface."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

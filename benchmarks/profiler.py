@@ -1,6 +1,6 @@
-"""Where the time goes: py-spy looks into a server under load.
+"""Where the time goes: py-spy samples a server under load.
 
-Not while anything is measured, because looking costs.
+Not while anything is measured, because sampling costs time.
 """
 
 import subprocess

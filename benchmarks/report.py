@@ -21,7 +21,7 @@ class Report:
         command: What began it.
         machine: Where.
         figures: By the row that made them.
-        target: Of `make`, whose place in the document it is.
+        target: The target of `make` that owns this part of the document.
     """
 
     date: str

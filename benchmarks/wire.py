@@ -21,7 +21,7 @@ class Request:
 
     Attributes:
         wire: The whole request.
-        expected: Stands in the answer, beside the success of the envelope.
+        expected: A part of the answer, in addition to the success of the envelope.
         begins: How the answer begins. One that was not modified has no envelope.
         success: What says that it went well: the envelope, unless the answer has none.
     """
@@ -32,7 +32,7 @@ class Request:
     success: bytes = SUCCESS
 
     def fits(self, answer: bytes) -> bool:
-        """Tell whether *answer*, head and body, is what it should be."""
+        """Return whether *answer*, head and body, is as expected."""
         is_success = self.success in answer or self.begins == NOT_MODIFIED
         return answer.startswith(self.begins) and is_success and self.expected in answer
 
@@ -67,7 +67,7 @@ def ask(port: int, wire: bytes) -> Answer:
     """Return the answer to one request, over a connection of its own.
 
     Raises:
-        OSError: Nobody listens, or the connection broke.
+        OSError: There is no listener, or the connection broke.
     """
     with socket.create_connection(("127.0.0.1", port), timeout=ANSWER_SECONDS_MAX) as connection:
         connection.sendall(wire)
@@ -84,7 +84,7 @@ def ask(port: int, wire: bytes) -> Answer:
 
 
 def length_of(begun: bytes) -> int:
-    """Return how long an answer will be that has *begun* like this; -1 if one cannot tell yet.
+    """Return how long an answer will be that has *begun* like this; -1 if that is unknown yet.
 
     Every server here writes ``content-length`` in lower case, unless nothing was modified.
     """

@@ -27,7 +27,7 @@ class _HashedOnce(Passwords):
     _hashed: str | None = None
 
     async def hash(self, password: str) -> str:
-        """Return what to store; everybody has the same password."""
+        """Return what to store; all users have the same password."""
         if self._hashed is None:
             self._hashed = await super().hash(password)
         return self._hashed

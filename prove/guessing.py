@@ -34,7 +34,7 @@ OWNERS_ADDRESS = "192.0.2.99"
 
 
 def p8(stage: Stage) -> Figure:
-    """Let hundreds log in at the same moment, for a minute, and use the service beside them."""
+    """Let hundreds log in at once, for a minute, and use the service at the same time."""
     storming, seconds = stage.size(500, 120), stage.size(60.0, 5.0)
     world = stage.world("postgresql", 4, users=8)
     with stage.serving(world) as process:

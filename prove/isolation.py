@@ -155,7 +155,7 @@ async def _furnish(line: Line, world: World, case: _Case) -> None:
 async def _ask_cell(line: Line, endpoint: Endpoint, case: _Case, headers: dict[str, str]) -> Answer:
     path = path_of(endpoint, case.ids)
     if endpoint.goes_on:
-        return await line.get(path, headers=headers)  # nobody here may watch
+        return await line.get(path, headers=headers)  # no caller here may watch
     if not endpoint.reads_body:
         query = query_of(endpoint, name="Tenant 1").decode()
         return await line.ask(

@@ -109,7 +109,9 @@ def p4(stage: Stage) -> Figure:
         # A few rounds beside other work have a median that says little.
         is_off = abs(delta) >= DELTA_MS_MAX and not stage.short
         if abs(sigmas) >= SIGMAS_MAX or is_off:
-            faults.append(f"{name} can be told by its time: {sigmas:+.1f} sigma, {delta:+.2f} ms")
+            faults.append(
+                f"{name} can be recognised by its time: {sigmas:+.1f} sigma, {delta:+.2f} ms"
+            )
     leak, _ = _compare(base, [one + LEAK_MS for one in times["unknown address"]])
     parts.append(f"with {LEAK_MS:g} ms added: z = {leak:+.1f}")
     if abs(leak) <= SIGMAS_MAX and not stage.short:

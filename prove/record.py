@@ -21,7 +21,7 @@ COMMAND = "make prove PROVE=--record"
 
 @dataclass(frozen=True)
 class Row:
-    """What became of one promise."""
+    """The result of one promise."""
 
     promise: Promise
     done: str

@@ -70,7 +70,7 @@ def p31(stage: Stage) -> Figure:
 
 @contextmanager
 def _in_memory(stage: Stage) -> Iterator[Stage]:
-    """Yield a stage whose files are in memory, if there is room: thousands are made faster."""
+    """Yield a stage with its files in memory, if there is room: thousands are created faster."""
     if not MEMORY.is_dir() or shutil.disk_usage(MEMORY).free < MEMORY_BYTES_MIN:
         yield stage
         return
@@ -125,7 +125,7 @@ def _judge(
     limit = _files_limit(process.pid)
     if files > OF_FILES * limit:
         faults.append(f"{files} of {limit} files")
-    # A SQLite file that is open has its log beside it; the index of the log is one more.
+    # An open SQLite file has a log file; the index of the log is one more.
     if connections is None and files > 3 * CONNECTIONS_MAX + 60:
         faults.append(f"{files} files of {CONNECTIONS_MAX} databases")
     seen = "" if connections is None else f"{connections} connections, "
@@ -191,7 +191,7 @@ def _small_disk(folder: Path) -> Iterator[Path]:
 
 
 class _Filler:
-    """Fills the disk, uses the service, frees the disk, and looks at what is left."""
+    """Fills the disk, uses the service, frees the disk, and checks the state."""
 
     def __init__(
         self,

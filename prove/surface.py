@@ -31,7 +31,7 @@ STREAM_SECONDS_MAX = 5.0
 
 
 def p40(stage: Stage) -> Figure:
-    """Put credentials where they must not count, and watch a stream whose admin is disabled."""
+    """Put credentials where they must not count, and watch the stream of a disabled admin."""
     faults: list[str] = []
     notes = []
     asked = 0
@@ -43,7 +43,7 @@ def p40(stage: Stage) -> Figure:
             notes.append(f"{ENGINE_NAMES[engine]}: the stream ended after {ended:.1f} s")
     return Figure(
         done=f"{asked} requests with credentials in the query, in cookies and in forms; pages and "
-        "answers searched for cookies; an open stream whose admin was disabled",
+        "answers searched for cookies; an open stream of an admin who was disabled",
         found=f"{len(faults)} accepted or cookies set; {'; '.join(notes)}",
         faults=faults,
     )

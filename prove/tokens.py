@@ -179,7 +179,7 @@ async def _signer(world: World) -> _Signer:
 
 
 def p11(stage: Stage) -> Figure:
-    """Sign tokens with the service's own key whose times are wrong."""
+    """Sign tokens with wrong times with the service's own key."""
     faults: list[str] = []
     asked = 0
     for engine in ENGINES:
@@ -243,7 +243,7 @@ def p12(stage: Stage) -> Figure:
     with stage.serving(world) as process:
         swaps = asyncio.run(_swap(world, process.port, wanted, faults))
     return Figure(
-        done=f"{swaps} tokens signed with the real key whose role, audience or tenant is that of "
+        done=f"{swaps} tokens signed with the real key, with the role, audience or tenant of "
         "the other level, at endpoints of both",
         found=f"{len(faults)} accepted",
         faults=faults,

@@ -13,7 +13,7 @@ LIMIT_BYTES = 200
 SLICE_BYTES = 16
 # What each does to the bytes between a client and the server.
 TOXICS = {
-    "hang": "nothing passes any more, and connections stay open",
+    "hang": "nothing passes, and connections stay open",
     "latency": f"everything is {DELAY_SECONDS:g} s late",
     "reset": "connections are reset",
     "limit": f"connections end after {LIMIT_BYTES} bytes",

@@ -55,10 +55,10 @@ SOURCES = (
 )
 # Areas with more than the limit, until their text is written again.
 UNFINISHED = {
-    *(f"Python, {folder}" for folder in ("benchmarks", "prove", "torture", "src/tenantry")),
+    "Python, src/tenantry",
     *(
         f"Python, src/tenantry/{package}"
-        for package in ("access", "api", "cli", "console", "db", "fleet", "migration")
+        for package in ("access", "api", "cli", "db", "fleet", "migration")
     ),
     "Python of tests, tests",
     "names of tests, tests",

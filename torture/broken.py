@@ -148,7 +148,7 @@ def _check(
 
 
 async def _migrate(server: Server, fleet: Fleet) -> tuple[dict[str, str], Any, float]:
-    """Return every text that was told of a run, its result, and how long it took."""
+    """Return every text about a run, its result, and how long it took."""
     async with admin(server, fleet.ours.world.admin_token) as client:
         began = time.monotonic()
         answer = await client.post(MIGRATE_ALL)
@@ -195,7 +195,7 @@ def _add_last(fleet: Fleet) -> None:
 
 @contextmanager
 def _servers(postgres: PostgresServer | None) -> Iterator[str]:
-    """Yield the setting of three servers that nobody gets a connection from."""
+    """Yield the setting of three servers that accept no connection."""
     if postgres is None:
         yield "{}"
         return

@@ -66,7 +66,7 @@ class _Torment:
     """The check at work.
 
     Attributes:
-        length: How long a run takes that nobody disturbs, in seconds.
+        length: How long an undisturbed run takes, in seconds.
         tries: How often the catalog was restarted.
         hits: How often a run was under way then.
         longest: How long a run took to end when the catalog was back.

@@ -63,7 +63,7 @@ def _check(
 def _two_processes(
     folder: Path, fleet: Fleet, engine: str
 ) -> Iterator[Sequence[httpx.AsyncClient]]:
-    """Yield clients of whoever serves: on SQLite it is one, and the other process only works."""
+    """Yield clients of the servers: on SQLite there is one, and the other process is a worker."""
     token = fleet.ours.world.admin_token
     with ExitStack() as stack:
         first = stack.enter_context(serving(folder, fleet.environment))
@@ -138,5 +138,5 @@ def _not_once(
     )
     expected = {(str(tenant_id), name): 1 for tenant_id in states for name in NAMES}
     if by_runs != expected:
-        faults.append(f"the history tells {by_runs.total()} revisions, not {len(expected)}")
+        faults.append(f"the history has {by_runs.total()} revisions, not {len(expected)}")
     return faults

@@ -113,14 +113,14 @@ class Fleet:
 
     @contextmanager
     def catalog(self) -> Iterator["Catalog"]:
-        """Yield the catalog as it is looked at from outside."""
+        """Yield the catalog, read from outside."""
         with looking_into(self.catalog_url) as query:
             yield Catalog(query)
 
 
 @dataclass(frozen=True)
 class Catalog:
-    """A catalog, looked at from outside."""
+    """A catalog, read from outside."""
 
     query: Query
 

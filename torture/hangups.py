@@ -53,7 +53,7 @@ def _check(
             callers = min(TOGETHER, scale.hangups - len(runs))
             _hang_up(server, fleet, callers, chance, length)
             sent += callers
-            # Whoever was gone before the request was read has asked for nothing.
+            # A client that disconnected before its request was read has no run.
             early = _heard(server, 1 + sent).count(400)
             _wait_until_ended(catalog, faults)
             runs = catalog.runs()[: len(catalog.runs()) - known]

@@ -1,4 +1,4 @@
-"""A tenant in whose database a transaction was left open, while a revision wants the table."""
+"""A tenant with an open transaction in its database, while a revision needs the table."""
 
 import asyncio
 import random
@@ -56,7 +56,7 @@ def check(
     faults = [f"a reader got {one}" for one in (*of_held.refused, *of_others.refused)]
     if data["failed"] != 1 or data["success"] != len(others):
         faults.append(f"{data['failed']} failed, not the one that is held")
-    # What the machine holds up for everybody is not the lock's.
+    # Delays of all tenants are caused by the machine, not by the lock.
     if max(of_held.seconds) > bound + SLACK_SECONDS + max(of_others.seconds):
         faults.append(f"a reader waited for {max(of_held.seconds):.2f} s")
     if max(of_held.seconds) < bound / 2:

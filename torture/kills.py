@@ -32,7 +32,7 @@ class Found:
         kills: That hit a run before its end.
         missed: That came too late.
         split: Of the kills, those after which some tenants had moved and some had not.
-        looks: Databases that were compared with the two states.
+        checks: Databases that were compared with the two states.
         runs: That had to end.
         outcomes: That were compared with the log of their tenant.
         resumed_seconds: How long the runs took to end after the restart.
@@ -42,7 +42,7 @@ class Found:
     kills: int = 0
     missed: int = 0
     split: int = 0
-    looks: int = 0
+    checks: int = 0
     runs: int = 0
     outcomes: int = 0
     resumed_seconds: list[float] = field(default_factory=list)
@@ -62,7 +62,7 @@ class Lane:
 def check(
     folder: Path, server_url: str, scale: Scale, chance: random.Random, tell: Tell
 ) -> list[Finding]:
-    """Kill, look, restart, look again: on both engines, in one process and two, side by side."""
+    """Kill, check, restart, check again: on both engines, in one process and two, side by side."""
     lanes = [
         Lane(f"{engine}-{number}", engine, 1 + number % 2, live=number // 2 % 2 == 1)
         for engine in ENGINES
@@ -102,7 +102,7 @@ class _Torment:
     """One lane at work.
 
     Attributes:
-        length: How long a run takes that nobody disturbs, in seconds.
+        length: How long an undisturbed run takes, in seconds.
         logged: The tenants when the last runs had ended; nothing adds to their logs since.
     """
 
@@ -129,7 +129,7 @@ class _Torment:
         self.logged = self.fleet.look()
 
     def kill_once(self) -> None:
-        """Begin a run, kill who works on it, and look at everything until the next has ended."""
+        """Begin a run, kill its workers, and check everything until the next has ended."""
         self.fleet.undo()
         known = {run.id for run in self.catalog.runs()}
         killed = self._choose()
@@ -146,7 +146,7 @@ class _Torment:
         for number in killed:
             self.runners[number].wait_ready()
         self._check_next()
-        if not new:  # whoever planned was too late to; the next run had all to do
+        if not new:  # the planner was killed before; the next run had all to do
             self.logged = self.fleet.look()
 
     def _choose(self) -> Sequence[int]:
@@ -155,7 +155,7 @@ class _Torment:
         return self.chance.choice([[0], [1], [0, 1]])
 
     def _run_until_killed(self, killed: Sequence[int]) -> UUID | None:
-        """Return the run, if whoever planned it has said so."""
+        """Return the run, if its planner has reported it."""
         self.runners[0].begin_plan()
         time.sleep(self.chance.uniform(0, self.length))
         told = self.runners[0].planned() if 0 not in killed else self.runners[0].told()
@@ -169,7 +169,7 @@ class _Torment:
         for tenant_id, state in states.items():
             if state.content not in {self.fleet.before, self.fleet.after}:
                 self._fault(f"the tenant {tenant_id} is between two revisions")
-        self.found.looks += len(states)
+        self.found.checks += len(states)
         self.found.split += 0 < moved < len(states)
         self.found.kills += landed
         self.found.missed += not landed
@@ -205,7 +205,7 @@ class _Torment:
                 self._fault(f"the tenant {tenant_id} is not at the head, its log says {names}")
 
     def _check_next(self) -> None:
-        """Run once more: nothing fails, whoever works."""
+        """Run once more: nothing fails, with any worker."""
         planner = self.chance.choice(self.runners)
         began = time.monotonic()
         planner.begin_plan()
@@ -246,7 +246,7 @@ def _finding(engine: str, found: Mapping[Lane, Found], scale: Scale) -> Finding:
         "one process and two",
         must="no tenant between two revisions, no run lost or unfinished 15 s after the restart, "
         "every outcome as in the tenant's log, the next run without failures",
-        found=f"{len(faults)} faults; {sum(one.looks for one in lanes):,} tenants checked, "
+        found=f"{len(faults)} faults; {sum(one.checks for one in lanes):,} tenants checked, "
         f"{sum(one.split for one in lanes)} kills left some moved and some not; "
         f"{sum(one.outcomes for one in lanes):,} outcomes; runs ended {seconds[-1]:.1f} s "
         "after the restart at the latest",

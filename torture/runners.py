@@ -94,7 +94,7 @@ def _next(to_parent: Connection) -> str:
     try:
         return str(to_parent.recv())
     except EOFError:
-        os._exit(1)  # whoever started this is gone
+        os._exit(1)  # the parent process is gone
 
 
 def settings_of(environment: Mapping[str, str]) -> Settings:

@@ -61,7 +61,7 @@ def _start(stack: ExitStack, folder: Path, environment: Mapping[str, str]) -> Se
         server = Server(f"http://127.0.0.1:{port}", port, program)
         if _answers(server):
             return server
-        # Perhaps somebody else was faster to take the port.
+        # Another process may have taken the port.
         if tried == START_TRIES_MAX or "is taken" not in server.said:
             raise NotServing(server.said[-2000:])
     raise AssertionError("not reached")

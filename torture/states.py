@@ -16,8 +16,8 @@ LOG = "tenantry_migration_log"
 LOCK_SECONDS_MAX = 30
 # In the order of the log.
 READ_LOG = f"SELECT run_id, revision FROM {LOG} WHERE stream = 'user' ORDER BY position"
-# What is read must be of one moment. But PostgreSQL keeps the definition of a table apart
-# from the rows' snapshots: only whoever holds a lock sees both alike. The lock comes first,
+# All must be read at one moment. But PostgreSQL keeps the definition of a table separately
+# from the rows' snapshots: only a session with a lock sees both alike. The lock comes first,
 # since the snapshot is that of the first query.
 PG_BEGIN = (
     "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
@@ -54,12 +54,12 @@ class State:
     log: Sequence[tuple[UUID, str]]
 
     def applied_by(self, run_id: UUID) -> str | None:
-        """Return what the run has applied, as the history tells it of a success."""
+        """Return what the run has applied, as in the history of a success."""
         return ",".join(name for by, name in self.log if by == run_id) or None
 
 
 def look(url: str) -> State:
-    """Return the state of the database at *url*, whatever is being done to it meanwhile."""
+    """Return the state of the database at *url*, whatever is being done to it."""
     path = sqlite_path(url)
     if path is not None:
         with closing(sqlite3.connect(f"file:{path}?mode=rw", uri=True, timeout=30)) as file:
@@ -79,7 +79,7 @@ def _read_file(query: Query) -> State:
 
 def _read_database(query: Query) -> State:
     names = [name for (name,) in query(PG_TABLES) if name != LOG]
-    # In one statement: there are many tables, and many databases to be looked at.
+    # In one statement: there are many tables, and many databases to be read.
     each = [f"""SELECT '{name}', t::text FROM "{name}" AS t""" for name in names]
     return _state(query, query(PG_SCHEMA), query(" UNION ALL ".join(each)))
 

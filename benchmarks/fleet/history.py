@@ -14,7 +14,7 @@ TABLES = (
     *("author", "category", "article", "tag", "article_tag"),
     *("comment", "medium", "page", "redirect"),
 )
-# Without a sequence, like everybody's.
+# Without a sequence, like those of the others.
 _KEY = 'sa.Column("id", sa.Integer, primary_key=True, autoincrement=False)'
 
 
@@ -76,7 +76,7 @@ HISTORY: Sequence[Step] = (
         "0012_fill_articles",
         "INSERT INTO article (id, title, body) WITH RECURSIVE i(k) AS "
         f"(SELECT 1 UNION ALL SELECT k + 1 FROM i WHERE k < {ROWS}) "
-        "SELECT k, 'Article ' || k, 'It rained all day, and nobody minded.' FROM i",
+        "SELECT k, 'Article ' || k, 'It rained all day, and no one minded.' FROM i",
     ),
 )
 _BACKFILL = "UPDATE article SET weight = id * 2"

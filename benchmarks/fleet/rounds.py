@@ -1,7 +1,7 @@
 """Contenders in turn: each migrates the same tenants, put back before it, again and again.
 
 What disturbs the machine for a while disturbs all of them, and a ratio is taken between
-passes of one round alone. Nobody always comes after the same.
+passes of one round alone. No contender always follows the same one.
 """
 
 import statistics

@@ -47,7 +47,7 @@ class Tenants(ABC):
     def reset(self, count: int, *, at_head: bool = False) -> None:
         """Put the first *count* back to where there is something pending, or nothing.
 
-        Each is a fresh copy that somebody has connected to once, and all of it is on the disk.
+        Each is a new copy with one earlier connection, and all of it is on the disk.
         """
 
     @abstractmethod
@@ -139,7 +139,7 @@ class SqliteTenants(Tenants):
 
 
 def copy_databases(server_url: str, template: str, names: Sequence[str]) -> None:
-    """Make each of *names* anew, as a copy of *template*, a few at once."""
+    """Create each of *names* again, as a copy of *template*, a few at once."""
 
     async def copy_all() -> None:
         left = iter(names)
@@ -164,7 +164,7 @@ def make_templates(url: str, server_url: str | None, folder: Path) -> Callable[.
     """Return what makes `Tenants` that are copies of the database at *url*, at `BEHIND`.
 
     Args:
-        url: Of a tenant that nobody is connected to any more.
+        url: Of a tenant without connections.
         server_url: Of the superuser on PostgreSQL.
         folder: For the templates of SQLite.
     """

@@ -30,7 +30,7 @@ class Plan:
         postgresql: Tenants on PostgreSQL.
         sqlite: Tenants in files.
         many: Tenants on PostgreSQL, to see whether the last ones are slower.
-        few: Tenants whose memory is compared with that of all.
+        few: The number of tenants for the comparison of memory.
         commands: Tenants that are migrated with Alembic's command line.
         looped: Files that are migrated with Alembic in a loop.
     """

@@ -1,4 +1,4 @@
-"""Rows of what everybody reads of a blog: a page, one that is known, and a large blog."""
+"""Rows of the public blog: a page, a conditional request, and a large blog."""
 
 import statistics
 from collections.abc import Sequence

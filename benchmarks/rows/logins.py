@@ -1,4 +1,4 @@
-"""Logins: how many, and what a storm of them does to everybody else."""
+"""Logins: their rate, and the effect of a storm of them on other requests."""
 
 import statistics
 import subprocess
@@ -23,7 +23,7 @@ OTHERS_PER_SECOND = 200
 # On a machine with nothing else to do it is 1 or 2.
 CALM_MS_MAX = 4.0
 STORM_CONNECTIONS = 16
-# Everybody logs in from their own: what is counted by address is no queue for all.
+# Each user has a separate address, so that limits by address do not matter.
 ADDRESSES = [f"127.0.0.{number}" for number in range(2, 2 + STORM_CONNECTIONS)]
 STORM_SLICE_SECONDS = 0.2
 POOL_SECONDS_MORE = 30

@@ -1,7 +1,7 @@
 """Provisioning a tenant, against the least that it takes.
 
-On PostgreSQL that is the copying. A file is copied in a millisecond where disks are quick, and the
-hash of the owner's password, which is dear on purpose, takes twenty: there it belongs to the least.
+On PostgreSQL that is the copy. On fast disks a file is copied in a millisecond, and the hash of
+the owner's password, which is expensive on purpose, takes twenty: there it is part of the least.
 """
 
 import asyncio

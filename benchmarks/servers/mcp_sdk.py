@@ -18,7 +18,7 @@ async def nothing(slug: str) -> str:  # noqa: ARG001 - the same arguments
 
 
 if __name__ == "__main__":
-    # It tells of every request that it has begun to process.
+    # It logs every request that it has begun to process.
     logging.getLogger("mcp").setLevel(logging.WARNING)
     run(
         server.streamable_http_app(

@@ -153,7 +153,7 @@ async def get_user(
 
 @app.get("/")
 async def ready() -> dict[str, bool]:
-    """Tell that requests are answered."""
+    """Return that requests are answered."""
     return {"success": True}
 
 

@@ -88,7 +88,7 @@ def instant(text: str) -> datetime:
     return datetime.fromisoformat(text)
 
 
-# The seed's, section 2.
+# Of tenant endpoints.
 LOGIN_RESULT: Shape = {"token": is_text, "expiresAt": is_instant}
 TENANT_USER_PROFILE: Shape = {
     "id": is_guid,
@@ -130,7 +130,7 @@ MIGRATION_RUN: Shape = {
     "details": list_of(MIGRATION_RUN_DETAIL),
 }
 
-# The contract's, section 3.
+# Of admin endpoints.
 MODULE: Shape = {"key": is_text, "name": is_text, "description": is_text}
 POST_SUMMARY: Shape = {
     "id": is_guid,

@@ -36,7 +36,7 @@ TENANTS = "/api/admin/tenants"
 MIGRATE_ALL = "/api/admin/tenants/migrate-all"
 HISTORY = "/api/admin/tenants/migration-history"
 
-# Fixed human-readable texts (seed, section 7); every refusal of the kind carries the one text.
+# Fixed messages (docs/api-conventions.md).
 UNAUTHENTICATED = "The token or key is missing or invalid."
 FORBIDDEN = "You are not allowed to do this."
 LOGIN_REFUSED = "The e-mail address or the password is wrong."

@@ -33,7 +33,7 @@ EVERY = {"whoami", "list_modules", *READING, *WRITING, "update_profile"}
 
 
 def expected(scopes: frozenset[str], modules: frozenset[str], *, bound: bool) -> set[str]:
-    """Return the tools that the contract lists."""
+    """Return the expected tools."""
     tools = {"whoami"}
     tools |= {"list_modules"} if "modules:read" in scopes else set()
     tools |= {"update_profile"} if bound and "profile:write" in scopes else set()

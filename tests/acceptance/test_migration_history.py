@@ -55,7 +55,7 @@ class TestListRuns:
             assert instant(run["startedAt"]) <= instant(detail["startedAt"])
             assert instant(detail["startedAt"]) <= instant(detail["finishedAt"])
             assert instant(detail["finishedAt"]) <= instant(run["finishedAt"])
-        # The same outcome, in the two spellings of the seed.
+        # The same outcome, in the two spellings of the API.
         assert (told["acme"]["status"], by_name["acme"]["status"]) == ("success", "Success")
         assert (told["globex"]["status"], by_name["globex"]["status"]) == ("failed", "Failed")
         assert by_name["acme"]["errorMessage"] is told["acme"]["error"] is None

@@ -193,7 +193,7 @@ class TestBody(WithMigrations):
         assert details["behind"]["appliedMigrations"] == ""
 
     async def test_leaves_out_what_the_last_wave_leaves_out(self, world: World) -> None:
-        """The waves are sizes of the whole; the shape of the answer is the seed's."""
+        """The waves are sizes of the whole; the shape of the answer is unchanged."""
         data = await ordered(world, waves=["50%"])
 
         assert (data["total"], data["success"], data["failed"]) == (2, 1, 1)

@@ -65,7 +65,7 @@ class TestKeys:
 
 class TestDescription:
     async def test_lists_the_endpoints(self, world: World) -> None:
-        """OpenAPI 3.1, with every endpoint of the seed."""
+        """OpenAPI 3.1, with the endpoints of the first requirements."""
         answer = await world.stranger().get("/openapi.json")
 
         description = answer.json()

@@ -1,4 +1,4 @@
-"""Everybody whom the contract tells apart, with the credentials that they present."""
+"""Every kind of caller that the API distinguishes, with their credentials."""
 
 import base64
 import json

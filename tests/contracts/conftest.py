@@ -1,4 +1,4 @@
-"""Worlds that last for a whole module, one on each engine: the contracts ask them a lot."""
+"""Worlds shared by a module, one on each engine, because these tests send many requests."""
 
 import secrets
 from collections.abc import AsyncIterator

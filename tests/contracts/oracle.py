@@ -1,7 +1,7 @@
-"""The decision table of the contract (section 2), in the contract's words.
+"""The decision table of docs/api-conventions.md, written independently of the code.
 
 Nothing here is read from the code but what an endpoint says that it demands, and even that
-is stated by path where the contract names the path.
+is stated by path where the table names the path.
 """
 
 from dataclasses import dataclass, field
@@ -193,7 +193,7 @@ class Asked:
 
 
 def asked_by(endpoint: Endpoint) -> Asked:
-    """Return what the contract asks for at this path, and the endpoint where it is silent."""
+    """Return the requirements of this path; for unlisted paths those of the endpoint."""
     level = level_of(endpoint.path)
     if level not in {"Tenant", "Public"}:
         return Asked(level, module="mcp" if level == "MCP" else None)
@@ -212,7 +212,7 @@ def asked_by(endpoint: Endpoint) -> Asked:
 
 
 def level_of(path: str) -> str:
-    """Return the level that the contract gives to *path*."""
+    """Return the level of *path*."""
     if path in OPEN_PATHS:
         return "Open"
     if path in ADMIN_PATHS:
@@ -225,11 +225,11 @@ def level_of(path: str) -> str:
     for prefix, level in levels.items():
         if path.startswith(prefix):
             return level
-    raise AssertionError(f"the contract has no level for {path}")
+    raise AssertionError(f"there is no level for {path}")
 
 
 def expected(asked: Asked, sent: Combination) -> int:
-    """Return the status that the contract wants, or `LET_IN`."""
+    """Return the expected status, or `LET_IN`."""
     if sent.twice in LOOKED_AT[asked.level]:
         return 400
     if asked.level == "Open":

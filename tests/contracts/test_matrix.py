@@ -1,4 +1,4 @@
-"""The decision table of the contract, over every endpoint and every combination of credentials."""
+"""The decision table of docs/api-conventions.md, for all endpoints and credentials."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ COMBINATIONS = combinations()
 MALFORMED = b'{"email": '
 NO_TOKENS = {"scheme alone", "another scheme", "a token by another scheme"}
 LEGITIMATE = {400, 404, 409}
-# What the contract's own examples of a good caller present.
+# The credentials of a valid caller at each level.
 CANONICAL = {
     Combination(),
     Combination(None, "admin"),
@@ -222,7 +222,7 @@ class TestMatrix:
         assert len({answer.said["x-request-id"] for answer in answers} - {"mine"}) == 50
 
     async def test_has_a_cell_for_every_scope(self):
-        """The tokens of the matrix lack each scope of the contract once."""
+        """The tokens of the matrix lack each scope once."""
         demanded = {asked_by(endpoint).scope for endpoint in ENDPOINTS} - {None}
 
         assert demanded <= SCOPES

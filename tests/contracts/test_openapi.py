@@ -82,7 +82,7 @@ class TestOperation:
             assert {"400", "413", "415"} <= declared
 
     def test_asks_for_the_credentials_of_its_level(self, endpoint: Endpoint):
-        """Its security is that of the contract."""
+        """Its security is that of its level of access."""
         found = [set(one) for one in operation_of(endpoint)["security"]]
 
         assert found == SECURITY[level_of(endpoint.path)]

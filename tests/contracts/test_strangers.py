@@ -3,7 +3,7 @@
 from tenantry.api.table import ENDPOINTS
 from tests.contracts.oracle import OPEN_PATHS, asked_by, level_of
 
-# A new one needs its name here and in the contract.
+# A new one needs its name here and in docs/api-conventions.md.
 OPEN_TODAY = {
     ("POST", "/api/admin/auth/login"),
     ("GET", "/livez"),
@@ -36,7 +36,7 @@ class TestEveryPath:
             assert level == level_of(endpoint.path), endpoint.path
 
     def test_demands_what_the_contract_demands(self):
-        """Scopes and modules are those that the contract gives to the path."""
+        """Scopes and modules are those of the decision table for the path."""
         for endpoint in ENDPOINTS:
             asked = asked_by(endpoint)
 

@@ -41,7 +41,7 @@ def program() -> Path:
     """Return the program itself: its wrapper in JavaScript would only make it slower.
 
     Raises:
-        DbmateMissing: Nobody has installed it.
+        DbmateMissing: It is not installed.
     """
     found = sorted(PACKAGES.glob("@dbmate/*/bin/dbmate"))
     if not found:

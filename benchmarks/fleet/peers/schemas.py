@@ -1,6 +1,6 @@
 """A project of django-tenants: a schema for each tenant, in one database.
 
-It is not like for like: it connects anew for each schema, but always to one database, whose
+It is not equivalent: it connects again for each schema, but always to one database: its
 catalog PostgreSQL keeps in memory.
 """
 

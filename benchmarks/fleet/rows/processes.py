@@ -15,7 +15,7 @@ SAME = 0.95
 
 
 def two_over_one(yard: Yard) -> list[Figure]:
-    """Measure the tenants of a run in a second, with one server and with another beside it."""
+    """Measure the tenants of a run in a second, with one server and with two."""
     ours, count = yard.on_postgresql, yard.plan.postgresql
     seconds: dict[int, list[float]] = {1: [], 2: []}
     with ExitStack() as stack:

@@ -9,7 +9,7 @@ from benchmarks.fleet.rounds import Contender, shown, take_turns
 from benchmarks.fleet.yard import Yard
 
 THREADS = 4
-# A look at a file is so short that threads only cost: the limit is the quicker of the two.
+# Reading a file is so short that threads only cost: the limit is the faster of the two.
 LIMITS = (f"raw sqlite3, {THREADS} threads", "raw sqlite3, 1 thread")
 OURS = "Tenantry, 4 at once"
 LIVE = "Tenantry, live, 4 at once"

@@ -1,7 +1,7 @@
 """From the credentials of a request to what they say: verified, in agreement, of an active tenant.
 
-No tenant database is opened here. The order of the checks is the contract's: whether each
-credential is good (401) comes before whether they agree and suffice (403).
+No tenant database is opened here. Each credential is verified first (401), and then
+whether they agree and suffice (403).
 """
 
 from datetime import UTC, datetime

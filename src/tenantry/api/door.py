@@ -1,7 +1,7 @@
 """The door itself: an ASGI application over the table of endpoints.
 
-The order is the contract's: the form of the headers (400), the credentials (401), what they
-suffice for (403), and only then the body (400). A stranger learns nothing from a body.
+The order of checks is that of docs/api-conventions.md: the form of the headers (400), the
+credentials (401), their rights (403), and then the body (400).
 """
 
 import contextlib

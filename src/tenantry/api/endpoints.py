@@ -1,6 +1,6 @@
 """What an endpoint is, and how the one for a request is found.
 
-The table of endpoints (`api.table`) is the contract in code: it dispatches, it decides
+The table of endpoints (`api.table`) defines the HTTP API: it dispatches, it decides
 who is let in before a body is read, and it generates the OpenAPI description.
 """
 

@@ -32,7 +32,7 @@ class Level(Generic[Ctx]):
     """One level of access.
 
     Attributes:
-        name: As in the contract.
+        name: As in docs/api-conventions.md.
         headers: The credential headers that are looked at; the others do not exist here.
         enter: From credentials to the context that the level's handlers take first.
         confirm: Checks what `enter` has left to the handler's own statement, before

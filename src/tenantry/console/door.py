@@ -1,8 +1,8 @@
-"""The door of the console: an ASGI application that sends its files, and passes on the rest.
+"""The door of the console: an ASGI application that serves its files, and forwards the rest.
 
-The console has no way of its own into the service. Its pages call the HTTP API with the
-token of whoever is signed in, so what they show is what `curl` shows; that is why the files
-are open to anybody, and why this door knows neither credentials nor databases.
+The console has no private endpoints. Its pages call the HTTP API with the
+token of the signed-in admin, so they show what `curl` shows. So the files are public, and this
+door uses neither credentials nor databases.
 """
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -33,7 +33,7 @@ SAFEGUARDS: Headers = [
     (b"referrer-policy", b"no-referrer"),
     (b"x-content-type-options", b"nosniff"),
 ]
-# Ask each time, and be told that nothing has changed: a new release is seen at once.
+# Browsers revalidate each time, so a new release is visible immediately.
 CACHING: Headers = [(b"cache-control", b"no-cache"), (b"vary", b"accept-encoding")]
 # In the envelope, as every refusal.
 NOT_TAKEN = b'{"success":false,"data":null,"message":"This path does not take this method."}'

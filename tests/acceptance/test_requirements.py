@@ -1,9 +1,7 @@
-"""The seed, sentence by sentence, and the tests that hold it.
+"""The requirements of the first API clients, and the tests that cover each of them.
 
-Each line of the table is one sentence, row or rule of the interface that was asked for
-(numbered by its section, in our own words), and the tests of this folder that fail when it
-does not hold. The sentences that say "not shown" leave something open; what was settled
-there is tested too, and named where it is.
+Each row of the table is one requirement (numbered by its section) and the tests of this folder
+that fail if it is not met.
 """
 
 import importlib
@@ -37,7 +35,7 @@ RECORD = "test_migration_history.TestShowRun"
 SERVICE = "test_service"
 
 # The answers that every test of its kind goes through: `ok`, `done`, `refused`, `must_be`.
-SEED: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+REQUIREMENTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     # 0. Preamble
     ("0.1", "three access levels", (f"{ADMIN}.test_is_for_admins",)),
     ("0.2", "... and a token instead", (f"{MCP}.test_opens_tenant_and_public_endpoints",)),
@@ -458,8 +456,10 @@ SEED: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 SECTIONS = {"0", "1", "2", "3", "4", "5", "7", "8"}
 
 
-class TestSeed:
-    @pytest.mark.parametrize(("number", "sentence", "tests"), SEED, ids=[row[0] for row in SEED])
+class TestRequirements:
+    @pytest.mark.parametrize(
+        ("number", "sentence", "tests"), REQUIREMENTS, ids=[row[0] for row in REQUIREMENTS]
+    )
     def test_has_a_test_for(self, number: str, sentence: str, tests: tuple[str, ...]) -> None:
         """Each test that is named exists, is collected, and says what it is about."""
         assert sentence
@@ -475,7 +475,7 @@ class TestSeed:
 
     def test_is_covered_in_every_section(self) -> None:
         """Sections 6 and 9 say that there is nothing; numbers are never used twice."""
-        numbers = [row[0] for row in SEED]
+        numbers = [row[0] for row in REQUIREMENTS]
 
         assert {number.partition(".")[0] for number in numbers} == SECTIONS
         assert len(set(numbers)) == len(numbers)
