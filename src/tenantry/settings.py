@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from io import StringIO
 from pathlib import Path
 from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
 
 from dotenv import dotenv_values
 from dotenv.parser import parse_stream
@@ -40,8 +41,32 @@ class BadSettings(Invalid):
 
 
 def _database_url(url: str) -> str:
-    if url and not url.startswith(SCHEMES):
+    """Return *url* if it is well-formed. The messages never contain it: it holds a password."""
+    if not url:
+        return url
+    scheme, is_url, _ = url.partition("://")
+    if (
+        is_url
+        and scheme.partition("+")[0] in {"postgresql", "postgres", "sqlite"}
+        and "+" in scheme
+    ):
+        raise ValueError("must not name a driver: begin with sqlite:/// or postgresql://")
+    if not url.startswith(SCHEMES):
         raise ValueError("must begin with sqlite:/// or postgresql://")
+    if url.startswith("sqlite:///"):
+        if url == "sqlite:///":
+            raise ValueError("must name a path after sqlite:///")
+        return url
+    try:
+        parts = urlsplit(url)
+        is_bad = bool(parts.fragment) or parts.port == 0
+    except ValueError:
+        is_bad = True
+    if is_bad or any(char.isspace() for char in url):
+        raise ValueError(
+            "is not a valid URL: check host and port, and percent-encode special characters "
+            "in the password (%23 for #, %2F for /, %3F for ?)"
+        )
     return url
 
 

@@ -1,5 +1,6 @@
 """``tenantry`` as a command: run in this process, or at a terminal."""
 
+import asyncio
 import json
 import os
 import pty
@@ -126,6 +127,16 @@ class Commands:
         versions.mkdir(parents=True, exist_ok=True)
         (versions / "0001_create_widgets.py").write_text(source)
         return str(versions.parent)
+
+    def drop_database(self, tenant: Any) -> None:
+        """Remove the database of a tenant, as a lost disk would."""
+        server = open_server(
+            self.settings.tenant_server,
+            connections_max=1,
+            timeout_seconds=1,
+            synchronous="FULL",
+        )
+        asyncio.run(server.drop(tenant["databaseName"]))
 
     def break_tenant(self, tenant: Any) -> None:
         """Let the next revision find what it wants to create."""

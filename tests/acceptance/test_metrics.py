@@ -64,6 +64,7 @@ class TestMetrics:
             "tenantry_login_failures",
             "tenantry_pool_connections",
             "tenantry_hashing_queue",
+            "tenantry_build_info",
             "process_resident_memory_bytes",
         }
 

@@ -1,8 +1,7 @@
-"""The checks of the doctor. Each looks at one thing and changes nothing that stays."""
+"""The checks of ``tenantry doctor``. None of them leaves a change."""
 
 import asyncio
-import os
-import shutil
+import tempfile
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -12,6 +11,8 @@ from tenantry.access.signing import SigningKeys, WrongSecretKey, read_secret_fil
 from tenantry.catalog import clock
 from tenantry.catalog import database as catalog_database
 from tenantry.catalog.database import Catalog
+from tenantry.cli.capacity import check_connections, check_databases, check_space, nearest
+from tenantry.cli.configuration import check_configuration
 from tenantry.cli.exposure import check_modes, check_public
 from tenantry.cli.findings import Finding, State
 from tenantry.db.factory import open_server
@@ -19,6 +20,7 @@ from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.urls import sqlite_path
 from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id
+from tenantry.kit.release import VERSION
 from tenantry.migration.environment import read_environment
 from tenantry.migration.errors import explain
 from tenantry.migration.migrator import Migrator, TimeLimits
@@ -28,47 +30,48 @@ from tenantry.migration.streams import BadStream, Stream, Streams
 from tenantry.settings import Settings
 from tenantry.tenant import databases as tenant_databases
 
-FREE_BYTES_MIN = 2**30
+PROBE_BYTES = 4096
 CLOCK_DIFFERENCE_MS_MAX = 2_000
-LOOK_SECONDS_MAX = 15.0
-CATALOG_ADVICE = "See that TENANTRY_CATALOG_URL is right, and that the server lets this machine in."
-SERVER_ADVICE = "See that its URL is right, and that its role may create databases."
+CHECK_SECONDS_MAX = 15.0
+CATALOG_ADVICE = (
+    "Check TENANTRY_CATALOG_URL, and that the server accepts connections from this machine."
+)
+SERVER_ADVICE = "Check its URL, and that its role may create databases."
 
 
 async def examine(settings: Settings) -> list[Finding]:
-    """Return what every check finds."""
-    findings = [Finding("settings", State.OK, "Every one is known and valid.")]
-    findings.append(_check_folder("data folder", settings.data_dir))
+    """Return the findings of every check."""
+    findings = [
+        Finding("release", State.OK, VERSION),
+        Finding("settings", State.OK, "Every one is known and valid."),
+        *check_configuration(settings),
+        _check_folder("data folder", settings.data_dir),
+    ]
     findings += await asyncio.to_thread(check_modes, settings)
-    findings.append(_check_space(settings.data_dir))
+    findings += await asyncio.to_thread(check_space, settings)
     findings += await _check_catalog(settings)
     findings += await _check_tenant_servers(settings)
+    findings += await check_connections(settings)
     findings += await asyncio.to_thread(_check_revisions, settings)
     return findings
 
 
 def _check_folder(check: str, folder: Path) -> Finding:
-    standing = _nearest(folder)
-    if not standing.is_dir():
-        return Finding(check, State.FAILED, f"{standing} is no folder.", "Name another one.")
-    if not os.access(standing, os.W_OK | os.X_OK):
-        advice = "Let the user that runs Tenantry write there."
-        return Finding(check, State.FAILED, f"{standing} cannot be written to.", advice)
-    found = "can be written to" if standing == folder else "will be made by the first start"
+    existing = nearest(folder)
+    if not existing.is_dir():
+        advice = "Set the path of a folder."
+        return Finding(check, State.FAILED, f"{existing} is not a folder.", advice)
+    try:
+        # What a permission says is not enough: the disk may be full, or mounted read-only.
+        with tempfile.TemporaryFile(dir=existing) as file:
+            file.write(bytes(PROBE_BYTES))
+            file.flush()
+    except OSError as error:
+        advice = "Give the user that runs Tenantry write access, and free space on the disk."
+        detail = f"{existing} is not writable ({error.strerror})."
+        return Finding(check, State.FAILED, detail, advice)
+    found = "is writable" if existing == folder else "will be created by the first start"
     return Finding(check, State.OK, f"{folder} {found}.")
-
-
-def _check_space(folder: Path) -> Finding:
-    free = shutil.disk_usage(_nearest(folder)).free
-    detail = f"{free / 2**30:,.1f} GiB are free."
-    if free < FREE_BYTES_MIN:
-        return Finding("disk space", State.WARNING, detail, "Make room.")
-    return Finding("disk space", State.OK, detail)
-
-
-def _nearest(path: Path) -> Path:
-    """Return *path*, or the nearest of its parents that exists."""
-    return next(one for one in (path, *path.absolute().parents) if one.exists())
 
 
 async def _check_catalog(settings: Settings) -> list[Finding]:
@@ -77,7 +80,7 @@ async def _check_catalog(settings: Settings) -> list[Finding]:
         folder = _check_folder("catalog", path.parent)
         if folder.state is State.FAILED:
             return [folder]
-        return [Finding("catalog", State.OK, f"{path} will be made by the first start.")]
+        return [Finding("catalog", State.OK, f"{path} will be created by the first start.")]
     finding = await _check_catalog_revision(settings)
     if finding.state is not State.OK:
         return [finding]
@@ -86,6 +89,7 @@ async def _check_catalog(settings: Settings) -> list[Finding]:
             finding,
             await _check_keys(settings, catalog),
             *await _check_clock(path, catalog),
+            *await check_databases(settings, catalog),
             *await check_public(settings, catalog),
         ]
 
@@ -95,9 +99,9 @@ async def _check_catalog_revision(settings: Settings) -> Finding:
     try:
         found = await _position(settings, settings.catalog, Streams(catalog_database.STREAM))
     except NoVersion:
-        advice = "The first start makes its tables, if it is the database you mean."
+        advice = "The first start creates its tables. Check that it is the right database."
         return Finding("catalog", State.WARNING, "There is no catalog in the database yet.", advice)
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is what was found
+    except Exception as error:  # noqa: BLE001 - any error is a finding
         return Finding("catalog", State.FAILED, explain(error), CATALOG_ADVICE)
     if found < head:
         advice = "The next start brings it to the head."
@@ -108,7 +112,7 @@ async def _check_catalog_revision(settings: Settings) -> Finding:
 
 async def _position(settings: Settings, url: str, streams: Streams) -> str:
     patience = TimeLimits(
-        connect_seconds=settings.connect_timeout_s, deadline_seconds=LOOK_SECONDS_MAX, lock_ms=1
+        connect_seconds=settings.connect_timeout_s, deadline_seconds=CHECK_SECONDS_MAX, lock_ms=1
     )
     with ThreadPoolExecutor(1) as threads:
         return (await Migrator(threads, patience).read_revision(url, streams)).own
@@ -129,18 +133,18 @@ async def _opened_catalog(settings: Settings) -> AsyncIterator[Catalog]:
 
 
 async def _check_keys(settings: Settings, catalog: Catalog) -> Finding:
-    advice = "Set TENANTRY_SECRET_KEY (or put back the file) that the catalog was made with."
+    advice = "Set the TENANTRY_SECRET_KEY, or restore the file, that the catalog was created with."
     file = settings.data_dir / "secret-key"
     secret = settings.secret_key.get_secret_value()
     if not secret and not file.exists():
-        return Finding("signing keys", State.FAILED, f"{file} is not there.", advice)
+        return Finding("signing keys", State.FAILED, f"{file} is missing.", advice)
     try:
         ring = await SigningKeys(catalog, secret or read_secret_file(file)).ring()
     except WrongSecretKey as error:
         return Finding("signing keys", State.FAILED, error.message, advice)
     except (DatabaseUnavailable, OSError) as error:
         return Finding("signing keys", State.FAILED, explain(error), advice)
-    return Finding("signing keys", State.OK, f"{len(ring.keys)}, and they can be opened.")
+    return Finding("signing keys", State.OK, f"{len(ring.keys)}, and the secret key opens them.")
 
 
 async def _check_clock(path: Path | None, catalog: Catalog) -> list[Finding]:
@@ -152,7 +156,11 @@ async def _check_clock(path: Path | None, catalog: Catalog) -> list[Finding]:
         return [Finding("clock", State.FAILED, explain(error))]
     detail = f"{abs(difference_ms) / 1000:.1f} s from the clock of the catalog's server."
     if abs(difference_ms) > CLOCK_DIFFERENCE_MS_MAX:
-        return [Finding("clock", State.WARNING, detail, "Let both machines keep time (NTP).")]
+        return [
+            Finding(
+                "clock", State.WARNING, detail, "Synchronize the clocks of both machines (NTP)."
+            )
+        ]
     return [Finding("clock", State.OK, detail)]
 
 
@@ -175,12 +183,12 @@ async def _check_tenant_server(settings: Settings, check: str, url: str) -> Find
     )
     probe = f"tenantry_doctor_{new_id().hex}"
     try:
-        async with asyncio.timeout(LOOK_SECONDS_MAX):
+        async with asyncio.timeout(CHECK_SECONDS_MAX):
             await server.create(probe)
             await server.drop(probe)
     except (DatabaseUnavailable, TimeoutError) as error:
         return Finding(check, State.FAILED, explain(error.__cause__ or error), SERVER_ADVICE)
-    return Finding(check, State.OK, "Reachable, and a database could be made there.")
+    return Finding(check, State.OK, "Reachable, and its role can create databases.")
 
 
 def _check_revisions(settings: Settings) -> list[Finding]:

@@ -1,7 +1,7 @@
 """Databases on a PostgreSQL server."""
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any
@@ -43,6 +43,12 @@ _PUBLIC = """
 SELECT datname FROM pg_database,
     aclexplode(coalesce(datacl, acldefault('d', datdba))) AS granted
 WHERE grantee = 0 AND privilege_type = 'CONNECT' ORDER BY datname
+"""
+# The third has a name since PostgreSQL 16.
+_CONNECTIONS_ALLOWED = """
+SELECT current_setting('max_connections')::int
+    - current_setting('superuser_reserved_connections')::int
+    - coalesce(current_setting('reserved_connections', true)::int, 0)
 """
 
 
@@ -135,6 +141,17 @@ class PostgresServer(Server):
         """Return the names of the databases to which every role of the server may connect."""
         async with self._maintenance() as raw:
             return [str(row[0]) for row in await raw.fetch(_PUBLIC)]
+
+    async def missing(self, names: Collection[str]) -> set[str]:
+        """Return those of *names* of which there is no database."""
+        async with self._maintenance() as raw:
+            rows = await raw.fetch("SELECT datname FROM pg_database")
+        return set(names) - {str(row[0]) for row in rows}
+
+    async def connections_allowed(self) -> int:
+        """Return `max_connections` without those that are reserved."""
+        async with self._maintenance() as raw:
+            return int(await raw.fetchval(_CONNECTIONS_ALLOWED))
 
     async def drop(self, name: str) -> None:
         """Drop the database *name*."""

@@ -7,6 +7,7 @@ is quoted.
 
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Collection
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
@@ -87,6 +88,14 @@ class Server(ABC):
     @abstractmethod
     async def public_names(self) -> list[str]:
         """Return the names of the databases to which every role of the server may connect."""
+
+    @abstractmethod
+    async def missing(self, names: Collection[str]) -> set[str]:
+        """Return those of *names* of which there is no database."""
+
+    @abstractmethod
+    async def connections_allowed(self) -> int:
+        """Return how many connections the server allows to ordinary roles."""
 
     @abstractmethod
     async def drop(self, name: str) -> None:

@@ -2,7 +2,8 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+import sys
+from collections.abc import AsyncIterator, Callable, Collection
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -95,6 +96,16 @@ class SqliteFolder(Server):
     async def public_names(self) -> list[str]:
         """Return nothing: a file has no roles."""
         return []
+
+    async def missing(self, names: Collection[str]) -> set[str]:
+        """Return those of *names* of which there is no file."""
+        return await asyncio.to_thread(
+            lambda: {name for name in names if not self.path(name).exists()}
+        )
+
+    async def connections_allowed(self) -> int:
+        """Return a number that is never reached: a file has no limit."""
+        return sys.maxsize
 
     async def drop(self, name: str) -> None:
         """Drop the database *name*."""

@@ -21,6 +21,8 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from tenantry.kit.release import VERSION
+
 BUCKETS_MS = (1, 2.5, 5, 10, 25, 50, 100, 250, 1_000, 5_000)
 METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
 OTHER_METHOD = "-"
@@ -138,6 +140,11 @@ class Metrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield everything, for prometheus-client, from whatever thread it asks."""
+        build = GaugeMetricFamily(
+            "tenantry_build_info", "The release of this process; always 1.", labels=["version"]
+        )
+        build.add_metric([VERSION], 1)
+        yield build
         yield from self._collect_requests()
         yield _counter(
             "tenantry_migrated_tenants", "Tenants migrated by this process.", self._tenants

@@ -1,0 +1,116 @@
+"""Checks of the doctor: disk space, tenant databases, and connections of PostgreSQL servers."""
+
+import shutil
+from collections import defaultdict
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from tenantry.catalog import tenants
+from tenantry.catalog.database import Catalog
+from tenantry.cli.findings import Finding, State
+from tenantry.db.factory import open_server
+from tenantry.db.servers import Server
+from tenantry.db.sessions import DatabaseUnavailable
+from tenantry.db.urls import sqlite_path
+from tenantry.settings import Settings
+
+FREE_BYTES_WARNING = 2**30
+FREE_BYTES_FAILED = 2**26
+NAMES_SHOWN_MAX = 3
+
+
+def check_space(settings: Settings) -> list[Finding]:
+    """Return a finding for each disk that holds files of Tenantry."""
+    folders = {settings.data_dir: "disk space"}
+    catalog = sqlite_path(settings.catalog)
+    if catalog is not None:
+        folders.setdefault(catalog.parent, "disk space of the catalog")
+    for name, url in settings.servers.items():
+        folder = sqlite_path(url)
+        if folder is not None:
+            folders.setdefault(folder, f"disk space of tenant server {name}")
+    disks: dict[int, Finding] = {}
+    for folder, check in folders.items():
+        existing = nearest(folder)
+        free = shutil.disk_usage(existing).free
+        disks.setdefault(existing.stat().st_dev, space_finding(check, existing, free))
+    return list(disks.values())
+
+
+def space_finding(check: str, folder: Path, free_bytes: int) -> Finding:
+    """Return what *free_bytes* on the disk of *folder* mean."""
+    detail = f"{free_bytes / 2**30:,.1f} GiB are free."
+    advice = f"Free space on the disk of {folder.absolute()}."
+    if free_bytes < FREE_BYTES_FAILED:
+        return Finding(check, State.FAILED, f"The disk is full: {detail}", advice)
+    if free_bytes < FREE_BYTES_WARNING:
+        return Finding(check, State.WARNING, f"The disk is nearly full: {detail}", advice)
+    return Finding(check, State.OK, detail)
+
+
+def nearest(path: Path) -> Path:
+    """Return *path*, or the nearest of its parents that exists."""
+    return next(one for one in (path, *path.absolute().parents) if one.exists())
+
+
+async def check_databases(settings: Settings, catalog: Catalog) -> list[Finding]:
+    """Check that the database of every tenant exists."""
+    findings = []
+    for name, url in settings.servers.items():
+        try:
+            expected = await tenants.database_names(catalog, server_name=name)
+            missing = sorted(await _server(settings, url).missing(expected))
+        except DatabaseUnavailable:
+            continue  # the check of the server reports it
+        if not missing:
+            continue
+        shown = ", ".join(missing[:NAMES_SHOWN_MAX])
+        more = ", …" if missing[NAMES_SHOWN_MAX:] else ""
+        detail = f"{len(missing):,} of {len(expected):,} are missing: {shown}{more}."
+        advice = "Restore them from a backup, or suspend and delete their tenants."
+        findings.append(Finding(f"tenant databases {name}", State.FAILED, detail, advice))
+    return findings
+
+
+async def check_connections(settings: Settings) -> list[Finding]:
+    """Compare the connections of one process with what each PostgreSQL server allows."""
+    needed: dict[str, int] = defaultdict(int)
+    urls: dict[str, str] = {}
+    needs = [(settings.catalog, settings.catalog_connections)]
+    tenant_needs = settings.tenant_connections + settings.migrate_concurrency
+    needs += [(url, tenant_needs) for url in settings.servers.values()]
+    for url, count in needs:
+        if sqlite_path(url) is None:
+            host = urlsplit(url).netloc.rpartition("@")[2] or "the local server"
+            needed[host] += count
+            urls[host] = url
+    findings = []
+    for host, count in needed.items():
+        try:
+            allowed = await _server(settings, urls[host]).connections_allowed()
+        except DatabaseUnavailable:
+            continue  # the checks of the catalog and of the servers report it
+        findings.append(_connections_finding(host, count, allowed))
+    return findings
+
+
+def _connections_finding(host: str, needed: int, allowed: int) -> Finding:
+    check = f"connections to {host}"
+    if needed <= allowed:
+        detail = f"One process opens {needed} at most; the server allows {allowed} in all."
+        return Finding(check, State.OK, detail)
+    detail = f"One process can open {needed}; the server allows {allowed} in all."
+    advice = (
+        "Lower TENANTRY_TENANT_CONNECTIONS and TENANTRY_CATALOG_CONNECTIONS, or raise "
+        "max_connections of the server."
+    )
+    return Finding(check, State.WARNING, detail, advice)
+
+
+def _server(settings: Settings, url: str) -> Server:
+    return open_server(
+        url,
+        connections_max=1,
+        timeout_seconds=settings.connect_timeout_s,
+        synchronous=settings.sqlite_synchronous,
+    )
