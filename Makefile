@@ -24,7 +24,7 @@ export UV_PYTHON_DOWNLOADS := never
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo serve test test-all test-e2e test-edge pictures check bench bench-fleet torture prove docs format lint types layers words javascript lock sbom audit clean
+.PHONY: help demo serve test test-all test-e2e test-edge pictures check bench bench-fleet torture prove docs format lint types layers words javascript lock wheel sbom audit clean
 
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -72,6 +72,10 @@ torture: .venv/.dev ## Kill, break and crowd migration runs; CHECK=kills chooses
 
 prove: .venv/.dev ## Show that the promises hold; PROMISE=P3,P7 chooses, SHORT=1, PLANT=P3 plants a fault
 	$(BIN)/python -m prove $(if $(PROMISE),--promises $(PROMISE)) $(if $(SHORT),--short) $(if $(PLANT),--plant $(PLANT)) $(if $(SEED),--seed $(SEED)) $(PROVE)
+
+wheel: .venv/.runtime ## Build the wheel of a release in dist
+	@$(UV) build --quiet --wheel --no-build-isolation --python $(BIN)/python --out-dir dist .
+	@ls dist/*.whl
 
 sbom: .supply/.tools .supply/.release ## Write the bill of materials of a release to dist/sbom.cdx.json (CycloneDX)
 	@mkdir -p dist
