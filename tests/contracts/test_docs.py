@@ -28,7 +28,7 @@ SETTING = re.compile(r"\bTENANTRY_(?!TEST_)[A-Z_]+[A-Z]\b")
 COMMAND = re.compile(r"\btenantry ([a-z]+(?:-[a-z]+)*(?: [a-z]+(?:-[a-z]+)*)?)")
 ENDPOINT = re.compile(r"`(GET|POST|PUT|PATCH|DELETE) (/[^\s`?…]+)`")
 CURL = re.compile(
-    r"^curl (?:-X (\w+) )?http://127\.0\.0\.1:8000(\S+)((?:.*\\\n)*.*)$", re.MULTILINE
+    r"^curl (?:-w '\\n' )?(?:-X (\w+) )?http://127\.0\.0\.1:8000(\S+)((?:.*\\\n)*.*)$", re.MULTILINE
 )
 
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
