@@ -1,4 +1,4 @@
-"""What every answer must look like, whatever was asked."""
+"""The form that every response must have."""
 
 import re
 from collections.abc import Iterator

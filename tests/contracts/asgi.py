@@ -1,4 +1,4 @@
-"""An HTTP client that says what it is told, byte by byte, and adds nothing."""
+"""An HTTP client that sends exactly the given bytes."""
 
 import asyncio
 from collections.abc import Iterable

@@ -11,7 +11,7 @@ from tenantry.catalog.tenants import Tenant
 from tenantry.services import Services
 from tenantry.tenant import tables as tenant_tables
 
-# Written in the background, whoever asked for what.
+# Written in the background, independently of the request.
 TRACES = {"last_used_at", "seen_at_ms"}
 UNWATCHED = {"runner", "login_attempt"}
 RESTORED = ("tenant", "api_key", "mcp_token", "admin", "ended_session")
@@ -26,7 +26,7 @@ def sync_engine(url: str) -> sa.Engine:
 
 @dataclass(frozen=True)
 class Ledger:
-    """The catalog and the tenants' databases, as somebody with the keys to the server sees them."""
+    """The catalog and the tenants' databases, read directly from the server."""
 
     services: Services
     _engines: dict[str, sa.Engine] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class Ledger:
         return {"catalog": self.dump_catalog(), **dumps}
 
     def restore_catalog(self, dump: Dump) -> None:
-        """Put back whoever may come in, as in *dump*; the history stays."""
+        """Restore credentials and users from *dump*; the history stays."""
         every = catalog_tables.metadata.sorted_tables
         _restore(self.catalog, [table for table in every if table.name in RESTORED], dump)
         self.services.catalog.facts.forget()

@@ -33,7 +33,7 @@ OWN_ACCOUNT_PATHS = frozenset({"/api/tenant/auth/profile", "/api/tenant/auth/cha
 LOGOUT_PATH = "/api/tenant/auth/logout"
 OWN_TOKENS_PATH = "/api/tenant/mcp-tokens"
 
-# Whose headers count on which level; the others are not looked at.
+# The headers that each level reads; the others are ignored.
 LOOKED_AT = {
     "Open": frozenset(),
     "Admin": frozenset({"authorization"}),
@@ -240,7 +240,7 @@ def expected(asked: Asked, sent: Combination) -> int:
 
 
 def acting(asked: Asked, sent: Combination) -> str:
-    """Return the tenant that whoever was let in acts in."""
+    """Return the tenant of an admitted caller."""
     if asked.level in {"Open", "Admin"}:
         return "acme"
     if asked.level != "Tenant login" and sent.mcp is not None and sent.mcp not in MCP_NOT_SENT:
@@ -249,7 +249,7 @@ def acting(asked: Asked, sent: Combination) -> str:
 
 
 def is_token_sent(asked: Asked, sent: Combination) -> bool:
-    """Tell whether a token was sent in a header that is looked at."""
+    """Return whether a token was sent in a header that the level reads."""
     looked_at = LOOKED_AT[asked.level]
     mcp = sent.mcp is not None and sent.mcp not in MCP_NOT_SENT and "x-mcp-token" in looked_at
     bearer = (
@@ -345,7 +345,7 @@ def combinations() -> list[Combination]:
         for mcp in MCP_TOKENS
         for key in (None, "acme", "globex", "unknown")
     ]
-    # A valid McpToken is the principal, and what else is sent is not looked at.
+    # A valid McpToken is the principal, and other credentials are ignored.
     found += [
         Combination("acme", bearer, mcp)
         for bearer in ("user of acme", "user of globex", "forged", "admin", "old session")

@@ -1,4 +1,4 @@
-"""Paths and bodies for any endpoint of the table, also for those that nobody has written yet."""
+"""Paths and bodies for any endpoint of the table, including future ones."""
 
 import secrets
 from collections.abc import Iterable

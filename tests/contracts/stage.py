@@ -1,4 +1,4 @@
-"""A world for many requests: what it holds can be looked at, and put back as it was."""
+"""A world for many requests: its content can be read and restored."""
 
 from dataclasses import dataclass
 
@@ -49,7 +49,7 @@ class Stage:
         )
 
     def good(self, endpoint: Endpoint) -> list[tuple[str, str]]:
-        """Return the headers of somebody who may use the endpoint."""
+        """Return the headers of a caller who may use the endpoint."""
         key = ("x-api-key", self.world.acme.key.secret)
         return {
             "Open": [],
@@ -66,7 +66,7 @@ class Stage:
         return body_of(endpoint, login=login, user_id=self.user_id)
 
     def query(self, endpoint: Endpoint) -> bytes:
-        """Return the query without which the endpoint would not even look."""
+        """Return the required query of the endpoint."""
         return b"" if endpoint.reads_body else query_of(endpoint, name="acme")
 
     def now(self) -> dict[str, Dump]:

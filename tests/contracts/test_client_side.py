@@ -1,4 +1,4 @@
-"""What other programs are told: the description, the collection, and the recipe for a client."""
+"""The files for other programs: the description, the collection, and the guide for a client."""
 
 import json
 import re
@@ -80,7 +80,7 @@ class TestDescription:
         """An operation id is an identifier in any language."""
         assert re.fullmatch(r"[a-z][A-Za-z0-9]+", operation["operationId"])
 
-    def test_tells_of_times(self):
+    def test_marks_timestamps(self):
         """A member that is a time is described as one."""
         for name, schema in DESCRIPTION["components"]["schemas"].items():
             for member, told in schema.get("properties", {}).items():
@@ -97,7 +97,7 @@ class TestCollection:
         assert found == [(one.operation_id, one.method) for one in ENDPOINTS]
 
     def test_asks_for_what_is_there(self):
-        """Each request finds its endpoint, whatever stands for its variables."""
+        """Each request finds its endpoint, with any values of its variables."""
         router = Router(ENDPOINTS)
 
         for _, name, method, path, _ in REQUEST.findall(COLLECTION):

@@ -1,4 +1,4 @@
-"""The console's source: it makes no markup of text, asks nobody else, and stays small."""
+"""The console's source: it creates no markup from text, uses no other host, and stays small."""
 
 import re
 from importlib.resources import files
@@ -45,7 +45,7 @@ class TestModule:
 
     @every_module
     def test_imports_what_is_there(self, module: Path):
-        """Its imports are modules beside it."""
+        """Its imports are modules of the same folder."""
         for imported in IMPORT.findall(text_of(module)):
             assert imported.startswith("./")
             assert (FOLDER / imported).is_file()

@@ -103,7 +103,7 @@ class TestDockerfile:
         assert PINNED.fullmatch(default)
 
     def test_installs_what_is_locked(self):
-        """With hashes, from no named place, and ourselves without looking anywhere."""
+        """With hashes, from no named index, and Tenantry itself without an index."""
         installs = [one for one in of("RUN") if " install " in one and "pip" in one]
 
         assert len([one for one in installs if "--require-hashes" in one]) == 1
@@ -132,14 +132,14 @@ class TestDockerfile:
         assert "uninstall --yes flit-core" in DOCKERFILE
         assert "pip uninstall --yes --quiet setuptools wheel pip" in last
 
-    def test_runs_as_nobody_special(self):
+    def test_runs_as_an_ordinary_user(self):
         """The last stage has a user, by number, that is not root."""
         assert INSTRUCTIONS.index(("USER", of("USER")[-1])) > INSTRUCTIONS.index(
             ("FROM", of("FROM")[-1])
         )
         assert int(of("USER")[-1]) > 0
 
-    def test_looks_after_its_health(self):
+    def test_checks_its_health(self):
         """It asks an endpoint that is there and asks for nothing."""
         [asked] = of("HEALTHCHECK")
 
@@ -184,8 +184,8 @@ class TestCompose:
         known = set(reference.setting_names())
         assert all(name in known or not name.startswith(PREFIX) for name in used)
 
-    def test_looks_after_health(self):
-        """Nobody starts before PostgreSQL is well, and the worker has a check of its own."""
+    def test_checks_health(self):
+        """No process starts before PostgreSQL is healthy, and the worker has a separate check."""
         services = COMPOSE["services"]
 
         assert "healthcheck" in services["postgres"]
@@ -197,12 +197,12 @@ class TestCompose:
             assert services[name]["depends_on"]["postgres"]["condition"] == "service_healthy"
 
     def test_waits_for_the_end(self):
-        """It kills nobody who still has time."""
+        """It kills no process before its deadline."""
         for name in OURS:
             grace_seconds = int(COMPOSE["services"][name]["stop_grace_period"].rstrip("s"))
             assert grace_seconds > EXIT_SECONDS_MAX > GRACE_SECONDS
 
-    def test_has_connections_for_everybody(self):
+    def test_has_connections_for_all_processes(self):
         """All processes together stay below what PostgreSQL gives."""
         fields = Settings.model_fields
         each = sum(
@@ -244,7 +244,7 @@ class TestCompose:
 
 class TestUnit:
     def test_starts_what_is_there(self):
-        """It serves, as somebody of its own."""
+        """It serves, as a separate user."""
         program, command = unit()["ExecStart"].split()
 
         assert program.endswith("/bin/tenantry")

@@ -45,18 +45,18 @@ class TestReference:
         assert {page.name for page in reference.FOLDER.iterdir()} == set(reference.pages())
 
     @pytest.mark.parametrize("setting", reference.setting_names())
-    def test_tells_of_every_setting(self, setting: str):
+    def test_lists_every_setting(self, setting: str):
         assert f"| `{setting}` |" in _reference("settings")
 
     @pytest.mark.parametrize("endpoint", reference.endpoint_names())
-    def test_tells_of_every_endpoint(self, endpoint: str):
+    def test_lists_every_endpoint(self, endpoint: str):
         assert f"\n### {endpoint}\n" in _reference("endpoints")
 
     @pytest.mark.parametrize("command", sorted(reference.commands()))
-    def test_tells_of_every_command(self, command: str):
+    def test_lists_every_command(self, command: str):
         assert f"\n## {command}\n" in _reference("commands")
 
-    def test_tells_of_every_error(self):
+    def test_lists_every_error(self):
         missing = [
             error.__name__
             for error in reference.error_types()

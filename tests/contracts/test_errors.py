@@ -90,14 +90,14 @@ class TestError:
             category = next(status for one, status in CATEGORIES.items() if issubclass(error, one))
             assert special in {category, 429}
 
-    def test_is_told_from_others_by_its_name(self, error: type[TenantryError]):
-        """No other error has its name: the log tells errors by their names."""
+    def test_has_a_unique_name(self, error: type[TenantryError]):
+        """No other error has its name, because the log has only names."""
         assert [one.__name__ for one in EVERY].count(error.__name__) == 1
 
 
 class TestCodes:
-    def test_are_told_apart(self):
-        """No two errors have the same code, but those whose message is fixed."""
+    def test_have_unique_codes(self):
+        """No two errors have the same code, except those with a fixed message."""
         codes = Counter(code for error, code in CODES.items() if _is_told(error))
 
         assert [code for code, count in codes.items() if count > 1] == []

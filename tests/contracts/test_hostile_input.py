@@ -222,7 +222,7 @@ class TestBody:
         assert (await stage.ask(endpoint, headers=headers, body=[b"", large[:-1]])).status == 400
 
     async def test_ignores_unknown_members(self, stage: Stage, endpoint: Endpoint):
-        """A member that nobody asked for is ignored, but by migrate-all: that might be a typo."""
+        """An unknown member is ignored, except by migrate-all, where it may be a typo."""
         good = stage.body(endpoint)
         unknown = msgspec.json.encode({"surprise": {"a": [1, None, "x"]}, **good})
 
@@ -263,7 +263,7 @@ class TestBody:
         await refused(stage, endpoint, no_json)
 
     async def test_survives_any_unknown_member(self, stage: Stage, endpoint: Endpoint):
-        """Nobody looks at what an unknown member holds, and nobody falls over it."""
+        """The value of an unknown member is ignored, and causes no error."""
         wrong = []
         values = {**NO_JSON_OBJECTS, **NUMBERS, **WRONG}
         for what, value in values.items():
@@ -374,7 +374,7 @@ def _of_login(endpoint: Endpoint) -> set[int]:
 
 
 def _may_be(kind: type[inspect.Type], value: bytes) -> bool:
-    """Tell whether a member of several types may hold a value that is wrong for another."""
+    """Return whether a member of several types may have a value that is wrong for another."""
     try:
         decoded = msgspec.json.decode(value)
     except (msgspec.DecodeError, RecursionError, UnicodeError):
@@ -392,7 +392,7 @@ def _may_be(kind: type[inspect.Type], value: bytes) -> bool:
 @pytest.mark.parametrize("endpoint", WITH_QUERY)
 class TestQuery:
     async def test_must_not_repeat_itself(self, stage: Stage, endpoint: Endpoint):
-        """A parameter that is there twice is 400: nobody can tell which one was meant."""
+        """A repeated parameter is 400, because its value is ambiguous."""
         names = [name.encode() for name in members_of(endpoint)]
 
         await _refuses(stage, endpoint, [name + b"=1&" + name + b"=1" for name in names])
@@ -406,7 +406,7 @@ class TestQuery:
         await _refuses(stage, endpoint, queries)
 
     async def test_ignores_unknown_parameters(self, stage: Stage, endpoint: Endpoint):
-        """A parameter that nobody asked for is ignored."""
+        """An unknown parameter is ignored."""
         answer = await stage.ask(
             endpoint,
             headers=stage.good(endpoint),
@@ -505,7 +505,7 @@ class TestEveryEndpoint:
             assert list(faults(answer, endpoint.path)) == []
 
     async def test_survives_any_credential(self, stage: Stage, endpoint: Endpoint):
-        """No text in a credential header is a 5xx, nor is it let in."""
+        """No text in a credential header is a 5xx, and none is accepted."""
         level = level_of(endpoint.path)
         texts = ["\xff\xfe", "Bearer \xff", "Bearer a.b.c", "Bearer ..", "Bearer " + "a" * 8_000]
         texts += ["Bearer e30.e30.", "tnk_\xe9", "tnm_" + "0" * 51, "Bearer " + "[" * 5_000, "\0"]
@@ -650,7 +650,7 @@ class TestIdInsideATenant:
 
 class TestPath:
     async def test_that_nobody_has_is_404(self, stage: Stage):
-        """A path that is not in the table is 404 in the envelope, for anybody."""
+        """A path that is not in the table is 404 in the envelope, for every caller."""
         paths = ["/", "", "/api", "/api/", "/nope", "//livez", "/livez/", "/LIVEZ", "/api/admin"]
         paths += ["/api/tenant/auth/login/", "/api/admin/tenants//users", "/api//tenant/modules"]
         paths += ["/api/tenant/../admin/tenants", "/\0", "/%2e%2e", "/" + "x" * 9_000, "/a" * 3_000]
@@ -703,7 +703,7 @@ class TestPath:
 
     @pytest.mark.parametrize("path", PATHS)
     async def test_takes_its_methods_alone(self, stage: Stage, path: str):
-        """Another method is 405 with what is allowed, in the envelope, for anybody."""
+        """Another method is 405 with what is allowed, in the envelope, for every caller."""
         allowed = {one.method for one in ENDPOINTS if one.path == path}
         known = {"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"}
         known |= {"BREW", "get", "", "\u00e9"}

@@ -49,7 +49,7 @@ LOGINS_OF = CANONICAL | {Combination(key) for key in ("globex", "blogless", "mcp
 
 
 def cells(endpoint: Endpoint, *, let_in: bool) -> Iterator[tuple[Combination, int]]:
-    """Return the combinations that are let in, or those that are not, with their status."""
+    """Return the combinations that are admitted, or those that are rejected, with their status."""
     asked = asked_by(endpoint)
     for sent in COMBINATIONS:
         status = expected(asked, sent)
@@ -118,7 +118,7 @@ class TestEveryEndpoint:
         assert not wrong, "\n".join(wrong)
         assert not (changed := difference(before, cast.stage.now())), "\n".join(changed)
 
-    async def test_lets_in_as_the_contract_says(self, cast: Cast, endpoint: Endpoint):
+    async def test_admits_the_callers_of_the_decision_table(self, cast: Cast, endpoint: Endpoint):
         """Each combination that suffices succeeds, or meets what its request deserves."""
         asked, wrong = asked_by(endpoint), []
         globex = essence(cast.stage.ledger.dump(cast.stage.world.globex.tenant))
@@ -162,7 +162,7 @@ class TestEveryEndpoint:
 
 @pytest.mark.parametrize("endpoint", CLOSED)
 class TestClosedEndpoint:
-    async def test_tells_a_stranger_nothing(self, cast: Cast, endpoint: Endpoint):
+    async def test_reveals_nothing_to_a_stranger(self, cast: Cast, endpoint: Endpoint):
         """Whatever else is wrong with a request, who may not come in hears only that."""
         asked = asked_by(endpoint)
         path = path_of(endpoint, dict.fromkeys(_names(endpoint.path), "no-guid"))
@@ -186,7 +186,7 @@ class TestClosedEndpoint:
 @pytest.mark.parametrize("endpoint", READING)
 class TestReadingEndpoint:
     async def test_answers_head_like_get_without_a_body(self, cast: Cast, endpoint: Endpoint):
-        """HEAD has the status of GET, whoever asks."""
+        """HEAD has the status of GET, for every caller."""
         head = _with_method(endpoint, "HEAD")
 
         for sent in CANONICAL:
@@ -212,7 +212,7 @@ class TestMatrix:
             assert answer.status == 401
             assert answer.said["www-authenticate"] == "Bearer"
 
-    async def test_names_every_request_anew(self, cast: Cast):
+    async def test_gives_every_request_a_new_id(self, cast: Cast):
         """A request id never comes back, and a caller cannot choose it."""
         endpoint = ENDPOINTS[0]
         answers = [

@@ -1,4 +1,4 @@
-"""The description of the HTTP API tells of every endpoint, and holds together."""
+"""The description of the HTTP API lists every endpoint, and is consistent."""
 
 from collections.abc import Iterator
 from http import HTTPStatus
@@ -71,7 +71,7 @@ class TestOperation:
             assert code == {"$ref": "#/components/headers/ErrorCode"}
 
     def test_declares_what_its_level_refuses(self, endpoint: Endpoint):
-        """Who may not come in is told so: 401 and 403 wherever credentials count."""
+        """401 and 403 are listed wherever credentials count."""
         declared = operation_of(endpoint)["responses"].keys()
 
         if level_of(endpoint.path) != "Open":
@@ -119,7 +119,7 @@ class TestOperation:
 
 
 class TestDescription:
-    def test_tells_of_nothing_else(self):
+    def test_lists_nothing_else(self):
         """It has the operations of the table, and no others."""
         told = {
             (method.upper(), path)
@@ -161,6 +161,6 @@ class TestDescription:
                 assert "_" not in member, f"{name}.{member}"
 
     def test_is_of_a_release(self):
-        """It says the version that it is told, in OpenAPI 3.1."""
+        """It has the given version, in OpenAPI 3.1."""
         assert DESCRIPTION["openapi"].startswith("3.1")
         assert DESCRIPTION["info"]["version"] == "1.2.3"

@@ -162,7 +162,7 @@ class TestReadSettings:
         assert read_settings().port == 8123
 
     def test_ignores_the_names_of_others(self, monkeypatch: pytest.MonkeyPatch):
-        """Only names that begin with TENANTRY_ are looked at."""
+        """Only names that begin with TENANTRY_ are read."""
         monkeypatch.setenv("TENANT_PROT", "1")
         monkeypatch.setenv("PORT", "1")
 

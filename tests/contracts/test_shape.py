@@ -40,7 +40,7 @@ def code_lines(function: Function, lines: list[str]) -> int:
 class TestModule:
     @pytest.mark.parametrize("path", EVERY_MODULE)
     def test_says_what_it_holds(self, path: Path):
-        """It begins with a docstring whose first line is a sentence."""
+        """It begins with a docstring, with a sentence as its first line."""
         docstring = ast.get_docstring(ast.parse(path.read_text()))
 
         assert docstring, f"{name_of(path)} has no docstring"

@@ -1,4 +1,4 @@
-"""Who may come in without a credential is known by name, and nobody else may."""
+"""The endpoints without credentials are listed by name, and there are no others."""
 
 from tenantry.api.table import ENDPOINTS
 from tests.contracts.oracle import OPEN_PATHS, asked_by, level_of
@@ -22,14 +22,14 @@ class TestOpenPaths:
         assert {path for _, path in found - OPEN_TODAY} <= OPEN_PATHS - {p for _, p in OPEN_TODAY}
 
     def test_are_those_that_say_so(self):
-        """Only the level "Open" looks at no header."""
+        """Only the level "Open" reads no header."""
         for endpoint in ENDPOINTS:
             assert (endpoint.level.name == "Open") == (not endpoint.level.headers)
 
 
 class TestEveryPath:
     def test_has_the_level_of_the_contract(self):
-        """Nobody can put an endpoint on another level than its path says."""
+        """The level of an endpoint is that of its path."""
         for endpoint in ENDPOINTS:
             level = endpoint.level.name.partition(",")[0]
 
@@ -49,7 +49,7 @@ class TestEveryPath:
         assert sorted(set(found)) == sorted(found)
 
     def test_demands_a_scope_wherever_a_token_can_act(self):
-        """Where an McpToken is let in, it needs a scope: a new endpoint is not free by default."""
+        """An endpoint that accepts McpTokens requires a scope: a new one is not open by default."""
         for endpoint in ENDPOINTS:
             asked = asked_by(endpoint)
             if asked.level in {"Tenant", "Public"} and not asked.is_own_tokens:

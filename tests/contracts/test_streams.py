@@ -97,7 +97,7 @@ class TestStream:
         assert differences == []
 
     def test_leads_to_the_keys(self, migrated: MigrationResult):
-        """Primary keys and the collation of canonical text, at which Alembic does not look."""
+        """Primary keys and the collation of canonical text, which Alembic does not compare."""
         with migrated.engine.begin() as connection:
             inspector = sa.inspect(connection)
             for table in migrated.metadata.sorted_tables:
@@ -156,7 +156,7 @@ class TestRevisions:
             assert docstring.lower().startswith(verb), revision.name
 
     def test_take_op_and_import_nothing_of_ours(self, name: str):
-        """A revision must mean the same for ever, so it cannot lean on code that changes."""
+        """A revision must not change its meaning, so it cannot depend on code that changes."""
         stream, _ = STREAMS[name]
 
         for revision in stream.revisions:
