@@ -26,7 +26,7 @@ def _engine() -> str:
 
 @pytest.fixture(name="stranger")
 def _stranger(services: Services) -> httpx.AsyncClient:
-    return client_of(app_over(services), accept_encoding="identity")
+    return client_of(app_over(services), accept_encoding="identity", accept="text/html,*/*;q=0.8")
 
 
 async def ask(client: httpx.AsyncClient, path: str, **headers: str) -> httpx.Response:
@@ -52,6 +52,15 @@ class TestFile:
     async def test_is_a_page_at_its_address(self, stranger: httpx.AsyncClient, path: str):
         """A page has an address without the name of its file."""
         assert (await ask(stranger, path)).text.startswith("<!doctype html>")
+
+    @pytest.mark.parametrize("accept", ["*/*", "application/json", "text/html;q=0"])
+    async def test_at_the_root_is_for_browsers(self, stranger: httpx.AsyncClient, accept: str):
+        """An API client gets the 404 of any unknown path."""
+        answer = await ask(stranger, "/", accept=accept)
+
+        assert answer.status_code == 404
+        assert answer.json()["success"] is False
+        assert "/console" in (await ask(stranger, "/")).text
 
     async def test_is_sent_without_its_body_to_head(self, services: Services):
         """HEAD says what GET would."""
@@ -147,7 +156,7 @@ class TestCaching:
         answer = await ask(stranger, SCRIPT)
 
         assert answer.headers["cache-control"] == "no-cache"
-        assert answer.headers["vary"] == "accept-encoding"
+        assert answer.headers["vary"] == "accept, accept-encoding"
 
 
 class TestCompression:

@@ -7,12 +7,12 @@ door uses neither credentials nor databases.
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from tenantry.console.files import File, read_files
+from tenantry.console.files import START, File, read_files
 from tenantry.kit.access_log import AccessEntry, AccessLog
 from tenantry.kit.clock import monotonic_seconds, utc_now
 from tenantry.kit.ids import new_request_id
 from tenantry.kit.metrics import Metrics
-from tenantry.kit.negotiation import ANY, accepts_gzip, known_tags
+from tenantry.kit.negotiation import ANY, accepts_gzip, accepts_html, known_tags
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -34,7 +34,7 @@ SAFEGUARDS: Headers = [
     (b"x-content-type-options", b"nosniff"),
 ]
 # Browsers revalidate each time, so a new release is visible immediately.
-CACHING: Headers = [(b"cache-control", b"no-cache"), (b"vary", b"accept-encoding")]
+CACHING: Headers = [(b"cache-control", b"no-cache"), (b"vary", b"accept, accept-encoding")]
 # In the envelope, as every refusal.
 NOT_TAKEN = b'{"success":false,"data":null,"message":"This path does not take this method."}'
 NOT_TAKEN_HEADERS: Headers = [
@@ -62,8 +62,10 @@ class Console:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request (ASGI)."""
-        file = self._files.get(scope["raw_path"].decode("latin-1"))
-        if file is None:
+        path = scope["raw_path"].decode("latin-1")
+        file = self._files.get(path)
+        # For an API client there is nothing at the root; a browser gets links.
+        if file is None or (path == START and not accepts_html(scope["headers"])):
             await self._app(scope, receive, send)
             return
         began = monotonic_seconds()

@@ -9,7 +9,13 @@ from importlib.resources import files
 FOLDER = "static"
 PREFIX = "/console/"
 # Where a page is found beside its file's own path.
-PAGES = {"/console": "index.html", "/console/": "index.html", "/docs": "docs.html"}
+START = "/"
+PAGES = {
+    START: "start.html",
+    "/console": "index.html",
+    "/console/": "index.html",
+    "/docs": "docs.html",
+}
 MEDIA_TYPES = {
     ".css": "text/css; charset=utf-8",
     ".html": "text/html; charset=utf-8",

@@ -22,6 +22,15 @@ def accepts_gzip(headers: RawHeaders) -> bool:
     return accepted.get(b"gzip", accepted.get(ANY, False))
 
 
+def accepts_html(headers: RawHeaders) -> bool:
+    """Return whether the client asks for HTML by name, as browsers do and API clients do not."""
+    for element in _elements(headers, b"accept"):
+        media_type, semicolon, weight = element.lower().partition(b";")
+        if media_type.strip() == b"text/html":
+            return not semicolon or _is_positive(weight.strip())
+    return False
+
+
 def known_tags(headers: RawHeaders) -> frozenset[bytes]:
     """Return the entity tags in ``If-None-Match``; `ANY` matches all.
 
