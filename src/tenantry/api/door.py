@@ -111,7 +111,7 @@ class Api:
             return endpoint.level.enter(self._services, ctx, credentials, endpoint.demand)
 
         exchange.enter, exchange.known = enter, self._services.catalog.facts.generation
-        exchange.ctx = ctx = await exchange.in_time(enter())
+        exchange.ctx = ctx = await exchange.in_time(undeterred(enter, is_read=True))
         self._count(exchange, ctx)
         try:
             if endpoint.reads_body:
@@ -290,9 +290,10 @@ def _level(status: int) -> str:
 async def _work(
     endpoint: Endpoint, ctx: Any, scope: Scope, handle: Callable[[], Awaitable[Any]]
 ) -> Answer:
+    work = partial(undeterred, handle, is_read=endpoint.method == "GET")
     if endpoint.version is not None:
-        return await answer_unless_known(endpoint, ctx, scope, partial(undeterred, handle))
-    data = await undeterred(handle)
+        return await answer_unless_known(endpoint, ctx, scope, work)
+    data = await work()
     if isinstance(data, AsyncGeneratorType):
         return await answer_in_pieces(endpoint, data, scope["headers"])
     return represent(endpoint, data)

@@ -115,7 +115,7 @@ class PostgresConnection(Connection):
             raise
         except asyncpg.UniqueViolationError:
             raise
-        except asyncpg.DeadlockDetectedError as error:
+        except (asyncpg.DeadlockDetectedError, asyncpg.SerializationError) as error:
             raise TransactionLost from error
         except asyncpg.ReadOnlySQLTransactionError as error:
             # A standby, after a failover: the next connection leads to the one that writes.

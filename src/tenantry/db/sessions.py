@@ -1,13 +1,18 @@
 """Sessions: run statements on one database, alone or in a transaction."""
 
+import asyncio
+import random
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
+from tenantry.db import outages
 from tenantry.db.statements import Row, Statement
 from tenantry.kit.errors import Unavailable
 
 LOST_MAX = 3  # transactions of one operation that somebody else was in the way of
+# The pause before a read is repeated on a new connection, doubled each time.
+RECONNECT_PAUSE_SECONDS = 0.1
 STATEMENT_SECONDS_DEFAULT = 5.0
 # Statements of one batch go to the database together, and get this much more for each row.
 ROW_SECONDS = 0.001
@@ -25,7 +30,7 @@ class TransactionLost(DatabaseUnavailable):
     """Somebody else was in the way, such as a migration, and the transaction was rolled back."""
 
 
-async def undeterred(work: Callable[[], Awaitable[Result]]) -> Result:
+async def undeterred(work: Callable[[], Awaitable[Result]], *, is_read: bool = False) -> Result:
     """Return what *work* returns, although somebody may be in its way now and then.
 
     A migration takes the locks of several tables, and so does a request. When each has what
@@ -34,16 +39,23 @@ async def undeterred(work: Callable[[], Awaitable[Result]]) -> Result:
     Args:
         work: Is done again after a `TransactionLost`, from its beginning. So what it writes to
             another database, it writes last before the end of its transaction.
+        is_read: Whether it changes nothing. Then it is also repeated, after a pause, when the
+            connection was refused or lost, as it is while a server restarts.
 
     Raises:
         TransactionLost: Somebody was in the way more than `LOST_MAX` times.
         Exception: Whatever *work* raises else.
     """
-    for _ in range(LOST_MAX):
+    for number in range(LOST_MAX):
         try:
             return await work()
         except TransactionLost:
             continue  # without a pause: it waits for the other's lock soon enough
+        except DatabaseUnavailable as error:
+            if not is_read or error.__cause__ is None or not outages.is_lost(error.__cause__):
+                raise
+            pause = RECONNECT_PAUSE_SECONDS * 2**number
+            await asyncio.sleep(random.uniform(pause / 2, pause))  # noqa: S311
     return await work()
 
 

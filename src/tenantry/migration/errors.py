@@ -6,8 +6,9 @@ import ssl
 from collections.abc import Iterator
 
 import asyncpg
-import sqlalchemy.exc
 
+from tenantry.db import outages
+from tenantry.db.outages import driver_error, sqlstate_of
 from tenantry.kit.errors import TenantryError
 from tenantry.migration.revisions import RevisionFailed, describe
 
@@ -96,19 +97,20 @@ def is_lock_timeout(error: BaseException) -> bool:
     return (sqlstate_of(cause) or "").startswith(_LOCK_STATES)
 
 
+def is_outage(error: BaseException) -> bool:
+    """Return whether a server that is away can have raised *error*, and no revision by itself."""
+    cause = cause_of(error)
+    runs_code = isinstance(error, RevisionFailed) and error.source is not None
+    if runs_code and isinstance(cause, OSError):
+        return False  # of a file, or another service, that the revision uses
+    return outages.is_outage(cause)
+
+
 def cause_of(error: BaseException) -> BaseException:
     """Return what the driver raised, or the revision. SQLAlchemy wraps it, and so do we."""
     if isinstance(error, RevisionFailed) and error.__cause__ is not None:
         error = error.__cause__
-    while isinstance(error, sqlalchemy.exc.DBAPIError) and error.orig is not None:
-        error = error.orig
-    return error
-
-
-def sqlstate_of(error: BaseException) -> str | None:
-    """Return the SQLSTATE of an error of any driver of PostgreSQL, if it has one."""
-    state = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
-    return state if isinstance(state, str) else None
+    return driver_error(error)
 
 
 def _explain(cause: BaseException, revision: str | None, source: str | None) -> str:

@@ -1,0 +1,102 @@
+"""Which errors can mean that a whole server is away, and not one database on it.
+
+An error alone does not decide: one database can be read-only, or one connection lost. The
+server decides, when it is probed (`Server.probe`).
+"""
+
+import sqlite3
+import ssl
+
+import asyncpg
+import sqlalchemy.exc
+
+from tenantry.db.open_files import FileMissing
+from tenantry.kit.errors import Unavailable
+
+FULL_STATE = "53300"
+# SQLSTATEs, or their classes. Source: PostgreSQL manual, appendix A.
+OUTAGE_STATES = (
+    "08",  # the connection was lost or refused; poolers refuse with 08P01
+    "25006",  # read-only: a demoted primary
+    FULL_STATE,  # too many connections
+    "57P01",  # shutting down
+    "57P02",  # crashed
+    "57P03",  # starting, or in recovery
+)
+# Primary result codes. Source: https://www.sqlite.org/rescode.html
+_SQLITE_OUTAGES = frozenset(
+    {
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_READONLY,
+    }
+)
+_PRIMARY_CODE = 0xFF
+# asyncpg's own: the connection is closed, or none of several hosts may be written to.
+_ASYNCPG_LOST = (asyncpg.InterfaceError, asyncpg.InternalClientError)
+# Mistakes in a URL or an argument: waiting does not mend them.
+_MISTAKES = (
+    asyncpg.ClientConfigurationError,
+    asyncpg.UnsupportedClientFeatureError,
+    ssl.SSLCertVerificationError,
+)
+_LIVE_DRIVERS = ("psycopg", "psycopg2")
+
+
+class ServerAway(Unavailable):
+    """The server does not answer, or does not accept writes."""
+
+
+class ConnectTimeout(TimeoutError):
+    """No connection was made in time."""
+
+
+def is_outage(error: BaseException) -> bool:
+    """Return whether a server that is away can raise *error*.
+
+    The errors of a revision's own code, such as an `OSError` of a file that it reads, are for
+    the caller to exclude.
+    """
+    cause = driver_error(error)
+    if isinstance(cause, sqlite3.Error):
+        return getattr(cause, "sqlite_errorcode", 0) & _PRIMARY_CODE in _SQLITE_OUTAGES
+    if isinstance(cause, FileMissing | ServerAway):
+        return True
+    state = sqlstate_of(cause)
+    if state is not None:
+        return state.startswith(OUTAGE_STATES)
+    if isinstance(cause, _MISTAKES):
+        return False
+    return isinstance(cause, _ASYNCPG_LOST) or _is_lost_connection(cause)
+
+
+def is_lost(error: BaseException) -> bool:
+    """Return whether a server refused or lost a connection, so that the next one may do."""
+    return is_outage(error) and not isinstance(driver_error(error), sqlite3.Error | FileMissing)
+
+
+def is_full(error: BaseException) -> bool:
+    """Return whether the server had no connection left."""
+    return sqlstate_of(driver_error(error)) == FULL_STATE
+
+
+def driver_error(error: BaseException) -> BaseException:
+    """Return what the driver raised; SQLAlchemy wraps it."""
+    while isinstance(error, sqlalchemy.exc.DBAPIError) and error.orig is not None:
+        error = error.orig
+    return error
+
+
+def sqlstate_of(error: BaseException) -> str | None:
+    """Return the SQLSTATE of an error of any driver of PostgreSQL, if it has one."""
+    state = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
+    return state if isinstance(state, str) else None
+
+
+def _is_lost_connection(error: BaseException) -> bool:
+    if isinstance(error, OSError):
+        return not isinstance(error, TimeoutError) or isinstance(error, ConnectTimeout)
+    names = {one.__name__ for one in type(error).__mro__}
+    # libpq gives no SQLSTATE when it cannot connect, or loses the connection.
+    return type(error).__module__.partition(".")[0] in _LIVE_DRIVERS and "OperationalError" in names
