@@ -117,6 +117,7 @@ def _check(
             tenant_deadline_s=str(scale.deadline_s),
             connect_timeout_s=str(min(5, scale.deadline_s / 4)),
             lock_timeout_ms=str(scale.lock_timeout_ms),
+            server_patience_s=str(scale.deadline_s / 4),
             tenant_servers=stack.enter_context(_servers(postgres)),
         )
         _add_last(fleet)
@@ -258,8 +259,8 @@ def _forget_revision(stage: _Stage, number: int) -> None:
 _UNKNOWN = Way("unknown revision", r"revision 'feedbeef', which is not among", _forget_revision)
 POSTGRESQL_WAYS = (
     Way("missing database", r"does not exist \(SQLSTATE 3D000\)", _drop),
-    Way("refused connection", r"cannot be reached", lambda at, one: at.move(one, REFUSED)),
-    Way("hung connection", r"did not answer in time", lambda at, one: at.move(one, HUNG)),
+    Way("refused connection", r"has been away for", lambda at, one: at.move(one, REFUSED)),
+    Way("hung connection", r"has been away for", lambda at, one: at.move(one, HUNG)),
     Way(
         "wrong password", r"refuses our role or password", lambda at, one: at.move(one, LOCKED_OUT)
     ),

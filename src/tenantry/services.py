@@ -163,10 +163,9 @@ def _build(settings: Settings, threads: Executor) -> Services:
         heartbeat=heartbeat,
         streams=streams,
     )
-    concurrency = settings.migrate_concurrency
-    worker = Worker(
-        catalog, databases, migrator, heartbeat, streams, metrics=metrics, concurrency=concurrency
-    )
+    concurrency, patience = settings.migrate_concurrency, settings.server_patience_s
+    work_on = partial(Worker, metrics=metrics, concurrency=concurrency, patience_seconds=patience)
+    worker = work_on(catalog, databases, migrator, heartbeat, streams)
     previewer = Previewer(databases=databases, migrator=migrator, concurrency=concurrency)
     return Services(
         settings=settings,
@@ -237,7 +236,10 @@ async def _upgrade_catalog(services: Services) -> None:
 
 @asynccontextmanager
 async def _background(services: Services, *, works: bool) -> AsyncIterator[None]:
-    always = [services.catalog.facts.watch, services.heartbeat.keep_beating]
+    always: list[Callable[[], Awaitable[None]]] = [
+        services.catalog.facts.watch,
+        partial(services.heartbeat.keep_beating, services.worker.report),
+    ]
     shared: list[Callable[[], Awaitable[None]]] = []
     if works:
         shared = [

@@ -227,6 +227,13 @@ class Settings(BaseSettings):
     tenant_deadline_s: float = Field(
         900, gt=0, description="How long the migration of one tenant may take."
     )
+    server_patience_s: float = Field(
+        300,
+        gt=0,
+        le=86_400,
+        description="How long a migration run waits for a tenant server that is away; then its "
+        "tenants have failed.",
+    )
     migration_driver: str = Field(
         "psycopg",
         pattern=r"^[a-z][a-z0-9_]{0,31}$",

@@ -31,6 +31,7 @@ WRONG = {
     "PASSWORD_THREADS": ["0", "65", "x"],
     "PUBLIC_URL": ["cms.example.com", "ftp://cms.example.com", "https://cms.example.com/a"],
     "REQUESTS_PER_MINUTE": ["0", "59", "100000001", "x"],
+    "SERVER_PATIENCE_S": ["0", "-1", "86401", "nan", "soon"],
     "STATEMENT_TIMEOUT_S": ["0", "-1", "601", "nan", "soon"],
     "TENANT_CONNECTIONS": ["0", "10001", "x"],
     "TENANT_SERVERS": [

@@ -64,7 +64,9 @@ def _events(update: RunUpdate) -> Iterator[bytes]:
     for part in update.parts:
         yield _event(b"tenant", part.sequence or 0, MigrationRunDetailResponse.of(part))
     if update.run is not None:
-        yield _event(b"run", update.sequence, MigrationRunStateResponse.of(update.run))
+        yield _event(
+            b"run", update.sequence, MigrationRunStateResponse.of_state(update.run, update.away)
+        )
 
 
 def _event(name: bytes, sequence: int, data: object) -> bytes:

@@ -12,6 +12,7 @@ from tenantry.api.pieces import Source
 from tenantry.catalog import runs
 from tenantry.catalog.planes import CatalogSession
 from tenantry.catalog.runs import MigrationRun, MigrationState
+from tenantry.catalog.waiting import away_servers
 from tenantry.kit.pages import Page
 from tenantry.schemas.migrations import (
     Details,
@@ -31,7 +32,8 @@ async def run_in_pieces(catalog: CatalogSession, run: MigrationRun, details: Det
         details: Which of them.
     """
     # The object and the array are left open until the details are in them.
-    yield _encode(MigrationRunStateResponse.of(run))[:-1] + b',"details":['
+    away = await away_servers(catalog, run)
+    yield _encode(MigrationRunStateResponse.of_state(run, away))[:-1] + b',"details":['
     async with contextlib.aclosing(_details(catalog, run, details)) as pieces:
         async for piece in pieces:
             yield piece

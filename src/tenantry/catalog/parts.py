@@ -9,7 +9,7 @@ the other: the counts add up, each part gets the next number of the run's sequen
 follows (the next wave, the stop, the end) is decided by one of them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -30,6 +30,7 @@ from tenantry.catalog.runs import (
 )
 from tenantry.catalog.tables import migration_run, tenant_migration
 from tenantry.db.statements import Statement, columns_of, parameters
+from tenantry.db.types import Texts, is_listed
 from tenantry.kit.errors import Conflict
 
 CLOSE_MAX = 500
@@ -94,8 +95,9 @@ def _claim_of(*conditions: sa.ColumnElement[bool]) -> Statement[TenantMigration]
     )
 
 
-_CLAIM = _claim_of(_part.runner_id.is_(None), _goes_on)
-_CLAIM_ABANDONED = _claim_of(is_abandoned(_part.runner_id, _runner))
+_is_reachable = sa.not_(is_listed(_part.server_name, sa.bindparam("away", type_=Texts)))
+_CLAIM = _claim_of(_part.runner_id.is_(None), _goes_on, _is_reachable)
+_CLAIM_ABANDONED = _claim_of(is_abandoned(_part.runner_id, _runner), _is_reachable)
 _RELEASE = Statement[Any](
     sa.update(tenant_migration).values(runner_id=None).where(_part.runner_id == _runner, _is_open)
 )
@@ -169,21 +171,43 @@ _NEVER_CLAIMED = Statement(
 
 
 async def claim(
-    session: CatalogSession, run_id: UUID, runner_id: UUID, *, limit: int
+    session: CatalogSession,
+    run_id: UUID,
+    runner_id: UUID,
+    *,
+    limit: int,
+    away: Collection[str] = (),
 ) -> list[TenantMigration]:
     """Claim up to *limit* unclaimed parts that may start; none if the run is stopped.
 
-    In the order of the tenants' creation.
+    Args:
+        session: Of the catalog.
+        run_id: Of the run.
+        runner_id: Who claims.
+        limit: How many at most, in the order in which the tenants were created.
+        away: The servers whose tenants are left out.
     """
-    found = await session.fetch_all(_CLAIM, run=run_id, runner=runner_id, limit=limit)
+    found = await session.fetch_all(
+        _CLAIM, run=run_id, runner=runner_id, limit=limit, away=list(away)
+    )
     return sorted(found, key=lambda part: part.tenant_id)
 
 
 async def claim_abandoned(
-    session: CatalogSession, run_id: UUID, runner_id: UUID, *, limit: int
+    session: CatalogSession,
+    run_id: UUID,
+    runner_id: UUID,
+    *,
+    limit: int,
+    away: Collection[str] = (),
 ) -> list[TenantMigration]:
-    """Claim up to *limit* parts of dead workers, which may have started them."""
-    return await session.fetch_all(_CLAIM_ABANDONED, run=run_id, runner=runner_id, limit=limit)
+    """Claim up to *limit* parts that another worker returned, or a dead one held.
+
+    It may have started them. The arguments are those of `claim`.
+    """
+    return await session.fetch_all(
+        _CLAIM_ABANDONED, run=run_id, runner=runner_id, limit=limit, away=list(away)
+    )
 
 
 async def release(session: CatalogSession, runner_id: UUID) -> None:
@@ -241,12 +265,13 @@ async def record(session: CatalogSession, outcomes: Sequence[Outcome], runner_id
     return Recorded([one.part.state for one in written], moved, ended)
 
 
-async def stop(session: CatalogSession, run_id: UUID) -> bool:
-    """Cancel a run: no more parts are started.
+async def stop(session: CatalogSession, run_id: UUID, *, reason: str = CANCELLED) -> bool:
+    """Stop a run: tenants that have not started are not attempted.
 
     Args:
         session: A transaction on the catalog.
         run_id: Of the run.
+        reason: Why.
 
     Returns:
         False if it was already stopped.
@@ -260,7 +285,7 @@ async def stop(session: CatalogSession, run_id: UUID) -> bool:
         raise MigrationRunEnded
     if before.stop_reason is not None:
         return False
-    await _move(session, msgspec.structs.replace(before, stop_reason=CANCELLED))
+    await _move(session, msgspec.structs.replace(before, stop_reason=reason))
     return True
 
 

@@ -1,17 +1,20 @@
 """Runners: the processes that work on this catalog, each with a heartbeat.
 
-What a runner holds (a tenant in a run, a tenant that is being made) is free again when the
+With its heartbeat a process publishes which runs it knows, and which tenant servers it cannot
+reach. What a runner holds (a tenant in a run, a tenant that is being made) is free again when the
 runner has been silent for `SILENCE_MS`, by the database's clock.
 """
 
+from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
+import msgspec
 import sqlalchemy as sa
 
 from tenantry.catalog.planes import CatalogSession
 from tenantry.catalog.tables import runner
-from tenantry.db.statements import Statement, insert
+from tenantry.db.statements import Statement, columns_of, insert
 from tenantry.db.types import database_clock_ms
 
 SILENCE_MS = 5_000
@@ -20,11 +23,53 @@ FORGOTTEN_MS = 3_600_000
 NOBODY = UUID(int=0)
 """A worker that is always dead: its parts can be claimed, and may have been started."""
 
+
+class Report(msgspec.Struct, frozen=True):
+    """What a process publishes with its heartbeat.
+
+    Attributes:
+        runs: The unfinished runs whose revisions it knows.
+        away: For how many seconds it has not reached a tenant server, by the server's name.
+    """
+
+    runs: frozenset[UUID] = frozenset()
+    away: Mapping[str, float] = {}
+
+
+class Published(msgspec.Struct, frozen=True):
+    """The report of a living process, and when it was written by the database's clock."""
+
+    id: UUID
+    seen_at_ms: int
+    runs: frozenset[str]
+    away: list[dict[str, Any]]
+
+    def knows(self, run_id: UUID) -> bool:
+        """Return whether the process knows the revisions of a run."""
+        return str(run_id) in self.runs
+
+    @property
+    def away_since_ms(self) -> dict[str, int]:
+        """Since when the process has not reached a tenant server, by the server's name."""
+        return {one["server"]: self.seen_at_ms - one["ms"] for one in self.away}
+
+
 _now = database_clock_ms()
+_reported = {
+    "seen_at_ms": _now,
+    "runs": sa.bindparam("runs", type_=runner.c.runs.type),
+    "away": sa.bindparam("away", type_=runner.c.away.type),
+}
 _BEAT = Statement[Any](
     insert(runner)
-    .values(id=sa.bindparam("id"), seen_at_ms=_now)
-    .on_conflict_do_update(index_elements=[runner.c.id], set_={"seen_at_ms": _now})
+    .values(id=sa.bindparam("id"), **_reported)
+    .on_conflict_do_update(index_elements=[runner.c.id], set_=_reported)
+)
+_PUBLISHED = Statement(
+    sa.select(*columns_of(runner, Published)).where(
+        runner.c.seen_at_ms >= _now - sa.bindparam("within_ms", type_=sa.BigInteger)
+    ),
+    Published,
 )
 # Written before the clock was set back: silent from now on, unless its runner beats again.
 _CORRECT = Statement[Any](
@@ -47,10 +92,21 @@ def is_abandoned(
     return sa.and_(holder != runner_id, holder.not_in(living))
 
 
-async def beat(session: CatalogSession, runner_id: UUID) -> None:
-    """Say that a runner lives."""
-    await session.execute(_BEAT, id=runner_id)
+async def beat(
+    session: CatalogSession,
+    runner_id: UUID,
+    report: Report = Report(),  # noqa: B008 - it is frozen
+) -> None:
+    """Write the heartbeat of a process, and its report."""
+    runs = frozenset(map(str, report.runs))
+    away = [{"server": name, "ms": round(s * 1000)} for name, s in report.away.items()]
+    await session.execute(_BEAT, id=runner_id, runs=runs, away=away)
     await session.execute(_CORRECT)
+
+
+async def published(session: CatalogSession, *, within_ms: int = SILENCE_MS) -> list[Published]:
+    """Return the reports of the processes that had a heartbeat in the last *within_ms*."""
+    return await session.fetch_all(_PUBLISHED, within_ms=within_ms)
 
 
 async def remove(session: CatalogSession, runner_id: UUID) -> None:

@@ -22,6 +22,7 @@ from rich.text import Text
 from tenantry.catalog import runs
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.runs import Cause, MigrationRun, TenantMigration, Terms
+from tenantry.catalog.waiting import AwayServer, away_servers
 from tenantry.cli import output, session, signals
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.fleet.migration_runs import RunGoesOn
@@ -34,7 +35,7 @@ LOOK_SECONDS = 0.1
 LINE_SECONDS = 10.0
 CATALOG_LOST_SECONDS_MAX = 60.0
 
-Show = Callable[[MigrationRun], None]
+Show = Callable[[MigrationRun, Sequence[AwayServer]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,7 @@ class Found:
     terms: Terms
     parts: Sequence[TenantMigration]
     causes: Sequence[Cause]
+    away: Sequence[AwayServer]
 
 
 async def found(catalog: Catalog, run: MigrationRun) -> Found:
@@ -53,7 +55,15 @@ async def found(catalog: Catalog, run: MigrationRun) -> Found:
     # the words of one of them.
     causes = await runs.failure_causes(catalog, run.id) if run.failed_count else []
     terms = await runs.terms(catalog, run.id)
-    return Found(run, terms, await runs.ended(catalog, run.id), causes)
+    away = await away_servers(catalog, run)
+    return Found(run, terms, await runs.ended(catalog, run.id), causes, away)
+
+
+def waiting_text(away: Sequence[AwayServer]) -> str:
+    """Return which servers a run waits for, and since when."""
+    return "; ".join(
+        f"waiting for server {one.server} since {output.minute(one.since)} UTC" for one in away
+    )
 
 
 async def check_revisions(services: Services) -> None:
@@ -113,7 +123,7 @@ async def migrate_all(services: Services, *, triggered_by: str, options: RunOpti
         BadStream: The directory of revisions cannot be read; there is no run.
         BadOrder, BadText, MigrationRunNotFound: An option breaks a rule; there is no run.
         RunLeft: A signal asked this process to stop.
-        DatabaseUnavailable: The catalog has not answered for `CATALOG_LOST_SECONDS_MAX`.
+        DatabaseUnavailable: The catalog has not answered for `TENANTRY_SERVER_PATIENCE_S`.
     """
     await check_revisions(services)
     stopping: list[asyncio.Task[None]] = []
@@ -129,6 +139,7 @@ async def migrate_all(services: Services, *, triggered_by: str, options: RunOpti
             services.catalog,
             run_id,
             show=show,
+            lost_seconds_max=services.settings.server_patience_s,
             left=lambda: RunLeft(run_id) if any(one.done() for one in stopping) else None,
         )
     return await found(services.catalog, run)
@@ -148,19 +159,25 @@ async def watch(catalog: Catalog, run_id: UUID) -> None:
 
 
 async def _follow(
-    catalog: Catalog, run_id: UUID, *, show: Show, left: Callable[[], RunGoesOn | None]
+    catalog: Catalog,
+    run_id: UUID,
+    *,
+    show: Show,
+    left: Callable[[], RunGoesOn | None],
+    lost_seconds_max: float = CATALOG_LOST_SECONDS_MAX,
 ) -> MigrationRun:
     """Return the run when it has ended, whoever ends it, or raise what *left* returns."""
     seen_at = monotonic_seconds()
     while True:
         try:
             run = await runs.get(catalog, run_id)
+            away = await away_servers(catalog, run)
         except DatabaseUnavailable:
-            if monotonic_seconds() - seen_at > CATALOG_LOST_SECONDS_MAX:
+            if monotonic_seconds() - seen_at > lost_seconds_max:
                 raise
         else:
             seen_at = monotonic_seconds()
-            show(run)
+            show(run, away)
             if run.finished_at is not None:
                 return run
         leaving = left()
@@ -182,6 +199,7 @@ def shown_on(console: Console) -> Iterator[Show]:
         _Failed(),
         _Speed(),
         TimeRemainingColumn(compact=True),
+        TextColumn("{task.fields[waiting]}"),
     )
     with Progress(*columns, console=console) as progress:
         yield _Bar(progress)
@@ -194,12 +212,14 @@ class _Bar:
         self._progress = progress
         self._task: TaskID | None = None
 
-    def __call__(self, run: MigrationRun) -> None:
+    def __call__(self, run: MigrationRun, away: Sequence[AwayServer]) -> None:
         """Move the bar."""
         if self._task is None:
-            self._task = self._progress.add_task("", total=run.total_count, failed=0)
+            self._task = self._progress.add_task("", total=run.total_count, failed=0, waiting="")
         done = run.success_count + run.failed_count
-        self._progress.update(self._task, completed=done, failed=run.failed_count)
+        self._progress.update(
+            self._task, completed=done, failed=run.failed_count, waiting=waiting_text(away)
+        )
 
 
 class _Lines:
@@ -209,10 +229,11 @@ class _Lines:
         self._console = console
         self._next_at = monotonic_seconds() + LINE_SECONDS
 
-    def __call__(self, run: MigrationRun) -> None:
+    def __call__(self, run: MigrationRun, away: Sequence[AwayServer]) -> None:
         """Print a line if it is time."""
         if monotonic_seconds() < self._next_at:
             return
         self._next_at = monotonic_seconds() + LINE_SECONDS
         done = run.success_count + run.failed_count
-        self._console.print(f"{done} of {run.total_count} tenants, {run.failed_count} failed")
+        text = f"{done} of {run.total_count} tenants, {run.failed_count} failed"
+        self._console.print(f"{text}; {waiting_text(away)}" if away else text)

@@ -10,8 +10,9 @@ from rich.text import Text
 
 from tenantry.catalog.causes import NOT_ATTEMPTED
 from tenantry.catalog.runs import MigrationRun, MigrationState, TenantMigration
+from tenantry.catalog.waiting import AwayServer
 from tenantry.cli import output
-from tenantry.cli.progress import Found
+from tenantry.cli.progress import Found, waiting_text
 from tenantry.fleet.dry_run import Preview, TenantPreview
 from tenantry.fleet.status import SchemaStatus
 from tenantry.kit.pages import Page
@@ -26,10 +27,12 @@ class StatusResponse(SchemaStatusResponse, frozen=True):
     running: list[MigrationRunStateResponse]
 
     @classmethod
-    def with_runs(cls, status: SchemaStatus, running: Sequence[MigrationRun]) -> "StatusResponse":
-        """Return the representation of *status*, with the runs that are *running*."""
+    def with_runs(
+        cls, status: SchemaStatus, running: Sequence[tuple[MigrationRun, Sequence[AwayServer]]]
+    ) -> "StatusResponse":
+        """Return *status* with the runs that are *running*, and the servers they wait for."""
         seen = msgspec.structs.asdict(SchemaStatusResponse.of(status))
-        runs = [MigrationRunStateResponse.of(run) for run in running]
+        runs = [MigrationRunStateResponse.of_state(run, away) for run, away in running]
         return cls(**seen, running=runs)
 
 
@@ -146,6 +149,10 @@ def show_status(status: StatusResponse) -> None:
             f"Running: {run.id}, {done:,} of {run.total_count:,} tenants, "
             f"{run.failed_count:,} failed, by {run.triggered_by}."
         )
+        for one in run.waiting_for or ():
+            output.show_line(
+                f"Waiting for server {one.server} since {output.minute(one.since)} UTC."
+            )
 
 
 def show_history(page: Page[MigrationRun]) -> None:
@@ -185,6 +192,7 @@ def show_run(found: Found) -> None:
         "waves": terms.waves,
         "failures allowed": None if terms.max_failures is None else f"{terms.max_failures:,}",
         "stopped": terms.stop_reason,
+        "waiting": waiting_text(found.away).removeprefix("waiting ") or None,
     }
     output.show_facts({name: fact for name, fact in facts.items() if fact is not None})
     output.show_line()

@@ -4,6 +4,7 @@ import contextlib
 import os
 import shutil
 import sqlite3
+import tempfile
 from pathlib import Path
 
 from tenantry.db import sqlite
@@ -11,6 +12,8 @@ from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.kit import private
 
 SIDE_FILES = ("-wal", "-shm", "-journal")
+# What must fit on the disk for a folder to count as writable: some pages of SQLite.
+PROBE_BYTES = 65_536
 
 
 def create(path: Path) -> None:
@@ -74,6 +77,22 @@ def remove(path: Path) -> None:
     """Remove a file, and what SQLite keeps beside it; it need not be there."""
     for suffix in ("", *SIDE_FILES):
         Path(f"{path}{suffix}").unlink(missing_ok=True)
+
+
+def check_folder(folder: Path) -> None:
+    """Check that a folder holds something, and that `PROBE_BYTES` can be written there.
+
+    A folder whose file system is not mounted is empty.
+
+    Raises:
+        OSError: It is missing, empty, full or read-only.
+    """
+    if not any(folder.iterdir()):
+        raise FileNotFoundError
+    with tempfile.TemporaryFile(dir=folder) as file:
+        file.write(bytes(PROBE_BYTES))
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def sync_folder(folder: Path) -> None:

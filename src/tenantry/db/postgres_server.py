@@ -1,5 +1,6 @@
 """Databases on a PostgreSQL server."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Collection
 from contextlib import AbstractAsyncContextManager
@@ -8,9 +9,10 @@ from typing import Any
 
 import asyncpg
 
-from tenantry.db import inspection, postgres
+from tenantry.db import inspection, outages, postgres
 from tenantry.db.database import Budget, Database
-from tenantry.db.servers import Server, checked_name, quoted
+from tenantry.db.outages import ServerAway
+from tenantry.db.servers import PROBE_SECONDS_MAX, Server, checked_name, quoted
 from tenantry.db.sessions import (
     STATEMENT_SECONDS_DEFAULT,
     Connection,
@@ -38,6 +40,9 @@ BEGIN
 END $$
 """
 
+# On a standby, too.
+_IS_READ_ONLY = "SELECT current_setting('transaction_read_only')::boolean"
+
 # Grantee 0 is PUBLIC. Without an ACL of its own a database has the default one.
 _PUBLIC = """
 SELECT datname FROM pg_database,
@@ -62,6 +67,8 @@ class PostgresServer(Server):
         statement_seconds: The deadline of each statement of a request.
     """
 
+    can_restart = True
+
     def __init__(
         self,
         url: str,
@@ -78,6 +85,21 @@ class PostgresServer(Server):
     def url(self, name: str) -> str:
         """Return where the database *name* is."""
         return with_database(self._url, name)
+
+    async def probe(self) -> None:
+        """Connect to the maintenance database, and ask whether it can be written to."""
+        try:
+            async with asyncio.timeout(PROBE_SECONDS_MAX), self._connected(self._url) as raw:
+                is_read_only = await raw.fetchval(_IS_READ_ONLY)
+        except TimeoutError as error:
+            raise ServerAway from error
+        except DatabaseUnavailable as error:
+            cause = error.__cause__
+            if isinstance(cause, OSError) or (cause is not None and outages.is_outage(cause)):
+                raise ServerAway from error
+            return  # it answers; that it refuses this database is no outage
+        if is_read_only:
+            raise ServerAway
 
     def open(self, name: str) -> Database[Any]:
         """Return the database *name*."""

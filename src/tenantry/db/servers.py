@@ -14,6 +14,7 @@ from typing import Any
 from tenantry.db.database import Budget, Database
 from tenantry.db.sessions import Session
 
+PROBE_SECONDS_MAX = 2.0
 # PostgreSQL cuts a longer name, with a mere notice.
 NAME_BYTES_MAX = 63
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
@@ -39,14 +40,24 @@ class Server(ABC):
     Attributes:
         budget: Of those connections.
         timeout_seconds: How long to wait for a connection.
+        can_restart: Whether it can be away for a moment, and be back when it is probed.
     """
 
     budget: Budget
     timeout_seconds: float
+    can_restart: bool
 
     @abstractmethod
     def url(self, name: str) -> str:
         """Return where the database *name* is."""
+
+    @abstractmethod
+    async def probe(self) -> None:
+        """Check that the server answers and accepts writes, whatever its databases do.
+
+        Raises:
+            ServerAway: It does not, or not within `PROBE_SECONDS_MAX`.
+        """
 
     @abstractmethod
     def open(self, name: str) -> Database[Any]:

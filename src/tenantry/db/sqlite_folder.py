@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from tenantry.db import files, inspection
 from tenantry.db.database import Budget, Database
+from tenantry.db.outages import ServerAway
 from tenantry.db.servers import Server, checked_name
 from tenantry.db.sessions import STATEMENT_SECONDS_DEFAULT, Session
 from tenantry.db.sqlite import BUSY_TIMEOUT_SECONDS, SqliteFile
@@ -31,6 +32,7 @@ class SqliteFolder(Server):
     """
 
     timeout_seconds = BUSY_TIMEOUT_SECONDS
+    can_restart = False
 
     def __init__(
         self,
@@ -54,6 +56,13 @@ class SqliteFolder(Server):
     def url(self, name: str) -> str:
         """Return where the database *name* is."""
         return f"{SQLITE_PREFIX}{self.path(name)}"
+
+    async def probe(self) -> None:
+        """Check that the folder holds something, and that a file can be written to it."""
+        try:
+            await asyncio.to_thread(files.check_folder, self._folder)
+        except OSError as error:
+            raise ServerAway from error
 
     def open(self, name: str) -> Database[Any]:
         """Return the database *name*."""

@@ -145,8 +145,24 @@ class Ids(sa.TypeDecorator[Sequence[UUID]]):
         return json.dumps([one.hex for one in value])
 
 
+class Texts(sa.TypeDecorator[Sequence[str]]):
+    """Several texts as one parameter, for `is_listed`: an array, or on SQLite a list as JSON."""
+
+    impl = sa.String
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: sa.Dialect) -> TypeEngine[Any]:
+        """Return the type of the engine."""
+        kind = sa.String() if dialect.name == "sqlite" else sa.ARRAY(sa.String)
+        return dialect.type_descriptor(kind)
+
+    def process_bind_param(self, value: Sequence[str] | None, dialect: sa.Dialect) -> Any:
+        """Write the texts as JSON on SQLite."""
+        return value if value is None or dialect.name != "sqlite" else json.dumps(value)
+
+
 class is_listed(FunctionElement[bool]):  # noqa: N801 - reads like the SQL condition it is
-    """Whether a column holds one of the ids in a parameter of the type `Ids`."""
+    """Whether a column holds one of the values in a parameter of the type `Ids` or `Texts`."""
 
     type = sa.Boolean()
     inherit_cache = True

@@ -12,9 +12,10 @@ from collections.abc import Callable
 from datetime import timedelta
 from uuid import UUID
 
-from tenantry.catalog import parts
+from tenantry.catalog import parts, runners
 from tenantry.catalog.causes import NOT_ATTEMPTED
 from tenantry.catalog.database import Catalog
+from tenantry.catalog.parts import MigrationRunEnded
 from tenantry.catalog.progress import Progress
 from tenantry.catalog.runs import UnfinishedRun
 from tenantry.fleet.in_flight import InFlight
@@ -25,8 +26,8 @@ from tenantry.migration.streams import Streams
 RUNS_REMEMBERED_MAX = 100
 # How long a read of a run's state is trusted.
 STATE_SECONDS_MAX = 0.25
-# How soon a run whose revisions this process does not have is checked again, and after how
-# long it is ended because no process has them.
+# How soon a run whose revisions this process does not have is checked again, and for how long
+# no process that has them may have had a heartbeat before the run is ended.
 UNKNOWN_SECONDS = 5.0
 ORPHANED_AFTER = timedelta(seconds=60)
 REVISIONS_UNKNOWN = f"{NOT_ATTEMPTED}no process that works knows the revisions of this run"
@@ -42,6 +43,7 @@ class ActiveRun:
         is_known: Whether the scripts lead to the head of the run.
 
     Attributes:
+        is_known: Whether the scripts lead to the head of the run.
         stop_reason: Why no more tenants of the run may start; None while they may.
     """
 
@@ -50,6 +52,7 @@ class ActiveRun:
     ) -> None:
         self.run_id = run_id
         self.scripts = scripts
+        self.is_known = is_known
         self.stop_reason = None if is_known else REVISIONS_UNKNOWN
         self._in_flight = in_flight
         self._max_failures: int | None = None
@@ -140,30 +143,57 @@ class ActiveRuns:
         """Forget all runs, until they are found in the catalog again."""
         self._runs.clear()
 
-    async def of(self, run: UnfinishedRun) -> ActiveRun | None:
+    @property
+    def known(self) -> frozenset[UUID]:
+        """The runs whose revisions this process has, as far as it has not seen them end."""
+        return frozenset(run.run_id for run in self._runs.values() if run.is_known)
+
+    def catalog_lost(self) -> None:
+        """Observe runs of unknown revisions anew: no process could write a heartbeat."""
+        self._unknown.clear()
+
+    async def of(self, run: UnfinishedRun, catalog: Catalog) -> ActiveRun | None:
         """Return the active run, or None if other processes have to work on it.
 
         An older release, or a process that is configured without the user's revisions,
-        would find every tenant at its own head, and record a success. A run whose revisions no
-        process has is ended as failed after `ORPHANED_AFTER`, by the first that polls it then.
+        would find every tenant at its own head, and record a success. If no process that has
+        the revisions had a heartbeat for `ORPHANED_AFTER`, the run is stopped.
+
+        Raises:
+            DatabaseUnavailable: The catalog cannot be reached.
         """
-        active = self._runs.get(run.id) or await self._join(run)
+        active = self._runs.get(run.id) or await self._join(run, catalog)
         if active is not None:
             self._runs.move_to_end(run.id)
             active.update(run)
         return active
 
-    async def _join(self, run: UnfinishedRun) -> ActiveRun | None:
+    async def _join(self, run: UnfinishedRun, catalog: Catalog) -> ActiveRun | None:
         now = monotonic_seconds()
         first_seen, check_again_at = self._unknown.get(run.id, (now, now))
         if check_again_at > now:
             return None
         scripts = RunScripts(self._streams())
-        is_known = run.head is None or await asyncio.to_thread(scripts.have, run.head)
-        # By this process's own clock: the clock of the one that began the run may be another.
-        if is_known or now - first_seen >= ORPHANED_AFTER.total_seconds():
-            return self.begin(run.id, scripts, is_known=is_known)
+        if run.head is None or await asyncio.to_thread(scripts.have, run.head):
+            return self.begin(run.id, scripts)
+        if await _is_known_elsewhere(catalog, run.id):
+            first_seen = now
+        if now - first_seen >= ORPHANED_AFTER.total_seconds():
+            await _stop_orphan(catalog, run.id)
+            return self.begin(run.id, scripts, is_known=False)
         self._unknown[run.id] = first_seen, now + UNKNOWN_SECONDS
         if len(self._unknown) > RUNS_REMEMBERED_MAX:
             self._unknown.popitem(last=False)
         return None
+
+
+async def _is_known_elsewhere(catalog: Catalog, run_id: UUID) -> bool:
+    """Return whether a process that knows the run had a heartbeat, by the database's clock."""
+    within_ms = int(ORPHANED_AFTER.total_seconds() * 1000)
+    return any(one.knows(run_id) for one in await runners.published(catalog, within_ms=within_ms))
+
+
+async def _stop_orphan(catalog: Catalog, run_id: UUID) -> None:
+    with contextlib.suppress(MigrationRunEnded):
+        async with catalog.begin() as session:
+            await parts.stop(session, run_id, reason=REVISIONS_UNKNOWN)

@@ -1,14 +1,19 @@
-"""Claims: tenants of runs that this process takes in the catalog, a few or many at a time."""
+"""Claims: tenants of runs that this process takes in the catalog, a few or many at a time.
+
+Unfinished runs share the workers: claims go from one run to the next, and so do starts. A run
+of which nothing is queued here gets a few tenants queued at once, however much is queued of
+others.
+"""
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from uuid import UUID
 
 import structlog
 
-from tenantry.catalog import parts, runs
+from tenantry.catalog import parts, runners, runs
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.parts import CLOSE_MAX, Recorded
 from tenantry.catalog.runs import TenantMigration, UnfinishedRun
@@ -16,6 +21,8 @@ from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.fleet.active_runs import ActiveRun, ActiveRuns
 from tenantry.fleet.heartbeat import Heartbeat
 from tenantry.fleet.in_flight import InFlight
+from tenantry.fleet.outages import Outages
+from tenantry.fleet.run_queue import RunQueue
 from tenantry.kit.clock import monotonic_seconds, utc_now
 
 # A claim is a transaction, so quick tenants are claimed many at a time: as many as this
@@ -50,6 +57,7 @@ class Claims:
         catalog: Holds the runs.
         heartbeat: Holds the id of this process.
         active_runs: The runs that this process works on.
+        outages: The servers whose tenants are left in the catalog.
         in_flight: Counts what is claimed.
         closed: Called with what was ended without having been claimed.
     """
@@ -59,6 +67,7 @@ class Claims:
         catalog: Catalog,
         heartbeat: Heartbeat,
         active_runs: ActiveRuns,
+        outages: Outages,
         in_flight: InFlight,
         *,
         closed: Callable[[Recorded], None],
@@ -66,21 +75,24 @@ class Claims:
         self._catalog = catalog
         self._heartbeat = heartbeat
         self._runs = active_runs
+        self._outages = outages
         self._in_flight = in_flight
         self._closed = closed
         self._size = CLAIM_MIN
-        # Nothing is claimed while more than a quarter of a claim is left: that is its bound.
-        self._queue: asyncio.Queue[Claimed] = asyncio.Queue()
-        self._few_left = asyncio.Event()
+        # At most a claim and a quarter, and `CLAIM_MIN` more of each other unfinished run.
+        self._queue: RunQueue[Claimed] = RunQueue()
         self._hinted = asyncio.Event()
-        # A claim was sent and not answered: the catalog may have stored it.
+        self._last_run = UUID(int=0)
+        # When the last claim of full size began.
+        self._began_at: float | None = None
+        # Rows in the catalog may be held by this process that it does not have in flight.
         self._is_unconfirmed = False
 
     async def next(self) -> Claimed:
-        """Return the next claimed tenant; wait until there is one."""
+        """Return the next claimed tenant, of another run than the last one if there is one."""
         claimed = await self._queue.get()
-        if self._queue.qsize() <= self._size // 4:
-            self._few_left.set()
+        if len(self._queue) == self._size // 4:
+            self.hint()
         return claimed
 
     def hint(self) -> None:
@@ -91,22 +103,17 @@ class Claims:
         """Claim tenants, until cancelled."""
         while True:
             self._hinted.clear()
-            size, began = self._size, monotonic_seconds()
-            claimed = await self._claim(size)
-            if not claimed:
-                await self._rest()
-                continue
+            is_short = len(self._queue) <= self._size // 4
+            claimed = await (self._claim_next() if is_short else self._claim_of_new_runs())
             self._in_flight.claimed(len(claimed))
-            self._few_left.clear()
             for one in claimed:
-                self._queue.put_nowait(one)
-            await self._few_left.wait()
-            if len(claimed) == size:
-                self._resize(monotonic_seconds() - began)
+                self._queue.put(one.run.run_id, one)
+            if not claimed or len(self._queue) > self._size // 4:
+                await self._rest()
 
     def reset(self) -> None:
         """Drop the queue. The next claim first abandons in the catalog what was claimed."""
-        self._queue = asyncio.Queue()
+        self._queue = RunQueue()
         self._is_unconfirmed = True
 
     async def release(self) -> None:
@@ -132,30 +139,65 @@ class Claims:
             async with asyncio.timeout(POLL_SECONDS):
                 await self._hinted.wait()
 
-    def _resize(self, seconds: float) -> None:
-        quick = seconds < CLAIM_SECONDS
+    async def _claim_next(self) -> list[Claimed]:
+        """Claim tenants of the next run in turn that has some."""
+        self._resize()
+        size, began = self._size, monotonic_seconds()
+        claimed = await self._claim(size, lambda _: True, runs_max=1)
+        self._began_at = began if len(claimed) == size else None
+        return claimed
+
+    async def _claim_of_new_runs(self) -> list[Claimed]:
+        """Claim some tenants of each run of which nothing is queued."""
+        queued = self._queue.runs
+        return await self._claim(CLAIM_MIN, lambda run: run.id not in queued)
+
+    def _resize(self) -> None:
+        if self._began_at is None:
+            return
+        quick = monotonic_seconds() - self._began_at < CLAIM_SECONDS
         self._size = min(self._size * 2, CLAIM_MAX) if quick else max(self._size // 2, CLAIM_MIN)
 
-    async def _claim(self, limit: int) -> list[Claimed]:
+    async def _claim(
+        self,
+        limit: int,
+        is_wanted: Callable[[UnfinishedRun], bool],
+        *,
+        runs_max: int = runs.UNFINISHED_MAX,
+    ) -> list[Claimed]:
+        """Claim up to *limit* tenants of each of up to *runs_max* runs."""
+        claimed: list[Claimed] = []
         if self._in_flight.is_stopping:
-            return []
+            return claimed
         try:
             await self._abandon_unconfirmed()
-            for run in await runs.unfinished(self._catalog):
-                claimed = await self._claim_of(run, limit)
-                if claimed:
-                    return claimed
+            unfinished = await runs.unfinished(self._catalog)
+            for run in self._in_turn(unfinished):
+                found = await self._claim_of(run, limit) if is_wanted(run) else []
+                claimed += found
+                runs_max -= bool(found)
+                if not runs_max:
+                    break
+            if unfinished and not claimed and self._in_flight.is_idle:
+                self._is_unconfirmed = True
         except DatabaseUnavailable:
+            self._runs.catalog_lost()
             _log.warning("catalog unavailable, claiming later")
         except Exception:  # noqa: BLE001 - it must not end what this process has begun
             _log.exception("nothing claimed, claiming later")
-        return []
+        return claimed
+
+    def _in_turn(self, unfinished: list[UnfinishedRun]) -> list[UnfinishedRun]:
+        """Return the runs, beginning after the one that was claimed last."""
+        later = [run for run in unfinished if run.id > self._last_run]
+        return later + [run for run in unfinished if run.id <= self._last_run]
 
     async def _abandon_unconfirmed(self) -> None:
         """Abandon what this process may have claimed without an answer, or has dropped.
 
-        Its heartbeat goes on, so no other process would ever take these rows over. While
-        anything is in flight, the rows of both kinds cannot be distinguished.
+        Or what it has written, and the catalog has lost, as a standby can that was promoted. Its
+        heartbeat goes on, so no other process would ever take these rows over. While anything is
+        in flight, the rows of both kinds cannot be distinguished.
         """
         if self._is_unconfirmed and self._in_flight.is_idle:
             await parts.abandon(self._catalog, self._heartbeat.worker_id)
@@ -164,14 +206,39 @@ class Claims:
     async def _claim_of(self, run: UnfinishedRun, limit: int) -> list[Claimed]:
         if run.stop_reason is not None:
             await self.close(run.id)
-        active = await self._runs.of(run)
+        active = await self._runs.of(run, self._catalog)
         if active is None:
             return []
+        away = await self._servers_left_out(run)
         was_unconfirmed, self._is_unconfirmed = self._is_unconfirmed, True
         runner_id = self._heartbeat.worker_id
-        found = await parts.claim(self._catalog, run.id, runner_id, limit=limit)
+        found = await parts.claim(self._catalog, run.id, runner_id, limit=limit, away=away)
         was_held = not found
         if was_held:
-            found = await parts.claim_abandoned(self._catalog, run.id, runner_id, limit=limit)
+            found = await parts.claim_abandoned(
+                self._catalog, run.id, runner_id, limit=limit, away=away
+            )
         self._is_unconfirmed = was_unconfirmed
+        if found:
+            self._last_run = run.id
         return [Claimed(part, active, was_held=was_held) for part in found]
+
+    async def _servers_left_out(self, run: UnfinishedRun) -> Collection[str]:
+        """Return the servers whose tenants wait.
+
+        The tenants of a server that this process has given up are claimed, and fail; unless
+        another process that works on the run reaches it.
+        """
+        away = self._outages.seconds_away.keys()
+        given_up = {name for name in away if self._outages.is_given_up(name)}
+        if run.stop_reason is not None:
+            return []  # they are not attempted
+        if not given_up:
+            return away
+        others = [
+            one.away_since_ms.keys()
+            for one in await runners.published(self._catalog)
+            if one.knows(run.id) and one.id != self._heartbeat.worker_id
+        ]
+        failing = {name for name in given_up if all(name in one for one in others)}
+        return away - {name for name in failing if not await self._outages.has_returned(name)}

@@ -2,12 +2,14 @@
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from uuid import UUID
 
 import structlog
 
 from tenantry.catalog import runners
 from tenantry.catalog.database import Catalog
+from tenantry.catalog.runners import Report
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.kit.ids import new_id
 
@@ -30,20 +32,20 @@ class Heartbeat:
         self.worker_id: UUID = new_id()
         self._catalog = catalog
 
-    async def beat(self) -> None:
-        """Write one heartbeat.
+    async def beat(self, report: Report = Report()) -> None:  # noqa: B008 - it is frozen
+        """Write one heartbeat, with a report.
 
         Raises:
             DatabaseUnavailable: The catalog cannot be reached.
         """
-        await runners.beat(self._catalog, self.worker_id)
+        await runners.beat(self._catalog, self.worker_id, report)
 
-    async def keep_beating(self) -> None:
-        """Write a heartbeat every `BEAT_SECONDS`, until cancelled."""
+    async def keep_beating(self, report: Callable[[], Report]) -> None:
+        """Write a heartbeat with the current report every `BEAT_SECONDS`, until cancelled."""
         while True:
             await asyncio.sleep(BEAT_SECONDS)
             try:
-                await self.beat()
+                await self.beat(report())
             except DatabaseUnavailable:
                 _log.warning("heartbeat missed", runner=str(self.worker_id))
 

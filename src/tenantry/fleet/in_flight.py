@@ -5,12 +5,14 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from tenantry.catalog.runs import MigrationState, Outcome
+from tenantry.catalog.waiting import Returned
 
 
 class InFlight:
     """Counts the tenants of migration runs that this process has in flight, by state.
 
     A tenant is claimed, started, finished and written; or it is claimed and then released.
+    One that goes back to the queue is finished here, too, and its return is written.
     Only the methods of this class change these counts, and they never wait.
     """
 
@@ -58,14 +60,14 @@ class InFlight:
         """Remove one tenant that was claimed and will not start here."""
         self._claimed -= 1
 
-    def finished(self, outcome: Outcome) -> None:
+    def finished(self, outcome: Outcome | Returned) -> None:
         """Move one tenant from started to finished."""
         self._started -= 1
         self._finished += 1
         if _is_failure(outcome):
             self._failures[outcome.part.run_id] += 1
 
-    def written(self, outcomes: Sequence[Outcome]) -> None:
+    def written(self, outcomes: Sequence[Outcome | Returned]) -> None:
         """Remove tenants whose outcomes are in the catalog, or belong to another process now."""
         self._finished -= len(outcomes)
         self._failures -= Counter(one.part.run_id for one in outcomes if _is_failure(one))
@@ -80,5 +82,5 @@ class InFlight:
         self._failures.clear()
 
 
-def _is_failure(outcome: Outcome) -> bool:
+def _is_failure(outcome: Outcome | Returned) -> bool:
     return outcome.part.state == MigrationState.FAILED.value

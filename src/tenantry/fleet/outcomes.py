@@ -8,10 +8,11 @@ from datetime import datetime
 import msgspec
 import structlog
 
-from tenantry.catalog import parts
+from tenantry.catalog import parts, waiting
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.parts import Recorded
 from tenantry.catalog.runs import MigrationState, Outcome, TenantMigration
+from tenantry.catalog.waiting import Returned
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.fleet.heartbeat import Heartbeat
 from tenantry.fleet.in_flight import InFlight
@@ -29,7 +30,7 @@ _log = structlog.get_logger(__name__)
 
 
 class OutcomeWriter:
-    """Writes the outcomes of this process.
+    """Writes the outcomes of this process, and returns the tenants whose server is away.
 
     Args:
         catalog: Where they are written.
@@ -51,13 +52,13 @@ class OutcomeWriter:
         self._heartbeat = heartbeat
         self._in_flight = in_flight
         self._written = written
-        self._waiting: list[Outcome] = []
+        self._waiting: list[Outcome | Returned] = []
         self._blocked_at: float | None = None
         self._some = asyncio.Event()
         self._enough = asyncio.Event()
 
-    def put(self, outcome: Outcome) -> None:
-        """Queue an outcome."""
+    def put(self, outcome: Outcome | Returned) -> None:
+        """Queue an outcome, or a return."""
         self._waiting.append(outcome)
         self._some.set()
         if self._is_enough:
@@ -96,11 +97,15 @@ class OutcomeWriter:
     def _is_enough(self) -> bool:
         return len(self._waiting) >= min(WRITTEN_MAX, self._in_flight.count)
 
-    async def _write(self, outcomes: list[Outcome]) -> None:
+    async def _write(self, outcomes: list[Outcome | Returned]) -> None:
+        ended = [one for one in outcomes if isinstance(one, Outcome)]
+        returned = [one for one in outcomes if isinstance(one, Returned)]
+        worker_id = self._heartbeat.worker_id
         while True:
             try:
                 async with self._catalog.begin() as session:
-                    recorded = await parts.record(session, outcomes, self._heartbeat.worker_id)
+                    recorded = await parts.record(session, ended, worker_id)
+                    await waiting.give_back(session, returned, worker_id)
             except DatabaseUnavailable:
                 self._blocked_at = self._blocked_at or monotonic_seconds()
                 _log.warning("catalog unavailable, writing later", outcomes=len(outcomes))
@@ -119,7 +124,7 @@ class OutcomeWriter:
             for outcome in outcomes:
                 await self._write([outcome])
 
-    async def _defer(self, outcome: Outcome) -> None:
+    async def _defer(self, outcome: Outcome | Returned) -> None:
         """Try later, and after the others, with what surely can be written in its place.
 
         What that says is as true: the tenant's state is what it was, and what was applied there
@@ -133,10 +138,12 @@ class OutcomeWriter:
             state=part.state,
             applied=part.applied,
             error=part.error,
-            revision=outcome.schema_revision,
         )
         self._blocked_at = self._blocked_at or monotonic_seconds()
         await asyncio.sleep(RETRY_SECONDS)
+        if isinstance(outcome, Returned):
+            self.put(outcome)
+            return
         plain = msgspec.structs.replace(
             part,
             applied=part.applied and _in_plain_letters(part.applied),

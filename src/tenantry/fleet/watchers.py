@@ -9,6 +9,7 @@ from uuid import UUID
 from tenantry.catalog import runs
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.runs import MigrationRun, TenantMigration
+from tenantry.catalog.waiting import AwayServer, away_servers
 from tenantry.fleet.worker import Worker
 from tenantry.kit.errors import Unavailable
 
@@ -30,12 +31,14 @@ class RunUpdate:
     Attributes:
         sequence: Of the last part that was told: where to go on from.
         parts: Parts that have ended, in that order.
-        run: The run, if it has changed.
+        run: The run, if it has changed, or what it waits for.
+        away: The servers that its tenants wait for; with *run* alone.
     """
 
     sequence: int
     parts: list[TenantMigration] = field(default_factory=list)
     run: MigrationRun | None = None
+    away: list[AwayServer] = field(default_factory=list)
 
 
 class Watchers:
@@ -77,18 +80,21 @@ class Watchers:
         self._count += 1
         try:
             sequence = after if after <= (run.last_sequence or 0) else 0
-            yield RunUpdate(sequence, run=run)
+            away = await away_servers(self._catalog, run)
+            yield RunUpdate(sequence, run=run, away=away)
             if run.last_sequence is None and run.finished_at is not None:
                 # An older release ended it, and has left no order.
                 async for parts in runs.each_ended(self._catalog, run_id):
                     yield RunUpdate(sequence, parts)
-            async with contextlib.aclosing(self._follow(run, sequence)) as updates:
+            async with contextlib.aclosing(self._follow(run, away, sequence)) as updates:
                 async for update in updates:
                     yield update
         finally:
             self._count -= 1
 
-    async def _follow(self, told: MigrationRun, sequence: int) -> AsyncGenerator[RunUpdate, None]:
+    async def _follow(
+        self, told: MigrationRun, told_away: list[AwayServer], sequence: int
+    ) -> AsyncGenerator[RunUpdate, None]:
         while True:
             written = self._worker.written
             # Read before its parts: what it counts has ended, and so is among them.
@@ -101,9 +107,15 @@ class Watchers:
                 return
             if self._worker.is_stopping:
                 return
-            yield RunUpdate(sequence, run=run if run != told else None)
-            told = run
+            away = await away_servers(self._catalog, run)
+            is_new = run != told or _names(away) != _names(told_away)
+            yield RunUpdate(sequence, run=run if is_new else None, away=away)
+            told, told_away = run, away
             await asyncio.sleep(LOOK_SECONDS_MIN)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_SECONDS):
                     await written.wait()
+
+
+def _names(away: list[AwayServer]) -> list[str]:
+    return [one.server for one in away]

@@ -7,19 +7,23 @@ the outcomes. `InFlight` counts what lies between the claim and the written outc
 import asyncio
 import contextlib
 from collections.abc import Callable
+from datetime import datetime
 from uuid import UUID
 
 import structlog
 
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.parts import Recorded
+from tenantry.catalog.runners import Report
 from tenantry.catalog.runs import MigrationState, Outcome, TenantMigration
+from tenantry.catalog.waiting import Returned
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.fleet import outcomes
 from tenantry.fleet.active_runs import ActiveRun, ActiveRuns
 from tenantry.fleet.claims import POLL_SECONDS, Claimed, Claims
 from tenantry.fleet.heartbeat import Heartbeat
 from tenantry.fleet.in_flight import InFlight
+from tenantry.fleet.outages import Outages, Verdict
 from tenantry.fleet.outcomes import OutcomeWriter
 from tenantry.kit.clock import utc_now
 from tenantry.kit.metrics import FAILED, SUCCESS, Metrics
@@ -45,6 +49,7 @@ class Worker:
         streams: Reads the current revisions.
         metrics: Count what this process has finished.
         concurrency: How many tenants are migrated at once.
+        patience_seconds: How long the tenants of a server that is away wait.
     """
 
     def __init__(
@@ -57,6 +62,7 @@ class Worker:
         *,
         metrics: Metrics,
         concurrency: int,
+        patience_seconds: float,
     ) -> None:
         self._catalog = catalog
         self._databases = databases
@@ -65,8 +71,16 @@ class Worker:
         self._concurrency = concurrency
         self._in_flight = InFlight()
         self._runs = ActiveRuns(streams, self._in_flight)
+        self._outages = Outages(
+            databases, patience_seconds=patience_seconds, returned=self._poll_at_once
+        )
         self._claims = Claims(
-            catalog, heartbeat, self._runs, self._in_flight, closed=self._follow_up
+            catalog,
+            heartbeat,
+            self._runs,
+            self._outages,
+            self._in_flight,
+            closed=self._follow_up,
         )
         self._writer = OutcomeWriter(
             catalog, heartbeat, self._in_flight, written=self._outcomes_written
@@ -94,6 +108,10 @@ class Worker:
         """Set when this process next ends a run, or has stopped."""
         return self._run_ended
 
+    def report(self) -> Report:
+        """Return what the other processes need to know of this one."""
+        return Report(self._runs.known, self._outages.seconds_away)
+
     def begin(self, run_id: UUID, scripts: RunScripts) -> None:
         """Claim tenants of a new run at once, and migrate them with these scripts."""
         self._runs.begin(run_id, scripts)
@@ -117,6 +135,7 @@ class Worker:
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._writer.work())
+                group.create_task(self._outages.work())
                 for _ in range(self._concurrency):
                     group.create_task(self._migrate_claimed())
                 await self._claims.work()
@@ -168,24 +187,32 @@ class Worker:
                 await asyncio.sleep(POLL_SECONDS)
         return None
 
-    async def _migrate(self, claimed: Claimed) -> Outcome:
-        part, run = claimed.part, claimed.run
-        started_at = utc_now()
+    async def _migrate(self, claimed: Claimed) -> Outcome | Returned:
+        """Migrate a tenant; or return it to the queue, because its server is away."""
+        part, outages = claimed.part, self._outages
+        started_at, is_first = utc_now(), not claimed.was_held
+        while True:
+            if outages.is_given_up(part.server_name):
+                return outcomes.failed(part, outages.error(part.server_name), started_at=started_at)
+            if outages.is_away(part.server_name):
+                return Returned(part, may_have_started=not is_first)
+            migrated = await self._attempt(claimed, is_first=is_first)
+            error = migrated.error if isinstance(migrated, MigrationResult) else migrated
+            if error is None or await outages.judge(part, error) is Verdict.FAILED:
+                return _outcome_of(claimed, migrated, started_at)
+            is_first = False
+
+    async def _attempt(self, claimed: Claimed, *, is_first: bool) -> MigrationResult | Exception:
+        part = claimed.part
         try:
-            migrated = await self._migrator.migrate(
+            return await self._migrator.migrate(
                 self._url(part),
-                run.scripts,
+                claimed.run.scripts,
                 run_id=part.run_id,
-                is_first=not claimed.was_held,
+                is_first=is_first,
             )
         except Exception as error:  # noqa: BLE001 - one bad tenant must not stop the others
-            return outcomes.failed(part, error, started_at=started_at)
-        applied, position = _names(migrated, run), str(migrated.revision)
-        if migrated.error is not None:
-            return outcomes.failed(
-                part, migrated.error, started_at=started_at, applied=applied, position=position
-            )
-        return outcomes.succeeded(part, started_at=started_at, applied=applied, position=position)
+            return error
 
     async def _skip(self, claimed: Claimed, stop_reason: str) -> Outcome:
         """Return the outcome of a tenant that must not start any more.
@@ -194,7 +221,7 @@ class Worker:
         wrote the outcome. Then the tenant's own log decides.
         """
         part, run = claimed.part, claimed.run
-        if not claimed.was_held:
+        if not claimed.was_held or self._outages.is_away(part.server_name):
             return outcomes.not_attempted(part, stop_reason)
         started_at = utc_now()
         try:
@@ -235,9 +262,26 @@ class Worker:
         elif self._in_flight.is_idle:
             self._claims.hint()  # the next wave may have begun, or there is something to close
 
+    def _poll_at_once(self) -> None:
+        self._claims.hint()
+
     def _set_run_ended(self) -> None:
         ended, self._run_ended = self._run_ended, asyncio.Event()
         ended.set()
+
+
+def _outcome_of(
+    claimed: Claimed, migrated: MigrationResult | Exception, started_at: datetime
+) -> Outcome:
+    part = claimed.part
+    if not isinstance(migrated, MigrationResult):
+        return outcomes.failed(part, migrated, started_at=started_at)
+    applied, position = _names(migrated, claimed.run), str(migrated.revision)
+    if migrated.error is None:
+        return outcomes.succeeded(part, started_at=started_at, applied=applied, position=position)
+    return outcomes.failed(
+        part, migrated.error, started_at=started_at, applied=applied, position=position
+    )
 
 
 def _names(migrated: MigrationResult, run: ActiveRun) -> list[str]:

@@ -11,6 +11,7 @@ import asyncpg
 import psycopg
 import sqlalchemy as sa
 
+from tenantry.db.outages import ConnectTimeout
 from tenantry.db.postgres import CLOSE_SECONDS_MAX
 from tenantry.migration import dialects, live
 from tenantry.migration.execution import Execution
@@ -93,7 +94,7 @@ class PostgresExecution(Execution):
                     self._url, self.guard, timeout_seconds=self._timeout_seconds
                 )
             except psycopg.errors.ConnectionTimeout as error:
-                raise TimeoutError from error
+                raise ConnectTimeout from error
             except psycopg.OperationalError as error:
                 raise _refusal(self._url, self._timeout_seconds) or error from error
         return self._raw
@@ -146,6 +147,8 @@ def _refusal(url: str, timeout_seconds: float) -> Exception | None:
 
     try:
         asyncio.run(connect())
+    except TimeoutError:
+        return ConnectTimeout()
     except Exception as error:  # noqa: BLE001 - it is what is returned
         return error
     return None

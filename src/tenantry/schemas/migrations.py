@@ -9,6 +9,7 @@ from uuid import UUID
 from msgspec import UNSET, UnsetType, field
 
 from tenantry.catalog.runs import MigrationRun, TenantMigration
+from tenantry.catalog.waiting import AwayServer
 from tenantry.fleet.dry_run import Preview
 from tenantry.fleet.run_options import RunOptions
 from tenantry.fleet.status import SchemaStatus
@@ -98,8 +99,18 @@ class MigrationRunDetailResponse(Schema, frozen=True):
     finished_at: datetime | None
 
 
+class WaitingForResponse(Schema, frozen=True):
+    """A tenant server that does not answer, and since when; its tenants wait."""
+
+    server: str
+    since: datetime
+
+
 class MigrationRunStateResponse(Schema, frozen=True):
-    """One recorded call of migrate-all, without its details."""
+    """One recorded call of migrate-all, without its details.
+
+    It has ``waitingFor`` only while tenants wait for a server.
+    """
 
     id: UUID
     started_at: datetime
@@ -108,6 +119,12 @@ class MigrationRunStateResponse(Schema, frozen=True):
     success_count: int
     failed_count: int
     triggered_by: str
+    waiting_for: list[WaitingForResponse] | UnsetType
+
+    @classmethod
+    def of_state(cls, run: MigrationRun, away: Sequence[AwayServer] = ()) -> Self:
+        """Return the representation of *run*, whose tenants wait for the servers in *away*."""
+        return cls.of(run, waiting_for=_waiting_for(away))
 
 
 class MigrationRunResponse(MigrationRunStateResponse, frozen=True):
@@ -116,9 +133,15 @@ class MigrationRunResponse(MigrationRunStateResponse, frozen=True):
     details: list[MigrationRunDetailResponse]
 
     @classmethod
-    def of_run(cls, run: MigrationRun, parts: Sequence[TenantMigration]) -> Self:
-        """Return the representation of *run* with its *parts*."""
-        return cls.of(run, details=[MigrationRunDetailResponse.of(part) for part in parts])
+    def of_run(
+        cls,
+        run: MigrationRun,
+        parts: Sequence[TenantMigration],
+        away: Sequence[AwayServer] = (),
+    ) -> Self:
+        """Return the representation of *run* with its *parts*; see `of_state`."""
+        details = [MigrationRunDetailResponse.of(part) for part in parts]
+        return cls.of(run, details=details, waiting_for=_waiting_for(away))
 
 
 class MigrationPreviewDetailResponse(Schema, frozen=True):
@@ -185,3 +208,7 @@ class SchemaStatusResponse(Schema, frozen=True):
 
 class MigrationRunPage(PageResponse[MigrationRunResponse], frozen=True):
     """One page of the history."""
+
+
+def _waiting_for(away: Sequence[AwayServer]) -> list[WaitingForResponse] | UnsetType:
+    return [WaitingForResponse.of(one) for one in away] or UNSET

@@ -11,6 +11,7 @@ from tenantry.api.histories import page_in_pieces, run_in_pieces
 from tenantry.api.pieces import Source
 from tenantry.api.requests import prefers
 from tenantry.catalog import runs
+from tenantry.catalog.waiting import away_servers
 from tenantry.fleet.run_options import BadOrder
 from tenantry.fleet.status import schema_status
 from tenantry.schemas.base import Nothing
@@ -101,7 +102,7 @@ async def _accepted(services: Services, run_id: UUID) -> Reply:
     ended = [part for part in await runs.ended(services.catalog, run_id) if run.counts(part)]
     where = f"/api/admin/tenants/migration-history/{run_id}"
     return Reply(
-        MigrationRunResponse.of_run(run, ended),
+        MigrationRunResponse.of_run(run, ended, await away_servers(services.catalog, run)),
         HTTPStatus.ACCEPTED,
         [(b"location", where.encode()), (b"preference-applied", RESPOND_ASYNC.encode())],
     )

@@ -1,9 +1,9 @@
 // The progress of a run: a bar, the speed, and a cell for each tenant.
 
 import { el, fill } from "./dom.js";
-import { count, duration, percent, plural } from "./format.js";
+import { count, duration, localTime, percent, plural } from "./format.js";
 import { badge, mark } from "./states.js";
-import { announce } from "./widgets.js";
+import { announce, notice } from "./widgets.js";
 
 const CELLS_MAX = 1000;
 const RATE_OVER_MS = 10_000;
@@ -21,6 +21,8 @@ export function liveProgress(run) {
   const bar = el("progress", { max: run.totalCount, "aria-label": "Tenants that have ended" });
   const rate = el("p", { class: "rate" });
   const counts = el("p", { class: "actions" });
+  const waiting = el("div");
+  let waitedFor = "";
   let now = run;
   let spoken = 0;
 
@@ -48,7 +50,17 @@ export function liveProgress(run) {
       badge("failed", `${count(failed)} failed`),
       badge("pending", `${count(now.totalCount - ended)} remaining`),
     );
+    drawWaiting();
     speak(ended);
+  }
+
+  function drawWaiting() {
+    const servers = (now.waitingFor ?? []).map((one) => `${one.server} since ${localTime(one.since)}`);
+    const text = servers.join(", ");
+    if (text !== waitedFor) {
+      waitedFor = text;
+      fill(waiting, text !== "" && notice("warning", `Waiting for server ${text}.`));
+    }
   }
 
   function speed(ended) {
@@ -74,7 +86,7 @@ export function liveProgress(run) {
     }
   }
 
-  const element = el("div", { class: "panel stack" }, bar, rate, counts, cells.element);
+  const element = el("div", { class: "panel stack" }, bar, rate, waiting, counts, cells.element);
   const update = (changed) => {
     now = changed;
   };

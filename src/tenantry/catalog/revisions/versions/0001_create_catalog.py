@@ -32,6 +32,8 @@ def _create_catalog(op: Operations) -> None:
         "runner",
         sa.Column("id", sa.Uuid, primary_key=True),
         sa.Column("seen_at_ms", sa.BigInteger, nullable=False),
+        sa.Column("runs", sa.String, nullable=False, server_default=""),
+        sa.Column("away", sa.String, nullable=False, server_default="[]"),
     )
 
 

@@ -1,0 +1,182 @@
+"""The tenant servers that are away, as this process finds them.
+
+An outage is not a failure of a tenant. When an error can mean that the server is away, the
+server is probed. If it does not answer, its tenants wait in the catalog, and the server is
+probed until it returns. Only when it has been away for longer than `patience_seconds` do its
+tenants fail.
+"""
+
+import asyncio
+import random
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+
+import structlog
+
+from tenantry.catalog.runs import TenantMigration
+from tenantry.db import outages
+from tenantry.db.outages import ServerAway
+from tenantry.kit.clock import monotonic_seconds
+from tenantry.migration import errors
+from tenantry.tenant.databases import TenantDatabases
+
+# The pause before a server is probed again, doubled each time. With `PROBE_SECONDS_MAX` its
+# return is noticed within 4 s.
+PROBE_PAUSE_SECONDS = 0.2
+PROBE_PAUSE_SECONDS_MAX = 2.0
+# How often one tenant may lose its server. A revision that crashes the server would do so each
+# time that it is tried.
+LOSSES_MAX = 5
+LOSS_PAUSE_SECONDS = 0.1
+LOSS_PAUSE_SECONDS_MAX = 1.0
+TENANTS_REMEMBERED_MAX = 10_000
+
+_log = structlog.get_logger(__name__)
+
+
+class Verdict(Enum):
+    """What follows from an error of a tenant."""
+
+    AWAY = auto()
+    """Its server is away: the tenant waits, and nothing is counted."""
+    RETRY = auto()
+    """Its server answers now, and may have been away: the tenant is tried again."""
+    FAILED = auto()
+    """The tenant has failed."""
+
+
+@dataclass(slots=True)
+class _Losses:
+    first_at: float
+    count: int = 0
+
+
+class Outages:
+    """The tenant servers that are away.
+
+    Args:
+        databases: Returns the servers.
+        patience_seconds: How long the tenants of a server that is away wait.
+        returned: Called when a server answers again.
+    """
+
+    def __init__(
+        self,
+        databases: TenantDatabases,
+        *,
+        patience_seconds: float,
+        returned: Callable[[], None],
+    ) -> None:
+        self._databases = databases
+        self._patience = patience_seconds
+        self._returned = returned
+        self._since: dict[str, float] = {}
+        self._found = asyncio.Event()
+        self._probing: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._losses: OrderedDict[tuple[object, object], _Losses] = OrderedDict()
+
+    @property
+    def seconds_away(self) -> Mapping[str, float]:
+        """The servers that are away, and for how long."""
+        now = monotonic_seconds()
+        return {name: now - since for name, since in self._since.items()}
+
+    def is_away(self, server_name: str) -> bool:
+        """Return whether a server is away."""
+        return server_name in self._since
+
+    def is_given_up(self, server_name: str) -> bool:
+        """Return whether a server has been away for longer than its tenants wait."""
+        since = self._since.get(server_name)
+        return since is not None and monotonic_seconds() - since >= self._patience
+
+    def error(self, server_name: str) -> ServerAway:
+        """Return why the tenants of a server that is given up have failed."""
+        return ServerAway(
+            f"The server '{server_name}' has been away for more than {self._patience:g} s."
+        )
+
+    async def has_returned(self, server_name: str) -> bool:
+        """Probe a server that is away, and return whether it answers now."""
+        async with self._probing[server_name]:
+            if self.is_away(server_name) and await self._answers(server_name):
+                self._mark_returned(server_name)
+        return not self.is_away(server_name)
+
+    async def judge(self, part: TenantMigration, error: Exception) -> Verdict:
+        """Return what follows from an error of a tenant; before a `RETRY` it pauses."""
+        if errors.is_outage(error):
+            return await self._judge_outage(part, errors.cause_of(error))
+        # The deadline of a tenant is its own failure, unless its server is away.
+        is_over = isinstance(errors.cause_of(error), TimeoutError)
+        return Verdict.AWAY if is_over and await self._is_found_away(part) else Verdict.FAILED
+
+    async def _judge_outage(self, part: TenantMigration, cause: BaseException) -> Verdict:
+        losses = self._losses_of(part)
+        if outages.is_full(cause) and monotonic_seconds() - losses.first_at < self._patience:
+            self._mark_away(part.server_name)  # a probe might get the only connection left
+            return Verdict.AWAY
+        losses.count += 1
+        if losses.count >= LOSSES_MAX:
+            return Verdict.FAILED
+        if await self._is_found_away(part):
+            return Verdict.AWAY
+        if not self._databases.server(part.server_name).can_restart:
+            return Verdict.FAILED
+        pause = min(LOSS_PAUSE_SECONDS * 2**losses.count, LOSS_PAUSE_SECONDS_MAX)
+        await asyncio.sleep(random.uniform(pause / 2, pause))  # noqa: S311
+        return Verdict.RETRY
+
+    async def work(self) -> None:
+        """Probe the servers that are away until they return, until cancelled."""
+        watched: dict[str, asyncio.Task[None]] = {}
+        async with asyncio.TaskGroup() as group:
+            while True:
+                self._found.clear()
+                watched = {name: task for name, task in watched.items() if not task.done()}
+                for name in self._since.keys() - watched.keys():
+                    watched[name] = group.create_task(self._await_return(name))
+                await self._found.wait()
+
+    async def _is_found_away(self, part: TenantMigration) -> bool:
+        name = part.server_name
+        async with self._probing[name]:  # one probe for all tenants that ask
+            if not self.is_away(name) and not await self._answers(name):
+                self._mark_away(name)
+        return self.is_away(name)
+
+    async def _await_return(self, name: str) -> None:
+        pause = PROBE_PAUSE_SECONDS
+        while True:
+            await asyncio.sleep(random.uniform(pause / 2, pause))  # noqa: S311
+            if await self.has_returned(name):
+                return
+            pause = min(pause * 2, PROBE_PAUSE_SECONDS_MAX)
+
+    async def _answers(self, name: str) -> bool:
+        try:
+            await self._databases.server(name).probe()
+        except ServerAway:
+            return False
+        return True
+
+    def _mark_away(self, name: str) -> None:
+        if name not in self._since:
+            self._since[name] = monotonic_seconds()
+            _log.warning("server is away, its tenants wait", server=name)
+            self._found.set()
+
+    def _mark_returned(self, name: str) -> None:
+        since = self._since.pop(name)
+        _log.warning("server is back", server=name, seconds=round(monotonic_seconds() - since, 1))
+        self._returned()
+
+    def _losses_of(self, part: TenantMigration) -> _Losses:
+        key = (part.run_id, part.tenant_id)
+        losses = self._losses.setdefault(key, _Losses(monotonic_seconds()))
+        self._losses.move_to_end(key)
+        if len(self._losses) > TENANTS_REMEMBERED_MAX:
+            self._losses.popitem(last=False)
+        return losses

@@ -1,0 +1,154 @@
+"""Two releases share the runs while one replaces the other, and no tenant is lost."""
+
+import asyncio
+import itertools
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from tenantry.catalog import runners, runs
+from tenantry.catalog.runs import MigrationRun
+from tenantry.fleet import active_runs
+from tenantry.kit.ids import new_id
+from tenantry.services import Services, open_services, system_context
+from tenantry.settings import Settings
+from tests.integration.gates import Gate, tenants
+from tests.integration.revisions import AlembicFolder
+
+pytestmark = pytest.mark.timeout(90)
+
+TENANTS = 12
+SLOW = (
+    "op.execute('SELECT 1')\ntime.sleep(0.1)\nop.create_table('{0}', sa.Column('id', sa.Integer))"
+)
+LIVE = "import time\nonline = True"
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run whose revisions no process knows is ended after a second, and not after a minute."""
+    monkeypatch.setattr(active_runs, "ORPHANED_AFTER", timedelta(seconds=1))
+    monkeypatch.setattr(active_runs, "UNKNOWN_SECONDS", 0.1)
+
+
+@pytest.fixture(name="old")
+def _old(settings: Settings, tmp_path: Path) -> Settings:
+    """The release that is replaced: it has one revision."""
+    folder = AlembicFolder(tmp_path / "old")
+    folder.add("u1_create_note", SLOW.format("note"), head=LIVE)
+    more = {"tenant_migrations": folder.path, "migrate_concurrency": 2}
+    return settings.model_copy(update=more)
+
+
+@pytest.fixture(name="new")
+def _new(old: Settings, tmp_path: Path) -> Settings:
+    """The next release: it has one more."""
+    folder = AlembicFolder(tmp_path / "new")
+    folder.add("u1_create_note", SLOW.format("note"), head=LIVE)
+    folder.add("u2_create_tag", SLOW.format("tag"), head=LIVE)
+    return old.model_copy(update={"tenant_migrations": folder.path})
+
+
+async def planned(services: Services, settings: Settings) -> MigrationRun:
+    """Return a run whose planner does not work on it."""
+    async with open_services(settings, works=False) as planner:
+        run_id = await planner.fleet.plan(system_context("ada"), triggered_by="ada")
+    return await runs.get(services.catalog, run_id)
+
+
+class TestRun:
+    async def test_of_the_next_release_is_not_ended_by_the_one_before(
+        self, settings: Settings, gate: Gate, gated: Settings
+    ):
+        """However long its tenants take: a process that knows its revisions has a heartbeat."""
+        async with open_services(settings) as old, open_services(gated) as new:
+            await tenants(old, 4)
+            gate.build()
+            run_id = await new.fleet.plan(system_context("ada"), triggered_by="ada")
+            await asyncio.sleep(3)
+            before = await runs.get(old.catalog, run_id)
+            gate.open()
+            run = await new.fleet.wait(run_id)
+
+        assert before.finished_at is None
+        assert (run.success_count, run.failed_count) == (4, 0)
+
+    async def test_is_ended_when_no_process_that_knows_it_has_had_a_heartbeat(
+        self, settings: Settings, gate: Gate, gated: Settings
+    ):
+        async with open_services(settings) as old:
+            await tenants(old, 4)
+            gate.build()
+            run = await planned(old, gated)
+            run = await old.fleet.wait(run.id)
+            failed = await runs.ended(old.catalog, run.id)
+
+        assert (run.success_count, run.failed_count) == (0, 4)
+        assert {one.error for one in failed} == {active_runs.REVISIONS_UNKNOWN}
+
+    async def test_in_progress_survives_that_all_its_processes_are_replaced(
+        self, settings: Settings, old: Settings, new: Settings
+    ):
+        """One by one, also the one that planned it; each revision is applied once."""
+        async with open_services(settings, works=False) as watching, AsyncExitStack() as stack:
+            await tenants(watching, TENANTS)
+            olds = [AsyncExitStack(), AsyncExitStack()]
+            first, _ = [await one.enter_async_context(open_services(old)) for one in olds]
+            run_id = await first.fleet.plan(system_context("ada"), triggered_by="ada")
+            for one in olds:
+                await asyncio.sleep(0.2)
+                await one.aclose()
+                await stack.enter_async_context(open_services(new))
+            async with asyncio.timeout(30):
+                run = await watching.fleet.wait(run_id)
+            last = await stack.enter_async_context(open_services(new))
+            again = await last.fleet.wait(
+                await last.fleet.plan(system_context("ada"), triggered_by="ada")
+            )
+            applied = [
+                name
+                for one in itertools.chain(
+                    await runs.ended(watching.catalog, run_id),
+                    await runs.ended(watching.catalog, again.id),
+                )
+                for name in (one.applied or "").split(",")
+                if name
+            ]
+
+        assert (run.success_count, run.failed_count) == (TENANTS, 0)
+        assert (again.success_count, again.failed_count) == (TENANTS, 0)
+        assert sorted(applied) == ["u1_create_note"] * TENANTS + ["u2_create_tag"] * TENANTS
+
+    async def test_of_the_next_release_waits_for_its_processes(
+        self, settings: Settings, old: Settings, new: Settings
+    ):
+        """Planned by the first of them, while the others are of the release before."""
+        async with open_services(settings, works=False) as watching, AsyncExitStack() as stack:
+            await tenants(watching, TENANTS)
+            olds = [AsyncExitStack(), AsyncExitStack()]
+            for one in olds:
+                await one.enter_async_context(open_services(old))
+            first = await stack.enter_async_context(open_services(new))
+            run_id = await first.fleet.plan(system_context("ada"), triggered_by="ada")
+            for one in olds:
+                await asyncio.sleep(1.5)
+                await one.aclose()
+                await stack.enter_async_context(open_services(new))
+            async with asyncio.timeout(30):
+                run = await first.fleet.wait(run_id)
+
+        assert (run.success_count, run.failed_count) == (TENANTS, 0)
+
+
+class TestReport:
+    async def test_counts_by_the_clock_of_the_database(self, services: Services):
+        """Whatever the clocks of the processes say."""
+        run_id, process = new_id(), new_id()
+        await runners.beat(services.catalog, process, runners.Report(frozenset({run_id})))
+
+        found = {one.id: one for one in await runners.published(services.catalog)}
+
+        assert found[process].knows(run_id)
+        assert not found[services.heartbeat.worker_id].knows(run_id)
