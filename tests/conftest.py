@@ -35,7 +35,7 @@ SECRET_KEY = "a secret key that is used in tests alone"
 
 HEAD, BEFORE_HEAD = "0001", ""
 HEAD_NAME = "0001_create_tenant"
-# Bring a tenant's database back to where it stood before Tenantry's revision.
+# Reset a tenant's database to the revision before the newest one of Tenantry.
 UNDO_HEAD = (
     *(
         f"DROP TABLE IF EXISTS {table.name}"

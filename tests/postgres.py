@@ -49,7 +49,7 @@ class Server:
 
     @property
     def url(self) -> str:
-        """The URL of the database ``postgres``, whose user may do everything."""
+        """The URL of the database ``postgres``, with a superuser."""
         return f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
 
     def create(self) -> None:
@@ -62,7 +62,7 @@ class Server:
             try:
                 self.start()
                 break
-            except RuntimeError:  # perhaps somebody else was faster to take the port
+            except RuntimeError:  # another process may have taken the port
                 if tried == START_TRIES_MAX:
                     raise
 
@@ -179,7 +179,7 @@ def _reachable(binaries: Path, folder: Path, run_as: dict[str, Any]) -> Path:
         copy = folder / "binaries" / package.name
         without = shutil.ignore_patterns("include")
         shutil.copytree(install, copy / install.name, symlinks=True, ignore=without)
-        libraries = package.with_name(f"{package.name}.libs")  # looked for beside the package
+        libraries = package.with_name(f"{package.name}.libs")  # the loader searches there
         if libraries.is_dir():
             shutil.copytree(libraries, folder / "binaries" / libraries.name)
         for one in (folder / "binaries", *(folder / "binaries").rglob("*")):

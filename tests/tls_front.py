@@ -75,7 +75,7 @@ async def tls_front(url: str, server: Path) -> AsyncIterator[str]:
 
     async def serve(read: asyncio.StreamReader, write: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-            # Without TLS nobody gets through.
+            # A client without TLS is disconnected.
             if await read.readexactly(len(SSL_REQUEST)) == SSL_REQUEST:
                 write.write(b"S")
                 await write.start_tls(context)

@@ -1,4 +1,4 @@
-"""What the documents say is there is there, and what is there is in the reference."""
+"""What the documents name exists, and the reference is complete."""
 
 import re
 import tomllib

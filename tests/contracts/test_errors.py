@@ -1,4 +1,4 @@
-"""Every error says what is wrong, and has its place in every door."""
+"""Every error has a message, a code and a status."""
 
 from collections import Counter
 from http import HTTPStatus
@@ -80,7 +80,7 @@ class TestError:
         assert len(found) == 1
 
     def test_has_a_status(self, error: type[TenantryError]):
-        """It has the status of its category, unless the table knows better."""
+        """It has the status of its category, unless the table names another."""
         answer = failure(raised(error), token_sent=False)
 
         assert answer.status in set(HTTPStatus)
@@ -98,7 +98,7 @@ class TestError:
 class TestCodes:
     def test_have_unique_codes(self):
         """No two errors have the same code, except those with a fixed message."""
-        codes = Counter(code for error, code in CODES.items() if _is_told(error))
+        codes = Counter(code for error, code in CODES.items() if _has_own_message(error))
 
         assert [code for code, count in codes.items() if count > 1] == []
 
@@ -110,7 +110,7 @@ class TestCodes:
         assert CODES[LoginRefused] == "login_refused"
 
     def test_stay_what_they_are(self):
-        """Programs go by them: none is renamed or taken away, and a new one is written down."""
+        """Clients rely on them: none is renamed or removed, and a new one is listed."""
         published = set(PUBLISHED.read_text(encoding="utf-8").split())
         current = set(CODES.values()) | {INTERNAL_CODE, PREFLIGHT_REFUSED}
 
@@ -120,7 +120,7 @@ class TestCodes:
         assert not new, f"add {new} to {PUBLISHED.name}: from then on they stay as they are"
 
 
-def _is_told(error: type[TenantryError]) -> bool:
+def _has_own_message(error: type[TenantryError]) -> bool:
     return error not in FIXED
 
 

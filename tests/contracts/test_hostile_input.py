@@ -249,7 +249,7 @@ class TestBody:
         assert (answer.status == 400) == (endpoint.path == REFUSES_UNKNOWN_MEMBERS), answer.body
 
     async def test_must_be_json_beside_broken_text(self, stage: Stage, endpoint: Endpoint):
-        """What excuses broken text in an unknown member excuses nothing else in the body."""
+        """Broken text in an unknown member is ignored; other errors in the body are not."""
         rest = msgspec.json.encode(stage.body(endpoint))[1:]
         begin = rb'{"surprise": "\ud800"'
         no_json = {
@@ -575,7 +575,7 @@ class TestClosedEndpoint:
 @pytest.mark.parametrize("endpoint", WITH_IDS)
 class TestId:
     async def test_must_be_a_guid(self, stage: Stage, endpoint: Endpoint):
-        """An id that is no GUID is one that does not exist: 404."""
+        """An id that is not a GUID does not exist: 404."""
         guid = "01900000-0000-7000-8000-000000000000"
         bad = ["x", "1", "-1", guid.replace("-", ""), f"{{{guid}}}", f"urn:uuid:{guid}", guid[:-1]]
         bad += [guid + "0", f" {guid}", f"{guid}\n", guid.replace("0", "\u0660"), "\0", "..", "%00"]
@@ -620,8 +620,8 @@ class TestId:
 
         assert answers[0].status == answers[1].status
 
-    async def test_may_be_of_nobody(self, stage: Stage, endpoint: Endpoint):
-        """An id that does not exist is 404, where there are no others that do."""
+    async def test_that_does_not_exist_is_404(self, stage: Stage, endpoint: Endpoint):
+        """A resource with an unknown id is 404."""
         answer = await stage.ask(
             endpoint,
             headers=stage.good(endpoint),
@@ -635,8 +635,8 @@ class TestId:
 
 @pytest.mark.parametrize("endpoint", INSIDE_A_TENANT)
 class TestIdInsideATenant:
-    async def test_of_the_other_tenant_is_of_nobody(self, stage: Stage, endpoint: Endpoint):
-        """What belongs to another tenant is answered like what does not exist."""
+    async def test_of_another_tenant_is_404(self, stage: Stage, endpoint: Endpoint):
+        """A resource of another tenant gets the response of one that does not exist."""
         body = encoded(stage, endpoint)
         path = path_of(endpoint, {**stage.ids, "tenantId": str(stage.world.globex.tenant.id)})
 
@@ -649,7 +649,7 @@ class TestIdInsideATenant:
 
 
 class TestPath:
-    async def test_that_nobody_has_is_404(self, stage: Stage):
+    async def test_that_is_unknown_is_404(self, stage: Stage):
         """A path that is not in the table is 404 in the envelope, for every caller."""
         paths = ["/", "", "/api", "/api/", "/nope", "//livez", "/livez/", "/LIVEZ", "/api/admin"]
         paths += ["/api/tenant/auth/login/", "/api/admin/tenants//users", "/api//tenant/modules"]
@@ -673,8 +673,8 @@ class TestPath:
             assert answer.status == 404, slug
             assert list(faults(answer, "")) == []
 
-    async def test_is_taken_as_it_was_sent(self, stage: Stage):
-        """What is percent-encoded without need is another path, and no slash comes of it."""
+    async def test_is_not_normalised(self, stage: Stage):
+        """A needlessly percent-encoded path is another path, and `%2F` is not a slash."""
         headers = [("x-api-key", stage.world.acme.key.secret)]
         slug = stage.ids["slug"]
         good = f"/api/public/blog/posts/{slug}"

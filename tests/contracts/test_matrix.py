@@ -94,7 +94,7 @@ def is_undeclared(endpoint: Endpoint, status: int) -> bool:
 
 @pytest.mark.parametrize("endpoint", EVERY)
 class TestEveryEndpoint:
-    async def test_refuses_as_the_contract_says(self, cast: Cast, endpoint: Endpoint):
+    async def test_refuses_as_the_decision_table_says(self, cast: Cast, endpoint: Endpoint):
         """Each combination that does not suffice has its status, and changes nothing."""
         asked, wrong = asked_by(endpoint), []
         bodies = [_encoded(cast, endpoint, "acme")]
@@ -119,7 +119,7 @@ class TestEveryEndpoint:
         assert not (changed := difference(before, cast.stage.now())), "\n".join(changed)
 
     async def test_admits_the_callers_of_the_decision_table(self, cast: Cast, endpoint: Endpoint):
-        """Each combination that suffices succeeds, or meets what its request deserves."""
+        """Each combination that suffices succeeds, or gets the error of its request."""
         asked, wrong = asked_by(endpoint), []
         globex = essence(cast.stage.ledger.dump(cast.stage.world.globex.tenant))
 
@@ -163,7 +163,7 @@ class TestEveryEndpoint:
 @pytest.mark.parametrize("endpoint", CLOSED)
 class TestClosedEndpoint:
     async def test_reveals_nothing_to_a_stranger(self, cast: Cast, endpoint: Endpoint):
-        """Whatever else is wrong with a request, who may not come in hears only that."""
+        """Whatever else is wrong with a request, a refused caller learns only of the refusal."""
         asked = asked_by(endpoint)
         path = path_of(endpoint, dict.fromkeys(_names(endpoint.path), "no-guid"))
 
@@ -213,7 +213,7 @@ class TestMatrix:
             assert answer.said["www-authenticate"] == "Bearer"
 
     async def test_gives_every_request_a_new_id(self, cast: Cast):
-        """A request id never comes back, and a caller cannot choose it."""
+        """A request id is never reused, and a client cannot choose it."""
         endpoint = ENDPOINTS[0]
         answers = [
             await cast.stage.ask(endpoint, headers=[("x-request-id", "mine")]) for _ in range(50)

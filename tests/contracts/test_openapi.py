@@ -107,8 +107,8 @@ class TestOperation:
             if schema != {"$ref": "#/components/schemas/Done"}:
                 assert schema["required"] == ["success", "data"]
 
-    def test_refers_to_everything_that_it_may_answer(self, endpoint: Endpoint):
-        """Each status of success has the data of its own, and either of two where there are two."""
+    def test_refers_to_each_schema_that_it_may_return(self, endpoint: Endpoint):
+        """Each success has its own schema, or one of two."""
         for status, data in endpoint.also:
             answer = operation_of(endpoint)["responses"][str(int(status))]
 

@@ -1,4 +1,4 @@
-"""The code is small, and says what it is for."""
+"""Modules and functions are small, and have docstrings."""
 
 import ast
 import statistics

@@ -28,14 +28,14 @@ class TestOpenPaths:
 
 
 class TestEveryPath:
-    def test_has_the_level_of_the_contract(self):
+    def test_has_the_level_of_its_path(self):
         """The level of an endpoint is that of its path."""
         for endpoint in ENDPOINTS:
             level = endpoint.level.name.partition(",")[0]
 
             assert level == level_of(endpoint.path), endpoint.path
 
-    def test_demands_what_the_contract_demands(self):
+    def test_demands_the_scopes_and_modules_of_the_decision_table(self):
         """Scopes and modules are those of the decision table for the path."""
         for endpoint in ENDPOINTS:
             asked = asked_by(endpoint)

@@ -36,7 +36,7 @@ REFUSALS = (
     | _on(BOTH, r"used outside `upgrade\(\)`", "op_at_import")
     | _on(BOTH, "raised AttributeError", "state_across_revisions")
 )
-# Differences that are meant, and do not concern what a revision leaves behind by itself.
+# Intended differences, which do not concern what a revision itself leaves behind.
 DIFFERENCES = {
     **_on(BOTH, "The list has the tables of Tenantry.", "inspector_lists_every_table"),
     **_on(BOTH, "env.py is not run.", "naming_convention_of_env_py"),

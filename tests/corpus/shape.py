@@ -1,4 +1,4 @@
-"""A shape: a small Alembic project whose effect is compared."""
+"""A shape: a small Alembic project, for a comparison of its effects."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -95,7 +95,7 @@ class Shape:
         fails: The engines on which plain Alembic fails, and Tenantry has to fail too.
         loses: The engines on which plain Alembic reports success, and the new version is not in
             the database: its work is lost, or is done again. Tenantry has to refuse.
-        varies: Columns, as ``table.column``, whose values are others in each run.
+        varies: Columns, as ``table.column``, with other values in each run.
         files: Other files of the project, by their paths in it.
         ini: More lines of ``alembic.ini``.
         signature: The parameters of ``upgrade``.

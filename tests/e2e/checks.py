@@ -1,4 +1,4 @@
-"""Whether everybody can use a page: axe's rules, and what it cannot see."""
+"""Accessibility of a page: the rules of axe, and checks that it lacks."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ FOCUSED = """() => {
   };
 }"""
 
-# Ids that are there twice, controls whose name is only a placeholder, and headings out of order.
+# Duplicate ids, controls named only by a placeholder, and headings out of order.
 OUTLINE = """() => {
   const ids = [...document.querySelectorAll("[id]")].map((one) => one.id);
   const twice = ids.filter((id, index) => ids.indexOf(id) !== index).map((id) => `twice: ${id}`);
@@ -48,7 +48,7 @@ def violations(page: Page) -> list[str]:
 
 
 def too_wide(page: Page) -> bool:
-    """Tell whether the page itself scrolls sideways."""
+    """Return whether the page itself scrolls sideways."""
     return bool(page.evaluate("document.documentElement.scrollWidth > innerWidth"))
 
 

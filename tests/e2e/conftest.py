@@ -18,7 +18,7 @@ from tests.acceptance.programs import Program, free_port, running
 from tests.e2e.stage import Seeded, set_stage
 
 Take = Callable[[Page, str], None]
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 
 # As Debian, others, and macOS call it.
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "chrome")
@@ -78,11 +78,11 @@ class Watched:
             self.complaints.append(f"{message.type}: {message.text}")
 
     def check(self, *, may_be_refused: bool = False, may_break: bool = False) -> None:
-        """Fail when the page has complained, or has asked anybody but the service.
+        """Fail if the page logged an error, or sent a request to another host.
 
         Args:
-            may_be_refused: Whether an answer of the service was meant to be no success.
-            may_break: Whether the connection was meant to.
+            may_be_refused: Whether the test expects an error response.
+            may_break: Whether the test expects the connection to break.
         """
         expected = {
             "error: Failed to load resource: the server responded with a status of 4": (
@@ -101,12 +101,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(name="take", scope="session")
 def _take(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Take:
-    """Takes a picture of what is on the screen: to be looked at, some for the documents too."""
-    looked_at = tmp_path_factory.mktemp("pictures")
-    documents = Path(request.config.getoption("--pictures") or looked_at)
+    """Takes a screenshot, for review or for the documents."""
+    pictures = tmp_path_factory.mktemp("pictures")
+    documents = Path(request.config.getoption("--pictures") or pictures)
 
     def take(page: Page, name: str) -> None:
-        page.screenshot(path=looked_at / f"{name}.png")
+        page.screenshot(path=pictures / f"{name}.png")
         if name in DOCUMENTED:
             session = page.context.new_cdp_session(page)
             taken = session.send("Page.captureScreenshot", {"format": "webp", "quality": QUALITY})
@@ -115,16 +115,16 @@ def _take(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return take
 
 
-@pytest.fixture(name="tell")
-def _tell(request: pytest.FixtureRequest) -> Tell:
-    """Tells a measured number to whoever looks."""
+@pytest.fixture(name="report")
+def _report(request: pytest.FixtureRequest) -> Report:
+    """Prints a measured number."""
     reporter = request.config.pluginmanager.get_plugin("terminalreporter")
 
-    def tell(text: str) -> None:
+    def report(text: str) -> None:
         reporter.ensure_newline()
         reporter.write_line(text)
 
-    return tell
+    return report
 
 
 @pytest.fixture(name="browser", scope="session")
@@ -173,7 +173,7 @@ def _context(browser: Browser) -> Iterator[BrowserContext]:
 
 @pytest.fixture(name="watched")
 def _watched(context: BrowserContext, fleet: Fleet) -> Iterator[Watched]:
-    """A page that must not complain, nor ask anybody else."""
+    """A page that must not log an error, nor send a request to another host."""
     watched = Watched(context.new_page(), fleet.url)
     yield watched
     watched.check()

@@ -1,4 +1,4 @@
-"""A fleet to look at: tenants in SQLite files, some revisions behind, some of them broken."""
+"""A fleet for the console: tenants in SQLite files, some of them outdated or broken."""
 
 import contextlib
 import secrets
@@ -56,7 +56,7 @@ class Seeded:
     file: Path
 
     def run(self, statement: str) -> None:
-        """Run a statement in its database, as somebody who works on it by hand."""
+        """Run a statement in its database, as an operator does by hand."""
         with contextlib.closing(sqlite3.connect(self.file)) as raw, raw:
             raw.execute(statement)
 

@@ -27,7 +27,7 @@ def dialog_button(page: Page, name: str) -> None:
     expect(page.locator("dialog")).to_have_count(0)
 
 
-def told_once(page: Page, label: str) -> str:
+def secret_shown_once(page: Page, label: str) -> str:
     """Return the secret that a dialog shows; it is nowhere afterwards."""
     dialog = page.get_by_role("dialog")
     secret = dialog.get_by_label(label, exact=True).input_value()

@@ -7,7 +7,7 @@ from playwright.sync_api import BrowserContext, Page, expect
 from tests.e2e.checks import violations
 from tests.e2e.conftest import Fleet, Take, Watched
 from tests.e2e.stage import GONE, TAKEN, TENANTS
-from tests.e2e.steps import dialog_button, go, sign_in, told_once
+from tests.e2e.steps import dialog_button, go, secret_shown_once, sign_in
 
 RUN_MS_MAX = 60_000
 # Enough to be watched for some seconds.
@@ -113,7 +113,7 @@ class TestOperator:
         assert violations(page) == []
         take(page, "token")
         configuration = page.get_by_role("dialog").locator("textarea").first.input_value()
-        token = told_once(page, "McpToken")
+        token = secret_shown_once(page, "McpToken")
         assert token in configuration
         expect(page.get_by_role("region", name="McpTokens")).to_contain_text("Ada's assistant")
         take(page, "tenant")

@@ -10,7 +10,7 @@ from tests.e2e.steps import go, sign_in
 
 class TestSession:
     def test_needs_the_right_password(self, context: BrowserContext, fleet: Fleet):
-        """A refusal is told in words, beside the form, and the form stays."""
+        """A refusal is shown as a message next to the form, which stays."""
         watched = Watched(context.new_page(), fleet.url)
         page = watched.page
         page.goto(f"{fleet.url}/console")
@@ -22,10 +22,8 @@ class TestSession:
         assert violations(page) == []
         watched.check(may_be_refused=True)
 
-    def test_that_has_expired_is_begun_anew_where_it_was(
-        self, context: BrowserContext, fleet: Fleet
-    ):
-        """Whoever signs in again is where they were."""
+    def test_that_has_expired_resumes_on_the_same_page(self, context: BrowserContext, fleet: Fleet):
+        """After the next sign-in, the user is on the same page."""
         watched = Watched(context.new_page(), fleet.url)
         page = watched.page
         sign_in(page, fleet.url)

@@ -5,7 +5,7 @@ from playwright.sync_api import BrowserContext, Page, expect
 from tests.e2e.checks import violations
 from tests.e2e.conftest import Fleet, Watched
 from tests.e2e.stage import PASSWORD
-from tests.e2e.steps import dialog_button, go, sign_in, told_once
+from tests.e2e.steps import dialog_button, go, secret_shown_once, sign_in
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 
@@ -35,7 +35,7 @@ class TestTenant:
         page.get_by_role("button", name="Create tenant").click()
         page.get_by_role("dialog").wait_for()
         assert violations(page) == []
-        key = told_once(page, "API key")
+        key = secret_shown_once(page, "API key")
         expect(page.get_by_role("heading", level=1)).to_have_text(HOSTILE)
         assert page.locator("main img").count() == 0
         return key
@@ -60,7 +60,7 @@ class TestTenant:
         page.get_by_role("button", name=f"Rotate {key[:8]}").click()
         page.get_by_role("dialog").get_by_role("button", name="Rotate").click()
         page.get_by_label("API key", exact=True).wait_for()
-        fresh = told_once(page, "API key")
+        fresh = secret_shown_once(page, "API key")
         page.get_by_role("button", name=f"Revoke {key[:8]}").click()
         dialog_button(page, "Revoke")
         expect(page.get_by_role("button", name=f"Rotate {key[:8]}")).to_have_count(0)

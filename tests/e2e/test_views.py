@@ -1,4 +1,4 @@
-"""Every view, light and dark, narrow and wide: usable by everybody, and as wide as the screen."""
+"""Every view, light and dark, narrow and wide: accessible, and as wide as the screen."""
 
 from collections.abc import Iterator
 
@@ -35,7 +35,7 @@ def _kind(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(name="screen", scope="module")
 def _screen(kind: str, browser: Browser, fleet: Fleet) -> Iterator[Page]:
-    """The console on one kind of screen, with somebody signed in."""
+    """The console on one kind of screen, with a user signed in."""
     scheme, width, height = SCREENS[kind]
     context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": height})
     watched = Watched(context.new_page(), fleet.url)
@@ -56,7 +56,7 @@ def show(page: Page, view: str) -> None:
 
 class TestView:
     @pytest.mark.parametrize("view", sorted([*VIEWS, *INNER]))
-    def test_can_be_used_by_everybody(self, screen: Page, kind: str, view: str, take: Take):
+    def test_is_accessible(self, screen: Page, kind: str, view: str, take: Take):
         """Names, contrast, headings, landmarks and focus are in order; nothing is cut off."""
         show(screen, view)
         take(screen, f"{kind}-{view}")
@@ -67,7 +67,7 @@ class TestView:
 
 
 class TestDocs:
-    def test_can_be_used_by_everybody(self, screen: Page, kind: str, fleet: Fleet, take: Take):
+    def test_is_accessible(self, screen: Page, kind: str, fleet: Fleet, take: Take):
         """The page of the API, with an endpoint unfolded."""
         screen.goto(f"{fleet.url}/docs#listTenantsTenants")
         screen.locator("details[open] table").first.wait_for()
@@ -77,7 +77,7 @@ class TestDocs:
         assert not too_wide(screen)
 
     def test_sends_a_request(self, watched: Watched, fleet: Fleet):
-        """With the token of whoever is signed in; the command that is shown has none."""
+        """With the token of the user who is signed in; the command that is shown has none."""
         page = watched.page
         sign_in(page, fleet.url)
         token = page.evaluate("JSON.parse(sessionStorage.getItem('tenantry.session')).token")
@@ -92,7 +92,7 @@ class TestDocs:
         expect(command).to_contain_text("Authorization: Bearer $TOKEN")
         assert token not in page.content()
 
-    def test_tells_of_every_endpoint(self, watched: Watched, fleet: Fleet):
+    def test_lists_every_endpoint(self, watched: Watched, fleet: Fleet):
         """An entry for each operation of the description, below its level of access."""
         page = watched.page
         page.goto(f"{fleet.url}/docs")

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page
 
-from tests.e2e.conftest import Fleet, Tell, Watched
+from tests.e2e.conftest import Fleet, Report, Watched
 from tests.e2e.stage import add_rows
 from tests.e2e.steps import go, sign_in
 
@@ -48,19 +48,19 @@ def measured(page: Page, script: str) -> Any:
 
 
 class TestWeight:
-    def test_is_small(self, watched: Watched, fleet: Fleet, tell: Tell):
+    def test_is_small(self, watched: Watched, fleet: Fleet, report: Report):
         """From the address to the fleet: few requests, and few bytes."""
         sign_in(watched.page, fleet.url)
         watched.page.locator(".tile").first.wait_for()
 
         loaded = measured(watched.page, LOADED)
 
-        tell(f"{loaded['requests']} requests, {loaded['bytes']:,} bytes")
+        report(f"{loaded['requests']} requests, {loaded['bytes']:,} bytes")
         assert loaded["requests"] < REQUESTS_MAX
         assert 10_000 < loaded["bytes"] < BYTES_MAX
 
     def test_shows_a_fleet_of_thousands_within_a_second(
-        self, watched: Watched, many: Fleet, tell: Tell
+        self, watched: Watched, many: Fleet, report: Report
     ):
         """The first screen is there within a second of its data, and is one page of them."""
         page = watched.page
@@ -70,7 +70,7 @@ class TestWeight:
 
         took = measured(page, FIRST_SCREEN)
 
-        tell(f"{took['afterData']:.0f} ms after the data, {took['altogether']:.0f} ms in all")
+        report(f"{took['afterData']:.0f} ms after the data, {took['altogether']:.0f} ms in all")
         assert took["afterData"] < FIRST_SCREEN_MS_MAX
         assert page.locator(".tile").count() == ROWS_MAX
         assert f"of {MANY + len(many.tenants):,}" in page.locator(".pager").inner_text()

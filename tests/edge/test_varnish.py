@@ -1,4 +1,4 @@
-"""A real shared cache in front, with its default configuration: it serves nobody another's data."""
+"""A real shared cache in front, with its default configuration: no client gets another's data."""
 
 import asyncio
 import contextlib
@@ -61,7 +61,7 @@ def client(cache: str, **headers: str) -> httpx.AsyncClient:
 @pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
 class TestVarnish:
     async def test_is_there(self, cache: str) -> None:
-        """And it does cache: the same page of the console comes from it."""
+        """It does cache: it serves the same page of the console."""
         async with client(cache) as stranger:
             answers = [await stranger.get("/console") for _ in range(2)]
 
@@ -71,7 +71,7 @@ class TestVarnish:
     async def test_serves_an_answer_to_its_caller_alone(
         self, world: World, cache: str, path: str
     ) -> None:
-        """After Acme, Globex gets its own, and a stranger is refused."""
+        """After Acme, Globex gets its own data, and a client without credentials is refused."""
         acme = await world.mcp_token(world.acme)
         globex = await world.mcp_token(world.globex)
         key_of_acme, key_of_globex = world.acme.key.secret, world.globex.key.secret
@@ -91,8 +91,10 @@ class TestVarnish:
 
             assert through == direct
 
-    async def test_serves_no_refusal_to_who_may_come_in(self, world: World, cache: str) -> None:
-        """A 401, 403 or 404 is no answer to anybody else, nor to the same caller later."""
+    async def test_does_not_serve_a_cached_refusal_to_an_authorized_client(
+        self, world: World, cache: str
+    ) -> None:
+        """A 401, 403 or 404 is not reused for another client, nor for the same client later."""
         acme = await world.mcp_token(world.acme)
         for path, headers in (
             (PROFILE, {"x_mcp_token": acme}),
@@ -117,7 +119,7 @@ class TestVarnish:
         assert len(tokens) == 2
 
     async def test_sees_what_has_changed(self, world: World, cache: str) -> None:
-        """A stop of the service is seen at once by what asks whether it is ready."""
+        """A readiness check fails as soon as the service stops."""
         async with client(cache) as stranger:
             assert (await stranger.get("/readyz")).status_code == 200
             await world.services.worker.stop()

@@ -33,7 +33,7 @@ class TestNewPassword:
             "x" * 1024,
         ],
     )
-    def test_follows_no_rule_of_composition(self, passwords: Passwords, password: str):
+    def test_needs_no_mix_of_characters(self, passwords: Passwords, password: str):
         passwords.check_new(password, email=EMAIL)
 
     @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ class TestNewPassword:
         with pytest.raises(BadPassword, match="`newPassword`"):
             passwords.check_new(password, email=EMAIL, name="newPassword")
 
-    def test_has_the_fewest_characters_of_the_setting(self):
+    def test_has_at_least_the_length_of_the_setting(self):
         strict = Passwords(threads=1, chars_min=15)
 
         with pytest.raises(BadPassword, match="15 to 1024"):
@@ -72,7 +72,7 @@ class TestVerify:
             with pytest.raises(WrongPassword):
                 await passwords.verify(stored, wrong)
 
-    async def test_without_an_account_is_wrong(self, passwords: Passwords):
+    async def test_rejects_any_password_without_an_account(self, passwords: Passwords):
         with pytest.raises(WrongPassword):
             await passwords.verify(None, "correct horse")
 
@@ -97,7 +97,9 @@ class TestVerify:
             "$2b$12$abcdefghijklmnopqrstuv",
         ],
     )
-    async def test_of_an_absurd_hash_is_wrong_and_no_bomb(self, passwords: Passwords, stored: str):
+    async def test_rejects_an_absurd_hash_without_computing_it(
+        self, passwords: Passwords, stored: str
+    ):
         with pytest.raises(WrongPassword):
             await passwords.verify(stored, "correct horse")
 
@@ -132,7 +134,7 @@ class TestEmail:
             "a\0@example.com",
         ],
     )
-    def test_that_is_none_is_refused(self, email: str):
+    def test_that_is_invalid_is_refused(self, email: str):
         with pytest.raises(BadEmail):
             checked_email(email)
 
@@ -159,7 +161,7 @@ class TestThrottleKeys:
         ],
     )
     def test_differ_for_different_clients(self, one: str, other: str):
-        """An IPv4 address in an IPv6 one is no network of 64 bits."""
+        """An IPv4-mapped IPv6 address counts as an IPv4 address."""
         assert network_of(one) != network_of(other)
 
     @pytest.mark.parametrize("odd", ["", "unknown", "1.2.3.4:80", "\0", "\ud800", "fe80::1%eth0"])
@@ -168,14 +170,14 @@ class TestThrottleKeys:
 
         assert len({keys.address, keys.account, keys.pair}) == 3
 
-    def test_hold_no_address(self):
+    def test_contain_no_address(self):
         keys = throttle._keys("realm", "ada@example.com", "192.0.2.1")  # noqa: SLF001
 
         for key in (keys.address, keys.account, keys.pair):
             assert len(key) == 64
             assert set(key) <= set("0123456789abcdef")
 
-    def test_keep_realms_and_accounts_apart(self):
+    def test_differ_between_realms_and_accounts(self):
         def pair(realm: str, account: str) -> str:
             return throttle._keys(realm, account, "a").pair  # noqa: SLF001
 

@@ -1,4 +1,4 @@
-"""``alembic.op`` and ``alembic.context``: modules with one object behind them for each thread."""
+"""``alembic.op`` and ``alembic.context``: modules that forward to one object for each thread."""
 
 import importlib
 import threading
@@ -43,7 +43,7 @@ class TestInstalled:
 
         assert found == [True] * 4
 
-    def test_says_when_it_is_used(self, operations: Operations):
+    def test_calls_back_when_op_is_used(self, operations: Operations):
         used: list[int] = []
 
         with alembic_modules.installed(operations, lambda: used.append(1)):

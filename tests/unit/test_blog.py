@@ -31,8 +31,8 @@ PARTS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]
 
 class TestSlug:
     @given(TEXTS)
-    def test_of_any_title_can_be_given_again(self, title: str):
-        """What a title makes is a good slug, and makes itself."""
+    def test_of_any_title_is_a_valid_slug(self, title: str):
+        """A title becomes a valid slug, and a slug stays as it is."""
         slug = slug_of(title)
 
         assert 1 <= len(slug) <= SLUG_CHARS_MAX
@@ -64,7 +64,7 @@ class TestSlug:
     @pytest.mark.parametrize(
         "slug", ["", "-", "a-", "-a", "a--b", "a b", "a.b", "\u0301a", "\ud800"]
     )
-    def test_that_is_none_is_refused(self, slug: str):
+    def test_that_is_invalid_is_refused(self, slug: str):
         with pytest.raises(BadSlug):
             checked_slug(slug)
 
@@ -81,8 +81,8 @@ class TestExcerpt:
 
 
 class TestTags:
-    def test_that_mean_the_same_are_one(self):
-        """As it was typed first, in the order of their first ones."""
+    def test_that_are_equal_in_canonical_form_are_one(self):
+        """The first spelling is kept, and the order of first occurrences."""
         assert checked_tags(["b", " A ", "B", "a", "c"]) == ["b", "A", "c"]
 
     def test_are_bounded(self):
@@ -95,7 +95,7 @@ class TestTags:
 class TestSearch:
     @given(PARTS, TEXTS, TEXTS)
     def test_finds_every_part_of_a_text(self, part: str, before: str, after: str):
-        """In any case; whatever signs it holds, they mean themselves."""
+        """In any case; special characters match themselves."""
         if not part.split():
             return
         text = searchable("Title", f"{before} {part} {after}")
@@ -110,12 +110,12 @@ class TestSearch:
         assert searched_for("one two") in searchable("", "one\n\ttwo")
 
     @pytest.mark.parametrize("search", ["", " ", "\n\t"])
-    def test_for_nothing_is_refused(self, search: str):
+    def test_for_empty_text_is_refused(self, search: str):
         with pytest.raises(BadSearch):
             searched_for(search)
 
     @pytest.mark.parametrize("search", ["x" * 201, "\0", "\ud800"])
-    def test_for_no_text_is_refused(self, search: str):
+    def test_for_invalid_text_is_refused(self, search: str):
         with pytest.raises(BadText):
             searched_for(search)
 
@@ -129,7 +129,7 @@ class TestSearch:
 
     @pytest.mark.parametrize("char", ["\ufdfa", "\u0300", "\u2014"])
     def test_takes_no_longer_for_any_text(self, char: str):
-        """Less than a second: a tenant's writes wait for it."""
+        """Less than a second, because a tenant's writes wait for it."""
         began = time.process_time()
         with contextlib.suppress(BadText):
             searchable("", char * 340_000)
@@ -138,8 +138,8 @@ class TestSearch:
 
 
 class TestLongText:
-    def test_is_searched_as_if_it_were_one_piece(self):
-        """It is folded in pieces; where one ends is no matter, but inside a word without end."""
+    def test_is_searched_across_chunks(self):
+        """It is folded in chunks; the boundary matters only inside an extremely long word."""
         word = "Stra\N{LATIN SMALL LETTER SHARP S}e \N{LATIN SMALL LIGATURE FI}n "
         for shift in range(12):
             content = "x" * shift + word * 1_000

@@ -1,4 +1,4 @@
-"""Causes: errors of one kind are one cause, whatever names and numbers stand in their texts."""
+"""Failure causes: errors that differ only in names and numbers have one cause."""
 
 import pytest
 
@@ -101,7 +101,7 @@ class TestCauseOf:
         assert cause_of(one, NAMES) == cause
         assert cause_of(other, NAMES) == cause
 
-    def test_is_another_for_each_kind(self):
+    def test_differs_for_each_kind(self):
         assert len({cause_of(error, NAMES) for error in DIFFERENT}) == len(DIFFERENT)
 
     @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ class TestCauseOf:
             "not attempted: run cancelled",
         ],
     )
-    def test_keeps_what_names_nothing(self, error: str):
+    def test_keeps_text_without_names(self, error: str):
         assert cause_of(error, NAMES) == error
         assert cause_of(error, ("lock", "a")) == error, "there are tenants of this name"
 
@@ -124,7 +124,7 @@ class TestCauseOf:
 
         assert cause_of(error, ("", "a")) == "a1: … lake has no water (SQLSTATE P0001)."
 
-    def test_is_found_twice_the_same(self):
+    def test_of_a_cause_is_the_cause(self):
         """What an older release has left is worked out again, and must meet the new."""
         for one, _, cause in SAME:
             assert cause_of(cause_of(one, NAMES), NAMES) == cause

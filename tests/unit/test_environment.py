@@ -1,4 +1,4 @@
-"""What is said of an ``env.py`` that is never run."""
+"""Warnings about an ``env.py``, which is read and never executed."""
 
 from importlib.resources import files
 from pathlib import Path
@@ -52,7 +52,7 @@ class TestReadEnvironment:
             *("target_metadata=None", "include_object=None", "literal_binds=True"),
         ],
     )
-    def test_passes_over_what_changes_nothing(self, tmp_path: Path, option: str):
+    def test_ignores_what_changes_nothing(self, tmp_path: Path, option: str):
         assert names(tmp_path, CONFIGURE.format(option)) == []
 
     def test_knows_the_version_table_of_the_settings(self, tmp_path: Path):
@@ -96,8 +96,8 @@ class TestReadEnvironment:
         assert "search_path" in one.consequence
 
     @pytest.mark.parametrize("text", ["def (:", "\0", "x = 1\n" * 300_000 + "("])
-    def test_says_that_it_cannot_be_read(self, tmp_path: Path, text: str):
+    def test_reports_a_file_that_cannot_be_read(self, tmp_path: Path, text: str):
         assert names(tmp_path, text) in (["it cannot be read as Python"], [])
 
-    def test_runs_nothing(self, tmp_path: Path):
+    def test_executes_nothing(self, tmp_path: Path):
         assert names(tmp_path, "raise SystemExit('it was run')") == []

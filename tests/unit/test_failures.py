@@ -1,4 +1,4 @@
-"""Every failure is one readable sentence, and holds no secret and no row's value."""
+"""A failure is one readable sentence, without secrets and without values of rows."""
 
 import sqlite3
 
@@ -86,7 +86,7 @@ POSTGRES = [
 
 class TestExplain:
     @pytest.mark.parametrize(("error", "sentence"), POSTGRES)
-    def test_tells_what_postgresql_says_with_its_state(
+    def test_returns_the_message_of_postgresql_and_its_sqlstate(
         self, error: asyncpg.PostgresError, sentence: str
     ):
         assert explain(error) == sentence
@@ -141,16 +141,16 @@ class TestExplain:
         assert VALUE not in said
         assert said.startswith("SQLite: ")
 
-    def test_of_a_missing_file_says_so(self):
+    def test_reports_a_missing_file(self):
         with pytest.raises(sqlite3.OperationalError) as caught:
             sqlite3.connect(f"file:/nowhere/{VALUE}?mode=rw", uri=True)
 
         assert explain(caught.value) == "The database file does not exist, or cannot be opened."
 
-    def test_of_our_own_is_our_own_sentence(self):
+    def test_returns_the_message_of_our_own_errors(self):
         assert explain(NoVersion()) == NoVersion.__doc__
 
-    def test_is_short_and_can_be_stored(self):
+    def test_returns_a_short_text_that_can_be_stored(self):
         error = of_postgres(asyncpg.RaiseError, "x\0\ud800" + "y" * 10_000)
 
         said = explain(error)

@@ -71,7 +71,7 @@ class TestIds:
             "\u0660190aaaa-bbbb-7ccc-dddd-eeeeffff1234",
         ],
     )
-    def test_are_spelt_in_no_other_way(self, text: str):
+    def test_are_refused_in_any_other_form(self, text: str):
         assert parse_id(text) is None
 
 
@@ -83,8 +83,8 @@ class TestSecrets:
         assert all(secrets.is_well_formed("tnk_", one) for one in made)
         assert not any(secrets.is_well_formed("tnm_", one) for one in made)
 
-    def test_with_a_slip_are_refused(self):
-        """Each single character is watched over by the checksum."""
+    def test_with_one_wrong_character_are_refused(self):
+        """The checksum covers each character."""
         secret = secrets.mint("tnk_")
 
         for at, char in enumerate(secret):
@@ -124,7 +124,7 @@ class TestText:
         "text",
         ["", "   ", "\u2003", "a" * 11, "a\nb", "a\tb", "a\0", "\x7fa", "\x85a", "a\ud800"],
     )
-    def test_that_is_none_is_refused_by_name(self, text: str):
+    def test_that_is_invalid_is_refused_by_name(self, text: str):
         with pytest.raises(BadText, match="`name`"):
             checked_line("name", text, chars_max=10)
 
@@ -135,7 +135,7 @@ class TestText:
     def test_is_compared_in_one_form(self, one: str, other: str):
         assert canonical(one) == canonical(other)
 
-    def test_keeps_different_things_apart(self):
+    def test_does_not_equate_different_texts(self):
         assert canonical("\u0131") != canonical("i")
         assert canonical(" a") != canonical("a")
 
@@ -211,7 +211,7 @@ def entry(**more: object) -> AccessEntry:
 
 
 class Written(io.StringIO):
-    """A stream that keeps each write by itself."""
+    """A stream that records each write separately."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -242,7 +242,7 @@ class TestAccessLog:
         assert stream.getvalue() == "03:04:05 GET    /api/admin/tenants/{id} 200 1.2 ms BadKey\n"
 
     async def test_holds_lines_for_a_moment(self, monkeypatch: pytest.MonkeyPatch):
-        """Two that come soon after each other are written at once, and without a third."""
+        """Lines that come soon after each other are written together."""
         monkeypatch.setattr(access_log, "HELD_SECONDS", 0.01)
         stream = Written()
         log = AccessLog(stream, as_json=True)
@@ -277,7 +277,7 @@ class TestAccessLog:
 
         assert [text.count("\n") for text in stream.writes] == [1, 1]
 
-    def test_tells_the_time_in_utc(self):
+    def test_writes_the_time_in_utc(self):
         stream = io.StringIO()
         there = entry().at.astimezone(timezone(timedelta(hours=2)))
         AccessLog(stream, as_json=False).write(msgspec.structs.replace(entry(), at=there))
@@ -287,39 +287,39 @@ class TestAccessLog:
 
 class TestLog:
     @pytest.fixture
-    def told(self) -> Iterator[Callable[[BaseException], str]]:
-        """What is logged when asyncio reports an error that nobody has looked at."""
+    def logged(self) -> Iterator[Callable[[BaseException], str]]:
+        """Returns what is logged when asyncio reports an error that was never retrieved."""
         root = logging.getLogger()
         before = (root.handlers[:], root.level)
         written = io.StringIO()
         with redirect_stderr(written):
             log.configure(log_format="json", level="info")
 
-        def tell(error: BaseException) -> str:
+        def report(error: BaseException) -> str:
             logging.getLogger("asyncio").error("Never retrieved", exc_info=error)
             return written.getvalue()
 
-        yield tell
+        yield report
         root.handlers[:], root.level = before
         structlog.reset_defaults()
 
-    def test_leaves_out_a_connection_that_was_given_up_while_it_was_made(
-        self, told: Callable[[BaseException], str]
+    def test_leaves_out_a_connection_that_was_abandoned_while_it_was_opened(
+        self, logged: Callable[[BaseException], str]
     ):
-        assert told(ConnectionError("unexpected connection_lost() call")) == ""
+        assert logged(ConnectionError("unexpected connection_lost() call")) == ""
 
-    def test_tells_every_other_error_that_nobody_has_looked_at(
-        self, told: Callable[[BaseException], str]
+    def test_has_every_other_error_that_was_never_retrieved(
+        self, logged: Callable[[BaseException], str]
     ):
-        assert "ValueError" in told(ValueError("x"))
-        assert "ConnectionError" in told(ConnectionError("x"))
+        assert "ValueError" in logged(ValueError("x"))
+        assert "ConnectionError" in logged(ConnectionError("x"))
 
 
 class TestNormalisation:
     @pytest.mark.parametrize(
         "text", ["e\u0301", "ﬁ", "ﾊﾞ", "한글", "\u0344" * 15, "a" + "\u0300\u0316" * 15, "🙂" * 40]
     )
-    def test_is_that_of_unicode_for_every_text_of_a_language(self, text: str):
+    def test_equals_nfkc_for_text_of_any_language(self, text: str):
         assert compatible(text) == unicodedata.normalize("NFKC", text)  # noqa: TID251
 
     @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What is told of a text of SQL: its commands, and whether one ends the transaction."""
+"""Reading SQL text: its commands, and whether one of them ends the transaction."""
 
 import pytest
 
@@ -83,7 +83,7 @@ class TestIsWhole:
 
 
 class TestCommands:
-    def test_are_told_by_their_first_words(self):
+    def test_are_identified_by_their_first_words(self):
         found = read("create table t (a int); insert into t values (1);\n-- the end").commands
 
         assert found == (("CREATE", "TABLE", "T"), ("INSERT", "INTO", "T"))

@@ -1,4 +1,4 @@
-"""The names that ``/mcp`` answers to."""
+"""The host names and origins that ``/mcp`` accepts."""
 
 from typing import Any
 
@@ -104,12 +104,12 @@ ODD_HOSTS = (
 
 class TestNames:
     @pytest.mark.parametrize("origin", ODD_ORIGINS)
-    def test_are_in_no_odd_origin(self, origin: str):
+    def test_do_not_match_a_malformed_origin(self, origin: str):
         with pytest.raises(ForeignOrigin):
             check_names(Settings(), host=HERE, origin=origin)
 
     @pytest.mark.parametrize("host", ODD_HOSTS)
-    def test_are_in_no_odd_host(self, host: str):
+    def test_do_not_match_a_malformed_host(self, host: str):
         with pytest.raises(ForeignHost):
             check_names(Settings(), host=host, origin="")
 

@@ -1,4 +1,4 @@
-"""Orders of a run: what is refused, and how many tenants an amount is."""
+"""Options of a run: which are refused, and how many tenants an amount is."""
 
 import pytest
 
@@ -70,7 +70,7 @@ class TestCheck:
             RunOptions(max_failures=amount).check()
 
     @pytest.mark.parametrize("label", ["", "  ", "a\0b", "x" * (LABEL_CHARS_MAX + 1)])
-    def test_refuses_a_label_that_is_no_line(self, label: str):
+    def test_refuses_a_label_of_several_lines(self, label: str):
         with pytest.raises(BadText, match="`label`"):
             RunOptions(label=label).check()
 

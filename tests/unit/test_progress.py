@@ -1,4 +1,4 @@
-"""The progress of a run: what follows when parts have ended."""
+"""The progress of a run: how finished tenants change its state."""
 
 import random
 from datetime import UTC, datetime
@@ -77,7 +77,7 @@ class TestWaves:
 
     @pytest.mark.parametrize("seed", range(20))
     def test_let_every_part_begin_once(self, seed: int):
-        """However the outcomes are batched, no wave is opened twice and none is left closed."""
+        """However outcomes are batched, each wave opens exactly once."""
         chance = random.Random(seed)  # noqa: S311 - no secret
         total = chance.randint(1, 60)
         sizes = sorted({chance.randint(1, total) for _ in range(4)} | {total})
@@ -100,12 +100,12 @@ class TestFailures:
 
         assert run.stop_reason == "not attempted: more than 2 tenants failed"
 
-    def test_stop_it_at_the_first_when_none_is_borne(self):
+    def test_stop_it_at_the_first_when_none_is_allowed(self):
         run, _ = after(run_of(10, max_failures=0), 5, 1)
 
         assert run.stop_reason == "not attempted: a tenant failed"
 
-    def test_that_are_not_attempted_change_nothing_any_more(self):
+    def test_that_are_not_attempted_change_nothing(self):
         before = msgspec.structs.replace(run_of(10, max_failures=0), stop_reason=CANCELLED)
 
         run, opens = after(before, 0, 9)

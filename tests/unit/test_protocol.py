@@ -22,7 +22,7 @@ App = Callable[..., Any]
 
 
 class Recorded(asyncio.Transport):
-    """A transport that keeps what it is given to send, each write by itself."""
+    """A transport that records each write separately."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -80,7 +80,7 @@ async def in_two(send: Any, status: int = 200) -> None:
 
 
 async def at_once(_scope: Any, _receive: Any, send: Any, status: int = 200) -> None:
-    """Answer at once; the other way if that cannot be."""
+    """Answer in one write, or in two if that is not possible."""
     if not sent_at_once(send, status, HEADERS, b"whole"):
         await in_two(send, status)
 
@@ -88,20 +88,20 @@ async def at_once(_scope: Any, _receive: Any, send: Any, status: int = 200) -> N
 class TestSentAtOnce:
     @pytest.mark.parametrize("status", [200, 201, 401, 500])
     async def test_is_what_uvicorn_sends(self, status: int):
-        """The same bytes, but in one piece."""
+        """The same bytes, in one write."""
 
         async def together(scope: Any, receive: Any, send: Any) -> None:
             await at_once(scope, receive, send, status)
 
-        async def apart(_scope: Any, _receive: Any, send: Any) -> None:
+        async def separately(_scope: Any, _receive: Any, send: Any) -> None:
             await in_two(send, status)
 
         (whole,) = await Connection(together).ask()
 
-        assert whole == b"".join(await Connection(apart).ask())
+        assert whole == b"".join(await Connection(separately).ask())
 
     async def test_leaves_the_connection_for_the_next_request(self):
-        """One that comes later, and one that came too early."""
+        """Both a later request and a pipelined one are answered."""
         connection = Connection(at_once)
 
         (first,) = await connection.ask()
@@ -128,7 +128,7 @@ class TestSentAtOnce:
         assert sent.endswith(b"\r\n\r\nwhole")
         assert connection.transport.closed
 
-    async def test_waits_for_who_does_not_read(self):
+    async def test_waits_for_a_client_that_does_not_read(self):
         connection = Connection(at_once)
         connection.protocol.pause_writing()
 
@@ -140,7 +140,7 @@ class TestSentAtOnce:
         await asyncio.gather(*connection.state.tasks)
         assert b"".join(connection.transport.writes).endswith(b"\r\n\r\nwhole")
 
-    async def test_sends_nothing_to_who_has_gone(self):
+    async def test_sends_nothing_to_a_client_that_disconnected(self):
         async def app(scope: Any, receive: Any, send: Any) -> None:
             connection.protocol.connection_lost(None)
             await at_once(scope, receive, send)
@@ -149,8 +149,8 @@ class TestSentAtOnce:
 
         assert await connection.ask() == []
 
-    async def test_does_not_pass_by_who_has_wrapped_send(self):
-        """As the one does who adds the headers of CORS."""
+    async def test_does_not_bypass_middleware_that_wraps_send(self):
+        """The CORS middleware wraps `send` to add its headers."""
         passed = []
 
         async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -167,7 +167,7 @@ class TestSentAtOnce:
 
 class TestBrokenOff:
     def test_is_no_error_of_the_server(self):
-        """The door has logged why; an operator who stops a process need not be alarmed."""
+        """The reason is logged elsewhere; stopping a process must not log errors."""
         record = logging.LogRecord("uvicorn.error", logging.ERROR, "", 0, "", None, None)
         for error, is_told in ((BrokenOff(), False), (ValueError(), True)):
             record.exc_info = (type(error), error, None)

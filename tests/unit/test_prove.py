@@ -36,8 +36,8 @@ class TestPromises:
         assert promise.plant
         assert sum(promise.name in where for where in (AROUND, INSIDE, OUTSIDE)) == 1
 
-    def test_refuse_a_name_that_is_none(self, capsys: pytest.CaptureFixture[str]):
-        """A promise that does not exist is no run without faults."""
+    def test_refuse_an_unknown_name(self, capsys: pytest.CaptureFixture[str]):
+        """An unknown promise is an error, not a run without faults."""
         assert main(["--promises", "P43"]) == 2
         assert "P43" in capsys.readouterr().err
 

@@ -13,7 +13,7 @@ from tenantry.access.queue import FairQueue, TooManyLogins
 
 
 class Work:
-    """Notes whose turn it was; it begins when it is let go."""
+    """Records the names in the order of their turns; starts when `go` is set."""
 
     def __init__(self) -> None:
         self.go = threading.Event()

@@ -66,7 +66,7 @@ class TestRateLimits:
         assert limits.take(CREDENTIAL, 10).remaining == 9
 
     def test_remember_a_bounded_number(self, clock: Clock, monkeypatch: pytest.MonkeyPatch):
-        """What has been used least recently is forgotten: it was slow, and has its quota again."""
+        """The least recently used credential is forgotten: its quota has refilled."""
         monkeypatch.setattr(rate_limits, "CREDENTIALS_MAX", 10)
         limits = RateLimits(1, clock)
         for _ in range(10):

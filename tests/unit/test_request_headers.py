@@ -1,4 +1,4 @@
-"""The request headers that a client may fill with anything: what they mean, and what they cost."""
+"""Parsing request headers with arbitrary content, and the time that it takes."""
 
 import time
 
@@ -15,7 +15,7 @@ SECONDS_MAX = 0.05
 class TestPrefers:
     @pytest.mark.parametrize("text", ['\\"', '"', '"\\', 'a="\\"', ",", "a=;", '",'])
     def test_takes_no_time(self, text: str):
-        """Whatever is repeated in it, and whether it fits or not."""
+        """Whatever is repeated in it, and whether it matches or not."""
         for chars in (1_024, HEADER_CHARS):
             header = text * (chars // len(text))
             began = time.perf_counter()

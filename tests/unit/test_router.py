@@ -1,4 +1,4 @@
-"""The endpoint of a path is found, or it is told why there is none."""
+"""The router finds the endpoint of a path, or raises why there is none."""
 
 from http import HTTPStatus
 from typing import Any
@@ -75,7 +75,7 @@ class TestFind:
             ("get", "/tenants", {"GET", "POST"}),
         ],
     )
-    def test_tells_the_methods_of_a_path(self, method: str, path: str, allowed: set[str]):
+    def test_lists_the_allowed_methods_of_a_path(self, method: str, path: str, allowed: set[str]):
         with pytest.raises(MethodNotAllowed) as caught:
             ROUTER.find(method, path)
 
@@ -101,7 +101,7 @@ class TestFind:
         ],
     )
     def test_knows_no_other_path(self, path: str):
-        """An empty segment is no parameter, and a slash at the end is another path."""
+        """An empty segment is not a parameter, and a trailing slash is another path."""
         with pytest.raises(NoSuchPath):
             ROUTER.find("GET", path)
 

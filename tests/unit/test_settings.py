@@ -1,4 +1,4 @@
-"""Settings are read once, and what is wrong stops the start."""
+"""Settings are read once, and an invalid one stops the start."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ SECRET = "a secret key of more than 32 characters"
 
 @pytest.fixture(autouse=True)
 def _empty(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No variable and no file of the person who runs the tests."""
+    """Without the environment and the files of the developer."""
     import os  # noqa: PLC0415
 
     for name in list(os.environ):  # noqa: TID251 - it is emptied
@@ -40,7 +40,7 @@ class TestRead:
 
         assert (settings.port, settings.token_minutes) == (8002, 5)
 
-    def test_takes_what_the_command_line_says_before_all(self, monkeypatch: pytest.MonkeyPatch):
+    def test_prefers_the_command_line(self, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setenv("TENANTRY_PORT", "8002")
         monkeypatch.setenv("TENANTRY_HOST", "192.0.2.1")
 

@@ -1,4 +1,4 @@
-"""Half of a surrogate pair in a body: refused where it was asked for, and cheap to find."""
+"""An unpaired surrogate in a body: refused in a known member, and cheap to find."""
 
 import time
 
@@ -14,7 +14,7 @@ GOOD = b'{"title": "A", "content": "B"'
 
 class TestDecodeBody:
     @pytest.mark.parametrize("half", [rb"\ud800", rb"\uDFFF", rb"\ude00\ud83d", rb"\\\ud800"])
-    def test_refuses_half_a_pair_in_a_member_that_was_asked(self, half: bytes):
+    def test_refuses_an_unpaired_surrogate_in_a_known_member(self, half: bytes):
         with pytest.raises(BadRequest):
             decode_body(WRITE, b'{"title": "A", "content": "' + half + b'"}')
 
@@ -41,7 +41,7 @@ class TestDecodeBody:
         ids=["objects", "surrogates", "backslashes"],
     )
     def test_is_as_cheap_as_any_body(self, rest: bytes):
-        """Nothing is built of what was not asked."""
+        """Unknown members are not built."""
         body = GOOD + b', "x": "\\ud800", "y": [' + rest + b"]}"
         began = time.process_time()
         decode_body(WRITE, body)

@@ -31,7 +31,7 @@ class TestUvicorn:
             )
 
     def test_has_an_upper_bound(self):
-        """Whoever installs the package gets none that was not read."""
+        """The package requires a version that was reviewed."""
         project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
         [bound] = [
             one for one in map(Requirement, project["dependencies"]) if one.name == "uvicorn"
