@@ -14,7 +14,7 @@ from tenantry.fleet.lifecycle import Lifecycle, Owner, Provisioned
 from tenantry.kit.clock import utc_now
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
-from tenantry.tenant import people, users
+from tenantry.tenant import users
 
 PASSWORD = "correct horse battery staple"
 SECRET_KEY = "a secret key that is used in benchmarks alone"
@@ -152,7 +152,7 @@ async def _add_tenant(services: Services, lifecycle: Lifecycle, number: int, siz
     database = await services.databases.open(made.tenant)
     found = [made.owner]
     found += [
-        await people.create(
+        await users.create(
             system_context("bench"),
             database,
             lifecycle.passwords,

@@ -146,7 +146,7 @@ class Catalog:
                 return run
         raise RunLost(str(run_id))
 
-    def parts(self, run_id: UUID) -> list[Part]:
+    def items(self, run_id: UUID) -> list[Part]:
         """Return every tenant of a run."""
         # SQLite has the one form, PostgreSQL understands both.
         sql = (

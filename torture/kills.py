@@ -189,16 +189,16 @@ class _Torment:
         states, logged = self.fleet.look(), self.logged
         self.logged = states
         for run_id in run_ids:
-            run, parts = self.catalog.run(run_id), self.catalog.parts(run_id)
+            run, items = self.catalog.run(run_id), self.catalog.run_tenants(run_id)
             if (run.total, run.success, run.failed) != (len(states), len(states), 0):
                 self._fault(f"a run of {len(states)} tenants says {run}")
-            if {part.tenant_id for part in parts} != set(states):
+            if {item.tenant_id for item in items} != set(states):
                 self._fault(f"the run {run_id} has not a row for each tenant")
-            for part in parts:
-                applied = states[part.tenant_id].applied_by(run_id)
-                if (part.state, part.applied) != ("Success", applied):
-                    self._fault(f"the log says {applied}, and the history {part}")
-            self.found.outcomes += len(parts)
+            for item in items:
+                applied = states[item.tenant_id].applied_by(run_id)
+                if (item.state, item.applied) != ("Success", applied):
+                    self._fault(f"the log says {applied}, and the history {item}")
+            self.found.outcomes += len(items)
         for tenant_id, state in states.items() if run_ids else ():
             names = [name for _, name in state.log[len(logged[tenant_id].log) :]]
             if names != NAMES or state.content != self.fleet.after:
@@ -213,7 +213,7 @@ class _Torment:
         self._wait_all([run_id], began)
         run = self.catalog.run(run_id)
         if run.failed or run.success != len(self.fleet.urls):
-            errors = {part.error for part in self.catalog.parts(run_id)}
+            errors = {item.error for item in self.catalog.run_tenants(run_id)}
             self._fault(f"the next run says {run}: {errors}")
 
     def _fault(self, text: str) -> None:

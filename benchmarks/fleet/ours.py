@@ -160,10 +160,10 @@ def _copy(first: Tenant, number: int) -> Tenant:
 
 
 async def _add(services: Services, tenant: Tenant) -> None:
-    runner_id = services.heartbeat.worker_id
-    await tenants.add(services.catalog, tenant, runner_id=runner_id)
+    worker_id = services.heartbeat.worker_id
+    await tenants.add(services.catalog, tenant, worker_id=worker_id)
     async with services.catalog.change(system_context("bench"), "bench", tenant.id) as session:
-        await tenants.set_ready(session, tenant.id, runner_id=runner_id, revision="0012")
+        await tenants.set_ready(session, tenant.id, worker_id=worker_id, revision="0012")
 
 
 def _settings(world: World, revisions: Path) -> Settings:

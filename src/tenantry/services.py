@@ -199,7 +199,7 @@ async def _prepare(services: Services) -> None:
     if path is not None and not path.exists():
         await asyncio.to_thread(files.create, path)
     await _upgrade_catalog(services)
-    await services.catalog.facts.look()
+    await services.catalog.cache.check_epoch()
     await services.signing_keys.ensure(system_context("start"))
     await services.heartbeat.beat()
 
@@ -237,7 +237,7 @@ async def _upgrade_catalog(services: Services) -> None:
 @asynccontextmanager
 async def _background(services: Services, *, works: bool) -> AsyncIterator[None]:
     always: list[Callable[[], Awaitable[None]]] = [
-        services.catalog.facts.watch,
+        services.catalog.cache.keep_checking,
         partial(services.heartbeat.keep_beating, services.worker.report),
     ]
     shared: list[Callable[[], Awaitable[None]]] = []

@@ -19,16 +19,14 @@ def add_run(
     *,
     total: int | None = None,
     counted: int | None = None,
-    in_order: bool = True,
 ) -> UUID:
     """Add a run of which no tenant is left to be migrated; return its id.
 
     Args:
         world: Whose catalog it is.
-        states: How its parts have ended, one after the other.
+        states: How its items have ended, one after the other.
         total: Its tenants. When they are more than have ended, the run never ends.
         counted: How many of those that have ended are in its counts; all unless given.
-        in_order: Whether it is known in which order they have ended; older releases did not.
     """
     run_id, now = new_id(), utc_now()
     total = len(states) if total is None else total
@@ -41,9 +39,9 @@ def add_run(
         "total_count": total,
         "success_count": told.count("Success"),
         "failed_count": told.count("Failed"),
-        "last_sequence": len(told) if in_order else None,
+        "last_sequence": len(told),
     }
-    parts = [
+    items = [
         {
             "run_id": run_id,
             "tenant_id": new_id(),
@@ -55,14 +53,15 @@ def add_run(
             "error": None if state == "Success" else f"0004_wrong: no such table: t{number}.",
             "started_at": now,
             "finished_at": now + timedelta(milliseconds=number),
-            "sequence": number if in_order else None,
+            "sequence": number,
+            "cause": None if state == "Success" else "0004_wrong: no such table: ….",
         }
         for number, state in enumerate(states, 1)
     ]
     engine = sync_engine(world.services.settings.catalog)
     with engine.begin() as connection:
         connection.execute(sa.insert(migration_run), [run])
-        if parts:
-            connection.execute(sa.insert(tenant_migration), parts)
+        if items:
+            connection.execute(sa.insert(tenant_migration), items)
     engine.dispose()
     return run_id

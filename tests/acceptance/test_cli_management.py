@@ -720,10 +720,10 @@ class TestWorker:
         left = _run(tenantry, run_id)
         held = rows(
             tenantry.settings.catalog,
-            "SELECT count(*) FROM tenant_migration WHERE state = 'Pending' AND runner_id IS NULL",
+            "SELECT count(*) FROM tenant_migration WHERE state = 'Pending' AND worker_id IS NULL",
         )
 
-        assert set(working) == {"runnerId", "migrateConcurrency"}
+        assert set(working) == {"workerId", "migrateConcurrency"}
         assert interrupted == 130
         assert 0 < left[0] < 6
         assert held == [(6 - left[0],)]

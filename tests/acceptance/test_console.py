@@ -173,7 +173,9 @@ class TestCompression:
         assert gzip.decompress(raw) == read_files()[SCRIPT].plain.body
         assert len(raw) < len(read_files()[SCRIPT].plain.body) / 2
 
-    @pytest.mark.parametrize("accepted", ["", "identity", "br", "gzip;q=0", "*;q=0.0", "gzip; q=0"])
+    @pytest.mark.parametrize(
+        "accepted", ["", "identity", "br", "gzip;q=0", "*;q=0.0", "gzip;q=0.0000"]
+    )
     async def test_is_left_where_it_is_not(self, stranger: httpx.AsyncClient, accepted: str):
         """Who does not name it, or says that it weighs nothing, gets the file as it is."""
         answer = await ask(stranger, SCRIPT, accept_encoding=accepted)

@@ -164,7 +164,7 @@ class TestSilentServer:
 
             asking = asyncio.create_task(timed(owner.get(PROFILE)))
             await asyncio.sleep(LONG_CONNECT_SECONDS / 2)
-            world.services.catalog.facts.forget()  # as a change by another request does
+            world.services.catalog.cache.clear()  # as a change by another request does
             seconds, answer = await asking
 
             refused(answer, 503)

@@ -1,4 +1,4 @@
-"""Answers that are sent piece by piece, over a real socket: whole, or seen to be cut."""
+"""Answers that are sent chunk by chunk, over a real socket: whole, or seen to be cut."""
 
 import asyncio
 import io
@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from tenantry.api.access_levels import OPEN
 from tenantry.api.connections import ConnectionLimits
 from tenantry.api.door import Api
 from tenantry.api.endpoints import Endpoint
 from tenantry.api.envelope import Reply
-from tenantry.api.levels import OPEN
-from tenantry.api.pieces import LARGE_BYTES
+from tenantry.api.streaming import LARGE_BYTES
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.kit.access_log import AccessLog
 from tenantry.schemas.base import Health, Nothing
@@ -34,9 +34,9 @@ Handler = Callable[..., Any]
 
 @dataclass
 class Making:
-    """What is made for an answer: its pieces, and when that ended."""
+    """What is made for an answer: its chunks, and when that ended."""
 
-    pieces: list[bytes]
+    chunks: list[bytes]
     error: Exception | None = None
     is_endless: bool = False
     ended: asyncio.Event = field(default_factory=asyncio.Event)
@@ -44,12 +44,12 @@ class Making:
 
     async def make(self) -> AsyncGenerator[bytes, None]:
         try:
-            for piece in self.pieces:
-                yield piece
+            for chunk in self.chunks:
+                yield chunk
             if self.error is not None:
                 raise self.error
             while self.is_endless:
-                yield self.pieces[-1]
+                yield self.chunks[-1]
             await self.go_on.wait()
         finally:
             self.ended.set()
@@ -121,7 +121,7 @@ async def door(
 
 
 def large() -> Making:
-    """Return pieces of JSON that are together larger than what is sent whole."""
+    """Return chunks of JSON that are together larger than what is sent whole."""
     return Making([b'{"text":"', b"a" * LARGE_BYTES, b"b" * LARGE_BYTES, b'"}'])
 
 
@@ -170,6 +170,7 @@ class TestPieces:
             ("br;q=1.0, GZIP;q=0.5", True),
             ("*", True),
             ("gzip;q=0", False),
+            ("gzip;q=0.0000", False),
             ("gzip;q=0.000, *", False),
             ("*;q=0", False),
             ("br, identity", False),

@@ -120,17 +120,17 @@ class TestMemory:
                 # The peak is counted anew from here (proc(5)).
                 (process / "clear_refs").write_text("5")
                 before, began = peak_of(process), time.monotonic()
-                pieces, first = [], 0.0
+                chunks, first = [], 0.0
                 async with admin.stream("GET", HISTORY) as answer:
-                    async for piece in answer.aiter_raw():
+                    async for chunk in answer.aiter_raw():
                         first = first or time.monotonic() - began
-                        pieces.append(piece)
+                        chunks.append(chunk)
                 took = time.monotonic() - began
                 grown = peak_of(process) - before
 
-        page = json.loads(gzip.decompress(b"".join(pieces)))["data"]
+        page = json.loads(gzip.decompress(b"".join(chunks)))["data"]
         assert [len(run["details"]) for run in page["items"]] == list(SIZES)
-        assert first < took / 4, f"the first piece came after {first:.2f} s of {took:.2f} s"
+        assert first < took / 4, f"the first chunk came after {first:.2f} s of {took:.2f} s"
         assert grown < GROWTH_BYTES_MAX, f"{grown:,} bytes more"
 
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable
 import httpx
 import pytest
 
-from tenantry.catalog import facts
+from tenantry.catalog import cache
 from tenantry.settings import Settings
 from tests.acceptance.support import (
     MODULES,
@@ -27,8 +27,8 @@ FOREVER = 600.0
 @pytest.fixture(name="other")
 async def _other(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Other]:
     """Another process, which does not notice changes by itself, and has one connection open."""
-    monkeypatch.setattr(facts, "LOOK_SECONDS", FOREVER)
-    monkeypatch.setattr(facts, "BELIEVED_SECONDS", FOREVER)
+    monkeypatch.setattr(cache, "CHECK_SECONDS", FOREVER)
+    monkeypatch.setattr(cache, "FRESH_SECONDS", FOREVER)
     async with restarted(settings.model_copy(update={"tenant_connections": 1})) as other:
         yield other
 

@@ -155,16 +155,6 @@ class TestEvents(WithMigrations):
                 assert await names(bad) == every, bad
         assert every == ["run", *(f"Tenant number {number}" for number in (1, 2, 3)), "run"]
 
-    async def test_of_a_run_that_an_older_release_ended_are_all_there(self, world: World) -> None:
-        """It has left no order to go on from, and so every stream begins anew."""
-        run_id = add_run(world, ["Success", "Failed"], in_order=False)
-        async with admin_of(world) as admin:
-            for last in ("", "2"):
-                async with watching(admin, events_of(run_id), last_event_id=last) as stream:
-                    seen = await stream.rest()
-
-                assert [event.name for event in seen] == ["run", "tenant", "tenant", "run"]
-
     async def test_are_kept_alive_by_comments(
         self, world: World, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -21,7 +21,7 @@ from tenantry.kit.ids import new_id
 from tenantry.kit.secrets import mint
 from tenantry.migration.schema_state import version
 from tenantry.services import system_context
-from tenantry.tenant import users
+from tenantry.tenant.tables import user
 from tests.conftest import PASSWORD, World
 from tests.contracts.oracle import (
     BEARERS,
@@ -285,9 +285,9 @@ async def _spoil(cast: Cast, people: dict[str, UUID]) -> None:
     for name in ("inactive user", "reactivated user"):
         await as_admin(stage, "PATCH", f"{acme}/users/{people[name]}", isActive=False)
     await as_admin(stage, "PATCH", f"{acme}/users/{people['reactivated user']}", isActive=True)
-    database = await stage.world.services.databases.open(stage.world.acme.tenant)
-    async with database.begin() as session:  # past the API, which takes the McpTokens along
-        await users.remove(session, people["deleted user"])
+    with stage.ledger.of(stage.world.acme.tenant).begin() as connection:
+        # Past the API, which removes the McpTokens as well.
+        connection.execute(sa.delete(user).where(user.c.id == people["deleted user"]))
     await _change_password(cast)
     for name, change in (
         (SUSPENDED, {"isActive": False}),

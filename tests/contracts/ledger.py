@@ -13,7 +13,7 @@ from tenantry.tenant import tables as tenant_tables
 
 # Written in the background, independently of the request.
 TRACES = {"last_used_at", "seen_at_ms"}
-UNWATCHED = {"runner", "login_attempt"}
+UNWATCHED = {"worker", "login_attempt"}
 RESTORED = ("tenant", "api_key", "mcp_token", "admin", "ended_session")
 
 Rows = list[dict[str, Any]]
@@ -53,7 +53,7 @@ class Ledger:
         """Restore credentials and users from *dump*; the history stays."""
         every = catalog_tables.metadata.sorted_tables
         _restore(self.catalog, [table for table in every if table.name in RESTORED], dump)
-        self.services.catalog.facts.forget()
+        self.services.catalog.cache.clear()
 
     def restore(self, tenant: Tenant, dump: Dump) -> None:
         _restore(self.of(tenant), tenant_tables.metadata.sorted_tables, dump)

@@ -7,8 +7,8 @@ from tenantry.access.login import LoginRefused
 from tenantry.access.principal import Scope
 from tenantry.api.endpoints import BODY_BYTES_MAX, CONTENT_BYTES_MAX
 from tenantry.api.envelope import FIXED_MESSAGES, STATUS, code_of
-from tenantry.api.pieces import LARGE_BYTES
 from tenantry.api.requests import HEADERS_BYTES_MAX
+from tenantry.api.streaming import LARGE_BYTES
 from tenantry.api.table import ENDPOINTS
 from tenantry.kit.pages import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX
 

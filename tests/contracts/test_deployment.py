@@ -11,7 +11,7 @@ import yaml
 from dotenv import dotenv_values
 from tools import reference
 
-from tenantry.api.levels import OPEN
+from tenantry.api.access_levels import OPEN
 from tenantry.api.table import ENDPOINTS
 from tenantry.cli.server import GRACE_SECONDS
 from tenantry.cli.signals import EXIT_SECONDS_MAX

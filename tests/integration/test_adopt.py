@@ -197,9 +197,9 @@ class TestAdopt:
         run_id = await services.fleet.plan(system_context("test"), triggered_by="test")
         run = await services.fleet.wait(run_id)
 
-        (part,) = await runs.ended(services.catalog, run_id)
+        (item,) = await runs.ended(services.catalog, run_id)
         assert "email" not in columns
-        assert (run.success_count, part.applied) == (1, "a3_add_email,a4_fill_email")
+        assert (run.success_count, item.applied) == (1, "a3_add_email,a4_fill_email")
         emails = looking.rows(url, "SELECT email FROM customer WHERE id = 2")
         assert emails == [("b@example.com",)]
         assert looking.rows(url, "SELECT version_num FROM alembic_version") == [(HEAD,)]
@@ -248,10 +248,10 @@ class TestAdopt:
 
         run_id = await services.fleet.plan(system_context("test"), triggered_by="test")
         run = await services.fleet.wait(run_id)
-        (part,) = await runs.ended(services.catalog, run_id)
+        (item,) = await runs.ended(services.catalog, run_id)
         async with await log_in(services, made):
             pass
-        assert (run.success_count, part.database_name) == (1, name)
+        assert (run.success_count, item.database_name) == (1, name)
         await delete(services, made.tenant)
         assert not _exists(services.settings.tenant_server, name)
 
@@ -602,10 +602,10 @@ class TestStamp:
         run_id = await services.fleet.plan(system_context("test"), triggered_by="test")
         await services.fleet.wait(run_id)
 
-        (part,) = await runs.ended(services.catalog, run_id)
+        (item,) = await runs.ended(services.catalog, run_id)
         url = url_of(services, made.tenant)
         assert made.tenant.schema_revision == f"{STREAM.head}/{DONE}"
-        assert part.applied == "a3_add_email,a4_fill_email"
+        assert item.applied == "a3_add_email,a4_fill_email"
         assert looking.rows(url, "SELECT version_num FROM alembic_version") == [(HEAD,)]
 
     async def test_base_means_that_none_was_applied(
@@ -824,7 +824,7 @@ class TestReap:
         looking.run(
             catalog,
             "DELETE FROM api_key",
-            "UPDATE tenant SET state = 'adopting', runner_id = NULL, "
+            "UPDATE tenant SET state = 'adopting', worker_id = NULL, "
             f"id = {_uuid(catalog)}, canonical_name = 'other'",
         )
 
@@ -845,7 +845,7 @@ class TestReap:
         looking.run(
             services.settings.catalog,
             "DELETE FROM api_key",
-            "UPDATE tenant SET state = 'adopting', runner_id = NULL",
+            "UPDATE tenant SET state = 'adopting', worker_id = NULL",
         )
 
         await cleared(services)
@@ -864,7 +864,7 @@ class TestReap:
         looking.run(
             services.settings.catalog,
             "DELETE FROM api_key",
-            "UPDATE tenant SET state = 'adopting', runner_id = NULL",
+            "UPDATE tenant SET state = 'adopting', worker_id = NULL",
         )
         tables = projects.ours(foreign.url)
         with psycopg.connect(foreign.url) as dead:
@@ -899,7 +899,7 @@ class TestReap:
         looking.run(
             services.settings.catalog,
             "DELETE FROM api_key",
-            "UPDATE tenant SET state = 'adopting', runner_id = NULL",
+            "UPDATE tenant SET state = 'adopting', worker_id = NULL",
         )
         await services.databases.server("default").drop(made.tenant.database_name)
 
@@ -926,7 +926,7 @@ class TestKill:
         ended = await _kill_all(settings, foreigns, steps)
 
         assert ended.count(-signal.SIGKILL) >= KILLS - 3, f"{steps} of {count}"
-        looking.run(settings.catalog, "UPDATE runner SET seen_at_ms = 0")
+        looking.run(settings.catalog, "UPDATE worker SET seen_at_ms = 0")
         async with open_services(settings) as services:
             await cleared(services)
             for number, (one, was) in enumerate(zip(foreigns, before, strict=True)):

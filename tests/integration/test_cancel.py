@@ -6,9 +6,9 @@ from uuid import UUID
 
 import pytest
 
-from tenantry.catalog import audit, parts, runners, runs
-from tenantry.catalog.parts import MigrationRunEnded
-from tenantry.catalog.runs import MigrationRunNotFound, TenantMigration
+from tenantry.catalog import audit, run_tenants, runs, workers
+from tenantry.catalog.run_tenants import MigrationRunEnded
+from tenantry.catalog.runs import MigrationRunNotFound, RunTenant
 from tenantry.catalog.tenants import Tenant
 from tenantry.fleet import active_runs, claims, worker
 from tenantry.fleet.run_options import RunOptions
@@ -40,7 +40,7 @@ async def cancel(services: Services, run_id: UUID) -> datetime:
 
 
 async def until_held(settings: Settings, count: int) -> None:
-    sql = "SELECT count(*) FROM tenant_migration WHERE runner_id IS NOT NULL"
+    sql = "SELECT count(*) FROM tenant_migration WHERE worker_id IS NOT NULL"
     async with asyncio.timeout(20):
         while looking.rows(settings.catalog, sql)[0][0] < count:  # noqa: ASYNC110 - of another process
             await asyncio.sleep(0.02)
@@ -48,8 +48,8 @@ async def until_held(settings: Settings, count: int) -> None:
 
 async def check(
     services: Services, run_id: UUID, made: list[Tenant], *, done: int
-) -> list[TenantMigration]:
-    """Check that *done* tenants were migrated, and the others left alone; return the parts."""
+) -> list[RunTenant]:
+    """Check that *done* tenants were migrated, and the others left alone; return the items."""
     run = await services.fleet.wait(run_id)
     found = await runs.ended(services.catalog, run_id)
     assert (run.total_count, run.success_count, run.failed_count) == (
@@ -57,11 +57,11 @@ async def check(
         done,
         len(made) - done,
     )
-    assert run.finished_at == max(part.finished_at for part in found if part.finished_at)
-    for part, tenant in zip(found, made, strict=True):
-        assert (part.state == "Success") is is_migrated(services, tenant)
-        if part.state == "Failed":
-            assert (part.error, part.applied) == (CANCELLED, "")
+    assert run.finished_at == max(item.finished_at for item in found if item.finished_at)
+    for item, tenant in zip(found, made, strict=True):
+        assert (item.state == "Success") is is_migrated(services, tenant)
+        if item.state == "Failed":
+            assert (item.error, item.applied) == (CANCELLED, "")
     return found
 
 
@@ -78,7 +78,7 @@ class TestCancel:
             gate.open()
 
             found = await check(services, run_id, made, done=2)
-            assert {part.applied for part in found[:2]} == {"g1_gate"}
+            assert {item.applied for item in found[:2]} == {"g1_gate"}
 
     async def test_ends_at_once_what_waits_for_its_wave(self, gated: Settings, gate: Gate):
         async with open_services(gated) as services:
@@ -94,7 +94,7 @@ class TestCancel:
             assert (run.failed_count, run.finished_at) == (5, None), "one is in work"
             gate.open()
             found = await check(services, run_id, made, done=1)
-            assert all(part.finished_at <= at for part in found[1:] if part.finished_at)
+            assert all(item.finished_at <= at for item in found[1:] if item.finished_at)
 
     @pytest.mark.slow
     async def test_reaches_the_process_that_works(self, gated: Settings, gate: Gate):
@@ -113,7 +113,7 @@ class TestCancel:
                 gate.open()
 
                 found = await check(services, run_id, made, done=2)
-        assert all(part.started_at < at for part in found[:2] if part.started_at)
+        assert all(item.started_at < at for item in found[:2] if item.started_at)
 
     async def test_needs_no_process_that_works(self, gated: Settings):
         async with open_services(gated, works=False) as services:
@@ -127,7 +127,7 @@ class TestCancel:
     async def test_ends_what_may_start_and_what_waits_a_few_at_a_time(
         self, gated: Settings, monkeypatch: pytest.MonkeyPatch
     ):
-        for module in (parts, claims):
+        for module in (run_tenants, claims):
             monkeypatch.setattr(module, "CLOSE_MAX", 2)
         async with open_services(gated, works=False) as services:
             made = await tenants(services, 6)
@@ -143,9 +143,9 @@ class TestCancel:
             await tenants(services, 2)
             run_id = await plan(services)
             async with services.catalog.begin() as session:
-                assert await parts.stop(session, run_id)
+                assert await run_tenants.stop(session, run_id)
 
-            assert await parts.claim(services.catalog, run_id, new_id(), limit=8) == []
+            assert await run_tenants.claim(services.catalog, run_id, new_id(), limit=8) == []
 
     async def test_is_audited_once_however_often_it_is_asked_for(self, gated: Settings, gate: Gate):
         async with open_services(gated) as services:
@@ -182,7 +182,7 @@ class TestCancel:
 
 
 class TestAfterADeath:
-    """The runner that held the parts has fallen silent, and another one ends the run."""
+    """The worker that held the items has fallen silent, and another one ends the run."""
 
     async def test_says_what_the_tenants_log_says(self, gated: Settings, gate: Gate):
         """It had migrated one tenant and died before it could say so; the others it had not."""
@@ -208,9 +208,9 @@ class TestAfterADeath:
             found = await runs.ended(services.catalog, run_id)
 
             assert (run.success_count, run.failed_count) == (1, 3)
-            assert [part.state for part in found] == ["Failed", "Success", "Failed", "Failed"]
+            assert [item.state for item in found] == ["Failed", "Success", "Failed", "Failed"]
             assert found[1].applied == "g1_gate"
-            assert {part.error for part in found} == {None, CANCELLED}
+            assert {item.error for item in found} == {None, CANCELLED}
             assert not is_migrated(services, made[0])
 
     async def test_ends_the_run_though_its_revisions_are_unknown(
@@ -256,19 +256,19 @@ class TestStop:
             run = await services.fleet.wait(run_id)
             found = await runs.ended(services.catalog, run_id)
         assert (run.success_count, run.failed_count) == (4, 0)
-        assert {part.applied for part in found} == {"g1_gate"}
+        assert {item.applied for item in found} == {"g1_gate"}
 
 
 async def _claim_all(services: Services, run_id: UUID) -> UUID:
     dead = new_id()
-    await runners.beat(services.catalog, dead)
-    await parts.claim(services.catalog, run_id, dead, limit=100)
+    await workers.beat(services.catalog, dead)
+    await run_tenants.claim(services.catalog, run_id, dead, limit=100)
     return dead
 
 
-def _silence(settings: Settings, runner_id: UUID) -> None:
-    text = runner_id.hex if settings.catalog.startswith("sqlite") else str(runner_id)
+def _silence(settings: Settings, worker_id: UUID) -> None:
+    text = worker_id.hex if settings.catalog.startswith("sqlite") else str(worker_id)
     looking.run(
         settings.catalog,
-        f"UPDATE runner SET seen_at_ms = seen_at_ms - {SILENCE_MS + 1_000} WHERE id = '{text}'",
+        f"UPDATE worker SET seen_at_ms = seen_at_ms - {SILENCE_MS + 1_000} WHERE id = '{text}'",
     )

@@ -18,7 +18,7 @@ from tests.integration.programs import running
 
 async def started(settings: Settings) -> None:
     async with open_services(settings) as services:
-        assert services.catalog.facts.catalog_id
+        assert services.catalog.cache.catalog_id
 
 
 class TestStart:

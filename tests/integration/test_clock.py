@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import msgspec
 
-from tenantry.catalog import runners
+from tenantry.catalog import workers
 from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id
 from tenantry.services import system_context
@@ -33,13 +33,13 @@ class TestHeartbeat:
         """A process that died before the clock was set back is silent five seconds later."""
         services = world.services
         dead = new_id()
-        await runners.beat(services.catalog, dead)
+        await workers.beat(services.catalog, dead)
         raw = catalog_of(world)
-        raw.run("UPDATE runner SET seen_at_ms = seen_at_ms + ? WHERE id = ?", HOUR_MS, dead)
+        raw.run("UPDATE worker SET seen_at_ms = seen_at_ms + ? WHERE id = ?", HOUR_MS, dead)
 
         await services.heartbeat.beat()
 
         own = services.heartbeat.worker_id
-        [(seen,)] = raw.run("SELECT seen_at_ms FROM runner WHERE id = ?", dead)
-        [(now,)] = raw.run("SELECT seen_at_ms FROM runner WHERE id = ?", own)
+        [(seen,)] = raw.run("SELECT seen_at_ms FROM worker WHERE id = ?", dead)
+        [(now,)] = raw.run("SELECT seen_at_ms FROM worker WHERE id = ?", own)
         assert seen < now + 1_000

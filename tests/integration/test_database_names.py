@@ -30,7 +30,7 @@ class Listed:
             created_at=utc_now(),
             schema_revision=None,
         )
-        await tenants.add(self.services.catalog, added, runner_id=self.services.heartbeat.worker_id)
+        await tenants.add(self.services.catalog, added, worker_id=self.services.heartbeat.worker_id)
         return added
 
 
@@ -54,11 +54,11 @@ async def test_one_server_may_not(listed: Listed):
 
 async def test_both_may_be_abandoned(listed: Listed):
     """What is left of them takes no name from anybody."""
-    catalog, runner_id = listed.services.catalog, listed.services.heartbeat.worker_id
+    catalog, worker_id = listed.services.catalog, listed.services.heartbeat.worker_id
     both = [await listed.add("acme", "eu"), await listed.add("globex", "us")]
 
     for one in both:
-        await tenants.abandon(catalog, one.id, runner_id=runner_id)
+        await tenants.abandon(catalog, one.id, worker_id=worker_id)
 
     again = msgspec.structs.replace(both[0], id=new_id(), server_name="asia")
-    await tenants.add(catalog, again, runner_id=runner_id)
+    await tenants.add(catalog, again, worker_id=worker_id)

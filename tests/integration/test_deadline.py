@@ -41,7 +41,7 @@ async def mute(url: str, moment: bytes, *, cuts: bool = False) -> AsyncIterator[
         moment: What it is sent.
         cuts: It cuts the connection instead.
     """
-    parts = urlsplit(url)
+    items = urlsplit(url)
     was_said = False
 
     async def forward(
@@ -57,7 +57,7 @@ async def mute(url: str, moment: bytes, *, cuts: bool = False) -> AsyncIterator[
             write.close()
 
     async def serve(read: asyncio.StreamReader, write: asyncio.StreamWriter) -> None:
-        behind_read, behind_write = await asyncio.open_connection(parts.hostname, parts.port)
+        behind_read, behind_write = await asyncio.open_connection(items.hostname, items.port)
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(forward(read, behind_write, to_server=True))
@@ -69,7 +69,7 @@ async def mute(url: str, moment: bytes, *, cuts: bool = False) -> AsyncIterator[
     server = await asyncio.start_server(serve, "127.0.0.1")
     port = server.sockets[0].getsockname()[1]
     try:
-        yield url.replace(f":{parts.port}/", f":{port}/")
+        yield url.replace(f":{items.port}/", f":{port}/")
     finally:
         server.close()
         tasks = asyncio.all_tasks() - {asyncio.current_task()}

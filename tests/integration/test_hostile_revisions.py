@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from tenantry.catalog import runs
-from tenantry.catalog.runs import MigrationState, TenantMigration
+from tenantry.catalog.runs import MigrationState, RunTenant
 from tenantry.services import open_services
 from tenantry.settings import Settings
 from tests.conftest import provision
@@ -35,7 +35,7 @@ def _hostile(settings: Settings, folder: AlembicFolder) -> Settings:
 
 async def outcomes(
     hostile: Settings, folder: AlembicFolder, body: str, *, head: str = ""
-) -> tuple[float, int | None, dict[str, TenantMigration]]:
+) -> tuple[float, int | None, dict[str, RunTenant]]:
     """Return how long a run took, how its process ended, and what became of each tenant."""
     async with open_services(hostile) as services:
         for name in ("first", "victim", "third", "fourth"):
@@ -51,8 +51,8 @@ async def outcomes(
         with contextlib.suppress(TimeoutError):
             status, _ = await process.ended(END_SECONDS_MAX)
     async with open_services(hostile) as services:
-        parts = await runs.ended(services.catalog, run_id)
-    return took, status, {part.tenant_name: part for part in parts}
+        items = await runs.ended(services.catalog, run_id)
+    return took, status, {item.tenant_name: item for item in items}
 
 
 class TestHostileRevision:
@@ -68,26 +68,26 @@ class TestHostileRevision:
     async def test_that_would_end_the_process_fails_its_tenant_alone(
         self, hostile: Settings, folder: AlembicFolder, body: str, head: str
     ):
-        _, status, parts = await outcomes(hostile, folder, body, head=head)
+        _, status, items = await outcomes(hostile, folder, body, head=head)
 
         assert status == 0
-        victim = parts.pop("victim")
+        victim = items.pop("victim")
         assert victim.state == MigrationState.FAILED
         assert victim.error
         assert victim.applied == ""
-        assert {part.applied for part in parts.values()} == {"u1_hostile"}
+        assert {item.applied for item in items.values()} == {"u1_hostile"}
 
     async def test_that_never_ends_fails_its_tenant_at_the_deadline(
         self, hostile: Settings, folder: AlembicFolder
     ):
         """A thread cannot be killed, so there is a little patience on top."""
-        took, status, parts = await outcomes(hostile, folder, "while True: pass")
+        took, status, items = await outcomes(hostile, folder, "while True: pass")
 
-        victim = parts.pop("victim")
+        victim = items.pop("victim")
         assert took < DEADLINE_SECONDS + 12
         assert victim.state == MigrationState.FAILED
         assert victim.error == "The database did not answer in time."
-        assert {part.applied for part in parts.values()} == {"u1_hostile"}
+        assert {item.applied for item in items.values()} == {"u1_hostile"}
         assert status == 0, "the process cannot end before the revision does"
 
     async def test_whose_statement_never_ends_fails_its_tenant_at_the_deadline(
@@ -100,8 +100,8 @@ class TestHostileRevision:
             "SELECT max(i) FROM n"
         )
 
-        took, status, parts = await outcomes(hostile, folder, f"op.execute({sql!r})")
+        took, status, items = await outcomes(hostile, folder, f"op.execute({sql!r})")
 
         assert took < DEADLINE_SECONDS + 10
         assert status == 0
-        assert parts["victim"].error == "The database did not answer in time."
+        assert items["victim"].error == "The database did not answer in time."

@@ -212,12 +212,12 @@ class TestKill:
 
     async def _check(self, services: Services, fleet: Fleet, run_id: UUID) -> None:
         run = await runs.get(services.catalog, run_id)
-        parts = await runs.ended(services.catalog, run_id)
+        items = await runs.ended(services.catalog, run_id)
         assert (run.total_count, run.success_count, run.failed_count) == (TENANTS, TENANTS, 0)
-        assert len(parts) == TENANTS
-        for part in parts:
-            assert part.state == MigrationState.SUCCESS
-            assert part.applied == fleet.log(part.tenant_id).get(run_id), "by the tenant's log"
+        assert len(items) == TENANTS
+        for item in items:
+            assert item.state == MigrationState.SUCCESS
+            assert item.applied == fleet.log(item.tenant_id).get(run_id), "by the tenant's log"
 
 
 @on_postgresql
@@ -244,10 +244,10 @@ class TestKillOutside:
                 process.signal(signal.SIGKILL)
         async with open_services(fleet_settings) as services:
             run = await services.fleet.wait(run_id)
-            (part,) = await runs.ended(services.catalog, run_id)
+            (item,) = await runs.ended(services.catalog, run_id)
 
-        assert (run.success_count, run.failed_count) == (1, 0), part.error
-        assert part.applied == "u2_fill,u3_index,u4_later" == fleet.log(tenant_id)[run_id]
+        assert (run.success_count, run.failed_count) == (1, 0), item.error
+        assert item.applied == "u2_fill,u3_index,u4_later" == fleet.log(tenant_id)[run_id]
         valid = "SELECT indisvalid FROM pg_index WHERE indrelid = 'note'::regclass"
         assert looking.rows(url, valid) == [(True,)]
 
@@ -274,11 +274,11 @@ class TestTerminate:
                 ended = await runs.ended(services.catalog, run_id)
         moved = {one for one, dump in fleet.dumps().items() if dump != before[one]}
         held = looking.rows(
-            fleet_settings.catalog, "SELECT runner_id FROM tenant_migration WHERE state = 'Pending'"
+            fleet_settings.catalog, "SELECT worker_id FROM tenant_migration WHERE state = 'Pending'"
         )
 
         assert status == 0
-        assert {part.tenant_id for part in ended} == moved
+        assert {item.tenant_id for item in ended} == moved
         assert 0 < len(ended) < 20
         assert held == [(None,)] * (20 - len(ended))
         started = time.monotonic()

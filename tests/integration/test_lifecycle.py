@@ -423,7 +423,7 @@ def _ready(services: Services, names: list[str]) -> set[str]:
 
 
 async def _templates(services: Services) -> set[str]:
-    own = services.catalog.facts.catalog_id.hex[-12:]
+    own = services.catalog.cache.catalog_id.hex[-12:]
     return set(await services.databases.server("default").names(f"tenantry_template_{own}_"))
 
 

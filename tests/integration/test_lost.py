@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from tenantry.catalog import parts, runs
+from tenantry.catalog import run_tenants, runs
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.fleet import active_runs, outcomes, worker
 from tenantry.fleet.active_runs import ActiveRun, ActiveRuns
@@ -34,10 +34,10 @@ class TestClaim:
     async def test_that_nobody_heard_of_is_made_again(
         self, services: Services, monkeypatch: pytest.MonkeyPatch
     ):
-        """The catalog has it, the connection was lost: this process lives, and holds the parts."""
+        """The catalog has it, the connection was lost: this process lives, and holds the items."""
         for name in ("acme", "globex"):
             await provision(services, name)
-        claim, lost = parts.claim, []
+        claim, lost = run_tenants.claim, []
 
         async def claim_and_lose(*args: Any, **options: Any) -> Any:
             found = await claim(*args, **options)
@@ -46,7 +46,7 @@ class TestClaim:
                 raise DatabaseUnavailable
             return found
 
-        monkeypatch.setattr(parts, "claim", claim_and_lose)
+        monkeypatch.setattr(run_tenants, "claim", claim_and_lose)
         async with asyncio.timeout(SECONDS_MAX):
             run = await services.fleet.wait(await plan(services))
 
@@ -78,16 +78,16 @@ class TestOutcome:
     ):
         """Nor does it keep this process from stopping, when it has been tried for long enough."""
         made = [(await provision(services, name)).tenant for name in ("acme", "globex", "initech")]
-        record = parts.record
+        record = run_tenants.record
         monkeypatch.setattr(outcomes, "RETRY_SECONDS", 0.01)
         monkeypatch.setattr(worker, "LAST_OUTCOMES_SECONDS_MAX", 0.5)
 
-        async def refuse_one(session: Any, some: Any, runner_id: UUID) -> Any:
-            if made[1].id in [one.part.tenant_id for one in some]:
+        async def refuse_one(session: Any, some: Any, worker_id: UUID) -> Any:
+            if made[1].id in [one.item.tenant_id for one in some]:
                 raise ValueError
-            return await record(session, some, runner_id)
+            return await record(session, some, worker_id)
 
-        monkeypatch.setattr(parts, "record", refuse_one)
+        monkeypatch.setattr(run_tenants, "record", refuse_one)
         run_id = await plan(services)
         async with asyncio.timeout(SECONDS_MAX):
             while len(found := await runs.ended(services.catalog, run_id)) < 2:  # noqa: ASYNC110
@@ -96,22 +96,22 @@ class TestOutcome:
 
             await services.worker.stop()
 
-        assert [part.tenant_name for part in found] == ["acme", "initech"]
+        assert [item.tenant_name for item in found] == ["acme", "initech"]
 
     async def test_that_is_written_in_other_words_is_as_true(
         self, settings: Settings, folder: AlembicFolder, monkeypatch: pytest.MonkeyPatch
     ):
         """A tenant at the head is a success, with what was applied there; a failure is one."""
         monkeypatch.setattr(outcomes, "RETRY_SECONDS", 0.01)
-        record = parts.record
+        record = run_tenants.record
 
-        async def refuse_what_is_odd(session: Any, some: Any, runner_id: UUID) -> Any:
+        async def refuse_what_is_odd(session: Any, some: Any, worker_id: UUID) -> Any:
             for one in some:
-                if one.schema_revision or not f"{one.part.applied}{one.part.error}".isascii():
+                if one.schema_revision or not f"{one.item.applied}{one.item.error}".isascii():
                     raise ValueError
-            return await record(session, some, runner_id)
+            return await record(session, some, worker_id)
 
-        monkeypatch.setattr(parts, "record", refuse_what_is_odd)
+        monkeypatch.setattr(run_tenants, "record", refuse_what_is_odd)
         with_user = settings.model_copy(update={"tenant_migrations": folder.begin()})
         async with open_services(with_user) as services:
             made = await tenants(services, 2)
@@ -145,7 +145,7 @@ class TestStop:
             async def refuse(*_: object) -> Any:
                 raise DatabaseUnavailable
 
-            monkeypatch.setattr(parts, "record", refuse)
+            monkeypatch.setattr(run_tenants, "record", refuse)
             await plan(services, RunOptions(max_failures=0))
             await asyncio.sleep(1)
 
@@ -157,7 +157,7 @@ class TestWork:
     async def test_that_breaks_is_begun_again_with_all_that_was_in_hand(
         self, services: Services, monkeypatch: pytest.MonkeyPatch
     ):
-        """Whatever it was: no part of the run stays with a process that has forgotten it."""
+        """Whatever it was: no item of the run stays with a process that has forgotten it."""
         for name in ("acme", "globex", "initech"):
             await provision(services, name)
         is_clear, broken = ActiveRun.is_clear, []
@@ -197,7 +197,7 @@ class TestWork:
             found = await runs.ended(services.catalog, run_id)
 
         assert (broken, run.success_count) == ([True], 2)
-        assert [part.applied for part in found] == ["u1_create_note"] * 2
+        assert [item.applied for item in found] == ["u1_create_note"] * 2
 
 
 class TestCourses:

@@ -66,7 +66,7 @@ class TestUmask:
             path = Path(source.url(made.tenant.database_name).removeprefix("sqlite:///"))
             foreign = tmp_path / "foreign.db"
             shutil.copyfile(path, foreign)
-            await source.take_in(str(foreign), "adopted_1234")
+            await source.adopt_database(str(foreign), "adopted_1234")
 
         assert modes(nested.data_dir) == PRIVATE
 

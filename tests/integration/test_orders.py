@@ -9,11 +9,11 @@ from uuid import UUID
 import pytest
 
 from tenantry.catalog import audit, runs
-from tenantry.catalog.runs import MigrationRunNotFound, TenantMigration
+from tenantry.catalog.runs import MigrationRunNotFound, RunTenant
 from tenantry.catalog.tenants import Tenant
 from tenantry.fleet.dry_run import Preview, Previewer
 from tenantry.fleet.migration_runs import PREVIEWS_MAX
-from tenantry.fleet.run_options import EVERY_ACTIVE_TENANT, BadOrder, RunOptions
+from tenantry.fleet.run_options import EVERY_ACTIVE_TENANT, BadRunOptions, RunOptions
 from tenantry.kit.ids import new_id
 from tenantry.kit.pages import Window
 from tenantry.services import Services, open_services, system_context
@@ -29,11 +29,11 @@ async def plan(services: Services, options: RunOptions = EVERY_ACTIVE_TENANT) ->
     return await services.fleet.plan(system_context("ada"), triggered_by="ada", options=options)
 
 
-async def ended(services: Services, options: RunOptions) -> list[TenantMigration]:
+async def ended(services: Services, options: RunOptions) -> list[RunTenant]:
     """Return what became of the tenants in a run, in the order of their making."""
     run = await services.fleet.wait(await plan(services, options))
     found = await runs.ended(services.catalog, run.id)
-    states = [part.state for part in found]
+    states = [item.state for item in found]
     assert run.total_count == run.success_count + run.failed_count == len(found)
     assert (run.success_count, run.failed_count) == (
         states.count("Success"),
@@ -49,12 +49,12 @@ async def suspend(services: Services, tenant: Tenant) -> None:
     )
 
 
-def ids(parts: Sequence[TenantMigration | Tenant]) -> list[UUID]:
-    return [one.id if isinstance(one, Tenant) else one.tenant_id for one in parts]
+def ids(items: Sequence[RunTenant | Tenant]) -> list[UUID]:
+    return [one.id if isinstance(one, Tenant) else one.tenant_id for one in items]
 
 
-def errors(parts: Sequence[TenantMigration]) -> list[str | None]:
-    return [part.error for part in parts]
+def errors(items: Sequence[RunTenant]) -> list[str | None]:
+    return [item.error for item in items]
 
 
 class TestTenantIds:
@@ -81,9 +81,9 @@ class TestTenantIds:
         unknown = new_id()
 
         for wrong in (made[1].id, unknown):
-            with pytest.raises(BadOrder, match=f"`tenantIds`: {wrong} is no active tenant"):
+            with pytest.raises(BadRunOptions, match=f"`tenantIds`: {wrong} is no active tenant"):
                 await plan(services, RunOptions(tenant_ids=[made[0].id, wrong]))
-        with pytest.raises(BadOrder, match="and 1 more of them"):
+        with pytest.raises(BadRunOptions, match="and 1 more of them"):
             await plan(services, RunOptions(tenant_ids=[made[1].id, unknown]))
 
         assert (await runs.page(services.catalog, Window(1, 10))).total_count == 0
@@ -104,7 +104,7 @@ class TestRetryOf:
 
             assert first.failed_count == 3
             assert ids(found) == ids([made[2], made[3]])
-            assert [part.state for part in found] == ["Success", "Failed"]
+            assert [item.state for item in found] == ["Success", "Failed"]
 
     async def test_with_tenant_ids_is_for_those_that_are_both(self, gated: Settings, gate: Gate):
         async with open_services(gated) as services:
@@ -148,7 +148,7 @@ class TestWaves:
             for before, after in pairwise((found[:1], found[1:3], found[3:])):
                 last = max(one.finished_at for one in before if one.finished_at)
                 assert last <= min(one.started_at for one in after if one.started_at)
-            assert [part.state for part in found] == ["Failed"] * 2 + ["Success"] * 4
+            assert [item.state for item in found] == ["Failed"] * 2 + ["Success"] * 4
 
     async def test_leave_out_what_the_last_one_does(self, gated: Settings, gate: Gate):
         async with open_services(gated) as services:
@@ -158,9 +158,9 @@ class TestWaves:
 
             found = await ended(services, RunOptions(waves=[1, 3]))
 
-            assert [part.state for part in found] == ["Success"] * 3 + ["Failed"] * 2
+            assert [item.state for item in found] == ["Success"] * 3 + ["Failed"] * 2
             assert set(errors(found[3:])) == {"not attempted: left out by the last wave"}
-            assert {part.applied for part in found[3:]} == {""}
+            assert {item.applied for item in found[3:]} == {""}
             assert not any(is_migrated(services, one) for one in made[3:])
 
     @pytest.mark.slow
@@ -186,9 +186,9 @@ class TestWaves:
                 assert all(is_migrated(services, tenant) for tenant in made)
 
         assert (run.success_count, run.failed_count) == (6, 0)
-        last = max(part.finished_at for part in found[:2] if part.finished_at)
-        assert last <= min(part.started_at for part in found[2:] if part.started_at)
-        assert {part.applied for part in found} == {"g1_gate"}
+        last = max(item.finished_at for item in found[:2] if item.finished_at)
+        assert last <= min(item.started_at for item in found[2:] if item.started_at)
+        assert {item.applied for item in found} == {"g1_gate"}
 
 
 class TestMaxFailures:
@@ -206,7 +206,7 @@ class TestMaxFailures:
             assert set(left) == {"not attempted: more than 3 tenants failed"}
             tried = len(found) - len(left)
             assert 4 <= tried <= 5, "one too many, and one beside it that had begun"
-            assert [part.state for part in found] == ["Failed"] * 12
+            assert [item.state for item in found] == ["Failed"] * 12
 
     async def test_keeps_the_next_wave_from_beginning(self, gated: Settings, gate: Gate):
         async with open_services(gated) as services:
@@ -231,7 +231,7 @@ class TestMaxFailures:
 
             found = await ended(services, RunOptions(max_failures="40%", waves=[2, "100%"]))
 
-            assert [part.state for part in found].count("Success") == 3
+            assert [item.state for item in found].count("Success") == 3
             assert all("already exists" in (one or "already exists") for one in errors(found))
 
 
@@ -244,14 +244,14 @@ class TestLabel:
         assert (entry.action, entry.target) == ("migration-run.start", f"{run_id} spring release")
 
 
-class TestBadOrder:
+class TestBadRunOptions:
     @pytest.mark.parametrize(
         "options", [RunOptions(waves=[2, "10%"]), RunOptions(waves=[0])], ids=str
     )
     async def test_leaves_nothing_behind(self, services: Services, options: RunOptions):
         await tenants(services, 3)
 
-        with pytest.raises(BadOrder, match="`waves`"):
+        with pytest.raises(BadRunOptions, match="`waves`"):
             await plan(services, options)
 
         assert (await runs.page(services.catalog, Window(1, 10))).total_count == 0
@@ -315,7 +315,7 @@ class TestPreview:
             RunOptions(tenant_ids=[made[0].id, new_id()]),
             RunOptions(waves=[2, "10%"]),
         ):
-            with pytest.raises(BadOrder):
+            with pytest.raises(BadRunOptions):
                 await services.fleet.preview(ctx, options, rehearse=False)
         with pytest.raises(MigrationRunNotFound):
             await services.fleet.preview(ctx, RunOptions(retry_of=new_id()), rehearse=False)
@@ -327,7 +327,7 @@ async def _history(services: Services) -> set[UUID]:
 
 def _claimed_count(settings: Settings, run_id: UUID) -> int:
     text = run_id.hex if settings.catalog.startswith("sqlite") else str(run_id)
-    sql = f"SELECT count(*) FROM tenant_migration WHERE runner_id IS NOT NULL AND run_id = '{text}'"
+    sql = f"SELECT count(*) FROM tenant_migration WHERE worker_id IS NOT NULL AND run_id = '{text}'"
     return int(looking.rows(settings.catalog, sql)[0][0])
 
 

@@ -15,9 +15,9 @@ import pytest
 from prove.toxics import Proxy
 
 from tenantry.catalog import runs, waiting
-from tenantry.catalog.runs import MigrationRun, MigrationState, TenantMigration
+from tenantry.catalog.runs import MigrationRun, MigrationState, RunTenant
 from tenantry.catalog.tenants import Tenant
-from tenantry.db.sessions import DatabaseUnavailable, undeterred
+from tenantry.db.sessions import DatabaseUnavailable, retry_deadlock
 from tenantry.db.urls import sqlite_path, with_database
 from tenantry.fleet.lifecycle import Owner
 from tenantry.fleet.run_options import RunOptions
@@ -95,7 +95,7 @@ class Fleet:
                     return run
             await asyncio.sleep(0.02)
 
-    async def parts(self, run_id: UUID) -> list[TenantMigration]:
+    async def items(self, run_id: UUID) -> list[RunTenant]:
         return await runs.ended(self.services.catalog, run_id)
 
     def half_migrated(self) -> list[str]:
@@ -177,7 +177,7 @@ class TestRestart:
             await fleet.done(run_id, stuck.success_count + stuck.failed_count + 1)
             resumed = time.monotonic() - back
             run = await fleet.services.fleet.wait(run_id)
-            applied = {part.applied for part in await fleet.parts(run_id)}
+            applied = {item.applied for item in await fleet.items(run_id)}
             halves = fleet.half_migrated()
 
         assert stuck.success_count < TENANTS, "the outage was in the middle"
@@ -202,7 +202,7 @@ class TestServer:
             try:
                 run_id = await fleet.begin()
                 meanwhile = await fleet.done(run_id, 10)
-                servers = {part.server_name for part in await fleet.parts(run_id)}
+                servers = {item.server_name for item in await fleet.items(run_id)}
                 await waited_for(fleet, run_id, "eu")
             finally:
                 await asyncio.to_thread(away.start)
@@ -224,7 +224,7 @@ class TestServer:
                 causes = await runs.failure_causes(fleet.services.catalog, run_id)
             finally:
                 await asyncio.to_thread(away.start)
-            errors = {part.error for part in await fleet.parts(run_id)}
+            errors = {item.error for item in await fleet.items(run_id)}
             again = await fleet.services.fleet.wait(await fleet.begin())
 
         assert (run.success_count, run.failed_count) == (0, 10)
@@ -316,7 +316,7 @@ class TestTenant:
             )
 
         assert (run.success_count, run.failed_count) == (5, 1)
-        assert [part.tenant_name for part in failed] == ["tenant02"]
+        assert [item.tenant_name for item in failed] == ["tenant02"]
         assert sentence in (failed[0].error or "")
         assert took < 6
 
@@ -338,7 +338,7 @@ class TestTenant:
             )
 
         assert (run.success_count, run.failed_count) == (3, 1)
-        assert [(part.tenant_name, part.applied) for part in failed] == [("tenant01", "")]
+        assert [(item.tenant_name, item.applied) for item in failed] == [("tenant01", "")]
 
     async def test_whose_connection_was_cut_once_succeeds(
         self, new_settings: Callable[..., Settings], folder: AlembicFolder, away: Server
@@ -355,7 +355,7 @@ class TestTenant:
                 )
                 await asyncio.sleep(0.05)
             run = await ended
-            applied = {part.applied for part in await fleet.parts(run_id)}
+            applied = {item.applied for item in await fleet.items(run_id)}
 
         assert (run.success_count, run.failed_count, applied) == (6, 0, {"u1_create_notes"})
 
@@ -372,7 +372,7 @@ class TestTenant:
                     run = await fleet.services.fleet.wait(run_id)
             finally:
                 await asyncio.to_thread(away.start)
-            errors = {part.error for part in await fleet.parts(run_id)}
+            errors = {item.error for item in await fleet.items(run_id)}
 
         assert run.failed_count == 10
         assert errors == {"not attempted: run cancelled"}
@@ -455,6 +455,6 @@ class TestRequest:
                 if len(tries) < 3:
                     await session.command(fails)  # type: ignore[attr-defined]
 
-        await undeterred(work)
+        await retry_deadlock(work)
 
         assert len(tries) == 3

@@ -10,9 +10,8 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from tenantry.catalog import parts as worklist
-from tenantry.catalog import runners, runs, tenants
-from tenantry.catalog.runs import MigrationState, Outcome, TenantMigration
+from tenantry.catalog import run_tenants, runs, tenants, workers
+from tenantry.catalog.runs import MigrationState, Outcome, RunTenant
 from tenantry.catalog.tenants import Tenant, TenantState
 from tenantry.cli import progress
 from tenantry.kit.clock import utc_now
@@ -29,7 +28,7 @@ SILENCE_MS = 5_000  # contract, section 5
 
 @pytest.fixture(name="quiet")
 async def _quiet(settings: Settings) -> AsyncIterator[Services]:
-    """Services that take no part in runs, over a dozen tenants without databases."""
+    """Services that do not work on runs, over a dozen tenants without databases."""
     async with open_services(settings) as services:
         await services.worker.stop()
         for number in range(TENANTS):
@@ -38,7 +37,7 @@ async def _quiet(settings: Settings) -> AsyncIterator[Services]:
 
 
 async def _add(services: Services, name: str) -> Tenant:
-    tenant_id, runner_id = new_id(), services.heartbeat.worker_id
+    tenant_id, worker_id = new_id(), services.heartbeat.worker_id
     added = Tenant(
         id=tenant_id,
         name=name,
@@ -50,9 +49,9 @@ async def _add(services: Services, name: str) -> Tenant:
         created_at=utc_now(),
         schema_revision=None,
     )
-    await tenants.add(services.catalog, added, runner_id=runner_id)
+    await tenants.add(services.catalog, added, worker_id=worker_id)
     async with services.catalog.change(system_context("test"), "test", tenant_id) as session:
-        ready = await tenants.set_ready(session, tenant_id, runner_id=runner_id, revision="0001")
+        ready = await tenants.set_ready(session, tenant_id, worker_id=worker_id, revision="0001")
     assert ready is not None
     return ready
 
@@ -61,31 +60,33 @@ async def planned(services: Services) -> UUID:
     return await services.fleet.plan(system_context("test"), triggered_by="ada@example.com")
 
 
-async def runner(services: Services) -> UUID:
+async def worker(services: Services) -> UUID:
     made = new_id()
-    await runners.beat(services.catalog, made)
+    await workers.beat(services.catalog, made)
     return made
 
 
-async def claimed(services: Services, by: UUID, limit: int = 100) -> list[TenantMigration]:
+async def claimed(services: Services, by: UUID, limit: int = 100) -> list[RunTenant]:
     for run in await runs.unfinished(services.catalog):
-        for claim in (worklist.claim, worklist.claim_abandoned):
-            if parts := await claim(services.catalog, run.id, by, limit=limit):
-                return parts
+        for claim in (run_tenants.claim, run_tenants.claim_abandoned):
+            if items := await claim(services.catalog, run.id, by, limit=limit):
+                return items
     return []
 
 
 async def record(
     services: Services,
     by: UUID,
-    parts: list[TenantMigration],
+    items: list[RunTenant],
     state: MigrationState = MigrationState.SUCCESS,
     error: str = "why",
+    *,
+    cause: str | None = None,
 ) -> None:
     ended = [
         Outcome(
             msgspec.structs.replace(
-                part,
+                item,
                 state=state.value,
                 applied=None if state is MigrationState.SUCCESS else "",
                 error=None if state is MigrationState.SUCCESS else error,
@@ -93,11 +94,12 @@ async def record(
                 finished_at=utc_now(),
             ),
             HEAD,
+            None if state is MigrationState.SUCCESS else cause or error,
         )
-        for part in parts
+        for item in items
     ]
     async with services.catalog.begin() as session:
-        await worklist.record(session, ended, by)
+        await run_tenants.record(session, ended, by)
 
 
 class TestPlan:
@@ -116,7 +118,7 @@ class TestPlan:
         assert run.triggered_by == "ada@example.com"
         assert await runs.ended(quiet.catalog, run_id) == []
         assert suspended.id not in {
-            part.tenant_id for part in await claimed(quiet, await runner(quiet))
+            item.tenant_id for item in await claimed(quiet, await worker(quiet))
         }
 
     async def test_without_tenants_has_ended(self, services: Services):
@@ -134,21 +136,21 @@ class TestClaim:
         async with open_services(settings) as other:
             await other.worker.stop()
             await planned(quiet)
-            several = [(quiet, await runner(quiet)), (other, await runner(other))] * 4
+            several = [(quiet, await worker(quiet)), (other, await worker(other))] * 4
 
             found = await asyncio.gather(*(claimed(where, by, 2) for where, by in several))
 
-            ids = [part.tenant_id for parts in found for part in parts]
+            ids = [item.tenant_id for items in found for item in items]
             assert len(ids) == len(set(ids))
             rest = await claimed(quiet, several[0][1])
             assert len(ids) + len(rest) == TENANTS
 
-    async def test_of_a_silent_runner_is_free_after_a_while_and_not_before(
+    async def test_of_a_silent_worker_is_free_after_a_while_and_not_before(
         self, quiet: Services, settings: Settings
     ):
         """Silent: no heartbeat for five seconds, by the clock of the database."""
         await planned(quiet)
-        first, second = await runner(quiet), await runner(quiet)
+        first, second = await worker(quiet), await worker(quiet)
         assert len(await claimed(quiet, first)) == TENANTS
 
         set_back(settings, first, SILENCE_MS - 1_000)
@@ -159,9 +161,9 @@ class TestClaim:
         assert before == []
         assert len(after) == TENANTS
 
-    async def test_of_a_runner_that_beats_stays_its_own(self, quiet: Services):
+    async def test_of_a_worker_that_beats_stays_its_own(self, quiet: Services):
         await planned(quiet)
-        second = await runner(quiet)
+        second = await worker(quiet)
         mine = await claimed(quiet, quiet.heartbeat.worker_id)
 
         await asyncio.sleep(SILENCE_MS / 1000 + 0.5)
@@ -170,9 +172,9 @@ class TestClaim:
         assert await claimed(quiet, second) == [], "the services beat in the background"
 
     async def test_of_its_own_is_never_made_again(self, quiet: Services, settings: Settings):
-        """A runner whose heartbeat came late is at work on them."""
+        """A worker whose heartbeat came late is at work on them."""
         await planned(quiet)
-        late = await runner(quiet)
+        late = await worker(quiet)
         await claimed(quiet, late)
 
         set_back(settings, late, SILENCE_MS + 1_000)
@@ -183,29 +185,29 @@ class TestClaim:
         first = await planned(quiet)
         await planned(quiet)
 
-        parts = await claimed(quiet, await runner(quiet), TENANTS)
+        items = await claimed(quiet, await worker(quiet), TENANTS)
 
-        assert {part.run_id for part in parts} == {first}
+        assert {item.run_id for item in items} == {first}
 
     async def test_released_is_free_at_once(self, quiet: Services):
         await planned(quiet)
-        first, second = await runner(quiet), await runner(quiet)
+        first, second = await worker(quiet), await worker(quiet)
         mine = await claimed(quiet, first)
         await record(quiet, first, mine[:3])
 
-        await worklist.release(quiet.catalog, first)
+        await run_tenants.release(quiet.catalog, first)
 
         assert len(await claimed(quiet, second)) == TENANTS - 3
 
 
 class TestRecord:
     async def test_counts_and_ends_the_run_with_its_last_part(self, quiet: Services):
-        run_id, by = await planned(quiet), await runner(quiet)
-        parts = await claimed(quiet, by)
-        await record(quiet, by, parts[:4], MigrationState.FAILED)
+        run_id, by = await planned(quiet), await worker(quiet)
+        items = await claimed(quiet, by)
+        await record(quiet, by, items[:4], MigrationState.FAILED)
         between = await runs.get(quiet.catalog, run_id)
 
-        await record(quiet, by, parts[4:])
+        await record(quiet, by, items[4:])
 
         run = await runs.get(quiet.catalog, run_id)
         assert (between.success_count, between.failed_count, between.finished_at) == (0, 4, None)
@@ -213,45 +215,45 @@ class TestRecord:
         assert run.finished_at is not None
         assert abs(run.finished_at - utc_now()) < timedelta(seconds=10)
         ended = await runs.ended(quiet.catalog, run_id)
-        assert [part.tenant_id for part in ended] == sorted(part.tenant_id for part in parts)
+        assert [item.tenant_id for item in ended] == sorted(item.tenant_id for item in items)
         assert await runs.unfinished(quiet.catalog) == []
 
     async def test_is_for_the_holder_alone(self, quiet: Services, settings: Settings):
         """Who has lost a row to another may not write over what the other found."""
         run_id = await planned(quiet)
-        first, second = await runner(quiet), await runner(quiet)
-        parts = await claimed(quiet, first)
+        first, second = await worker(quiet), await worker(quiet)
+        items = await claimed(quiet, first)
         set_back(settings, first, SILENCE_MS + 1_000)
         await claimed(quiet, second, 5)
 
-        await record(quiet, first, parts, MigrationState.FAILED)
+        await record(quiet, first, items, MigrationState.FAILED)
 
         run = await runs.get(quiet.catalog, run_id)
         assert (run.success_count, run.failed_count) == (0, TENANTS - 5)
         assert run.finished_at is None
 
     async def test_twice_counts_once(self, quiet: Services):
-        run_id, by = await planned(quiet), await runner(quiet)
-        parts = await claimed(quiet, by)
+        run_id, by = await planned(quiet), await worker(quiet)
+        items = await claimed(quiet, by)
 
-        await record(quiet, by, parts[:2])
-        await record(quiet, by, parts[:2], MigrationState.FAILED)
+        await record(quiet, by, items[:2])
+        await record(quiet, by, items[:2], MigrationState.FAILED)
 
         run = await runs.get(quiet.catalog, run_id)
         assert (run.success_count, run.failed_count) == (2, 0)
 
     async def test_twice_in_one_batch_counts_once(self, quiet: Services, settings: Settings):
-        """Who lost its parts while it was silent may take them over again, and end them twice."""
-        run_id, by, other = await planned(quiet), await runner(quiet), await runner(quiet)
-        parts = await claimed(quiet, by)
+        """Who lost its items while it was silent may take them over again, and end them twice."""
+        run_id, by, other = await planned(quiet), await worker(quiet), await worker(quiet)
+        items = await claimed(quiet, by)
         for silent, taking in ((by, other), (other, by)):
             set_back(settings, silent, SILENCE_MS + 1_000)
             again = await claimed(quiet, taking)
 
-        await record(quiet, by, [*parts, *again])
+        await record(quiet, by, [*items, *again])
 
         run = await runs.get(quiet.catalog, run_id)
-        assert len(parts) == len(again) == TENANTS
+        assert len(items) == len(again) == TENANTS
         assert (run.success_count, run.failed_count) == (TENANTS, 0)
 
     async def test_by_many_at_once_counts_exactly(self, quiet: Services, settings: Settings):
@@ -260,18 +262,18 @@ class TestRecord:
             runs_planned = [await planned(quiet) for _ in range(4)]
 
             async def work(services: Services) -> None:
-                by = await runner(services)
-                while parts := await claimed(services, by, 3):
-                    await record(services, by, parts[:1], MigrationState.FAILED)
-                    if parts[1:]:
-                        await record(services, by, parts[1:])
+                by = await worker(services)
+                while items := await claimed(services, by, 3):
+                    await record(services, by, items[:1], MigrationState.FAILED)
+                    if items[1:]:
+                        await record(services, by, items[1:])
 
             await asyncio.gather(*(work(one) for one in (quiet, other) for _ in range(2)))
 
             for run_id in runs_planned:
                 run = await runs.get(quiet.catalog, run_id)
                 ended = await runs.ended(quiet.catalog, run_id)
-                states = [part.state for part in ended]
+                states = [item.state for item in ended]
                 assert run.total_count == TENANTS == len(ended)
                 assert run.success_count == states.count("Success")
                 assert run.failed_count == states.count("Failed")
@@ -279,43 +281,43 @@ class TestRecord:
 
     async def test_notes_where_the_tenant_was_seen(self, quiet: Services):
         await planned(quiet)
-        by = await runner(quiet)
-        (part,) = await claimed(quiet, by, 1)
+        by = await worker(quiet)
+        (item,) = await claimed(quiet, by, 1)
 
-        await record(quiet, by, [part])
+        await record(quiet, by, [item])
 
-        assert (await tenants.get(quiet.catalog, part.tenant_id)).schema_revision == HEAD
+        assert (await tenants.get(quiet.catalog, item.tenant_id)).schema_revision == HEAD
 
 
 class TestEndedSome:
     async def test_is_a_page_in_the_order_of_the_tenants_making(self, quiet: Services):
-        run_id, by = await planned(quiet), await runner(quiet)
-        parts = await claimed(quiet, by)
-        await record(quiet, by, parts[6:], MigrationState.FAILED)
-        await record(quiet, by, parts[:4])
+        run_id, by = await planned(quiet), await worker(quiet)
+        items = await claimed(quiet, by)
+        await record(quiet, by, items[6:], MigrationState.FAILED)
+        await record(quiet, by, items[:4])
 
         first = await runs.ended_some(quiet.catalog, run_id, limit=7)
         rest = await runs.ended_some(quiet.catalog, run_id, after=first[-1].tenant_id, limit=7)
 
-        assert [part.tenant_id for part in first + rest] == [
-            part.tenant_id for part in parts[:4] + parts[6:]
+        assert [item.tenant_id for item in first + rest] == [
+            item.tenant_id for item in items[:4] + items[6:]
         ]
         assert len(first) == 7
 
     async def test_may_be_of_one_state(self, quiet: Services):
-        run_id, by = await planned(quiet), await runner(quiet)
-        parts = await claimed(quiet, by)
-        await record(quiet, by, parts[:3], MigrationState.FAILED)
-        await record(quiet, by, parts[3:])
+        run_id, by = await planned(quiet), await worker(quiet)
+        items = await claimed(quiet, by)
+        await record(quiet, by, items[:3], MigrationState.FAILED)
+        await record(quiet, by, items[3:])
 
         failed = await runs.ended_some(quiet.catalog, run_id, state=MigrationState.FAILED)
 
-        assert [part.tenant_id for part in failed] == [part.tenant_id for part in parts[:3]]
+        assert [item.tenant_id for item in failed] == [item.tenant_id for item in items[:3]]
 
     async def test_is_all_there_is_one_after_the_other(self, quiet: Services):
-        run_id, by = await planned(quiet), await runner(quiet)
-        parts = await claimed(quiet, by)
-        await record(quiet, by, parts)
+        run_id, by = await planned(quiet), await worker(quiet)
+        items = await claimed(quiet, by)
+        await record(quiet, by, items)
 
         sizes = [len(some) async for some in runs.each_ended(quiet.catalog, run_id, limit=5)]
 
@@ -325,38 +327,38 @@ class TestEndedSome:
 
 class TestEndedAfter:
     async def test_is_in_the_order_of_ending(self, quiet: Services):
-        run_id, by = await planned(quiet), await runner(quiet)
-        parts = await claimed(quiet, by)
-        for part in (parts[7], parts[2], parts[9]):
-            await record(quiet, by, [part])
+        run_id, by = await planned(quiet), await worker(quiet)
+        items = await claimed(quiet, by)
+        for item in (items[7], items[2], items[9]):
+            await record(quiet, by, [item])
 
         found = await runs.ended_after(quiet.catalog, run_id, 0)
         later = await runs.ended_after(quiet.catalog, run_id, found[0].sequence or 0, limit=1)
 
-        assert [one.tenant_id for one in found] == [parts[at].tenant_id for at in (7, 2, 9)]
+        assert [one.tenant_id for one in found] == [items[at].tenant_id for at in (7, 2, 9)]
         assert later == found[1:2]
         assert await runs.ended_after(quiet.catalog, run_id, found[-1].sequence or 0) == []
 
     async def test_misses_nothing_while_many_write(self, quiet: Services, settings: Settings):
-        """Who follows a run sees each part once, however many processes end them."""
+        """Who follows a run sees each item once, however many processes end them."""
         async with open_services(settings) as other:
             await other.worker.stop()
             run_id = await planned(quiet)
 
             async def work(services: Services) -> None:
-                by = await runner(services)
-                while parts := await claimed(services, by, 1):
-                    await record(services, by, parts)
+                by = await worker(services)
+                while items := await claimed(services, by, 1):
+                    await record(services, by, items)
 
             working = asyncio.gather(*(work(one) for one in (quiet, other) for _ in range(2)))
-            seen: list[TenantMigration] = []
+            seen: list[RunTenant] = []
             while len(seen) < TENANTS:
                 last = seen[-1].sequence or 0 if seen else 0
                 seen += await runs.ended_after(quiet.catalog, run_id, last)
             await working
 
-        assert {part.tenant_id for part in seen} == {
-            part.tenant_id for part in await runs.ended(quiet.catalog, run_id)
+        assert {item.tenant_id for item in seen} == {
+            item.tenant_id for item in await runs.ended(quiet.catalog, run_id)
         }
         assert len(seen) == TENANTS
 
@@ -364,69 +366,51 @@ class TestEndedAfter:
         self, quiet: Services, settings: Settings
     ):
         run_id = await planned(quiet)
-        first, second = await runner(quiet), await runner(quiet)
-        parts = await claimed(quiet, first, 4)
+        first, second = await worker(quiet), await worker(quiet)
+        items = await claimed(quiet, first, 4)
         set_back(settings, first, SILENCE_MS + 1_000)
-        await worklist.claim_abandoned(quiet.catalog, run_id, second, limit=2)
+        await run_tenants.claim_abandoned(quiet.catalog, run_id, second, limit=2)
 
-        await record(quiet, first, parts)
-        await record(quiet, second, parts[:2])
+        await record(quiet, first, items)
+        await record(quiet, second, items[:2])
 
         found = await runs.ended_after(quiet.catalog, run_id, 0)
-        assert {one.tenant_id for one in found[:2]} == {one.tenant_id for one in parts[2:]}
-        assert {one.tenant_id for one in found[2:]} == {one.tenant_id for one in parts[:2]}
+        assert {one.tenant_id for one in found[:2]} == {one.tenant_id for one in items[2:]}
+        assert {one.tenant_id for one in found[2:]} == {one.tenant_id for one in items[:2]}
+
+
+EXISTS = 'a1: relation "…" already exists (SQLSTATE 42P07).'
 
 
 class TestFailureCauses:
     async def test_are_counted_the_commonest_first(self, quiet: Services):
-        run_id, by = await planned(quiet), await runner(quiet)
-        parts = await claimed(quiet, by)
-        for number, part in enumerate(parts[:5]):
+        run_id, by = await planned(quiet), await worker(quiet)
+        items = await claimed(quiet, by)
+        for number, item in enumerate(items[:5]):
             why = f'a1: relation "t_{number}" already exists (SQLSTATE 42P07).'
-            await record(quiet, by, [part], MigrationState.FAILED, why)
-        await record(quiet, by, parts[5:7], MigrationState.FAILED, "not attempted: run cancelled")
-        await record(quiet, by, parts[7:])
+            await record(quiet, by, [item], MigrationState.FAILED, why, cause=EXISTS)
+        await record(quiet, by, items[5:7], MigrationState.FAILED, "not attempted: run cancelled")
+        await record(quiet, by, items[7:])
 
         found = await runs.failure_causes(quiet.catalog, run_id)
 
         assert [(one.cause, one.count) for one in found] == [
-            ("a1: relation … already exists (SQLSTATE 42P07).", 5),
+            (EXISTS, 5),
             ("not attempted: run cancelled", 2),
         ]
-        assert found[0].sample_tenant_id in {one.tenant_id for one in parts[:5]}
-        assert found[1].sample_tenant_id in {one.tenant_id for one in parts[5:7]}
-
-    async def test_are_found_in_what_an_older_release_has_left(
-        self, quiet: Services, settings: Settings
-    ):
-        """It wrote no cause; its errors are of the same kinds."""
-        run_id, by = await planned(quiet), await runner(quiet)
-        parts = await claimed(quiet, by)
-        for number, part in enumerate(parts[:4]):
-            why = f"a1: SQLite: table t{number} already exists."
-            await record(quiet, by, [part], MigrationState.FAILED, why)
-        looking.run(
-            settings.catalog,
-            "UPDATE tenant_migration SET cause = NULL WHERE error LIKE '%t0 %'",
-            "UPDATE tenant_migration SET cause = NULL WHERE error LIKE '%t1 %'",
-        )
-
-        found = await runs.failure_causes(quiet.catalog, run_id)
-
-        assert [(one.cause, one.count) for one in found] == [
-            ("a1: SQLite: table … already exists.", 4)
-        ]
+        assert found[0].sample_tenant_id in {one.tenant_id for one in items[:5]}
+        assert found[1].sample_tenant_id in {one.tenant_id for one in items[5:7]}
 
     async def test_are_told_with_a_part_for_each_while_the_run_goes_on(
         self, quiet: Services, monkeypatch: pytest.MonkeyPatch
     ):
-        """What fails between the two looks is in neither, or has its part."""
-        run_id, mine = await planned(quiet), await runner(quiet)
+        """What fails between the two looks is in neither, or has its item."""
+        run_id, mine = await planned(quiet), await worker(quiet)
         first, second, *_ = await claimed(quiet, mine)
         await record(quiet, mine, [first], MigrationState.FAILED, "one")
         ended = runs.ended
 
-        async def ended_before(*args: Any) -> list[TenantMigration]:
+        async def ended_before(*args: Any) -> list[RunTenant]:
             found = await ended(*args)
             await record(quiet, mine, [second], MigrationState.FAILED, "another")
             return found
@@ -435,7 +419,7 @@ class TestFailureCauses:
         found = await progress.found(quiet.catalog, await runs.get(quiet.catalog, run_id))
 
         assert {one.sample_tenant_id for one in found.causes} <= {
-            one.tenant_id for one in found.parts
+            one.tenant_id for one in found.items
         }
 
     async def test_are_none_without_failures(self, services: Services):
@@ -455,11 +439,11 @@ class TestWalk:
 
         run = await services.fleet.wait(await planned(services))
 
-        parts = {part.tenant_name: part for part in await runs.ended(services.catalog, run.id)}
+        items = {item.tenant_name: item for item in await runs.ended(services.catalog, run.id)}
         assert (run.total_count, run.success_count, run.failed_count) == (3, 2, 1)
-        assert "does not exist" in (parts["globex"].error or "")
-        assert parts["globex"].applied == ""
-        assert parts["acme"].applied is None
+        assert "does not exist" in (items["globex"].error or "")
+        assert items["globex"].applied == ""
+        assert items["acme"].applied is None
         assert await server.names(lost.database_name) == []
 
     async def test_is_shared_by_processes_and_each_tenant_is_migrated_once(
@@ -495,9 +479,9 @@ class TestWalk:
         assert "note" in looking.tables(url)
 
 
-def set_back(settings: Settings, runner_id: UUID, milliseconds: int) -> None:
-    text = runner_id.hex if settings.catalog.startswith("sqlite") else str(runner_id)
+def set_back(settings: Settings, worker_id: UUID, milliseconds: int) -> None:
+    text = worker_id.hex if settings.catalog.startswith("sqlite") else str(worker_id)
     looking.run(
         settings.catalog,
-        f"UPDATE runner SET seen_at_ms = seen_at_ms - {milliseconds} WHERE id = '{text}'",
+        f"UPDATE worker SET seen_at_ms = seen_at_ms - {milliseconds} WHERE id = '{text}'",
     )

@@ -4,7 +4,7 @@ from uuid import UUID
 
 import pytest
 
-from tenantry.catalog.runs import MigrationState, Outcome, TenantMigration
+from tenantry.catalog.runs import MigrationState, Outcome, RunTenant
 from tenantry.fleet.in_flight import InFlight
 from tenantry.kit.ids import new_id
 
@@ -15,7 +15,7 @@ def in_flight() -> InFlight:
 
 
 def outcome(run_id: UUID, state: MigrationState = MigrationState.SUCCESS) -> Outcome:
-    part = TenantMigration(
+    item = RunTenant(
         run_id=run_id,
         tenant_id=new_id(),
         tenant_name="acme",
@@ -27,7 +27,7 @@ def outcome(run_id: UUID, state: MigrationState = MigrationState.SUCCESS) -> Out
         started_at=None,
         finished_at=None,
     )
-    return Outcome(part, None)
+    return Outcome(item, None)
 
 
 class TestInFlight:

@@ -7,7 +7,7 @@ from tenantry.fleet.run_options import (
     TENANTS_NAMED_MAX,
     WAVES_MAX,
     Amount,
-    BadOrder,
+    BadRunOptions,
     RunOptions,
 )
 from tenantry.kit.ids import new_id
@@ -57,7 +57,7 @@ class TestCheck:
     )
     def test_refuses_waves(self, waves: list[Amount]):
         """They are positive, do not decrease, and are at most 100 %."""
-        with pytest.raises(BadOrder, match="`waves`"):
+        with pytest.raises(BadRunOptions, match="`waves`"):
             RunOptions(waves=waves).check()
 
     @pytest.mark.parametrize("amount", [0, 3, 10**30, "0%", "5%", "100%"])
@@ -66,7 +66,7 @@ class TestCheck:
 
     @pytest.mark.parametrize("amount", [-1, "101%", "5", "", "5%5%", "five"])
     def test_refuses_failures(self, amount: Amount):
-        with pytest.raises(BadOrder, match="`maxFailures`"):
+        with pytest.raises(BadRunOptions, match="`maxFailures`"):
             RunOptions(max_failures=amount).check()
 
     @pytest.mark.parametrize("label", ["", "  ", "a\0b", "x" * (LABEL_CHARS_MAX + 1)])
@@ -75,7 +75,7 @@ class TestCheck:
             RunOptions(label=label).check()
 
     def test_refuses_more_tenants_than_it_can_look_up(self):
-        with pytest.raises(BadOrder, match="`tenantIds`"):
+        with pytest.raises(BadRunOptions, match="`tenantIds`"):
             RunOptions(tenant_ids=[new_id()] * (TENANTS_NAMED_MAX + 1)).check()
 
 
@@ -99,7 +99,7 @@ class TestWaveSizes:
         assert RunOptions(waves=waves).wave_sizes(total) == sizes
 
     def test_may_not_decrease_when_numbers_and_percentages_meet(self):
-        with pytest.raises(BadOrder, match="of 50 tenants these are 10, 5"):
+        with pytest.raises(BadRunOptions, match="of 50 tenants these are 10, 5"):
             RunOptions(waves=[10, "10%"]).wave_sizes(50)
 
     def test_are_none_without_waves(self):

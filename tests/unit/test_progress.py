@@ -12,7 +12,9 @@ from tenantry.kit.ids import new_id
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
 
-def run_of(total: int, *, waves: str | None = None, max_failures: int | None = None) -> Progress:
+def run_of(
+    total: int, *, waves: list[int] | None = None, max_failures: int | None = None
+) -> Progress:
     return Progress(
         id=new_id(),
         total_count=total,
@@ -50,7 +52,7 @@ class TestWithoutTerms:
 
 class TestWaves:
     def test_begin_when_all_before_have_ended(self):
-        run, opens = after(run_of(100, waves="1 10 100"), 1)
+        run, opens = after(run_of(100, waves=[1, 10, 100]), 1)
         assert (opens, run.opened_count) == (9, 10)
 
         run, opens = after(run, 5, 3)
@@ -60,7 +62,7 @@ class TestWaves:
         assert (opens, run.opened_count) == (90, 100)
 
     def test_leave_out_what_is_in_none(self):
-        run, opens = after(run_of(5, waves="1 2"), 1)
+        run, opens = after(run_of(5, waves=[1, 2]), 1)
         assert (opens, run.stop_reason) == (1, None)
 
         run, opens = after(run, 1)
@@ -70,7 +72,7 @@ class TestWaves:
         assert (run.finished_at, run.failed_count) == (NOW, 3)
 
     def test_do_not_begin_when_too_many_have_failed(self):
-        run, opens = after(run_of(10, waves="2 10", max_failures=1), 0, 2)
+        run, opens = after(run_of(10, waves=[2, 10], max_failures=1), 0, 2)
 
         assert opens == 0
         assert run.stop_reason == "not attempted: more than one tenant failed"
@@ -81,7 +83,7 @@ class TestWaves:
         chance = random.Random(seed)  # noqa: S311 - no secret
         total = chance.randint(1, 60)
         sizes = sorted({chance.randint(1, total) for _ in range(4)} | {total})
-        run, opened = run_of(total, waves=" ".join(map(str, sizes))), sizes[0]
+        run, opened = run_of(total, waves=sizes), sizes[0]
 
         while run.finished_at is None:
             run, opens = after(run, chance.randint(1, opened - run.ended_count))

@@ -10,9 +10,9 @@ from uvicorn import Config
 from uvicorn.server import ServerState
 
 from tenantry.api.connections import ConnectionLimits, Connections
-from tenantry.api.pieces import BrokenOff
 from tenantry.api.protocol import BoundedProtocol, protocol_for, sent_at_once
-from tenantry.cli.server import is_told_of
+from tenantry.api.streaming import ResponseAborted
+from tenantry.cli.server import is_logged
 from tenantry.kit.metrics import Metrics
 
 REQUEST = b"GET / HTTP/1.1\r\nhost: example.com\r\n\r\n"
@@ -169,7 +169,7 @@ class TestBrokenOff:
     def test_is_no_error_of_the_server(self):
         """The reason is logged elsewhere; stopping a process must not log errors."""
         record = logging.LogRecord("uvicorn.error", logging.ERROR, "", 0, "", None, None)
-        for error, is_told in ((BrokenOff(), False), (ValueError(), True)):
+        for error, is_told in ((ResponseAborted(), False), (ValueError(), True)):
             record.exc_info = (type(error), error, None)
 
-            assert is_told_of(record) is is_told
+            assert is_logged(record) is is_told

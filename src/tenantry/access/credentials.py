@@ -199,6 +199,29 @@ async def revoke_mcp_token(
         await credentials.remove_token(session, tenant_id, token_id, user_id=user_id)
 
 
+async def remove_tokens(
+    ctx: OperationContext, catalog: Catalog, tenant_id: UUID, user_id: UUID
+) -> None:
+    """Remove the McpTokens of a user who is deleted. Call it last before that is committed."""
+    if await credentials.tokens(catalog, tenant_id, user_id=user_id):
+        async with catalog.change(ctx, "mcp-token.end", user_id, tenant_id=tenant_id) as session:
+            await credentials.remove_tokens_of_user(session, tenant_id, user_id)
+
+
+async def remove_dead_tokens(
+    ctx: OperationContext, catalog: Catalog, tenant_id: UUID, user_id: UUID, *, generation: int
+) -> None:
+    """Remove the McpTokens of a user that a change of the user has ended.
+
+    They are dead by their generation alone; this takes them off the lists. Call it last before
+    the change is committed.
+    """
+    found = await credentials.tokens(catalog, tenant_id, user_id=user_id)
+    if any(token.user_generation != generation for token in found):
+        async with catalog.change(ctx, "mcp-token.end", user_id, tenant_id=tenant_id) as session:
+            await credentials.remove_dead_tokens(session, tenant_id, user_id, generation=generation)
+
+
 def _in_utc(instant: datetime) -> datetime:
     try:
         return instant.astimezone(UTC)

@@ -16,7 +16,7 @@ from tenantry.catalog import admins, credentials, tenants
 from tenantry.catalog.admins import Admin
 from tenantry.catalog.credentials import ApiKey, McpToken
 from tenantry.catalog.database import Catalog
-from tenantry.catalog.planes import CatalogSession
+from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.tenants import Tenant
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Forbidden, Unauthenticated
@@ -104,10 +104,10 @@ class _TokenFact(msgspec.Struct, frozen=True):
 
 
 class Identifier:
-    """Tells whose credentials they are, by the facts of the catalog."""
+    """Identifies callers by their credentials, with the cached values of the catalog."""
 
     def __init__(self, catalog: Catalog, tokens: Tokens, usage: Usage) -> None:
-        self._facts = catalog.facts
+        self._cache = catalog.cache
         self._tokens = tokens
         self._usage = usage
 
@@ -121,7 +121,7 @@ class Identifier:
         claims = await self._tokens.verify(presented.authorization, now=ctx.now)
         if claims.role is not Role.ADMIN:
             raise WrongRole
-        found = await self._facts.get(
+        found = await self._cache.get(
             ("admin", claims.nameid), lambda session: _read_admin(session, claims.nameid)
         )
         if found is None:
@@ -203,9 +203,9 @@ class Identifier:
         if presented is None:
             return None
         by_digest = digest(presented)
-        found: _KeyFact | None = self._facts.recall(("key", by_digest))
+        found: _KeyFact | None = self._cache.find(("key", by_digest))
         if found is None and is_well_formed(API_KEY_KIND, presented):
-            found = await self._facts.get(
+            found = await self._cache.get(
                 ("key", by_digest), lambda session: _read_key(session, by_digest)
             )
         if found is None or (found.key.expires_at is not None and found.key.expires_at <= now):
@@ -227,7 +227,7 @@ class Identifier:
         if not is_well_formed(MCP_TOKEN_KIND, presented):
             return None
         by_digest = digest(presented)
-        return await self._facts.get(
+        return await self._cache.get(
             ("token", by_digest), lambda session: _read_token(session, by_digest)
         )
 

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from tenantry.catalog import signing_keys
 from tenantry.catalog.database import Catalog
-from tenantry.catalog.planes import CatalogSession
+from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.signing_keys import SigningKey, SigningKeyNotFound
 from tenantry.kit.clock import monotonic_seconds
 from tenantry.kit.context import OperationContext
@@ -30,7 +30,7 @@ RELOAD_SECONDS_MIN = 1.0
 RETIRED_AFTER = timedelta(seconds=60)
 NONCE_BYTES = 12
 KEYS = "signing keys"
-"""The name of the fact."""
+"""The key of the cached value."""
 SECRET_FILE_BYTES = 32
 
 
@@ -116,8 +116,8 @@ class SigningKeys:
         Raises:
             WrongSecretKey: They cannot be opened.
         """
-        facts = self._catalog.facts
-        ring: KeyRing | None = facts.recall(KEYS) or await facts.get(KEYS, self._read)
+        cache = self._catalog.cache
+        ring: KeyRing | None = cache.find(KEYS) or await cache.get(KEYS, self._read)
         assert ring is not None
         return ring
 
@@ -129,7 +129,7 @@ class SigningKeys:
         """
         ring = await self.ring()
         if key_id not in ring.keys and self._may_reload():
-            await self._catalog.facts.look()
+            await self._catalog.cache.check_epoch()
             ring = await self.ring()
         return ring
 

@@ -3,7 +3,7 @@
 An answer that depends on a credential must never be served to another caller, and most caches
 do not know `X-Api-Key` and `X-Mcp-Token` as credentials. So every answer of the API says
 ``no-store``, errors included, and names the credential headers in ``Vary``. The exception are
-the pages of `api.conditions`, which are ``private``: a browser stores them, and asks each time.
+the pages of `api.conditional`, which are ``private``: a browser stores them, and asks each time.
 """
 
 from functools import lru_cache

@@ -18,14 +18,13 @@ import structlog
 from tenantry.access.principal import AdminContext
 from tenantry.access.rate_limits import Quota, check
 from tenantry.api import envelope
+from tenantry.api.access_levels import AUTHORIZATION, MCP_TOKEN, TENANT_LOGIN
 from tenantry.api.caching import cache_headers
-from tenantry.api.conditions import answer_unless_known
+from tenantry.api.conditional import conditional_answer
 from tenantry.api.endpoints import Endpoint, Router
 from tenantry.api.envelope import CLOSE, Answer, Headers
 from tenantry.api.fair_share import FairShare
 from tenantry.api.interruptions import Interruptions
-from tenantry.api.levels import AUTHORIZATION, MCP_TOKEN, TENANT_LOGIN
-from tenantry.api.pieces import BrokenOff, ClientHungUp, Pieces, Receive, Send, send_body
 from tenantry.api.protocol import sent_at_once
 from tenantry.api.requests import (
     decode_body,
@@ -35,9 +34,17 @@ from tenantry.api.requests import (
     read_headers,
     read_parameters,
 )
-from tenantry.api.responses import answer_in_pieces, long_answer, represent
+from tenantry.api.responses import long_answer, represent, streamed_answer
+from tenantry.api.streaming import (
+    ClientHungUp,
+    Receive,
+    ResponseAborted,
+    Send,
+    StreamedBody,
+    send_body,
+)
 from tenantry.db.postgres import SILENCE_SECONDS
-from tenantry.db.sessions import DatabaseUnavailable, undeterred
+from tenantry.db.sessions import DatabaseUnavailable, retry_deadlock
 from tenantry.kit.access_log import AccessEntry, AccessLog
 from tenantry.kit.clock import monotonic_seconds, utc_now
 from tenantry.kit.context import OperationContext
@@ -80,7 +87,7 @@ class Api:
             try:
                 answer = await self._answer(exchange, scope, receive)
             except DatabaseUnavailable:
-                await self._look_again(exchange)
+                await self._recheck_access(exchange)
                 raise
         except TenantryError as error:
             answer = exchange.refuse(error)
@@ -110,8 +117,8 @@ class Api:
             ctx = exchange.context(scope)
             return endpoint.level.enter(self._services, ctx, credentials, endpoint.demand)
 
-        exchange.enter, exchange.known = enter, self._services.catalog.facts.generation
-        exchange.ctx = ctx = await exchange.in_time(undeterred(enter, is_read=True))
+        exchange.enter, exchange.known = enter, self._services.catalog.cache.generation
+        exchange.ctx = ctx = await exchange.in_time(retry_deadlock(enter, is_read=True))
         self._count(exchange, ctx)
         try:
             if endpoint.reads_body:
@@ -157,21 +164,21 @@ class Api:
             return
         check(exchange.quota)
 
-    async def _look_again(self, exchange: "_Exchange") -> None:
-        """Check that who asked for a database that was not there would be let in by now, too.
+    async def _recheck_access(self, exchange: "_Exchange") -> None:
+        """Authenticate again if a tenant database is missing and the epoch has moved.
 
-        The tenant may have been deleted meanwhile, and then that is what there is to say.
+        The tenant may have been deleted after the caller was admitted.
 
         Raises:
-            Unauthenticated, Forbidden: Who asks would not.
+            Unauthenticated, Forbidden: The caller is no longer admitted.
         """
-        facts = self._services.catalog.facts
-        # Who has waited for the catalog in vain does not wait for it again.
-        if exchange.enter is None or not facts.are_believed or exchange.seconds_left <= 0:
+        cache = self._services.catalog.cache
+        # A request that has waited for the catalog in vain does not wait for it again.
+        if exchange.enter is None or not cache.is_fresh or exchange.seconds_left <= 0:
             return
         with contextlib.suppress(Unavailable):
-            await exchange.in_time(facts.look())
-            if facts.generation != exchange.known:
+            await exchange.in_time(cache.check_epoch())
+            if cache.generation != exchange.known:
                 await exchange.in_time(exchange.enter())
 
 
@@ -180,7 +187,7 @@ class _Exchange:
 
     Attributes:
         enter: Lets in who asks, or does not; None as long as nobody knows what is asked.
-        known: Of which generation the facts were before.
+        known: The generation of the cache when the request came in.
         quota: What is left to the caller, as soon as it is known who that is.
         seconds_left: How long the request may still use databases.
     """
@@ -235,10 +242,8 @@ class _Exchange:
         self.error = type(error).__name__
         if isinstance(error, Unavailable):
             self.log_cause(error)
-        looked_at = self.endpoint.level.headers & TOKENS if self.endpoint else frozenset()
-        token_sent = any(
-            name in looked_at and _is_token(name, value) for name, value in self.headers
-        )
+        counted = self.endpoint.level.headers & TOKENS if self.endpoint else frozenset()
+        token_sent = any(name in counted and _is_token(name, value) for name, value in self.headers)
         return envelope.failure(error, token_sent=token_sent)
 
     def log_cause(self, error: Unavailable) -> None:
@@ -290,12 +295,12 @@ def _level(status: int) -> str:
 async def _work(
     endpoint: Endpoint, ctx: Any, scope: Scope, handle: Callable[[], Awaitable[Any]]
 ) -> Answer:
-    work = partial(undeterred, handle, is_read=endpoint.method == "GET")
+    work = partial(retry_deadlock, handle, is_read=endpoint.method == "GET")
     if endpoint.version is not None:
-        return await answer_unless_known(endpoint, ctx, scope, work)
+        return await conditional_answer(endpoint, ctx, scope, work)
     data = await work()
     if isinstance(data, AsyncGeneratorType):
-        return await answer_in_pieces(endpoint, data, scope["headers"])
+        return await streamed_answer(endpoint, data, scope["headers"])
     return represent(endpoint, data)
 
 
@@ -321,15 +326,17 @@ async def _send(send: Send, receive: Receive, answer: Answer, exchange: _Exchang
         if whole and sent_at_once(send, answer.status, headers, body):
             return
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-    if isinstance(body, Pieces):
+    if isinstance(body, StreamedBody):
         if not exchange.is_head:
-            await _send_pieces(send, receive, body, exchange)
+            await _send_stream(send, receive, body, exchange)
             return
         await body.close()
     await send({"type": "http.response.body", "body": b"" if exchange.is_head else body})
 
 
-async def _send_pieces(send: Send, receive: Receive, body: Pieces, exchange: _Exchange) -> None:
+async def _send_stream(
+    send: Send, receive: Receive, body: StreamedBody, exchange: _Exchange
+) -> None:
     try:
         await send_body(body, receive, send)
     except ClientHungUp as error:
@@ -340,4 +347,4 @@ async def _send_pieces(send: Send, receive: Receive, body: Pieces, exchange: _Ex
             exchange.log_cause(error)
         else:
             _log.exception("answer broken off", request_id=exchange.request_id)
-        raise BrokenOff from None
+        raise ResponseAborted from None

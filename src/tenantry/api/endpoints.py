@@ -1,26 +1,30 @@
-"""What an endpoint is, and how the one for a request is found.
+"""What an endpoint is, how a handler becomes one, and how the one for a request is found.
 
-The table of endpoints (`api.table`) defines the HTTP API: it dispatches, it decides
-who is let in before a body is read, and it generates the OpenAPI description.
+An endpoint is declared where its handler is: `endpoint` is the decorator. Dispatch, the level of
+access and the OpenAPI description follow from it.
 """
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from http import HTTPStatus
-from typing import Any
+from typing import Any, get_type_hints
 from urllib.parse import unquote_to_bytes
 from uuid import UUID
 
 import msgspec
 
 from tenantry.access.principal import Scope
+from tenantry.api.access_levels import Level
 from tenantry.api.envelope import MethodNotAllowed
-from tenantry.api.levels import Level
 from tenantry.kit.errors import NotFound
 from tenantry.schemas.base import Nothing
 from tenantry.tenant.entry import Demand
+
+ACCEPTED, CREATED, OK = HTTPStatus.ACCEPTED, HTTPStatus.CREATED, HTTPStatus.OK
+CONFLICT, NOT_FOUND = HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND
+TOO_MANY_REQUESTS, UNAUTHORIZED = HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.UNAUTHORIZED
 
 BODY_BYTES_MAX = 65_536
 CONTENT_BYTES_MAX = 1_048_576
@@ -46,7 +50,7 @@ class Endpoint:
         level: Who is let in, and with which context.
         handler: Takes the context, the services, the request, and by name the path's
             parameters and the `headers`; returns the data, or a `Reply`, or an asynchronous
-            generator of the pieces of their JSON.
+            generator of the chunks of their JSON.
         request: Filled from the JSON body (POST, PUT, PATCH), or from the query.
         response: The ``data`` of the envelope; None when there is only a message.
         summary: One line for the description.
@@ -82,7 +86,7 @@ class Endpoint:
     status: HTTPStatus = HTTPStatus.OK
     also: tuple[tuple[HTTPStatus, type[msgspec.Struct]], ...] = ()
     headers: tuple[str, ...] = ()
-    errors: frozenset[HTTPStatus] = field(default_factory=frozenset)
+    errors: Collection[HTTPStatus] = ()
     scope: Scope | None = None
     module: str | None = None
     holds_secret: bool = False
@@ -135,6 +139,34 @@ class Endpoint:
     def parameters(self) -> tuple[str, ...]:
         """The names of the parameters in the path, as the handler takes them."""
         return tuple(snake(part[1:-1]) for part in self.path.split("/") if part.startswith("{"))
+
+
+def endpoint(
+    method: str, path: str, level: Level[Any], **options: Any
+) -> Callable[[Callable[..., Awaitable[Any]]], Endpoint]:
+    """Make an `Endpoint` of the handler below.
+
+    The summary is the first line of the handler's docstring, the request is the type of its third
+    argument, and the response is what it returns, unless *options* say otherwise.
+
+    Args:
+        method: GET, POST, PUT, PATCH or DELETE.
+        path: Literal segments, and ``{name}`` for parameters.
+        level: Who is let in.
+        options: The other attributes of `Endpoint`.
+    """
+
+    def declare(handler: Callable[..., Awaitable[Any]]) -> Endpoint:
+        *arguments, returned = get_type_hints(handler).values()
+        inferred = {
+            "request": arguments[2],
+            "response": None if returned is type(None) else returned,
+            "summary": (handler.__doc__ or "").partition("\n")[0].removesuffix("."),
+        }
+        declared = {"method": method, "path": path, "level": level, "handler": handler}
+        return Endpoint(**declared, **inferred | options)  # type: ignore[arg-type]
+
+    return declare
 
 
 def snake(name: str) -> str:

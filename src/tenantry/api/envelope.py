@@ -11,7 +11,7 @@ import msgspec
 from tenantry.access.login import LoginRefused
 from tenantry.access.rate_limits import POLICY_NAME, WINDOW_SECONDS, Quota, TooManyRequests
 from tenantry.access.throttle import TooManyAttempts
-from tenantry.api.pieces import Pieces, Source
+from tenantry.api.streaming import Source, StreamedBody
 from tenantry.kit.errors import (
     Conflict,
     Forbidden,
@@ -114,7 +114,7 @@ class Answer(msgspec.Struct, frozen=True):
     """
 
     status: int
-    body: bytes | Pieces
+    body: bytes | StreamedBody
     headers: Headers
     is_page: bool = False
     is_negotiated: bool = False
@@ -143,12 +143,12 @@ def success(data: object, *, status: int = 200) -> Answer:
     return Answer(status, b'{"success":true,"data":' + _encode(data) + b"}", [JSON])
 
 
-async def success_in_pieces(data: Source) -> Source:
-    """Yield the body that carries *data*, which are pieces of JSON."""
+async def streamed_success(data: Source) -> Source:
+    """Yield the body that carries *data*, which are chunks of JSON."""
     yield b'{"success":true,"data":'
     async with contextlib.aclosing(data):
-        async for piece in data:
-            yield piece
+        async for chunk in data:
+            yield chunk
     yield b"}"
 
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 
 import msgspec
 
-from tenantry.api.pieces import Source
+from tenantry.api.streaming import Source
 from tenantry.fleet.watchers import RunUpdate
 from tenantry.kit.clock import monotonic_seconds
 from tenantry.kit.errors import Forbidden, Unauthenticated
@@ -61,8 +61,8 @@ async def events_of(
 
 
 def _events(update: RunUpdate) -> Iterator[bytes]:
-    for part in update.parts:
-        yield _event(b"tenant", part.sequence or 0, MigrationRunDetailResponse.of(part))
+    for item in update.items:
+        yield _event(b"tenant", item.sequence or 0, MigrationRunDetailResponse.of(item))
     if update.run is not None:
         yield _event(
             b"run", update.sequence, MigrationRunStateResponse.of_state(update.run, update.away)

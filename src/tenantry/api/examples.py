@@ -17,7 +17,7 @@ _BY_NAME: Mapping[str, Any] = {
     "appliedMigrations": "0003_add_posts,0004_add_tags",
     "authorName": "Grace Hopper",
     "behind": 0,
-    "cause": "0003_add_posts: relation … already exists (SQLSTATE 42P07).",
+    "cause": '0003_add_posts: relation "…" already exists (SQLSTATE 42P07).',
     "client": "Cursor",
     "content": "The whole text of the post.",
     "currentRevision": "0002",

@@ -1,4 +1,4 @@
-"""Migration runs as JSON, piece by piece: a run has as many details as there are tenants.
+"""Migration runs as JSON, chunk by chunk: a run has as many details as there are tenants.
 
 No more than a few hundred details are in memory, however large a run or slow a client.
 """
@@ -8,10 +8,10 @@ from collections.abc import AsyncGenerator
 
 import msgspec
 
-from tenantry.api.pieces import Source
+from tenantry.api.streaming import Source
 from tenantry.catalog import runs
-from tenantry.catalog.planes import CatalogSession
 from tenantry.catalog.runs import MigrationRun, MigrationState
+from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.waiting import away_servers
 from tenantry.kit.pages import Page
 from tenantry.schemas.migrations import (
@@ -23,7 +23,7 @@ from tenantry.schemas.migrations import (
 _encode = msgspec.json.Encoder().encode
 
 
-async def run_in_pieces(catalog: CatalogSession, run: MigrationRun, details: Details) -> Source:
+async def stream_run(catalog: CatalogSession, run: MigrationRun, details: Details) -> Source:
     """Yield a `MigrationRunResponse`: the counts are those of the details, if all are told.
 
     Args:
@@ -34,23 +34,23 @@ async def run_in_pieces(catalog: CatalogSession, run: MigrationRun, details: Det
     # The object and the array are left open until the details are in them.
     away = await away_servers(catalog, run)
     yield _encode(MigrationRunStateResponse.of_state(run, away))[:-1] + b',"details":['
-    async with contextlib.aclosing(_details(catalog, run, details)) as pieces:
-        async for piece in pieces:
-            yield piece
+    async with contextlib.aclosing(_details(catalog, run, details)) as chunks:
+        async for chunk in chunks:
+            yield chunk
     yield b"]}"
 
 
-async def page_in_pieces(
+async def stream_page(
     catalog: CatalogSession, page: Page[MigrationRun], details: Details
 ) -> Source:
-    """Yield a `MigrationRunPage`, as `run_in_pieces` does a run."""
+    """Yield a `MigrationRunPage`, as `stream_run` does a run."""
     yield b'{"items":['
     for at, run in enumerate(page.items):
         if at:
             yield b","
-        async with contextlib.aclosing(run_in_pieces(catalog, run, details)) as pieces:
-            async for piece in pieces:
-                yield piece
+        async with contextlib.aclosing(stream_run(catalog, run, details)) as chunks:
+            async for chunk in chunks:
+                yield chunk
     facts = {
         "page": page.window.page,
         "pageSize": page.window.size,
@@ -67,9 +67,9 @@ async def _details(
         return
     state = MigrationState.FAILED if details is Details.FAILED else None
     comma = b""
-    async for parts in runs.each_ended(catalog, run.id, state=state):
+    async for items in runs.each_ended(catalog, run.id, state=state):
         # What has ended since the run was read is not in its counts.
-        told = [MigrationRunDetailResponse.of(part) for part in parts if run.counts(part)]
+        told = [MigrationRunDetailResponse.of(item) for item in items if run.counts(item)]
         if told:
             yield comma + _encode(told)[1:-1]
             comma = b","

@@ -12,7 +12,7 @@ from collections.abc import Awaitable
 from typing import TypeVar
 
 from tenantry.api.envelope import HttpError
-from tenantry.api.pieces import Receive
+from tenantry.api.streaming import Receive
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.kit.clock import monotonic_seconds
 from tenantry.kit.errors import TenantryError

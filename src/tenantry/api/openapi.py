@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import msgspec.inspect as ms
 
+from tenantry.api.access_levels import ADMIN, MCP, OPEN, PUBLIC, TENANT_LOGIN
 from tenantry.api.endpoints import Endpoint
 from tenantry.api.examples import example_of, example_of_parameter
-from tenantry.api.levels import ADMIN, MCP, OPEN, PUBLIC, TENANT_LOGIN
 from tenantry.kit.context import OperationContext
 from tenantry.schemas.base import EventStream, JsonLines, MetricsText, Nothing
 from tenantry.services import Services
@@ -154,7 +154,7 @@ def successes(endpoint: Endpoint) -> dict[HTTPStatus, list[type[msgspec.Struct]]
 
 def statuses(endpoint: Endpoint) -> list[HTTPStatus]:
     """Return every status of an error that an endpoint can return."""
-    found = {HTTPStatus.BAD_REQUEST, HTTPStatus.SERVICE_UNAVAILABLE} | endpoint.errors
+    found = {HTTPStatus.BAD_REQUEST, HTTPStatus.SERVICE_UNAVAILABLE, *endpoint.errors}
     if endpoint.level is not OPEN:
         found |= {
             HTTPStatus.UNAUTHORIZED,

@@ -44,7 +44,7 @@ def protocol_for(connections: Connections) -> Callable[..., asyncio.Protocol]:
 def sent_at_once(
     send: Callable[..., object], status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes
 ) -> bool:
-    """Send a whole answer in one piece, if *send* is uvicorn's own; else return False.
+    """Send a whole answer in one chunk, if *send* is uvicorn's own; else return False.
 
     uvicorn writes the head and the body apart, which are two system calls and two packets, and
     looks at each header three times: a tenth of the time of a short request. What is rare is

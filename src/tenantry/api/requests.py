@@ -10,6 +10,7 @@ from uuid import UUID
 import msgspec
 
 from tenantry.access.identify import Credentials
+from tenantry.api.access_levels import API_KEY, AUTHORIZATION, MCP_TOKEN
 from tenantry.api.endpoints import Endpoint, NoSuchPath, slug_of
 from tenantry.api.envelope import (
     BodyTooLarge,
@@ -18,9 +19,8 @@ from tenantry.api.envelope import (
     HttpError,
     UnsupportedMediaType,
 )
-from tenantry.api.levels import API_KEY, AUTHORIZATION, MCP_TOKEN
-from tenantry.api.pieces import Message, Receive
 from tenantry.api.protocol import received_at_once
+from tenantry.api.streaming import Message, Receive
 from tenantry.kit.errors import Invalid
 from tenantry.kit.ids import parse_id
 from tenantry.kit.pages import PAGE_MAX
@@ -68,18 +68,18 @@ class BadRequest(Invalid):
     """The request is invalid."""
 
 
-def read_credentials(headers: RawHeaders, looked_at: frozenset[bytes]) -> Credentials:
-    """Return the credentials in *headers*, as far as they are *looked_at*.
+def read_credentials(headers: RawHeaders, counted: frozenset[bytes]) -> Credentials:
+    """Return the credentials in *headers*, those that are *counted*.
 
     Raises:
-        RepeatedCredential: One that is looked at was sent twice.
+        RepeatedCredential: A counted one was sent twice.
         HeadersTooLarge: All of them together are larger than `HEADERS_BYTES_MAX`.
     """
     found: dict[bytes, str] = {}
     size = 0
     for name, value in headers:
         size += len(name) + len(value)
-        if name in looked_at:
+        if name in counted:
             if name in found:
                 raise RepeatedCredential
             found[name] = value.decode("latin-1").strip()

@@ -16,7 +16,7 @@ from tenantry.api.envelope import (
     Headers,
     Reply,
 )
-from tenantry.api.pieces import LARGE_BYTES, Source, after_spaces, begin
+from tenantry.api.streaming import LARGE_BYTES, Source, after_spaces, begin
 from tenantry.kit.negotiation import accepts_gzip
 
 
@@ -39,31 +39,31 @@ def represent(endpoint: Endpoint, data: Any) -> Answer:
     return answer
 
 
-async def answer_in_pieces(
+async def streamed_answer(
     endpoint: Endpoint, data: Source, headers: Iterable[tuple[bytes, bytes]]
 ) -> Answer:
-    """Return the answer whose *data* come in pieces: JSON, JSON lines, or events.
+    """Return the answer whose *data* come in chunks: JSON, JSON lines, or events.
 
     Args:
         endpoint: Whose data they are.
-        data: The pieces.
+        data: The chunks.
         headers: Of the request: they say whether it takes gzip.
 
     Raises:
-        Exception: Whatever the source of the data raises before the first piece.
+        Exception: Whatever the source of the data raises before the first chunk.
     """
     if endpoint.goes_on:
-        pieces = await begin(data)
-        return Answer(endpoint.status, pieces, [EVENT_STREAM, UNBUFFERED])
-    body = data if endpoint.is_bare else envelope.success_in_pieces(data)
-    pieces = await begin(body, at_least=LARGE_BYTES)
+        chunks = await begin(data)
+        return Answer(endpoint.status, chunks, [EVENT_STREAM, UNBUFFERED])
+    body = data if endpoint.is_bare else envelope.streamed_success(data)
+    chunks = await begin(body, at_least=LARGE_BYTES)
     answered: Headers = [JSON_LINES if endpoint.is_bare else JSON]
-    if pieces.is_whole:
-        return Answer(endpoint.status, pieces.first, answered, is_negotiated=True)
+    if chunks.is_whole:
+        return Answer(endpoint.status, chunks.first, answered, is_negotiated=True)
     if accepts_gzip(headers):
-        pieces.compress()
+        chunks.compress()
         answered.append(GZIP)
-    return Answer(endpoint.status, pieces, answered, is_negotiated=True)
+    return Answer(endpoint.status, chunks, answered, is_negotiated=True)
 
 
 async def long_answer(endpoint: Endpoint, work: Awaitable[Any], seconds: float) -> Answer:
@@ -85,8 +85,8 @@ async def long_answer(endpoint: Endpoint, work: Awaitable[Any], seconds: float) 
         raise
     if working.done():
         return working.result()
-    pieces = await begin(after_spaces(asyncio.create_task(_late(endpoint, working)), seconds))
-    return Answer(endpoint.status, pieces, [JSON, UNBUFFERED])
+    chunks = await begin(after_spaces(asyncio.create_task(_late(endpoint, working)), seconds))
+    return Answer(endpoint.status, chunks, [JSON, UNBUFFERED])
 
 
 async def _work(endpoint: Endpoint, work: Awaitable[Any]) -> Answer:

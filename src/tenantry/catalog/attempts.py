@@ -23,7 +23,7 @@ import msgspec
 import sqlalchemy as sa
 
 from tenantry.catalog.database import Catalog
-from tenantry.catalog.planes import CatalogSession
+from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.tables import login_attempt
 from tenantry.db.statements import Statement, insert
 from tenantry.db.types import database_clock_ms

@@ -14,7 +14,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tenantry.catalog.planes import CatalogPlane, CatalogSession
+from tenantry.catalog.session import CatalogPlane, CatalogSession
 from tenantry.catalog.tables import audit_entry
 from tenantry.db.audit_log import AuditEntry, AuditLog
 from tenantry.db.statements import Statement, insert

@@ -3,7 +3,7 @@
 import msgspec
 import sqlalchemy as sa
 
-from tenantry.catalog.planes import CatalogSession
+from tenantry.catalog.session import CatalogSession
 from tenantry.db.statements import Statement
 from tenantry.db.types import database_clock_ms
 

@@ -9,8 +9,8 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from tenantry.catalog import audit
-from tenantry.catalog.facts import Facts
-from tenantry.catalog.planes import CatalogPlane, CatalogSession
+from tenantry.catalog.cache import CatalogCache
+from tenantry.catalog.session import CatalogPlane, CatalogSession
 from tenantry.catalog.tables import catalog
 from tenantry.db.database import Budget, Database
 from tenantry.db.factory import single_connector
@@ -22,13 +22,13 @@ from tenantry.migration.streams import Stream
 STREAM = Stream("catalog", Path(__file__).parent / "revisions")
 
 CatalogChange = NewType("CatalogChange", CatalogSession)
-"""A session of `Catalog.change`. What changes facts asks for it, so mypy sees to it."""
+"""A session of `Catalog.change`. Functions that change cached values require it."""
 
 _BUMP = Statement[Any](sa.update(catalog).values(epoch=catalog.c.epoch + 1))
 
 
 class Catalog(Database[CatalogPlane]):
-    """The catalog: a session for reading, and `change` for facts.
+    """The catalog: a session for reading, and `change` for cached values.
 
     Args:
         url: Where it is.
@@ -56,7 +56,7 @@ class Catalog(Database[CatalogPlane]):
         )
         self.budget = Budget(most)
         super().__init__(connect, self.budget, most, wait_seconds_max=timeout_seconds)
-        self.facts = Facts(self)
+        self.cache = CatalogCache(self)
 
     @asynccontextmanager
     async def change(
@@ -68,7 +68,7 @@ class Catalog(Database[CatalogPlane]):
         tenant_id: UUID | None = None,
         changes: Sequence[Mapping[str, object]] = (),
     ) -> AsyncIterator[CatalogChange]:
-        """Open a transaction that changes facts: it is audited, and every process forgets.
+        """Open an audited transaction that invalidates the caches of all processes.
 
         Args:
             ctx: Who changes.
@@ -87,4 +87,4 @@ class Catalog(Database[CatalogPlane]):
                 # Last, because it makes other changes wait until this one has ended.
                 await session.execute(_BUMP)
         finally:
-            self.facts.forget()
+            self.cache.clear()

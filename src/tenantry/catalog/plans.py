@@ -1,4 +1,4 @@
-"""Plans: a run is written down, with one part for each tenant that is selected."""
+"""Plans: a run is written down, with one item for each tenant that is selected."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -8,8 +8,8 @@ from uuid import UUID
 import msgspec
 import sqlalchemy as sa
 
-from tenantry.catalog.planes import CatalogSession
 from tenantry.catalog.runs import MigrationState
+from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.tables import migration_run, tenant, tenant_migration
 from tenantry.catalog.tenants import TenantState
 from tenantry.db.statements import Count, Statement, columns_of, parameters
@@ -41,7 +41,7 @@ class _Id(msgspec.Struct, frozen=True):
     id: UUID
 
 
-_run, _part = migration_run.c, tenant_migration.c
+_run, _item = migration_run.c, tenant_migration.c
 _ids = sa.bindparam("tenant_ids", type_=Ids)
 _retry_of = sa.bindparam("retry_of", type_=sa.Uuid)
 _is_active = sa.and_(tenant.c.is_active, tenant.c.state == TenantState.READY.value)
@@ -51,8 +51,8 @@ _is_selected = sa.and_(
     sa.or_(
         _retry_of.is_(None),
         tenant.c.id.in_(
-            sa.select(_part.tenant_id).where(
-                _part.run_id == _retry_of, _part.state == MigrationState.FAILED.value
+            sa.select(_item.tenant_id).where(
+                _item.run_id == _retry_of, _item.state == MigrationState.FAILED.value
             )
         ),
     ),
@@ -65,7 +65,7 @@ _SELECTED_COLUMNS = (
 )
 
 _ADD = Statement[Any](sa.insert(migration_run))
-_ADD_PARTS = Statement[Any](
+_ADD_ITEMS = Statement[Any](
     sa.insert(tenant_migration).from_select(
         ["run_id", *columns_of(tenant_migration, Selected), "state"],
         sa.select(
@@ -75,8 +75,8 @@ _ADD_PARTS = Statement[Any](
         ).where(_is_selected),
     )
 )
-_COUNT_PARTS = Statement(
-    sa.select(sa.func.count().label("count")).where(_part.run_id == sa.bindparam("run")), Count
+_COUNT_ITEMS = Statement(
+    sa.select(sa.func.count().label("count")).where(_item.run_id == sa.bindparam("run")), Count
 )
 _BEGIN = Statement[Any](
     sa.update(migration_run)
@@ -133,9 +133,9 @@ async def add(
     )
     state = MigrationState.WAITING if waits else MigrationState.PENDING
     await session.execute(
-        _ADD_PARTS, run=run_id, state=state.value, **msgspec.structs.asdict(selection)
+        _ADD_ITEMS, run=run_id, state=state.value, **msgspec.structs.asdict(selection)
     )
-    added = await session.fetch_one(_COUNT_PARTS, run=run_id)
+    added = await session.fetch_one(_COUNT_ITEMS, run=run_id)
     assert added is not None
     return added.count
 
@@ -164,7 +164,7 @@ async def begin(
         run=run_id,
         total_count=total,
         finished_at=None if total else now,
-        waves=" ".join(map(str, waves)) or None,
+        waves=list(waves) or None,
         max_failures=max_failures,
     )
 

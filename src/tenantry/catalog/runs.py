@@ -1,7 +1,7 @@
 """Migration runs: their options and results, as shown in the history.
 
-A run has one row for each tenant: its parts. `catalog.plans` inserts them before the first
-tenant is migrated; `catalog.parts` claims and ends them.
+A run has one item for each tenant. `catalog.plans` inserts them before the first tenant is
+migrated; `catalog.run_tenants` claims and ends them.
 """
 
 from collections.abc import AsyncIterator
@@ -12,8 +12,7 @@ from uuid import UUID
 import msgspec
 import sqlalchemy as sa
 
-from tenantry.catalog.causes import cause_of
-from tenantry.catalog.planes import CatalogSession
+from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.tables import migration_run, tenant_migration
 from tenantry.db.statements import Count, Statement, columns_of
 from tenantry.kit.errors import NotFound
@@ -44,8 +43,7 @@ class MigrationRun(msgspec.Struct, frozen=True):
 
     Attributes:
         total_count: Tenants in the run, fixed at its start.
-        last_sequence: Of the part that ended last; None before the first, or when an older
-            release ended it.
+        last_sequence: Of the item that ended last; None before the first.
     """
 
     id: UUID
@@ -57,21 +55,19 @@ class MigrationRun(msgspec.Struct, frozen=True):
     failed_count: int
     last_sequence: int | None = None
 
-    def counts(self, part: "TenantMigration") -> bool:
-        """Return whether the counts include *part*, which may have ended after they were read."""
-        if self.finished_at is not None or part.sequence is None:
-            return True
-        return part.sequence <= (self.last_sequence or 0)
+    def counts(self, item: "RunTenant") -> bool:
+        """Return whether the counts include *item*, which may have ended after they were read."""
+        return (item.sequence or 0) <= (self.last_sequence or 0)
 
 
-class TenantMigration(msgspec.Struct, frozen=True):
-    """One tenant's part in a run.
+class RunTenant(msgspec.Struct, frozen=True):
+    """One tenant in a run.
 
     Attributes:
         applied: Names with commas between them; None when nothing was pending, empty when
             it failed and nothing stayed applied.
         sequence: Parts that end later have a greater one, in the whole run; there are gaps.
-            None while it has not ended, or when an older release ended it.
+            None while it has not ended.
     """
 
     run_id: UUID
@@ -88,10 +84,16 @@ class TenantMigration(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """The result of one tenant, and the revision of its database if that is known."""
+    """The outcome of one tenant.
 
-    part: TenantMigration
-    schema_revision: str | None
+    Attributes:
+        schema_revision: Of its database, if that is known.
+        cause: What its failure has in common with others; None for a success.
+    """
+
+    item: RunTenant
+    schema_revision: str | None = None
+    cause: str | None = None
 
 
 class UnfinishedRun(msgspec.Struct, frozen=True):
@@ -116,14 +118,14 @@ class Terms(msgspec.Struct, frozen=True):
 
     Attributes:
         label: What it is called.
-        waves: How many parts may have started when each wave has begun, with spaces between
-            the numbers; None when all may start at once.
+        waves: How many items may have started when each wave has begun; None when all may
+            start at once.
         max_failures: The failure budget; None without a limit.
         stop_reason: Why no more tenants are started; None if they are.
     """
 
     label: str | None
-    waves: str | None
+    waves: list[int] | None
     max_failures: int | None
     stop_reason: str | None
 
@@ -142,18 +144,11 @@ class Cause(msgspec.Struct, frozen=True):
     sample_tenant_id: UUID
 
 
-class _Errors(msgspec.Struct, frozen=True):
-    cause: str | None
-    error: str | None
-    count: int
-    sample: str
-
-
-_run, _part = migration_run.c, tenant_migration.c
+_run, _item = migration_run.c, tenant_migration.c
 _RUN_COLUMNS = columns_of(migration_run, MigrationRun)
-_PART_COLUMNS = columns_of(tenant_migration, TenantMigration)
-_of_run = _part.run_id == sa.bindparam("run")
-_has_ended = _part.finished_at.is_not(None)
+_ITEM_COLUMNS = columns_of(tenant_migration, RunTenant)
+_of_run = _item.run_id == sa.bindparam("run")
+_has_ended = _item.finished_at.is_not(None)
 _limit = sa.bindparam("limit", type_=sa.BigInteger)
 _FIND = Statement(sa.select(*_RUN_COLUMNS).where(_run.id == sa.bindparam("run")), MigrationRun)
 _TERMS = Statement(
@@ -175,36 +170,35 @@ _UNFINISHED = Statement(
     UnfinishedRun,
 )
 _ENDED = (
-    sa.select(*_PART_COLUMNS)
-    .where(_of_run, _has_ended, _part.tenant_id > sa.bindparam("after"))
-    .order_by(_part.tenant_id)
+    sa.select(*_ITEM_COLUMNS)
+    .where(_of_run, _has_ended, _item.tenant_id > sa.bindparam("after"))
+    .order_by(_item.tenant_id)
     .limit(_limit)
 )
-_ENDED_SOME = Statement(_ENDED, TenantMigration)
-_ENDED_AS = Statement(_ENDED.where(_part.state == sa.bindparam("state")), TenantMigration)
+_ENDED_SOME = Statement(_ENDED, RunTenant)
+_ENDED_AS = Statement(_ENDED.where(_item.state == sa.bindparam("state")), RunTenant)
 _ENDED_AFTER = Statement(
-    sa.select(*_PART_COLUMNS)
-    .where(_of_run, _has_ended, _part.sequence > sa.bindparam("number"))
-    .order_by(_part.sequence)
+    sa.select(*_ITEM_COLUMNS)
+    .where(_of_run, _has_ended, _item.sequence > sa.bindparam("number"))
+    .order_by(_item.sequence)
     .limit(_limit),
-    TenantMigration,
+    RunTenant,
 )
-# An older release has left no cause.
-_unexplained = sa.case((_part.cause.is_(None), _part.error))
 _count = sa.func.count()
 _FAILURES = Statement(
     sa.select(
-        _part.cause,
-        _unexplained.label("error"),
+        _item.cause,
         _count.label("count"),
         # PostgreSQL before 18 cannot compare UUIDs here.
-        sa.func.min(sa.cast(_part.tenant_id, sa.String)).label("sample"),
+        sa.cast(sa.func.min(sa.cast(_item.tenant_id, sa.String)), sa.Uuid).label(
+            "sample_tenant_id"
+        ),
     )
-    .where(_of_run, _part.state == MigrationState.FAILED.value)
-    .group_by(_part.cause, _unexplained)
-    .order_by(_count.desc(), _part.cause)
+    .where(_of_run, _item.state == MigrationState.FAILED.value)
+    .group_by(_item.cause)
+    .order_by(_count.desc(), _item.cause)
     .limit(CAUSES_MAX),
-    _Errors,
+    Cause,
 )
 
 
@@ -251,13 +245,13 @@ async def ended_some(
     after: UUID | None = None,
     limit: int = ENDED_READ_MAX,
     state: MigrationState | None = None,
-) -> list[TenantMigration]:
-    """Return some parts of a run that have ended, in the order of the tenants' making.
+) -> list[RunTenant]:
+    """Return some items of a run that have ended, in the order of the tenants' making.
 
     Args:
         session: Of the catalog.
         run_id: Of the run.
-        after: The tenant of the last part that is known already; None to begin.
+        after: The tenant of the last item that is known already; None to begin.
         limit: How many at most; fewer are the last ones.
         state: Only those that ended so: `SUCCESS` or `FAILED`.
     """
@@ -273,25 +267,25 @@ async def each_ended(
     *,
     limit: int = ENDED_READ_MAX,
     state: MigrationState | None = None,
-) -> AsyncIterator[list[TenantMigration]]:
-    """Yield all parts of a run that have ended, in lists of up to *limit*; see `ended_some`."""
+) -> AsyncIterator[list[RunTenant]]:
+    """Yield all items of a run that have ended, in lists of up to *limit*; see `ended_some`."""
     after: UUID | None = None
-    while parts := await ended_some(session, run_id, after=after, limit=limit, state=state):
-        yield parts
-        after = parts[-1].tenant_id
+    while items := await ended_some(session, run_id, after=after, limit=limit, state=state):
+        yield items
+        after = items[-1].tenant_id
 
 
-async def ended(session: CatalogSession, run_id: UUID) -> list[TenantMigration]:
-    """Return the parts of a run that have ended, in the order of the tenants' making."""
-    return [part async for parts in each_ended(session, run_id) for part in parts]
+async def ended(session: CatalogSession, run_id: UUID) -> list[RunTenant]:
+    """Return the items of a run that have ended, in the order of the tenants' making."""
+    return [item async for items in each_ended(session, run_id) for item in items]
 
 
 async def ended_after(
     session: CatalogSession, run_id: UUID, sequence: int, *, limit: int = ENDED_READ_MAX
-) -> list[TenantMigration]:
-    """Return the parts of a run that ended after the one with this *sequence*, in that order.
+) -> list[RunTenant]:
+    """Return the items of a run that ended after the one with this *sequence*, in that order.
 
-    0 is the beginning. A reader that continues with the sequence of the last part misses none,
+    0 is the beginning. A reader that continues with the sequence of the last item misses none,
     in whichever process they end: a smaller sequence cannot appear later.
     """
     return await session.fetch_all(_ENDED_AFTER, run=run_id, number=sequence, limit=limit)
@@ -299,11 +293,4 @@ async def ended_after(
 
 async def failure_causes(session: CatalogSession, run_id: UUID) -> list[Cause]:
     """Return the causes of the failures in a run, the commonest first, at most `CAUSES_MAX`."""
-    counts: dict[str, int] = {}
-    samples: dict[str, UUID] = {}
-    for found in await session.fetch_all(_FAILURES, run=run_id):
-        cause = found.cause or cause_of(found.error or "")
-        counts[cause] = counts.get(cause, 0) + found.count
-        samples.setdefault(cause, UUID(found.sample))
-    commonest = sorted(counts, key=lambda cause: (-counts[cause], cause))
-    return [Cause(cause, counts[cause], samples[cause]) for cause in commonest]
+    return await session.fetch_all(_FAILURES, run=run_id)

@@ -8,7 +8,7 @@ import msgspec
 import sqlalchemy as sa
 
 from tenantry.catalog.database import CatalogChange
-from tenantry.catalog.planes import CatalogSession
+from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.tables import catalog, signing_key
 from tenantry.db.statements import Statement, columns_of
 from tenantry.kit.errors import NotFound

@@ -2,7 +2,7 @@
 
 import sqlalchemy as sa
 
-from tenantry.db.types import Canonical, Instant, Records, Words
+from tenantry.db.types import Canonical, Instant, Numbers, Records, Words
 
 metadata = sa.MetaData(naming_convention={"uq": "uq_%(table_name)s_%(column_0_N_name)s"})
 
@@ -14,8 +14,8 @@ catalog = sa.Table(
 )
 
 # A process: whatever it holds is free again when it has been silent for a while.
-runner = sa.Table(
-    "runner",
+worker = sa.Table(
+    "worker",
     metadata,
     sa.Column("id", sa.Uuid, primary_key=True),
     sa.Column("seen_at_ms", sa.BigInteger, nullable=False),
@@ -33,7 +33,7 @@ tenant = sa.Table(
     sa.Column("database_name", sa.String, nullable=False),
     sa.Column("server_name", sa.String, nullable=False),
     sa.Column("state", sa.String, nullable=False),
-    sa.Column("runner_id", sa.Uuid, nullable=True),
+    sa.Column("worker_id", sa.Uuid, nullable=True),
     sa.Column("is_active", sa.Boolean, nullable=False),
     sa.Column("modules", Words, nullable=False),
     sa.Column("created_at", Instant, nullable=False),
@@ -161,9 +161,9 @@ migration_run = sa.Table(
     sa.Column("success_count", sa.Integer, nullable=False),
     sa.Column("failed_count", sa.Integer, nullable=False),
     sa.Column("head", sa.String, nullable=True),
-    # How it is to go: `catalog.progress`. The sizes of the waves, with spaces between them.
+    # The options of the run: see `catalog.progress`.
     sa.Column("label", sa.String, nullable=True),
-    sa.Column("waves", sa.String, nullable=True),
+    sa.Column("waves", Numbers, nullable=True),
     sa.Column("max_failures", sa.Integer, nullable=True),
     sa.Column("stop_reason", sa.String, nullable=True),
     sa.Column("last_sequence", sa.Integer, nullable=True),
@@ -184,11 +184,11 @@ tenant_migration = sa.Table(
     sa.Column("error", sa.String, nullable=True),
     sa.Column("started_at", Instant, nullable=True),
     sa.Column("finished_at", Instant, nullable=True),
-    sa.Column("runner_id", sa.Uuid, nullable=True),
+    sa.Column("worker_id", sa.Uuid, nullable=True),
     sa.Column("sequence", sa.Integer, nullable=True),
     sa.Column("cause", sa.String, nullable=True),
-    # In the order in which parts are claimed, and in the order in which they have ended.
+    # In the order in which items are claimed, and in the order in which they have ended.
     sa.Index("ix_tenant_migration_state", "run_id", "state", "tenant_id"),
     sa.Index("ix_tenant_migration_sequence", "run_id", "sequence", unique=True),
-    sa.Index("ix_tenant_migration_runner_id", "runner_id"),
+    sa.Index("ix_tenant_migration_worker_id", "worker_id"),
 )

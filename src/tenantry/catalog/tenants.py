@@ -10,9 +10,9 @@ import msgspec
 import sqlalchemy as sa
 
 from tenantry.catalog.database import CatalogChange
-from tenantry.catalog.planes import CatalogSession
-from tenantry.catalog.runners import is_abandoned
+from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.tables import tenant
+from tenantry.catalog.workers import is_abandoned
 from tenantry.db.statements import Count, Statement, columns_of
 from tenantry.kit.errors import Conflict, NotFound
 from tenantry.kit.pages import Page, Window
@@ -108,27 +108,27 @@ _UPDATE = Statement(
 )
 _SET_READY = Statement(
     sa.update(tenant)
-    .values(state=TenantState.READY.value, runner_id=None, schema_revision=sa.bindparam("revision"))
+    .values(state=TenantState.READY.value, worker_id=None, schema_revision=sa.bindparam("revision"))
     .where(
         _by_id,
         sa.or_(tenant.c.state == TenantState.PROVISIONING.value, _is_adopting),
-        tenant.c.runner_id == sa.bindparam("runner"),
+        tenant.c.worker_id == sa.bindparam("worker"),
     )
     .returning(*_COLUMNS),
     Tenant,
 )
 _SET_DELETING = Statement(
     sa.update(tenant)
-    .values(state=TenantState.DELETING.value, runner_id=sa.bindparam("runner"))
+    .values(state=TenantState.DELETING.value, worker_id=sa.bindparam("worker"))
     .where(_by_id, _is_ready, ~tenant.c.is_active)
     .returning(*_COLUMNS),
     Tenant,
 )
-_runner = sa.bindparam("runner", type_=sa.Uuid)
+_worker = sa.bindparam("worker", type_=sa.Uuid)
 _TAKE_ABANDONED = Statement(
     sa.update(tenant)
     .values(
-        runner_id=_runner,
+        worker_id=_worker,
         state=sa.case(
             (_is_adopting, TenantState.ADOPTING.value),
             else_=TenantState.DELETING.value,
@@ -136,7 +136,7 @@ _TAKE_ABANDONED = Statement(
     )
     .where(
         ~_is_ready,
-        sa.or_(tenant.c.runner_id.is_(None), is_abandoned(tenant.c.runner_id, _runner)),
+        sa.or_(tenant.c.worker_id.is_(None), is_abandoned(tenant.c.worker_id, _worker)),
     )
     .returning(*_COLUMNS),
     Tenant,
@@ -147,7 +147,7 @@ _SET_REVISION = Statement[Any](
     .values(schema_revision=sa.bindparam("revision"))
     .where(_by_id, tenant.c.schema_revision.is_distinct_from(sa.bindparam("revision")))
 )
-_is_held = sa.and_(_by_id, ~_is_ready, tenant.c.runner_id == sa.bindparam("runner"))
+_is_held = sa.and_(_by_id, ~_is_ready, tenant.c.worker_id == sa.bindparam("worker"))
 _CONDEMN = Statement(
     sa.update(tenant)
     .values(
@@ -161,7 +161,7 @@ _REMOVE = Statement[Any](sa.delete(tenant).where(_is_held))
 _ABANDON = Statement[Any](
     sa.update(tenant)
     # A unique value: two servers may have databases with the same name.
-    .values(runner_id=None, canonical_name=sa.cast(tenant.c.id, sa.String))
+    .values(worker_id=None, canonical_name=sa.cast(tenant.c.id, sa.String))
     .where(_is_held)
 )
 
@@ -195,8 +195,8 @@ _COUNT_BY_REVISION = Statement(
 )
 
 
-async def add(session: CatalogSession, added: Tenant, *, runner_id: UUID) -> None:
-    """Reserve the name of a tenant that *runner_id* is about to make.
+async def add(session: CatalogSession, added: Tenant, *, worker_id: UUID) -> None:
+    """Reserve the name of a tenant that *worker_id* is about to make.
 
     Raises:
         TenantNameInUse: The name is taken.
@@ -204,7 +204,7 @@ async def add(session: CatalogSession, added: Tenant, *, runner_id: UUID) -> Non
     """
     await session.execute(
         _ADD,
-        runner_id=runner_id,
+        worker_id=worker_id,
         canonical_name=canonical(added.name),
         **msgspec.structs.asdict(added),
     )
@@ -306,28 +306,28 @@ async def update(
 
 
 async def set_ready(
-    session: CatalogChange, tenant_id: UUID, *, runner_id: UUID, revision: str
+    session: CatalogChange, tenant_id: UUID, *, worker_id: UUID, revision: str
 ) -> Tenant | None:
-    """Make a tenant visible; return None if *runner_id* no longer holds it."""
+    """Make a tenant visible; return None if *worker_id* no longer holds it."""
     return await session.fetch_one(
-        _SET_READY, tenant=tenant_id, runner=runner_id, revision=revision
+        _SET_READY, tenant=tenant_id, worker=worker_id, revision=revision
     )
 
 
 async def set_deleting(
-    session: CatalogChange, tenant_id: UUID, *, runner_id: UUID
+    session: CatalogChange, tenant_id: UUID, *, worker_id: UUID
 ) -> Tenant | None:
     """Make an inactive tenant invisible; return None if it is active, or missing."""
-    return await session.fetch_one(_SET_DELETING, tenant=tenant_id, runner=runner_id)
+    return await session.fetch_one(_SET_DELETING, tenant=tenant_id, worker=worker_id)
 
 
-async def take_abandoned(session: CatalogSession, *, runner_id: UUID) -> list[Tenant]:
+async def take_abandoned(session: CatalogSession, *, worker_id: UUID) -> list[Tenant]:
     """Claim all tenants with an interrupted creation or deletion, for cleanup.
 
-    Those that *runner_id* already holds are excluded. For an interrupted adoption, the row is
+    Those that *worker_id* already holds are excluded. For an interrupted adoption, the row is
     removed and the database kept.
     """
-    return await session.fetch_all(_TAKE_ABANDONED, runner=runner_id)
+    return await session.fetch_all(_TAKE_ABANDONED, worker=worker_id)
 
 
 async def set_revision(session: CatalogSession, tenant_id: UUID, revision: str) -> None:
@@ -342,27 +342,27 @@ async def set_revisions(session: CatalogSession, seen: Mapping[UUID, str]) -> No
     await session.execute_many(_SET_REVISION, rows)
 
 
-async def condemn(session: CatalogSession, tenant_id: UUID, *, runner_id: UUID) -> bool:
-    """Prevent a tenant from becoming ready, if *runner_id* holds it.
+async def condemn(session: CatalogSession, tenant_id: UUID, *, worker_id: UUID) -> bool:
+    """Prevent a tenant from becoming ready, if *worker_id* holds it.
 
     Returns:
         False if it is not listed, or already ready because a COMMIT without a received
         response has succeeded.
     """
-    return await session.fetch_one(_CONDEMN, tenant=tenant_id, runner=runner_id) is not None
+    return await session.fetch_one(_CONDEMN, tenant=tenant_id, worker=worker_id) is not None
 
 
-async def remove_unseen(session: CatalogSession, tenant_id: UUID, *, runner_id: UUID) -> None:
-    """Delete the row of a tenant without a database that is not ready, if *runner_id* holds it."""
-    await session.execute(_REMOVE, tenant=tenant_id, runner=runner_id)
+async def remove_unseen(session: CatalogSession, tenant_id: UUID, *, worker_id: UUID) -> None:
+    """Delete the row of a tenant without a database that is not ready, if *worker_id* holds it."""
+    await session.execute(_REMOVE, tenant=tenant_id, worker=worker_id)
 
 
-async def abandon(session: CatalogSession, tenant_id: UUID, *, runner_id: UUID) -> None:
-    """Release a tenant that is not ready for cleanup by any worker, if *runner_id* holds it.
+async def abandon(session: CatalogSession, tenant_id: UUID, *, worker_id: UUID) -> None:
+    """Release a tenant that is not ready for cleanup by any worker, if *worker_id* holds it.
 
     Its name becomes available.
     """
-    await session.execute(_ABANDON, tenant=tenant_id, runner=runner_id)
+    await session.execute(_ABANDON, tenant=tenant_id, worker=worker_id)
 
 
 def _escape(text: str) -> str:

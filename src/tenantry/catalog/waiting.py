@@ -8,11 +8,11 @@ from uuid import UUID
 import msgspec
 import sqlalchemy as sa
 
-from tenantry.catalog import runners
-from tenantry.catalog.planes import CatalogSession
-from tenantry.catalog.runners import NOBODY
-from tenantry.catalog.runs import MigrationRun, TenantMigration
+from tenantry.catalog import workers
+from tenantry.catalog.runs import MigrationRun, RunTenant
+from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.tables import tenant_migration
+from tenantry.catalog.workers import NOBODY
 from tenantry.db.statements import Statement
 from tenantry.db.types import Texts, is_listed
 
@@ -25,7 +25,7 @@ class Returned(msgspec.Struct, frozen=True):
             tenant's own log.
     """
 
-    part: TenantMigration
+    item: RunTenant
     may_have_started: bool
 
 
@@ -44,37 +44,37 @@ class _Name(msgspec.Struct, frozen=True):
     server_name: str
 
 
-_part = tenant_migration.c
-_is_open = _part.finished_at.is_(None)
+_item = tenant_migration.c
+_is_open = _item.finished_at.is_(None)
 _RETURN = Statement[Any](
     sa.update(tenant_migration)
-    .values(runner_id=sa.bindparam("holder", type_=sa.Uuid))
+    .values(worker_id=sa.bindparam("holder", type_=sa.Uuid))
     .where(
-        _part.run_id == sa.bindparam("run"),
-        _part.tenant_id == sa.bindparam("tenant"),
-        _part.runner_id == sa.bindparam("runner", type_=sa.Uuid),
+        _item.run_id == sa.bindparam("run"),
+        _item.tenant_id == sa.bindparam("tenant"),
+        _item.worker_id == sa.bindparam("worker", type_=sa.Uuid),
         _is_open,
     )
 )
 _NEEDED = Statement(
-    sa.select(_part.server_name)
+    sa.select(_item.server_name)
     .where(
-        _part.run_id == sa.bindparam("run"),
+        _item.run_id == sa.bindparam("run"),
         _is_open,
-        is_listed(_part.server_name, sa.bindparam("names", type_=Texts)),
+        is_listed(_item.server_name, sa.bindparam("names", type_=Texts)),
     )
     .distinct(),
     _Name,
 )
 
 
-async def give_back(session: CatalogSession, returned: Sequence[Returned], runner_id: UUID) -> None:
-    """Let any worker claim what *runner_id* returns, as far as it still holds it."""
+async def give_back(session: CatalogSession, returned: Sequence[Returned], worker_id: UUID) -> None:
+    """Let any worker claim what *worker_id* returns, as far as it still holds it."""
     rows = [
         {
-            "run": one.part.run_id,
-            "tenant": one.part.tenant_id,
-            "runner": runner_id,
+            "run": one.item.run_id,
+            "tenant": one.item.tenant_id,
+            "worker": worker_id,
             "holder": NOBODY if one.may_have_started else None,
         }
         for one in returned
@@ -87,7 +87,7 @@ async def away_servers(session: CatalogSession, run: MigrationRun) -> list[AwayS
     if run.finished_at is not None:
         return []
     since_ms: dict[str, int] = {}
-    for process in await runners.published(session):
+    for process in await workers.published(session):
         for name, ms in process.away_since_ms.items():
             since_ms[name] = min(ms, since_ms.get(name, ms))
     if not since_ms:

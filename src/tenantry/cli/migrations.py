@@ -10,7 +10,7 @@ import typer
 from tenantry.access.emails import canonical_email
 from tenantry.catalog import admins, runs
 from tenantry.catalog.database import Catalog
-from tenantry.catalog.runs import MigrationRun, MigrationRunNotFound, TenantMigration
+from tenantry.catalog.runs import MigrationRun, MigrationRunNotFound, RunTenant
 from tenantry.catalog.waiting import away_servers
 from tenantry.cli import options, output, progress, reports, revision_template, run_options, session
 from tenantry.cli.commands import new_group
@@ -51,9 +51,9 @@ class RunResult(MigrationResultResponse, frozen=True):
     run_id: UUID
 
     @classmethod
-    def of_run(cls, run: MigrationRun, parts: Sequence[TenantMigration]) -> Self:
+    def of_run(cls, run: MigrationRun, items: Sequence[RunTenant]) -> Self:
         """Return the representation of a run that has ended."""
-        details = [MigrationDetailResponse.of(part) for part in parts]
+        details = [MigrationDetailResponse.of(item) for item in items]
         return cls.of(run, details=details, run_id=run.id)
 
 
@@ -115,7 +115,7 @@ def migrate_fleet(
 
     ended = process.run(migrate())
     if as_json:
-        output.show_json(RunResult.of_run(ended.run, ended.parts))
+        output.show_json(RunResult.of_run(ended.run, ended.items))
     else:
         reports.show_outcome(ended)
         output.note(f"Details: `tenantry migrate show {ended.run.id}`.")
@@ -167,7 +167,7 @@ def show(
     """
     found = asyncio.run(_find(session.configure(), run, watch=watch))
     if as_json:
-        output.show_json(MigrationRunResponse.of_run(found.run, found.parts, found.away))
+        output.show_json(MigrationRunResponse.of_run(found.run, found.items, found.away))
     else:
         reports.show_run(found)
     _exit_after(found.run)

@@ -9,8 +9,8 @@ from msgspec import UNSET, UnsetType
 from tenantry.cli import output
 from tenantry.cli.passwords import read_or_generate_password
 from tenantry.fleet.lifecycle import Owner, Provisioned
-from tenantry.schemas.people import TenantUserProfile
 from tenantry.schemas.tenants import CreatedTenantResponse
+from tenantry.schemas.users import TenantUserProfile
 from tenantry.settings import Settings
 
 OwnerEmail = Annotated[str, typer.Option(help="The e-mail address of the first user.")]

@@ -21,7 +21,7 @@ from rich.text import Text
 
 from tenantry.catalog import runs
 from tenantry.catalog.database import Catalog
-from tenantry.catalog.runs import Cause, MigrationRun, TenantMigration, Terms
+from tenantry.catalog.runs import Cause, MigrationRun, RunTenant, Terms
 from tenantry.catalog.waiting import AwayServer, away_servers
 from tenantry.cli import output, session, signals
 from tenantry.db.sessions import DatabaseUnavailable
@@ -44,14 +44,14 @@ class Found:
 
     run: MigrationRun
     terms: Terms
-    parts: Sequence[TenantMigration]
+    items: Sequence[RunTenant]
     causes: Sequence[Cause]
     away: Sequence[AwayServer]
 
 
 async def found(catalog: Catalog, run: MigrationRun) -> Found:
     """Return *run* with all that the catalog knows of it."""
-    # First, because a run that goes on has more parts a moment later: each cause is told in
+    # First, because a run that goes on has more items a moment later: each cause is told in
     # the words of one of them.
     causes = await runs.failure_causes(catalog, run.id) if run.failed_count else []
     terms = await runs.terms(catalog, run.id)
@@ -121,7 +121,7 @@ async def migrate_all(services: Services, *, triggered_by: str, options: RunOpti
 
     Raises:
         BadStream: The directory of revisions cannot be read; there is no run.
-        BadOrder, BadText, MigrationRunNotFound: An option breaks a rule; there is no run.
+        BadRunOptions, BadText, MigrationRunNotFound: An option breaks a rule; there is no run.
         RunLeft: A signal asked this process to stop.
         DatabaseUnavailable: The catalog has not answered for `TENANTRY_SERVER_PATIENCE_S`.
     """

@@ -8,8 +8,8 @@ import msgspec
 from rich.table import Column
 from rich.text import Text
 
-from tenantry.catalog.causes import NOT_ATTEMPTED
-from tenantry.catalog.runs import MigrationRun, MigrationState, TenantMigration
+from tenantry.catalog.progress import NOT_ATTEMPTED
+from tenantry.catalog.runs import MigrationRun, MigrationState, RunTenant
 from tenantry.catalog.waiting import AwayServer
 from tenantry.cli import output
 from tenantry.cli.progress import Found, waiting_text
@@ -81,7 +81,7 @@ def show_outcome(ended: Found) -> None:
 
 def _show_causes(found: Found) -> None:
     """Print each cause with the error of one tenant; what was not attempted comes last."""
-    samples = {part.tenant_id: part for part in found.parts}
+    samples = {item.tenant_id: item for item in found.items}
     rows = [
         (one.count, samples[one.sample_tenant_id].tenant_name, samples[one.sample_tenant_id].error)
         for one in found.causes
@@ -114,7 +114,7 @@ def _summary(found: Found) -> str:
     if not run.total_count:
         return "There is no active tenant to migrate."
     already = sum(
-        part.state == MigrationState.SUCCESS and part.applied is None for part in found.parts
+        item.state == MigrationState.SUCCESS and item.applied is None for item in found.items
     )
     verb = "is" if run.total_count == 1 else "are"
     said = [f"{run.success_count:,} of {_tenants(run.total_count)} {verb} at the head"]
@@ -189,7 +189,7 @@ def show_run(found: Found) -> None:
         "started": run.started_at,
         "took": _took(run.started_at, run.finished_at),
         "tenants": f"{done:,} of {run.total_count:,}, {run.failed_count:,} failed",
-        "waves": terms.waves,
+        "waves": " ".join(map(str, terms.waves)) if terms.waves else None,
         "failures allowed": None if terms.max_failures is None else f"{terms.max_failures:,}",
         "stopped": terms.stop_reason,
         "waiting": waiting_text(found.away).removeprefix("waiting ") or None,
@@ -204,17 +204,17 @@ def show_run(found: Found) -> None:
         Column("Applied", overflow="fold"),
         Column("Why", overflow="fold"),
     ]
-    _show_table(columns, [_row(part) for part in found.parts])
+    _show_table(columns, [_row(item) for item in found.items])
 
 
-def _row(part: TenantMigration) -> tuple[object, ...]:
-    failed = part.state == MigrationState.FAILED.value
+def _row(item: RunTenant) -> tuple[object, ...]:
+    failed = item.state == MigrationState.FAILED.value
     return (
-        part.tenant_name,
-        Text(part.state, "red" if failed else "green"),
-        _took(part.started_at, part.finished_at),
-        "already at the head" if part.applied is None else part.applied.replace(",", ", "),
-        part.error,
+        item.tenant_name,
+        Text(item.state, "red" if failed else "green"),
+        _took(item.started_at, item.finished_at),
+        "already at the head" if item.applied is None else item.applied.replace(",", ", "),
+        item.error,
     )
 
 

@@ -19,8 +19,8 @@ import structlog
 import uvicorn
 
 from tenantry.api.connections import ConnectionLimits, Connections
-from tenantry.api.pieces import BrokenOff
 from tenantry.api.protocol import protocol_for
+from tenantry.api.streaming import ResponseAborted
 from tenantry.app import app_over, open_access_log
 from tenantry.cli import metrics_port, signals
 from tenantry.db.urls import sqlite_path
@@ -193,7 +193,7 @@ async def _serve(
     on_answering: Callable[[], None],
     grace_seconds: int,
 ) -> signal.Signals | None:
-    logging.getLogger("uvicorn.error").addFilter(is_told_of)
+    logging.getLogger("uvicorn.error").addFilter(is_logged)
     life = _Life()
     with signals.heeded(life.begin_to_stop) as stop:
         async with open_services(settings) as services:
@@ -233,9 +233,9 @@ class _Life:
             self._stopping = asyncio.create_task(self._worker.stop())
 
 
-def is_told_of(record: logging.LogRecord) -> bool:
-    """Tell whether uvicorn's log tells news: of what was broken off, the door has said why."""
-    return not (record.exc_info and isinstance(record.exc_info[1], BrokenOff))
+def is_logged(record: logging.LogRecord) -> bool:
+    """Return whether uvicorn logs *record*: the API has logged an aborted response."""
+    return not (record.exc_info and isinstance(record.exc_info[1], ResponseAborted))
 
 
 def limits_of(settings: Settings) -> ConnectionLimits:

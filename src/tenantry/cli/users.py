@@ -15,10 +15,9 @@ from tenantry.cli.prompts import ask_to_confirm
 from tenantry.kit.errors import Invalid
 from tenantry.kit.ids import parse_id
 from tenantry.kit.pages import PAGE_SIZE_MAX, Page, Window
-from tenantry.schemas.people import TenantUserPage, TenantUserProfile
+from tenantry.schemas.users import TenantUserPage, TenantUserProfile
 from tenantry.settings import Settings
-from tenantry.tenant import people
-from tenantry.tenant import users as tenant_users
+from tenantry.tenant import users
 from tenantry.tenant.databases import TenantSession
 from tenantry.tenant.users import User, UserNotFound
 
@@ -145,8 +144,8 @@ async def find(database: TenantSession, email_or_id: str) -> User:
     """
     user_id = parse_id(email_or_id)
     if user_id is not None:
-        return await tenant_users.get(database, user_id)
-    found = await tenant_users.find_by_email(database, email_or_id)
+        return await users.get(database, user_id)
+    found = await users.find_by_email(database, email_or_id)
     if found is None:
         raise UserNotFound
     return found
@@ -165,7 +164,7 @@ async def _create(
 ) -> User:
     async with session.opened(settings) as services:
         found = await tenants.find(services.catalog, tenant)
-        return await people.create(
+        return await users.create(
             session.context(),
             await services.databases.open(found),
             services.passwords,
@@ -178,15 +177,15 @@ async def _create(
 async def _page(settings: Settings, tenant: str, window: Window) -> Page[User]:
     async with session.opened(settings) as services:
         found = await tenants.find(services.catalog, tenant)
-        return await tenant_users.page(await services.databases.open(found), window)
+        return await users.page(await services.databases.open(found), window)
 
 
 async def _update(settings: Settings, tenant: str, user: str, **changes: Any) -> User:
-    """Change a user; *changes* are those of `people.update`."""
+    """Change a user; *changes* are those of `users.update`."""
     async with session.opened(settings) as services:
         found = await tenants.find(services.catalog, tenant)
         database = await services.databases.open(found)
-        return await people.update(
+        return await users.update(
             session.context(),
             services.catalog,
             database,
@@ -208,7 +207,7 @@ async def _delete(settings: Settings, tenant: str, user_id: UUID) -> None:
     async with session.opened(settings) as services:
         found = await tenants.find(services.catalog, tenant)
         database = await services.databases.open(found)
-        await people.delete(session.context(), services.catalog, database, found.id, user_id)
+        await users.delete(session.context(), services.catalog, database, found.id, user_id)
 
 
 async def _unlock(settings: Settings, tenant: str, user: str, address: str | None) -> None:

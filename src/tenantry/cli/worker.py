@@ -28,7 +28,7 @@ class NoWorkToShare(Unavailable):
 class Working(Schema, frozen=True):
     """A process that works, and how many tenants it migrates at once."""
 
-    runner_id: UUID
+    worker_id: UUID
     migrate_concurrency: int
 
 
@@ -53,7 +53,7 @@ def worker(*, as_json: options.Json = False) -> None:
         else:
             count = working.migrate_concurrency
             output.show_line(f"Tenantry works on migration runs, {count} tenants at once.")
-        _log.info("working", runner=str(working.runner_id))
+        _log.info("working", worker=str(working.worker_id))
 
     ended_by = process.run(_work(settings, tell))
     if ended_by is signal.SIGINT:

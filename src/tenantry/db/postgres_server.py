@@ -194,8 +194,8 @@ class PostgresServer(Server):
         del generated
         return database
 
-    async def take_in(self, database: str, name: str) -> None:
-        """Do nothing: it is here."""
+    async def adopt_database(self, database: str, name: str) -> None:
+        """Do nothing: the database is on this server."""
 
     def _maintenance(
         self,

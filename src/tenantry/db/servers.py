@@ -130,11 +130,11 @@ class Server(ABC):
 
     @abstractmethod
     def adopted_name(self, database: str, generated: str) -> str:
-        """Return the name that *database* has here once it is taken in: its own, or *generated*."""
+        """Return the name that *database* has here once it is adopted: its own, or *generated*."""
 
     @abstractmethod
-    async def take_in(self, database: str, name: str) -> None:
-        """Have *database*, which was made elsewhere, here as *name*.
+    async def adopt_database(self, database: str, name: str) -> None:
+        """Make *database*, which was created elsewhere, available here as *name*.
 
         Raises:
             Exception: Whatever the driver raises.

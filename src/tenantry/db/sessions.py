@@ -27,14 +27,14 @@ class DatabaseUnavailable(Unavailable):
 
 
 class TransactionLost(DatabaseUnavailable):
-    """Somebody else was in the way, such as a migration, and the transaction was rolled back."""
+    """Another transaction, such as a migration, held a lock; this one was rolled back."""
 
 
-async def undeterred(work: Callable[[], Awaitable[Result]], *, is_read: bool = False) -> Result:
+async def retry_deadlock(work: Callable[[], Awaitable[Result]], *, is_read: bool = False) -> Result:
     """Return what *work* returns, although somebody may be in its way now and then.
 
-    A migration takes the locks of several tables, and so does a request. When each has what
-    the other waits for, the server ends one of them.
+    A migration and a request both lock several tables. If each waits for a lock of the other,
+    the server cancels one of them.
 
     Args:
         work: Is done again after a `TransactionLost`, from its beginning. So what it writes to
@@ -43,8 +43,8 @@ async def undeterred(work: Callable[[], Awaitable[Result]], *, is_read: bool = F
             connection was refused or lost, as it is while a server restarts.
 
     Raises:
-        TransactionLost: Somebody was in the way more than `LOST_MAX` times.
-        Exception: Whatever *work* raises else.
+        TransactionLost: It was lost more than `LOST_MAX` times.
+        Exception: Whatever else *work* raises.
     """
     for number in range(LOST_MAX):
         try:

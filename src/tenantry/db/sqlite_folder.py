@@ -132,7 +132,7 @@ class SqliteFolder(Server):
         del database
         return generated
 
-    async def take_in(self, database: str, name: str) -> None:
+    async def adopt_database(self, database: str, name: str) -> None:
         """Copy the file whose path is *database*."""
         path = self.path(name)
         await inspection.copy_in_thread(Path(database), path)

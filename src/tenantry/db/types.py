@@ -53,6 +53,23 @@ class Words(sa.TypeDecorator[frozenset[str]]):
         return None if value is None else frozenset(value.split())
 
 
+class Numbers(sa.TypeDecorator[list[int]]):
+    """A list of whole numbers, kept as text with spaces between them."""
+
+    impl = sa.String
+    cache_ok = True
+
+    def process_bind_param(self, value: list[int] | None, dialect: sa.Dialect) -> str | None:
+        """Join the numbers."""
+        del dialect
+        return None if value is None else " ".join(map(str, value))
+
+    def process_result_value(self, value: str | None, dialect: sa.Dialect) -> list[int] | None:
+        """Split the numbers."""
+        del dialect
+        return None if value is None else [int(number) for number in value.split()]
+
+
 class Lines(sa.TypeDecorator[list[str]]):
     """A list of texts without line breaks, kept as text, one on each line."""
 

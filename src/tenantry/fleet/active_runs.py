@@ -12,11 +12,10 @@ from collections.abc import Callable
 from datetime import timedelta
 from uuid import UUID
 
-from tenantry.catalog import parts, runners
-from tenantry.catalog.causes import NOT_ATTEMPTED
+from tenantry.catalog import run_tenants, workers
 from tenantry.catalog.database import Catalog
-from tenantry.catalog.parts import MigrationRunEnded
-from tenantry.catalog.progress import Progress
+from tenantry.catalog.progress import NOT_ATTEMPTED, Progress
+from tenantry.catalog.run_tenants import MigrationRunEnded
 from tenantry.catalog.runs import UnfinishedRun
 from tenantry.fleet.in_flight import InFlight
 from tenantry.kit.clock import monotonic_seconds
@@ -106,7 +105,7 @@ class ActiveRun:
     async def _read_state(self, catalog: Catalog) -> None:
         async with self._reading:  # one read for all tasks that are about to start a tenant
             if monotonic_seconds() - self._updated_at >= STATE_SECONDS_MAX:
-                self.update(await parts.progress_of(catalog, self.run_id))
+                self.update(await run_tenants.progress_of(catalog, self.run_id))
 
 
 class ActiveRuns:
@@ -190,10 +189,10 @@ class ActiveRuns:
 async def _is_known_elsewhere(catalog: Catalog, run_id: UUID) -> bool:
     """Return whether a process that knows the run had a heartbeat, by the database's clock."""
     within_ms = int(ORPHANED_AFTER.total_seconds() * 1000)
-    return any(one.knows(run_id) for one in await runners.published(catalog, within_ms=within_ms))
+    return any(one.knows(run_id) for one in await workers.published(catalog, within_ms=within_ms))
 
 
 async def _stop_orphan(catalog: Catalog, run_id: UUID) -> None:
     with contextlib.suppress(MigrationRunEnded):
         async with catalog.begin() as session:
-            await parts.stop(session, run_id, reason=REVISIONS_UNKNOWN)
+            await run_tenants.stop(session, run_id, reason=REVISIONS_UNKNOWN)

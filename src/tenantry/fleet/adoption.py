@@ -29,7 +29,7 @@ from tenantry.migration.schema_state import BASE, SchemaRevision
 from tenantry.migration.statements import SchemaMoved
 from tenantry.migration.streams import Streams, UnknownRevision
 from tenantry.settings import SERVER_DEFAULT
-from tenantry.tenant import people, users
+from tenantry.tenant import users
 
 LOOK_SECONDS_MAX = 60.0
 ADOPT_SECONDS_MAX = 3_600.0  # a SQLite file is copied
@@ -37,7 +37,7 @@ LOCK_WAIT_MS = 3_000
 TABLES_SHOWN_MAX = 10
 STAMP_BASE = "base"
 """What `stamp` is for a database to which no revision of its own was applied."""
-UNCUT_SECONDS_MAX = 30.0
+RUN_TO_END_SECONDS_MAX = 30.0
 
 
 class DatabaseUnreadable(Conflict):
@@ -165,11 +165,11 @@ class Adoption:
         try:
             async with asyncio.timeout(ADOPT_SECONDS_MAX):
                 await tenants.add(
-                    self.lifecycle.catalog, tenant, runner_id=self.lifecycle.heartbeat.worker_id
+                    self.lifecycle.catalog, tenant, worker_id=self.lifecycle.heartbeat.worker_id
                 )
-                await server.take_in(database, tenant.database_name)
+                await server.adopt_database(database, tenant.database_name)
                 adding = self._add_tables(tenant, server, streams, stamp)
-                position = await _uncut(adding)
+                position = await _run_to_end(adding)
                 return await self._finish(ctx, tenant, owner, position)
         except (TenantNameInUse, DatabaseInUse):  # nothing was begun
             raise
@@ -209,7 +209,7 @@ class Adoption:
         self, ctx: OperationContext, tenant: Tenant, owner: Owner, position: SchemaRevision
     ) -> Provisioned:
         lifecycle = self.lifecycle
-        user = await people.create(
+        user = await users.create(
             ctx,
             await lifecycle.databases.open(tenant),
             lifecycle.passwords,
@@ -222,7 +222,7 @@ class Adoption:
             ctx, "tenant.adopt", tenant.id, tenant_id=tenant.id, changes=changes
         ) as session:
             ready = await tenants.set_ready(
-                session, tenant.id, runner_id=lifecycle.heartbeat.worker_id, revision=str(position)
+                session, tenant.id, worker_id=lifecycle.heartbeat.worker_id, revision=str(position)
             )
             if ready is None:
                 raise TakenOver
@@ -290,16 +290,16 @@ async def _check_known(inspected: Inspected, streams: Streams) -> None:
         ) from error
 
 
-async def _uncut(adding: Coroutine[Any, Any, SchemaRevision]) -> SchemaRevision:
-    """Return what *adding* returns; whoever is cancelled meanwhile waits for its end.
+async def _run_to_end(adding: Coroutine[Any, Any, SchemaRevision]) -> SchemaRevision:
+    """Return what *adding* returns; after a cancellation, wait for its end and re-raise.
 
-    It is short, and a transaction that has ended is easier to take back than one that may.
+    It is short, and a transaction that has ended is easier to undo than one that may have.
     """
     task = asyncio.ensure_future(adding)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
-        await asyncio.wait([task], timeout=UNCUT_SECONDS_MAX)
+        await asyncio.wait([task], timeout=RUN_TO_END_SECONDS_MAX)
         if not task.cancel() and not task.cancelled():
             task.exception()  # nobody else asks for it
         raise

@@ -13,10 +13,10 @@ from uuid import UUID
 
 import structlog
 
-from tenantry.catalog import parts, runners, runs
+from tenantry.catalog import run_tenants, runs, workers
 from tenantry.catalog.database import Catalog
-from tenantry.catalog.parts import CLOSE_MAX, Recorded
-from tenantry.catalog.runs import TenantMigration, UnfinishedRun
+from tenantry.catalog.run_tenants import CLOSE_MAX, Recorded
+from tenantry.catalog.runs import RunTenant, UnfinishedRun
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.fleet.active_runs import ActiveRun, ActiveRuns
 from tenantry.fleet.heartbeat import Heartbeat
@@ -40,12 +40,12 @@ class Claimed:
     """A tenant of a run that this process has claimed.
 
     Attributes:
-        part: Its row in the catalog.
+        item: Its row in the catalog.
         run: The run.
         was_held: Whether another worker claimed it before, and may have started it.
     """
 
-    part: TenantMigration
+    item: RunTenant
     run: ActiveRun
     was_held: bool
 
@@ -119,7 +119,7 @@ class Claims:
     async def release(self) -> None:
         """Release what is claimed and not started, if the catalog can be reached."""
         with contextlib.suppress(DatabaseUnavailable):
-            await parts.release(self._catalog, self._heartbeat.worker_id)
+            await run_tenants.release(self._catalog, self._heartbeat.worker_id)
 
     async def close(self, run_id: UUID) -> None:
         """End the tenants of a stopped run that no process has ever claimed.
@@ -129,7 +129,7 @@ class Claims:
         """
         while True:
             async with self._catalog.begin() as session:
-                recorded = await parts.close_some(session, run_id, now=utc_now())
+                recorded = await run_tenants.close_some(session, run_id, now=utc_now())
             self._closed(recorded)
             if len(recorded.states) < CLOSE_MAX:
                 return
@@ -200,7 +200,7 @@ class Claims:
         in flight, the rows of both kinds cannot be distinguished.
         """
         if self._is_unconfirmed and self._in_flight.is_idle:
-            await parts.abandon(self._catalog, self._heartbeat.worker_id)
+            await run_tenants.abandon(self._catalog, self._heartbeat.worker_id)
             self._is_unconfirmed = False
 
     async def _claim_of(self, run: UnfinishedRun, limit: int) -> list[Claimed]:
@@ -211,17 +211,17 @@ class Claims:
             return []
         away = await self._servers_left_out(run)
         was_unconfirmed, self._is_unconfirmed = self._is_unconfirmed, True
-        runner_id = self._heartbeat.worker_id
-        found = await parts.claim(self._catalog, run.id, runner_id, limit=limit, away=away)
+        worker_id = self._heartbeat.worker_id
+        found = await run_tenants.claim(self._catalog, run.id, worker_id, limit=limit, away=away)
         was_held = not found
         if was_held:
-            found = await parts.claim_abandoned(
-                self._catalog, run.id, runner_id, limit=limit, away=away
+            found = await run_tenants.claim_abandoned(
+                self._catalog, run.id, worker_id, limit=limit, away=away
             )
         self._is_unconfirmed = was_unconfirmed
         if found:
             self._last_run = run.id
-        return [Claimed(part, active, was_held=was_held) for part in found]
+        return [Claimed(item, active, was_held=was_held) for item in found]
 
     async def _servers_left_out(self, run: UnfinishedRun) -> Collection[str]:
         """Return the servers whose tenants wait.
@@ -237,7 +237,7 @@ class Claims:
             return away
         others = [
             one.away_since_ms.keys()
-            for one in await runners.published(self._catalog)
+            for one in await workers.published(self._catalog)
             if one.knows(run.id) and one.id != self._heartbeat.worker_id
         ]
         failing = {name for name in given_up if all(name in one for one in others)}

@@ -74,13 +74,15 @@ class Previewer:
         details: dict[UUID, TenantPreview] = {}
         todo = iter(selected)
 
-        async def look(shared: Iterator[Selected]) -> None:
+        async def preview_each(shared: Iterator[Selected]) -> None:
             for tenant in shared:
-                details[tenant.tenant_id] = await self._look(tenant, scripts, rehearse=rehearse)
+                details[tenant.tenant_id] = await self._preview_one(
+                    tenant, scripts, rehearse=rehearse
+                )
 
         async with asyncio.TaskGroup() as group:
             for _ in range(self.concurrency):
-                group.create_task(look(todo))
+                group.create_task(preview_each(todo))
         found = [details[tenant.tenant_id] for tenant in selected]
         failed = sum(one.error is not None and one.is_rehearsable for one in found)
         up_to_date = sum(one.pending_migrations is None for one in found)
@@ -92,7 +94,7 @@ class Previewer:
             details=found,
         )
 
-    async def _look(
+    async def _preview_one(
         self, tenant: Selected, scripts: RunScripts, *, rehearse: bool
     ) -> TenantPreview:
         act = self.migrator.rehearse if rehearse else self.migrator.inspect

@@ -7,13 +7,13 @@ from uuid import UUID
 
 import structlog
 
-from tenantry.catalog import runners
+from tenantry.catalog import workers
 from tenantry.catalog.database import Catalog
-from tenantry.catalog.runners import Report
+from tenantry.catalog.workers import Report
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.kit.ids import new_id
 
-BEAT_SECONDS = runners.SILENCE_MS / 1000 / 4
+BEAT_SECONDS = workers.SILENCE_MS / 1000 / 4
 
 _log = structlog.get_logger(__name__)
 
@@ -38,7 +38,7 @@ class Heartbeat:
         Raises:
             DatabaseUnavailable: The catalog cannot be reached.
         """
-        await runners.beat(self._catalog, self.worker_id, report)
+        await workers.beat(self._catalog, self.worker_id, report)
 
     async def keep_beating(self, report: Callable[[], Report]) -> None:
         """Write a heartbeat with the current report every `BEAT_SECONDS`, until cancelled."""
@@ -47,9 +47,9 @@ class Heartbeat:
             try:
                 await self.beat(report())
             except DatabaseUnavailable:
-                _log.warning("heartbeat missed", runner=str(self.worker_id))
+                _log.warning("heartbeat missed", worker=str(self.worker_id))
 
     async def end(self) -> None:
         """Remove the heartbeat, so that other processes need not wait until it has expired."""
         with contextlib.suppress(DatabaseUnavailable):
-            await runners.remove(self._catalog, self.worker_id)
+            await workers.remove(self._catalog, self.worker_id)

@@ -65,12 +65,12 @@ class InFlight:
         self._started -= 1
         self._finished += 1
         if _is_failure(outcome):
-            self._failures[outcome.part.run_id] += 1
+            self._failures[outcome.item.run_id] += 1
 
     def written(self, outcomes: Sequence[Outcome | Returned]) -> None:
         """Remove tenants whose outcomes are in the catalog, or belong to another process now."""
         self._finished -= len(outcomes)
-        self._failures -= Counter(one.part.run_id for one in outcomes if _is_failure(one))
+        self._failures -= Counter(one.item.run_id for one in outcomes if _is_failure(one))
 
     def stop(self) -> None:
         """Claim and start no more tenants, from now on."""
@@ -83,4 +83,4 @@ class InFlight:
 
 
 def _is_failure(outcome: Outcome | Returned) -> bool:
-    return outcome.part.state == MigrationState.FAILED.value
+    return outcome.item.state == MigrationState.FAILED.value

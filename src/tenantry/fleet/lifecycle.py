@@ -29,7 +29,7 @@ from tenantry.migration.migrator import Migrator
 from tenantry.migration.run_scripts import RunScripts
 from tenantry.migration.streams import Streams
 from tenantry.settings import SERVER_DEFAULT
-from tenantry.tenant import modules, people, users
+from tenantry.tenant import modules, users
 from tenantry.tenant.databases import TenantDatabases
 from tenantry.tenant.users import User
 
@@ -91,7 +91,7 @@ class Lifecycle:
         migrator: Brings them to the head.
         templates: Of which they are copies.
         passwords: For the owner's.
-        runner: Holds what is being made.
+        worker: Holds what is being made.
         streams: Reads the revisions as they are now.
         uncleared: What could neither be cleared away nor left to others yet. Nobody else clears
             what this process holds while it lives.
@@ -198,7 +198,7 @@ class Lifecycle:
                 ctx, "tenant.delete", tenant.id, tenant_id=tenant.id, changes=changes
             ) as session:
                 deleting = await tenants.set_deleting(
-                    session, tenant.id, runner_id=self.heartbeat.worker_id
+                    session, tenant.id, worker_id=self.heartbeat.worker_id
                 )
                 if deleting is None:
                     raise TenantActive
@@ -215,7 +215,7 @@ class Lifecycle:
             DatabaseUnavailable: The catalog cannot be reached.
         """
         for tenant in await tenants.take_abandoned(
-            self.catalog, runner_id=self.heartbeat.worker_id
+            self.catalog, worker_id=self.heartbeat.worker_id
         ):
             self.uncleared[tenant.id] = tenant
         for tenant in list(self.uncleared.values()):
@@ -224,13 +224,13 @@ class Lifecycle:
     async def clear(self, tenant: Tenant) -> None:
         """Clear away a tenant that nobody can see; what fails is tried again later."""
         self.uncleared.pop(tenant.id, None)
-        runner_id = self.heartbeat.worker_id
+        worker_id = self.heartbeat.worker_id
         try:
             await self.databases.forget(tenant.id)
-            if not await tenants.condemn(self.catalog, tenant.id, runner_id=runner_id):
+            if not await tenants.condemn(self.catalog, tenant.id, worker_id=worker_id):
                 return
             await self._remove_database(tenant)
-            await tenants.remove_unseen(self.catalog, tenant.id, runner_id=runner_id)
+            await tenants.remove_unseen(self.catalog, tenant.id, worker_id=worker_id)
         except (Unavailable, OSError):
             _log.warning("tenant not cleared yet", tenant=str(tenant.id), exc_info=True)
             await self._leave(tenant)
@@ -241,9 +241,9 @@ class Lifecycle:
     async def _provision(self, ctx: OperationContext, tenant: Tenant, owner: Owner) -> Provisioned:
         try:
             # The hash takes longer than all the rest, so it goes on meanwhile.
-            async with _going_on(self.passwords.hash(owner.password)) as password_hash:
+            async with _running_task(self.passwords.hash(owner.password)) as password_hash:
                 # Within the block: it may be listed although nobody heard so.
-                await tenants.add(self.catalog, tenant, runner_id=self.heartbeat.worker_id)
+                await tenants.add(self.catalog, tenant, worker_id=self.heartbeat.worker_id)
                 async with asyncio.timeout(PROVISION_SECONDS_MAX):
                     return await self._make(ctx, tenant, owner, password_hash)
         except TenantNameInUse:
@@ -271,7 +271,6 @@ class Lifecycle:
                 full_name=owner.full_name,
                 password_hash=hashed,
             )
-            await people.add_created(fresh, ctx, user)
         changes = audit_log.changes_between(None, tenant, "name", "server_name", "modules")
         async with self.catalog.change(
             ctx, "tenant.create", tenant.id, tenant_id=tenant.id, changes=changes
@@ -279,7 +278,7 @@ class Lifecycle:
             ready = await tenants.set_ready(
                 session,
                 tenant.id,
-                runner_id=self.heartbeat.worker_id,
+                worker_id=self.heartbeat.worker_id,
                 revision=str(await asyncio.to_thread(scripts.head)),
             )
             if ready is None:
@@ -322,7 +321,7 @@ class Lifecycle:
 
     async def _leave(self, tenant: Tenant) -> None:
         try:
-            await tenants.abandon(self.catalog, tenant.id, runner_id=self.heartbeat.worker_id)
+            await tenants.abandon(self.catalog, tenant.id, worker_id=self.heartbeat.worker_id)
         except Unavailable:
             self.uncleared[tenant.id] = tenant
             _log.warning("tenant not left to others", tenant=str(tenant.id))
@@ -351,8 +350,8 @@ def new_tenant(
 
 
 @asynccontextmanager
-async def _going_on(work: Coroutine[Any, Any, Done]) -> AsyncIterator["asyncio.Task[Done]"]:
-    """Let *work* go on while the block lasts, and not longer."""
+async def _running_task(work: Coroutine[Any, Any, Done]) -> AsyncIterator["asyncio.Task[Done]"]:
+    """Run *work* as a task for the duration of the block."""
     task = asyncio.create_task(work)
     try:
         yield task

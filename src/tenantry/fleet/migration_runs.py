@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Callable
 from uuid import UUID
 
-from tenantry.catalog import audit, parts, plans, runs
+from tenantry.catalog import audit, plans, run_tenants, runs
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.runs import MigrationRun
 from tenantry.fleet import run_options
@@ -72,7 +72,7 @@ class Fleet:
             options: Which tenants it is for, and how it is to go. A run for none has ended.
 
         Raises:
-            BadOrder, BadText: An option breaks a rule.
+            BadRunOptions, BadText: An option breaks a rule.
             MigrationRunNotFound: There is no run with the id in ``options.retry_of``.
         """
         options.check()
@@ -103,7 +103,7 @@ class Fleet:
                 waves=waves,
                 max_failures=options.failures_max(total),
             )
-            await parts.open_wave(session, run_id, count=waves[0] if waves else 0)
+            await run_tenants.open_wave(session, run_id, count=waves[0] if waves else 0)
             target = f"{run_id} {options.label}" if options.label else str(run_id)
             await audit.LOG.add(session, ctx, "migration-run.start", target)
         if not total:
@@ -124,7 +124,7 @@ class Fleet:
             rehearse: Whether pending revisions are run and rolled back, with the same locks.
 
         Raises:
-            BadOrder, BadText: An option breaks a rule.
+            BadRunOptions, BadText: An option breaks a rule.
             MigrationRunNotFound: There is no run with the id in ``options.retry_of``.
         """
         options.check()
@@ -152,7 +152,7 @@ class Fleet:
             DatabaseUnavailable: The catalog cannot be reached; the run goes on.
         """
         async with self._catalog.begin() as session:
-            if await parts.stop(session, run_id):
+            if await run_tenants.stop(session, run_id):
                 await audit.LOG.add(session, ctx, "migration-run.cancel", run_id)
         await self._worker.close(run_id)
 

@@ -15,7 +15,7 @@ from enum import Enum, auto
 
 import structlog
 
-from tenantry.catalog.runs import TenantMigration
+from tenantry.catalog.runs import RunTenant
 from tenantry.db import outages
 from tenantry.db.outages import ServerAway
 from tenantry.kit.clock import monotonic_seconds
@@ -105,25 +105,25 @@ class Outages:
                 self._mark_returned(server_name)
         return not self.is_away(server_name)
 
-    async def judge(self, part: TenantMigration, error: Exception) -> Verdict:
+    async def judge(self, item: RunTenant, error: Exception) -> Verdict:
         """Return what follows from an error of a tenant; before a `RETRY` it pauses."""
         if errors.is_outage(error):
-            return await self._judge_outage(part, errors.cause_of(error))
+            return await self._judge_outage(item, errors.cause_of(error))
         # The deadline of a tenant is its own failure, unless its server is away.
         is_over = isinstance(errors.cause_of(error), TimeoutError)
-        return Verdict.AWAY if is_over and await self._is_found_away(part) else Verdict.FAILED
+        return Verdict.AWAY if is_over and await self._is_found_away(item) else Verdict.FAILED
 
-    async def _judge_outage(self, part: TenantMigration, cause: BaseException) -> Verdict:
-        losses = self._losses_of(part)
+    async def _judge_outage(self, item: RunTenant, cause: BaseException) -> Verdict:
+        losses = self._losses_of(item)
         if outages.is_full(cause) and monotonic_seconds() - losses.first_at < self._patience:
-            self._mark_away(part.server_name)  # a probe might get the only connection left
+            self._mark_away(item.server_name)  # a probe might get the only connection left
             return Verdict.AWAY
         losses.count += 1
         if losses.count >= LOSSES_MAX:
             return Verdict.FAILED
-        if await self._is_found_away(part):
+        if await self._is_found_away(item):
             return Verdict.AWAY
-        if not self._databases.server(part.server_name).can_restart:
+        if not self._databases.server(item.server_name).can_restart:
             return Verdict.FAILED
         pause = min(LOSS_PAUSE_SECONDS * 2**losses.count, LOSS_PAUSE_SECONDS_MAX)
         await asyncio.sleep(random.uniform(pause / 2, pause))  # noqa: S311
@@ -140,8 +140,8 @@ class Outages:
                     watched[name] = group.create_task(self._await_return(name))
                 await self._found.wait()
 
-    async def _is_found_away(self, part: TenantMigration) -> bool:
-        name = part.server_name
+    async def _is_found_away(self, item: RunTenant) -> bool:
+        name = item.server_name
         async with self._probing[name]:  # one probe for all tenants that ask
             if not self.is_away(name) and not await self._answers(name):
                 self._mark_away(name)
@@ -173,8 +173,8 @@ class Outages:
         _log.warning("server is back", server=name, seconds=round(monotonic_seconds() - since, 1))
         self._returned()
 
-    def _losses_of(self, part: TenantMigration) -> _Losses:
-        key = (part.run_id, part.tenant_id)
+    def _losses_of(self, item: RunTenant) -> _Losses:
+        key = (item.run_id, item.tenant_id)
         losses = self._losses.setdefault(key, _Losses(monotonic_seconds()))
         self._losses.move_to_end(key)
         if len(self._losses) > TENANTS_REMEMBERED_MAX:

@@ -8,16 +8,17 @@ from datetime import datetime
 import msgspec
 import structlog
 
-from tenantry.catalog import parts, waiting
+from tenantry.catalog import run_tenants, waiting
 from tenantry.catalog.database import Catalog
-from tenantry.catalog.parts import Recorded
-from tenantry.catalog.runs import MigrationState, Outcome, TenantMigration
+from tenantry.catalog.run_tenants import Recorded
+from tenantry.catalog.runs import MigrationState, Outcome, RunTenant
 from tenantry.catalog.waiting import Returned
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.fleet.heartbeat import Heartbeat
 from tenantry.fleet.in_flight import InFlight
 from tenantry.kit.clock import monotonic_seconds, utc_now
 from tenantry.migration.errors import explain
+from tenantry.migration.failure_groups import failure_cause
 
 WRITTEN_MAX = 256
 # How long an outcome waits for others, so that a transaction writes more than one. When no
@@ -104,7 +105,7 @@ class OutcomeWriter:
         while True:
             try:
                 async with self._catalog.begin() as session:
-                    recorded = await parts.record(session, ended, worker_id)
+                    recorded = await run_tenants.record(session, ended, worker_id)
                     await waiting.give_back(session, returned, worker_id)
             except DatabaseUnavailable:
                 self._blocked_at = self._blocked_at or monotonic_seconds()
@@ -130,14 +131,14 @@ class OutcomeWriter:
         What that says is as true: the tenant's state is what it was, and what was applied there
         has its names, in plain letters.
         """
-        part = outcome.part
+        item = outcome.item
         _log.error(
             "outcome not written",
-            tenant=str(part.tenant_id),
-            run=str(part.run_id),
-            state=part.state,
-            applied=part.applied,
-            error=part.error,
+            tenant=str(item.tenant_id),
+            run=str(item.run_id),
+            state=item.state,
+            applied=item.applied,
+            error=item.error,
         )
         self._blocked_at = self._blocked_at or monotonic_seconds()
         await asyncio.sleep(RETRY_SECONDS)
@@ -145,19 +146,19 @@ class OutcomeWriter:
             self.put(outcome)
             return
         plain = msgspec.structs.replace(
-            part,
-            applied=part.applied and _in_plain_letters(part.applied),
-            error=part.error and UNWRITABLE,
+            item,
+            applied=item.applied and _in_plain_letters(item.applied),
+            error=item.error and UNWRITABLE,
         )
-        self.put(Outcome(plain, None))
+        self.put(Outcome(plain, cause=item.error and UNWRITABLE))
 
 
 def succeeded(
-    part: TenantMigration, *, applied: Sequence[str], started_at: datetime, position: str
+    item: RunTenant, *, applied: Sequence[str], started_at: datetime, position: str
 ) -> Outcome:
     """Return that a tenant is at the head, by what was *applied*."""
     ended = msgspec.structs.replace(
-        part,
+        item,
         state=MigrationState.SUCCESS.value,
         applied=",".join(applied) or None,
         started_at=started_at,
@@ -167,7 +168,7 @@ def succeeded(
 
 
 def failed(
-    part: TenantMigration,
+    item: RunTenant,
     error: Exception,
     *,
     started_at: datetime,
@@ -178,42 +179,52 @@ def failed(
     reason = explain(error)
     _log.info(
         "tenant failed",
-        tenant=str(part.tenant_id),
-        run=str(part.run_id),
+        tenant=str(item.tenant_id),
+        run=str(item.run_id),
         error=reason,
         exc_info=error,
     )
-    return _failed(part, reason, started_at=started_at, applied=applied, position=position)
+    return _failed(
+        item,
+        reason,
+        cause=failure_cause(error),
+        started_at=started_at,
+        applied=applied,
+        position=position,
+    )
 
 
 def not_attempted(
-    part: TenantMigration,
+    item: RunTenant,
     reason: str,
     *,
     applied: Sequence[str] = (),
     position: str | None = None,
 ) -> Outcome:
     """Return that a tenant was left alone, for a *reason* that begins with "not attempted"."""
-    return _failed(part, reason, started_at=utc_now(), applied=applied, position=position)
+    return _failed(
+        item, reason, cause=reason, started_at=utc_now(), applied=applied, position=position
+    )
 
 
 def _failed(
-    part: TenantMigration,
+    item: RunTenant,
     reason: str,
     *,
+    cause: str,
     started_at: datetime,
     applied: Sequence[str],
     position: str | None,
 ) -> Outcome:
     ended = msgspec.structs.replace(
-        part,
+        item,
         state=MigrationState.FAILED.value,
         applied=",".join(applied),
         error=reason,
         started_at=started_at,
         finished_at=max(started_at, utc_now()),  # the clock may have been set back
     )
-    return Outcome(ended, position)
+    return Outcome(ended, position, cause)
 
 
 def _in_plain_letters(text: str) -> str:

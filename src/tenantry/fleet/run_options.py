@@ -1,4 +1,4 @@
-"""Orders: which tenants a run is for, in which waves, and how many failures it bears."""
+"""Options of a run: its tenants, its waves, and how many failures it allows."""
 
 import re
 from collections.abc import Sequence
@@ -7,8 +7,8 @@ from itertools import pairwise
 from uuid import UUID
 
 from tenantry.catalog import plans, runs
-from tenantry.catalog.planes import CatalogSession
 from tenantry.catalog.plans import Selection
+from tenantry.catalog.session import CatalogSession
 from tenantry.kit.errors import Invalid
 from tenantry.kit.text import checked_line
 
@@ -22,13 +22,13 @@ Amount = int | str
 _PERCENTAGE = re.compile(r"(100|[0-9]{1,2})%")
 
 
-class BadOrder(Invalid):
-    """The order of a run breaks a rule; the message says which."""
+class BadRunOptions(Invalid):
+    """An option of the run breaks a rule; the message says which."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """What is asked of a run. Messages name its members as the HTTP contract does.
+    """Options of a run. Messages name the members as the HTTP API does.
 
     Attributes:
         tenant_ids: Only these tenants; each must be active. None of them named is a run of none.
@@ -51,14 +51,14 @@ class RunOptions:
         """Check what can be told without the fleet.
 
         Raises:
-            BadOrder, BadText: A rule is broken.
+            BadRunOptions, BadText: A rule is broken.
         """
         if self.label is not None:
             checked_line("label", self.label, chars_max=LABEL_CHARS_MAX)
         if self.tenant_ids is not None and len(self.tenant_ids) > TENANTS_NAMED_MAX:
-            raise BadOrder(f"`tenantIds` must name at most {TENANTS_NAMED_MAX:,} tenants.")
+            raise BadRunOptions(f"`tenantIds` must name at most {TENANTS_NAMED_MAX:,} tenants.")
         if self.max_failures is not None and _least(self.max_failures) < 0:
-            raise BadOrder('`maxFailures` must be 0 or more, or a percentage: "0%" to "100%".')
+            raise BadRunOptions('`maxFailures` must be 0 or more, or a percentage: "0%" to "100%".')
         if self.waves is not None:
             _check_waves(self.waves)
 
@@ -66,11 +66,11 @@ class RunOptions:
         """Return how many of *total* tenants may have begun with each wave; none for no waves.
 
         Raises:
-            BadOrder: A wave is smaller than the one before.
+            BadRunOptions: A wave is smaller than the one before.
         """
         sizes = [_amount(one, total) for one in self.waves or ()]
         if sizes != sorted(sizes):
-            raise BadOrder(
+            raise BadRunOptions(
                 f"`waves` must not decrease: of {total} tenants these are {_listed(sizes)}."
             )
         return sorted(set(sizes) - {0})
@@ -88,7 +88,7 @@ async def select(session: CatalogSession, options: RunOptions) -> Selection:
 
     Raises:
         MigrationRunNotFound: There is no run with the id in `retry_of`.
-        BadOrder: A tenant that is named does not exist, or is not active.
+        BadRunOptions: A tenant that is named does not exist, or is not active.
     """
     if options.retry_of is not None:
         await runs.get(session, options.retry_of)
@@ -98,18 +98,18 @@ async def select(session: CatalogSession, options: RunOptions) -> Selection:
     wrong = await plans.inactive(session, named)
     if wrong:
         more = f", and {len(wrong) - 1} more of them" if len(wrong) > 1 else ""
-        raise BadOrder(f"`tenantIds`: {wrong[0]} is no active tenant{more}.")
+        raise BadRunOptions(f"`tenantIds`: {wrong[0]} is no active tenant{more}.")
     return Selection(tenant_ids=named, retry_of=options.retry_of)
 
 
 def _check_waves(waves: Sequence[Amount]) -> None:
     if not 0 < len(waves) <= WAVES_MAX:
-        raise BadOrder(f"`waves` must hold 1 to {WAVES_MAX} waves.")
+        raise BadRunOptions(f"`waves` must hold 1 to {WAVES_MAX} waves.")
     if any(_least(one) < 1 for one in waves):
-        raise BadOrder('Each of `waves` must be 1 or more, or a percentage: "1%" to "100%".')
+        raise BadRunOptions('Each of `waves` must be 1 or more, or a percentage: "1%" to "100%".')
     for before, after in pairwise(waves):
         if type(before) is type(after) and _least(after) < _least(before):
-            raise BadOrder("`waves` must not decrease.")
+            raise BadRunOptions("`waves` must not decrease.")
 
 
 def _least(amount: Amount) -> int:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from tenantry.catalog import tenants
-from tenantry.catalog.planes import CatalogSession
+from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.tenants import RevisionCount
 from tenantry.migration.schema_state import BASE
 from tenantry.migration.streams import Stream, Streams

@@ -40,10 +40,10 @@ class Templates:
     being made, so that what a crash leaves is cleared like one.
     """
 
-    def __init__(self, catalog: Catalog, migrator: Migrator, runner_id: UUID) -> None:
+    def __init__(self, catalog: Catalog, migrator: Migrator, worker_id: UUID) -> None:
         self._catalog = catalog
         self._migrator = migrator
-        self._runner_id = runner_id
+        self._worker_id = worker_id
         self._making: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def copy(
@@ -60,7 +60,7 @@ class Templates:
         Raises:
             Exception: Whatever the drivers and the revisions raise.
         """
-        prefix = f"tenantry_template_{self._catalog.facts.catalog_id.hex[-CATALOG_CHARS:]}_"
+        prefix = f"tenantry_template_{self._catalog.cache.catalog_id.hex[-CATALOG_CHARS:]}_"
         streams = scripts.streams
         template = prefix + await asyncio.to_thread(_fingerprint, streams)
         if await server.copy(template, to):
@@ -84,9 +84,9 @@ class Templates:
         template: str,
     ) -> None:
         draft = _draft(ctx, server_name)
-        name, runner_id = draft.database_name, self._runner_id
+        name, worker_id = draft.database_name, self._worker_id
         try:
-            await tenants.add(self._catalog, draft, runner_id=runner_id)
+            await tenants.add(self._catalog, draft, worker_id=worker_id)
             await server.create(name)
             url = server.url(name)
             dialect = await self._migrator.read_dialect(url, streams)
@@ -95,9 +95,9 @@ class Templates:
             await server.publish(name, template)
         except BaseException:
             with contextlib.suppress(DatabaseUnavailable):
-                await tenants.abandon(self._catalog, draft.id, runner_id=runner_id)
+                await tenants.abandon(self._catalog, draft.id, worker_id=worker_id)
             raise
-        await tenants.remove_unseen(self._catalog, draft.id, runner_id=runner_id)
+        await tenants.remove_unseen(self._catalog, draft.id, worker_id=worker_id)
 
 
 def _draft(ctx: OperationContext, server_name: str) -> Tenant:
@@ -117,8 +117,8 @@ def _draft(ctx: OperationContext, server_name: str) -> Tenant:
 
 
 def _fingerprint(streams: Streams) -> str:
-    parts = [stream.fingerprint for stream in (streams.own, streams.user) if stream is not None]
-    return Stream.combine(parts)[:FINGERPRINT_CHARS]
+    items = [stream.fingerprint for stream in (streams.own, streams.user) if stream is not None]
+    return Stream.combine(items)[:FINGERPRINT_CHARS]
 
 
 def _shared(streams: Streams, dialect: sa.Dialect) -> Streams:

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from tenantry.catalog import runs
 from tenantry.catalog.database import Catalog
-from tenantry.catalog.runs import MigrationRun, TenantMigration
+from tenantry.catalog.runs import MigrationRun, RunTenant
 from tenantry.catalog.waiting import AwayServer, away_servers
 from tenantry.fleet.worker import Worker
 from tenantry.kit.errors import Unavailable
@@ -29,14 +29,14 @@ class RunUpdate:
     """What is new since the last look; nothing, perhaps.
 
     Attributes:
-        sequence: Of the last part that was told: where to go on from.
-        parts: Parts that have ended, in that order.
+        sequence: Of the last item that was told: where to go on from.
+        items: Parts that have ended, in that order.
         run: The run, if it has changed, or what it waits for.
         away: The servers that its tenants wait for; with *run* alone.
     """
 
     sequence: int
-    parts: list[TenantMigration] = field(default_factory=list)
+    items: list[RunTenant] = field(default_factory=list)
     run: MigrationRun | None = None
     away: list[AwayServer] = field(default_factory=list)
 
@@ -59,7 +59,7 @@ class Watchers:
         self._count = 0
 
     async def watch(self, run_id: UUID, *, after: int = 0) -> AsyncGenerator[RunUpdate, None]:
-        """Yield the run as it is, the parts that have ended, and then what happens.
+        """Yield the run as it is, the items that have ended, and then what happens.
 
         It ends with the run, whose last update comes last, or when this process stops. There is
         an update for each look, at least every `LOOK_SECONDS`.
@@ -84,8 +84,8 @@ class Watchers:
             yield RunUpdate(sequence, run=run, away=away)
             if run.last_sequence is None and run.finished_at is not None:
                 # An older release ended it, and has left no order.
-                async for parts in runs.each_ended(self._catalog, run_id):
-                    yield RunUpdate(sequence, parts)
+                async for items in runs.each_ended(self._catalog, run_id):
+                    yield RunUpdate(sequence, items)
             async with contextlib.aclosing(self._follow(run, away, sequence)) as updates:
                 async for update in updates:
                     yield update
@@ -97,11 +97,11 @@ class Watchers:
     ) -> AsyncGenerator[RunUpdate, None]:
         while True:
             written = self._worker.written
-            # Read before its parts: what it counts has ended, and so is among them.
+            # Read before its items: what it counts has ended, and so is among them.
             run = await runs.get(self._catalog, told.id)
-            while parts := await runs.ended_after(self._catalog, run.id, sequence):
-                sequence = parts[-1].sequence or sequence
-                yield RunUpdate(sequence, parts)
+            while items := await runs.ended_after(self._catalog, run.id, sequence):
+                sequence = items[-1].sequence or sequence
+                yield RunUpdate(sequence, items)
             if run.finished_at is not None:
                 yield RunUpdate(sequence, run=run)
                 return

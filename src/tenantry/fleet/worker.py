@@ -13,10 +13,10 @@ from uuid import UUID
 import structlog
 
 from tenantry.catalog.database import Catalog
-from tenantry.catalog.parts import Recorded
-from tenantry.catalog.runners import Report
-from tenantry.catalog.runs import MigrationState, Outcome, TenantMigration
+from tenantry.catalog.run_tenants import Recorded
+from tenantry.catalog.runs import MigrationState, Outcome, RunTenant
 from tenantry.catalog.waiting import Returned
+from tenantry.catalog.workers import Report
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.fleet import outcomes
 from tenantry.fleet.active_runs import ActiveRun, ActiveRuns
@@ -189,26 +189,26 @@ class Worker:
 
     async def _migrate(self, claimed: Claimed) -> Outcome | Returned:
         """Migrate a tenant; or return it to the queue, because its server is away."""
-        part, outages = claimed.part, self._outages
+        item, outages = claimed.item, self._outages
         started_at, is_first = utc_now(), not claimed.was_held
         while True:
-            if outages.is_given_up(part.server_name):
-                return outcomes.failed(part, outages.error(part.server_name), started_at=started_at)
-            if outages.is_away(part.server_name):
-                return Returned(part, may_have_started=not is_first)
+            if outages.is_given_up(item.server_name):
+                return outcomes.failed(item, outages.error(item.server_name), started_at=started_at)
+            if outages.is_away(item.server_name):
+                return Returned(item, may_have_started=not is_first)
             migrated = await self._attempt(claimed, is_first=is_first)
             error = migrated.error if isinstance(migrated, MigrationResult) else migrated
-            if error is None or await outages.judge(part, error) is Verdict.FAILED:
+            if error is None or await outages.judge(item, error) is Verdict.FAILED:
                 return _outcome_of(claimed, migrated, started_at)
             is_first = False
 
     async def _attempt(self, claimed: Claimed, *, is_first: bool) -> MigrationResult | Exception:
-        part = claimed.part
+        item = claimed.item
         try:
             return await self._migrator.migrate(
-                self._url(part),
+                self._url(item),
                 claimed.run.scripts,
-                run_id=part.run_id,
+                run_id=item.run_id,
                 is_first=is_first,
             )
         except Exception as error:  # noqa: BLE001 - one bad tenant must not stop the others
@@ -220,29 +220,29 @@ class Worker:
         The worker that held the claim before may have migrated the tenant, and died before it
         wrote the outcome. Then the tenant's own log decides.
         """
-        part, run = claimed.part, claimed.run
-        if not claimed.was_held or self._outages.is_away(part.server_name):
-            return outcomes.not_attempted(part, stop_reason)
+        item, run = claimed.item, claimed.run
+        if not claimed.was_held or self._outages.is_away(item.server_name):
+            return outcomes.not_attempted(item, stop_reason)
         started_at = utc_now()
         try:
             found = await self._migrator.read_result(
-                self._url(part), run.scripts, run_id=part.run_id
+                self._url(item), run.scripts, run_id=item.run_id
             )
             is_done = bool(found.applied) and found.revision == await asyncio.to_thread(
                 run.scripts.head
             )
         except Exception:  # noqa: BLE001 - whatever it is, this run has not migrated the tenant
-            _log.info("tenant not inspected", tenant=str(part.tenant_id), exc_info=True)
-            return outcomes.not_attempted(part, stop_reason)
+            _log.info("tenant not inspected", tenant=str(item.tenant_id), exc_info=True)
+            return outcomes.not_attempted(item, stop_reason)
         applied, position = _names(found, run), str(found.revision)
         if is_done:
             return outcomes.succeeded(
-                part, started_at=started_at, applied=applied, position=position
+                item, started_at=started_at, applied=applied, position=position
             )
-        return outcomes.not_attempted(part, stop_reason, applied=applied, position=position)
+        return outcomes.not_attempted(item, stop_reason, applied=applied, position=position)
 
-    def _url(self, part: TenantMigration) -> str:
-        return self._databases.server(part.server_name).url(part.database_name)
+    def _url(self, item: RunTenant) -> str:
+        return self._databases.server(item.server_name).url(item.database_name)
 
     def _outcomes_written(self, recorded: Recorded) -> None:
         self._follow_up(recorded)
@@ -273,14 +273,14 @@ class Worker:
 def _outcome_of(
     claimed: Claimed, migrated: MigrationResult | Exception, started_at: datetime
 ) -> Outcome:
-    part = claimed.part
+    item = claimed.item
     if not isinstance(migrated, MigrationResult):
-        return outcomes.failed(part, migrated, started_at=started_at)
+        return outcomes.failed(item, migrated, started_at=started_at)
     applied, position = _names(migrated, claimed.run), str(migrated.revision)
     if migrated.error is None:
-        return outcomes.succeeded(part, started_at=started_at, applied=applied, position=position)
+        return outcomes.succeeded(item, started_at=started_at, applied=applied, position=position)
     return outcomes.failed(
-        part, migrated.error, started_at=started_at, applied=applied, position=position
+        item, migrated.error, started_at=started_at, applied=applied, position=position
     )
 
 

@@ -13,24 +13,24 @@ from tenantry.mcp.arguments import (
     UpdatePost,
     UpdateProfile,
 )
-from tenantry.mcp.asked import Asked
+from tenantry.mcp.call import Call
 from tenantry.schemas.assistants import WhoAmI
-from tenantry.schemas.base import Done
+from tenantry.schemas.base import Done, sent_members
 from tenantry.schemas.content import PostPage, PostResponse
-from tenantry.schemas.people import TenantUserProfile, given
 from tenantry.schemas.tenants import ModuleList
+from tenantry.schemas.users import TenantUserProfile
 from tenantry.tenant import entry, modules, profile, users
 from tenantry.tenant.blog import posts
 from tenantry.tenant.entry import Demand
 
 
-async def whoami(asked: Asked, _: NoArguments) -> WhoAmI:
+async def whoami(call: Call, _: NoArguments) -> WhoAmI:
     """Return the customer and the user of the token."""
-    ctx = asked.ctx
+    ctx = call.ctx
     token, user_id = ctx.identity.mcp_token, entry.acting_user(ctx.identity)
     assert token is not None, "this endpoint requires an McpToken"
     user = None
-    if user_id is not None and asked.allows(Demand(Scope.PROFILE_READ)):
+    if user_id is not None and call.allows(Demand(Scope.PROFILE_READ)):
         user = TenantUserProfile.of(await users.get(ctx.database, user_id))
     return WhoAmI(
         customer_id=ctx.tenant.id,
@@ -43,67 +43,67 @@ async def whoami(asked: Asked, _: NoArguments) -> WhoAmI:
     )
 
 
-async def list_modules(asked: Asked, _: NoArguments) -> ModuleList:
+async def list_modules(call: Call, _: NoArguments) -> ModuleList:
     """List the active modules."""
-    return ModuleList(modules.active(asked.ctx.tenant))
+    return ModuleList(modules.active(call.ctx.tenant))
 
 
-async def list_posts(asked: Asked, wanted: ListPosts) -> PostPage:
+async def list_posts(call: Call, wanted: ListPosts) -> PostPage:
     """List posts."""
     return PostPage.of_page(
-        await posts.page(asked.ctx, wanted.window, status=wanted.status, tag=wanted.tag)
+        await posts.page(call.ctx, wanted.window, status=wanted.status, tag=wanted.tag)
     )
 
 
-async def search_posts(asked: Asked, wanted: SearchPosts) -> PostPage:
+async def search_posts(call: Call, wanted: SearchPosts) -> PostPage:
     """Search posts."""
-    return PostPage.of_page(await posts.page(asked.ctx, Window(wanted.page), search=wanted.query))
+    return PostPage.of_page(await posts.page(call.ctx, Window(wanted.page), search=wanted.query))
 
 
-async def get_post(asked: Asked, wanted: NamePost) -> PostResponse:
+async def get_post(call: Call, wanted: NamePost) -> PostResponse:
     """Return one post."""
-    return PostResponse.of(await posts.get_by_slug(asked.ctx, wanted.slug))
+    return PostResponse.of(await posts.get_by_slug(call.ctx, wanted.slug))
 
 
-async def create_post(asked: Asked, wanted: CreatePost) -> PostResponse:
+async def create_post(call: Call, wanted: CreatePost) -> PostResponse:
     """Write a new draft."""
-    return PostResponse.of(await posts.create(asked.ctx, **given(wanted)))
+    return PostResponse.of(await posts.create(call.ctx, **sent_members(wanted)))
 
 
-async def update_post(asked: Asked, wanted: UpdatePost) -> PostResponse:
+async def update_post(call: Call, wanted: UpdatePost) -> PostResponse:
     """Change what a post says."""
-    changes = given(wanted)
-    post_id = await _id_of(asked, changes.pop("slug"))
+    changes = sent_members(wanted)
+    post_id = await _id_of(call, changes.pop("slug"))
     if "new_slug" in changes:
         changes["slug"] = changes.pop("new_slug")
-    return PostResponse.of(await posts.update(asked.ctx, post_id, **changes))
+    return PostResponse.of(await posts.update(call.ctx, post_id, **changes))
 
 
-async def publish_post(asked: Asked, wanted: NamePost) -> PostResponse:
+async def publish_post(call: Call, wanted: NamePost) -> PostResponse:
     """Publish a post."""
-    post_id = await _id_of(asked, wanted.slug)
-    return PostResponse.of(await posts.publish(asked.ctx, post_id))
+    post_id = await _id_of(call, wanted.slug)
+    return PostResponse.of(await posts.publish(call.ctx, post_id))
 
 
-async def unpublish_post(asked: Asked, wanted: NamePost) -> PostResponse:
+async def unpublish_post(call: Call, wanted: NamePost) -> PostResponse:
     """Make a draft of a post again."""
-    post_id = await _id_of(asked, wanted.slug)
-    return PostResponse.of(await posts.unpublish(asked.ctx, post_id))
+    post_id = await _id_of(call, wanted.slug)
+    return PostResponse.of(await posts.unpublish(call.ctx, post_id))
 
 
-async def delete_post(asked: Asked, wanted: NamePost) -> Done:
+async def delete_post(call: Call, wanted: NamePost) -> Done:
     """Delete a post."""
-    post_id = await _id_of(asked, wanted.slug)
-    await posts.delete(asked.ctx, post_id)
+    post_id = await _id_of(call, wanted.slug)
+    await posts.delete(call.ctx, post_id)
     return Done("The post was deleted.")
 
 
-async def update_profile(asked: Asked, wanted: UpdateProfile) -> TenantUserProfile:
+async def update_profile(call: Call, wanted: UpdateProfile) -> TenantUserProfile:
     """Change the name and the address of the token's user."""
-    claimant = entry.claimant_of(asked.ctx)
+    claimant = entry.claimant_of(call.ctx)
     user = await profile.update_profile(claimant, full_name=wanted.full_name, email=wanted.email)
     return TenantUserProfile.of(user)
 
 
-async def _id_of(asked: Asked, slug: str) -> UUID:
-    return (await posts.get_by_slug(asked.ctx, slug)).id
+async def _id_of(call: Call, slug: str) -> UUID:
+    return (await posts.get_by_slug(call.ctx, slug)).id

@@ -10,10 +10,10 @@ from mcp.server import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 
 from tenantry.access.principal import Scope
-from tenantry.db.sessions import undeterred
+from tenantry.db.sessions import retry_deadlock
 from tenantry.kit.pages import Window
 from tenantry.kit.text import BadText, checked_text
-from tenantry.mcp.asked import Asked, asked_of
+from tenantry.mcp.call import Call, call_of
 from tenantry.mcp.json_schemas import schema_of
 from tenantry.schemas.content import PostResponse
 from tenantry.tenant import modules
@@ -57,11 +57,11 @@ async def list_resources(
     Raises:
         MCPError: The cursor is none of ours.
     """
-    asked = asked_of(request)
+    call = call_of(request)
     page = _page_of(params.cursor)
-    if not asked.allows(READING):
+    if not call.allows(READING):
         return types.ListResourcesResult(resources=[])
-    found = await undeterred(partial(posts.page, asked.ctx, Window(page, PAGE_SIZE)))
+    found = await retry_deadlock(partial(posts.page, call.ctx, Window(page, PAGE_SIZE)))
     listed = [
         types.Resource(
             uri=POSTS + quote(post.slug, safe=""),
@@ -87,7 +87,7 @@ async def list_templates(
         MCPError: The cursor is none of ours.
     """
     _page_of(params.cursor)
-    readable = asked_of(request).allows(READING)
+    readable = call_of(request).allows(READING)
     return types.ListResourceTemplatesResult(resource_templates=[_TEMPLATE] if readable else [])
 
 
@@ -99,21 +99,21 @@ async def read_resource(
     Raises:
         MCPError: Nothing is, or nothing that is open to the token.
     """
-    asked, uri = asked_of(request), params.uri
-    if not asked.allows(READING):
+    call, uri = call_of(request), params.uri
+    if not call.allows(READING):
         raise _unknown()
     if uri == SCHEMA:
         return _contents(uri, JSON_SCHEMA, schema_of(PostResponse))
-    return _contents(uri, JSON, await _post_at(asked, uri))
+    return _contents(uri, JSON, await _post_at(call, uri))
 
 
-async def _post_at(asked: Asked, uri: str) -> PostResponse:
+async def _post_at(call: Call, uri: str) -> PostResponse:
     if not uri.startswith(POSTS):
         raise _unknown()
     try:
         slug = unquote(uri.removeprefix(POSTS), errors="strict")
         checked_text("slug", slug, chars_max=SLUG_CHARS_MAX)
-        found = await undeterred(partial(posts.get_by_slug, asked.ctx, slug))
+        found = await retry_deadlock(partial(posts.get_by_slug, call.ctx, slug))
     except (PostNotFound, BadText, UnicodeDecodeError) as error:
         raise _unknown() from error
     return PostResponse.of(found)

@@ -7,7 +7,7 @@ import msgspec
 import structlog
 
 from tenantry.kit.errors import TenantryError, Unavailable
-from tenantry.mcp.asked import Asked
+from tenantry.mcp.call import Call
 from tenantry.migration.errors import explain
 
 Json = dict[str, Any]
@@ -28,18 +28,18 @@ def told(data: msgspec.Struct) -> Json:
     }
 
 
-def refused(asked: Asked, tool: str, error: Exception, names: Mapping[str, str]) -> Json:
+def refused(call: Call, tool: str, error: Exception, names: Mapping[str, str]) -> Json:
     """Return the result for *error*, with a message for the model.
 
     A `TenantryError` has its message. Other errors are only in the log.
 
     Args:
-        asked: The caller.
+        call: The caller.
         tool: Its name.
         error: What it raised.
         names: Of arguments with another name in the operation.
     """
-    request_id = asked.ctx.request_id
+    request_id = call.ctx.request_id
     if not isinstance(error, TenantryError):
         _log.error("tool failed", tool=tool, request_id=request_id, exc_info=error)
         return _error(_INTERNAL.format(request_id))

@@ -33,7 +33,7 @@ from msgspec import UNSET
 
 from tenantry.kit.text import shown
 from tenantry.mcp import resources, tools
-from tenantry.mcp.asked import Asked
+from tenantry.mcp.call import Call
 from tenantry.schemas.mcp import McpAnswer, McpError, McpMessage, MessageId
 
 INSTRUCTIONS = """\
@@ -113,7 +113,7 @@ class _Exchange:
         """Do nothing: there is no stream to the client."""
 
 
-async def answer(asked: Asked, message: McpMessage, headers: Headers) -> Outcome:
+async def answer(call: Call, message: McpMessage, headers: Headers) -> Outcome:
     """Return the response to *message*. Errors have the form of the protocol.
 
     Clients of the newest revision send it in a header, and also get the HTTP status of an
@@ -121,7 +121,7 @@ async def answer(asked: Asked, message: McpMessage, headers: Headers) -> Outcome
     """
     if message.id is UNSET:
         return Outcome(HTTPStatus.ACCEPTED, None)
-    metadata = ServerMessageMetadata(request_context=asked)
+    metadata = ServerMessageMetadata(request_context=call)
     try:
         result = await serve_one(
             SERVER,

@@ -14,17 +14,17 @@ from mcp.server import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 
 from tenantry.access.principal import Scope
-from tenantry.db.sessions import undeterred
+from tenantry.db.sessions import retry_deadlock
 from tenantry.kit.errors import TenantryError
 from tenantry.mcp import arguments, operations, results
 from tenantry.mcp.arguments import Arguments
-from tenantry.mcp.asked import Asked, asked_of
+from tenantry.mcp.call import Call, call_of
 from tenantry.mcp.json_schemas import schema_of
 from tenantry.schemas.assistants import WhoAmI
 from tenantry.schemas.base import Done
 from tenantry.schemas.content import PostPage, PostResponse
-from tenantry.schemas.people import TenantUserProfile
 from tenantry.schemas.tenants import ModuleList
+from tenantry.schemas.users import TenantUserProfile
 from tenantry.tenant import modules
 from tenantry.tenant.entry import Demand
 
@@ -63,7 +63,7 @@ class Tool:
         names: Arguments with another name in the operation: from that name to the tool's.
     """
 
-    run: Callable[[Asked, Any], Awaitable[msgspec.Struct]]
+    run: Callable[[Call, Any], Awaitable[msgspec.Struct]]
     title: str
     description: str
     takes: type[Arguments] = arguments.NoArguments
@@ -90,9 +90,9 @@ class Tool:
             annotations=self.hints,
         )
 
-    def is_open_to(self, asked: Asked) -> bool:
+    def is_open_to(self, call: Call) -> bool:
         """Return whether the caller may call it."""
-        return asked.allows(self.demand) and (asked.is_for_person or not self.is_persons)
+        return call.allows(self.demand) and (call.is_for_person or not self.is_persons)
 
 
 TOOLS: tuple[Tool, ...] = (
@@ -201,16 +201,16 @@ TOOLS: tuple[Tool, ...] = (
 _BY_NAME = {tool.name: tool for tool in TOOLS}
 
 
-def open_to(asked: Asked) -> Iterable[Tool]:
+def open_to(call: Call) -> Iterable[Tool]:
     """Return the tools that the caller may call."""
-    return (tool for tool in TOOLS if tool.is_open_to(asked))
+    return (tool for tool in TOOLS if tool.is_open_to(call))
 
 
 async def list_tools(
     request: Request, _params: types.PaginatedRequestParams
 ) -> types.ListToolsResult:
     """List the tools that are open to the token: all of them on one page."""
-    return types.ListToolsResult(tools=[tool.listed for tool in open_to(asked_of(request))])
+    return types.ListToolsResult(tools=[tool.listed for tool in open_to(call_of(request))])
 
 
 async def call_tool(request: Request, params: types.CallToolRequestParams) -> dict[str, Any]:
@@ -219,17 +219,17 @@ async def call_tool(request: Request, params: types.CallToolRequestParams) -> di
     Raises:
         MCPError: There is none of this name, or the token may not call it; the message is the same.
     """
-    asked = asked_of(request)
+    call = call_of(request)
     tool = _BY_NAME.get(params.name)
-    if tool is None or not tool.is_open_to(asked):
+    if tool is None or not tool.is_open_to(call):
         raise MCPError(
             types.INVALID_PARAMS, "Unknown tool: `tools/list` names those that this token may call."
         )
     try:
         wanted = arguments.read(tool.takes, params.arguments)
     except TenantryError as error:
-        return results.refused(asked, tool.name, error, {})
+        return results.refused(call, tool.name, error, {})
     try:
-        return results.told(await undeterred(partial(tool.run, asked, wanted)))
+        return results.told(await retry_deadlock(partial(tool.run, call, wanted)))
     except Exception as error:  # noqa: BLE001 - it is a result: the model is to read it
-        return results.refused(asked, tool.name, error, tool.names)
+        return results.refused(call, tool.name, error, tool.names)

@@ -14,10 +14,12 @@ from tenantry.migration.revisions import RevisionFailed, describe
 
 REASON_CHARS_MAX = 500
 SYNTAX_ERROR = "A statement has a syntax error"
+SQLITE = "SQLite: "
+"""How the reason begins that is a message of SQLite."""
 WRONG_TYPE = "A parameter has a Python type that the driver cannot send"
 
 # By SQLSTATE, or by its class. Source: PostgreSQL manual, appendix A.
-_BY_STATE = {
+BY_STATE = {
     "3D000": "The database does not exist",
     "28": "The server refuses our role or password",
     "55P03": "A lock was not free in time: something else uses the table",
@@ -41,9 +43,9 @@ _SQLITE_LOCKED = (
 )
 # What libpq and asyncpg say when TLS fails, without an error of the ssl module.
 _TLS_WORDS = ("SSL", "TLS", "certificate")
-_WORD = re.compile(r"\w+")
+WORD = re.compile(r"\w+")
 # Of the messages of PostgreSQL and SQLite, and our own.
-_SERVER_WORDS = frozenset(
+SERVER_WORDS = frozenset(
     """
 A another already an and ambiguous appear are argument array as at be because been but by
 BEGIN boolean cannot cast changed column columns combination connection constraint context
@@ -79,8 +81,8 @@ def _masked(text: str, source: str | None) -> str:
     """
     if source is None:
         return text
-    known = _SERVER_WORDS | {word.casefold() for word in _WORD.findall(source)}
-    return _WORD.sub(lambda word: word[0] if word[0].casefold() in known else "?", text)
+    known = SERVER_WORDS | {word.casefold() for word in WORD.findall(source)}
+    return WORD.sub(lambda word: word[0] if word[0].casefold() in known else "?", text)
 
 
 def reason_of(error: BaseException) -> str:
@@ -146,7 +148,7 @@ def _explain_postgres(error: BaseException, state: str, source: str | None) -> s
     # What a function does it does in its own context: its names can be values of rows.
     context = getattr(error, "context", None) or getattr(_diag(error), "context", None)
     is_of_function = isinstance(context, str) and "function" in context.lower()
-    sentence = _BY_STATE.get(state) or _BY_STATE.get(state[:2])
+    sentence = BY_STATE.get(state) or BY_STATE.get(state[:2])
     if sentence is None:
         # A state that PostgreSQL does not know was made up by a function.
         is_known = hasattr(asyncpg.PostgresError, "get_message_class_for_sqlstate") and (
@@ -155,7 +157,7 @@ def _explain_postgres(error: BaseException, state: str, source: str | None) -> s
         if state.startswith("23"):  # it names a constraint, and that is from the schema
             source = None
         is_of_code = is_of_function or not is_known
-        sentence = _BY_STATE["P0"] if is_of_code else _masked(_message_of(error), source)
+        sentence = BY_STATE["P0"] if is_of_code else _masked(_message_of(error), source)
     return f"{sentence} (SQLSTATE {state})."
 
 
@@ -182,7 +184,7 @@ def _explain_sqlite(error: sqlite3.Error, source: str | None) -> str:
         return f"{WRONG_TYPE} ({type(error).__name__})."
     if "constraint failed" not in message:  # it names columns of the schema
         message = _masked(message, source)
-    return f"SQLite: {message}."
+    return f"{SQLITE}{message}."
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

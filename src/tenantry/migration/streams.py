@@ -26,7 +26,16 @@ class NoRevisions(BadStream):
 
 
 class UnknownRevision(Unavailable):
-    """The database is at a revision that this code does not know."""
+    """The database is at a revision that this code does not know.
+
+    Attributes:
+        cause: What the messages of all databases have in common.
+    """
+
+    def __init__(self, version: str, stream: str) -> None:
+        said = "The database is at revision", f"which is not among the {stream} ones."
+        super().__init__(f"{said[0]} {version!r}, {said[1]}")
+        self.cause = f"{said[0]} …, {said[1]}"
 
 
 class Stream:
@@ -84,9 +93,7 @@ class Stream:
         if version == BASE:
             return self.revisions
         if version not in {revision.id for revision in self.revisions}:
-            raise UnknownRevision(
-                f"The database is at revision {version!r}, which is not among the {self.name} ones."
-            )
+            raise UnknownRevision(version, self.name)
         return self._between(self.head, version)
 
     def while_each(self, is_kept: Callable[[Revision], bool]) -> "Stream":

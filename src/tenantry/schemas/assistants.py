@@ -4,7 +4,7 @@ from datetime import datetime
 from uuid import UUID
 
 from tenantry.schemas.base import Schema
-from tenantry.schemas.people import TenantUserProfile
+from tenantry.schemas.users import TenantUserProfile
 
 
 class WhoAmI(Schema, frozen=True):

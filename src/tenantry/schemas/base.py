@@ -7,6 +7,7 @@ from operator import attrgetter
 from typing import Annotated, Any, Generic, Self, TypeVar, get_args
 
 import msgspec
+from msgspec import UNSET
 
 from tenantry.kit.pages import PAGE_SIZE_DEFAULT, Page, Window
 
@@ -116,3 +117,9 @@ class EventStream(Schema, frozen=True):
     """Server-Sent Events: the body is a stream of text."""
 
     text: str
+
+
+def sent_members(request: msgspec.Struct) -> dict[str, Any]:
+    """Return the members of *request* that were sent, by our names."""
+    members = ((name, getattr(request, name)) for name in request.__struct_fields__)
+    return {name: value for name, value in members if value is not UNSET}

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from msgspec import UNSET, UnsetType, field
 
-from tenantry.catalog.runs import MigrationRun, TenantMigration
+from tenantry.catalog.runs import MigrationRun, RunTenant
 from tenantry.catalog.waiting import AwayServer
 from tenantry.fleet.dry_run import Preview
 from tenantry.fleet.run_options import RunOptions
@@ -67,7 +67,7 @@ class MigrationDetailResponse(Schema, frozen=True):
     error: str | None
 
     @classmethod
-    def of(cls, source: TenantMigration, **more: Any) -> Self:
+    def of(cls, source: RunTenant, **more: Any) -> Self:
         """Return the representation of *source*."""
         return super().of(source, status=source.state.lower(), **more)
 
@@ -81,9 +81,9 @@ class MigrationResultResponse(Schema, frozen=True):
     details: list[MigrationDetailResponse]
 
     @classmethod
-    def of_run(cls, run: MigrationRun, parts: Sequence[TenantMigration]) -> Self:
+    def of_run(cls, run: MigrationRun, items: Sequence[RunTenant]) -> Self:
         """Return the representation of a run that has ended."""
-        return cls.of(run, details=[MigrationDetailResponse.of(part) for part in parts])
+        return cls.of(run, details=[MigrationDetailResponse.of(item) for item in items])
 
 
 class MigrationRunDetailResponse(Schema, frozen=True):
@@ -136,11 +136,11 @@ class MigrationRunResponse(MigrationRunStateResponse, frozen=True):
     def of_run(
         cls,
         run: MigrationRun,
-        parts: Sequence[TenantMigration],
+        items: Sequence[RunTenant],
         away: Sequence[AwayServer] = (),
     ) -> Self:
-        """Return the representation of *run* with its *parts*; see `of_state`."""
-        details = [MigrationRunDetailResponse.of(part) for part in parts]
+        """Return the representation of *run* with its *items*; see `of_state`."""
+        details = [MigrationRunDetailResponse.of(item) for item in items]
         return cls.of(run, details=details, waiting_for=_waiting_for(away))
 
 

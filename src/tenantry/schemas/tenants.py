@@ -9,7 +9,7 @@ from msgspec import UNSET, Meta, UnsetType
 from tenantry.catalog.tenants import REQUESTS_PER_MINUTE_MAX, Tenant
 from tenantry.fleet.lifecycle import Provisioned
 from tenantry.schemas.base import PageRequest, PageResponse, Schema
-from tenantry.schemas.people import CreateUserRequest, TenantUserProfile
+from tenantry.schemas.users import CreateUserRequest, TenantUserProfile
 from tenantry.tenant.modules import Module
 
 RequestsPerMinute = Annotated[int, Meta(ge=0, le=REQUESTS_PER_MINUTE_MAX)]

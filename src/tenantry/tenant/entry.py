@@ -1,6 +1,8 @@
-"""Admission to a tenant: from credentials to a context, for every door."""
+"""The only way into a tenant: from credentials to a context, for every interface."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 from uuid import UUID
 
 from tenantry.access.identify import Credentials, Identifier, Identity
@@ -18,11 +20,11 @@ class ScopeRequired(Forbidden):
 
 
 class PersonRequired(Forbidden):
-    """This operation is a person's, and the McpToken is bound to no user."""
+    """This operation requires a user, and the McpToken is bound to none."""
 
 
 class SignInRequired(Forbidden):
-    """This operation is a signed-in person's; no McpToken will do."""
+    """This operation requires a session; an McpToken is not sufficient."""
 
 
 class UserInactive(Forbidden):
@@ -43,7 +45,7 @@ class McpTokenEnded(Unauthenticated):
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What an operation requires of an admitted caller.
+    """What an operation requires in addition to the level of access.
 
     Attributes:
         scope: The scope that an McpToken must have.
@@ -55,7 +57,7 @@ class Demand:
 
 
 class TenantContext(OperationContext, frozen=True, kw_only=True):
-    """The context of an admitted caller. Only this module creates one, so it is the proof.
+    """A caller inside a tenant. It is the proof of admission: only this module creates one.
 
     Attributes:
         identity: What the credentials say.
@@ -71,143 +73,101 @@ class TenantContext(OperationContext, frozen=True, kw_only=True):
         return self.identity.tenant
 
 
-class PersonContext(TenantContext, frozen=True, kw_only=True):
-    """A person asks, or a token that is bound to one.
+class _UserContext(TenantContext, frozen=True, kw_only=True):
+    """A user acts, in a session or by an McpToken that is bound to the user."""
 
-    Attributes:
-        user_id: The person.
-    """
+    @property
+    def user_id(self) -> UUID:
+        """The user."""
+        user_id = acting_user(self.identity)
+        assert user_id is not None, "`Entry.admit` has checked it"
+        return user_id
 
-    user_id: UUID
+
+class PersonContext(_UserContext, frozen=True, kw_only=True):
+    """A user acts, whose session or McpToken was checked in the tenant's database."""
 
     @property
     def jti(self) -> str | None:
-        """The person's own session, when that is how they came in."""
+        """The session of the user; None with an McpToken."""
         claims = self.identity.claims
         return None if claims is None else claims.jti
 
 
-class Claimant(TenantContext, frozen=True, kw_only=True):
-    """The context of a caller with valid credentials, before the user is read.
+class Claimant(_UserContext, frozen=True, kw_only=True):
+    """A user by good credentials, whose row was not read yet.
 
-    The operation's own statement must check what `confirm_claimant` checks, so that one
-    statement suffices. An earlier rejection must call `confirm_claimant` first.
-
-    Attributes:
-        user_id: The person.
+    The statement of the operation must check what `confirm_claimant` checks, so that one
+    statement does both. An error before that statement is raised after `confirm_claimant`.
     """
 
-    user_id: UUID
+
+Ctx = TypeVar("Ctx", bound=TenantContext)
+
+
+@dataclass(frozen=True, slots=True)
+class Admission(Generic[Ctx]):
+    """How a level of access inside a tenant admits callers.
+
+    Attributes:
+        identify: Verifies the credentials that count at this level.
+        context: The type of the context. `PersonContext` and `Claimant` require a user who
+            acts; `Claimant` leaves the check of the user's row to the operation.
+        requires_session: Whether an McpToken is rejected.
+        admits_deleted_user: Whether the operation itself reports a deleted user (404).
+    """
+
+    identify: Callable[[Identifier, OperationContext, Credentials], Awaitable[Identity]]
+    context: type[Ctx]
+    requires_session: bool = False
+    admits_deleted_user: bool = False
+
+
+LOGIN = Admission(Identifier.key, TenantContext)
+PUBLIC = Admission(Identifier.public, TenantContext)
+TENANT = Admission(Identifier.tenant, TenantContext)
+PERSON = Admission(Identifier.tenant, PersonContext, admits_deleted_user=True)
+CLAIMANT = Admission(Identifier.tenant, Claimant)
+SIGNED_IN = Admission(Identifier.tenant, PersonContext, requires_session=True)
+ASSISTANT = Admission(Identifier.assistant, TenantContext)
 
 
 class Entry:
-    """Admits callers. Every method may also raise the errors of opening a database."""
+    """Admits callers to tenants."""
 
     def __init__(self, identifier: Identifier, databases: TenantDatabases) -> None:
         self._identifier = identifier
         self._databases = databases
 
-    async def for_login(self, ctx: OperationContext, presented: Credentials) -> TenantContext:
-        """Admit the holder of a tenant's API key, for a login.
+    async def admit(
+        self,
+        admission: Admission[Ctx],
+        ctx: OperationContext,
+        presented: Credentials,
+        demand: Demand,
+    ) -> Ctx:
+        """Return the context of a caller who may use a level of access.
 
         Raises:
-            BadKey, TenantInactive: See `access.identify`.
+            Unauthenticated: A credential is missing or not good, or its session has ended.
+            Forbidden: Good credentials that do not suffice.
+            DatabaseUnavailable, TenantOutdated: See `TenantDatabases.open`.
         """
-        identity = await self._identifier.key(ctx, presented)
-        return _inside(ctx, identity, await self._databases.open(identity.tenant))
-
-    async def as_public(
-        self, ctx: OperationContext, presented: Credentials, demand: Demand
-    ) -> TenantContext:
-        """Admit an McpToken, or the holder of a tenant's API key.
-
-        Raises:
-            Unauthenticated: A credential is missing or invalid.
-            Forbidden: Valid credentials that do not suffice.
-        """
-        return await self._enter(ctx, await self._identifier.public(ctx, presented), demand)
-
-    async def as_tenant(
-        self, ctx: OperationContext, presented: Credentials, demand: Demand
-    ) -> TenantContext:
-        """Admit an McpToken, or a user of the tenant.
-
-        Raises:
-            Unauthenticated: A credential is missing or invalid, or its session has ended.
-            Forbidden: Valid credentials that do not suffice.
-        """
-        return await self._enter(ctx, await self._identifier.tenant(ctx, presented), demand)
-
-    async def as_person(
-        self, ctx: OperationContext, presented: Credentials, demand: Demand
-    ) -> PersonContext:
-        """Admit a user for operations on their own account, even a deleted user.
-
-        The operation then finds no such user, and raises the 404.
-
-        Raises:
-            Unauthenticated, Forbidden: As for `as_tenant`.
-            PersonRequired: The McpToken is bound to no user.
-        """
-        claimant = await self.as_claimant(ctx, presented, demand)
-        await confirm_claimant(claimant)
-        return _person(ctx, claimant.identity, claimant.database, claimant.user_id)
-
-    async def as_claimant(
-        self, ctx: OperationContext, presented: Credentials, demand: Demand
-    ) -> Claimant:
-        """Admit like `as_person`, but leave the check of the user to the operation.
-
-        Raises:
-            Unauthenticated, Forbidden: As for `as_person`, except the checks of the user.
-        """
-        identity = await self._identifier.tenant(ctx, presented)
-        user_id = acting_user(identity)
-        if user_id is None:
-            raise PersonRequired
-        return _claimant(ctx, identity, await self._open(identity, demand), user_id)
-
-    async def as_assistant(
-        self, ctx: OperationContext, presented: Credentials, demand: Demand
-    ) -> TenantContext:
-        """Admit an McpToken, from either of its two headers.
-
-        Raises:
-            Unauthenticated: It is missing or invalid.
-            Forbidden: A valid one that does not suffice.
-        """
-        return await self._enter(ctx, await self._identifier.assistant(ctx, presented), demand)
-
-    async def as_signed_in(
-        self, ctx: OperationContext, presented: Credentials, demand: Demand
-    ) -> PersonContext:
-        """Admit a user with a session.
-
-        Raises:
-            Unauthenticated, Forbidden: As for `as_tenant`.
-            SignInRequired: It is an McpToken.
-        """
-        identity = await self._identifier.tenant(ctx, presented)
-        if identity.claims is None:
+        identity = await admission.identify(self._identifier, ctx, presented)
+        if admission.requires_session and identity.claims is None:
             raise SignInRequired
-        database = await self._open(identity, demand)
-        await _confirm(identity, database)
-        return _person(ctx, identity, database, identity.claims.nameid)
-
-    async def _enter(
-        self, ctx: OperationContext, identity: Identity, demand: Demand
-    ) -> TenantContext:
-        database = await self._open(identity, demand)
-        await _confirm(identity, database)
-        return _inside(ctx, identity, database)
-
-    async def _open(self, identity: Identity, demand: Demand) -> TenantDatabase:
+        if admission.context is not TenantContext and acting_user(identity) is None:
+            raise PersonRequired
         require(identity, demand)
-        return await self._databases.open(identity.tenant)
+        database = await self._databases.open(identity.tenant)
+        if admission.context is not Claimant:
+            is_admitted = admission.admits_deleted_user and identity.claims is not None
+            await _confirm(identity, database, gone_is_refused=not is_admitted)
+        return _context(admission.context, ctx, identity, database)
 
 
 def acting_user(identity: Identity) -> UUID | None:
-    """Return the user who acts: the person, or the user that the McpToken is bound to, if any."""
+    """Return the user who acts: of the session, or to whom the McpToken is bound; else None."""
     if identity.claims is not None:
         return identity.claims.nameid
     return identity.mcp_token.user_id if identity.mcp_token is not None else None
@@ -230,15 +190,14 @@ def require(identity: Identity, demand: Demand) -> None:
 
 
 def claimant_of(ctx: TenantContext) -> Claimant:
-    """Return an admitted caller as claimant, for an operation that checks the user itself.
+    """Return the user who acts in *ctx* as a claimant, for a statement that checks the row again.
 
     Raises:
         PersonRequired: The McpToken is bound to no user.
     """
-    user_id = acting_user(ctx.identity)
-    if user_id is None:
+    if acting_user(ctx.identity) is None:
         raise PersonRequired
-    return _claimant(ctx, ctx.identity, ctx.database, user_id)
+    return _context(Claimant, ctx, ctx.identity, ctx.database)
 
 
 async def confirm_claimant(claimant: Claimant) -> None:
@@ -252,9 +211,7 @@ async def confirm_claimant(claimant: Claimant) -> None:
     await _confirm(identity, claimant.database, gone_is_refused=identity.claims is None)
 
 
-async def _confirm(
-    identity: Identity, database: TenantDatabase, *, gone_is_refused: bool = True
-) -> None:
+async def _confirm(identity: Identity, database: TenantDatabase, *, gone_is_refused: bool) -> None:
     user_id = acting_user(identity)
     if user_id is None:
         return
@@ -266,42 +223,16 @@ async def _confirm(
         raise UserGone
 
 
-def _inside(ctx: OperationContext, identity: Identity, database: TenantDatabase) -> TenantContext:
-    return TenantContext(
+def _context(
+    kind: type[Ctx], ctx: OperationContext, identity: Identity, database: TenantDatabase
+) -> Ctx:
+    return kind(
         request_id=ctx.request_id,
         now=ctx.now,
         actor=_actor(identity),
         address=ctx.address,
         identity=identity,
         database=database,
-    )
-
-
-def _person(
-    ctx: OperationContext, identity: Identity, database: TenantDatabase, user_id: UUID
-) -> PersonContext:
-    return PersonContext(
-        request_id=ctx.request_id,
-        now=ctx.now,
-        actor=_actor(identity),
-        address=ctx.address,
-        identity=identity,
-        database=database,
-        user_id=user_id,
-    )
-
-
-def _claimant(
-    ctx: OperationContext, identity: Identity, database: TenantDatabase, user_id: UUID
-) -> Claimant:
-    return Claimant(
-        request_id=ctx.request_id,
-        now=ctx.now,
-        actor=_actor(identity),
-        address=ctx.address,
-        identity=identity,
-        database=database,
-        user_id=user_id,
     )
 
 

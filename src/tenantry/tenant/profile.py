@@ -1,15 +1,32 @@
-"""A person's own profile: one statement changes it, and writes the change to the audit log."""
+"""What users do with their own account: log in, change the password, change the profile.
 
+One statement changes the profile and adds the entry to the audit log.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
+from uuid import UUID
 
+import msgspec
 import sqlalchemy as sa
 
+from tenantry.access.addresses import network_of
+from tenantry.access.credentials import remove_dead_tokens
 from tenantry.access.emails import canonical_email, checked_email
+from tenantry.access.login import check_login
+from tenantry.access.passwords import BadPassword, Passwords, Place, WrongPassword
+from tenantry.access.principal import Person, Role
+from tenantry.access.sign_ins import PASSWORD, Account, SignIns
+from tenantry.access.throttle import Throttle
+from tenantry.access.tokens import IssuedToken, Tokens
+from tenantry.catalog.database import Catalog
 from tenantry.db import audit_log
-from tenantry.db.statements import Statement, parameters
+from tenantry.db.statements import Statement, columns_of, parameters
 from tenantry.db.types import json_text
 from tenantry.kit.errors import Invalid
-from tenantry.tenant.entry import Claimant, confirm_claimant
+from tenantry.tenant.audit import LOG
+from tenantry.tenant.entry import Claimant, PersonContext, TenantContext, confirm_claimant
 from tenantry.tenant.tables import audit, user
 from tenantry.tenant.users import (
     COLUMNS,
@@ -133,3 +150,188 @@ async def update_profile(claimant: Claimant, *, full_name: str, email: str) -> U
         await confirm_claimant(claimant)
         raise UserNotFound
     return changed
+
+
+class _Account(msgspec.Struct, frozen=True):
+    id: UUID
+    email: str
+    is_active: bool
+    generation: int
+    token_generation: int
+    password_hash: str
+
+
+class _Generation(msgspec.Struct, frozen=True):
+    token_generation: int
+
+
+_ACCOUNT_COLUMNS = columns_of(user, _Account)
+_by_id = user.c.id == sa.bindparam("user")
+_FIND_ACCOUNT = Statement(sa.select(*_ACCOUNT_COLUMNS).where(_by_id), _Account)
+_FIND_BY_EMAIL = Statement(
+    sa.select(*_ACCOUNT_COLUMNS).where(user.c.canonical_email == sa.bindparam("email")), _Account
+)
+_REHASH = Statement[Any](
+    sa.update(user)
+    .values(password_hash=sa.bindparam("new"))
+    .where(_by_id, user.c.password_hash == sa.bindparam("old"))
+)
+_CHANGE_PASSWORD = Statement(
+    sa.update(user)
+    .values(
+        password_hash=sa.bindparam("new"),
+        generation=user.c.generation + 1,
+        spared_jti=sa.bindparam("jti"),
+        token_generation=user.c.token_generation
+        + sa.case((sa.bindparam("keeps_tokens", type_=sa.Boolean), 0), else_=1),
+    )
+    .where(_by_id, user.c.password_hash == sa.bindparam("old"))
+    .returning(user.c.token_generation),
+    _Generation,
+)
+
+
+async def login(
+    ctx: TenantContext,
+    *,
+    passwords: Passwords,
+    throttle: Throttle,
+    sign_ins: SignIns,
+    tokens: Tokens,
+    email: str,
+    password: str,
+) -> IssuedToken:
+    """Return a token for a user.
+
+    Raises:
+        LoginRefused: The address or the password is wrong, or the user is inactive.
+        TooManyAttempts, TooManyLogins: Try again later.
+    """
+    account = await ctx.database.fetch_one(_FIND_BY_EMAIL, email=canonical_email(email))
+    usable = account if account is not None and account.is_active else None
+    rehashed = await check_login(
+        ctx,
+        passwords,
+        throttle,
+        sign_ins,
+        realm=str(ctx.tenant.id),
+        # By the id: an attacker with a session could change the address to reset the count.
+        counted_as=email if account is None else str(account.id),
+        account=_named(ctx, None if account is None else account.id),
+        stored=usable.password_hash if usable else None,
+        password=password,
+    )
+    assert usable is not None, "a right password implies an account"
+    if rehashed is not None:
+        await ctx.database.execute(_REHASH, user=usable.id, old=usable.password_hash, new=rehashed)
+    person = Person(
+        usable.id, usable.email, Role.TENANT_USER, usable.generation, tenant_id=ctx.tenant.id
+    )
+    return await tokens.issue(person, now=ctx.now)
+
+
+async def change_password(
+    ctx: PersonContext,
+    catalog: Catalog,
+    *,
+    passwords: Passwords,
+    throttle: Throttle,
+    sign_ins: SignIns,
+    current_password: str,
+    new_password: str,
+    keep_mcp_tokens: bool,
+) -> None:
+    """Change the caller's password, and end every session of theirs but this one.
+
+    Args:
+        ctx: The caller.
+        catalog: Holds the McpTokens.
+        passwords: Hash.
+        throttle: Counts.
+        sign_ins: Record.
+        current_password: As it was typed.
+        new_password: As it was typed.
+        keep_mcp_tokens: Whether the McpTokens that are bound to the caller live on.
+
+    Raises:
+        UserNotFound: The caller was deleted.
+        BadPassword: The new password breaks a rule.
+        WrongPassword: The current one is wrong, or was changed at this moment.
+        TooManyAttempts, TooManyLogins: Try again later.
+    """
+    account = await _account(ctx)
+    passwords.check_new(new_password, email=account.email, name="newPassword")
+    if new_password == current_password:
+        raise BadPassword("`newPassword` must not be the current one.")
+    async with _proved(ctx, passwords, throttle, sign_ins, password=current_password) as (
+        account,
+        place,
+    ):
+        hashed = await place.hash(new_password)
+    async with ctx.database.begin() as session:
+        changed = await session.fetch_one(
+            _CHANGE_PASSWORD,
+            user=account.id,
+            old=account.password_hash,
+            new=hashed,
+            jti=ctx.jti,
+            keeps_tokens=keep_mcp_tokens,
+        )
+        if changed is None:
+            raise WrongPassword
+        changes = audit_log.named_change("password")
+        await LOG.add(session, ctx, "password.change", account.id, changes=changes)
+        await remove_dead_tokens(
+            ctx, catalog, ctx.tenant.id, account.id, generation=changed.token_generation
+        )
+
+
+async def confirm_password(
+    ctx: PersonContext,
+    *,
+    passwords: Passwords,
+    throttle: Throttle,
+    sign_ins: SignIns,
+    password: str,
+) -> int:
+    """Check the caller's password once more; return the generation of their McpTokens.
+
+    Raises:
+        UserNotFound: The caller was deleted.
+        WrongPassword: It is wrong.
+        TooManyAttempts, TooManyLogins: Try again later.
+    """
+    async with _proved(ctx, passwords, throttle, sign_ins, password=password) as (account, _):
+        return account.token_generation
+
+
+def _named(ctx: TenantContext, user_id: UUID | None) -> Account:
+    actor = None if user_id is None else f"user:{user_id}"
+    return Account(ctx.tenant.id, user_id, actor)
+
+
+@asynccontextmanager
+async def _proved(
+    ctx: PersonContext,
+    passwords: Passwords,
+    throttle: Throttle,
+    sign_ins: SignIns,
+    *,
+    password: str,
+) -> AsyncIterator[tuple[_Account, Place]]:
+    """Yield the caller's account after checking *password*, and a place to hash in."""
+    account = await _account(ctx)
+    with passwords.place(network_of(ctx.address)) as place:
+        with sign_ins.recording(ctx, PASSWORD, _named(ctx, account.id)):
+            async with throttle.guess(
+                realm=str(ctx.tenant.id), account=str(account.id), address=ctx.address
+            ):
+                await place.verify(account.password_hash, password)
+        yield account, place
+
+
+async def _account(ctx: PersonContext) -> _Account:
+    found = await ctx.database.fetch_one(_FIND_ACCOUNT, user=ctx.user_id)
+    if found is None:
+        raise UserNotFound
+    return found

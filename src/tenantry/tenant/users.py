@@ -1,4 +1,7 @@
-"""The users of a tenant, as others manage them."""
+"""The users of a tenant: find, create, change and delete them.
+
+Every change is an entry in the tenant's audit log.
+"""
 
 from datetime import datetime
 from typing import Any
@@ -7,15 +10,20 @@ from uuid import UUID
 import msgspec
 import sqlalchemy as sa
 
+from tenantry.access.credentials import remove_dead_tokens, remove_tokens
 from tenantry.access.emails import canonical_email, checked_email
 from tenantry.access.passwords import Passwords
+from tenantry.access.throttle import Throttle
+from tenantry.catalog.database import Catalog
+from tenantry.db import audit_log
 from tenantry.db.statements import Count, Statement, columns_of
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Conflict, NotFound
 from tenantry.kit.ids import new_id
 from tenantry.kit.pages import Page, Window
 from tenantry.kit.text import checked_line
-from tenantry.tenant.databases import TenantSession
+from tenantry.tenant import audit
+from tenantry.tenant.databases import TenantDatabase, TenantSession
 from tenantry.tenant.tables import ended_session, user
 
 FULL_NAME_CHARS_MAX = 200
@@ -56,10 +64,6 @@ class UserInSession(User, frozen=True):
     """
 
     session_ended: bool
-
-
-class _Id(msgspec.Struct, frozen=True):
-    id: UUID
 
 
 COLUMNS = columns_of(user, User)
@@ -111,7 +115,7 @@ _END_SESSIONS = Statement(
     .returning(*COLUMNS),
     User,
 )
-_REMOVE = Statement(sa.delete(user).where(_by_id).returning(user.c.id), _Id)
+_REMOVE = Statement[Any](sa.delete(user).where(_by_id))
 
 
 async def find(session: TenantSession, user_id: UUID) -> User | None:
@@ -143,11 +147,6 @@ async def get(session: TenantSession, user_id: UUID) -> User:
     return found
 
 
-async def find_locked(session: TenantSession, user_id: UUID) -> User | None:
-    """Return the user with this id, if there is one, and lock the row in this transaction."""
-    return await session.fetch_one(_LOCK, user=user_id)
-
-
 async def page(session: TenantSession, window: Window) -> Page[User]:
     """Return some users, the oldest first."""
     items = await session.fetch_all(_PAGE, limit=window.size, offset=window.offset)
@@ -158,7 +157,7 @@ async def page(session: TenantSession, window: Window) -> Page[User]:
 async def add(
     ctx: OperationContext, session: TenantSession, *, email: str, full_name: str, password_hash: str
 ) -> User:
-    """Return a new user, of whom everything was checked (`check_new`) and hashed.
+    """Return a new user with its audit entry; `check_new` has checked everything before.
 
     Raises:
         EmailInUse: Another user of the tenant has the address.
@@ -170,6 +169,8 @@ async def add(
         password_hash=password_hash,
         **msgspec.structs.asdict(added),
     )
+    changes = audit_log.changes_between(None, added, "email", "full_name")
+    await audit.LOG.add(session, ctx, "user.create", added.id, changes=changes)
     return added
 
 
@@ -184,28 +185,116 @@ def check_new(passwords: Passwords, *, email: str, full_name: str, password: str
     passwords.check_new(password, email=email)
 
 
-def check_changes(
+def checked_name(full_name: str) -> str:
+    """Return *full_name* if it can be one.
+
+    Raises:
+        BadText: It cannot.
+    """
+    return checked_line("fullName", full_name, chars_max=FULL_NAME_CHARS_MAX)
+
+
+async def create(
+    ctx: OperationContext,
+    database: TenantDatabase,
     passwords: Passwords,
-    before: User,
     *,
-    email: str | None,
-    full_name: str | None,
-    password: str | None,
-) -> None:
-    """Check what is to change of a user; what is None stays as it was *before*.
+    email: str,
+    full_name: str,
+    password: str,
+) -> User:
+    """Return a new user.
 
     Raises:
         BadEmail, BadText, BadPassword: A rule is broken.
+        EmailInUse: Another user of the tenant has the address.
     """
+    check_new(passwords, email=email, full_name=full_name, password=password)
+    hashed = await passwords.hash(password)
+    async with database.begin() as session:
+        return await add(ctx, session, email=email, full_name=full_name, password_hash=hashed)
+
+
+async def update(
+    ctx: OperationContext,
+    catalog: Catalog,
+    database: TenantDatabase,
+    passwords: Passwords,
+    user_id: UUID,
+    *,
+    tenant_id: UUID,
+    throttle: Throttle,
+    email: str | None = None,
+    full_name: str | None = None,
+    is_active: bool | None = None,
+    password: str | None = None,
+) -> User:
+    """Change what is not None; return the user as it then is.
+
+    A new password, or being deactivated, ends every session and McpToken of the user.
+
+    Raises:
+        BadEmail, BadText, BadPassword: A rule is broken.
+        EmailInUse: Another user of the tenant has the address.
+        UserNotFound: There is no such user.
+    """
+    before = await get(database, user_id)
     if email is not None:
         checked_email(email)
     if full_name is not None:
         checked_name(full_name)
+    hashed = None
     if password is not None:
         passwords.check_new(password, email=email or before.email)
+        hashed = await passwords.hash(password)
+    async with database.begin() as session:
+        locked = await session.fetch_one(_LOCK, user=user_id)
+        user = await _change(
+            session,
+            user_id,
+            email=email,
+            full_name=full_name,
+            is_active=is_active,
+            password_hash=hashed,
+        )
+        changes = audit_log.changes_between(locked, user, "email", "full_name", "is_active")
+        if hashed is not None:
+            changes += audit_log.named_change("password")
+        await audit.LOG.add(session, ctx, "user.update", user_id, changes=changes)
+        # An inactive user keeps them, so that the log shows why a request is rejected.
+        if user.is_active:
+            await remove_dead_tokens(
+                ctx, catalog, tenant_id, user_id, generation=user.token_generation
+            )
+    if hashed is not None:
+        await throttle.lift(realm=str(tenant_id), account=str(user_id))
+    return user
 
 
-async def update(
+async def delete(
+    ctx: OperationContext,
+    catalog: Catalog,
+    database: TenantDatabase,
+    tenant_id: UUID,
+    user_id: UUID,
+) -> None:
+    """Delete a user, and the McpTokens that act as that user.
+
+    Raises:
+        UserNotFound: There is no such user.
+    """
+    async with database.begin() as session:
+        locked = await session.fetch_one(_LOCK, user=user_id)
+        if locked is None:
+            raise UserNotFound
+        await session.execute(_REMOVE, user=user_id)
+        changes = audit_log.changes_between(locked, None, "email", "full_name")
+        await audit.LOG.add(session, ctx, "user.delete", user_id, changes=changes)
+        # Last before the COMMIT, so that it is not done again when the first is tried again.
+        await remove_tokens(ctx, catalog, tenant_id, user_id)
+
+
+async def _change(
     session: TenantSession,
     user_id: UUID,
     *,
@@ -214,14 +303,6 @@ async def update(
     is_active: bool | None,
     password_hash: str | None,
 ) -> User:
-    """Change what is not None, and was checked (`check_changes`); return the user as it then is.
-
-    A new password, or being switched off, ends every session and McpToken of the user.
-
-    Raises:
-        EmailInUse: Another user of the tenant has the address.
-        UserNotFound: There is no such user.
-    """
     changed = await session.fetch_one(
         _UPDATE,
         user=user_id,
@@ -236,22 +317,3 @@ async def update(
     if changed is None:
         raise UserNotFound
     return changed
-
-
-async def remove(session: TenantSession, user_id: UUID) -> None:
-    """Delete a user.
-
-    Raises:
-        UserNotFound: There is no such user.
-    """
-    if await session.fetch_one(_REMOVE, user=user_id) is None:
-        raise UserNotFound
-
-
-def checked_name(full_name: str) -> str:
-    """Return *full_name* if it can be one.
-
-    Raises:
-        BadText: It cannot.
-    """
-    return checked_line("fullName", full_name, chars_max=FULL_NAME_CHARS_MAX)

@@ -2,13 +2,23 @@
 
 from tenantry.access import admins
 from tenantry.access.principal import AdminContext
+from tenantry.api.access_levels import ADMIN, OPEN
+from tenantry.api.endpoints import HASHING_SECONDS, TOO_MANY_REQUESTS, UNAUTHORIZED, endpoint
 from tenantry.kit.context import OperationContext
-from tenantry.schemas.people import LoginRequest, LoginResult, LogoutRequest
+from tenantry.schemas.users import LoginRequest, LoginResult, LogoutRequest
 from tenantry.services import Services
 
 
+@endpoint(
+    "POST",
+    "/api/admin/auth/login",
+    OPEN,
+    errors=[UNAUTHORIZED, TOO_MANY_REQUESTS],
+    holds_secret=True,
+    seconds_more=HASHING_SECONDS,
+)
 async def login(ctx: OperationContext, services: Services, request: LoginRequest) -> LoginResult:
-    """Exchange an admin's password for a token."""
+    """Log in as an admin."""
     issued = await admins.login(
         ctx,
         services.catalog,
@@ -22,6 +32,7 @@ async def login(ctx: OperationContext, services: Services, request: LoginRequest
     return LoginResult.of(issued)
 
 
+@endpoint("POST", "/api/admin/auth/logout", ADMIN, message="You are logged out.")
 async def logout(ctx: AdminContext, services: Services, request: LogoutRequest) -> None:
-    """End the caller's session, or all of them."""
+    """Log out as an admin."""
     await admins.logout(ctx, services.catalog, everywhere=request.everywhere)

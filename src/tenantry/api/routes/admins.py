@@ -4,6 +4,8 @@ from uuid import UUID
 
 from tenantry.access import admins as access
 from tenantry.access.principal import AdminContext
+from tenantry.api.access_levels import ADMIN
+from tenantry.api.endpoints import CONFLICT, CREATED, HASHING_SECONDS, NOT_FOUND, endpoint
 from tenantry.catalog import admins
 from tenantry.schemas.admins import (
     AdminList,
@@ -11,37 +13,52 @@ from tenantry.schemas.admins import (
     CreateAdminRequest,
     UpdateAdminRequest,
 )
-from tenantry.schemas.base import Nothing
-from tenantry.schemas.people import given
+from tenantry.schemas.base import Nothing, sent_members
 from tenantry.services import Services
 
 
+@endpoint("GET", "/api/admin/admins", ADMIN)
 async def list_admins(_ctx: AdminContext, services: Services, _request: Nothing) -> AdminList:
-    """Tell of the admins."""
+    """List admins."""
     found = await admins.every(services.catalog)
     return AdminList.of_all(found)
 
 
+@endpoint(
+    "POST",
+    "/api/admin/admins",
+    ADMIN,
+    status=CREATED,
+    errors=[CONFLICT],
+    seconds_more=HASHING_SECONDS,
+)
 async def create_admin(
     ctx: AdminContext, services: Services, request: CreateAdminRequest
 ) -> AdminResponse:
-    """Make an admin."""
+    """Create an admin."""
     admin = await access.create(
         ctx, services.catalog, services.passwords, email=request.email, password=request.password
     )
     return AdminResponse.of(admin)
 
 
+@endpoint(
+    "PATCH",
+    "/api/admin/admins/{adminId}",
+    ADMIN,
+    errors=[NOT_FOUND, CONFLICT],
+    seconds_more=HASHING_SECONDS,
+)
 async def update_admin(
     ctx: AdminContext, services: Services, request: UpdateAdminRequest, *, admin_id: UUID
 ) -> AdminResponse:
-    """Switch an admin on or off, or set the password."""
+    """Activate or deactivate an admin, or set the password."""
     admin = await access.update(
         ctx,
         services.catalog,
         services.passwords,
         admin_id,
         throttle=services.throttle,
-        **given(request),
+        **sent_members(request),
     )
     return AdminResponse.of(admin)

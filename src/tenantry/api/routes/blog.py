@@ -1,11 +1,16 @@
 """``/api/public/blog``."""
 
+from functools import partial
 from uuid import UUID
 
-from tenantry.api.conditions import Versioned
+from tenantry.access.principal import Scope
+from tenantry.api.access_levels import PUBLIC
+from tenantry.api.conditional import Versioned
+from tenantry.api.endpoints import NOT_FOUND, endpoint
 from tenantry.schemas.base import Nothing
 from tenantry.schemas.content import PublishedPost, PublishedPostPage, PublishedPostPageRequest
 from tenantry.services import Services
+from tenantry.tenant import modules
 from tenantry.tenant.blog import published, state
 from tenantry.tenant.entry import TenantContext
 
@@ -15,17 +20,29 @@ async def version_of_posts(ctx: TenantContext) -> UUID:
     return await state.version(ctx.database)
 
 
+_read = partial(
+    endpoint,
+    "GET",
+    level=PUBLIC,
+    scope=Scope.CONTENT_READ,
+    module=modules.BLOG,
+    version=version_of_posts,
+)
+
+
+@_read("/api/public/blog/posts", response=PublishedPostPage)
 async def list_posts(
     ctx: TenantContext, _services: Services, request: PublishedPostPageRequest
 ) -> Versioned:
-    """Tell of the published posts, the newest first."""
+    """List published posts."""
     found = await published.page(ctx.database, request.window, tag=request.tag)
     return Versioned(PublishedPostPage.of_page(found.content), found.version)
 
 
+@_read("/api/public/blog/posts/{slug}", response=PublishedPost, errors=[NOT_FOUND])
 async def show_post(
     ctx: TenantContext, _services: Services, _request: Nothing, *, slug: str
 ) -> Versioned:
-    """Tell one published post."""
+    """Show a published post."""
     found = await published.get(ctx.database, slug)
     return Versioned(PublishedPost.of(found.content), found.version)

@@ -2,15 +2,31 @@
 
 from http import HTTPStatus
 
+from tenantry.api.access_levels import MCP
+from tenantry.api.endpoints import ACCEPTED, CONTENT_BYTES_MAX, NOT_FOUND, endpoint
 from tenantry.api.envelope import Reply
-from tenantry.mcp.names import check_names
-from tenantry.schemas.mcp import McpMessage
+from tenantry.mcp.origins import check_origin
+from tenantry.schemas.base import Nothing
+from tenantry.schemas.mcp import McpAnswer, McpMessage
 from tenantry.services import Services
+from tenantry.tenant import modules
 from tenantry.tenant.entry import TenantContext
 
 HEADERS = ("host", "origin", "mcp-protocol-version", "mcp-method", "mcp-name")
 
 
+@endpoint(
+    "POST",
+    "/mcp",
+    MCP,
+    response=McpAnswer,
+    also=((ACCEPTED, Nothing),),
+    errors=[NOT_FOUND],
+    headers=HEADERS,
+    module=modules.MCP,
+    is_bare=True,
+    body_bytes_max=CONTENT_BYTES_MAX,
+)
 async def exchange(
     ctx: TenantContext,
     services: Services,
@@ -22,12 +38,12 @@ async def exchange(
     mcp_method: str,
     mcp_name: str,
 ) -> Reply:
-    """Answer one message of the Model Context Protocol."""
+    """Handle a message of the Model Context Protocol."""
     # The SDK takes a second to import; `app` has done so where requests are served.
-    from tenantry.mcp.asked import Asked  # noqa: PLC0415
+    from tenantry.mcp.call import Call  # noqa: PLC0415
     from tenantry.mcp.server import Headers, answer  # noqa: PLC0415
 
-    check_names(services.settings, host=host, origin=origin)
+    check_origin(services.settings, host=host, origin=origin)
     headers = Headers(mcp_protocol_version, mcp_method, mcp_name)
-    outcome = await answer(Asked(ctx, services), message, headers)
+    outcome = await answer(Call(ctx, services), message, headers)
     return Reply(outcome.answer, HTTPStatus(outcome.status), [])

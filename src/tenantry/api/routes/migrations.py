@@ -5,16 +5,18 @@ from http import HTTPStatus
 from uuid import UUID
 
 from tenantry.access.principal import AdminContext
+from tenantry.api.access_levels import ADMIN
+from tenantry.api.endpoints import ACCEPTED, CONFLICT, NOT_FOUND, OK, endpoint
 from tenantry.api.envelope import Reply
 from tenantry.api.events import events_of, sequence_of
-from tenantry.api.histories import page_in_pieces, run_in_pieces
-from tenantry.api.pieces import Source
+from tenantry.api.histories import stream_page, stream_run
 from tenantry.api.requests import prefers
+from tenantry.api.streaming import KEEP_ALIVE_SECONDS, Source
 from tenantry.catalog import runs
 from tenantry.catalog.waiting import away_servers
-from tenantry.fleet.run_options import BadOrder
+from tenantry.fleet.run_options import BadRunOptions
 from tenantry.fleet.status import schema_status
-from tenantry.schemas.base import Nothing
+from tenantry.schemas.base import EventStream, Nothing
 from tenantry.schemas.migrations import (
     FailureCauseList,
     HistoryPageRequest,
@@ -22,6 +24,7 @@ from tenantry.schemas.migrations import (
     MigrateAllRequest,
     MigrationPreviewResponse,
     MigrationResultResponse,
+    MigrationRunPage,
     MigrationRunResponse,
     SchemaStatusResponse,
 )
@@ -31,15 +34,25 @@ from tenantry.services import Services
 RESPOND_ASYNC = "respond-async"
 
 
+@endpoint(
+    "POST",
+    "/api/admin/tenants/migrate-all",
+    ADMIN,
+    response=MigrationResultResponse,
+    also=((OK, MigrationPreviewResponse), (ACCEPTED, MigrationRunResponse)),
+    errors=[NOT_FOUND],
+    headers=("Prefer",),
+    keep_alive_seconds=KEEP_ALIVE_SECONDS,
+)
 async def migrate_all(
     ctx: AdminContext, services: Services, request: MigrateAllRequest, *, prefer: str
 ) -> MigrationResultResponse | MigrationPreviewResponse | Reply:
-    """Migrate tenants; this call only waits for the end, unless it prefers not to."""
+    """Migrate every active tenant."""
     if request.dry_run:
         preview = await services.fleet.preview(ctx, request.options, rehearse=request.rehearse)
         return MigrationPreviewResponse.of(preview)
     if request.rehearse:
-        raise BadOrder("`rehearse` needs `dryRun`.")
+        raise BadRunOptions("`rehearse` needs `dryRun`.")
     run_id = await services.fleet.plan(ctx, triggered_by=ctx.email, options=request.options)
     if prefers(prefer, RESPOND_ASYNC):
         return await _accepted(services, run_id)
@@ -47,28 +60,50 @@ async def migrate_all(
     return MigrationResultResponse.of_run(run, await runs.ended(services.catalog, run_id))
 
 
+@endpoint("GET", "/api/admin/tenants/migration-history", ADMIN, response=MigrationRunPage)
 async def list_runs(_ctx: AdminContext, services: Services, request: HistoryPageRequest) -> Source:
-    """Tell of the runs, the newest first."""
+    """List migration runs."""
     page = await runs.page(services.catalog, request.window)
-    return page_in_pieces(services.catalog, page, request.details)
+    return stream_page(services.catalog, page, request.details)
 
 
+@endpoint(
+    "GET",
+    "/api/admin/tenants/migration-history/{runId}",
+    ADMIN,
+    response=MigrationRunResponse,
+    errors=[NOT_FOUND],
+)
 async def show_run(
     _ctx: AdminContext, services: Services, request: HistoryRequest, *, run_id: UUID
 ) -> Source:
-    """Tell of one run."""
+    """Show a migration run."""
     run = await runs.get(services.catalog, run_id)
-    return run_in_pieces(services.catalog, run, request.details)
+    return stream_run(services.catalog, run, request.details)
 
 
+@endpoint(
+    "GET", "/api/admin/tenants/migration-history/{runId}/failure-causes", ADMIN, errors=[NOT_FOUND]
+)
 async def show_causes(
     _ctx: AdminContext, services: Services, _request: Nothing, *, run_id: UUID
 ) -> FailureCauseList:
-    """Tell why tenants failed in a run."""
+    """Count the failures of a run by cause."""
     await runs.get(services.catalog, run_id)
     return FailureCauseList.of_all(await runs.failure_causes(services.catalog, run_id))
 
 
+@endpoint(
+    "GET",
+    "/api/admin/tenants/migration-history/{runId}/events",
+    ADMIN,
+    response=EventStream,
+    errors=[NOT_FOUND],
+    headers=("Last-Event-ID",),
+    is_bare=True,
+    goes_on=True,
+    seconds_more=None,
+)
 async def show_events(
     _ctx: AdminContext,
     services: Services,
@@ -78,28 +113,37 @@ async def show_events(
     last_event_id: str,
     readmit: Callable[[], Awaitable[object]],
 ) -> Source:
-    """Tell what happens in a run, while it happens."""
+    """Stream the events of a migration run."""
     updates = services.watchers.watch(run_id, after=sequence_of(last_event_id))
     return events_of(updates, readmit)
 
 
+@endpoint(
+    "POST",
+    "/api/admin/tenants/migration-history/{runId}/cancel",
+    ADMIN,
+    message="The run was cancelled: no more tenants are started.",
+    status=ACCEPTED,
+    errors=[NOT_FOUND, CONFLICT],
+)
 async def cancel_run(
     ctx: AdminContext, services: Services, _request: Nothing, *, run_id: UUID
 ) -> None:
-    """Let nothing more of a run start."""
+    """Cancel a migration run."""
     await services.fleet.cancel(ctx, run_id)
 
 
+@endpoint("GET", "/api/admin/tenants/schema-status", ADMIN)
 async def show_status(
     _ctx: AdminContext, services: Services, _request: Nothing
 ) -> SchemaStatusResponse:
-    """Tell where the fleet stands."""
+    """Count tenants by revision."""
     return SchemaStatusResponse.of(await schema_status(services.catalog, services.streams()))
 
 
 async def _accepted(services: Services, run_id: UUID) -> Reply:
     run = await runs.get(services.catalog, run_id)
-    ended = [part for part in await runs.ended(services.catalog, run_id) if run.counts(part)]
+    ended = [item for item in await runs.ended(services.catalog, run_id) if run.counts(item)]
     where = f"/api/admin/tenants/migration-history/{run_id}"
     return Reply(
         MigrationRunResponse.of_run(run, ended, await away_servers(services.catalog, run)),

@@ -1,7 +1,17 @@
 """``/api/tenant/auth``."""
 
+from tenantry.access.principal import Scope
+from tenantry.api.access_levels import CLAIMANT, PERSON, SIGNED_IN, TENANT_LOGIN
+from tenantry.api.endpoints import (
+    CONFLICT,
+    HASHING_SECONDS,
+    NOT_FOUND,
+    TOO_MANY_REQUESTS,
+    UNAUTHORIZED,
+    endpoint,
+)
 from tenantry.schemas.base import Nothing
-from tenantry.schemas.people import (
+from tenantry.schemas.users import (
     ChangePasswordRequest,
     LoginRequest,
     LoginResult,
@@ -10,13 +20,21 @@ from tenantry.schemas.people import (
     UpdateProfileRequest,
 )
 from tenantry.services import Services
-from tenantry.tenant import accounts, profile, sessions, users
+from tenantry.tenant import profile, sessions, users
 from tenantry.tenant.entry import Claimant, PersonContext, TenantContext
 
 
+@endpoint(
+    "POST",
+    "/api/tenant/auth/login",
+    TENANT_LOGIN,
+    errors=[UNAUTHORIZED, TOO_MANY_REQUESTS],
+    holds_secret=True,
+    seconds_more=HASHING_SECONDS,
+)
 async def login(ctx: TenantContext, services: Services, request: LoginRequest) -> LoginResult:
-    """Exchange a user's password for a token."""
-    issued = await accounts.login(
+    """Log in as a user of a tenant."""
+    issued = await profile.login(
         ctx,
         passwords=services.passwords,
         throttle=services.throttle,
@@ -28,11 +46,20 @@ async def login(ctx: TenantContext, services: Services, request: LoginRequest) -
     return LoginResult.of(issued)
 
 
+@endpoint(
+    "PUT",
+    "/api/tenant/auth/change-password",
+    PERSON,
+    message="The password was changed.",
+    errors=[NOT_FOUND, TOO_MANY_REQUESTS],
+    scope=Scope.PROFILE_WRITE,
+    seconds_more=HASHING_SECONDS,
+)
 async def change_password(
     ctx: PersonContext, services: Services, request: ChangePasswordRequest
 ) -> None:
-    """Change the caller's own password."""
-    await accounts.change_password(
+    """Change your password."""
+    await profile.change_password(
         ctx,
         services.catalog,
         passwords=services.passwords,
@@ -44,21 +71,30 @@ async def change_password(
     )
 
 
+@endpoint("POST", "/api/tenant/auth/logout", SIGNED_IN, message="You are logged out.")
 async def logout(ctx: PersonContext, services: Services, request: LogoutRequest) -> None:
-    """End the caller's session, or all of them."""
+    """Log out as a user of a tenant."""
     await sessions.end(ctx, services.sign_ins, everywhere=request.everywhere)
 
 
+@endpoint(
+    "PUT",
+    "/api/tenant/auth/profile",
+    CLAIMANT,
+    errors=[NOT_FOUND, CONFLICT],
+    scope=Scope.PROFILE_WRITE,
+)
 async def update_profile(
     claimant: Claimant, _services: Services, request: UpdateProfileRequest
 ) -> TenantUserProfile:
-    """Change the caller's own name and address."""
+    """Change your profile."""
     user = await profile.update_profile(claimant, full_name=request.full_name, email=request.email)
     return TenantUserProfile.of(user)
 
 
+@endpoint("GET", "/api/tenant/auth/profile", PERSON, errors=[NOT_FOUND], scope=Scope.PROFILE_READ)
 async def show_profile(
     ctx: PersonContext, _services: Services, _request: Nothing
 ) -> TenantUserProfile:
-    """Tell the caller's own profile."""
+    """Show your profile."""
     return TenantUserProfile.of(await users.get(ctx.database, ctx.user_id))

@@ -4,8 +4,10 @@ from uuid import UUID
 
 from tenantry.access import credentials as access
 from tenantry.access.principal import AdminContext
+from tenantry.api.access_levels import ADMIN
+from tenantry.api.endpoints import CREATED, NOT_FOUND, endpoint
 from tenantry.catalog import credentials, tenants
-from tenantry.schemas.base import Nothing
+from tenantry.schemas.base import Nothing, sent_members
 from tenantry.schemas.credentials import (
     ApiKeyList,
     IssueApiKeyRequest,
@@ -15,31 +17,47 @@ from tenantry.schemas.credentials import (
     McpTokenList,
     RotateApiKeyRequest,
 )
-from tenantry.schemas.people import given
 from tenantry.services import Services
 from tenantry.tenant import tokens
 
 
+@endpoint("GET", "/api/admin/tenants/{tenantId}/api-keys", ADMIN, errors=[NOT_FOUND])
 async def list_keys(
     _ctx: AdminContext, services: Services, _request: Nothing, *, tenant_id: UUID
 ) -> ApiKeyList:
-    """Tell of a tenant's keys."""
+    """List the API keys of a tenant."""
     tenant = await tenants.get(services.catalog, tenant_id)
     found = await credentials.keys(services.catalog, tenant.id)
     return ApiKeyList.of_all(found)
 
 
+@endpoint(
+    "POST",
+    "/api/admin/tenants/{tenantId}/api-keys",
+    ADMIN,
+    status=CREATED,
+    errors=[NOT_FOUND],
+    holds_secret=True,
+)
 async def issue_key(
     ctx: AdminContext, services: Services, request: IssueApiKeyRequest, *, tenant_id: UUID
 ) -> IssuedApiKeyResponse:
-    """Issue one more key of a tenant."""
+    """Issue an API key of a tenant."""
     tenant = await tenants.get(services.catalog, tenant_id)
     issued = await access.issue_key(
-        ctx, services.catalog, tenant.id, expires_at=given(request).get("expires_at")
+        ctx, services.catalog, tenant.id, expires_at=sent_members(request).get("expires_at")
     )
     return IssuedApiKeyResponse.of(issued)
 
 
+@endpoint(
+    "POST",
+    "/api/admin/tenants/{tenantId}/api-keys/{keyId}/rotate",
+    ADMIN,
+    status=CREATED,
+    errors=[NOT_FOUND],
+    holds_secret=True,
+)
 async def rotate_key(
     ctx: AdminContext,
     services: Services,
@@ -48,36 +66,52 @@ async def rotate_key(
     tenant_id: UUID,
     key_id: UUID,
 ) -> IssuedApiKeyResponse:
-    """Issue a key in place of another, which lives on for a while."""
-    seconds = given(request).get("grace_period_seconds", access.GRACE_SECONDS_DEFAULT)
+    """Rotate an API key of a tenant."""
+    seconds = sent_members(request).get("grace_period_seconds", access.GRACE_SECONDS_DEFAULT)
     issued = await access.rotate_key(
         ctx, services.catalog, tenant_id, key_id, grace_seconds=seconds
     )
     return IssuedApiKeyResponse.of(issued)
 
 
+@endpoint(
+    "DELETE",
+    "/api/admin/tenants/{tenantId}/api-keys/{keyId}",
+    ADMIN,
+    message="The API key was revoked.",
+    errors=[NOT_FOUND],
+)
 async def revoke_key(
     ctx: AdminContext, services: Services, _request: Nothing, *, tenant_id: UUID, key_id: UUID
 ) -> None:
-    """Revoke a key of a tenant."""
+    """Revoke an API key of a tenant."""
     await access.revoke_key(ctx, services.catalog, tenant_id, key_id)
 
 
+@endpoint("GET", "/api/admin/tenants/{tenantId}/mcp-tokens", ADMIN, errors=[NOT_FOUND])
 async def list_tokens(
     _ctx: AdminContext, services: Services, _request: Nothing, *, tenant_id: UUID
 ) -> McpTokenList:
-    """Tell of a tenant's McpTokens."""
+    """List the McpTokens of a tenant."""
     tenant = await tenants.get(services.catalog, tenant_id)
     found = await credentials.tokens(services.catalog, tenant.id)
     return McpTokenList.of_all(found)
 
 
+@endpoint(
+    "POST",
+    "/api/admin/tenants/{tenantId}/mcp-tokens",
+    ADMIN,
+    status=CREATED,
+    errors=[NOT_FOUND],
+    holds_secret=True,
+)
 async def issue_token(
     ctx: AdminContext, services: Services, request: IssueMcpTokenRequest, *, tenant_id: UUID
 ) -> IssuedMcpTokenResponse:
-    """Issue an McpToken of a tenant, bound to one of its users or to none."""
+    """Issue an McpToken of a tenant."""
     tenant = await tenants.get(services.catalog, tenant_id)
-    asked = given(request)
+    asked = sent_members(request)
     issued = await tokens.issue(
         ctx,
         services.catalog,
@@ -91,6 +125,13 @@ async def issue_token(
     return IssuedMcpTokenResponse.of_issued(issued, base_url=services.settings.base_url)
 
 
+@endpoint(
+    "DELETE",
+    "/api/admin/tenants/{tenantId}/mcp-tokens/{tokenId}",
+    ADMIN,
+    message="The McpToken was revoked.",
+    errors=[NOT_FOUND],
+)
 async def revoke_token(
     ctx: AdminContext, services: Services, _request: Nothing, *, tenant_id: UUID, token_id: UUID
 ) -> None:

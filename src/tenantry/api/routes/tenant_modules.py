@@ -1,5 +1,8 @@
 """``/api/tenant/modules``."""
 
+from tenantry.access.principal import Scope
+from tenantry.api.access_levels import TENANT
+from tenantry.api.endpoints import endpoint
 from tenantry.schemas.base import Nothing
 from tenantry.schemas.tenants import ModuleList
 from tenantry.services import Services
@@ -7,6 +10,7 @@ from tenantry.tenant import modules
 from tenantry.tenant.entry import TenantContext
 
 
+@endpoint("GET", "/api/tenant/modules", TENANT, scope=Scope.MODULES_READ)
 async def list_active(ctx: TenantContext, _services: Services, _request: Nothing) -> ModuleList:
-    """Tell which modules are on."""
+    """List the active modules."""
     return ModuleList(modules.active(ctx.tenant))

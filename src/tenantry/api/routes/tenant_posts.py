@@ -1,44 +1,64 @@
 """``/api/tenant/blog/posts``: the posts, as those see and change them who write."""
 
+from functools import partial
 from uuid import UUID
 
-from tenantry.schemas.base import Nothing
+from tenantry.access.principal import Scope
+from tenantry.api.access_levels import TENANT
+from tenantry.api.endpoints import CONFLICT, CONTENT_BYTES_MAX, CREATED, NOT_FOUND, endpoint
+from tenantry.schemas.base import Nothing, sent_members
 from tenantry.schemas.content import PostPage, PostPageRequest, PostResponse, WritePostRequest
-from tenantry.schemas.people import given
 from tenantry.services import Services
+from tenantry.tenant import modules
 from tenantry.tenant.blog import posts
 from tenantry.tenant.entry import TenantContext
 
+_read = partial(endpoint, "GET", level=TENANT, scope=Scope.CONTENT_READ, module=modules.BLOG)
+_write = partial(
+    endpoint,
+    level=TENANT,
+    scope=Scope.CONTENT_WRITE,
+    module=modules.BLOG,
+    body_bytes_max=CONTENT_BYTES_MAX,
+)
 
+
+@_read("/api/tenant/blog/posts")
 async def list_posts(ctx: TenantContext, _services: Services, request: PostPageRequest) -> PostPage:
-    """Tell of the posts, drafts included."""
+    """List posts, including drafts."""
     page = await posts.page(
         ctx, request.window, status=request.status, tag=request.tag, search=request.search
     )
     return PostPage.of_page(page)
 
 
+@_write("POST", "/api/tenant/blog/posts", status=CREATED, errors=[CONFLICT])
 async def create_post(
     ctx: TenantContext, _services: Services, request: WritePostRequest
 ) -> PostResponse:
-    """Write a new draft."""
-    return PostResponse.of(await posts.create(ctx, **given(request)))
+    """Create a draft."""
+    return PostResponse.of(await posts.create(ctx, **sent_members(request)))
 
 
+@_read("/api/tenant/blog/posts/{postId}", errors=[NOT_FOUND])
 async def show_post(
     ctx: TenantContext, _services: Services, _request: Nothing, *, post_id: UUID
 ) -> PostResponse:
-    """Tell one post."""
+    """Show a post."""
     return PostResponse.of(await posts.get(ctx, post_id))
 
 
+@_write("PUT", "/api/tenant/blog/posts/{postId}", errors=[NOT_FOUND, CONFLICT])
 async def update_post(
     ctx: TenantContext, _services: Services, request: WritePostRequest, *, post_id: UUID
 ) -> PostResponse:
-    """Change what a post says."""
-    return PostResponse.of(await posts.update(ctx, post_id, **given(request)))
+    """Change a post; slug, excerpt and tags are kept if left out."""
+    return PostResponse.of(await posts.update(ctx, post_id, **sent_members(request)))
 
 
+@_write(
+    "DELETE", "/api/tenant/blog/posts/{postId}", message="The post was deleted.", errors=[NOT_FOUND]
+)
 async def delete_post(
     ctx: TenantContext, _services: Services, _request: Nothing, *, post_id: UUID
 ) -> None:
@@ -46,15 +66,17 @@ async def delete_post(
     await posts.delete(ctx, post_id)
 
 
+@_write("POST", "/api/tenant/blog/posts/{postId}/publish", errors=[NOT_FOUND])
 async def publish_post(
     ctx: TenantContext, _services: Services, _request: Nothing, *, post_id: UUID
 ) -> PostResponse:
-    """Let everybody see a post."""
+    """Publish a post."""
     return PostResponse.of(await posts.publish(ctx, post_id))
 
 
+@_write("POST", "/api/tenant/blog/posts/{postId}/unpublish", errors=[NOT_FOUND])
 async def unpublish_post(
     ctx: TenantContext, _services: Services, _request: Nothing, *, post_id: UUID
 ) -> PostResponse:
-    """Make a draft of a post again."""
+    """Turn a published post into a draft."""
     return PostResponse.of(await posts.unpublish(ctx, post_id))

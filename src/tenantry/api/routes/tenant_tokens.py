@@ -3,31 +3,43 @@
 from uuid import UUID
 
 from tenantry.access import credentials as access
+from tenantry.api.access_levels import SIGNED_IN
+from tenantry.api.endpoints import CREATED, HASHING_SECONDS, NOT_FOUND, TOO_MANY_REQUESTS, endpoint
 from tenantry.catalog import credentials
-from tenantry.schemas.base import Nothing
+from tenantry.schemas.base import Nothing, sent_members
 from tenantry.schemas.credentials import (
     IssuedMcpTokenResponse,
     IssueOwnMcpTokenRequest,
     McpTokenList,
 )
-from tenantry.schemas.people import given
 from tenantry.services import Services
-from tenantry.tenant import accounts
+from tenantry.tenant import modules, profile
 from tenantry.tenant.entry import PersonContext
 
 
+@endpoint("GET", "/api/tenant/mcp-tokens", SIGNED_IN, module=modules.MCP)
 async def list_own(ctx: PersonContext, services: Services, _request: Nothing) -> McpTokenList:
-    """Tell of the caller's tokens."""
+    """List your McpTokens."""
     found = await credentials.tokens(services.catalog, ctx.tenant.id, user_id=ctx.user_id)
     return McpTokenList.of_all(found)
 
 
+@endpoint(
+    "POST",
+    "/api/tenant/mcp-tokens",
+    SIGNED_IN,
+    status=CREATED,
+    errors=[NOT_FOUND, TOO_MANY_REQUESTS],
+    module=modules.MCP,
+    holds_secret=True,
+    seconds_more=HASHING_SECONDS,
+)
 async def issue_own(
     ctx: PersonContext, services: Services, request: IssueOwnMcpTokenRequest
 ) -> IssuedMcpTokenResponse:
-    """Issue a token that acts as the caller."""
-    asked = given(request)
-    generation = await accounts.confirm_password(
+    """Issue an McpToken that acts as you."""
+    asked = sent_members(request)
+    generation = await profile.confirm_password(
         ctx,
         passwords=services.passwords,
         throttle=services.throttle,
@@ -47,10 +59,18 @@ async def issue_own(
     return IssuedMcpTokenResponse.of_issued(issued, base_url=services.settings.base_url)
 
 
+@endpoint(
+    "DELETE",
+    "/api/tenant/mcp-tokens/{tokenId}",
+    SIGNED_IN,
+    message="The McpToken was revoked.",
+    errors=[NOT_FOUND],
+    module=modules.MCP,
+)
 async def revoke_own(
     ctx: PersonContext, services: Services, _request: Nothing, *, token_id: UUID
 ) -> None:
-    """Revoke one of the caller's tokens."""
+    """Revoke one of your McpTokens."""
     await access.revoke_mcp_token(
         ctx, services.catalog, ctx.tenant.id, token_id, user_id=ctx.user_id
     )

@@ -3,34 +3,44 @@
 from uuid import UUID
 
 from tenantry.access.principal import AdminContext
+from tenantry.api.access_levels import ADMIN
+from tenantry.api.endpoints import CONFLICT, CREATED, HASHING_SECONDS, NOT_FOUND, endpoint
 from tenantry.catalog import tenants
-from tenantry.schemas.base import Nothing, PageRequest
-from tenantry.schemas.people import (
+from tenantry.schemas.base import Nothing, PageRequest, sent_members
+from tenantry.schemas.users import (
     CreateUserRequest,
     TenantUserPage,
     TenantUserProfile,
     UpdateUserRequest,
-    given,
 )
 from tenantry.services import Services
-from tenantry.tenant import people, users
+from tenantry.tenant import users
 from tenantry.tenant.databases import TenantDatabase
 
 
+@endpoint("GET", "/api/admin/tenants/{tenantId}/users", ADMIN, errors=[NOT_FOUND])
 async def list_users(
     _ctx: AdminContext, services: Services, request: PageRequest, *, tenant_id: UUID
 ) -> TenantUserPage:
-    """Tell of the users of a tenant."""
+    """List the users of a tenant."""
     database = await _open(services, tenant_id)
     return TenantUserPage.of_page(await users.page(database, request.window))
 
 
+@endpoint(
+    "POST",
+    "/api/admin/tenants/{tenantId}/users",
+    ADMIN,
+    status=CREATED,
+    errors=[NOT_FOUND, CONFLICT],
+    seconds_more=HASHING_SECONDS,
+)
 async def create_user(
     ctx: AdminContext, services: Services, request: CreateUserRequest, *, tenant_id: UUID
 ) -> TenantUserProfile:
-    """Make a user of a tenant."""
+    """Create a user of a tenant."""
     database = await _open(services, tenant_id)
-    user = await people.create(
+    user = await users.create(
         ctx,
         database,
         services.passwords,
@@ -41,6 +51,13 @@ async def create_user(
     return TenantUserProfile.of(user)
 
 
+@endpoint(
+    "PATCH",
+    "/api/admin/tenants/{tenantId}/users/{userId}",
+    ADMIN,
+    errors=[NOT_FOUND, CONFLICT],
+    seconds_more=HASHING_SECONDS,
+)
 async def update_user(
     ctx: AdminContext,
     services: Services,
@@ -51,7 +68,7 @@ async def update_user(
 ) -> TenantUserProfile:
     """Change a user of a tenant."""
     database = await _open(services, tenant_id)
-    user = await people.update(
+    user = await users.update(
         ctx,
         services.catalog,
         database,
@@ -59,17 +76,24 @@ async def update_user(
         user_id,
         tenant_id=tenant_id,
         throttle=services.throttle,
-        **given(request),
+        **sent_members(request),
     )
     return TenantUserProfile.of(user)
 
 
+@endpoint(
+    "DELETE",
+    "/api/admin/tenants/{tenantId}/users/{userId}",
+    ADMIN,
+    message="The user was deleted.",
+    errors=[NOT_FOUND],
+)
 async def delete_user(
     ctx: AdminContext, services: Services, _request: Nothing, *, tenant_id: UUID, user_id: UUID
 ) -> None:
-    """Delete a user of a tenant, and the McpTokens that act as that user."""
+    """Delete a user of a tenant."""
     database = await _open(services, tenant_id)
-    await people.delete(ctx, services.catalog, database, tenant_id, user_id)
+    await users.delete(ctx, services.catalog, database, tenant_id, user_id)
 
 
 async def _open(services: Services, tenant_id: UUID) -> TenantDatabase:

@@ -3,10 +3,11 @@
 from uuid import UUID
 
 from tenantry.access.principal import AdminContext
+from tenantry.api.access_levels import ADMIN
+from tenantry.api.endpoints import CONFLICT, CREATED, NOT_FOUND, endpoint
 from tenantry.catalog import tenants
 from tenantry.fleet.lifecycle import Owner
-from tenantry.schemas.base import Nothing
-from tenantry.schemas.people import given
+from tenantry.schemas.base import Nothing, sent_members
 from tenantry.schemas.tenants import (
     CreatedTenantResponse,
     CreateTenantRequest,
@@ -19,24 +20,34 @@ from tenantry.schemas.tenants import (
 from tenantry.services import Services
 
 
+@endpoint(
+    "POST",
+    "/api/admin/tenants",
+    ADMIN,
+    status=CREATED,
+    errors=[CONFLICT],
+    holds_secret=True,
+    seconds_more=None,
+)
 async def create_tenant(
     ctx: AdminContext, services: Services, request: CreateTenantRequest
 ) -> CreatedTenantResponse:
-    """Make a tenant, with its database, its owner and its first key."""
+    """Create a tenant."""
     owner = request.owner
     made = await services.lifecycle.provision(
         ctx,
         name=request.name,
         owner=Owner(email=owner.email, full_name=owner.full_name, password=owner.password),
-        module_keys=given(request).get("modules"),
+        module_keys=sent_members(request).get("modules"),
     )
     return CreatedTenantResponse.of_provisioned(made)
 
 
+@endpoint("GET", "/api/admin/tenants", ADMIN)
 async def list_tenants(
     _ctx: AdminContext, services: Services, request: TenantPageRequest
 ) -> TenantPage:
-    """Tell of the tenants, by name."""
+    """List tenants."""
     page = await tenants.page(
         services.catalog,
         request.window,
@@ -47,19 +58,21 @@ async def list_tenants(
     return TenantPage.of_page(page)
 
 
+@endpoint("GET", "/api/admin/tenants/{tenantId}", ADMIN, errors=[NOT_FOUND])
 async def show_tenant(
     _ctx: AdminContext, services: Services, _request: Nothing, *, tenant_id: UUID
 ) -> TenantResponse:
-    """Tell of one tenant."""
+    """Show a tenant."""
     return TenantResponse.of(await tenants.get(services.catalog, tenant_id))
 
 
+@endpoint("PATCH", "/api/admin/tenants/{tenantId}", ADMIN, errors=[NOT_FOUND, CONFLICT])
 async def update_tenant(
     ctx: AdminContext, services: Services, request: UpdateTenantRequest, *, tenant_id: UUID
 ) -> TenantResponse:
-    """Change a tenant's name, modules, limit of requests, or whether it is active."""
+    """Change, suspend or activate a tenant."""
     tenant = await tenants.get(services.catalog, tenant_id)
-    asked = given(request)
+    asked = sent_members(request)
     changed = await services.lifecycle.update(
         ctx,
         tenant,
@@ -71,9 +84,17 @@ async def update_tenant(
     return TenantResponse.of(changed)
 
 
+@endpoint(
+    "DELETE",
+    "/api/admin/tenants/{tenantId}",
+    ADMIN,
+    message="The tenant was deleted.",
+    errors=[NOT_FOUND, CONFLICT],
+    seconds_more=None,
+)
 async def delete_tenant(
     ctx: AdminContext, services: Services, request: DeleteTenantRequest, *, tenant_id: UUID
 ) -> None:
-    """Delete an inactive tenant for ever."""
+    """Permanently delete an inactive tenant."""
     tenant = await tenants.get(services.catalog, tenant_id)
     await services.lifecycle.delete(ctx, tenant, name=request.name)

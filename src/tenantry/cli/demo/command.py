@@ -127,7 +127,7 @@ def _playing(settings: Settings, stage: Stage) -> Playing:
     return Playing(
         console=f"{url}/console",
         url=url,
-        migration=MigrationResultResponse.of_run(stage.ended.run, stage.ended.parts),
+        migration=MigrationResultResponse.of_run(stage.ended.run, stage.ended.items),
         admin=_account(stage.admin),
         tenant=stage.tenant.tenant.name,
         user=_account(stage.owner),

@@ -29,7 +29,7 @@ def _create_catalog(op: Operations) -> None:
     )
     op.execute(sa.insert(catalog).values(id=uuid4(), epoch=0))
     op.create_table(
-        "runner",
+        "worker",
         sa.Column("id", sa.Uuid, primary_key=True),
         sa.Column("seen_at_ms", sa.BigInteger, nullable=False),
         sa.Column("runs", sa.String, nullable=False, server_default=""),
@@ -46,7 +46,7 @@ def _create_tenants(op: Operations) -> None:
         sa.Column("database_name", sa.String, nullable=False),
         sa.Column("server_name", sa.String, nullable=False),
         sa.Column("state", sa.String, nullable=False),
-        sa.Column("runner_id", sa.Uuid, nullable=True),
+        sa.Column("worker_id", sa.Uuid, nullable=True),
         sa.Column("is_active", sa.Boolean, nullable=False),
         sa.Column("modules", sa.String, nullable=False),
         sa.Column("created_at", INSTANT, nullable=False),
@@ -186,7 +186,7 @@ def _create_runs(op: Operations) -> None:
         sa.Column("error", sa.String, nullable=True),
         sa.Column("started_at", INSTANT, nullable=True),
         sa.Column("finished_at", INSTANT, nullable=True),
-        sa.Column("runner_id", sa.Uuid, nullable=True),
+        sa.Column("worker_id", sa.Uuid, nullable=True),
         sa.Column("sequence", sa.Integer, nullable=True),
         sa.Column("cause", sa.String, nullable=True),
     )
@@ -197,4 +197,4 @@ def _create_runs(op: Operations) -> None:
     op.create_index(
         "ix_tenant_migration_sequence", "tenant_migration", ["run_id", "sequence"], unique=True
     )
-    op.create_index("ix_tenant_migration_runner_id", "tenant_migration", ["runner_id"])
+    op.create_index("ix_tenant_migration_worker_id", "tenant_migration", ["worker_id"])

@@ -12,7 +12,7 @@ from tenantry.tenant.entry import Demand, TenantContext, acting_user
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Call:
     """The caller of a tool, and the services.
 
     Attributes:
@@ -36,8 +36,8 @@ class Asked:
         return acting_user(self.ctx.identity) is not None
 
 
-def asked_of(request: ServerRequestContext[Any, Any]) -> Asked:
+def call_of(request: ServerRequestContext[Any, Any]) -> Call:
     """Return the caller that the HTTP door has passed to the SDK."""
-    asked = request.request
-    assert isinstance(asked, Asked)
-    return asked
+    call = request.request
+    assert isinstance(call, Call)
+    return call

@@ -1,8 +1,8 @@
 """Runners: the processes that work on this catalog, each with a heartbeat.
 
 With its heartbeat a process publishes which runs it knows, and which tenant servers it cannot
-reach. What a runner holds (a tenant in a run, a tenant that is being made) is free again when the
-runner has been silent for `SILENCE_MS`, by the database's clock.
+reach. What a worker holds (a tenant in a run, a tenant that is being made) is free again when the
+worker has been silent for `SILENCE_MS`, by the database's clock.
 """
 
 from collections.abc import Mapping
@@ -12,8 +12,8 @@ from uuid import UUID
 import msgspec
 import sqlalchemy as sa
 
-from tenantry.catalog.planes import CatalogSession
-from tenantry.catalog.tables import runner
+from tenantry.catalog.session import CatalogSession
+from tenantry.catalog.tables import worker
 from tenantry.db.statements import Statement, columns_of, insert
 from tenantry.db.types import database_clock_ms
 
@@ -21,7 +21,7 @@ SILENCE_MS = 5_000
 FORGOTTEN_MS = 3_600_000
 
 NOBODY = UUID(int=0)
-"""A worker that is always dead: its parts can be claimed, and may have been started."""
+"""A worker that is always dead: its items can be claimed, and may have been started."""
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -57,50 +57,50 @@ class Published(msgspec.Struct, frozen=True):
 _now = database_clock_ms()
 _reported = {
     "seen_at_ms": _now,
-    "runs": sa.bindparam("runs", type_=runner.c.runs.type),
-    "away": sa.bindparam("away", type_=runner.c.away.type),
+    "runs": sa.bindparam("runs", type_=worker.c.runs.type),
+    "away": sa.bindparam("away", type_=worker.c.away.type),
 }
 _BEAT = Statement[Any](
-    insert(runner)
+    insert(worker)
     .values(id=sa.bindparam("id"), **_reported)
-    .on_conflict_do_update(index_elements=[runner.c.id], set_=_reported)
+    .on_conflict_do_update(index_elements=[worker.c.id], set_=_reported)
 )
 _PUBLISHED = Statement(
-    sa.select(*columns_of(runner, Published)).where(
-        runner.c.seen_at_ms >= _now - sa.bindparam("within_ms", type_=sa.BigInteger)
+    sa.select(*columns_of(worker, Published)).where(
+        worker.c.seen_at_ms >= _now - sa.bindparam("within_ms", type_=sa.BigInteger)
     ),
     Published,
 )
-# Written before the clock was set back: silent from now on, unless its runner beats again.
+# Written before the clock was set back: silent from now on, unless its worker beats again.
 _CORRECT = Statement[Any](
-    sa.update(runner).values(seen_at_ms=_now).where(runner.c.seen_at_ms > _now + SILENCE_MS)
+    sa.update(worker).values(seen_at_ms=_now).where(worker.c.seen_at_ms > _now + SILENCE_MS)
 )
-_REMOVE = Statement[Any](sa.delete(runner).where(runner.c.id == sa.bindparam("id")))
-_FORGET = Statement[Any](sa.delete(runner).where(runner.c.seen_at_ms < _now - FORGOTTEN_MS))
+_REMOVE = Statement[Any](sa.delete(worker).where(worker.c.id == sa.bindparam("id")))
+_FORGET = Statement[Any](sa.delete(worker).where(worker.c.seen_at_ms < _now - FORGOTTEN_MS))
 
-living = sa.select(runner.c.id).where(runner.c.seen_at_ms >= _now - SILENCE_MS)
-"""The runners that were heard of lately."""
+living = sa.select(worker.c.id).where(worker.c.seen_at_ms >= _now - SILENCE_MS)
+"""The workers that were heard of lately."""
 
 
 def is_abandoned(
-    holder: sa.ColumnElement[Any], runner_id: sa.BindParameter[Any]
+    holder: sa.ColumnElement[Any], worker_id: sa.BindParameter[Any]
 ) -> sa.ColumnElement[bool]:
-    """Return the condition that the *holder* is dead, as seen by *runner_id*.
+    """Return the condition that the *holder* is dead, as seen by *worker_id*.
 
     A worker ignores its own expired heartbeat: it is still working on what it holds.
     """
-    return sa.and_(holder != runner_id, holder.not_in(living))
+    return sa.and_(holder != worker_id, holder.not_in(living))
 
 
 async def beat(
     session: CatalogSession,
-    runner_id: UUID,
+    worker_id: UUID,
     report: Report = Report(),  # noqa: B008 - it is frozen
 ) -> None:
     """Write the heartbeat of a process, and its report."""
     runs = frozenset(map(str, report.runs))
     away = [{"server": name, "ms": round(s * 1000)} for name, s in report.away.items()]
-    await session.execute(_BEAT, id=runner_id, runs=runs, away=away)
+    await session.execute(_BEAT, id=worker_id, runs=runs, away=away)
     await session.execute(_CORRECT)
 
 
@@ -109,7 +109,7 @@ async def published(session: CatalogSession, *, within_ms: int = SILENCE_MS) -> 
     return await session.fetch_all(_PUBLISHED, within_ms=within_ms)
 
 
-async def remove(session: CatalogSession, runner_id: UUID) -> None:
-    """Say that a runner has ended, and clear away those that ended without saying so."""
-    await session.execute(_REMOVE, id=runner_id)
+async def remove(session: CatalogSession, worker_id: UUID) -> None:
+    """Say that a worker has ended, and clear away those that ended without saying so."""
+    await session.execute(_REMOVE, id=worker_id)
     await session.execute(_FORGET)

@@ -14,8 +14,8 @@ import sqlalchemy as sa
 
 from tenantry.access import credentials
 from tenantry.app import app_over
-from tenantry.catalog.facts import BELIEVED_SECONDS, Facts
-from tenantry.catalog.planes import CatalogSession
+from tenantry.catalog.cache import FRESH_SECONDS, CatalogCache
+from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.tables import admin
 from tenantry.db.statements import Statement
 from tenantry.services import Services, open_services, system_context
@@ -30,7 +30,7 @@ POSTS = "/api/public/blog/posts"
 
 @asynccontextmanager
 async def another(settings: Settings) -> AsyncIterator[Services]:
-    """Another process, as far as facts are concerned."""
+    """Another process, as far as the cache is concerned."""
     async with open_services(settings) as services:
         yield services
 
@@ -44,7 +44,7 @@ async def seconds_until(status: int, ask: Callable[[], Awaitable[httpx.Response]
 
 
 class TestChange:
-    """Made in one process; the other has the fact in its memory."""
+    """Made in one process; the other has the value in its cache."""
 
     async def test_of_a_revoked_key_holds_in_the_other_process(
         self, world: World, settings: Settings
@@ -137,47 +137,47 @@ class TestChange:
 
 class TestFacts:
     async def test_are_remembered_while_nothing_changes(self, services: Services):
-        facts, reads = services.catalog.facts, []
+        cache, reads = services.catalog.cache, []
 
         async def read(session: CatalogSession) -> str:
             del session
             reads.append(1)
-            return "fact"
+            return "value"
 
-        await facts.look()
-        assert [await facts.get("key", read) for _ in range(5)] == ["fact"] * 5
+        await cache.check_epoch()
+        assert [await cache.get("key", read) for _ in range(5)] == ["value"] * 5
         assert len(reads) == 1
 
     async def test_are_not_believed_without_a_look(self, services: Services):
         """Nobody looks at this one's epoch: after a while, each is read again."""
-        facts = Facts(services.catalog)
+        cache = CatalogCache(services.catalog)
         answers = iter("abc")
 
         async def read(session: CatalogSession) -> str:
             del session
             return next(answers)
 
-        await facts.look()
-        assert [await facts.get("key", read) for _ in range(2)] == ["a", "a"]
-        await asyncio.sleep(BELIEVED_SECONDS + 0.05)
+        await cache.check_epoch()
+        assert [await cache.get("key", read) for _ in range(2)] == ["a", "a"]
+        await asyncio.sleep(FRESH_SECONDS + 0.05)
 
-        assert [await facts.get("key", read) for _ in range(2)] == ["b", "c"]
+        assert [await cache.get("key", read) for _ in range(2)] == ["b", "c"]
 
     async def test_do_not_return_with_a_look_after_a_pause(self, services: Services):
         """What was read while nobody looked may be older than the epoch that is found then."""
-        facts = Facts(services.catalog)
+        cache = CatalogCache(services.catalog)
         answers = iter("ab")
 
         async def read(session: CatalogSession) -> str:
             del session
             return next(answers)
 
-        await facts.look()
-        await facts.get("key", read)
-        await asyncio.sleep(BELIEVED_SECONDS + 0.05)
-        await facts.look()
+        await cache.check_epoch()
+        await cache.get("key", read)
+        await asyncio.sleep(FRESH_SECONDS + 0.05)
+        await cache.check_epoch()
 
-        assert await facts.get("key", read) == "b"
+        assert await cache.get("key", read) == "b"
 
     @pytest.mark.parametrize("elsewhere", [False, True], ids=["here", "elsewhere"])
     async def test_do_not_return_by_a_read_that_began_before_a_change(
@@ -187,7 +187,7 @@ class TestFacts:
         elsewhere: bool,  # noqa: FBT001
     ):
         """A slow read holds the old value, and ends after everybody has forgotten it."""
-        facts, began, may_end = services.catalog.facts, asyncio.Event(), asyncio.Event()
+        cache, began, may_end = services.catalog.cache, asyncio.Event(), asyncio.Event()
 
         async def slow(session: CatalogSession) -> str:
             del session
@@ -199,26 +199,26 @@ class TestFacts:
             del session
             return "new"
 
-        await facts.look()
-        reading = asyncio.create_task(facts.get("key", slow))
+        await cache.check_epoch()
+        reading = asyncio.create_task(cache.get("key", slow))
         await began.wait()
         if elsewhere:
             looking.run(settings.catalog, "UPDATE catalog SET epoch = epoch + 1")
-            await facts.look()
+            await cache.check_epoch()
         else:
             async with services.catalog.change(system_context("test"), "test.change", "x"):
                 pass
         may_end.set()
 
         assert await reading == "old"
-        assert await facts.get("key", fresh) == "new"
+        assert await cache.get("key", fresh) == "new"
 
     async def test_stay_true_under_a_storm_of_changes_and_reads(
         self, services: Services, settings: Settings
     ):
         """Whoever has made a change never reads what was before it."""
         async with another(settings) as other:
-            facts = services.catalog.facts
+            cache = services.catalog.cache
             truth = [0]
 
             async def read(session: CatalogSession) -> int:
@@ -229,17 +229,17 @@ class TestFacts:
 
             async def ask() -> None:
                 for _ in range(150):
-                    await facts.get("key", read)
+                    await cache.get("key", read)
                     await asyncio.sleep(0)
 
             async def change() -> None:
                 for _ in range(20):
                     async with services.catalog.change(system_context("t"), "test", "x"):
                         truth[0] += 1
-                    assert await facts.get("key", read) == truth[0] + 1
+                    assert await cache.get("key", read) == truth[0] + 1
 
             await asyncio.gather(change(), *(ask() for _ in range(8)))
-            assert other.catalog.facts.catalog_id == facts.catalog_id
+            assert other.catalog.cache.catalog_id == cache.catalog_id
 
 
 @pytest.fixture(name="server", scope="module")

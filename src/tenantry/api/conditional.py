@@ -1,8 +1,7 @@
-"""Conditional requests: whoever has the current version of an answer does not get it again.
+"""Conditional requests (RFC 9110, section 13): a client that has the current version gets 304.
 
-The version is that of all that an answer is made from, so it is known by one small statement.
-The entity tag says in addition whose it is, what was asked, and by which release it is
-represented: none of them may change without it.
+One small statement reads the version of everything that a response is made from. The entity tag
+also covers the tenant, the path and query, and the release.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -33,17 +32,17 @@ class Versioned:
     version: UUID
 
 
-async def answer_unless_known(
+async def conditional_answer(
     endpoint: Endpoint,
     ctx: TenantContext,
     scope: Mapping[str, Any],
     handle: Callable[[], Awaitable[Versioned]],
 ) -> Answer:
-    """Return what *handle* makes, or that the client has it already.
+    """Return the response of *handle*, or 304 if the client has it already.
 
     Args:
-        endpoint: One that tells a version.
-        ctx: Who asks.
+        endpoint: One with a version.
+        ctx: Of the caller.
         scope: Of the request (ASGI).
         handle: The handler, with all its arguments.
 
@@ -52,7 +51,7 @@ async def answer_unless_known(
     """
     assert endpoint.version is not None
     condition = _Condition(ctx.tenant.id, scope)
-    if condition.is_open:
+    if condition.has_tags:
         version = await endpoint.version(ctx)
         if condition.knows(version):
             return condition.not_modified(version)
@@ -65,10 +64,10 @@ async def answer_unless_known(
 
 
 class _Condition:
-    """What the client has already, and whether that is what it would get.
+    """The condition of a request: the entity tags in ``If-None-Match``.
 
     Args:
-        tenant_id: Whose data are asked for.
+        tenant_id: Of the caller.
         scope: Of the request (ASGI).
     """
 
@@ -78,26 +77,26 @@ class _Condition:
         self._known = known_tags(scope["headers"])
 
     @property
-    def is_open(self) -> bool:
-        """Whether the client has anything."""
+    def has_tags(self) -> bool:
+        """Whether the request names any entity tag."""
         return bool(self._known)
 
     @property
     def is_any(self) -> bool:
-        """Whether it has something, whatever that is: then it wants nothing else."""
+        """Whether it names all of them (``*``)."""
         return b"*" in self._known
 
     def knows(self, version: UUID) -> bool:
-        """Tell whether it has the answer that is made from *version*."""
+        """Return whether the client has the response made from *version*."""
         return bool(self._known) and self.tag(version) in self._known
 
     def tag(self, version: UUID) -> bytes:
-        """Return the entity tag of that answer: a strong one, for the same bytes are sent again."""
+        """Return the strong entity tag of that response."""
         path, query = self._scope["raw_path"], self._scope["query_string"]
         made = blake2b(version.bytes + self._tenant_id.bytes, digest_size=DIGEST_BYTES)
         made.update(b"%s\0%s\0%s" % (_RELEASE, path, query))
         return b'"%s"' % made.hexdigest().encode()
 
     def not_modified(self, version: UUID) -> Answer:
-        """Return the answer to who has it already (RFC 9110, section 15.4.5)."""
+        """Return the 304 (RFC 9110, section 15.4.5)."""
         return Answer(304, b"", [(b"etag", self.tag(version))], is_page=True)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tenantry.mcp.names import ForeignHost, ForeignOrigin, check_names
+from tenantry.mcp.origins import ForeignHost, ForeignOrigin, check_origin
 from tenantry.settings import Settings
 
 HERE = "127.0.0.1"
@@ -106,12 +106,12 @@ class TestNames:
     @pytest.mark.parametrize("origin", ODD_ORIGINS)
     def test_do_not_match_a_malformed_origin(self, origin: str):
         with pytest.raises(ForeignOrigin):
-            check_names(Settings(), host=HERE, origin=origin)
+            check_origin(Settings(), host=HERE, origin=origin)
 
     @pytest.mark.parametrize("host", ODD_HOSTS)
     def test_do_not_match_a_malformed_host(self, host: str):
         with pytest.raises(ForeignHost):
-            check_names(Settings(), host=host, origin="")
+            check_origin(Settings(), host=host, origin="")
 
     @pytest.mark.parametrize(
         "name", ["127.0.0.1", "localhost", "LocalHost", "[::1]", "cms.example.com"]
@@ -121,22 +121,22 @@ class TestNames:
     def test_are_ours_with_any_port(self, name: str, port: str, scheme: str):
         settings = Settings(host="CMS.Example.com")
 
-        check_names(settings, host=name + port, origin=f"{scheme}://{name}{port}")
+        check_origin(settings, host=name + port, origin=f"{scheme}://{name}{port}")
 
     def test_is_the_public_one_in_any_case(self):
         settings = Settings(public_url="https://CMS.Example.com:8443/")
 
-        check_names(settings, host="cms.example.COM", origin="https://Cms.example.com")
+        check_origin(settings, host="cms.example.COM", origin="https://Cms.example.com")
         with pytest.raises(ForeignHost):
-            check_names(settings, host=HERE, origin="")
+            check_origin(settings, host=HERE, origin="")
 
     @pytest.mark.parametrize(
         "settings", [{"host": "FD00::1"}, {"public_url": "http://[fd00::1]:1"}]
     )
     def test_may_be_addresses(self, settings: dict[str, Any]):
-        check_names(Settings(**settings), host="[fd00::1]:80", origin="http://[fd00::1]")
+        check_origin(Settings(**settings), host="[fd00::1]:80", origin="http://[fd00::1]")
 
     def test_are_none_where_the_public_url_has_none(self):
         for host in ("", ":80", HERE):
             with pytest.raises(ForeignHost):
-                check_names(Settings(public_url="https://:8443"), host=host, origin="")
+                check_origin(Settings(public_url="https://:8443"), host=host, origin="")

@@ -1,10 +1,8 @@
 """Logins, users and their profiles."""
 
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
-import msgspec
 from msgspec import UNSET, UnsetType
 
 from tenantry.schemas.base import PageResponse, Schema
@@ -74,9 +72,3 @@ class UpdateUserRequest(Schema, frozen=True):
     email: str | UnsetType = UNSET
     is_active: bool | UnsetType = UNSET
     password: str | UnsetType = UNSET
-
-
-def given(request: msgspec.Struct) -> dict[str, Any]:
-    """Return the members of *request* that were sent, by our names."""
-    members = ((name, getattr(request, name)) for name in request.__struct_fields__)
-    return {name: value for name, value in members if value is not UNSET}

@@ -27,7 +27,7 @@ class ForeignOrigin(Forbidden):
     """The request comes from a web page of another origin."""
 
 
-def check_names(settings: Settings, *, host: str, origin: str) -> None:
+def check_origin(settings: Settings, *, host: str, origin: str) -> None:
     """Check the values of the headers ``Host`` and ``Origin``; the latter may be empty.
 
     A repeated header, with its values joined by a comma, is rejected.
