@@ -60,6 +60,8 @@ async def use_everything(client: Any) -> None:
     changed = {"slug": slug, "new_slug": "first", "content": "Other text", "excerpt": "E"}
     assert data_of(await client.call_tool("update_post", changed))["slug"] == "first"
     assert data_of(await client.call_tool("publish_post", {"slug": "first"}))["publishedAt"]
+    searched = data_of(await client.call_tool("search_posts", {"query": "ÅRETS"}))
+    assert [one["slug"] for one in searched["items"]] == ["first"]
     found = data_of(await client.call_tool("get_post", {"slug": "FIRST"}))
     assert (found["title"], found["content"], found["excerpt"]) == (
         asked["title"],
@@ -72,8 +74,11 @@ async def use_everything(client: Any) -> None:
     assert (listed["page"], listed["pageSize"], listed["totalCount"]) == (1, 1, 2)
     beyond = data_of(await client.call_tool("list_posts", {"page": 10**30, "page_size": 10**30}))
     assert (beyond["items"], beyond["page"], beyond["pageSize"]) == ([], 2**31 - 1, 100)
-    searched = data_of(await client.call_tool("search_posts", {"query": "ÅRETS"}))
-    assert [one["slug"] for one in searched["items"]] == ["first"]
+    renamed = {"slug": "first", "title": "Årets andre post"}
+    assert data_of(await client.call_tool("update_post", renamed))["content"] == "Other text"
+    for query, slugs in {"ANDRE": ["first"], "other TEXT": ["first"], "<b>": []}.items():
+        searched = data_of(await client.call_tool("search_posts", {"query": query}))
+        assert [one["slug"] for one in searched["items"]] == slugs, query
     assert not data_of(await client.call_tool("unpublish_post", {"slug": "first"}))["publishedAt"]
     assert data_of(await client.call_tool("delete_post", {"slug": "first"})).keys() == {"message"}
     refusal_of(await client.call_tool("get_post", {"slug": "first"}))

@@ -165,9 +165,10 @@ async def create(
         SlugInUse: Another post has the slug that was given.
     """
     says = draft(title=title, content=content, slug=slug, excerpt=excerpt, tags=tags)
+    folded = await searching.fold(title, content)
     async with state.writing(ctx.database) as session:
         author = await _author(ctx, session)
-        written = await writing.add(session, says, author=author, now=ctx.now)
+        written = await writing.add(session, says, folded, author=author, now=ctx.now)
         await audit.LOG.add(
             session, ctx, "post.create", written.id, changes=_changes(None, written)
         )
@@ -190,9 +191,15 @@ async def write_new(
         BadText, BadTags: A rule is broken; the message names the member.
     """
     says = draft(title=title, content=content, tags=tags)
+    folded = await searching.fold(title, content)
     async with state.writing(database) as session:
         return await writing.add(
-            session, says, author=author, now=now, published_at=now if is_published else None
+            session,
+            says,
+            folded,
+            author=author,
+            now=now,
+            published_at=now if is_published else None,
         )
 
 
@@ -216,9 +223,10 @@ async def update(
         SlugInUse: Another post has the slug.
     """
     changes = revised(title=title, content=content, slug=slug, excerpt=excerpt, tags=tags)
+    folded = await searching.fold(title, content)
     async with state.writing(ctx.database) as session:
         before = await _find(session, post_id)
-        written = await writing.change(session, before, changes.of(before), now=ctx.now)
+        written = await writing.change(session, before, changes.of(before), folded, now=ctx.now)
         await audit.LOG.add(session, ctx, "post.update", post_id, changes=_changes(before, written))
     return written
 

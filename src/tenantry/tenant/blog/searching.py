@@ -4,9 +4,11 @@ The databases fold letters each in a way of its own, and one of them only those 
 what is searched is kept in one form, computed here, and what is searched for is brought to it.
 """
 
+import asyncio
 import re
 from typing import Any
 
+import msgspec
 import sqlalchemy as sa
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
@@ -53,16 +55,37 @@ def _strpos(element: Position, compiler: Any, **options: Any) -> str:
     return f"strpos({compiler.process(element.clauses, **options)})"
 
 
-def searchable(title: str, content: str) -> str:
-    """Return what is kept of a post to be searched: no match runs from title to content.
+class Folded(msgspec.Struct, frozen=True):
+    """The title and the content of a post as they are searched; None for what is not changed."""
+
+    title: str | None
+    content: str | None
+
+
+async def fold(title: str | None, content: str | None) -> Folded:
+    """Return what is kept of a title and a content to be searched.
+
+    It takes up to a second of a thread, so it is called before a transaction begins.
 
     Raises:
-        BadText: It is longer than `SEARCHABLE_CHARS_MAX`, or has too many marks in a row.
+        BadText: The result is longer than `SEARCHABLE_CHARS_MAX`, or has too many marks in a row.
     """
-    text = f"{_folded(title)}\n{_folded(content)}"
-    if len(text) > SEARCHABLE_CHARS_MAX:
-        raise _too_many_ligatures()
-    return text
+    return await asyncio.to_thread(_fold, title, content)
+
+
+def _fold(title: str | None, content: str | None) -> Folded:
+    return Folded(
+        None if title is None else _folded(title), None if content is None else _folded(content)
+    )
+
+
+def searchable(title: str, content: str) -> str:
+    """Return what is stored of a post to be searched: no match runs from title to content.
+
+    Raises:
+        BadText: As for `fold`.
+    """
+    return f"{_folded(title)}\n{_folded(content)}"
 
 
 def searched_for(search: str) -> str:
@@ -99,7 +122,10 @@ def _folded(text: str) -> str:
             continue
         folded.append(" " + words if folded and (is_parted or plain[0].isspace()) else words)
         is_parted = plain[-1].isspace()
-    return "".join(folded)
+    joined = "".join(folded)
+    if len(joined) > SEARCHABLE_CHARS_MAX:
+        raise _too_many_ligatures()
+    return joined
 
 
 def _too_many_ligatures() -> BadText:

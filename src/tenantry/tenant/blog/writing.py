@@ -1,6 +1,5 @@
 """Write posts: each function is a part of a transaction of `state.writing`."""
 
-import asyncio
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -14,6 +13,7 @@ from tenantry.kit.ids import new_id
 from tenantry.tenant.blog import searching, slugs, state, tagging
 from tenantry.tenant.blog.content import Post, SlugInUse
 from tenantry.tenant.blog.drafts import Draft
+from tenantry.tenant.blog.searching import Folded
 from tenantry.tenant.databases import TenantSession
 from tenantry.tenant.tables import post, post_text
 
@@ -50,9 +50,23 @@ _PUBLISH = Statement[Any](
 )
 _REMOVE = Statement[Any](sa.delete(post).where(_by_id))
 _ADD_TEXT = Statement[Any](sa.insert(post_text))
+_line_end = searching.Position(post_text.c.text, sa.literal_column("'\n'", sa.String))
+# The folded title is a line, and what follows it is the content; one that is NULL stays.
 _CHANGE_TEXT = Statement[Any](
     sa.update(post_text)
-    .values(parameters("text"))
+    .values(
+        text=sa.func.coalesce(
+            sa.bindparam("title", type_=sa.String),
+            sa.func.substr(
+                post_text.c.text, sa.literal_column("1"), _line_end - sa.literal_column("1")
+            ),
+        )
+        + sa.literal_column("'\n'", sa.String)
+        + sa.func.coalesce(
+            sa.bindparam("content", type_=sa.String),
+            sa.func.substr(post_text.c.text, _line_end + sa.literal_column("1")),
+        )
+    )
     .where(post_text.c.post_id == sa.bindparam("post", type_=sa.Uuid))
 )
 
@@ -60,6 +74,7 @@ _CHANGE_TEXT = Statement[Any](
 async def add(
     session: TenantSession,
     draft: Draft,
+    folded: Folded,
     *,
     author: Author,
     now: datetime,
@@ -67,19 +82,35 @@ async def add(
 ) -> Post:
     """Write a new post.
 
+    Args:
+        session: In the transaction.
+        draft: What it says.
+        folded: The same title and content, to be searched.
+        author: Who has written it.
+        now: When it is created.
+        published_at: When it was published; None for a draft.
+
     Raises:
         SlugInUse: Another post has the slug that *draft* insists on.
     """
     written = await _add_under_free_slug(session, draft, author, now, published_at)
-    text = await asyncio.to_thread(searching.searchable, draft.title, draft.content)
-    await session.execute(_ADD_TEXT, post_id=written.id, text=text)
+    await session.execute(_ADD_TEXT, post_id=written.id, text=f"{folded.title}\n{folded.content}")
     await tagging.add(session, written.id, draft.tags, published_at=published_at)
     await state.change(session, posts=1, published=int(published_at is not None))
     return written
 
 
-async def change(session: TenantSession, before: Post, draft: Draft, *, now: datetime) -> Post:
+async def change(
+    session: TenantSession, before: Post, draft: Draft, folded: Folded, *, now: datetime
+) -> Post:
     """Let a post say what *draft* says.
+
+    Args:
+        session: In the transaction.
+        before: The post.
+        draft: What it says from now on.
+        folded: The title and the content, to be searched, where they may have changed.
+        now: When it is changed.
 
     Raises:
         SlugInUse: Another post has the slug.
@@ -94,8 +125,9 @@ async def change(session: TenantSession, before: Post, draft: Draft, *, now: dat
     }
     await session.execute(_CHANGE, post=before.id, **says)
     if (draft.title, draft.content) != (before.title, before.content):
-        text = await asyncio.to_thread(searching.searchable, draft.title, draft.content)
-        await session.execute(_CHANGE_TEXT, post=before.id, text=text)
+        await session.execute(
+            _CHANGE_TEXT, post=before.id, title=folded.title, content=folded.content
+        )
     if draft.tags != before.tags:
         await tagging.remove(session, before.id, is_published=before.published_at is not None)
         await tagging.add(session, before.id, draft.tags, published_at=before.published_at)
