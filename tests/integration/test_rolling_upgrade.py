@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tenantry.catalog import runners, runs
+from tenantry.catalog import runs, workers
 from tenantry.catalog.runs import MigrationRun
 from tenantry.fleet import active_runs
 from tenantry.kit.ids import new_id
@@ -146,9 +146,9 @@ class TestReport:
     async def test_counts_by_the_clock_of_the_database(self, services: Services):
         """Whatever the clocks of the processes say."""
         run_id, process = new_id(), new_id()
-        await runners.beat(services.catalog, process, runners.Report(frozenset({run_id})))
+        await workers.beat(services.catalog, process, workers.Report(frozenset({run_id})))
 
-        found = {one.id: one for one in await runners.published(services.catalog)}
+        found = {one.id: one for one in await workers.published(services.catalog)}
 
         assert found[process].knows(run_id)
         assert not found[services.heartbeat.worker_id].knows(run_id)
