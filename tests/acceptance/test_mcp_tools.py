@@ -270,6 +270,7 @@ class TestTools:
             "post.create",
             "post.update",
             "post.publish",
+            "post.update",
             "post.unpublish",
             "post.delete",
             "profile.update",
