@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import psycopg
 from benchmarks.fleet.history import PENDING, Step
 from tests.acceptance.programs import free_port, run
-from tests.integration import looking
+from tests.integration import raw_sql
 from tests.postgres import Server as PostgresServer
 from tests.postgres import own_server
 
@@ -75,13 +75,13 @@ class _Stage:
 
     def run(self, number: int, *statements: str) -> None:
         """Run *statements* on a tenant."""
-        looking.run(self.fleet.urls[number], *statements)
+        raw_sql.run(self.fleet.urls[number], *statements)
 
     def move(self, number: int, server_name: str) -> None:
         """Let a tenant be on another server."""
         tenant_id = self.fleet.ours.ids[number].hex
         sql = f"UPDATE tenant SET server_name = '{server_name}' WHERE id = '{tenant_id}'"
-        looking.run(self.fleet.catalog_url, sql)
+        raw_sql.run(self.fleet.catalog_url, sql)
 
 
 def check(
@@ -214,7 +214,7 @@ def _servers(postgres: PostgresServer | None) -> Iterator[str]:
 def _ask_for_password(postgres: PostgresServer) -> None:
     rules = postgres._data / "pg_hba.conf"
     rules.write_text(f"host all {ROLE} 127.0.0.1/32 scram-sha-256\n{rules.read_text()}")
-    looking.run(
+    raw_sql.run(
         postgres.url, f"CREATE ROLE {ROLE} LOGIN PASSWORD 'another'", "SELECT pg_reload_conf()"
     )
 
@@ -226,7 +226,7 @@ def _drop(stage: _Stage, number: int) -> None:
         path.unlink()
         return
     server_url = url.rpartition("/")[0] + "/postgres"
-    looking.run(server_url, f'DROP DATABASE "{urlsplit(url).path[1:]}"')
+    raw_sql.run(server_url, f'DROP DATABASE "{urlsplit(url).path[1:]}"')
 
 
 def _overwrite(stage: _Stage, number: int) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from uuid import UUID
 
 import httpx
-from tests.integration import looking
+from tests.integration import raw_sql
 from tests.postgres import Server as PostgresServer
 from tests.postgres import own_server
 
@@ -33,7 +33,7 @@ def check(
 ) -> list[Finding]:
     """Restart it, at random moments; the tenants are on a server of their own."""
     with own_server() as server:
-        looking.run(server.url, *DURABLE)
+        raw_sql.run(server.url, *DURABLE)
         fleet = make_fleet(
             folder / "fleet", scale.kill_tenants, server_url=server_url, catalog_on=server.url
         )

@@ -15,7 +15,7 @@ from benchmarks.fleet import ours
 from benchmarks.fleet.history import BEHIND, PENDING
 from benchmarks.fleet.ours import Ours
 from benchmarks.world import Size, make_world
-from tests.integration.looking import Query, looking_into
+from tests.integration.raw_sql import Query, connected
 
 from torture.finding import Finding
 from torture.states import State, look
@@ -114,7 +114,7 @@ class Fleet:
     @contextmanager
     def catalog(self) -> Iterator["Catalog"]:
         """Yield the catalog, read from outside."""
-        with looking_into(self.catalog_url) as query:
+        with connected(self.catalog_url) as query:
             yield Catalog(query)
 
 
@@ -158,7 +158,7 @@ class Catalog:
 
 def undo(url: str) -> None:
     """Put one tenant back to where something is pending, if it is not there."""
-    with looking_into(url) as query:
+    with connected(url) as query:
         if query("SELECT version_num FROM alembic_version") != [(BEHIND,)]:
             for sql in UNDO:
                 query(sql)

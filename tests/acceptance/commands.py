@@ -21,7 +21,7 @@ from tenantry.db.factory import open_server
 from tenantry.settings import Settings
 from tests.acceptance.programs import environment_of
 from tests.conftest import PASSWORD
-from tests.integration.looking import looking_into
+from tests.integration.raw_sql import connected
 
 ADA = "ada@example.com"
 OTHER_KEY = "another secret key, of forty characters."
@@ -146,7 +146,7 @@ class Commands:
             timeout_seconds=1,
             synchronous="FULL",
         )
-        with looking_into(server.url(tenant["databaseName"])) as query:
+        with connected(server.url(tenant["databaseName"])) as query:
             query("CREATE TABLE widgets (id INTEGER)")
 
 
@@ -164,7 +164,7 @@ def every_command(
 
 
 def ended_count(tenantry: Commands) -> int:
-    with looking_into(tenantry.settings.catalog) as query:
+    with connected(tenantry.settings.catalog) as query:
         return sum(row[0] for row in query("SELECT success_count FROM migration_run"))
 
 

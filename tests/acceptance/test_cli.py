@@ -36,7 +36,7 @@ from tests.acceptance.programs import (
     running,
 )
 from tests.conftest import PASSWORD
-from tests.integration.looking import looking_into
+from tests.integration.raw_sql import connected
 
 
 class TestEveryCommand:
@@ -179,7 +179,7 @@ class TestAdminCreate:
     def test_reads_only_the_first_line(self, alone: Commands):
         alone("admin", "create", ADA, password=f"{PASSWORD}\r\nsecond line")
 
-        with looking_into(alone.settings.catalog) as query:
+        with connected(alone.settings.catalog) as query:
             assert len(query("SELECT password_hash FROM admin")) == 1
 
     def test_needs_a_password(self, alone: Commands):
@@ -340,7 +340,7 @@ class TestDoctor:
             assert all(set(one) == members for one in findings["items"])
         assert {one["state"] for one in after.data["items"]} == {"ok"}
         if tenantry.settings.catalog.startswith("postgresql"):
-            with looking_into(tenantry.settings.catalog) as query:
+            with connected(tenantry.settings.catalog) as query:
                 left = "SELECT 1 FROM pg_database WHERE starts_with(datname, 'tenantry_doctor')"
                 assert query(left) == []
 
@@ -407,7 +407,7 @@ class TestDoctor:
     @pytest.mark.parametrize("engine", ["postgresql"], indirect=True)
     def test_sees_a_role_that_may_not_create_databases(self, tenantry: Commands, postgres_url: str):
         role = f"role_{secrets.token_hex(8)}"
-        with looking_into(postgres_url) as query:
+        with connected(postgres_url) as query:
             query(f"CREATE ROLE {role} LOGIN PASSWORD 'hunter2'")
         url = postgres_url.replace("//postgres@", f"//{role}:hunter2@")
 
@@ -421,9 +421,9 @@ class TestDoctor:
     @pytest.mark.parametrize("engine", ["postgresql"], indirect=True)
     def test_sees_a_tenant_database_that_every_role_may_open(self, tenantry: Commands):
         tenantry.create_tenant("acme")
-        with looking_into(tenantry.settings.catalog) as query:
+        with connected(tenantry.settings.catalog) as query:
             name = query("SELECT database_name FROM tenant")[0][0]
-        with looking_into(tenantry.settings.tenant_server) as query:
+        with connected(tenantry.settings.tenant_server) as query:
             query(f'GRANT CONNECT ON DATABASE "{name}" TO PUBLIC')
 
         ended = tenantry("doctor", "--json")

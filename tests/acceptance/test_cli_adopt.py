@@ -16,7 +16,7 @@ from tenantry.db.urls import sqlite_path
 from tenantry.settings import Settings
 from tests.acceptance.programs import environment_of, only_line, variables
 from tests.conftest import PASSWORD
-from tests.integration import looking
+from tests.integration import raw_sql
 
 OWNER = ("--owner-email", "owner@example.com", "--owner-name", "The Owner")
 ASKED = ("--password-stdin", *OWNER)
@@ -69,7 +69,7 @@ class Adopting:
 @pytest.fixture(name="tenantry")
 def _tenantry(settings: Settings, tmp_path: Path, new_database: Callable[[], str]) -> Adopting:
     url = new_database()
-    looking.run(
+    raw_sql.run(
         url,
         "CREATE TABLE thing (id INTEGER PRIMARY KEY)",
         "INSERT INTO thing VALUES (1)",
@@ -139,7 +139,7 @@ class TestTenantAdopt:
         assert "Your env.py is not run. Line 1: SET ROLE." in ended.stderr
 
     def test_refuses_in_one_line(self, tenantry: Adopting):
-        looking.run(tenantry.url, "INSERT INTO alembic_version VALUES ('t9')")
+        raw_sql.run(tenantry.url, "INSERT INTO alembic_version VALUES ('t9')")
 
         ended = tenantry.adopt()
 

@@ -31,7 +31,7 @@ from tests.acceptance.commands import (
 )
 from tests.acceptance.programs import only_line, running
 from tests.conftest import PASSWORD, client_of
-from tests.integration.looking import rows
+from tests.integration.raw_sql import rows
 
 NOBODY = "01890a5d-ac96-774b-bcce-b302099a8057"
 OWNER = "owner@example.com"

@@ -1,4 +1,4 @@
-"""What the integration tests have in common: servers, directories of revisions, a migrator."""
+"""Fixtures of the integration tests: servers, directories of revisions, a migrator."""
 
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -49,8 +49,8 @@ class Rig:
         scripts = RunScripts(streams or self.streams())
         return await self.migrator.migrate(url, scripts, run_id=new_id())
 
-    async def look(self, url: str) -> Inspection:
-        """Look at one database."""
+    async def inspect(self, url: str) -> Inspection:
+        """Inspect one database."""
         return await self.migrator.inspect(url, RunScripts(self.streams()))
 
     async def rehearse(self, url: str) -> Inspection:
@@ -76,7 +76,7 @@ def _gate(folder: AlembicFolder, tmp_path: Path) -> Gate:
 
 @pytest.fixture(name="gated")
 def _gated(settings: Settings, gate: Gate) -> Settings:
-    """Settings of a fleet whose migrations go through the gate, two at once."""
+    """Settings of a fleet with migrations that wait at the gate, two at once."""
     return settings.model_copy(
         update={"tenant_migrations": gate.folder.begin(), "migrate_concurrency": 2}
     )
@@ -142,7 +142,7 @@ async def _keep() -> AsyncIterator[Keep]:
 
 @pytest.fixture(name="prefix")
 async def _prefix(make_server: Callable[[int], Server]) -> AsyncIterator[str]:
-    """The beginning of names that no other test has; what has it is dropped afterwards."""
+    """A unique prefix of names; databases with it are dropped afterwards."""
     prefix = f"tenantry_t{secrets.token_hex(6)}_"
     yield prefix
     server = make_server(1)

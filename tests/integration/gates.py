@@ -6,7 +6,7 @@ from pathlib import Path
 from tenantry.catalog.tenants import Tenant
 from tenantry.services import Services
 from tests.conftest import provision
-from tests.integration import looking
+from tests.integration import raw_sql
 from tests.integration.revisions import AlembicFolder
 
 HEAD = """
@@ -17,7 +17,7 @@ HEAD = """
 
 @dataclass(frozen=True)
 class Gate:
-    """A revision that waits until it is let through; `note` is the table that it makes.
+    """A revision that waits until the gate opens; `note` is the table that it makes.
 
     Attributes:
         folder: Gets the revision.
@@ -37,7 +37,7 @@ class Gate:
         self.folder.add(name, body, head=HEAD)
 
     def open(self) -> None:
-        """Let everybody through."""
+        """Let all tenants continue."""
         self.path.touch()
 
 
@@ -51,18 +51,18 @@ def url_of(services: Services, tenant: Tenant) -> str:
 
 
 def spoil(services: Services, *spoilt: Tenant) -> None:
-    """Let the gate's revision fail for these tenants: the table is there already."""
+    """Make the gate's revision fail for these tenants: its table exists already."""
     for tenant in spoilt:
-        looking.run(url_of(services, tenant), "CREATE TABLE note (id INTEGER)")
+        raw_sql.run(url_of(services, tenant), "CREATE TABLE note (id INTEGER)")
 
 
 def mend(services: Services, *mended: Tenant) -> None:
-    """Take back `spoil`."""
+    """Undo `spoil`."""
     for tenant in mended:
-        looking.run(url_of(services, tenant), "DROP TABLE note")
+        raw_sql.run(url_of(services, tenant), "DROP TABLE note")
 
 
 def is_migrated(services: Services, tenant: Tenant) -> bool:
-    """Tell whether the tenant is beyond the revision that it was made with."""
-    found = looking.rows(url_of(services, tenant), "SELECT version_num FROM alembic_version")
+    """Return whether the tenant is past its first revision."""
+    found = raw_sql.rows(url_of(services, tenant), "SELECT version_num FROM alembic_version")
     return found != [("begin",)]

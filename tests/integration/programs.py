@@ -29,7 +29,7 @@ class Program:
         self._process = process
 
     async def line(self, seconds: float = LINE_SECONDS_MAX) -> str:
-        """Return what it says next; nothing when it has ended."""
+        """Return its next line; empty when it has ended."""
         assert self._process.stdout is not None
         async with asyncio.timeout(seconds):
             return (await self._process.stdout.readline()).decode().strip()
@@ -63,7 +63,7 @@ async def running(
         name: One of `PROGRAMS`.
         settings: Its settings.
         arguments: Of the program.
-        waits: It is loaded, and begins when it is told to.
+        waits: It loads, and waits for `Program.begin`.
     """
     values = {
         key: value.get_secret_value() if isinstance(value, SecretStr) else value
@@ -88,30 +88,30 @@ async def running(
         await process.communicate()
 
 
-def _tell(text: object) -> None:
+def _write_line(text: object) -> None:
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
 
 async def _migrate(services: Services) -> None:
-    """Plan a run, say its id, wait for its end, and say how it ended."""
+    """Plan a run, print its id, wait for its end, and print its counts."""
     run_id = await services.fleet.plan(system_context("test"), triggered_by="test")
-    _tell(run_id)
+    _write_line(run_id)
     run = await services.fleet.wait(run_id)
-    _tell(f"{run.success_count} {run.failed_count}")
+    _write_line(f"{run.success_count} {run.failed_count}")
 
 
 async def _work(_services: Services) -> None:
-    """Take part in every run until a signal comes."""
+    """Work on every run until a signal comes."""
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    _tell("ready")
+    _write_line("ready")
     await stop.wait()
 
 
 async def _provision(services: Services, *names: str) -> None:
     """Make tenants, one after the other."""
-    _tell("ready")
+    _write_line("ready")
     for name in names:
         owner = Owner(
             email="owner@example.com", full_name="Owner", password="correct horse battery"
@@ -119,12 +119,12 @@ async def _provision(services: Services, *names: str) -> None:
         await services.lifecycle.provision(
             system_context("test"), name=name, owner=owner, module_keys=None
         )
-        _tell(name)
+        _write_line(name)
 
 
 async def _start(_services: Services) -> None:
     """Start, and end."""
-    _tell("started")
+    _write_line("started")
 
 
 PROGRAMS: dict[str, Callable[..., Awaitable[None]]] = {

@@ -11,7 +11,7 @@ from textwrap import dedent
 from urllib.parse import quote
 
 from tenantry.db.urls import sqlite_path
-from tests.integration import looking
+from tests.integration import raw_sql
 
 DONE = "a2"
 HEAD = "a4"
@@ -134,7 +134,7 @@ class Foreign:
     url: str
 
     def own(self) -> object:
-        """Return all that it holds of its own; for a file, the file."""
+        """Return its own content; for a file, the file."""
         path = sqlite_path(self.url)
         if path is None:
             return own(self.url)
@@ -143,21 +143,21 @@ class Foreign:
 
 
 def own(url: str) -> object:
-    """Return all that a database holds, but for what is ours."""
+    """Return the content of a database without the tables of Tenantry."""
     if sqlite_path(url) is not None:
-        tables = [name for name in looking.tables(url) if not name.startswith("tenantry_")]
-        data = {name: looking.rows(url, f'SELECT rowid, * FROM "{name}"') for name in tables}
-        return looking.rows(url, _SQLITE_SCHEMA), data
-    tables = [name for name in looking.tables(url) if not name.startswith("tenantry_")]
+        tables = [name for name in raw_sql.tables(url) if not name.startswith("tenantry_")]
+        data = {name: raw_sql.rows(url, f'SELECT rowid, * FROM "{name}"') for name in tables}
+        return raw_sql.rows(url, _SQLITE_SCHEMA), data
+    tables = [name for name in raw_sql.tables(url) if not name.startswith("tenantry_")]
     sql = 'SELECT xmin::text, ctid::text, t::text FROM "{}" AS t ORDER BY ctid'
-    data = {name: looking.rows(url, sql.format(name)) for name in tables}
-    return looking.rows(url, _PG_RELATIONS), looking.rows(url, _PG_RULES), data
+    data = {name: raw_sql.rows(url, sql.format(name)) for name in tables}
+    return raw_sql.rows(url, _PG_RELATIONS), raw_sql.rows(url, _PG_RULES), data
 
 
 def ours(url: str) -> list[str]:
     """Return the names in a database that are Tenantry's."""
     table, name = ("sqlite_master", "name") if sqlite_path(url) else ("pg_class", "relname")
-    found = looking.rows(url, f"SELECT {name} FROM {table} ORDER BY 1")
+    found = raw_sql.rows(url, f"SELECT {name} FROM {table} ORDER BY 1")
     return [str(one) for (one,) in found if "tenantry" in str(one)]
 
 
@@ -180,7 +180,7 @@ def copier(made: str, folder: Path, postgres_url: str) -> Callable[[str], Foreig
     def copy_database(name: str) -> Foreign:
         escaped = name.replace('"', '""')
         template = made.rpartition("/")[2]
-        looking.run(postgres_url, f'CREATE DATABASE "{escaped}" TEMPLATE "{template}"')
+        raw_sql.run(postgres_url, f'CREATE DATABASE "{escaped}" TEMPLATE "{template}"')
         return Foreign(name, f"{postgres_url.rpartition('/')[0]}/{quote(name, safe='')}")
 
     return copy_database if path is None else copy_file

@@ -25,7 +25,7 @@ class AlembicFolder:
         signature: str = "",
         head: str = "",
     ) -> Path:
-        """Add the revision whose id is the beginning of *name*, after the last one.
+        """Add a revision after the last one; its id is the part of *name* before ``_``.
 
         Args:
             name: Of the file.
@@ -33,7 +33,7 @@ class AlembicFolder:
             down: The revision before, if it is not the one that was added last.
             below: A folder in ``versions``.
             signature: The parameters of ``upgrade``.
-            head: What stands above the function.
+            head: The lines above the function.
         """
         revision = name.partition("_")[0]
         text = (
@@ -55,7 +55,7 @@ class AlembicFolder:
         return self.path
 
     def write(self, name: str, text: str, *, below: str = "") -> Path:
-        """Write a file as it stands."""
+        """Write a file without changes."""
         folder = self.path / "versions" / below
         folder.mkdir(parents=True, exist_ok=True)
         file = folder / f"{name}.py"

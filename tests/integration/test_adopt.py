@@ -1,4 +1,4 @@
-"""Adopting a database: what it becomes, what is refused, and what is left when it fails."""
+"""Adopting a database: the tenant, the refusals, and the state after a failure."""
 
 import asyncio
 import contextlib
@@ -49,7 +49,7 @@ from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
 from tenantry.tenant.databases import STREAM
 from tests.conftest import client_of
-from tests.integration import adopting, looking, projects
+from tests.integration import adopting, projects, raw_sql
 from tests.integration.adopting import OWNER
 from tests.integration.engines import on_postgresql, on_sqlite
 from tests.integration.projects import DONE, HEAD, Foreign, Project
@@ -88,7 +88,7 @@ def _made(
     """The team's database on each engine, to copy."""
     file = tmp_path_factory.mktemp("made") / "shop.db"
     name = f"shop_{secrets.token_hex(8)}"
-    looking.run(postgres_url, f"CREATE DATABASE {name} TEMPLATE template0")
+    raw_sql.run(postgres_url, f"CREATE DATABASE {name} TEMPLATE template0")
     urls = {
         "sqlite": f"sqlite:///{file}",
         "postgresql": f"{postgres_url.rpartition('/')[0]}/{name}",
@@ -132,8 +132,8 @@ def url_of(services: Services, tenant: Tenant) -> str:
 
 
 def states(services: Services) -> list[str]:
-    """Return the states of all tenants, whoever they exist for."""
-    found = looking.rows(services.settings.catalog, "SELECT state FROM tenant ORDER BY id")
+    """Return the states of all tenants."""
+    found = raw_sql.rows(services.settings.catalog, "SELECT state FROM tenant ORDER BY id")
     return [str(state) for (state,) in found]
 
 
@@ -175,7 +175,9 @@ class TestAdopt:
             str(made.tenant.id),
         )
 
-    async def test_lets_its_owner_in(self, services: Services, adopt: Adopt, foreign: Foreign):
+    async def test_creates_an_owner_who_can_log_in(
+        self, services: Services, adopt: Adopt, foreign: Foreign
+    ):
         made = await adopt(foreign.name)
 
         async with await log_in(services, made) as client:
@@ -192,7 +194,7 @@ class TestAdopt:
     ):
         made = await adopt(foreign.name)
         url = url_of(services, made.tenant)
-        columns = looking.columns(url, "customer")
+        columns = raw_sql.columns(url, "customer")
 
         run_id = await services.fleet.plan(system_context("test"), triggered_by="test")
         run = await services.fleet.wait(run_id)
@@ -200,9 +202,9 @@ class TestAdopt:
         (item,) = await runs.ended(services.catalog, run_id)
         assert "email" not in columns
         assert (run.success_count, item.applied) == (1, "a3_add_email,a4_fill_email")
-        emails = looking.rows(url, "SELECT email FROM customer WHERE id = 2")
+        emails = raw_sql.rows(url, "SELECT email FROM customer WHERE id = 2")
         assert emails == [("b@example.com",)]
-        assert looking.rows(url, "SELECT version_num FROM alembic_version") == [(HEAD,)]
+        assert raw_sql.rows(url, "SELECT version_num FROM alembic_version") == [(HEAD,)]
 
     async def test_takes_a_database_without_revisions(
         self, adopt: Adopt, new_database: Callable[[], str]
@@ -211,7 +213,7 @@ class TestAdopt:
         names = []
         for number, version in enumerate(([], ["CREATE TABLE alembic_version (version_num TEXT)"])):
             url = new_database()
-            looking.run(url, "CREATE TABLE thing (id INTEGER)", *version)
+            raw_sql.run(url, "CREATE TABLE thing (id INTEGER)", *version)
             path = sqlite_path(url)
             name = str(path) if path else url.rpartition("/")[2]
             made = await adopt(name, name=f"shop{number}", stamp="base")
@@ -222,7 +224,7 @@ class TestAdopt:
     async def test_leaves_the_version_alone_without_a_directory(
         self, settings: Settings, foreign: Foreign
     ):
-        looking.run(foreign.url, "UPDATE alembic_version SET version_num = 'unheard-of'")
+        raw_sql.run(foreign.url, "UPDATE alembic_version SET version_num = 'unheard-of'")
         async with open_services(
             settings.model_copy(update={"tenant_migrations": None})
         ) as services:
@@ -232,7 +234,7 @@ class TestAdopt:
             url = url_of(services, made.tenant)
 
         assert made.tenant.schema_revision == STREAM.head
-        assert looking.rows(url, "SELECT version_num FROM alembic_version") == [("unheard-of",)]
+        assert raw_sql.rows(url, "SELECT version_num FROM alembic_version") == [("unheard-of",)]
 
     @on_postgresql
     @pytest.mark.parametrize(
@@ -286,12 +288,12 @@ class TestAdopt:
             assert _bytes(foreign) == before
         url = url_of(services, made.tenant)
         sql = "SELECT count(*) FROM customer WHERE name = 'in the log'"
-        assert looking.rows(url, sql) == [(1,)]
+        assert raw_sql.rows(url, sql) == [(1,)]
 
     @on_sqlite
     async def test_leaves_no_files_beside_the_original(self, adopt: Adopt, foreign: Foreign):
         """A reader of a file in WAL mode makes two, which its owner then may not write to."""
-        looking.run(foreign.url, "PRAGMA journal_mode = WAL")
+        raw_sql.run(foreign.url, "PRAGMA journal_mode = WAL")
         before = foreign.own()
 
         await adopt(foreign.name)
@@ -307,9 +309,9 @@ class TestAdopt:
         path = sqlite_path(url_of(services, made.tenant))
         assert path is not None
         assert path.stat().st_mode & 0o777 == 0o600
-        assert looking.rows(f"sqlite:///{path}", "PRAGMA journal_mode") == [("wal",)]
+        assert raw_sql.rows(f"sqlite:///{path}", "PRAGMA journal_mode") == [("wal",)]
 
-    async def test_lets_one_of_two_have_it(
+    async def test_succeeds_for_one_of_two_at_once(
         self, services: Services, adopt: Adopt, foreign: Foreign
     ):
         """Of a file both get a copy."""
@@ -327,10 +329,10 @@ class TestAdopt:
         assert states(services) == ["ready"] * (2 - len(lost))
 
     @on_postgresql
-    async def test_lets_one_of_two_catalogs_have_it(
+    async def test_succeeds_for_one_of_two_catalogs(
         self, settings: Settings, foreign: Foreign, new_database: Callable[[], str]
     ):
-        """Whoever is second neither gets it nor takes back what is the other's."""
+        """The second is refused, and does not undo the work of the first."""
         other = settings.model_copy(
             update={
                 "data_dir": settings.data_dir / "other",
@@ -445,19 +447,19 @@ class TestRefuse:
         await refused(str(path) if path else url.rpartition("/")[2], AlreadyTenantry)
 
     async def test_names_that_begin_as_ours(self, refused: Any, foreign: Foreign):
-        looking.run(foreign.url, 'CREATE TABLE "tenantry_user" (id INTEGER)')
+        raw_sql.run(foreign.url, 'CREATE TABLE "tenantry_user" (id INTEGER)')
 
         message = await refused(foreign.name, NamesTaken, url=foreign.url)
 
         assert "tenantry_user" in message
 
     async def test_several_revisions(self, refused: Any, foreign: Foreign):
-        looking.run(foreign.url, "INSERT INTO alembic_version VALUES ('a1')")
+        raw_sql.run(foreign.url, "INSERT INTO alembic_version VALUES ('a1')")
 
         await refused(foreign.name, SeveralRevisions, url=foreign.url)
 
     async def test_an_unknown_revision(self, refused: Any, foreign: Foreign):
-        looking.run(foreign.url, "UPDATE alembic_version SET version_num = 'b7'")
+        raw_sql.run(foreign.url, "UPDATE alembic_version SET version_num = 'b7'")
 
         message = await refused(foreign.name, RevisionNotFound, url=foreign.url)
 
@@ -476,7 +478,7 @@ class TestRefuse:
             assert states(services) == []
 
     async def test_a_version_table_that_is_none(self, refused: Any, foreign: Foreign):
-        looking.run(
+        raw_sql.run(
             foreign.url,
             "ALTER TABLE alembic_version RENAME TO other",
             "CREATE TABLE alembic_version (something INTEGER)",
@@ -496,7 +498,7 @@ class TestRefuse:
     @on_postgresql
     async def test_another_encoding(self, refused: Any, postgres_url: str):
         name = f"latin_{secrets.token_hex(6)}"
-        looking.run(
+        raw_sql.run(
             postgres_url,
             f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'",
         )
@@ -506,18 +508,20 @@ class TestRefuse:
         assert "LATIN1" in message
 
     @on_postgresql
-    async def test_what_lets_nobody_in(self, refused: Any, foreign: Foreign, postgres_url: str):
-        looking.run(postgres_url, f'ALTER DATABASE "{foreign.name}" ALLOW_CONNECTIONS false')
+    async def test_a_database_without_connections(
+        self, refused: Any, foreign: Foreign, postgres_url: str
+    ):
+        raw_sql.run(postgres_url, f'ALTER DATABASE "{foreign.name}" ALLOW_CONNECTIONS false')
 
         await refused(foreign.name, DatabaseUnreadable)
 
     @on_postgresql
-    async def test_where_we_may_too_little(
+    async def test_a_role_without_privileges(
         self, settings: Settings, foreign: Foreign, postgres_url: str
     ):
-        """A role that does not own the database, and one that owns it and no more."""
+        """A role that does not own the database, and one that owns nothing else."""
         role = f"role_{secrets.token_hex(6)}"
-        looking.run(postgres_url, f"CREATE ROLE {role} LOGIN CREATEDB")
+        raw_sql.run(postgres_url, f"CREATE ROLE {role} LOGIN CREATEDB")
         limited = settings.model_copy(
             update={
                 "tenant_server_url": type(settings.catalog_url)(
@@ -534,14 +538,14 @@ class TestRefuse:
 
             with pytest.raises(NotOwner):
                 await adopt()
-            looking.run(postgres_url, f'ALTER DATABASE "{foreign.name}" OWNER TO {role}')
-            looking.run(foreign.url, "ALTER SCHEMA public OWNER TO postgres")
+            raw_sql.run(postgres_url, f'ALTER DATABASE "{foreign.name}" OWNER TO {role}')
+            raw_sql.run(foreign.url, "ALTER SCHEMA public OWNER TO postgres")
             with pytest.raises(MayNotCreate):
                 await adopt()
-            looking.run(foreign.url, f"GRANT CREATE, USAGE ON SCHEMA public TO {role}")
+            raw_sql.run(foreign.url, f"GRANT CREATE, USAGE ON SCHEMA public TO {role}")
             with pytest.raises(DatabaseUnreadable) as unreadable:  # its version table is another's
                 await adopt()
-            looking.run(foreign.url, f"ALTER TABLE alembic_version OWNER TO {role}")
+            raw_sql.run(foreign.url, f"ALTER TABLE alembic_version OWNER TO {role}")
             made = await adopt()
 
             assert "42501" in unreadable.value.message
@@ -554,7 +558,7 @@ class TestStamp:
     @pytest.fixture(name="bare")
     def _bare(self, foreign: Foreign) -> Foreign:
         """A database that the team has migrated, without the table that says so."""
-        looking.run(foreign.url, "DROP TABLE alembic_version")
+        raw_sql.run(foreign.url, "DROP TABLE alembic_version")
         return foreign
 
     async def test_is_asked_for_when_there_are_tables_and_no_revision(
@@ -563,13 +567,13 @@ class TestStamp:
         """The next run would apply every revision to the tables that they have made."""
         for is_empty_table in (False, True):
             if is_empty_table:
-                looking.run(bare.url, "CREATE TABLE alembic_version (version_num TEXT)")
+                raw_sql.run(bare.url, "CREATE TABLE alembic_version (version_num TEXT)")
             with pytest.raises(VersionMissing, match="--stamp") as caught:
                 await adopt(bare.name)
 
             assert "no revision in alembic_version" in caught.value.message
             assert states(services) == []
-            assert not any(name.startswith("tenantry_") for name in looking.tables(bare.url))
+            assert not any(name.startswith("tenantry_") for name in raw_sql.tables(bare.url))
 
     async def test_is_asked_for_without_a_directory_too(self, settings: Settings, bare: Foreign):
         """The directory may be set later."""
@@ -584,7 +588,7 @@ class TestStamp:
         self, adopt: Adopt, new_database: Callable[[], str]
     ):
         url = new_database()
-        looking.run(url, "CREATE TABLE alembic_version (version_num TEXT)")
+        raw_sql.run(url, "CREATE TABLE alembic_version (version_num TEXT)")
         path = sqlite_path(url)
 
         made = await adopt(str(path) if path else url.rpartition("/")[2])
@@ -596,7 +600,7 @@ class TestStamp:
         self, services: Services, adopt: Adopt, bare: Foreign, *, has_table: bool
     ):
         if has_table:
-            looking.run(bare.url, "CREATE TABLE alembic_version (version_num TEXT)")
+            raw_sql.run(bare.url, "CREATE TABLE alembic_version (version_num TEXT)")
 
         made = await adopt(bare.name, stamp=DONE)
         run_id = await services.fleet.plan(system_context("test"), triggered_by="test")
@@ -606,7 +610,7 @@ class TestStamp:
         url = url_of(services, made.tenant)
         assert made.tenant.schema_revision == f"{STREAM.head}/{DONE}"
         assert item.applied == "a3_add_email,a4_fill_email"
-        assert looking.rows(url, "SELECT version_num FROM alembic_version") == [(HEAD,)]
+        assert raw_sql.rows(url, "SELECT version_num FROM alembic_version") == [(HEAD,)]
 
     async def test_base_means_that_none_was_applied(
         self, adopt: Adopt, bare: Foreign, services: Services
@@ -614,7 +618,7 @@ class TestStamp:
         made = await adopt(bare.name, stamp="base")
 
         assert made.tenant.schema_revision == f"{STREAM.head}/"
-        assert "alembic_version" not in looking.tables(url_of(services, made.tenant))
+        assert "alembic_version" not in raw_sql.tables(url_of(services, made.tenant))
 
     @pytest.mark.parametrize("stamp", ["", "a", "a9", "a2_create_orders", "head", "A2", "a2 "])
     async def test_must_be_a_revision(
@@ -624,7 +628,7 @@ class TestStamp:
             await adopt(bare.name, stamp=stamp)
 
         assert states(services) == []
-        assert "alembic_version" not in looking.tables(bare.url)
+        assert "alembic_version" not in raw_sql.tables(bare.url)
 
     async def test_needs_a_directory(self, settings: Settings, bare: Foreign):
         alone = settings.model_copy(update={"tenant_migrations": None})
@@ -648,17 +652,17 @@ class TestStamp:
         self, services: Services, adopt: Adopt, bare: Foreign, engine: str, *, has_table: bool
     ):
         if has_table:
-            looking.run(bare.url, "CREATE TABLE alembic_version (version_num TEXT)")
-        looking.run(services.settings.catalog, *REFUSE_READY[engine])
+            raw_sql.run(bare.url, "CREATE TABLE alembic_version (version_num TEXT)")
+        raw_sql.run(services.settings.catalog, *REFUSE_READY[engine])
 
         with pytest.raises(AdoptionFailed):
             await adopt(bare.name, stamp=DONE)
 
         assert projects.ours(bare.url) == []
 
-        assert ("alembic_version" in looking.tables(bare.url)) is has_table
+        assert ("alembic_version" in raw_sql.tables(bare.url)) is has_table
         if has_table:
-            assert looking.rows(bare.url, "SELECT * FROM alembic_version") == []
+            assert raw_sql.rows(bare.url, "SELECT * FROM alembic_version") == []
 
 
 class TestVersionElsewhere:
@@ -667,7 +671,7 @@ class TestVersionElsewhere:
         self, services: Services, adopt: Adopt, foreign: Foreign
     ):
         """The team's role finds it by its search path, and Tenantry's role does not."""
-        looking.run(
+        raw_sql.run(
             foreign.url,
             "CREATE SCHEMA shop",
             "ALTER TABLE alembic_version SET SCHEMA shop",
@@ -680,10 +684,10 @@ class TestVersionElsewhere:
         assert "--stamp" in caught.value.message
         assert "search_path" in caught.value.message
         assert states(services) == []
-        assert not any(name.startswith("tenantry_") for name in looking.tables(foreign.url))
+        assert not any(name.startswith("tenantry_") for name in raw_sql.tables(foreign.url))
 
     async def test_is_refused_under_another_name(self, adopt: Adopt, foreign: Foreign):
-        looking.run(foreign.url, "ALTER TABLE alembic_version RENAME TO shop_version")
+        raw_sql.run(foreign.url, "ALTER TABLE alembic_version RENAME TO shop_version")
 
         with pytest.raises(VersionElsewhere, match="shop_version") as caught:
             await adopt(foreign.name)
@@ -691,20 +695,20 @@ class TestVersionElsewhere:
         assert "TENANTRY_TENANT_VERSION_TABLE" in caught.value.message
 
     async def test_is_refused_beside_the_one_that_is_read(self, adopt: Adopt, foreign: Foreign):
-        looking.run(foreign.url, "CREATE TABLE billing_version (version_num VARCHAR(32))")
+        raw_sql.run(foreign.url, "CREATE TABLE billing_version (version_num VARCHAR(32))")
 
         with pytest.raises(VersionElsewhere, match="billing_version"):
             await adopt(foreign.name)
 
     async def test_is_adopted_by_the_stamp(self, adopt: Adopt, foreign: Foreign):
-        looking.run(foreign.url, "CREATE TABLE billing_version (version_num VARCHAR(32))")
+        raw_sql.run(foreign.url, "CREATE TABLE billing_version (version_num VARCHAR(32))")
 
         made = await adopt(foreign.name, stamp=DONE)
 
         assert made.tenant.schema_revision == f"{STREAM.head}/{DONE}"
 
     async def test_is_no_table_of_their_own_with_more_columns(self, adopt: Adopt, foreign: Foreign):
-        looking.run(foreign.url, "CREATE TABLE release (id INTEGER, version_num TEXT)")
+        raw_sql.run(foreign.url, "CREATE TABLE release (id INTEGER, version_num TEXT)")
 
         made = await adopt(foreign.name)
 
@@ -715,7 +719,7 @@ class TestFail:
     async def test_leaves_all_as_it_was_when_the_last_step_fails(
         self, services: Services, adopt: Adopt, foreign: Foreign, engine: str
     ):
-        looking.run(services.settings.catalog, *REFUSE_READY[engine])
+        raw_sql.run(services.settings.catalog, *REFUSE_READY[engine])
         before = foreign.own()
 
         with pytest.raises(AdoptionFailed):
@@ -730,7 +734,7 @@ class TestFail:
     async def test_adds_nothing_when_one_of_our_tables_cannot_be_added(
         self, services: Services, adopt: Adopt, foreign: Foreign
     ):
-        looking.run(foreign.url, "CREATE TYPE ix_tenantry_post_tag_post_id AS (a int)")
+        raw_sql.run(foreign.url, "CREATE TYPE ix_tenantry_post_tag_post_id AS (a int)")
         before = foreign.own()
 
         with pytest.raises(AdoptionFailed) as failed:
@@ -744,11 +748,11 @@ class TestFail:
     async def test_can_be_done_again(
         self, services: Services, adopt: Adopt, foreign: Foreign, engine: str
     ):
-        looking.run(services.settings.catalog, *REFUSE_READY[engine])
+        raw_sql.run(services.settings.catalog, *REFUSE_READY[engine])
         with pytest.raises(AdoptionFailed):
             await adopt(foreign.name)
         on = "" if engine == "sqlite" else " ON tenant"
-        looking.run(services.settings.catalog, f"DROP TRIGGER refuse{on}")
+        raw_sql.run(services.settings.catalog, f"DROP TRIGGER refuse{on}")
 
         made = await adopt(foreign.name)
 
@@ -787,7 +791,7 @@ class TestFail:
             adopting = asyncio.ensure_future(adopt(foreign.name))
             while not states(services):  # noqa: ASYNC110 - another process's row
                 await asyncio.sleep(0.01)
-            looking.run(services.settings.catalog, "DELETE FROM tenant")
+            raw_sql.run(services.settings.catalog, "DELETE FROM tenant")
             holder.rollback()
         with pytest.raises(AdoptionFailed):
             await adopting
@@ -796,14 +800,14 @@ class TestFail:
         assert projects.ours(foreign.url) == []
 
     @on_sqlite
-    async def test_notices_who_writes_while_it_is_copied(self, foreign: Foreign, tmp_path: Path):
-        """Without the lock that it has no need of while nobody has the file open."""
-        looking.run(foreign.url, "PRAGMA journal_mode = WAL")
+    async def test_notices_a_write_during_the_copy(self, foreign: Foreign, tmp_path: Path):
+        """Without the lock, which it does not need while no process has the file open."""
+        raw_sql.run(foreign.url, "PRAGMA journal_mode = WAL")
         source = Path(foreign.name)
 
         class Written(threading.Event):
             def is_set(self) -> bool:
-                looking.run(foreign.url, "UPDATE customer SET balance = balance + 1")
+                raw_sql.run(foreign.url, "UPDATE customer SET balance = balance + 1")
                 return False
 
         with pytest.raises(SourceChanged):
@@ -821,7 +825,7 @@ class TestReap:
         url = url_of(services, made.tenant)
         held, tables = projects.own(url), projects.ours(url)
         catalog = services.settings.catalog
-        looking.run(
+        raw_sql.run(
             catalog,
             "DELETE FROM api_key",
             "UPDATE tenant SET state = 'adopting', worker_id = NULL, "
@@ -842,7 +846,7 @@ class TestReap:
     ):
         before = foreign.own()
         await adopt(foreign.name)
-        looking.run(
+        raw_sql.run(
             services.settings.catalog,
             "DELETE FROM api_key",
             "UPDATE tenant SET state = 'adopting', worker_id = NULL",
@@ -861,7 +865,7 @@ class TestReap:
     ):
         """Its transaction may be at work on the server still."""
         await adopt(foreign.name)
-        looking.run(
+        raw_sql.run(
             services.settings.catalog,
             "DELETE FROM api_key",
             "UPDATE tenant SET state = 'adopting', worker_id = NULL",
@@ -896,7 +900,7 @@ class TestReap:
     ):
         made = await adopt(foreign.name)
         await services.databases.forget(made.tenant.id)
-        looking.run(
+        raw_sql.run(
             services.settings.catalog,
             "DELETE FROM api_key",
             "UPDATE tenant SET state = 'adopting', worker_id = NULL",
@@ -926,7 +930,7 @@ class TestKill:
         ended = await _kill_all(settings, foreigns, steps)
 
         assert ended.count(-signal.SIGKILL) >= KILLS - 3, f"{steps} of {count}"
-        looking.run(settings.catalog, "UPDATE worker SET seen_at_ms = 0")
+        raw_sql.run(settings.catalog, "UPDATE worker SET seen_at_ms = 0")
         async with open_services(settings) as services:
             await cleared(services)
             for number, (one, was) in enumerate(zip(foreigns, before, strict=True)):
@@ -943,8 +947,8 @@ class TestKill:
             assert projects.ours(one.url) == []
         for tenant in ready:
             url = url_of(services, tenant)
-            assert looking.rows(url, "SELECT email FROM tenantry_user") == [(OWNER.email,)]
-            assert looking.rows(url, "SELECT version_num FROM alembic_version") == [(DONE,)]
+            assert raw_sql.rows(url, "SELECT email FROM tenantry_user") == [(OWNER.email,)]
+            assert raw_sql.rows(url, "SELECT version_num FROM alembic_version") == [(DONE,)]
             assert tenant.schema_revision == f"{STREAM.head}/{DONE}"
 
 
@@ -965,9 +969,9 @@ async def every(services: Services) -> list[Tenant]:
 
 
 async def cleared(services: Services) -> None:
-    """Return when everything is cleared away that somebody left."""
+    """Return when all leftovers are removed."""
     async with asyncio.timeout(CLEARED_SECONDS_MAX):
-        while looking.rows(services.settings.catalog, NOT_READY):
+        while raw_sql.rows(services.settings.catalog, NOT_READY):
             await services.lifecycle.reap()
             await asyncio.sleep(0.1)
 

@@ -1,4 +1,4 @@
-"""What a revision sees and does is what it sees and does with Alembic, or it fails readably."""
+"""A revision behaves as with Alembic, or fails with a readable error."""
 
 import asyncio
 import contextlib
@@ -12,7 +12,7 @@ from tenantry.kit.ids import new_id
 from tenantry.migration.errors import explain
 from tenantry.migration.migrator import Migrator, TimeLimits
 from tenantry.migration.run_scripts import RunScripts
-from tests.integration import looking
+from tests.integration import raw_sql
 from tests.integration.conftest import LOCK_MS, MakeMigrator, Rig
 from tests.integration.engines import on_postgresql, on_sqlite
 from tests.integration.revisions import AlembicFolder
@@ -90,7 +90,7 @@ class TestKnown:
         done = await rig.migrate(tenant_url)
 
         assert done.error is None, reason(done.error)
-        assert looking.rows(tenant_url, "SELECT DISTINCT text FROM note") == [(truth,)]
+        assert raw_sql.rows(tenant_url, "SELECT DISTINCT text FROM note") == [(truth,)]
 
     async def test_is_where_the_connection_leads(
         self, rig: Rig, folder: AlembicFolder, tenant_url: str, engine: str
@@ -104,7 +104,7 @@ class TestKnown:
         assert done.error is None, reason(done.error)
         schema = "public" if engine == "postgresql" else "main"
         name = tenant_url.rpartition("/")[2] if engine == "postgresql" else tenant_url[10:]
-        assert looking.rows(tenant_url, "SELECT text FROM note")[0] == (str((name, schema)),)
+        assert raw_sql.rows(tenant_url, "SELECT text FROM note")[0] == (str((name, schema)),)
 
     async def test_is_the_last_key_on_sqlite(
         self, rig: Rig, folder: AlembicFolder, tenant_url: str, engine: str
@@ -117,7 +117,7 @@ class TestKnown:
         folder.add("u2_ask", f"{ask}\n{WRITE}")
 
         assert (await rig.migrate(tenant_url)).error is None
-        assert looking.rows(tenant_url, "SELECT DISTINCT text FROM note") == [("7",)]
+        assert raw_sql.rows(tenant_url, "SELECT DISTINCT text FROM note") == [("7",)]
 
     async def test_is_the_revision_before_in_the_middle_of_a_chain(
         self, rig: Rig, folder: AlembicFolder, tenant_url: str
@@ -129,7 +129,7 @@ class TestKnown:
         done = await rig.migrate(tenant_url)
 
         assert done.error is None, reason(done.error)
-        assert looking.rows(tenant_url, "SELECT DISTINCT text FROM note") == [("u2",)]
+        assert raw_sql.rows(tenant_url, "SELECT DISTINCT text FROM note") == [("u2",)]
 
     async def test_is_both_branches_before_their_merge(
         self, rig: Rig, folder: AlembicFolder, tenant_url: str
@@ -145,7 +145,7 @@ class TestKnown:
         done = await rig.migrate(tenant_url)
 
         assert done.error is None, reason(done.error)
-        assert looking.rows(tenant_url, "SELECT DISTINCT text FROM note") == [("['b', 'c']",)]
+        assert raw_sql.rows(tenant_url, "SELECT DISTINCT text FROM note") == [("['b', 'c']",)]
 
     async def test_is_copied_when_it_is_sent(
         self, rig: Rig, folder: AlembicFolder, tenant_url: str
@@ -157,14 +157,14 @@ class TestKnown:
         done = await rig.migrate(tenant_url)
 
         assert done.error is None, reason(done.error)
-        rows = looking.rows(tenant_url, "SELECT id, text FROM note WHERE id > 2 ORDER BY id")
+        rows = raw_sql.rows(tenant_url, "SELECT id, text FROM note WHERE id > 2 ORDER BY id")
         assert rows == [(10, None), (11, None), (12, None), (98, "b"), (99, "c")]
 
     @on_postgresql
-    async def test_is_read_anew_after_a_recorded_revision(
+    async def test_is_read_again_after_a_recorded_revision(
         self, rig: Rig, folder: AlembicFolder, tenant_url: str
     ):
-        """A statement that the driver prepared before would be stale."""
+        """A prepared statement of the driver would be stale."""
         read = "found = op.get_bind().execute(sa.text('SELECT * FROM note')).all()\n" * 8
         folder.add("u1_note", NOTE)
         folder.add("u2_read", read)
@@ -198,11 +198,11 @@ class TestDriver:
         done = await Rig(Migrator(threads, limits, driver="psycopg2"), folder).migrate(tenant_url)
 
         assert done.error is None, reason(done.error)
-        assert looking.rows(tenant_url, "SELECT text FROM note WHERE id = 9") == [("copied",)]
+        assert raw_sql.rows(tenant_url, "SELECT text FROM note WHERE id = 9") == [("copied",)]
 
     @on_postgresql
     @pytest.mark.parametrize("name", ["no_such_driver", "pg8000"])
-    async def test_that_is_not_installed_is_said(
+    async def test_that_is_not_installed_is_reported(
         self, folder: AlembicFolder, tenant_url: str, make_migrator: MakeMigrator, name: str
     ):
         folder.add("u1_read", "op.get_bind()")
@@ -239,14 +239,14 @@ class TestTransaction:
         folder.add("u1_note", NOTE)
         folder.add("u2_end", body, head="from sqlalchemy.orm import Session")
         folder.add("u3_later", "op.create_table('later', sa.Column('id', sa.Integer))")
-        before = looking.dump(tenant_url)
+        before = raw_sql.dump(tenant_url)
 
         act = rig.rehearse if rehearses else rig.migrate
         error = (await act(tenant_url)).error
 
         assert reason(error).startswith("u2_end: The revision ")
-        assert looking.dump(tenant_url) == before
-        assert "later" not in looking.tables(tenant_url)
+        assert raw_sql.dump(tenant_url) == before
+        assert "later" not in raw_sql.tables(tenant_url)
 
     @on_sqlite
     @pytest.mark.parametrize("catches", [False, True], ids=["raises", "is caught"])
@@ -263,13 +263,13 @@ class TestTransaction:
         folder.add("u1_note", NOTE)
         rest = "op.create_table('half', sa.Column('id', sa.Integer))"
         folder.add("u2_roll_back", f"{body}\n{rest}")
-        before = looking.dump(tenant_url)
+        before = raw_sql.dump(tenant_url)
 
         failed = await rig.migrate(tenant_url)
         again = await rig.migrate(tenant_url)
 
         assert reason(failed.error).startswith("u2_roll_back: ")
-        assert looking.dump(tenant_url) == before
+        assert raw_sql.dump(tenant_url) == before
         assert reason(again.error) == reason(failed.error), "the next run starts where this one did"
 
     @on_sqlite
@@ -288,18 +288,18 @@ class TestTransaction:
         """
         folder.add("u1_note", NOTE)
         folder.add("u2_fill", body)
-        before = looking.dump(tenant_url)
+        before = raw_sql.dump(tenant_url)
 
         failed = await rig.migrate(tenant_url)
 
         assert reason(failed.error).startswith("u2_fill: ")
-        assert looking.dump(tenant_url) == before
+        assert raw_sql.dump(tenant_url) == before
 
     @on_sqlite
-    async def test_turns_foreign_keys_on_for_nobody(
+    async def test_does_not_turn_foreign_keys_on(
         self, rig: Rig, folder: AlembicFolder, tenant_url: str
     ):
-        """The pragma does nothing inside a transaction, and says nothing."""
+        """The pragma has no effect inside a transaction, and raises nothing."""
         folder.add("u1_on", "op.execute('PRAGMA foreign_keys=ON')")
 
         failed = await rig.migrate(tenant_url)
@@ -307,7 +307,7 @@ class TestTransaction:
         assert "PRAGMA foreign_keys = ON does nothing" in reason(failed.error)
 
     @on_sqlite
-    async def test_is_ended_by_a_script_of_python_and_that_is_said(
+    async def test_that_executescript_ends_is_reported(
         self, rig: Rig, folder: AlembicFolder, tenant_url: str
     ):
         script = "op.get_bind().connection.driver_connection.executescript('SELECT 1')"
@@ -334,7 +334,7 @@ class TestTimeouts:
         online: bool,  # noqa: FBT001
     ):
         database = tenant_url.rpartition("/")[2]
-        looking.run(tenant_url, f"ALTER DATABASE {database} SET {name} = '60ms'")
+        raw_sql.run(tenant_url, f"ALTER DATABASE {database} SET {name} = '60ms'")
         body = "op.execute('SELECT pg_sleep(0.2)')"
         if online:
             body += "\ntime.sleep(0.3)\nop.execute('SELECT 1')"
@@ -355,7 +355,7 @@ class TestRehearsal:
         tenant_url: str,
         online: bool,  # noqa: FBT001
     ):
-        looking.run(tenant_url, "CREATE SEQUENCE counter")
+        raw_sql.run(tenant_url, "CREATE SEQUENCE counter")
         folder.add(
             "u1_set", "op.execute(\"SELECT setval('counter', 900)\")", head=f"online={online}"
         )
@@ -363,9 +363,9 @@ class TestRehearsal:
         inspection = await rig.rehearse(tenant_url)
 
         assert "no rollback undoes" in reason(inspection.error)
-        assert looking.rows(tenant_url, "SELECT last_value FROM counter") == [(1,)]
+        assert raw_sql.rows(tenant_url, "SELECT last_value FROM counter") == [(1,)]
         assert (await rig.migrate(tenant_url)).error is None
-        assert looking.rows(tenant_url, "SELECT last_value FROM counter") == [(900,)]
+        assert raw_sql.rows(tenant_url, "SELECT last_value FROM counter") == [(900,)]
 
 
 @on_postgresql
@@ -387,13 +387,13 @@ class TestReindex:
             failed = await make_migrator(2.0).migrate(
                 tenant_url, RunScripts(rig.streams()), run_id=new_id()
             )
-        left = looking.rows(tenant_url, invalid)
+        left = raw_sql.rows(tenant_url, invalid)
         done = await rig.migrate(tenant_url)
 
         assert failed.error is not None
         assert left != [(0,)], "or the test says nothing"
         assert done.error is None, reason(done.error)
-        assert looking.rows(tenant_url, invalid) == [(0,)]
+        assert raw_sql.rows(tenant_url, invalid) == [(0,)]
 
 
 class TestErrors:
@@ -535,12 +535,12 @@ class TestStop:
         await asyncio.sleep(1.0)
         began = time.monotonic()
         wait = "SET lock_timeout = '10s'"
-        await asyncio.to_thread(looking.run, tenant_url, wait, "UPDATE note SET text = 'free'")
+        await asyncio.to_thread(raw_sql.run, tenant_url, wait, "UPDATE note SET text = 'free'")
 
         assert time.monotonic() - began < 5
         with contextlib.suppress(TimeoutError):
             assert (await running).error is not None
-        assert looking.rows(tenant_url, "SELECT DISTINCT text FROM note") == [("free",)]
+        assert raw_sql.rows(tenant_url, "SELECT DISTINCT text FROM note") == [("free",)]
 
 
 @on_sqlite

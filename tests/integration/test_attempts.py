@@ -1,4 +1,4 @@
-"""The counters of guesses at passwords, as rows: what they allow, and when again."""
+"""The rows that count login attempts: what they allow, and when again."""
 
 import asyncio
 from typing import Any
@@ -154,7 +154,7 @@ class TestSpacing:
 
 class TestGuesses:
     async def test_at_the_same_moment_meet_the_limit(self, catalog: Catalog):
-        """From other addresses at one account: one is let in, and no other is counted."""
+        """From other addresses at one account: one is accepted, and no other is counted."""
         limits = Limits(tries=9, account_hourly=1, address_minutely=9)
         for account in [f"account {n}" for n in range(30)]:
             guesses = [Guess(f"{account} {n}", account, f"its pair {n}") for n in range(8)]

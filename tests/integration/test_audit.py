@@ -57,7 +57,7 @@ class TestPrune:
     async def test_removes_the_oldest_a_bounded_number_at_a_time(self, settings: Settings):
         now = utc_now()
         old = [entry(now - timedelta(days=400, seconds=number)) for number in range(PRUNED_MAX + 5)]
-        async with open_services(settings, works=False) as services:  # so that nobody else prunes
+        async with open_services(settings, works=False) as services:  # so that no other task prunes
             await audit.LOG.add_all(services.catalog, old)
             kept = await count(services) - len(old)
 
@@ -72,10 +72,10 @@ class TestPrune:
         await audit.LOG.add_all(services.catalog, [entry(utc_now() - timedelta(days=400))])
         oldest = AuditFilter(until=utc_now() - timedelta(days=365))
 
-        async def look() -> int:
+        async def total_count() -> int:
             return (await audit.LOG.page(services.catalog, Window(), oldest)).total_count
 
-        assert await until(look, lambda count: not count) == 0
+        assert await until(total_count, lambda count: not count) == 0
 
 
 class TestPages:

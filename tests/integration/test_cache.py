@@ -21,7 +21,7 @@ from tenantry.db.statements import Statement
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
 from tests.conftest import SECRET_KEY, World, client_of, make_world
-from tests.integration import looking
+from tests.integration import raw_sql
 from tests.postgres import Server, own_server
 
 HELD_SECONDS_MAX = 1.0
@@ -73,7 +73,7 @@ class TestChange:
             there = client_of(app_over(other), x_mcp_token=secret)
             assert (await there.get(POSTS)).status_code == 200
             assert (await here.get(POSTS)).status_code == 200
-            (token,) = looking.rows(settings.catalog, "SELECT id FROM mcp_token")[0]
+            (token,) = raw_sql.rows(settings.catalog, "SELECT id FROM mcp_token")[0]
 
             await credentials.revoke_mcp_token(
                 system_context("test"),
@@ -135,7 +135,7 @@ class TestChange:
             await there.aclose()
 
 
-class TestFacts:
+class TestCatalogCache:
     async def test_are_remembered_while_nothing_changes(self, services: Services):
         cache, reads = services.catalog.cache, []
 
@@ -148,8 +148,8 @@ class TestFacts:
         assert [await cache.get("key", read) for _ in range(5)] == ["value"] * 5
         assert len(reads) == 1
 
-    async def test_are_not_believed_without_a_look(self, services: Services):
-        """Nobody looks at this one's epoch: after a while, each is read again."""
+    async def test_expire_unless_the_epoch_is_read(self, services: Services):
+        """Without a read of the epoch, each is read again after a while."""
         cache = CatalogCache(services.catalog)
         answers = iter("abc")
 
@@ -163,8 +163,8 @@ class TestFacts:
 
         assert [await cache.get("key", read) for _ in range(2)] == ["b", "c"]
 
-    async def test_do_not_return_with_a_look_after_a_pause(self, services: Services):
-        """What was read while nobody looked may be older than the epoch that is found then."""
+    async def test_are_dropped_when_the_epoch_is_read_after_a_pause(self, services: Services):
+        """What was read during the pause may be older than the epoch that is found then."""
         cache = CatalogCache(services.catalog)
         answers = iter("ab")
 
@@ -186,7 +186,7 @@ class TestFacts:
         settings: Settings,
         elsewhere: bool,  # noqa: FBT001
     ):
-        """A slow read holds the old value, and ends after everybody has forgotten it."""
+        """A slow read returns the old value after the cached ones were dropped."""
         cache, began, may_end = services.catalog.cache, asyncio.Event(), asyncio.Event()
 
         async def slow(session: CatalogSession) -> str:
@@ -203,7 +203,7 @@ class TestFacts:
         reading = asyncio.create_task(cache.get("key", slow))
         await began.wait()
         if elsewhere:
-            looking.run(settings.catalog, "UPDATE catalog SET epoch = epoch + 1")
+            raw_sql.run(settings.catalog, "UPDATE catalog SET epoch = epoch + 1")
             await cache.check_epoch()
         else:
             async with services.catalog.change(system_context("test"), "test.change", "x"):
@@ -216,7 +216,7 @@ class TestFacts:
     async def test_stay_true_under_a_storm_of_changes_and_reads(
         self, services: Services, settings: Settings
     ):
-        """Whoever has made a change never reads what was before it."""
+        """After its change, a writer never reads an older value."""
         async with another(settings) as other:
             cache = services.catalog.cache
             truth = [0]
@@ -253,7 +253,7 @@ class TestCatalogGone:
         self, server: Server, tmp_path_factory: pytest.TempPathFactory
     ):
         """What is remembered is not believed for long; nothing has to be started again."""
-        looking.run(server.url, "CREATE DATABASE gone TEMPLATE template0")
+        raw_sql.run(server.url, "CREATE DATABASE gone TEMPLATE template0")
         settings = Settings(
             data_dir=tmp_path_factory.mktemp("data"),
             catalog_url=server.url.rpartition("/")[0] + "/gone",

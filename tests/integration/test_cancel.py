@@ -1,4 +1,4 @@
-"""A run is cancelled: what has not started does not start, whoever works on it."""
+"""Cancelling a run: tenants that have not started do not start, in any process."""
 
 import asyncio
 from datetime import datetime
@@ -18,7 +18,7 @@ from tenantry.kit.pages import Window
 from tenantry.migration.run_scripts import RunScripts
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
-from tests.integration import looking
+from tests.integration import raw_sql
 from tests.integration.gates import Gate, is_migrated, tenants, url_of
 from tests.integration.programs import running
 
@@ -42,7 +42,7 @@ async def cancel(services: Services, run_id: UUID) -> datetime:
 async def until_held(settings: Settings, count: int) -> None:
     sql = "SELECT count(*) FROM tenant_migration WHERE worker_id IS NOT NULL"
     async with asyncio.timeout(20):
-        while looking.rows(settings.catalog, sql)[0][0] < count:  # noqa: ASYNC110 - of another process
+        while raw_sql.rows(settings.catalog, sql)[0][0] < count:  # noqa: ASYNC110 - of another process
             await asyncio.sleep(0.02)
 
 
@@ -138,7 +138,7 @@ class TestCancel:
             await check(services, run_id, made, done=0)
 
     async def test_leaves_nothing_to_claim(self, gated: Settings):
-        """Not even for who has looked for work before it, and claims after it."""
+        """Not even for a worker that found work before it, and claims after it."""
         async with open_services(gated, works=False) as services:
             await tenants(services, 2)
             run_id = await plan(services)
@@ -235,7 +235,7 @@ class TestStop:
     async def test_ends_without_a_catalog_and_leaves_the_rest_to_others(
         self, gated: Settings, gate: Gate, monkeypatch: pytest.MonkeyPatch
     ):
-        """The tenants in work are ended; what became of them is in their own logs."""
+        """The tenants in work are finished; their own logs hold the outcomes."""
         monkeypatch.setattr(worker, "LAST_OUTCOMES_SECONDS_MAX", 0.5)
         async with open_services(gated) as services:
             made = await tenants(services, 4)
@@ -243,14 +243,14 @@ class TestStop:
             run_id = await plan(services)
             await until_held(gated, 4)
             await asyncio.sleep(0.3)
-            looking.run(gated.catalog, "ALTER TABLE tenant_migration RENAME TO elsewhere")
+            raw_sql.run(gated.catalog, "ALTER TABLE tenant_migration RENAME TO elsewhere")
             gate.open()
 
             async with asyncio.timeout(10):
                 await services.worker.stop()
 
             assert [is_migrated(services, one) for one in made] == [True, True, False, False]
-            looking.run(gated.catalog, "ALTER TABLE elsewhere RENAME TO tenant_migration")
+            raw_sql.run(gated.catalog, "ALTER TABLE elsewhere RENAME TO tenant_migration")
 
         async with open_services(gated) as services:
             run = await services.fleet.wait(run_id)
@@ -268,7 +268,7 @@ async def _claim_all(services: Services, run_id: UUID) -> UUID:
 
 def _silence(settings: Settings, worker_id: UUID) -> None:
     text = worker_id.hex if settings.catalog.startswith("sqlite") else str(worker_id)
-    looking.run(
+    raw_sql.run(
         settings.catalog,
         f"UPDATE worker SET seen_at_ms = seen_at_ms - {SILENCE_MS + 1_000} WHERE id = '{text}'",
     )

@@ -1,4 +1,4 @@
-"""A catalog is brought up to date by whoever starts, however many start at once."""
+"""A process that starts migrates the catalog, also when several start at once."""
 
 import asyncio
 import stat
@@ -11,7 +11,7 @@ from tenantry.kit.errors import TenantryError
 from tenantry.services import CatalogUnusable, open_services
 from tenantry.settings import Settings
 from tests.conftest import provision
-from tests.integration import looking
+from tests.integration import raw_sql
 from tests.integration.engines import on_postgresql, on_sqlite
 from tests.integration.programs import running
 
@@ -25,11 +25,11 @@ class TestStart:
     async def test_of_several_at_once_on_an_empty_catalog(self, settings: Settings):
         await asyncio.gather(*(started(settings) for _ in range(4)))
 
-        assert looking.rows(settings.catalog, "SELECT version_num FROM tenantry_version") == [
+        assert raw_sql.rows(settings.catalog, "SELECT version_num FROM tenantry_version") == [
             (STREAM.head,)
         ]
-        assert len(looking.rows(settings.catalog, "SELECT id FROM catalog")) == 1
-        assert len(looking.rows(settings.catalog, "SELECT id FROM signing_key")) == 1
+        assert len(raw_sql.rows(settings.catalog, "SELECT id FROM catalog")) == 1
+        assert len(raw_sql.rows(settings.catalog, "SELECT id FROM signing_key")) == 1
 
     @on_postgresql
     async def test_of_several_processes_at_once_on_an_empty_catalog(self, settings: Settings):
@@ -44,14 +44,14 @@ class TestStart:
         gate = asyncio.Barrier(3)
 
         assert await asyncio.gather(*(start() for _ in range(3))) == [("started", 0)] * 3
-        assert len(looking.rows(settings.catalog, "SELECT id FROM catalog")) == 1
-        assert len(looking.rows(settings.catalog, "SELECT id FROM signing_key")) == 1
+        assert len(raw_sql.rows(settings.catalog, "SELECT id FROM catalog")) == 1
+        assert len(raw_sql.rows(settings.catalog, "SELECT id FROM signing_key")) == 1
 
     async def test_again_changes_nothing(self, settings: Settings):
         await started(settings)
-        before = looking.dump(settings.catalog)
+        before = raw_sql.dump(settings.catalog)
         await started(settings)
-        after = looking.dump(settings.catalog)
+        after = raw_sql.dump(settings.catalog)
 
         assert after.schema == before.schema
         assert {n: after.data[n] for n in ("catalog", "signing_key", "tenantry_version")} == {
@@ -61,7 +61,7 @@ class TestStart:
     async def test_on_a_catalog_of_newer_code_is_good(self, settings: Settings):
         """Rolling upgrades: the old processes go on beside the new ones."""
         await started(settings)
-        looking.run(
+        raw_sql.run(
             settings.catalog,
             "UPDATE tenantry_version SET version_num = '9999'",
             "ALTER TABLE tenant ADD COLUMN later integer",
@@ -70,7 +70,7 @@ class TestStart:
         async with open_services(settings) as services:
             assert (await provision(services, "acme")).tenant.name == "acme"
 
-        assert looking.rows(settings.catalog, "SELECT version_num FROM tenantry_version") == [
+        assert raw_sql.rows(settings.catalog, "SELECT version_num FROM tenantry_version") == [
             ("9999",)
         ]
 
@@ -96,7 +96,7 @@ class TestStart:
             settings.data_dir.mkdir()
             (settings.data_dir / "catalog.db").write_bytes(b"no database at all" * 500)
         else:
-            looking.run(settings.catalog, "CREATE TABLE tenant (id integer)")
+            raw_sql.run(settings.catalog, "CREATE TABLE tenant (id integer)")
 
         with pytest.raises(CatalogUnusable) as caught:
             await started(settings)

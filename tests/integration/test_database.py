@@ -22,7 +22,7 @@ from tenantry.db.servers import Server
 from tenantry.db.sessions import Connection, DatabaseUnavailable
 from tenantry.db.statements import POSTGRESQL, SQLITE, Statement, compile_for
 from tenantry.kit.ids import new_id
-from tests.integration import looking
+from tests.integration import raw_sql
 from tests.integration.conftest import Keep
 from tests.integration.engines import on_postgresql, on_sqlite
 from tests.integration.samples import ADD, FIND, NoteInUse, Sample, sample
@@ -89,7 +89,7 @@ async def _database(url: str, counting: Counting) -> AsyncIterator[Database[Any]
 
 def create_sample(engine: str, url: str) -> None:
     dialect = SQLITE if engine == "sqlite" else POSTGRESQL
-    looking.run(url, compile_for(dialect, sa.schema.CreateTable(sample)).sql)
+    raw_sql.run(url, compile_for(dialect, sa.schema.CreateTable(sample)).sql)
 
 
 @contextlib.asynccontextmanager
@@ -110,7 +110,7 @@ def a_sample(note: str) -> dict[str, Any]:
 
 
 def notes(url: str) -> set[str]:
-    return {note for (note,) in looking.rows(url, "SELECT note FROM sample")}
+    return {note for (note,) in raw_sql.rows(url, "SELECT note FROM sample")}
 
 
 async def cancelled_after(work: Awaitable[object], steps: int, pause: float = 0) -> None:
@@ -179,10 +179,10 @@ class TestBegin:
 
 
 class TestCancellation:
-    async def test_in_a_statement_gives_the_connection_up(
+    async def test_in_a_statement_closes_the_connection(
         self, engine: str, database: Database[Any], counting: Counting, url: str
     ):
-        """It may still be at work, so it is closed, and its place is free again."""
+        """It may still execute the statement, so it is closed and its place is released."""
         await database.execute(ADD, **a_sample("warm"))
 
         await cancelled_after(database.execute(SLOW[engine]), 3, 0.01)
@@ -195,7 +195,7 @@ class TestCancellation:
     async def test_while_a_transaction_begins_loses_no_later_write(
         self, database: Database[Any], url: str, steps: int
     ):
-        """A connection whose BEGIN was cut short may be inside a transaction that nobody ends."""
+        """After a cancelled BEGIN, a connection may be inside a transaction that does not end."""
 
         async def block() -> None:
             async with database.begin():
@@ -231,7 +231,7 @@ class TestCancellation:
         assert all(f"{note} too" in cut for note in cut if not note.endswith("too"))
         assert counting.most == 1
 
-    async def test_of_a_waiter_for_the_only_connection_costs_nobody_its_place(
+    async def test_of_a_waiter_for_the_only_connection_loses_no_place(
         self, database: Database[Any]
     ):
         async with database.begin():
@@ -249,7 +249,7 @@ class TestLostConnection:
     ):
         async with opened(url, counting, 1) as database:
             running = asyncio.create_task(database.execute(SLOW[engine]))
-            while not looking.rows(url, WORKING):  # noqa: ASYNC110 - the database knows, no event
+            while not raw_sql.rows(url, WORKING):  # noqa: ASYNC110 - the database knows, no event
                 await asyncio.sleep(0.05)
             _terminate_backends(url)
 
@@ -273,7 +273,7 @@ class TestLostConnection:
 
     @on_postgresql
     async def test_while_idle_is_not_handed_out(self, url: str, counting: Counting):
-        """What the server has closed long ago is replaced, not tried."""
+        """A connection that the server closed is replaced, not tried."""
         async with opened(url, counting, 1) as database:
             await database.execute(ADD, **a_sample("one"))
             _terminate_backends(url)
@@ -284,14 +284,14 @@ class TestLostConnection:
             assert notes(url) == {"one", "two"}
 
     @on_postgresql
-    async def test_to_a_server_that_writes_no_more_is_given_up(self, url: str, counting: Counting):
+    async def test_to_a_server_that_became_read_only_is_closed(self, url: str, counting: Counting):
         """After a failover the old server may answer for long, and refuse each write."""
         name = url.rpartition("/")[2]
-        looking.run(url, f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+        raw_sql.run(url, f"ALTER DATABASE {name} SET default_transaction_read_only = on")
         async with opened(url, counting, 1) as database:
             with pytest.raises(DatabaseUnavailable):
                 await database.execute(ADD, **a_sample("refused"))
-            looking.run(
+            raw_sql.run(
                 url.replace(name, "postgres"),
                 f"ALTER DATABASE {name} SET default_transaction_read_only = off",
             )
@@ -305,13 +305,13 @@ class TestLostConnection:
     ):
         async with opened(f"{url}_gone", counting, 1) as database:
             for _ in range(3):
-                async with asyncio.timeout(2):  # nobody waits for a place that has got lost
+                async with asyncio.timeout(2):  # no place is lost
                     with pytest.raises(DatabaseUnavailable):
                         await database.execute(ADD, **a_sample("never"))
 
     @on_sqlite
     async def test_to_what_is_no_database_is_unavailable(self, url: str, counting: Counting):
-        looking.rows(url, "SELECT 1")
+        raw_sql.rows(url, "SELECT 1")
         path = url.removeprefix("sqlite:///")
         with open(path, "wb") as file:  # noqa: ASYNC230, PTH123 - damage it
             file.write(b"no database at all" * 500)
@@ -360,7 +360,7 @@ class TestChangedTable:
         for _ in range(3):
             await database.fetch_one(FIND, id=one["id"])
 
-        looking.run(url, "ALTER TABLE sample ALTER COLUMN note TYPE text, ADD COLUMN more int")
+        raw_sql.run(url, "ALTER TABLE sample ALTER COLUMN note TYPE text, ADD COLUMN more int")
         found = await database.fetch_one(FIND, id=one["id"])
 
         assert found is not None
@@ -376,7 +376,7 @@ class TestChangedTable:
 
         with pytest.raises(DatabaseUnavailable):  # noqa: PT012
             async with database.begin() as session:
-                looking.run(url, "ALTER TABLE sample ALTER COLUMN note TYPE text")
+                raw_sql.run(url, "ALTER TABLE sample ALTER COLUMN note TYPE text")
                 await session.fetch_one(FIND, id=one["id"])
 
         async with database.begin() as session:
@@ -405,7 +405,7 @@ class TestBudget:
             "c": 1,
         }
 
-    async def test_serves_who_waits_longest_first(
+    async def test_serves_the_longest_waiter_first(
         self, keep: Keep, make_server: Callable[[int], Server], prefix: str
     ):
         server = make_server(1)
@@ -427,8 +427,8 @@ class TestBudget:
 
         assert served == [1, 2]
 
-    async def test_goes_on_to_the_next_when_it_came_to_somebody_who_had_left(self):
-        """The right and the cancellation meet in the same moment."""
+    async def test_passes_a_place_on_when_its_waiter_was_cancelled(self):
+        """The place and the cancellation arrive at the same moment."""
         budget = Budget(1)
         await budget.reserve()
         leaving = asyncio.create_task(budget.reserve())
@@ -442,7 +442,7 @@ class TestBudget:
             await staying
         assert leaving.cancelled()
 
-    async def test_of_one_database_goes_on_to_the_next_who_waits(
+    async def test_of_one_database_passes_to_its_next_waiter(
         self, database: Database[Any], url: str
     ):
         async def work(note: str) -> None:
@@ -459,7 +459,7 @@ class TestBudget:
 
         assert notes(url) >= {f"note {number}" for number in range(10)}
 
-    async def test_lets_nobody_wait_for_ever(
+    async def test_bounds_every_wait(
         self,
         keep: Keep,
         make_server: Callable[[int], Server],
@@ -514,7 +514,7 @@ class TestBudget:
         assert counting.most <= most
         for name in names:
             assert {note for where, note in written if where == name} <= notes(server.url(name))
-        async with asyncio.timeout(5):  # nobody's right has got lost
+        async with asyncio.timeout(5):  # no place is lost
             async with contextlib.AsyncExitStack() as stack:
                 for database in databases[:most]:
                     await stack.enter_async_context(database.begin())
@@ -533,7 +533,7 @@ async def _create(engine: str, server: Server, names: list[str]) -> None:
 
 
 def _terminate_backends(url: str) -> None:
-    looking.rows(
+    raw_sql.rows(
         url,
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
         "WHERE datname = current_database() AND application_name = 'tenantry'",
@@ -576,7 +576,7 @@ class TestFile:
 
         assert notes(url) == {"before", "after"}
 
-    async def test_that_was_replaced_with_its_log_is_opened_anew(
+    async def test_that_was_replaced_with_its_log_is_reopened(
         self, url: str, path: Path, counting: Counting
     ):
         backup = make_backup(path, note="from the backup")
@@ -618,7 +618,7 @@ def make_backup(path: Path, *, note: str) -> Path:
     url = f"sqlite:///{backup}"
     files.create(backup)
     create_sample("sqlite", url)
-    looking.run(url, f"INSERT INTO sample (id, note) VALUES ('{new_id().hex}', '{note}')")
+    raw_sql.run(url, f"INSERT INTO sample (id, note) VALUES ('{new_id().hex}', '{note}')")
     return backup
 
 
@@ -674,7 +674,7 @@ class TestDeadline:
     async def test_ends_the_thread_of_a_cancelled_statement(
         self, database: Database[Any], engine: str
     ):
-        """The deadline is not waited for: whoever asked has gone."""
+        """It ends before the deadline, because its caller was cancelled."""
         before = threading.active_count()
         began = time.monotonic()
         await cancelled_after(database.execute(self.ENDLESS[engine]), 3, 0.01)

@@ -1,4 +1,4 @@
-"""The name of a database is one tenant's on its server, and may be another's elsewhere."""
+"""The name of a database is unique on its server, not among servers."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ from tenantry.services import Services
 
 @dataclass(frozen=True)
 class Listed:
-    """Lists tenants whose databases are all called the same."""
+    """Adds and lists tenants with databases of one name."""
 
     services: Services
 
@@ -53,7 +53,7 @@ async def test_one_server_may_not(listed: Listed):
 
 
 async def test_both_may_be_abandoned(listed: Listed):
-    """What is left of them takes no name from anybody."""
+    """Abandoned databases do not block the name."""
     catalog, worker_id = listed.services.catalog, listed.services.heartbeat.worker_id
     both = [await listed.add("acme", "eu"), await listed.add("globex", "us")]
 

@@ -1,4 +1,4 @@
-"""The whole of a tenant ends at its deadline, whatever the server does."""
+"""The migration of a tenant ends at its deadline, whatever the server does."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,7 @@ from tenantry.kit.ids import new_id
 from tenantry.migration.errors import explain
 from tenantry.migration.migrator import MigrationResult
 from tenantry.migration.run_scripts import RunScripts
-from tests.integration import looking
+from tests.integration import raw_sql
 from tests.integration.conftest import MakeMigrator, Rig
 from tests.integration.engines import on_postgresql
 from tests.integration.revisions import AlembicFolder
@@ -34,7 +34,7 @@ MOMENTS = {
 
 @asynccontextmanager
 async def mute(url: str, moment: bytes, *, cuts: bool = False) -> AsyncIterator[str]:
-    """Yield the URL of a server that says nothing more after it was sent *moment*, once.
+    """Yield the URL of a server that falls silent once, after it receives *moment*.
 
     Args:
         url: Of the server behind it.
@@ -90,7 +90,7 @@ def _migrate(rig: Rig, make_migrator: MakeMigrator) -> Callable[[str], "asyncio.
             done: MigrationResult | Exception = await migrator.migrate(
                 url, scripts, run_id=new_id()
             )
-        except Exception as error:  # noqa: BLE001 - it is what is looked at
+        except Exception as error:  # noqa: BLE001 - the assertion is about it
             done = error
         return done, time.monotonic() - began
 
@@ -116,7 +116,7 @@ class TestDeadline:
         assert error is not None
         assert explain(error) == "The database did not answer in time."
         assert took < DEADLINE_SECONDS + LATE_SECONDS_MAX
-        assert "note" not in looking.tables(tenant_url)
+        assert "note" not in raw_sql.tables(tenant_url)
 
     @pytest.mark.parametrize(
         ("moment", "sentence"),

@@ -1,4 +1,4 @@
-"""Revisions that would end, or hang, the process that runs them: in a process of their own."""
+"""Revisions that end or block the process that runs them."""
 
 import contextlib
 import time
@@ -36,7 +36,7 @@ def _hostile(settings: Settings, folder: AlembicFolder) -> Settings:
 async def outcomes(
     hostile: Settings, folder: AlembicFolder, body: str, *, head: str = ""
 ) -> tuple[float, int | None, dict[str, RunTenant]]:
-    """Return how long a run took, how its process ended, and what became of each tenant."""
+    """Return the duration of a run, the status of its process, and the state of each tenant."""
     async with open_services(hostile) as services:
         for name in ("first", "victim", "third", "fourth"):
             await provision(services, name)
@@ -90,7 +90,7 @@ class TestHostileRevision:
         assert {item.applied for item in items.values()} == {"u1_hostile"}
         assert status == 0, "the process cannot end before the revision does"
 
-    async def test_whose_statement_never_ends_fails_its_tenant_at_the_deadline(
+    async def test_with_an_endless_statement_fails_its_tenant_at_the_deadline(
         self, hostile: Settings, folder: AlembicFolder, engine: str
     ):
         sql = (

@@ -1,4 +1,4 @@
-"""Kill processes that migrate, and look at what they leave."""
+"""Kill processes that migrate, and inspect the databases that they leave."""
 
 import asyncio
 import contextlib
@@ -21,10 +21,10 @@ from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
 from tenantry.tenant.databases import STREAM
 from tests.conftest import UNDO_HEAD, provision
-from tests.integration import looking
+from tests.integration import raw_sql
 from tests.integration.engines import on_postgresql
-from tests.integration.looking import Dump
 from tests.integration.programs import Program, running
+from tests.integration.raw_sql import Dump
 from tests.integration.revisions import AlembicFolder
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
@@ -92,31 +92,31 @@ class Fleet:
             name = f"r{self.rounds}{number}_{kind}"
             self.folder.add(name, body.format(n=self.rounds), head=HEADS[kind])
         for url in list(self.urls.values())[::2]:
-            looking.run(url, *UNDO_HEAD)
+            raw_sql.run(url, *UNDO_HEAD)
 
-    async def until_somebody_moves(self) -> None:
-        """Return when one of the tenants has moved: some are done then, and some are not."""
+    async def until_a_tenant_is_migrated(self) -> None:
+        """Return when one of the tenants is migrated, and others are not."""
         url = random.choice(list(self.urls.values()))  # noqa: S311
         sql = "SELECT count(*) FROM tenantry_migration_log"
-        before = looking.rows(url, sql)
+        before = raw_sql.rows(url, sql)
         ends = time.monotonic() + MOVE_SECONDS_MAX
-        while looking.rows(url, sql) == before and time.monotonic() < ends:  # noqa: ASYNC110 - the database knows, and no event
+        while raw_sql.rows(url, sql) == before and time.monotonic() < ends:  # noqa: ASYNC110 - the database knows, and no event
             await asyncio.sleep(random.uniform(0, 0.01))  # noqa: S311
 
     def dumps(self) -> dict[UUID, Dump]:
-        return {tenant_id: looking.dump(url) for tenant_id, url in self.urls.items()}
+        return {tenant_id: raw_sql.dump(url) for tenant_id, url in self.urls.items()}
 
     def check_log(self, tenant_id: UUID) -> None:
         """Check that each revision of the user's is in a tenant's log once, in order."""
         sql = "SELECT revision FROM tenantry_migration_log WHERE stream = 'user' ORDER BY position"
-        found = [name for (name,) in looking.rows(self.urls[tenant_id], sql)]
+        found = [name for (name,) in raw_sql.rows(self.urls[tenant_id], sql)]
         assert found == sorted(path.stem for path in self.folder.path.glob("versions/*.py"))
 
     def log(self, tenant_id: UUID) -> dict[UUID, str]:
         """Return what each run has applied to a tenant, by the tenant's own log."""
         sql = "SELECT run_id, revision FROM tenantry_migration_log ORDER BY position"
         applied: dict[UUID, list[str]] = {}
-        for run_id, revision in looking.rows(self.urls[tenant_id], sql):
+        for run_id, revision in raw_sql.rows(self.urls[tenant_id], sql):
             applied.setdefault(UUID(str(run_id)), []).append(revision)
         return {run_id: ",".join(names) for run_id, names in applied.items()}
 
@@ -127,11 +127,11 @@ def url_of(services: Services, tenant: Tenant) -> str:
 
 async def reference(services: Services, folder: AlembicFolder, url: str) -> Dump:
     """Return what a database without people and posts holds after a migration in peace."""
-    looking.run(url, *UNDO_HEAD)
+    raw_sql.run(url, *UNDO_HEAD)
     scripts = RunScripts(Streams(STREAM, Stream("user", folder.path)))
     done = await services.migrator.migrate(url, scripts, run_id=new_id())
     assert done.error is None
-    return looking.dump(url)
+    return raw_sql.dump(url)
 
 
 def with_data_of(reference: Dump, own: Dump) -> Dump:
@@ -178,7 +178,7 @@ class TestKill:
             before = fleet.dumps()
             await process.begin()
             planned.append(UUID(await process.line()))
-            await fleet.until_somebody_moves()
+            await fleet.until_a_tenant_is_migrated()
             process.signal(signal.SIGKILL)
             await asyncio.sleep(0.1)  # the server notices that the client is gone
             after = await self._model(fleet_settings, folder, model_url)
@@ -222,10 +222,10 @@ class TestKill:
 
 @on_postgresql
 class TestKillOutside:
-    async def test_a_transaction_is_gone_on_from(
+    async def test_a_transaction_is_continued_by_the_next_run(
         self, fleet_settings: Settings, folder: AlembicFolder
     ):
-        """The server goes on with an index whose client is dead; the next run takes it over."""
+        """The server goes on with the index of a dead client; the next run continues."""
         folder.add("u1_create", "op.create_table('note', sa.Column('id', sa.Integer))")
         fleet = Fleet(fleet_settings, folder)
         async with open_services(fleet_settings) as services:
@@ -239,7 +239,7 @@ class TestKillOutside:
             holder.execute("SELECT 1")  # an old snapshot, for which the index waits
             async with running("migrate", fleet_settings) as process:
                 run_id = UUID(await process.line())
-                while not looking.rows(url, INDEX_WORKS):  # noqa: ASYNC110 - of another process
+                while not raw_sql.rows(url, INDEX_WORKS):  # noqa: ASYNC110 - of another process
                     await asyncio.sleep(0.02)
                 process.signal(signal.SIGKILL)
         async with open_services(fleet_settings) as services:
@@ -249,14 +249,14 @@ class TestKillOutside:
         assert (run.success_count, run.failed_count) == (1, 0), item.error
         assert item.applied == "u2_fill,u3_index,u4_later" == fleet.log(tenant_id)[run_id]
         valid = "SELECT indisvalid FROM pg_index WHERE indrelid = 'note'::regclass"
-        assert looking.rows(url, valid) == [(True,)]
+        assert raw_sql.rows(url, valid) == [(True,)]
 
 
 class TestTerminate:
     async def test_ends_the_tenants_in_work_and_releases_the_rest(
         self, fleet_settings: Settings, folder: AlembicFolder
     ):
-        """Nothing is half done, nothing is done and not recorded, and nobody has to wait."""
+        """Nothing is half done or unrecorded, and no other worker has to wait."""
         fleet = Fleet(fleet_settings, folder)
         async with open_services(fleet_settings) as services:
             await fleet.provision(services, 20)
@@ -273,7 +273,7 @@ class TestTerminate:
                 status, _ = await process.ended(10)
                 ended = await runs.ended(services.catalog, run_id)
         moved = {one for one, dump in fleet.dumps().items() if dump != before[one]}
-        held = looking.rows(
+        held = raw_sql.rows(
             fleet_settings.catalog, "SELECT worker_id FROM tenant_migration WHERE state = 'Pending'"
         )
 

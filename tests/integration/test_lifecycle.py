@@ -1,4 +1,4 @@
-"""A tenant is made whole or not at all, whatever happens meanwhile."""
+"""A tenant is created completely or not at all, whatever fails on the way."""
 
 import asyncio
 import random
@@ -21,7 +21,7 @@ from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
 from tenantry.tenant.modules import UnknownModule
 from tests.conftest import HEAD, provision
-from tests.integration import looking
+from tests.integration import raw_sql
 from tests.integration.engines import on_postgresql
 from tests.integration.gates import Gate
 from tests.integration.programs import Program, running
@@ -40,7 +40,7 @@ def _with_user(settings: Settings, folder: AlembicFolder) -> Settings:
 
 
 def listed(settings: Settings) -> set[str]:
-    return {name for (name,) in looking.rows(settings.catalog, "SELECT name FROM tenant")}
+    return {name for (name,) in raw_sql.rows(settings.catalog, "SELECT name FROM tenant")}
 
 
 async def all_names(services: Services) -> set[str]:
@@ -54,8 +54,8 @@ class TestProvision:
         assert made.tenant.schema_revision == HEAD
         assert listed(settings) == {"acme"}
         url = services.databases.server("default").url(made.tenant.database_name)
-        assert looking.rows(url, "SELECT email FROM tenantry_user") == [("owner@acme.example.com",)]
-        assert looking.rows(url, "SELECT version_num FROM tenantry_version") == [(HEAD,)]
+        assert raw_sql.rows(url, "SELECT email FROM tenantry_user") == [("owner@acme.example.com",)]
+        assert raw_sql.rows(url, "SELECT version_num FROM tenantry_version") == [(HEAD,)]
 
     @pytest.mark.parametrize(
         ("name", "owner", "error"),
@@ -109,7 +109,7 @@ class TestProvision:
         ["raise ValueError('a secret value')", "op.execute('DROP TABLE nothing')"],
         ids=["in the tenant's database", "in the template"],
     )
-    async def test_whose_revisions_fail_leaves_nothing_and_can_be_tried_again(
+    async def test_with_a_failing_revision_leaves_nothing_and_can_be_tried_again(
         self, with_user: Settings, folder: AlembicFolder, failing: str
     ):
         file = folder.add("u1_fail", failing)
@@ -127,12 +127,10 @@ class TestProvision:
         assert cleared, "a draft of a template is left for as long as the process lives"
 
     @on_postgresql
-    async def test_whose_database_cannot_be_made_leaves_nothing(
-        self, settings: Settings, postgres_url: str
-    ):
-        """The role may not create databases: said readably, and the name is free at once."""
+    async def test_without_a_database_leaves_nothing(self, settings: Settings, postgres_url: str):
+        """The role may not create databases: the error says so, and the name is free at once."""
         role = f"limited_{secrets.token_hex(4)}"
-        looking.run(postgres_url, f"CREATE ROLE {role} LOGIN")
+        raw_sql.run(postgres_url, f"CREATE ROLE {role} LOGIN")
         values = settings.model_dump()
         values["tenant_server_url"] = postgres_url.replace("//postgres@", f"//{role}@")
         async with open_services(Settings(**values)) as services:
@@ -144,7 +142,7 @@ class TestProvision:
                 assert role not in caught.value.message
                 assert "acme" not in listed(settings)
 
-        looking.run(postgres_url, f"DROP ROLE {role}")
+        raw_sql.run(postgres_url, f"DROP ROLE {role}")
 
     async def test_many_at_once_makes_one_template(self, services: Services):
         made = await asyncio.gather(*(provision(services, f"tenant{n}") for n in range(10)))
@@ -222,7 +220,7 @@ class TestReap:
     async def test_clears_what_this_process_could_not_clear_before(
         self, settings: Settings, monkeypatch: pytest.MonkeyPatch
     ):
-        """The deletion was cut short: the tenant exists for nobody, and its database is there."""
+        """The deletion was interrupted: the tenant is invisible, and its database exists."""
         async with open_services(settings, works=False) as services:
             made = (await provision(services, "acme")).tenant
             ctx = system_context("test")
@@ -247,7 +245,7 @@ class TestReap:
 class TestUnansweredCommit:
     @on_postgresql
     async def test_leaves_a_tenant_whole_or_not_at_all(self, settings: Settings):
-        """The commit that makes it visible succeeds, but the answer is lost on its way."""
+        """The commit that makes it visible succeeds, but its response is lost."""
         async with open_services(settings) as services:
             await provision(services, "first")
         host, _, port = settings.catalog.rpartition("@")[2].partition("/")[0].partition(":")
@@ -261,7 +259,7 @@ class TestUnansweredCommit:
                 cut.clear()
                 await asyncio.sleep(0.2)
 
-                left = looking.rows(
+                left = raw_sql.rows(
                     settings.catalog, "SELECT state, database_name FROM tenant WHERE name = 'acme'"
                 )
                 names = await all_names(services)
@@ -291,7 +289,7 @@ class TestUnansweredCommit:
 
 
 class TestTemplates:
-    async def test_are_made_anew_when_a_revision_is_edited_and_the_old_ones_go(
+    async def test_are_replaced_when_a_revision_is_edited(
         self, with_user: Settings, folder: AlembicFolder
     ):
         file = folder.add("u1_create_notes", CREATE_NOTES)
@@ -307,8 +305,8 @@ class TestTemplates:
             url = services.databases.server("default").url(made.tenant.database_name)
         assert len(before) == len(after) == 1
         assert before != after
-        assert "renamed_note" in looking.tables(url)
-        assert "note" not in looking.tables(url)
+        assert "renamed_note" in raw_sql.tables(url)
+        assert "note" not in raw_sql.tables(url)
 
     async def test_hold_nothing_of_what_is_marked_online(
         self, with_user: Settings, folder: AlembicFolder
@@ -323,7 +321,7 @@ class TestTemplates:
             made = [await provision(services, name) for name in ("first", "second")]
             server = services.databases.server("default")
             found = [
-                looking.rows(server.url(one.tenant.database_name), "SELECT id FROM note")
+                raw_sql.rows(server.url(one.tenant.database_name), "SELECT id FROM note")
                 for one in made
             ]
 
@@ -348,7 +346,7 @@ class TestActivate:
             seen = (await tenants.get(services.catalog, made.id)).schema_revision
         assert active.is_active
         assert seen == f"{HEAD}/u1"
-        assert "note" in looking.tables(url)
+        assert "note" in raw_sql.tables(url)
 
     async def test_that_cannot_be_migrated_stays_inactive_and_as_it_was(
         self, with_user: Settings, folder: AlembicFolder
@@ -418,7 +416,7 @@ async def _killed(process: Program) -> None:
 
 
 def _ready(services: Services, names: list[str]) -> set[str]:
-    rows = looking.rows(services.settings.catalog, "SELECT name FROM tenant WHERE state = 'ready'")
+    rows = raw_sql.rows(services.settings.catalog, "SELECT name FROM tenant WHERE state = 'ready'")
     return {name for (name,) in rows} & set(names)
 
 
@@ -428,7 +426,7 @@ async def _templates(services: Services) -> set[str]:
 
 
 async def _cleared(services: Services, before: set[str]) -> bool:
-    """Tell whether everything goes that was not there *before*."""
+    """Return whether every database is removed that is not in *before*."""
     began = time.monotonic()
     while await all_names(services) - before:
         if time.monotonic() - began > CLEARED_SECONDS_MAX:
@@ -439,7 +437,7 @@ async def _cleared(services: Services, before: set[str]) -> bool:
 
 @asynccontextmanager
 async def _cutting_proxy(host: str, port: int) -> AsyncIterator[tuple[int, asyncio.Event]]:
-    """Yield a port, and what makes it cut a connection when a COMMIT has been answered."""
+    """Yield a port, and a function that makes it cut a connection after a COMMIT."""
     cut = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,4 +1,4 @@
-"""Bring one database to the head: what is applied, what stays after a failure, and who waits."""
+"""Migrating one database: what is applied, what stays after a failure, and what waits."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ from tenantry.migration.schema_state import Applied
 from tenantry.migration.streams import Stream, Streams
 from tenantry.tenant.databases import STREAM
 from tests.conftest import BEFORE_HEAD, HEAD, HEAD_NAME, UNDO_HEAD
-from tests.integration import looking
+from tests.integration import raw_sql
 from tests.integration.conftest import LOCK_MS, Rig
 from tests.integration.engines import on_postgresql, on_sqlite
 from tests.integration.revisions import AlembicFolder
@@ -30,13 +30,13 @@ ADD_NOTES = "op.execute(\"INSERT INTO note (id, text) VALUES (1, 'one'), (2, 'tw
 
 
 def user_version(url: str) -> list[str]:
-    if "alembic_version" not in looking.tables(url):
+    if "alembic_version" not in raw_sql.tables(url):
         return []
-    return [name for (name,) in looking.rows(url, "SELECT version_num FROM alembic_version")]
+    return [name for (name,) in raw_sql.rows(url, "SELECT version_num FROM alembic_version")]
 
 
 def notes(url: str) -> list[tuple[int, str]]:
-    return looking.rows(url, "SELECT id, text FROM note ORDER BY id")
+    return raw_sql.rows(url, "SELECT id, text FROM note ORDER BY id")
 
 
 def names(done: MigrationResult) -> list[str]:
@@ -52,7 +52,7 @@ class TestUpgrade:
     async def test_applies_both_streams_and_logs_them(
         self, rig: Rig, folder: AlembicFolder, tenant_url: str
     ):
-        looking.run(
+        raw_sql.run(
             tenant_url,
             *UNDO_HEAD,
         )
@@ -76,13 +76,13 @@ class TestUpgrade:
     ):
         folder.add("u1_create_notes", CREATE_NOTES)
         await rig.migrate(tenant_url)
-        before = looking.dump(tenant_url)
+        before = raw_sql.dump(tenant_url)
 
         again = await rig.migrate(tenant_url)
 
         assert again.error is None
         assert again.applied == []
-        assert looking.dump(tenant_url) == before
+        assert raw_sql.dump(tenant_url) == before
 
     @pytest.mark.parametrize("signature", ["", "op", "operations"])
     async def test_takes_either_form_of_upgrade(
@@ -94,9 +94,9 @@ class TestUpgrade:
         done = await rig.migrate(tenant_url)
 
         assert done.error is None
-        assert "note" in looking.tables(tenant_url)
+        assert "note" in raw_sql.tables(tenant_url)
 
-    async def test_lets_helpers_in_the_file_use_op(
+    async def test_supports_op_in_helpers_of_the_file(
         self, rig: Rig, folder: AlembicFolder, tenant_url: str
     ):
         folder.add(
@@ -106,7 +106,7 @@ class TestUpgrade:
         )
 
         assert (await rig.migrate(tenant_url)).error is None
-        assert "note" in looking.tables(tenant_url)
+        assert "note" in raw_sql.tables(tenant_url)
 
     async def test_writes_what_the_revision_says_to_the_letter(
         self, rig: Rig, folder: AlembicFolder, tenant_url: str
@@ -183,7 +183,7 @@ class TestUpgrade:
         folder.add("u4_fail", "raise ValueError")
 
         failed = await rig.migrate(tenant_url)
-        left = looking.tables(tenant_url)
+        left = raw_sql.tables(tenant_url)
         (folder.path / "versions" / "u4_fail.py").unlink()
         done = await rig.migrate(tenant_url)
 
@@ -222,13 +222,13 @@ class TestUpgrade:
         done = await rig.migrate(tenant_url)
 
         assert done.error is None, reason(done)
-        assert looking.rows(tenant_url, "SELECT id, body, more FROM note ORDER BY id") == [
+        assert raw_sql.rows(tenant_url, "SELECT id, body, more FROM note ORDER BY id") == [
             (1, "one", 7),
             (2, "two", 7),
         ]
-        assert looking.rows(tenant_url, "SELECT count(*) FROM mark") == [(2,)]
+        assert raw_sql.rows(tenant_url, "SELECT count(*) FROM mark") == [(2,)]
 
-    async def test_reads_the_directory_anew_for_each_run(
+    async def test_reads_the_directory_again_for_each_run(
         self, rig: Rig, folder: AlembicFolder, tenant_url: str
     ):
         folder.add("u1_create_notes", CREATE_NOTES)
@@ -255,7 +255,7 @@ class TestMerge:
 
         assert done.error is None, reason(done)
         assert names(done) == ["c_right", "d_merge"]
-        assert set(looking.columns(tenant_url, "note")) == {"id", "text", "left", "right"}
+        assert set(raw_sql.columns(tenant_url, "note")) == {"id", "text", "left", "right"}
 
 
 class TestUserVersion:
@@ -264,7 +264,7 @@ class TestUserVersion:
     ):
         folder.add("u1_create_notes", CREATE_NOTES)
         folder.add("u2_add_notes", ADD_NOTES)
-        looking.run(
+        raw_sql.run(
             tenant_url,
             "CREATE TABLE note (id integer PRIMARY KEY, text varchar(40))",
             "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL, "
@@ -287,15 +287,15 @@ class TestUserVersion:
         done = await rig.migrate(tenant_url, streams)
 
         assert done.error is None
-        assert looking.rows(tenant_url, 'SELECT version_num FROM "My_Versions"') == [("u1",)]
-        assert "alembic_version" not in looking.tables(tenant_url)
+        assert raw_sql.rows(tenant_url, 'SELECT version_num FROM "My_Versions"') == [("u1",)]
+        assert "alembic_version" not in raw_sql.tables(tenant_url)
         assert (await rig.migrate(tenant_url, rig.streams("My_Versions"))).applied == []
 
-    async def test_that_nobody_knows_is_told(
+    async def test_that_is_unknown_is_reported(
         self, rig: Rig, folder: AlembicFolder, tenant_url: str
     ):
         folder.add("u1_create_notes", CREATE_NOTES)
-        looking.run(
+        raw_sql.run(
             tenant_url,
             "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)",
             "INSERT INTO alembic_version VALUES ('feedbeef')",
@@ -306,11 +306,11 @@ class TestUserVersion:
         assert "'feedbeef'" in reason(done)
         assert done.applied == []
         assert user_version(tenant_url) == ["feedbeef"]
-        assert "note" not in looking.tables(tenant_url)
+        assert "note" not in raw_sql.tables(tenant_url)
 
-    async def test_of_two_rows_is_told(self, rig: Rig, folder: AlembicFolder, tenant_url: str):
+    async def test_of_two_rows_is_reported(self, rig: Rig, folder: AlembicFolder, tenant_url: str):
         folder.add("u1_create_notes", CREATE_NOTES)
-        looking.run(
+        raw_sql.run(
             tenant_url,
             "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)",
             "INSERT INTO alembic_version VALUES ('u1'), ('u0')",
@@ -320,7 +320,7 @@ class TestUserVersion:
             await rig.migrate(tenant_url)
 
         assert "several revisions" in explain(caught.value)
-        assert "note" not in looking.tables(tenant_url)
+        assert "note" not in raw_sql.tables(tenant_url)
 
 
 class TestOwnVersion:
@@ -332,27 +332,27 @@ class TestOwnVersion:
             ["INSERT INTO tenantry_version VALUES ('0001')"],
         ],
     )
-    async def test_that_is_damaged_is_told_and_nothing_is_done(
+    async def test_that_is_damaged_is_reported_and_nothing_is_done(
         self, rig: Rig, folder: AlembicFolder, tenant_url: str, spoil: list[str]
     ):
         folder.add("u1_create_notes", CREATE_NOTES)
-        looking.run(tenant_url, *spoil)
-        before = looking.dump(tenant_url)
+        raw_sql.run(tenant_url, *spoil)
+        before = raw_sql.dump(tenant_url)
 
         with pytest.raises(Exception, match="version table") as caught:
             await rig.migrate(tenant_url)
 
         assert "version table is missing or damaged" in explain(caught.value)
-        assert looking.dump(tenant_url) == before
+        assert raw_sql.dump(tenant_url) == before
 
-    async def test_of_newer_code_is_told(self, rig: Rig, tenant_url: str):
-        looking.run(tenant_url, "UPDATE tenantry_version SET version_num = '9999'")
+    async def test_of_newer_code_is_reported(self, rig: Rig, tenant_url: str):
+        raw_sql.run(tenant_url, "UPDATE tenantry_version SET version_num = '9999'")
 
         done = await rig.migrate(tenant_url)
 
         assert "'9999'" in reason(done)
 
-    async def test_of_a_missing_database_is_told_and_none_is_made(
+    async def test_of_a_missing_database_is_reported_and_none_is_created(
         self, rig: Rig, engine: str, tenant_url: str
     ):
         with pytest.raises(Exception, match=r".") as caught:
@@ -378,23 +378,23 @@ class TestFailure:
         self, rig: Rig, folder: AlembicFolder, tenant_url: str, last: str
     ):
         """Neither a table nor a row nor a version, of either stream."""
-        looking.run(
+        raw_sql.run(
             tenant_url,
             *UNDO_HEAD,
         )
         folder.add("u1_create_notes", CREATE_NOTES)
         folder.add("u2_add_notes", ADD_NOTES)
         folder.add("u3_fail", f"op.add_column('note', sa.Column('x', sa.Integer))\n{last}")
-        before = looking.dump(tenant_url)
+        before = raw_sql.dump(tenant_url)
 
         done = await rig.migrate(tenant_url)
 
         assert done.error is not None
         assert done.applied == []
         assert str(done.revision) == f"{BEFORE_HEAD}/"
-        assert looking.dump(tenant_url) == before
-        assert looking.rows(
-            tenant_url, f"SELECT count(*) FROM {looking.LOG} WHERE stream='user'"
+        assert raw_sql.dump(tenant_url) == before
+        assert raw_sql.rows(
+            tenant_url, f"SELECT count(*) FROM {raw_sql.LOG} WHERE stream='user'"
         ) == [(0,)]
         assert "4711" not in reason(done)
 
@@ -425,17 +425,17 @@ class TestFailure:
         folder.add("u1_create_notes", CREATE_NOTES)
         folder.add("u2_commit", f"op.execute('{word}')", head=f"online = {online}")
         folder.add("u3_add_notes", "op.create_table('later', sa.Column('id', sa.Integer))")
-        before = looking.dump(tenant_url)
+        before = raw_sql.dump(tenant_url)
 
         done = await rig.migrate(tenant_url)
 
         assert reason(done).startswith("u2_commit: The revision ends the transaction")
-        assert looking.dump(tenant_url) == before
+        assert raw_sql.dump(tenant_url) == before
 
     @on_postgresql
     @pytest.mark.parametrize("online", [False, True])
     @pytest.mark.parametrize("sql", ["COMMIT", "ROLLBACK", "COMMIT; BEGIN", "ROLLBACK; BEGIN"])
-    async def test_of_a_revision_that_ends_the_transaction_is_told(
+    async def test_of_a_revision_that_ends_the_transaction_is_reported(
         self,
         rig: Rig,
         folder: AlembicFolder,
@@ -443,7 +443,7 @@ class TestFailure:
         sql: str,
         online: bool,  # noqa: FBT001
     ):
-        """What goes past the driver cannot be refused. Part of it stays, up to the last version."""
+        """SQL that bypasses the driver is not refused. Part of it stays, up to the last version."""
         folder.add("u1_create_notes", CREATE_NOTES)
         folder.add(
             "u2_commit",
@@ -461,15 +461,15 @@ class TestFailure:
         assert reason(done).startswith("u2_commit: A revision ended the transaction")
         stayed = sql.startswith("COMMIT")
         assert user_version(tenant_url) == (["u1"] if stayed else [])
-        assert "later" not in looking.tables(tenant_url)
-        assert ("note" in looking.tables(tenant_url)) == stayed
+        assert "later" not in raw_sql.tables(tenant_url)
+        assert ("note" in raw_sql.tables(tenant_url)) == stayed
 
     @on_postgresql
     async def test_of_a_revision_that_commits_does_not_hide_what_stayed(
         self, rig: Rig, folder: AlembicFolder, tenant_url: str
     ):
         """Our own stream was moved by the revision's COMMIT: its log says so."""
-        looking.run(
+        raw_sql.run(
             tenant_url,
             *UNDO_HEAD,
         )
@@ -480,10 +480,10 @@ class TestFailure:
         done = await rig.migrate(tenant_url)
 
         assert done.error is not None
-        assert looking.rows(tenant_url, "SELECT version_num FROM tenantry_version") == [(HEAD,)]
+        assert raw_sql.rows(tenant_url, "SELECT version_num FROM tenantry_version") == [(HEAD,)]
         assert names(done) == [HEAD_NAME]
 
-    async def test_of_a_file_that_cannot_be_read_is_told(
+    async def test_of_a_file_that_cannot_be_read_is_reported(
         self, rig: Rig, folder: AlembicFolder, tenant_url: str
     ):
         folder.write("u1_broken", "def upgrade(:\n")
@@ -509,7 +509,7 @@ class TestFailure:
             f"u1_wrong: The migration raised AttributeError in u1_wrong.py, line {line}."
         )
 
-    async def test_of_op_as_a_module_corrupts_nobody(
+    async def test_of_op_as_a_module_corrupts_no_other_migration(
         self, rig: Rig, folder: AlembicFolder, new_database: Callable[[], str]
     ):
         """Each of many at once has its own, though they share Alembic's module."""
@@ -520,7 +520,7 @@ class TestFailure:
         done = await asyncio.gather(*(rig.migrate(url) for url in urls))
 
         assert [one.error for one in done] == [None] * 4
-        assert all("x" in looking.tables(url) for url in urls)
+        assert all("x" in raw_sql.tables(url) for url in urls)
 
 
 class TestRace:
@@ -543,26 +543,26 @@ class TestRace:
                 [f"u{number:02}_add"]
             ]
         assert len(notes(tenant_url)) == 15
-        log = looking.rows(tenant_url, f"SELECT revision FROM {looking.LOG} WHERE stream = 'user'")
+        log = raw_sql.rows(tenant_url, f"SELECT revision FROM {raw_sql.LOG} WHERE stream = 'user'")
         assert len(log) == len(set(log)) == 16
 
     async def test_of_runs_of_our_own_stream_applies_each_revision_once(
         self, rig: Rig, new_database: Callable[[], str]
     ):
-        """Here nothing but the row of our own stream keeps them apart."""
+        """Only the row of our own stream separates them."""
         for _ in range(4):
             url = await rig.initialise(new_database())
-            looking.run(
+            raw_sql.run(
                 url,
                 *UNDO_HEAD,
-                f"DELETE FROM {looking.LOG}",
+                f"DELETE FROM {raw_sql.LOG}",
             )
 
             done = await asyncio.gather(*(rig.migrate(url, Streams(STREAM)) for _ in range(3)))
 
             assert [one.error for one in done] == [None] * 3
             assert sorted(len(one.applied) for one in done) == [0, 0, 1]
-            assert len(looking.rows(url, f"SELECT revision FROM {looking.LOG}")) == 1
+            assert len(raw_sql.rows(url, f"SELECT revision FROM {raw_sql.LOG}")) == 1
 
     async def test_of_runs_at_the_base_of_the_user_applies_each_revision_once(
         self, rig: Rig, folder: AlembicFolder, new_database: Callable[[], str]
@@ -582,14 +582,14 @@ class TestRace:
 
 
 class TestOverlap:
-    async def test_keeps_stock_revisions_of_many_databases_apart(
+    async def test_separates_stock_revisions_of_many_databases(
         self, rig: Rig, folder: AlembicFolder, new_database: Callable[[], str], engine: str
     ):
         """60 databases, 12 at once, with `from alembic import op`: none gets another's rows."""
         first = await rig.initialise(new_database())
         urls = [first, *(_copy_of(first, engine, new_database) for _ in range(59))]
         for number, url in enumerate(urls):
-            looking.run(url, "CREATE TABLE me (id integer)", f"INSERT INTO me VALUES ({number})")
+            raw_sql.run(url, "CREATE TABLE me (id integer)", f"INSERT INTO me VALUES ({number})")
         for number in range(3):
             folder.add(
                 f"u{number}_step",
@@ -614,7 +614,7 @@ class TestOverlap:
 
         assert [one.error for one in done] == [None] * 60
         for number, url in enumerate(urls):
-            with looking.looking_into(url) as query:
+            with raw_sql.connected(url) as query:
                 assert query("SELECT version_num FROM alembic_version") == [("u2",)]
                 for table in ("t0", "t1", "t2"):
                     found = query(f"SELECT id FROM {table} ORDER BY id")
@@ -623,7 +623,7 @@ class TestOverlap:
 
 class TestLock:
     @on_postgresql
-    async def test_that_is_not_free_fails_readably_and_holds_nobody_up_for_long(
+    async def test_that_is_not_free_fails_readably_and_blocks_no_reader_for_long(
         self, rig: Rig, folder: AlembicFolder, tenant_url: str
     ):
         """An idle transaction on a table; readers that queue behind the migration go on soon."""
@@ -659,7 +659,7 @@ class TestLock:
         assert (await rig.migrate(tenant_url)).error is None
 
     @on_postgresql
-    async def test_that_becomes_free_is_had_at_another_try(
+    async def test_that_becomes_free_is_acquired_by_a_retry(
         self, rig: Rig, folder: AlembicFolder, tenant_url: str
     ):
         folder.add("u1_create_notes", CREATE_NOTES)
@@ -683,7 +683,7 @@ class TestLock:
         tenant_url: str,
         monkeypatch: pytest.MonkeyPatch,
     ):
-        """It keeps runs apart, and nobody's traffic is behind it."""
+        """It separates runs, and no request waits for it."""
         monkeypatch.setattr("tenantry.migration.attempts.LOCK_PAUSE_SECONDS_MAX", 0.01)
         folder.add("u1_create_notes", CREATE_NOTES)
         with psycopg.connect(tenant_url) as holder:
@@ -765,10 +765,10 @@ class TestLock:
 
         assert (await running).error is None
 
-    async def test_is_no_hindrance_to_readers_while_a_migration_works(
+    async def test_does_not_block_readers_while_a_migration_works(
         self, rig: Rig, folder: AlembicFolder, tenant_url: str
     ):
-        """An additive revision that takes its time: who reads other tables sees nothing of it."""
+        """A slow additive revision does not delay readers of other tables."""
         folder.add("u1_create_notes", CREATE_NOTES)
         await rig.migrate(tenant_url)
         folder.add(
@@ -790,7 +790,7 @@ class TestLoop:
     async def test_turns_while_a_revision_works_in_python(
         self, rig: Rig, folder: AlembicFolder, tenant_url: str
     ):
-        """A revision that computes must not stop the requests and the heartbeat beside it."""
+        """A revision that computes must not stop requests and the heartbeat."""
         folder.add("u1_compute", "time.sleep(1)", head="import time")
         longest = 0.0
         running = asyncio.create_task(rig.migrate(tenant_url))
@@ -829,5 +829,5 @@ def _copy_of(url: str, engine: str, new_database: Callable[[], str]) -> str:
         return target
     name, source = target.rpartition("/")[2], url.rpartition("/")[2]
     maintenance = target.rpartition("/")[0] + "/postgres"
-    looking.run(maintenance, f"DROP DATABASE {name}", f"CREATE DATABASE {name} TEMPLATE {source}")
+    raw_sql.run(maintenance, f"DROP DATABASE {name}", f"CREATE DATABASE {name} TEMPLATE {source}")
     return target

@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 from tenantry.migration.errors import explain
-from tests.integration import looking
+from tests.integration import raw_sql
 from tests.integration.conftest import Rig
 from tests.integration.engines import on_sqlite
 from tests.integration.revisions import AlembicFolder
@@ -38,4 +38,4 @@ class TestMigrate:
         assert done.error is not None
         assert explain(done.error) == "The file of the database was replaced by another one."
         assert (done.applied, done.revision.user) == ([], "")
-        assert "note" not in looking.tables(tenant_url)
+        assert "note" not in raw_sql.tables(tenant_url)

@@ -25,7 +25,7 @@ from tenantry.kit.ids import new_id
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
 from tests.conftest import HOST, PASSWORD, SECRET_KEY, World
-from tests.integration import looking
+from tests.integration import raw_sql
 from tests.integration.engines import on_postgresql, on_sqlite
 from tests.integration.gates import url_of
 from tests.integration.revisions import AlembicFolder
@@ -102,7 +102,7 @@ class Fleet:
         """Return the tenants that have one of the revision's tables, and not the other."""
         halves = []
         for tenant in self.tenants:
-            there = {"note", "tag"} & set(looking.tables(url_of(self.services, tenant)))
+            there = {"note", "tag"} & set(raw_sql.tables(url_of(self.services, tenant)))
             if len(there) == 1:
                 halves.append(tenant.name)
         return halves
@@ -295,7 +295,7 @@ class TestTenant:
             ("ALTER DATABASE {name} SET default_transaction_read_only = on", "SQLSTATE 25006"),
         ],
     )
-    async def test_whose_own_database_is_the_problem_fails_alone_and_soon(
+    async def test_with_a_problem_of_its_own_database_fails_alone_and_soon(
         self,
         new_settings: Callable[..., Settings],
         folder: AlembicFolder,
@@ -329,8 +329,8 @@ class TestTenant:
         """
         async with fleet_of(new_settings(), folder, 4, body) as fleet:
             for tenant in fleet.tenants:
-                looking.run(url_of(fleet.services, tenant), "CREATE TABLE bad (id integer)")
-            looking.run(url_of(fleet.services, fleet.tenants[1]), "INSERT INTO bad VALUES (1)")
+                raw_sql.run(url_of(fleet.services, tenant), "CREATE TABLE bad (id integer)")
+            raw_sql.run(url_of(fleet.services, fleet.tenants[1]), "INSERT INTO bad VALUES (1)")
             run_id = await fleet.begin(RunOptions())
             run = await fleet.services.fleet.wait(run_id)
             failed = await runs.ended_some(
@@ -340,7 +340,7 @@ class TestTenant:
         assert (run.success_count, run.failed_count) == (3, 1)
         assert [(item.tenant_name, item.applied) for item in failed] == [("tenant01", "")]
 
-    async def test_whose_connection_was_cut_once_succeeds(
+    async def test_with_one_cut_connection_succeeds(
         self, new_settings: Callable[..., Settings], folder: AlembicFolder, away: Server
     ):
         """Also at COMMIT: then its own log says what was applied."""
@@ -435,7 +435,7 @@ class TestRequest:
         async with await world.owner(world.acme) as client:
             assert (await client.get(PROFILE)).status_code == 200
             # Without a turn of the loop, so that the process does not notice.
-            looking.run(
+            raw_sql.run(
                 url_of(world.services, world.acme.tenant),
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
                 "WHERE datname = current_database() AND pid <> pg_backend_pid()",

@@ -1,4 +1,4 @@
-"""Directories of revisions, as they are found in public projects, run unchanged."""
+"""Directories of revisions, as in public projects, run unchanged."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 
 from tenantry.migration.recorder import Unrecorded, record
 from tenantry.migration.streams import Stream
-from tests.integration import looking
+from tests.integration import raw_sql
 from tests.integration.conftest import Rig
 from tests.integration.projects import Project
 from tests.integration.revisions import AlembicFolder
@@ -145,7 +145,7 @@ class TestProject:
 
         assert done.error is None, repr(done.error.__cause__)
         assert [one.revision for one in done.applied] == list(REVISIONS)
-        assert looking.written(ours, without="tenantry_") == looking.written(
+        assert raw_sql.written(ours, without="tenantry_") == raw_sql.written(
             theirs, without="tenantry_"
         )
 

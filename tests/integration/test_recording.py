@@ -1,4 +1,4 @@
-"""A revision that is recorded does to the letter what it does live."""
+"""A recorded revision does exactly what it does live."""
 
 import asyncio
 import time
@@ -10,9 +10,9 @@ import pytest
 from tenantry.migration import dialects
 from tenantry.migration.recorder import RECORD_SECONDS_MAX, Unrecorded, record
 from tenantry.migration.streams import Revision, Stream
-from tests.integration import looking, nasty
+from tests.integration import difficult_revisions, raw_sql
 from tests.integration.conftest import Rig
-from tests.integration.nasty import Shape
+from tests.integration.difficult_revisions import Shape
 from tests.integration.revisions import AlembicFolder
 
 # As in production, where a warning is no error.
@@ -31,12 +31,12 @@ DIALECTS = {"sqlite": dialects.SQLITE, "postgresql": dialects.postgresql((18, 4)
 
 
 def add(folder: AlembicFolder, shapes: list[Shape], *, online: bool = False) -> None:
-    head = f"{nasty.HEAD}\nonline = {online}\n"
+    head = f"{difficult_revisions.HEAD}\nonline = {online}\n"
     for number, shape in enumerate(shapes):
         folder.add(f"u{number:02}_{shape.name}", shape.body, head=head)
 
 
-def revision(folder: AlembicFolder, body: str, *, head: str = nasty.HEAD) -> Revision:
+def revision(folder: AlembicFolder, body: str, *, head: str = difficult_revisions.HEAD) -> Revision:
     folder.add("a_one", body, head=head)
     return Stream("user", folder.path).revisions[0]
 
@@ -50,7 +50,7 @@ class TestRecorded:
         new_database: Callable[[], str],
     ):
         """Schema and data, byte by byte, over every shape."""
-        shapes = [shape for shape in nasty.SHAPES if engine in shape.engines]
+        shapes = [shape for shape in difficult_revisions.SHAPES if engine in shape.engines]
         add(folder, shapes)
         live_folder = AlembicFolder(folder.path / "live")
         add(live_folder, shapes, online=True)
@@ -61,11 +61,13 @@ class TestRecorded:
 
         assert recorded.error is None, repr(recorded.error.__cause__)
         assert live.error is None, repr(live.error.__cause__)
-        assert looking.written(url) == looking.written(live_url)
-        assert "tab\there" in looking.written(url), "or the test says nothing"
+        assert raw_sql.written(url) == raw_sql.written(live_url)
+        assert "tab\there" in raw_sql.written(url), "or the test says nothing"
 
     @pytest.mark.parametrize(
-        "shape", [*nasty.SHAPES, *nasty.RANDOM], ids=lambda shape: str(shape.name)
+        "shape",
+        [*difficult_revisions.SHAPES, *difficult_revisions.RANDOM],
+        ids=lambda shape: str(shape.name),
     )
     def test_is_what_can_be(self, folder: AlembicFolder, shape: Shape):
         for engine in shape.engines:
@@ -137,10 +139,10 @@ class TestOutside:
 
 
 class TestRecording:
-    async def test_of_many_runs_at_once_keeps_them_apart(
+    async def test_of_many_runs_at_once_separates_them(
         self, rig: Rig, folder: AlembicFolder, new_database: Callable[[], str]
     ):
-        """Each run records for itself, and no revision meets another's ``op``."""
+        """Each run records separately, and no revision gets the ``op`` of another."""
         urls = [await rig.initialise(new_database()) for _ in range(4)]
         for number in range(5):
             folder.add(
@@ -153,4 +155,4 @@ class TestRecording:
         done = await asyncio.gather(*(rig.migrate(url) for url in urls))
 
         assert [one.error for one in done] == [None] * 4
-        assert len({looking.written(url) for url in urls}) == 1
+        assert len({raw_sql.written(url) for url in urls}) == 1

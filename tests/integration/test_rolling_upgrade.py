@@ -28,7 +28,7 @@ LIVE = "import time\nonline = True"
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run whose revisions no process knows is ended after a second, and not after a minute."""
+    """A run with revisions that no process knows ends after a second, not a minute."""
     monkeypatch.setattr(active_runs, "ORPHANED_AFTER", timedelta(seconds=1))
     monkeypatch.setattr(active_runs, "UNKNOWN_SECONDS", 0.1)
 
@@ -52,7 +52,7 @@ def _new(old: Settings, tmp_path: Path) -> Settings:
 
 
 async def planned(services: Services, settings: Settings) -> MigrationRun:
-    """Return a run whose planner does not work on it."""
+    """Return a run that its planner does not work on."""
     async with open_services(settings, works=False) as planner:
         run_id = await planner.fleet.plan(system_context("ada"), triggered_by="ada")
     return await runs.get(services.catalog, run_id)

@@ -1,4 +1,4 @@
-"""Runs: who claims, who may write, and how the counts stay exact."""
+"""Runs: claims, outcomes, and exact counts."""
 
 import asyncio
 import time
@@ -19,7 +19,7 @@ from tenantry.kit.ids import new_id
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
 from tests.conftest import HEAD, provision
-from tests.integration import looking
+from tests.integration import raw_sql
 from tests.integration.revisions import AlembicFolder
 
 TENANTS = 12
@@ -172,7 +172,7 @@ class TestClaim:
         assert await claimed(quiet, second) == [], "the services beat in the background"
 
     async def test_of_its_own_is_never_made_again(self, quiet: Services, settings: Settings):
-        """A worker whose heartbeat came late is at work on them."""
+        """A worker with a late heartbeat is working on them."""
         await planned(quiet)
         late = await worker(quiet)
         await claimed(quiet, late)
@@ -219,7 +219,7 @@ class TestRecord:
         assert await runs.unfinished(quiet.catalog) == []
 
     async def test_is_for_the_holder_alone(self, quiet: Services, settings: Settings):
-        """Who has lost a row to another may not write over what the other found."""
+        """A worker that lost a claim may not overwrite the outcome of another."""
         run_id = await planned(quiet)
         first, second = await worker(quiet), await worker(quiet)
         items = await claimed(quiet, first)
@@ -401,10 +401,10 @@ class TestFailureCauses:
         assert found[0].sample_tenant_id in {one.tenant_id for one in items[:5]}
         assert found[1].sample_tenant_id in {one.tenant_id for one in items[5:7]}
 
-    async def test_are_told_with_a_part_for_each_while_the_run_goes_on(
+    async def test_have_a_sample_each_while_the_run_goes_on(
         self, quiet: Services, monkeypatch: pytest.MonkeyPatch
     ):
-        """What fails between the two looks is in neither, or has its item."""
+        """A failure between the two reads is in neither, or has its sample."""
         run_id, mine = await planned(quiet), await worker(quiet)
         first, second, *_ = await claimed(quiet, mine)
         await record(quiet, mine, [first], MigrationState.FAILED, "one")
@@ -428,9 +428,9 @@ class TestFailureCauses:
         assert await runs.failure_causes(services.catalog, run_id) == []
 
 
-class TestWalk:
+class TestWork:
     async def test_fails_one_bad_tenant_and_migrates_the_others(self, services: Services):
-        """A missing database is a failure of that tenant alone, and nobody makes one."""
+        """A missing database fails that tenant alone, and is not created."""
         made = [await provision(services, name) for name in ("acme", "globex", "initech")]
         lost = made[1].tenant
         server = services.databases.server(lost.server_name)
@@ -457,10 +457,10 @@ class TestWalk:
                 run = await services.fleet.wait(run_id)
                 assert (run.total_count, run.success_count, run.failed_count) == (6, 6, 0)
 
-    async def test_leaves_a_run_to_those_who_know_its_revisions(
+    async def test_leaves_a_run_to_processes_with_its_revisions(
         self, settings: Settings, folder: AlembicFolder
     ):
-        """Who is configured without them would call a tenant at its own head a success."""
+        """A process without them would report a tenant at its own head as a success."""
         folder.add("u1_create_notes", "op.create_table('note', sa.Column('id', sa.Integer))")
         knowing = settings.model_copy(update={"tenant_migrations": folder.begin()})
         async with open_services(settings) as ignorant:
@@ -476,12 +476,12 @@ class TestWalk:
                 url = services.databases.server("default").url(made.tenant.database_name)
 
         assert (run.success_count, run.failed_count) == (1, 0)
-        assert "note" in looking.tables(url)
+        assert "note" in raw_sql.tables(url)
 
 
 def set_back(settings: Settings, worker_id: UUID, milliseconds: int) -> None:
     text = worker_id.hex if settings.catalog.startswith("sqlite") else str(worker_id)
-    looking.run(
+    raw_sql.run(
         settings.catalog,
         f"UPDATE worker SET seen_at_ms = seen_at_ms - {milliseconds} WHERE id = '{text}'",
     )

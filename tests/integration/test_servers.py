@@ -1,4 +1,4 @@
-"""Databases are made, copied, published and dropped; nothing else ever makes one."""
+"""Databases are created, copied, published and dropped; nothing else creates one."""
 
 import asyncio
 import os
@@ -17,7 +17,7 @@ from tenantry.db.servers import Server, checked_name
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.sqlite_folder import SqliteFolder
 from tenantry.db.statements import Statement
-from tests.integration import looking
+from tests.integration import raw_sql
 from tests.integration.conftest import Keep
 from tests.integration.engines import on_postgresql, on_sqlite
 
@@ -31,7 +31,7 @@ def _server(make_server: Callable[[int], Server]) -> Server:
 
 async def made(server: Server, name: str, *statements: str) -> str:
     await server.create(name)
-    looking.run(server.url(name), *statements)
+    raw_sql.run(server.url(name), *statements)
     return server.url(name)
 
 
@@ -39,7 +39,7 @@ class TestCreate:
     async def test_makes_an_empty_database(self, server: Server, prefix: str):
         url = await made(server, f"{prefix}a")
 
-        assert looking.tables(url) == set()
+        assert raw_sql.tables(url) == set()
         assert await server.names(prefix) == [f"{prefix}a"]
 
     @on_postgresql
@@ -53,7 +53,7 @@ class TestCreate:
     async def test_writes_ahead(self, server: Server, prefix: str):
         url = await made(server, f"{prefix}a")
 
-        assert looking.rows(url, "PRAGMA journal_mode") == [("wal",)]
+        assert raw_sql.rows(url, "PRAGMA journal_mode") == [("wal",)]
 
 
 class TestOpen:
@@ -76,8 +76,8 @@ class TestCopy:
         assert await server.copy(f"{prefix}template", f"{prefix}b")
         assert await server.copy(f"{prefix}template", f"{prefix}c")
 
-        looking.run(server.url(f"{prefix}b"), "INSERT INTO t VALUES (8)")
-        assert looking.rows(server.url(f"{prefix}c"), "SELECT i FROM t") == [(7,)]
+        raw_sql.run(server.url(f"{prefix}b"), "INSERT INTO t VALUES (8)")
+        assert raw_sql.rows(server.url(f"{prefix}c"), "SELECT i FROM t") == [(7,)]
 
     async def test_without_a_template_is_false_and_leaves_nothing(
         self, server: Server, prefix: str
@@ -94,7 +94,7 @@ class TestCopy:
         done = await asyncio.gather(*(server.copy(f"{prefix}template", name) for name in names))
 
         assert done == [True] * 6
-        assert [looking.tables(server.url(name)) for name in names] == [{"t"}] * 6
+        assert [raw_sql.tables(server.url(name)) for name in names] == [{"t"}] * 6
 
 
 class TestFilling:
@@ -106,7 +106,7 @@ class TestFilling:
         async with server.filling(f"{prefix}b") as session:
             await session.execute(Statement[Any](sa.text("INSERT INTO t VALUES (7)")))
 
-        assert looking.rows(server.url(f"{prefix}b"), "SELECT i FROM t") == [(7,)]
+        assert raw_sql.rows(server.url(f"{prefix}b"), "SELECT i FROM t") == [(7,)]
 
     @on_sqlite
     async def test_ends_with_one_whole_file_that_is_durable(
@@ -150,8 +150,8 @@ class TestPublish:
         assert await server.copy(f"{prefix}template", f"{prefix}c")
 
     @on_postgresql
-    async def test_lets_nobody_connect(self, keep: Keep, server: Server, prefix: str):
-        """One idle session on a template holds up every copy."""
+    async def test_refuses_connections(self, keep: Keep, server: Server, prefix: str):
+        """One idle session on a template blocks every copy."""
         await made(server, f"{prefix}a")
         await server.publish(f"{prefix}a", f"{prefix}template")
         database = keep(server.open(f"{prefix}template"))
@@ -225,9 +225,9 @@ class TestNames:
 def _stranger(postgres_url: str) -> Iterator[str]:
     """A second role of the server, that owns nothing."""
     name = f"test_{secrets.token_hex(6)}"
-    looking.run(postgres_url, f"CREATE ROLE {name} LOGIN PASSWORD '{name}'")
+    raw_sql.run(postgres_url, f"CREATE ROLE {name} LOGIN PASSWORD '{name}'")
     yield name
-    looking.run(postgres_url, f"DROP ROLE {name}")
+    raw_sql.run(postgres_url, f"DROP ROLE {name}")
 
 
 def as_stranger(url: str, name: str) -> str:
@@ -246,8 +246,8 @@ class TestStrangers:
         url = await made(server, f"{prefix}a")
 
         with pytest.raises(psycopg.OperationalError, match="permission denied for database"):
-            looking.rows(as_stranger(url, stranger), "SELECT 1")
-        assert looking.rows(url, "SELECT 1") == [(1,)]
+            raw_sql.rows(as_stranger(url, stranger), "SELECT 1")
+        assert raw_sql.rows(url, "SELECT 1") == [(1,)]
 
     async def test_cannot_connect_to_a_copy(self, server: Server, prefix: str, stranger: str):
         await made(server, f"{prefix}a")
@@ -255,7 +255,7 @@ class TestStrangers:
         await server.copy(f"{prefix}template", f"{prefix}b")
 
         with pytest.raises(psycopg.OperationalError, match="permission denied for database"):
-            looking.rows(as_stranger(server.url(f"{prefix}b"), stranger), "SELECT 1")
+            raw_sql.rows(as_stranger(server.url(f"{prefix}b"), stranger), "SELECT 1")
         assert not {f"{prefix}b", f"{prefix}template"} & set(await server.public_names())
 
     async def test_are_found_where_they_may_connect(
@@ -263,5 +263,5 @@ class TestStrangers:
     ):
         url = await made(server, f"{prefix}a", f"GRANT CONNECT ON DATABASE {prefix}a TO PUBLIC")
 
-        assert looking.rows(as_stranger(url, stranger), "SELECT 1") == [(1,)]
+        assert raw_sql.rows(as_stranger(url, stranger), "SELECT 1") == [(1,)]
         assert f"{prefix}a" in await server.public_names()

@@ -1,4 +1,4 @@
-"""Signing keys: rotated, retired and revoked; and what a stolen one is good for."""
+"""Signing keys: rotation, retirement, revocation, and the use of a stolen one."""
 
 import asyncio
 from datetime import datetime, timedelta
@@ -187,7 +187,7 @@ class TestUnknownKey:
 
 class TestClock:
     async def test_may_be_set_back_by_an_hour(self, world: World):
-        """Who is logged in stays so, and everybody else can log in."""
+        """Sessions stay valid, and other users can log in."""
         back = utc_now() - timedelta(hours=1)
         token = await world.token(world.acme)
 

@@ -13,7 +13,7 @@ from tenantry.db.database import Budget, Database
 from tenantry.db.factory import single_connector
 from tenantry.db.statements import POSTGRESQL, SQLITE, compile_for
 from tenantry.kit.ids import new_id
-from tests.integration import looking
+from tests.integration import raw_sql
 from tests.integration.samples import (
     ADD,
     CLOCK,
@@ -32,7 +32,7 @@ from tests.integration.samples import (
 async def _database(engine: str, new_database: Callable[[], str]) -> AsyncIterator[Database[Any]]:
     url = new_database()
     dialect = SQLITE if engine == "sqlite" else POSTGRESQL
-    looking.run(url, compile_for(dialect, sa.schema.CreateTable(sample)).sql)
+    raw_sql.run(url, compile_for(dialect, sa.schema.CreateTable(sample)).sql)
     connect, most = single_connector(
         url, connections_max=2, timeout_seconds=5, synchronous="NORMAL"
     )

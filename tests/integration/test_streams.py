@@ -1,4 +1,4 @@
-"""Read directories of revisions, as other people have written them."""
+"""Reading directories of revisions of other projects."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -40,7 +40,7 @@ class TestStream:
 
         assert names(Stream("user", folder.path)) == ["a_one", "b_two", "c_three"]
 
-    def test_can_end_before_any_revision_that_a_version_can_tell(self, folder: AlembicFolder):
+    def test_can_end_before_any_revision_with_one_version(self, folder: AlembicFolder):
         folder.add("a_one", "pass")
         folder.add("b_left", "pass", down="a")
         folder.add("c_right", "pass", down="a")
@@ -96,7 +96,7 @@ def _twice_the_same_id(folder: AlembicFolder) -> None:
     folder.write("other", "revision = 'b'\ndown_revision = 'a'\ndef upgrade():\n    pass\n")
 
 
-def _nobody_before(folder: AlembicFolder) -> None:
+def _missing_down_revision(folder: AlembicFolder) -> None:
     folder.add("b_two", "pass", down="missing")
 
 
@@ -123,14 +123,16 @@ class TestBadStream:
         [
             _two_heads,
             _twice_the_same_id,
-            _nobody_before,
+            _missing_down_revision,
             _no_down_revision,
             _syntax_error,
             _raises,
             _circle,
         ],
     )
-    def test_is_told_readably(self, folder: AlembicFolder, spoil: Callable[[AlembicFolder], None]):
+    def test_is_reported_readably(
+        self, folder: AlembicFolder, spoil: Callable[[AlembicFolder], None]
+    ):
         folder.add("a_one", "pass")
         spoil(folder)
 
@@ -161,11 +163,11 @@ class TestBadStream:
 
         assert sentence in caught.value.message
 
-    def test_without_a_folder_is_told_readably(self, tmp_path: Path):
+    def test_without_a_folder_is_reported_readably(self, tmp_path: Path):
         with pytest.raises(BadStream, match="their folder is not there"):
             _ = Stream("user", tmp_path / "nowhere").head
 
-    def test_that_is_empty_is_told_readably(self, folder: AlembicFolder):
+    def test_that_is_empty_is_reported_readably(self, folder: AlembicFolder):
         with pytest.raises(NoRevisions, match="their folder holds none"):
             _ = Stream("user", folder.path).head
 

@@ -1,4 +1,4 @@
-"""What the template of new tenants holds, and what its copies may not share."""
+"""The template of new tenants: its content, and what copies must not share."""
 
 import secrets
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from tenantry.services import open_services, system_context
 from tenantry.settings import Settings
 from tenantry.tenant.databases import STREAM
 from tests.conftest import provision
-from tests.integration import looking
+from tests.integration import raw_sql
 from tests.integration.engines import on_postgresql, on_sqlite
 from tests.integration.gates import tenants, url_of
 from tests.integration.revisions import AlembicFolder
@@ -31,7 +31,7 @@ class TestSequences:
     def _server(self) -> Iterator[Server]:
         """A server that loses nothing that it has acknowledged."""
         with own_server() as server:
-            looking.run(server.url, DURABLE, "SELECT pg_reload_conf()")
+            raw_sql.run(server.url, DURABLE, "SELECT pg_reload_conf()")
             yield server
 
     async def test_give_no_value_twice_after_a_crash(
@@ -47,20 +47,20 @@ class TestSequences:
             made = await tenants(services, 3)
             urls = [url_of(services, tenant) for tenant in made]
             for url in urls:
-                looking.run(url, *[ADD] * 5)
-                looking.run(url, "SELECT nextval('tenantry_migration_log_position_seq')")
+                raw_sql.run(url, *[ADD] * 5)
+                raw_sql.run(url, "SELECT nextval('tenantry_migration_log_position_seq')")
 
             server.stop("immediate")
             server.start()
             for url in urls:
-                looking.run(url, *[ADD] * 5)
+                raw_sql.run(url, *[ADD] * 5)
             folder.add("u2_more", f'op.execute("{ADD}")')
             run_id = await services.fleet.plan(system_context("test"), triggered_by="test")
             run = await services.fleet.wait(run_id)
 
             assert (run.success_count, run.failed_count) == (3, 0)
         for url in urls:
-            numbers = looking.rows(url, "SELECT id, number FROM invoice ORDER BY id")
+            numbers = raw_sql.rows(url, "SELECT id, number FROM invoice ORDER BY id")
             assert len(numbers) == len({one for one, _ in numbers}) == 13
             assert len({number for _, number in numbers}) == 13
 
@@ -85,7 +85,7 @@ def _with_user(settings: Settings, folder: AlembicFolder) -> Settings:
 
 
 def texts(urls: list[str]) -> list[list[str]]:
-    return [[text for (text,) in looking.rows(url, "SELECT text FROM note")] for url in urls]
+    return [[text for (text,) in raw_sql.rows(url, "SELECT text FROM note")] for url in urls]
 
 
 async def made(settings: Settings) -> list[str]:
@@ -127,7 +127,7 @@ class TestContent:
         folder.add("u4_more", "op.add_column('note', sa.Column('more', sa.String(80)))")
 
         runs = "SELECT revision, run_id FROM tenantry_migration_log"
-        one, other = [dict(looking.rows(url, runs)) for url in await made(with_user)]
+        one, other = [dict(raw_sql.rows(url, runs)) for url in await made(with_user)]
 
         shared = {name for name, run in one.items() if other[name] == run}
         own = {revision.name for revision in STREAM.revisions}
@@ -146,7 +146,7 @@ class TestContent:
             for name in ("before", "after"):
                 script.write_text(f"CREATE TABLE {name} (id INTEGER)")
                 url = url_of(services, (await provision(services, name)).tenant)
-                found.append(looking.tables(url) & {"before", "after"})
+                found.append(raw_sql.tables(url) & {"before", "after"})
 
         assert found == [{"before"}, {"after"}]
 
@@ -157,11 +157,11 @@ class TestContent:
         """A copy has no settings, grants and comments of the database."""
         role = f"reader_{secrets.token_hex(4)}"
         folder.add("u1_database", f"op.execute({DATABASE.format(role=role)!r})")
-        looking.run(with_user.tenant_server, f"CREATE ROLE {role}")
+        raw_sql.run(with_user.tenant_server, f"CREATE ROLE {role}")
 
         for url in await made(with_user):
-            assert looking.rows(url, "SHOW work_mem") == [("9MB",)]
-            found = looking.rows(
+            assert raw_sql.rows(url, "SHOW work_mem") == [("9MB",)]
+            found = raw_sql.rows(
                 url,
                 f"""SELECT array_to_string(datacl, ' ') LIKE '%{role}=T%',
                 shobj_description(oid, 'pg_database') FROM pg_database

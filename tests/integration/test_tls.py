@@ -69,7 +69,7 @@ class TestVerifyFull:
         signed_for: str,
         is_known: bool,  # noqa: FBT001 - a parameter of the test
     ):
-        """One whose certificate somebody else has signed, or that is another's."""
+        """With a certificate of another authority, or of another host."""
         made = certificates(tmp_path / "certificates", signed_for)
         other = certificates(tmp_path / "other", ADDRESS)
         root = made.root if is_known else other.root

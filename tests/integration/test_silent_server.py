@@ -114,10 +114,10 @@ class TestSilentServer:
         assert {type(answer) for answer in answers} == {DatabaseUnavailable}
         assert budget.open_count == 0
 
-    async def test_costs_one_deadline_and_not_one_for_each_idle_connection(
+    async def test_costs_one_deadline_in_all_and_not_one_per_idle_connection(
         self, database: Database[Any], hole: BlackHole
     ):
-        """After a silence the others are not trusted: they may have been lost with it."""
+        """After a silence, the other connections are not reused: they may be lost, too."""
         await asyncio.gather(*(database.fetch_one(ONE) for _ in range(SLOTS)))
         hole.fall_silent()
         with pytest.raises(DatabaseUnavailable):

@@ -10,7 +10,7 @@ from tenantry.migration.attempts import LOCK_TRIES_MAX
 from tenantry.migration.errors import explain
 from tenantry.migration.migrator import MigrationResult
 from tenantry.migration.run_scripts import RunScripts
-from tests.integration import looking
+from tests.integration import raw_sql
 from tests.integration.conftest import LOCK_MS, MakeMigrator, Rig
 from tests.integration.engines import on_postgresql, on_sqlite
 from tests.integration.revisions import AlembicFolder
@@ -46,7 +46,7 @@ def indexes(url: str) -> dict[str, bool]:
         "SELECT indexrelid::regclass::text, indisvalid FROM pg_index "
         "WHERE indrelid = 'note'::regclass AND NOT indisprimary"
     )
-    return dict(looking.rows(url, sql))
+    return dict(raw_sql.rows(url, sql))
 
 
 def add_index(folder: AlembicFolder, options: str = "") -> None:
@@ -54,7 +54,7 @@ def add_index(folder: AlembicFolder, options: str = "") -> None:
 
 
 @on_postgresql
-class TestOutside:
+class TestAutocommitBlock:
     async def test_is_a_step_of_its_own_among_the_others(
         self, rig: Rig, folder: AlembicFolder, tenant_url: str
     ):
@@ -68,14 +68,14 @@ class TestOutside:
         assert names(done) == ["u1_create_notes", "u2_index", "u3_later"]
         assert done.revision.user == "u3"
         assert indexes(tenant_url) == {"ix_note": True}
-        assert looking.rows(tenant_url, "SELECT version_num FROM alembic_version") == [("u3",)]
-        log = f"SELECT DISTINCT stream FROM {looking.LOG}"
-        assert set(looking.rows(tenant_url, log)) == {("tenantry",), ("user",)}
+        assert raw_sql.rows(tenant_url, "SELECT version_num FROM alembic_version") == [("u3",)]
+        log = f"SELECT DISTINCT stream FROM {raw_sql.LOG}"
+        assert set(raw_sql.rows(tenant_url, log)) == {("tenantry",), ("user",)}
 
     async def test_can_be_the_first_revision_and_the_only_one(
         self, rig: Rig, folder: AlembicFolder, tenant_url: str
     ):
-        looking.run(tenant_url, "CREATE TABLE note (text text)")
+        raw_sql.run(tenant_url, "CREATE TABLE note (text text)")
         folder.add("u1_index", INDEX.format(options=""))
 
         done = await rig.migrate(tenant_url)
@@ -112,7 +112,7 @@ class TestOutside:
         failed = await rig.migrate(tenant_url)
         left = indexes(tenant_url)
         again = await rig.migrate(tenant_url)
-        looking.run(tenant_url, "DELETE FROM note WHERE id = 2")
+        raw_sql.run(tenant_url, "DELETE FROM note WHERE id = 2")
         done = await rig.migrate(tenant_url)
 
         assert reason(failed).startswith("u2_index: could not create unique index")
@@ -128,7 +128,7 @@ class TestOutside:
     async def test_that_was_cut_after_its_index_goes_on_from_there(
         self, rig: Rig, folder: AlembicFolder, tenant_url: str
     ):
-        """As after a kill: the server ended the index, and nobody moved the version."""
+        """As after a kill: the server finished the index, and the version was not updated."""
         folder.add("u1_create_notes", CREATE_NOTES)
         options = f"{INDEX.format(options='')}\nraise RuntimeError('cut')"
         file = folder.add("u2_index", options)
@@ -149,7 +149,7 @@ class TestOutside:
     ):
         folder.add("u1_create_notes", CREATE_NOTES)
         folder.add("u2_index", INDEX.format(options="").replace("ix_note", name))
-        looking.run(tenant_url, "CREATE TABLE other (id integer)")
+        raw_sql.run(tenant_url, "CREATE TABLE other (id integer)")
         await rig.migrate(tenant_url)
         folder.add("u3_again", INDEX.format(options="").replace("ix_note", name))
 
@@ -193,7 +193,7 @@ class TestOutside:
         assert reason(done).startswith(
             "u2_mixed: The migration raised ZeroDivisionError in u2_mixed.py"
         )
-        assert {"before"} == looking.tables(tenant_url) & {"before", "after"}
+        assert {"before"} == raw_sql.tables(tenant_url) & {"before", "after"}
         assert done.revision.user == "u1"
 
     async def test_of_several_runs_at_once_is_done_once(
@@ -215,14 +215,14 @@ class TestOutside:
             runs = [asyncio.create_task(rig.migrate(tenant_url)) for _ in range(3)]
             await asyncio.sleep(LOCK_MS * (LOCK_TRIES_MAX + 1) / 1000)
             assert not any(run.done() for run in runs), "longer than a lock may hold up traffic"
-            assert looking.rows(tenant_url, WORKING) == [(1,)]
+            assert raw_sql.rows(tenant_url, WORKING) == [(1,)]
         done = await asyncio.gather(*runs)
 
         assert [one.error for one in done] == [None] * 3
         assert sorted(name for one in done for name in names(one)) == ["u2_index", "u3_later"]
         assert indexes(tenant_url) == {"ix_note": True}
 
-    async def test_that_runs_into_the_deadline_tells_what_stayed(
+    async def test_that_exceeds_the_deadline_reports_what_stayed(
         self, rig: Rig, folder: AlembicFolder, tenant_url: str, make_migrator: MakeMigrator
     ):
         folder.add("u1_create_notes", CREATE_NOTES)
@@ -247,7 +247,7 @@ class TestOutside:
         """What is before it is, and nothing stays."""
         folder.add("u1_create_notes", CREATE_NOTES)
         add_index(folder)
-        before = looking.dump(tenant_url)
+        before = raw_sql.dump(tenant_url)
 
         looked = await rig.rehearse(tenant_url)
         await rig.migrate(tenant_url)
@@ -257,8 +257,8 @@ class TestOutside:
         assert looked.error is not None
         assert explain(looked.error).startswith("u2_index: It does what no rollback undoes")
         assert [one.revision for one in looked.pending] == ["u1_create_notes", "u2_index"]
-        assert looking.columns(tenant_url, "note") == ["id", "text"]
-        assert before != looking.dump(tenant_url)
+        assert raw_sql.columns(tenant_url, "note") == ["id", "text"]
+        assert before != raw_sql.dump(tenant_url)
         assert first.error is not None
         assert explain(first.error).startswith("u3_index: It does what no rollback undoes")
 
@@ -280,7 +280,7 @@ class TestOutside:
         assert (names(done)[0], names(done)[-1]) == ("a_create", "d_merge")
         assert done.revision.user == "d"
 
-    async def test_on_the_second_branch_that_fails_is_gone_on_from(
+    async def test_that_fails_on_the_second_branch_is_continued(
         self, rig: Rig, folder: AlembicFolder, tenant_url: str
     ):
         folder.add("a_create", CREATE_NOTES)
@@ -300,7 +300,7 @@ class TestOutside:
         assert indexes(tenant_url) == {"ix_note": True}
         assert done.revision.user == "d"
 
-    async def test_between_two_branches_that_no_version_can_say_is_refused(
+    async def test_between_two_branches_without_a_version_is_refused(
         self, rig: Rig, folder: AlembicFolder, tenant_url: str
     ):
         """Two of the branch that comes second: the second would commit half of the first."""
@@ -320,18 +320,18 @@ class TestOutside:
 
 
 @on_sqlite
-class TestInside:
-    async def test_is_where_a_block_runs_on_sqlite(
+class TestAutocommitBlockOnSqlite:
+    async def test_runs_inside_the_transaction(
         self, rig: Rig, folder: AlembicFolder, tenant_url: str
     ):
-        """Nothing there needs to be outside, so nothing stays of what fails."""
+        """SQLite needs no autocommit, so a failure leaves nothing."""
         folder.add("u1_create_notes", CREATE_NOTES)
         add_index(folder)
         file = folder.add("u3_fail", "1 / 0")
-        before = looking.dump(tenant_url)
+        before = raw_sql.dump(tenant_url)
 
         failed = await rig.migrate(tenant_url)
-        left = looking.dump(tenant_url)
+        left = raw_sql.dump(tenant_url)
         file.unlink()
         done = await rig.migrate(tenant_url)
 

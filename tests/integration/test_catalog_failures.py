@@ -1,4 +1,4 @@
-"""What the catalog does not take, or nobody hears from it, holds no run up and no process."""
+"""Failed writes to the catalog, and lost responses, block neither a run nor a process."""
 
 import asyncio
 from typing import Any
@@ -31,7 +31,7 @@ async def plan(services: Services, options: RunOptions | None = None) -> UUID:
 
 
 class TestClaim:
-    async def test_that_nobody_heard_of_is_made_again(
+    async def test_with_a_lost_response_is_made_again(
         self, services: Services, monkeypatch: pytest.MonkeyPatch
     ):
         """The catalog has it, the connection was lost: this process lives, and holds the items."""
@@ -73,10 +73,10 @@ class TestClaim:
 
 
 class TestOutcome:
-    async def test_that_cannot_be_written_keeps_nobody_from_being_written(
+    async def test_that_cannot_be_written_does_not_block_others(
         self, services: Services, monkeypatch: pytest.MonkeyPatch
     ):
-        """Nor does it keep this process from stopping, when it has been tried for long enough."""
+        """Nor does it keep this process from stopping, after a bounded time of retries."""
         made = [(await provision(services, name)).tenant for name in ("acme", "globex", "initech")]
         record = run_tenants.record
         monkeypatch.setattr(outcomes, "RETRY_SECONDS", 0.01)
@@ -133,7 +133,7 @@ class TestStop:
     async def test_ends_while_failures_wait_that_may_be_one_too_many(
         self, settings: Settings, monkeypatch: pytest.MonkeyPatch
     ):
-        """What has not started waits for the catalog to count them, and not for ever."""
+        """What has not started waits for the catalog to count them, for a bounded time."""
         monkeypatch.setattr(worker, "LAST_OUTCOMES_SECONDS_MAX", 0.5)
         one_by_one = settings.model_copy(update={"migrate_concurrency": 1})
         async with open_services(one_by_one) as services:
@@ -154,7 +154,7 @@ class TestStop:
 
 
 class TestWork:
-    async def test_that_breaks_is_begun_again_with_all_that_was_in_hand(
+    async def test_that_fails_is_restarted_with_all_that_was_in_flight(
         self, services: Services, monkeypatch: pytest.MonkeyPatch
     ):
         """Whatever it was: no item of the run stays with a process that has forgotten it."""
@@ -175,7 +175,7 @@ class TestWork:
         assert (broken, run.success_count) == ([True], 3)
         assert services.worker.is_idle
 
-    async def test_that_breaks_tells_what_it_had_applied_before(
+    async def test_that_fails_reports_what_it_had_applied(
         self, settings: Settings, folder: AlembicFolder, monkeypatch: pytest.MonkeyPatch
     ):
         succeeded, broken = outcomes.succeeded, []
@@ -200,7 +200,7 @@ class TestWork:
         assert [item.applied for item in found] == ["u1_create_note"] * 2
 
 
-class TestCourses:
+class TestActiveRuns:
     def test_are_begun_once(self, services: Services):
         """A run that was just planned may have been found in the catalog already."""
         known = ActiveRuns(services.streams, InFlight())

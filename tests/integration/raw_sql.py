@@ -1,4 +1,4 @@
-"""Look into databases from outside, with drivers that the product does not use for requests."""
+"""SQL on databases without the product's code, over other drivers."""
 
 import contextlib
 import sqlite3
@@ -29,7 +29,7 @@ _SQLITE_SCHEMA = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY 1
 
 @dataclass(frozen=True)
 class Dump:
-    """Everything that a database holds, but for the log."""
+    """The schema and the data of a database, without its log."""
 
     schema: list[tuple[Any, ...]]
     data: dict[str, list[tuple[Any, ...]]]
@@ -39,8 +39,8 @@ Query = Callable[[str], list[tuple[Any, ...]]]
 
 
 @contextlib.contextmanager
-def looking_into(url: str) -> Iterator[Query]:
-    """Yield what runs a statement, each for itself, and returns its rows."""
+def connected(url: str) -> Iterator[Query]:
+    """Yield a function that executes a statement, in autocommit, and returns its rows."""
     path = sqlite_path(url)
     if path is not None:
         file = sqlite3.connect(f"file:{path}?mode=rw", uri=True, isolation_level=None)
@@ -57,21 +57,21 @@ def looking_into(url: str) -> Iterator[Query]:
 
 
 def rows(url: str, sql: str) -> list[tuple[Any, ...]]:
-    """Return what *sql* finds."""
-    with looking_into(url) as query:
+    """Return the rows of a query."""
+    with connected(url) as query:
         return query(sql)
 
 
 def run(url: str, *statements: str) -> None:
-    """Run *statements*, each for itself."""
-    with looking_into(url) as query:
+    """Execute *statements*, each in autocommit."""
+    with connected(url) as query:
         for sql in statements:
             query(sql)
 
 
 def tables(url: str) -> set[str]:
     """Return the names of the tables."""
-    with looking_into(url) as query:
+    with connected(url) as query:
         return _tables(query, is_file=sqlite_path(url) is not None)
 
 
@@ -88,7 +88,7 @@ def dump(url: str) -> Dump:
     """Return everything."""
     is_file = sqlite_path(url) is not None
     text = "*" if is_file else "to_jsonb(t)::text"
-    with looking_into(url) as query:
+    with connected(url) as query:
         return Dump(
             query(_SQLITE_SCHEMA if is_file else _PG_SCHEMA),
             {

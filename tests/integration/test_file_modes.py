@@ -1,4 +1,4 @@
-"""What Tenantry makes on disk is for its owner alone, whatever the umask is."""
+"""Files that Tenantry creates are private to its user, whatever the umask is."""
 
 import os
 import shutil
@@ -27,7 +27,7 @@ def _umask(request: pytest.FixtureRequest) -> Iterator[int]:
 
 @pytest.fixture(name="nested")
 def _nested(settings: Settings, tmp_path: Path) -> Settings:
-    """Settings with a data folder whose parents are missing, too."""
+    """Settings with a data folder below missing parents."""
     return settings.model_copy(update={"data_dir": tmp_path / "srv" / "one" / "data"})
 
 

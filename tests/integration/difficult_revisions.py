@@ -1,4 +1,4 @@
-"""Revisions in every shape that a recorder could get wrong."""
+"""Revisions that are difficult to record."""
 
 from dataclasses import dataclass
 
@@ -22,7 +22,7 @@ class Shape:
     """A revision.
 
     Attributes:
-        name: What is nasty about it.
+        name: What is difficult about it.
         body: Of its ``upgrade``.
         recorded: The engines on which it is recorded; on the others it runs live.
         engines: Those on which it makes sense.

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from tenantry.migration.errors import explain
-from tests.integration import looking
+from tests.integration import raw_sql
 from tests.integration.conftest import Rig
 from tests.integration.engines import on_postgresql
 from tests.integration.revisions import AlembicFolder
@@ -88,7 +88,7 @@ class TestLive:
         done = await rig.migrate(tenant_url)
 
         assert done.error is None
-        assert {"note", "other"} <= set(looking.tables(tenant_url))
+        assert {"note", "other"} <= set(raw_sql.tables(tenant_url))
 
     @pytest.mark.parametrize(
         "body",
@@ -111,7 +111,7 @@ class TestLive:
         assert done.error is not None
         assert explain(done.error).startswith("u2_wrong: ")
         assert "missing" in explain(done.error)
-        assert (done.applied, "note" in looking.tables(tenant_url)) == ([], False)
+        assert (done.applied, "note" in raw_sql.tables(tenant_url)) == ([], False)
 
 
 class TestManyDatabases:
@@ -120,7 +120,7 @@ class TestManyDatabases:
         self, rig: Rig, folder: AlembicFolder, new_database: Callable[[], str]
     ):
         urls = [await rig.initialise(new_database()) for _ in range(3)]
-        looking.run(urls[1], "CREATE SCHEMA app")
+        raw_sql.run(urls[1], "CREATE SCHEMA app")
         body = CREATE + "assert op.get_bind().dialect.default_schema_name == schema, schema\n"
         body += "assert op.get_bind().scalar(sa.text('SELECT current_schema()')) == schema\n"
         body += "op.get_bind().dialect.default_schema_name = 'spoiled'"

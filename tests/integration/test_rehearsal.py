@@ -1,4 +1,4 @@
-"""Look at what is pending in a database, and rehearse it: nothing stays."""
+"""Listing and rehearsing the pending revisions of a database: nothing stays."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ from tenantry.migration.errors import explain
 from tenantry.migration.migrator import Inspection
 from tenantry.migration.schema_state import Applied
 from tests.conftest import BEFORE_HEAD, HEAD, HEAD_NAME
-from tests.integration import looking
+from tests.integration import raw_sql
 from tests.integration.conftest import LOCK_MS, Rig
 from tests.integration.engines import on_postgresql
 from tests.integration.revisions import AlembicFolder
@@ -18,7 +18,7 @@ from tests.integration.revisions import AlembicFolder
 CREATE_NOTES = "op.create_table('note', sa.Column('id', sa.Integer, primary_key=True))"
 ADD_NOTES = "op.execute('INSERT INTO note (id) VALUES (1), (2)')"
 READ_NOTES = "assert op.get_bind().execute(sa.text('SELECT id FROM note')).all() == [(1,), (2,)]"
-# A foreign key that is looked at when the transaction ends.
+# A foreign key that is checked when the transaction ends.
 DEFERRED = """
 op.create_table("mark", sa.Column("note_id", sa.Integer))
 op.create_foreign_key("fk_mark", "mark", "note", ["note_id"], ["id"],
@@ -32,16 +32,16 @@ def reason(looked: Inspection) -> str:
     return explain(looked.error)
 
 
-class TestLook:
-    async def test_tells_what_is_pending_in_both_streams_and_changes_nothing(
+class TestInspect:
+    async def test_returns_what_is_pending_in_both_streams_and_changes_nothing(
         self, rig: Rig, folder: AlembicFolder, tenant_url: str
     ):
-        looking.run(tenant_url, f"UPDATE tenantry_version SET version_num = '{BEFORE_HEAD}'")
+        raw_sql.run(tenant_url, f"UPDATE tenantry_version SET version_num = '{BEFORE_HEAD}'")
         folder.add("u1_create_notes", CREATE_NOTES)
         folder.add("u2_add_notes", ADD_NOTES)
-        before = looking.dump(tenant_url)
+        before = raw_sql.dump(tenant_url)
 
-        looked = await rig.look(tenant_url)
+        looked = await rig.inspect(tenant_url)
 
         assert str(looked.revision) == f"{BEFORE_HEAD}/"
         assert looked.pending == [
@@ -50,7 +50,7 @@ class TestLook:
             Applied("user", "u2_add_notes"),
         ]
         assert looked.error is None
-        assert looking.dump(tenant_url) == before
+        assert raw_sql.dump(tenant_url) == before
 
     async def test_at_the_head_finds_nothing(
         self, rig: Rig, folder: AlembicFolder, tenant_url: str
@@ -58,42 +58,42 @@ class TestLook:
         folder.add("u1_create_notes", CREATE_NOTES)
         await rig.migrate(tenant_url)
 
-        looked = await rig.look(tenant_url)
+        looked = await rig.inspect(tenant_url)
 
         assert (str(looked.revision), looked.pending, looked.error) == (f"{HEAD}/u1", [], None)
 
-    async def test_at_an_unknown_revision_tells_where_and_why(self, rig: Rig, tenant_url: str):
-        looking.run(tenant_url, "UPDATE tenantry_version SET version_num = '9999'")
+    async def test_of_an_unknown_revision_reports_where_and_why(self, rig: Rig, tenant_url: str):
+        raw_sql.run(tenant_url, "UPDATE tenantry_version SET version_num = '9999'")
 
-        looked = await rig.look(tenant_url)
+        looked = await rig.inspect(tenant_url)
 
         assert str(looked.revision) == "9999/"
         assert looked.pending == []
         assert "'9999'" in reason(looked)
 
-    async def test_over_several_heads_tells_why(
+    async def test_of_several_heads_reports_why(
         self, rig: Rig, folder: AlembicFolder, tenant_url: str
     ):
         folder.add("a_one", "pass")
         folder.add("b_left", "pass", down="a")
         folder.add("c_right", "pass", down="a")
 
-        looked = await rig.look(tenant_url)
+        looked = await rig.inspect(tenant_url)
 
         assert "2 heads" in reason(looked)
         assert looked.pending == []
 
 
 class TestRehearse:
-    async def test_tries_what_is_pending_and_takes_it_back(
+    async def test_applies_what_is_pending_and_rolls_it_back(
         self, rig: Rig, folder: AlembicFolder, tenant_url: str
     ):
-        """What is recorded and what runs live, one after the other, as in earnest."""
+        """Recorded and live revisions, one after the other, as in a migration."""
         folder.add("u1_create_notes", CREATE_NOTES)
         folder.add("u2_add_notes", ADD_NOTES)
         folder.add("u3_read_notes", READ_NOTES)
-        before = looking.dump(tenant_url)
-        log = looking.rows(tenant_url, f"SELECT count(*) FROM {looking.LOG}")
+        before = raw_sql.dump(tenant_url)
+        log = raw_sql.rows(tenant_url, f"SELECT count(*) FROM {raw_sql.LOG}")
 
         looked = await rig.rehearse(tenant_url)
 
@@ -103,25 +103,25 @@ class TestRehearse:
             "u2_add_notes",
             "u3_read_notes",
         ]
-        assert looking.dump(tenant_url) == before
-        assert looking.rows(tenant_url, f"SELECT count(*) FROM {looking.LOG}") == log
+        assert raw_sql.dump(tenant_url) == before
+        assert raw_sql.rows(tenant_url, f"SELECT count(*) FROM {raw_sql.LOG}") == log
         assert (await rig.migrate(tenant_url)).error is None
 
-    async def test_tells_which_revision_would_fail(
+    async def test_returns_which_revision_would_fail(
         self, rig: Rig, folder: AlembicFolder, tenant_url: str
     ):
         folder.add("u1_create_notes", CREATE_NOTES)
         folder.add("u2_fail", CREATE_NOTES)
-        before = looking.dump(tenant_url)
+        before = raw_sql.dump(tenant_url)
 
         looked = await rig.rehearse(tenant_url)
 
         assert reason(looked).startswith("u2_fail: ")
         assert len(looked.pending) == 2
-        assert looking.dump(tenant_url) == before
+        assert raw_sql.dump(tenant_url) == before
 
     @on_postgresql
-    async def test_tells_what_would_fail_at_the_end_alone(
+    async def test_returns_what_would_fail_only_at_the_commit(
         self, rig: Rig, folder: AlembicFolder, tenant_url: str
     ):
         folder.add("u1_create_notes", CREATE_NOTES)
@@ -130,7 +130,7 @@ class TestRehearse:
         looked = await rig.rehearse(tenant_url)
 
         assert "fk_mark" in reason(looked)
-        assert "note" not in looking.tables(tenant_url)
+        assert "note" not in raw_sql.tables(tenant_url)
 
     @on_postgresql
     async def test_waits_for_locks_like_the_run(

@@ -1,4 +1,4 @@
-"""A database is taken to stand where the one before it did, and nothing comes of it if not."""
+"""The migrator assumes the state of the previous database; a wrong assumption is harmless."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ from tenantry.migration import execution_postgres, execution_sqlite
 from tenantry.migration.errors import explain
 from tenantry.migration.migrator import MigrationResult
 from tenantry.migration.run_scripts import RunScripts
-from tests.integration import looking
+from tests.integration import raw_sql
 from tests.integration.conftest import Rig
 from tests.integration.revisions import AlembicFolder
 
@@ -49,65 +49,65 @@ async def _pair(
     return urls
 
 
-class TestLeap:
-    async def test_spares_the_look(
+class TestExpectedState:
+    async def test_saves_a_read_of_the_state(
         self, rig: Rig, pair: tuple[str, str], monkeypatch: pytest.MonkeyPatch
     ):
-        scripts, looks = RunScripts(rig.streams()), []
+        scripts, reads = RunScripts(rig.streams()), []
         for migrator in (execution_postgres.PostgresExecution, execution_sqlite.SqliteExecution):
-            look = migrator.read_state
+            read = migrator.read_state
             monkeypatch.setattr(
                 migrator,
                 "read_state",
-                lambda *a, _look=look, **k: looks.append(a) or _look(*a, **k),
+                lambda *a, _read=read, **k: reads.append(a) or _read(*a, **k),
             )
 
         done = [await migrate(rig, url, scripts) for url in pair]
 
-        assert len(looks) == 1
+        assert len(reads) == 1
         assert [one.error for one in done] == [None, None]
         assert [[step.revision for step in one.applied] for one in done] == [
             ["u2_add", "u3_change"]
         ] * 2
 
     @pytest.mark.parametrize("spoil", OTHER_STARTS.values(), ids=OTHER_STARTS)
-    async def test_is_not_taken_where_a_database_stands_elsewhere(
+    async def test_is_not_used_for_a_database_at_another_revision(
         self, rig: Rig, pair: tuple[str, str], spoil: list[str]
     ):
         scripts = RunScripts(rig.streams())
         if "u2" in spoil[0]:
-            looking.run(pair[1], "ALTER TABLE note ADD COLUMN text TEXT")
-        looking.run(pair[1], *spoil)
+            raw_sql.run(pair[1], "ALTER TABLE note ADD COLUMN text TEXT")
+        raw_sql.run(pair[1], *spoil)
 
         for url in pair:
             done = await migrate(rig, url, scripts)
 
         assert done.error is None
         assert str(done.revision).endswith("/u3")
-        assert looking.rows(pair[1], "SELECT version_num FROM alembic_version") == [("u3",)]
-        assert looking.rows(pair[1], "SELECT id, text FROM note") == []
+        assert raw_sql.rows(pair[1], "SELECT version_num FROM alembic_version") == [("u3",)]
+        assert raw_sql.rows(pair[1], "SELECT id, text FROM note") == []
 
     @pytest.mark.parametrize(("words", "spoil"), BROKEN.values(), ids=BROKEN)
     async def test_changes_nothing_where_the_version(
         self, rig: Rig, pair: tuple[str, str], words: str, spoil: list[str]
     ):
         scripts = RunScripts(rig.streams())
-        looking.run(pair[1], *spoil)
-        before = looking.dump(pair[1])
+        raw_sql.run(pair[1], *spoil)
+        before = raw_sql.dump(pair[1])
         await migrate(rig, pair[0], scripts)
 
         try:
             error = (await migrate(rig, pair[1], scripts)).error
-        except Exception as raised:  # noqa: BLE001 - not even its position can be told
+        except Exception as raised:  # noqa: BLE001 - not even its revision can be read
             error = raised
 
         assert error is not None
         assert words in explain(error)
-        assert looking.dump(pair[1]) == before
+        assert raw_sql.dump(pair[1]) == before
 
-    async def test_is_not_taken_from_where_nothing_leads_on(self, rig: Rig, pair: tuple[str, str]):
+    async def test_is_not_used_from_an_unknown_revision(self, rig: Rig, pair: tuple[str, str]):
         scripts = RunScripts(rig.streams())
-        looking.run(pair[0], "UPDATE alembic_version SET version_num = 'feedbeef'")
+        raw_sql.run(pair[0], "UPDATE alembic_version SET version_num = 'feedbeef'")
 
         lost, done = [await migrate(rig, url, scripts) for url in pair]
 

@@ -1,4 +1,4 @@
-"""What a run may be ordered to do: for which tenants, in waves, with how many failures."""
+"""Options of a run: its tenants, its waves, and its allowed failures."""
 
 import asyncio
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from tenantry.kit.ids import new_id
 from tenantry.kit.pages import Window
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
-from tests.integration import looking
+from tests.integration import raw_sql
 from tests.integration.gates import Gate, is_migrated, mend, spoil, tenants, url_of
 from tests.integration.programs import running
 
@@ -30,7 +30,7 @@ async def plan(services: Services, options: RunOptions = EVERY_ACTIVE_TENANT) ->
 
 
 async def ended(services: Services, options: RunOptions) -> list[RunTenant]:
-    """Return what became of the tenants in a run, in the order of their making."""
+    """Return the states of the tenants in a run, in the order of their creation."""
     run = await services.fleet.wait(await plan(services, options))
     found = await runs.ended(services.catalog, run.id)
     states = [item.state for item in found]
@@ -258,8 +258,8 @@ class TestBadRunOptions:
         assert await runs.unfinished(services.catalog) == []
 
 
-class TestPreview:
-    async def test_tells_what_is_pending_and_changes_nothing(self, gated: Settings, gate: Gate):
+class TestDryRun:
+    async def test_returns_what_is_pending_and_changes_nothing(self, gated: Settings, gate: Gate):
         async with open_services(gated) as services:
             made = await tenants(services, 4)
             gate.build()
@@ -267,7 +267,7 @@ class TestPreview:
             first = await ended(services, RunOptions(tenant_ids=[made[0].id]))
             await services.databases.forget(made[3].id)
             await services.databases.server("default").drop(made[3].database_name)
-            before = [looking.dump(url_of(services, one)) for one in made[:3]]
+            before = [raw_sql.dump(url_of(services, one)) for one in made[:3]]
 
             found = await services.fleet.preview(system_context("ada"), rehearse=False)
 
@@ -284,17 +284,17 @@ class TestPreview:
             )
             assert (lost.current_revision, lost.pending_migrations) == (None, "")
             assert "does not exist" in (lost.error or "")
-            assert [looking.dump(url_of(services, one)) for one in made[:3]] == before
+            assert [raw_sql.dump(url_of(services, one)) for one in made[:3]] == before
             assert await _history(services) == {first[0].run_id}
 
-    async def test_rehearsed_tells_what_would_fail(self, gated: Settings, gate: Gate):
+    async def test_rehearsed_returns_what_would_fail(self, gated: Settings, gate: Gate):
         """It is audited, because it takes the locks of a migration."""
         async with open_services(gated) as services:
             made = await tenants(services, 3)
             gate.build()
             gate.open()
             spoil(services, made[1])
-            before = [looking.dump(url_of(services, one)) for one in made]
+            before = [raw_sql.dump(url_of(services, one)) for one in made]
 
             options = RunOptions(tenant_ids=ids(made[:2]), label="trial")
             found = await services.fleet.preview(system_context("ada"), options, rehearse=True)
@@ -302,7 +302,7 @@ class TestPreview:
             assert (found.total, found.pending, found.up_to_date, found.failed) == (2, 1, 0, 1)
             assert found.details[1].pending_migrations == "g1_gate"
             assert "already exists" in (found.details[1].error or "")
-            assert [looking.dump(url_of(services, one)) for one in made] == before
+            assert [raw_sql.dump(url_of(services, one)) for one in made] == before
             assert await _history(services) == set()
             entry = (await audit.LOG.page(services.catalog, Window(1, 1))).items[0]
             assert (entry.action, entry.target) == ("migration-run.rehearse", "trial")
@@ -328,7 +328,7 @@ async def _history(services: Services) -> set[UUID]:
 def _claimed_count(settings: Settings, run_id: UUID) -> int:
     text = run_id.hex if settings.catalog.startswith("sqlite") else str(run_id)
     sql = f"SELECT count(*) FROM tenant_migration WHERE worker_id IS NOT NULL AND run_id = '{text}'"
-    return int(looking.rows(settings.catalog, sql)[0][0])
+    return int(raw_sql.rows(settings.catalog, sql)[0][0])
 
 
 async def _until_claimed(settings: Settings, run_id: UUID, count: int) -> None:
@@ -337,9 +337,9 @@ async def _until_claimed(settings: Settings, run_id: UUID, count: int) -> None:
             await asyncio.sleep(0.02)
 
 
-class TestPreviews:
+class TestDryRuns:
     async def test_go_on_one_at_a_time(self, services: Services, monkeypatch: pytest.MonkeyPatch):
-        """Each takes the connections of a run: many at once would take them from everybody."""
+        """Each uses the connections of a run: many at once would exhaust them."""
         ctx, going_on, most = system_context("ada"), 0, 0
         preview = Previewer.preview
 
