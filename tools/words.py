@@ -60,8 +60,6 @@ UNFINISHED = {
         f"Python, src/tenantry/{package}"
         for package in ("access", "api", "cli", "db", "fleet", "migration")
     ),
-    "Python of tests, tests",
-    "names of tests, tests",
 }
 
 

@@ -1,4 +1,4 @@
-"""Assistants: the SDK's own client, and messages that say what they are told, byte by byte."""
+"""MCP clients: the SDK's own client, and raw JSON-RPC messages."""
 
 import json
 from collections.abc import AsyncIterator, Mapping
@@ -57,7 +57,7 @@ def data_of(result: types.CallToolResult) -> Any:
 
 
 def refusal_of(result: types.CallToolResult) -> str:
-    """Return what a result says that must be an error."""
+    """Return the text of a result, which must be an error."""
     assert result.is_error
     assert result.structured_content is None
     [content] = result.content

@@ -41,7 +41,7 @@ class Blog:
         return ok(await self.owner.post(OWN_POSTS, json=body), 201)
 
     async def publish(self, title: str, content: str = "Some text.", **others: object) -> Any:
-        """Return a new post that everybody can see."""
+        """Return a new published post."""
         draft = await self.write(title, content, **others)
         return ok(await self.owner.post(f"{OWN_POSTS}/{draft['id']}/publish"))
 
@@ -58,7 +58,7 @@ class Blog:
         return _titles(ok(await self.owner.get(OWN_POSTS, params={"pageSize": 100, **query})))
 
     async def public_titles(self, **query: object) -> list[str]:
-        """Return the titles that everybody finds, all of which must be counted."""
+        """Return the public titles, all of which must be counted."""
         return _titles(ok(await self.public.get(POSTS, params={"pageSize": 100, **query})))
 
 

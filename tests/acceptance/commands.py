@@ -122,7 +122,7 @@ class Commands:
         return self("tenant", "create", name, *owner, "--json", password=PASSWORD).data
 
     def migrations(self, source: str) -> str:
-        """Return a new folder of migrations whose one revision is *source*."""
+        """Return a new folder of migrations with the one revision *source*."""
         versions = self.folder / "migrations" / "versions"
         versions.mkdir(parents=True, exist_ok=True)
         (versions / "0001_create_widgets.py").write_text(source)
@@ -139,7 +139,7 @@ class Commands:
         asyncio.run(server.drop(tenant["databaseName"]))
 
     def break_tenant(self, tenant: Any) -> None:
-        """Let the next revision find what it wants to create."""
+        """Make the next revision fail: its table exists already."""
         server = open_server(
             self.settings.tenant_server,
             connections_max=1,

@@ -1,4 +1,4 @@
-"""Runs that are written into the catalog, past the service: large ones, and some that never end."""
+"""Runs that are written directly into the catalog: large ones, and some that never end."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -20,26 +20,26 @@ def add_run(
     total: int | None = None,
     counted: int | None = None,
 ) -> UUID:
-    """Add a run of which no tenant is left to be migrated; return its id.
+    """Add a run without tenants left to migrate; return its id.
 
     Args:
-        world: Whose catalog it is.
+        world: With the catalog.
         states: How its items have ended, one after the other.
         total: Its tenants. When they are more than have ended, the run never ends.
         counted: How many of those that have ended are in its counts; all unless given.
     """
     run_id, now = new_id(), utc_now()
     total = len(states) if total is None else total
-    told = states if counted is None else states[:counted]
+    counted_states = states if counted is None else states[:counted]
     run = {
         "id": run_id,
         "started_at": now,
-        "finished_at": now + timedelta(seconds=1) if len(told) == total else None,
+        "finished_at": now + timedelta(seconds=1) if len(counted_states) == total else None,
         "triggered_by": "ada@example.com",
         "total_count": total,
-        "success_count": told.count("Success"),
-        "failed_count": told.count("Failed"),
-        "last_sequence": len(told),
+        "success_count": counted_states.count("Success"),
+        "failed_count": counted_states.count("Failed"),
+        "last_sequence": len(counted_states),
     }
     items = [
         {

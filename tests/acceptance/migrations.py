@@ -1,4 +1,4 @@
-"""Somebody's own Alembic directory, for the tests of migrate-all."""
+"""A user's Alembic directory, for the tests of migrate-all."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ class Migrations:
     def add(
         self, name: str, upgrade: str = "pass", *, after: str = "", online: bool = False
     ) -> str:
-        """Add the revision *name*, whose ``upgrade`` is *upgrade*; return the name.
+        """Add the revision *name* with the body of ``upgrade``; return the name.
 
         Args:
             name: Of the file; what comes before the first ``_`` is the revision.

@@ -1,4 +1,4 @@
-"""``tenantry`` as a program: started, looked at while it runs, ended."""
+"""``tenantry`` as a process: starting, reading its output, ending."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""What the acceptance tests have in common: answers, clients, and a look into the databases."""
+"""Helpers of the acceptance tests: responses, clients, and direct access to the databases."""
 
 import asyncio
 import contextlib
@@ -107,7 +107,7 @@ def refused(response: httpx.Response, status: int, message: str | None = None) -
 
 
 async def until(look: Callable[[], Awaitable[Any]], is_so: Callable[[Any], object]) -> Any:
-    """Return what is seen as soon as it is so, which must be within some seconds."""
+    """Poll until the condition holds, for some seconds; return the value."""
     for _ in range(LOOKS_MAX):
         if is_so(seen := await look()):
             return seen
@@ -116,12 +116,12 @@ async def until(look: Callable[[], Awaitable[Any]], is_so: Callable[[Any], objec
 
 
 def encoded(body: object) -> bytes:
-    """Return *body* as JSON that is plain ASCII: what is no Unicode text can stand in it."""
+    """Return *body* as ASCII JSON, which can hold unpaired surrogates."""
     return json.dumps(body).encode()
 
 
 def at(world: World, address: str, **headers: str) -> httpx.AsyncClient:
-    """Return a client whose requests come from *address*."""
+    """Return a client with the address *address*."""
     return httpx.AsyncClient(
         transport=httpx.ASGITransport(app=world.app, client=(address, 4711)),
         base_url="http://tenantry.test",
@@ -220,7 +220,7 @@ async def must_be_for_admins(world: World, send: Send) -> None:
 
 
 class Raw:
-    """A database, past the service: to look, and to break something."""
+    """Direct access to a database, to read it or to break it."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -284,7 +284,7 @@ def database_of(world: World, tenant: Tenant) -> Raw:
 
 @contextlib.contextmanager
 def lost(raw: Raw) -> Iterator[None]:
-    """Let nobody reach a database of PostgreSQL while the block lasts."""
+    """Refuse connections to a PostgreSQL database for the block."""
     server, _, name = raw.url.rpartition("/")
     with psycopg.connect(f"{server}/postgres", autocommit=True) as connection:
         connection.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false')
@@ -299,20 +299,20 @@ def lost(raw: Raw) -> Iterator[None]:
 
 @asynccontextmanager
 async def restarted(settings: Settings) -> AsyncIterator[Callable[..., httpx.AsyncClient]]:
-    """Yield what makes clients of another process on the same settings."""
+    """Yield a function that makes clients of another process on the same settings."""
     async with open_services(settings) as services:
         app = app_over(services)
         yield lambda **headers: client_of(app, **headers)
 
 
 def make_hashing_cheap(raw: Raw) -> None:
-    """Let the stored passwords cost next to nothing, where a test is about short waits."""
+    """Make hashes of the stored passwords cheap, for tests of short waits."""
     hasher = argon2.PasswordHasher(time_cost=1, memory_cost=64, parallelism=1)
     raw.run("UPDATE tenantry_user SET password_hash = ?", hasher.hash(PASSWORD))
 
 
 class CountingHasher:
-    """Argon2, and how often it was asked."""
+    """Argon2 with a count of its calls."""
 
     def __init__(self, hasher: Any) -> None:
         self._hasher = hasher
@@ -340,5 +340,5 @@ def count_hashes(world: World, monkeypatch: pytest.MonkeyPatch) -> CountingHashe
 
 
 def make_waits_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the first wait after failed logins be a minute, however slow this computer is."""
+    """Make the first wait after failed logins one minute, whatever the speed of the machine."""
     monkeypatch.setattr(attempts, "BACKOFF_FIRST_MS", 60_000)

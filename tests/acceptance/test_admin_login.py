@@ -61,8 +61,8 @@ class TestAdminLogin:
                 result["token"], jwt.PyJWK(key), algorithms=["EdDSA"], audience="tenantry/tenant"
             )
 
-    async def test_does_not_look_at_other_credentials(self, world: World) -> None:
-        """The endpoint is open: nothing in the credential headers can hinder it."""
+    async def test_ignores_other_credentials(self, world: World) -> None:
+        """The endpoint is open: no credential header changes the result."""
         client = world.client(authorization="Bearer no", x_api_key="tnk_no", x_mcp_token="tnm_no")
 
         ok(await client.post(ADMIN_LOGIN, json={**ADA, "email": "ADA@Example.com"}))
@@ -70,7 +70,7 @@ class TestAdminLogin:
     async def test_answers_every_failure_alike(
         self, world: World, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """One answer and one verification; a tenant's user is nobody here, nor who is off."""
+        """One response and one verification, also for a tenant's user and an inactive admin."""
         hasher = count_hashes(world, monkeypatch)
         client = world.stranger()
         tenants_user = {"email": world.acme.owner.email, "password": PASSWORD}
@@ -111,8 +111,8 @@ class TestAdminLogin:
         refused(await world.stranger().post(ADMIN_LOGIN, json=ADA), 429)
         ok(await at(world, "198.51.100.7").post(ADMIN_LOGIN, json=ADA))
 
-    async def test_is_not_kept_out_by_strangers(self, world: World) -> None:
-        """Not where the admin was before, and nowhere after a reset of the password."""
+    async def test_is_not_locked_out_by_attackers(self, world: World) -> None:
+        """Not at an address of an earlier login, and nowhere after a password reset."""
         home, fresh = at(world, "203.0.113.1"), at(world, "203.0.113.2")
         ok(await home.post(ADMIN_LOGIN, json=ADA))
         for number in range(20):
@@ -135,8 +135,8 @@ class TestAdminLevel:
         for path in (TENANTS, HISTORY, admin, f"{admin}/users", f"{admin}/api-keys"):
             await must_be_for_admins(world, lambda client, path=path: client.get(path))
 
-    async def test_does_not_look_at_keys(self, world: World) -> None:
-        """An admin's bearer suffices, whatever stands in the tenants' headers."""
+    async def test_ignores_keys(self, world: World) -> None:
+        """An admin's bearer suffices, whatever the tenants' headers hold."""
         token = await world.admin_token()
 
         for headers in (

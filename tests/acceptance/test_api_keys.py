@@ -42,7 +42,7 @@ def path_of(world: World) -> str:
 
 class TestListKeys:
     async def test_returns_no_secrets(self, world: World) -> None:
-        """Every key of that tenant by its prefix; of the key itself not a word."""
+        """Every key of that tenant by its prefix, without the key itself."""
         admin = await world.admin()
 
         answer = await admin.get(path_of(world))
@@ -58,7 +58,7 @@ class TestListKeys:
         refused(await admin.get(f"{TENANTS}/{NOBODY}/api-keys"), 404)
         await must_be_for_admins(world, lambda client: client.get(path_of(world)))
 
-    async def test_tells_when_a_key_was_used(self, world: World) -> None:
+    async def test_returns_when_a_key_was_used(self, world: World) -> None:
         """It is written in the background, at most once a minute."""
         admin = await world.admin()
         [unused] = ok(await admin.get(path_of(world)))["items"]
@@ -109,8 +109,8 @@ class TestIssueKey:
         refused(await client.post(LOGIN, json=login), 401)
         ok(await world.public(world.acme).get(POSTS))
 
-    async def test_tells_every_instant_in_utc(self, world: World) -> None:
-        """Whatever the offset that was sent, and to whatever end of the calendar."""
+    async def test_returns_every_instant_in_utc(self, world: World) -> None:
+        """Whatever the offset that was sent, at both ends of the calendar."""
         admin = await world.admin()
 
         offset = await admin.post(path_of(world), json={"expiresAt": "2099-01-01T02:00:00+02:00"})

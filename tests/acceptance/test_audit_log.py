@@ -325,7 +325,7 @@ class TestChanges:
 
 
 async def _change(world: World, what: str) -> Callable[[], Awaitable[httpx.Response]]:
-    """Return how to change something, by whoever may."""
+    """Return a request that changes something, with a client that may."""
     client = await session(world, world.acme)
     admin = await world.admin()
     users = f"{TENANTS}/{world.acme.tenant.id}/users"
@@ -346,7 +346,7 @@ def _essence(raw: Raw) -> list[list[tuple[Any, ...]]]:
 
 
 def _fail_at_commit(raw: Raw, table: str) -> None:
-    """Let every transaction fail at its COMMIT that writes to *table*."""
+    """Make every transaction that writes to *table* fail at its COMMIT."""
     raw.run("CREATE TABLE nowhere (id INTEGER PRIMARY KEY)")
     raw.run(
         "CREATE TABLE doomed (id INTEGER REFERENCES nowhere (id) DEFERRABLE INITIALLY DEFERRED)"

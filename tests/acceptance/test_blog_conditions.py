@@ -1,4 +1,4 @@
-"""Conditional requests for what everybody reads of a blog: entity tags, and 304."""
+"""Conditional requests for the public blog: entity tags, and 304."""
 
 from collections.abc import AsyncIterator
 
@@ -36,7 +36,7 @@ async def tag_of(client: httpx.AsyncClient, path: str) -> str:
 
 
 async def known(client: httpx.AsyncClient, path: str, *tags: str) -> bool:
-    """Tell whether the answer to who has *tags* is that it was not modified."""
+    """Return whether the response to a client with *tags* is 304."""
     headers = [("if-none-match", tag) for tag in tags]
     answer = await client.get(path, headers=headers)
     if answer.status_code != 304:
@@ -55,7 +55,7 @@ async def known(client: httpx.AsyncClient, path: str, *tags: str) -> bool:
 class TestEntityTag:
     @pytest.mark.parametrize("path", [POSTS, POST, f"{POSTS}?page=2", f"{POSTS}?tag=news"])
     async def test_is_known_until_something_is_written(self, blog: Blog, path: str) -> None:
-        """304 for who has it; every write to the blog makes another one of it, and no reading."""
+        """304 for a client that has it; every write to the blog changes it, and no read does."""
         draft = await blog.write("Draft", tags=["news"])
         one = f"{OWN_POSTS}/{draft['id']}"
         body = {"title": "Changed", "content": "Changed"}
@@ -84,8 +84,8 @@ class TestEntityTag:
 
         assert await known(blog.public, POSTS, tag)
 
-    async def test_is_another_for_everything_that_is_asked(self, blog: Blog) -> None:
-        """Of each page, size, tag, post and tenant; the same for a key and for a token."""
+    async def test_differs_for_every_resource(self, blog: Blog) -> None:
+        """For each page, size, tag, post and tenant; it is the same for a key and for a token."""
         other = await blog.client(x_api_key=blog.world.globex.key.secret)
         token = await blog.token("content:read")
         paths = [POSTS, POST, *(f"{POSTS}?{q}" for q in ("page=2", "pageSize=5", "tag=news"))]
@@ -99,8 +99,8 @@ class TestEntityTag:
         assert await tag_of(token, POSTS) == tags[0]
         assert await known(token, POSTS, tags[0])
 
-    async def test_is_another_for_blogs_that_nobody_has_written_to(self, blog: Blog) -> None:
-        """Their state is that of one template; still each has tags of its own."""
+    async def test_differs_between_new_blogs(self, blog: Blog) -> None:
+        """They are copies of one template, and still each has its own tags."""
         tags = set()
         for name in ("initech", "umbrella"):
             made = await blog.world.provision(name)
@@ -125,8 +125,8 @@ class TestEntityTag:
             for tags in (["nonsense"], [""], [tag.strip('"')], ['"a"'], [tag[:-2] + '"'], ["W/*"]):
                 assert not await known(blog.public, path, *tags), tags
 
-    async def test_lets_nobody_in(self, blog: Blog) -> None:
-        """Credentials, modules and queries are looked at first; what is not there is 404."""
+    async def test_replaces_no_credentials(self, blog: Blog) -> None:
+        """Credentials, modules and queries are checked first; an unknown post is 404."""
         tag = await tag_of(blog.public, POSTS)
         headers = {"if-none-match": f"{tag}, *"}
 
@@ -140,7 +140,7 @@ class TestEntityTag:
         refused(await blog.public.get(POSTS, headers=headers), 403)
 
     async def test_of_a_post_that_is_gone_is_not_known(self, blog: Blog) -> None:
-        """Who has a post that was deleted hears of it."""
+        """A client with a post that was deleted gets 404."""
         post = await blog.publish("Post")
         path = f"{POSTS}/{post['slug']}"
         tag = await tag_of(blog.public, path)
@@ -149,8 +149,8 @@ class TestEntityTag:
 
         refused(await blog.public.get(path, headers={"if-none-match": tag}), 404)
 
-    async def test_is_told_to_head_as_to_get(self, blog: Blog) -> None:
-        """HEAD has the same tag, and the same 304; and the connection goes on after either."""
+    async def test_is_the_same_for_head_and_get(self, blog: Blog) -> None:
+        """HEAD has the same tag and the same 304; the connection can be used again after both."""
         key = blog.world.acme.key.secret
         async with blog.server.line() as line:
             head = await line.ask("HEAD", POSTS, x_api_key=key)
@@ -162,8 +162,8 @@ class TestEntityTag:
                 _must_be_empty(answer)
             assert (await _status_of_next(line, key)) == 200
 
-    async def test_is_not_on_what_people_write(self, blog: Blog) -> None:
-        """It would have to tell drafts from what a token may see; nobody asks so often there."""
+    async def test_is_not_sent_for_the_tenants_own_view(self, blog: Blog) -> None:
+        """It would depend on drafts and scopes, and clients do not poll there."""
         answer = await blog.owner.get(OWN_POSTS, headers={"if-none-match": "*"})
 
         ok(answer)
@@ -172,7 +172,7 @@ class TestEntityTag:
 
 class TestBrowser:
     async def test_may_ask_for_what_it_has(self, world: World) -> None:
-        """A page of a listed origin may send the tag, and read it; another one may not."""
+        """A page of a listed origin may send and read the tag; another one may not."""
         key = world.acme.key.secret
         async with client_of(Cors(world.app, [ORIGIN]), origin=ORIGIN) as client:
             asked = {

@@ -132,7 +132,7 @@ class TestChangePassword:
             ok(await log_in(world, world.acme, now))
 
     async def test_is_404_for_a_user_who_was_deleted(self, world: World) -> None:
-        """After the body was looked at; elsewhere such a user is a stranger (401)."""
+        """After the body is validated; elsewhere such a session is 401."""
         client = await session(world, world.acme)
         admin = await world.admin()
         done(await admin.delete(f"{TENANTS}/{world.acme.tenant.id}/users/{world.acme.owner.id}"))
@@ -174,7 +174,7 @@ class TestSessions:
         ok(await second.get(PROFILE))
 
     async def test_end_when_the_user_is_switched_off(self, world: World) -> None:
-        """403 while inactive; dead (401) when active again, the spared one too."""
+        """403 while inactive; 401 when active again, the spared one too."""
         user = world.acme.owner.id
         spared = await session(world, world.acme)
         done(await change(spared, PASSWORD, NEW_PASSWORD))
@@ -194,7 +194,7 @@ class TestSessions:
             ok(await other.get(PROFILE))
 
     async def test_end_when_an_admin_sets_the_password(self, world: World) -> None:
-        """All of them; whoever has the new password gets in."""
+        """All of them; the new password can log in."""
         client = await session(world, world.acme)
 
         await patch_user(world, world.acme, world.acme.owner.id, password=NEW_PASSWORD)
@@ -204,7 +204,7 @@ class TestSessions:
         ok(await log_in(world, world.acme, NEW_PASSWORD))
 
     async def test_of_others_go_on(self, world: World) -> None:
-        """One user's change ends nobody else's session."""
+        """One user's change ends no session of another user."""
         other = await add_user(world, world.acme, "other@acme.example.com")
         answer = await log_in(world, world.acme, email=other["email"])
         token = ok(answer)["token"]
@@ -217,7 +217,7 @@ class TestSessions:
 
 class TestChangePasswordByMcpToken:
     async def test_acts_as_the_user_it_is_bound_to(self, world: World) -> None:
-        """The current password is asked for all the same, and every session ends."""
+        """The current password is required as well, and every session ends."""
         client = await session(world, world.acme)
         token = world.client(x_mcp_token=await world.mcp_token(world.acme))
 
@@ -228,7 +228,7 @@ class TestChangePasswordByMcpToken:
         ok(await log_in(world, world.acme, NEW_PASSWORD))
 
     async def test_needs_a_user_and_the_scope(self, world: World) -> None:
-        """403 when it is bound to nobody, or is not for writing profiles."""
+        """403 when it is bound to no user, or lacks the scope for writing profiles."""
         unbound = await world.mcp_token(world.acme, bound=False)
         scoped = await world.mcp_token(world.acme, "profile:read", "content:write")
 

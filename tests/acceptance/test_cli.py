@@ -90,7 +90,7 @@ class TestEveryCommand:
 class TestSettings:
     """A mistake in them is one line, and exit status 3."""
 
-    def test_that_nobody_knows(self, alone: Commands):
+    def test_with_an_unknown_name(self, alone: Commands):
         ended = alone("tenant", "list", TENANTRY_PROT="1")
 
         assert ended.status == 3
@@ -102,7 +102,7 @@ class TestSettings:
         assert ended.status == 3
         assert "TENANTRY_PORT" in only_line(ended.stderr)
 
-    def test_that_stand_in_a_file(self, alone: Commands):
+    def test_with_an_unknown_name_in_the_file(self, alone: Commands):
         Path(".env").write_text("TENANTRY_PROT=1\n")
 
         ended = alone("tenant", "list")
@@ -126,7 +126,7 @@ class TestSettings:
         assert ended.status == 3
         assert "TENANTRY_SECRET_KEY" in only_line(ended.stderr)
 
-    def test_with_a_data_folder_that_is_none(self, alone: Commands):
+    def test_with_an_invalid_data_folder(self, alone: Commands):
         Path("file").touch()
 
         ended = alone("tenant", "list", TENANTRY_DATA_DIR="file/data")
@@ -143,7 +143,7 @@ class TestAdminCreate:
         assert (made["email"], made["isActive"]) == (ADA, True)
         assert tenantry("admin", "list", "--json").data == {"items": [made]}
 
-    def test_prints_for_people(self, alone: Commands):
+    def test_prints_text_without_json(self, alone: Commands):
         ended = alone("admin", "create", ADA, password=PASSWORD)
 
         assert ended.status == 0
@@ -320,7 +320,7 @@ class TestTenantShow:
         )
 
     @pytest.mark.parametrize("tenant", ["nobody", "01890a5d-ac96-774b-bcce-b302099a8057"])
-    def test_knows_only_those_there_are(self, alone: Commands, tenant: str):
+    def test_refuses_an_unknown_tenant(self, alone: Commands, tenant: str):
         ended = alone("tenant", "show", tenant)
 
         assert ended.status == 2
@@ -344,7 +344,7 @@ class TestDoctor:
                 left = "SELECT 1 FROM pg_database WHERE starts_with(datname, 'tenantry_doctor')"
                 assert query(left) == []
 
-    def test_tells_what_is_wrong_with_the_settings(self, alone: Commands):
+    def test_reports_what_is_wrong_with_the_settings(self, alone: Commands):
         ended = alone("doctor", "--json", TENANTRY_PROT="1")
 
         assert ended.status == 3
@@ -362,7 +362,7 @@ class TestDoctor:
             ("your revisions", {"TENANTRY_TENANT_MIGRATIONS": "nowhere"}),
         ],
     )
-    def test_tells_what_does_not_work(
+    def test_reports_what_does_not_work(
         self, alone: Commands, check: str, environment: dict[str, str]
     ):
         alone.create_admin()
@@ -442,7 +442,7 @@ class TestDoctor:
         assert ended.status == 3
         assert not Path("data/secret-key").exists()
 
-    def test_sees_a_catalog_that_is_none(self, alone: Commands):
+    def test_sees_an_invalid_catalog(self, alone: Commands):
         Path("data").mkdir()
         Path("data/catalog.db").write_text("this is no database, however long the text is")
 
@@ -450,7 +450,7 @@ class TestDoctor:
 
 
 class TestServe:
-    def test_answers_until_it_is_told_to_stop(self, tenantry: Commands):
+    def test_answers_until_a_signal_stops_it(self, tenantry: Commands):
         port = free_port()
 
         with running(
@@ -475,7 +475,7 @@ class TestServe:
 
             assert program.end(signal.SIGINT) == 130
 
-    def test_is_alone_in_its_data_folder(self, tmp_path: Path):
+    def test_locks_its_data_folder(self, tmp_path: Path):
         with running(tmp_path, "serve", "--port", str(free_port())) as program:
             program.wait_for("answers at")
             second = run(tmp_path, "serve", "--port", str(free_port()))
@@ -483,7 +483,7 @@ class TestServe:
         assert second.returncode == 3
         assert str(program.process.pid) in only_line(second.stderr)
 
-    def test_takes_a_folder_that_a_dead_one_held(self, tmp_path: Path):
+    def test_uses_a_folder_that_a_killed_process_locked(self, tmp_path: Path):
         with running(tmp_path, "serve", "--port", str(free_port())) as program:
             program.wait_for("answers at")
             program.end(signal.SIGKILL)
@@ -520,8 +520,8 @@ class TestServe:
         assert (ended.returncode, ended.stdout) == (3, "")
         assert "hunter2" not in only_line(ended.stderr)
 
-    def test_lets_go_of_a_migration_that_somebody_waits_for(self, tenantry: Commands):
-        """The run goes on in the next process, and whoever waited is told so."""
+    def test_ends_while_a_client_waits_for_a_migration(self, tenantry: Commands):
+        """The run goes on in the next process, and the client is informed."""
         tenantry.create_admin()
         for number in range(12):
             tenantry.create_tenant(f"tenant {number:02}")
@@ -545,7 +545,7 @@ class TestServe:
         assert not answers(f"http://127.0.0.1:{port}")
 
     @pytest.mark.parametrize("engine", ["postgresql"], indirect=True)
-    def test_lets_any_number_serve_a_postgresql_catalog(self, tenantry: Commands):
+    def test_allows_any_number_of_processes_on_a_postgresql_catalog(self, tenantry: Commands):
         ports = [str(free_port()) for _ in range(2)]
 
         with (

@@ -1,4 +1,4 @@
-"""The command line for what lives long: tenants, users, credentials, admins, the audit log."""
+"""The commands that manage tenants, users, credentials, admins and the audit log."""
 
 import asyncio
 import json
@@ -63,7 +63,7 @@ NAME_ASKED = (
 
 
 class TestTenantSuspend:
-    def test_shuts_the_doors_until_it_is_activated(self, tenantry: Commands):
+    def test_refuses_requests_until_it_is_activated(self, tenantry: Commands):
         made = tenantry.create_tenant("acme")
         key = {"X-Api-Key": made["apiKey"]}
 
@@ -76,7 +76,7 @@ class TestTenantSuspend:
         assert while_suspended == 403
         assert _asked(tenantry, POSTS, key).status_code == 200
 
-    def test_tells_people(self, alone: Commands):
+    def test_prints_the_tenant(self, alone: Commands):
         alone.create_tenant("acme")
 
         ended = alone("tenant", "suspend", "acme")
@@ -263,7 +263,7 @@ class TestUser:
         [audited] = tenantry(*inside).data["items"]
         assert audited["changes"] == [{"field": "password"}]
 
-    def test_is_shown_to_people(self, alone: Commands):
+    def test_is_shown_as_text(self, alone: Commands):
         alone.create_tenant("acme")
 
         made = alone("user", "create", "acme", BOB, "--full-name", "Bob", password=PASSWORD)
@@ -458,7 +458,7 @@ class TestToken:
         for one in configurations("https://cms.example.com", token[0]):
             assert f"\n{one.client}, in {one.place}:\n\n{one.text}\n" in printed
 
-    def test_allows_everything_as_nobody_by_default(self, alone: Commands):
+    def test_has_all_scopes_and_no_user_by_default(self, alone: Commands):
         alone.create_tenant("acme")
 
         issued = alone("token", "issue", "acme", "--name", "assistant", "--json").data
@@ -493,7 +493,7 @@ class TestToken:
         assert (ended.status, ended.stdout) == (2, "")
         assert said in only_line(ended.stderr)
 
-    def test_has_only_scopes_that_there_are(self, alone: Commands):
+    def test_refuses_unknown_scopes(self, alone: Commands):
         ended = alone("token", "issue", "acme", "--name", "n", "--scope", "nonsense")
 
         assert (ended.status, ended.stdout) == (2, "")
@@ -533,7 +533,7 @@ class TestAdmin:
         assert _admin_logs_in(tenantry, PASSWORD)
 
     @pytest.mark.parametrize("command", ["disable", "enable", "reset-password"])
-    def test_is_one_that_there_is(self, alone: Commands, command: str):
+    def test_must_exist(self, alone: Commands, command: str):
         password = PASSWORD if command == "reset-password" else None
 
         ended = alone("admin", command, ADA, password=password)
@@ -556,7 +556,7 @@ class TestSigningKeyRotate:
         assert added["id"] in {key["kid"] for key in published}
         assert _admin_logs_in(tenantry, PASSWORD)
 
-    def test_tells_people_from_when(self, alone: Commands):
+    def test_prints_when_the_key_signs(self, alone: Commands):
         ended = alone("signing-key", "rotate")
 
         assert ended.status == 0
@@ -564,7 +564,7 @@ class TestSigningKeyRotate:
 
 
 class TestUnlock:
-    def test_is_of_an_account_that_there_is(self, tenantry: Commands):
+    def test_needs_an_existing_account(self, tenantry: Commands):
         tenantry.create_admin()
         tenantry.create_tenant("acme")
         owner = tenantry("user", "list", "acme", "--json").data["items"][0]["email"]
@@ -578,7 +578,7 @@ class TestUnlock:
 
 
 class TestSigningKeyList:
-    def test_tells_when_each_key_signs(self, tenantry: Commands):
+    def test_prints_when_each_key_signs(self, tenantry: Commands):
         added = tenantry("signing-key", "rotate", "--json").data
 
         [first, second] = tenantry("signing-key", "list", "--json").data["items"]
@@ -600,7 +600,7 @@ class TestSigningKeyRevoke:
         assert left["id"] != only["id"]
         assert _admin_logs_in(tenantry, PASSWORD)
 
-    def test_is_one_that_there_is(self, alone: Commands):
+    def test_must_exist(self, alone: Commands):
         for key_id in ("nonsense", "01890a5d-ac96-774b-bcce-b302099a8057"):
             assert alone("signing-key", "revoke", key_id).status == 2
 
@@ -677,7 +677,7 @@ class TestAudit:
 
 
 class TestOpenapi:
-    def test_is_what_the_service_tells(self, alone: Commands):
+    def test_is_the_description_of_the_service(self, alone: Commands):
         printed = alone("openapi")
 
         assert not alone.settings.data_dir.exists()
@@ -706,7 +706,7 @@ class TestWorker:
 
     @pytest.mark.parametrize("engine", ["postgresql"], indirect=True)
     def test_works_on_runs_until_a_signal(self, tenantry: Commands):
-        """What the first leaves at the signal, the second takes up."""
+        """What the first worker leaves at the signal, the second one continues."""
         for number in range(6):
             tenantry.create_tenant(f"tenant {number}")
         migrations = {"TENANTRY_TENANT_MIGRATIONS": tenantry.migrations(SLOWLY)}
@@ -746,7 +746,7 @@ def _create_bob(tenantry: Commands) -> Any:
 def _asked(
     tenantry: Commands, path: str, headers: dict[str, str] | None = None, body: object = None
 ) -> httpx.Response:
-    """Return what a service that has just started answers."""
+    """Return the response of a service that has just started."""
 
     async def ask() -> httpx.Response:
         async with (
@@ -782,7 +782,7 @@ def _database_exists(tenantry: Commands, name: str) -> bool:
 
 
 def _planned(tenantry: Commands) -> UUID:
-    """Return a run that nobody works on yet."""
+    """Return a run that no process works on."""
     settings = tenantry.settings.model_copy(
         update={"tenant_migrations": tenantry.folder / "migrations"}
     )

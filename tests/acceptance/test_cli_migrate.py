@@ -75,7 +75,7 @@ class TestMigrateAll:
         assert "1 of 2 tenants are at the head" in as_text.stdout
         assert "Traceback" not in as_text.stderr
 
-    def test_migrates_nobody_when_there_is_nobody(self, alone: Commands):
+    def test_migrates_nothing_without_tenants(self, alone: Commands):
         alone.create_admin()
 
         assert alone("migrate", "all", "--json").data == {
@@ -241,7 +241,7 @@ class TestMigrateShow:
         assert all(text in printed for text in (run_id, "acme", "globex", "0001_create_widgets"))
 
     @pytest.mark.parametrize("run_id", ["nonsense", "01890a5d-ac96-774b-bcce-b302099a8057"])
-    def test_knows_only_those_there_are(self, alone: Commands, run_id: str):
+    def test_refuses_an_unknown_run(self, alone: Commands, run_id: str):
         ended = alone("migrate", "show", run_id)
 
         assert ended.status == 2
@@ -260,7 +260,7 @@ class TestMigrateShow:
 
 
 class TestMigratePlan:
-    def test_tells_what_is_pending_and_changes_nothing(self, tenantry: Commands):
+    def test_prints_what_is_pending_and_changes_nothing(self, tenantry: Commands):
         tenantry.create_admin()
         tenantry.create_tenant("acme")
         migrations = {"TENANTRY_TENANT_MIGRATIONS": tenantry.migrations(CREATE_WIDGETS)}
@@ -315,7 +315,7 @@ class TestMigratePlan:
         assert (data["pending"], data["failed"]) == (1, 0)
         assert "rehearsed" in data["details"][0]["error"]
 
-    def test_looks_only_at_those_that_are_named(self, alone: Commands):
+    def test_inspects_only_the_named_tenants(self, alone: Commands):
         made = alone.create_tenant("acme")
         alone.create_tenant("globex")
 
@@ -327,7 +327,7 @@ class TestMigratePlan:
         assert "tenant list" in only_line(stranger.stderr)
 
 
-class TestMigrateOrder:
+class TestMigrateOptions:
     def test_retries_those_that_failed(self, tenantry: Commands):
         tenantry.create_admin()
         broken = tenantry.create_tenant("acme")
@@ -390,7 +390,7 @@ class TestMigrateOrder:
 
 
 class TestMigrateCancel:
-    def test_lets_nothing_more_start(self, tenantry: Commands):
+    def test_starts_no_further_tenant(self, tenantry: Commands):
         tenantry.create_admin()
         for number in range(12):
             tenantry.create_tenant(f"tenant {number:02}")
@@ -414,7 +414,7 @@ class TestMigrateCancel:
         assert "ended" in only_line(again.stderr)
 
     @pytest.mark.parametrize("run_id", ["nonsense", "01890a5d-ac96-774b-bcce-b302099a8057"])
-    def test_knows_only_those_there_are(self, alone: Commands, run_id: str):
+    def test_refuses_an_unknown_run(self, alone: Commands, run_id: str):
         ended = alone("migrate", "cancel", run_id)
 
         assert ended.status == 2
@@ -464,7 +464,7 @@ class TestMigrateNew:
         assert 'down_revision = "a1b2c3d4e5f6"' in Path(made["path"]).read_text()
 
     def test_fails_every_tenant_until_it_is_filled_in(self, tenantry: Commands):
-        """What was forgotten must not count as applied."""
+        """An empty revision must not count as applied."""
         tenantry.create_admin()
         tenantry.create_tenant("acme")
         tenantry("migrate", "new", "-m", "orders", **OURS)

@@ -56,7 +56,7 @@ class TestVersion:
 
 
 class TestUsageError:
-    """One line, with the command whose help to read."""
+    """One line, with the command that prints the help."""
 
     @pytest.mark.parametrize(
         ("arguments", "words"),

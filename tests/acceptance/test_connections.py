@@ -1,4 +1,4 @@
-"""Connections that send too little, too late, or too much: none of them lasts."""
+"""Connections that send too little, too late, or too much are closed."""
 
 import asyncio
 import contextlib
@@ -120,7 +120,7 @@ class TestDeadlines:
                 line.hang_up()
                 await going_on
 
-    async def test_tell_why_where_an_answer_can_be_read(self, services: Services) -> None:
+    async def test_give_the_reason_where_a_response_can_be_read(self, services: Services) -> None:
         """408, in the envelope, and the connection is closed."""
         async with quick(services) as at, at.line() as line:
             line.writer.write(post(LOGIN, "content-length: 9", "x-api-key: tnk_none"))
@@ -156,8 +156,8 @@ class TestDeadlines:
                 assert head.status == 401
                 await line.reader.readexactly(int(head.said["content-length"]))
 
-    async def test_let_a_body_come_that_was_answered(self, services: Services) -> None:
-        """A client that sends all of it before it reads has its answer, and may go on."""
+    async def test_read_a_body_after_its_early_response(self, services: Services) -> None:
+        """A client that sends all of it before it reads gets the response, and may go on."""
         async with quick(services) as at, at.line() as line:
             line.writer.write(b"PUT /livez HTTP/1.1\r\nhost: x\r\ncontent-length: 300000\r\n\r\n")
             for _ in range(10):
@@ -172,7 +172,7 @@ class TestDeadlines:
 @pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
 class TestCounts:
     async def test_refuse_one_address_too_many(self, services: Services) -> None:
-        """429 in the envelope, readable, with a time; and there is room when one has left."""
+        """429 in the envelope, with a time to wait; one more is accepted when one is closed."""
         async with quick(services, per_address=3, idle_seconds=9, head_seconds=9) as at:
             async with contextlib.AsyncExitStack() as stack:
                 lines = [await stack.enter_async_context(at.line()) for _ in range(3)]
@@ -203,7 +203,7 @@ class TestCounts:
             assert (statuses_in(raw), codes_in(raw)) == ([503], ["no_free_connection"])
 
     async def test_do_not_take_a_proxy_for_one_client(self, services: Services) -> None:
-        """A trusted proxy brings the clients of everybody."""
+        """A trusted proxy forwards the requests of many clients."""
         exempt = services.settings.model_copy(update={"trusted_proxies": "127.0.0.0/8"})
         async with (
             quick(services, per_address=1, exempt=tuple(exempt.proxy_networks)) as at,
@@ -214,7 +214,7 @@ class TestCounts:
                 assert (await line.ask("GET", "/livez")).status == 200
 
     async def test_do_not_wait_for_clients_that_are_refused(self, services: Services) -> None:
-        """Of a crowd that never reads, few stay for a moment, and then none."""
+        """Of many clients that never read, few stay connected for a moment, and then none."""
         async with (
             quick(services, per_address=1) as at,
             contextlib.AsyncExitStack() as stack,
@@ -284,7 +284,7 @@ class TestPipelining:
             line.hang_up()
 
     async def test_is_as_quick_as_one_after_another(self, services: Services) -> None:
-        """Two thousand in one piece are answered; what is held is not copied for each."""
+        """Two thousand in one write are answered; the buffer is not copied for each."""
         async with quick(services) as at, at.line() as line:
             writing = asyncio.create_task(_flood(line, LIVE * 2_000))
             async with asyncio.timeout(20):

@@ -1,4 +1,4 @@
-"""The console's files: open to anybody, cached, compressed, and under a strict policy."""
+"""The console's files: public, cached, compressed, with a strict policy."""
 
 import gzip
 import io
@@ -20,7 +20,7 @@ SCRIPT = f"{PREFIX}app.js"
 
 @pytest.fixture(name="engine")
 def _engine() -> str:
-    """No database is asked, so one engine tells as much as two."""
+    """No database is used, so one engine suffices."""
     return "sqlite"
 
 
@@ -35,8 +35,8 @@ async def ask(client: httpx.AsyncClient, path: str, **headers: str) -> httpx.Res
 
 
 class TestFile:
-    async def test_is_sent_to_anybody(self, stranger: httpx.AsyncClient):
-        """Every file, as what it is, with an id for the log."""
+    async def test_needs_no_credentials(self, stranger: httpx.AsyncClient):
+        """Every file, with its content type and a request id."""
         kinds = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 
         for path in FILES:
@@ -73,7 +73,7 @@ class TestFile:
         assert head.said["etag"] == whole.said["etag"]
 
     @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
-    async def test_takes_nothing(self, stranger: httpx.AsyncClient, method: str):
+    async def test_accepts_no_other_method(self, stranger: httpx.AsyncClient, method: str):
         """Any other method is a 405 in the envelope."""
         answer = await stranger.request(method, "/console")
 
@@ -89,7 +89,9 @@ class TestFile:
         "path",
         ["/console/nothing.js", "/console/../door.py", "/console/%2e%2e/door.py", "/consoles"],
     )
-    async def test_that_is_none_is_the_apis_404(self, stranger: httpx.AsyncClient, path: str):
+    async def test_that_does_not_exist_is_the_apis_404(
+        self, stranger: httpx.AsyncClient, path: str
+    ):
         """Whatever is no file of the console is a path like any other."""
         answer = await ask(stranger, path)
 
@@ -123,14 +125,14 @@ class TestPolicy:
         assert "unsafe" not in text
 
     async def test_is_not_the_apis(self, stranger: httpx.AsyncClient):
-        """What is not the console's is answered as if there were no console."""
+        """Other paths are answered as if there were no console."""
         assert "content-security-policy" not in (await ask(stranger, "/livez")).headers
 
 
 class TestCaching:
     @pytest.mark.parametrize("coding", ["identity", "gzip"])
     async def test_sends_nothing_twice(self, stranger: httpx.AsyncClient, coding: str):
-        """Whoever has the file is told so, and nothing else."""
+        """A client that has the file gets 304 without a body."""
         first = await ask(stranger, SCRIPT, accept_encoding=coding)
         etag = first.headers["etag"]
 
@@ -141,8 +143,8 @@ class TestCaching:
             assert again.headers["etag"] == etag
             assert "content-length" not in again.headers
 
-    async def test_sends_what_is_not_known(self, stranger: httpx.AsyncClient):
-        """Another file's tag, or that of the other form, is no knowledge of this one."""
+    async def test_sends_a_file_when_the_tag_differs(self, stranger: httpx.AsyncClient):
+        """The tag of another file, or of another encoding, does not match."""
         plain = (await ask(stranger, SCRIPT)).headers["etag"]
 
         for known in ('"other"', "", plain.replace('"', "")):
@@ -151,7 +153,7 @@ class TestCaching:
         assert zipped.status_code == 200
         assert zipped.headers["etag"] != plain
 
-    async def test_asks_to_be_asked(self, stranger: httpx.AsyncClient):
+    async def test_requires_revalidation(self, stranger: httpx.AsyncClient):
         """A new release is seen at the next request."""
         answer = await ask(stranger, SCRIPT)
 
@@ -164,7 +166,7 @@ class TestCompression:
         "accepted", ["gzip", "br, gzip;q=0.5", "GZIP", "*", "deflate, *;q=0.1"]
     )
     async def test_is_used_where_it_is_accepted(self, services: Services, accepted: str):
-        """The file is a fraction of itself on the way."""
+        """The response is a fraction of the file."""
         client = client_of(app_over(services), accept_encoding=accepted)
         async with client.stream("GET", SCRIPT) as answer:
             raw = b"".join([part async for part in answer.aiter_raw()])
@@ -177,7 +179,7 @@ class TestCompression:
         "accepted", ["", "identity", "br", "gzip;q=0", "*;q=0.0", "gzip;q=0.0000"]
     )
     async def test_is_left_where_it_is_not(self, stranger: httpx.AsyncClient, accepted: str):
-        """Who does not name it, or says that it weighs nothing, gets the file as it is."""
+        """A client that does not accept it, or with `q=0`, gets the plain file."""
         answer = await ask(stranger, SCRIPT, accept_encoding=accepted)
 
         assert "content-encoding" not in answer.headers

@@ -1,4 +1,4 @@
-"""Requests whose database is slow or silent: they end in time, and leave nothing behind."""
+"""Requests to a slow or silent database end in time, and leave nothing behind."""
 
 import asyncio
 import time

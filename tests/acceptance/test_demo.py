@@ -1,4 +1,4 @@
-"""The demo: it begins afresh, keeps to its own folder, and prints what works as it stands."""
+"""The demo: it starts over, uses its own folder only, and prints requests that work."""
 
 import json
 import re
@@ -35,7 +35,7 @@ def _demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
 
 
 class TestDemo:
-    def test_prints_requests_that_work_as_they_stand(self, demo: Program):
+    def test_prints_requests_that_work_unchanged(self, demo: Program):
         printed = _requests(demo)
 
         login, posts, history = [_answer(request) for request in printed[:3]]
@@ -47,8 +47,8 @@ class TestDemo:
         assert history["data"]["items"][0]["triggeredBy"] == "admin@example.com"
         assert called["items"][0]["slug"] == posts["data"]["items"][0]["slug"]
 
-    def test_has_posts_and_drafts_to_look_at(self, demo: Program):
-        """Its people see more than everybody does, and a search and a tag find something."""
+    def test_has_posts_and_drafts(self, demo: Program):
+        """Its users see more than the public, and a search and a tag find something."""
         login, posts = [_answer(request) for request in _requests(demo)[:2]]
         headers = {
             "authorization": f"Bearer {login['data']['token']}",
@@ -103,7 +103,7 @@ class TestDemo:
         assert [line for line in demo.stderr.splitlines() if requests not in line] == []
         assert "\x1b" not in demo.stdout
 
-    def test_ends_and_begins_afresh(self, tmp_path: Path):
+    def test_starts_over_after_its_end(self, tmp_path: Path):
         port = str(free_port())
         keys = []
 
@@ -134,7 +134,7 @@ class TestDemo:
         assert printed["migration"]["total"] == 1
         assert status in {0, 130}
 
-    def test_is_alone_in_its_folder(self, tmp_path: Path):
+    def test_locks_its_folder(self, tmp_path: Path):
         with running(tmp_path, "demo", "--port", str(free_port())) as demo:
             demo.wait_for(ANSWERING)
             second = run(tmp_path, "demo", "--port", str(free_port()))
@@ -156,7 +156,7 @@ class TestDemoRefuses:
         assert "demo-data" in only_line(ended)
         assert list(kept.parent.iterdir()) == [kept]
 
-    def test_a_folder_that_is_none(self):
+    def test_an_invalid_folder(self):
         Path("file").touch()
 
         assert "file" in only_line(_refused("--port", str(free_port()), "--folder", "file"))
@@ -187,7 +187,7 @@ class TestDemoRefuses:
 
 
 def _refused(*arguments: str, **environment: str) -> str:
-    """Return what the demo said when it refused to start."""
+    """Return the error of a demo that refused to start."""
     ended = CliRunner().invoke(cli, ["demo", *arguments], env=environment)
     assert (ended.exit_code, ended.stdout) == (3, "")
     return ended.stderr

@@ -47,7 +47,7 @@ class TestHarmfulSettings:
         assert found["advice"]
         assert ended.status == (3 if state == "failed" else 0)
 
-    def test_are_told_from_ordinary_ones(self, alone: Commands):
+    def test_are_distinguished_from_ordinary_ones(self, alone: Commands):
         ended = alone(
             *("doctor", "--json"),
             TENANTRY_TRUSTED_PROXIES="10.0.0.0/8,192.0.2.7,fd00::/8",
@@ -78,7 +78,7 @@ class TestDisk:
         assert (found.advice is not None) == (state is not State.OK)
 
     def test_that_cannot_be_written_is_found(self, alone: Commands):
-        """No permission of a file says so: /proc takes no files, not even from root."""
+        """Not by a permission: /proc accepts no files, not even from root."""
         ended = alone("doctor", "--json", TENANTRY_DATA_DIR="/proc/tenantry")
 
         found = _found(ended.data, "data folder")

@@ -28,8 +28,8 @@ def left_of(answer: httpx.Response) -> tuple[int, int, int]:
 
 
 class TestRateLimit:
-    async def test_is_told_with_every_answer_to_a_credential(self, world: World) -> None:
-        """Also with an error; a stranger is told nothing."""
+    async def test_is_sent_with_every_response_to_a_credential(self, world: World) -> None:
+        """Also with an error; a client without credentials gets none."""
         token = await world.mcp_token(world.acme)
         async with (
             await world.owner(world.acme) as owner,
@@ -55,7 +55,7 @@ class TestRateLimit:
                 assert "ratelimit" not in (await stranger.get(path)).headers
 
     async def test_refuses_what_is_too_much(self, settings: Settings) -> None:
-        """With a time to wait, and without touching what others may do."""
+        """With a time to wait, and without an effect on others."""
         limited = settings.model_copy(update={"requests_per_minute": 60})
         async with open_services(limited) as services:
             world = await make_world(services)
@@ -119,10 +119,10 @@ class TestLimitCommand:
 
 
 class TestFairShare:
-    async def test_lets_so_many_requests_of_a_tenant_work_at_once(
+    async def test_bounds_the_concurrent_requests_of_a_tenant(
         self, world: World, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """What waits is refused at last, and the other tenants notice nothing."""
+        """What waits too long is refused, and other tenants are not delayed."""
         monkeypatch.setattr(fair_share, "WAIT_SECONDS_MAX", 0.3)
         hold = asyncio.Event()
         share = fair_share.FairShare()

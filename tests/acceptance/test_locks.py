@@ -1,4 +1,4 @@
-"""Requests that meet the locks of somebody else, such as a migration."""
+"""Requests that wait for locks of other clients, such as a migration."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -31,20 +31,20 @@ NEVERTHELESS = {"title": "Nevertheless", "content": "It rained."}
 async def deadlocked(
     world: World, first: str, second: str, asking: Awaitable[httpx.Response]
 ) -> httpx.Response:
-    """Return the answer to who has taken the table *second* and wants *first*, as others do."""
+    """Return the response to a request that deadlocks over the tables *first* and *second*."""
     url = database_of(world, world.acme.tenant).url
     async with await psycopg.AsyncConnection.connect(url) as other:
         await other.execute(f"LOCK TABLE {first} IN ACCESS EXCLUSIVE MODE")
         task = asyncio.ensure_future(asking)
         await asyncio.sleep(HELD_SECONDS)  # it waits by now
-        # The server asks who is to blame a second after somebody began to wait: the request.
+        # The server detects the deadlock a second after the request began to wait.
         await other.execute(f"LOCK TABLE {second} IN ACCESS EXCLUSIVE MODE")
         await other.commit()
         return await task
 
 
 def get_in_the_way(raw: Raw, table: str, times: int, *, of_commit: bool = False) -> None:
-    """Let the server end so many transactions that write to *table*, as it ends a deadlock.
+    """Make the server end so many transactions that write to *table*, as it ends a deadlock.
 
     Args:
         raw: The database, of PostgreSQL.
@@ -85,7 +85,7 @@ def audited(world: World, action: str) -> int:
 
 @on_postgresql
 async def test_a_request_survives_a_deadlock(world: World):
-    """It holds a lock that somebody waits for who holds the next one: the server ends it."""
+    """It and another client wait for each other's locks: the server ends one of them."""
     client = await world.owner(world.acme)
 
     asking = client.post(POSTS, json=NEVERTHELESS)
@@ -98,7 +98,7 @@ async def test_a_request_survives_a_deadlock(world: World):
 
 @on_postgresql
 class TestAssistants:
-    async def test_write_although_somebody_is_in_the_way(self, world: World):
+    async def test_write_after_a_deadlock(self, world: World):
         """As long as a request by HTTP would, and with one entry in the audit log."""
         raw = database_of(world, world.acme.tenant)
         get_in_the_way(raw, "tenantry_blog_state", LOST_MAX)
@@ -110,7 +110,7 @@ class TestAssistants:
         assert audited(world, "post.create") == 1
         assert raw.run("SELECT count(*) FROM tenantry_post WHERE title = 'Nevertheless'") == [(1,)]
 
-    async def test_are_told_when_somebody_is_in_the_way_for_long(self, world: World):
+    async def test_get_an_error_after_many_deadlocks(self, world: World):
         raw = database_of(world, world.acme.tenant)
         get_in_the_way(raw, "tenantry_blog_state", LOST_MAX + 1)
         client = world.client(x_mcp_token=await world.mcp_token(world.acme))
@@ -124,7 +124,7 @@ class TestAssistants:
     @pytest.mark.parametrize(
         "asked", [call("list_posts"), message("resources/list")], ids=["tool", "resources"]
     )
-    async def test_read_although_somebody_is_in_the_way(self, world: World, asked: bytes):
+    async def test_read_after_a_deadlock(self, world: World, asked: bytes):
         client = world.client(x_mcp_token=await world.mcp_token(world.acme))
         answered = await deadlocked(
             world, "tenantry_post", "tenantry_blog_state", post(client, asked)
@@ -137,9 +137,9 @@ class TestAssistants:
 
 @on_postgresql
 class TestAuditLog:
-    """Whoever is in the way: what was done stands in it once, and what was not does not."""
+    """After deadlocks, it has each change once, and no change that was rolled back."""
 
-    async def test_tells_once_that_a_token_changed_the_password(self, world: World):
+    async def test_has_a_password_change_by_a_token_once(self, world: World):
         raw = database_of(world, world.acme.tenant)
         get_in_the_way(raw, "tenantry_user", 2)
         client = world.client(x_mcp_token=await world.mcp_token(world.acme))
@@ -149,7 +149,7 @@ class TestAuditLog:
 
         assert audited(world, "password.change") == 1
 
-    async def test_tells_once_that_a_user_was_made_changed_and_deleted(self, world: World):
+    async def test_has_each_change_of_a_user_once(self, world: World):
         raw = database_of(world, world.acme.tenant)
         get_in_the_way(raw, "tenantry_user", 1)
         admin, users = await world.admin(), f"{TENANTS}/{world.acme.tenant.id}/users"
@@ -165,7 +165,7 @@ class TestAuditLog:
         for change in ("update", "delete"):
             assert audited(world, f"user.{change}") == 1
 
-    async def test_has_no_entry_of_a_change_whose_commit_is_lost(self, world: World):
+    async def test_has_no_entry_of_a_change_that_is_rolled_back_at_its_commit(self, world: World):
         """The change is not tried again; the client gets a 503."""
         raw = database_of(world, world.acme.tenant)
         get_in_the_way(raw, "tenantry_blog_state", 1, of_commit=True)

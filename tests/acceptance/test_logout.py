@@ -92,7 +92,7 @@ class TestLogout:
             refused(await there.get(PROFILE), 401)
 
     async def test_forgets_a_session_when_its_token_has_expired(self, world: World) -> None:
-        """The list does not grow for ever."""
+        """The list does not grow without bound."""
         raw = database_of(world, world.acme.tenant)
         done(await (await session(world, world.acme)).post(LOGOUT))
         long_ago = (utc_now() - timedelta(hours=3)).replace(tzinfo=None)
@@ -105,7 +105,7 @@ class TestLogout:
     async def test_of_too_many_sessions_ends_all(
         self, world: World, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """The list has a bound, and what no longer fits is ended otherwise."""
+        """The list has a bound; above it, all sessions end."""
         monkeypatch.setattr(sessions, "ENDED_SESSIONS_MAX", 2)
         ended = [await session(world, world.acme) for _ in range(3)]
         other = await session(world, world.acme)
@@ -142,7 +142,7 @@ class TestAdminLogout:
         ok(await (await admin_session(world)).get(TENANTS))
 
     async def test_is_for_admins(self, world: World) -> None:
-        """And for nobody else."""
+        """And for no other user."""
         await must_be_for_admins(world, lambda client: client.post(ADMIN_LOGOUT))
 
     async def test_of_too_many_sessions_ends_all(

@@ -62,7 +62,7 @@ class TestDetails:
                 refused(await admin.get(f"{path}{bad}"), 400)
 
     async def test_are_as_many_as_the_counts_say(self, world: World) -> None:
-        """What has ended since the run was read is in neither."""
+        """A tenant that finishes after the run was read is in neither."""
         run_id = add_run(world, ["Success", "Failed", "Failed"], total=4, counted=2)
         admin = await world.admin()
 
@@ -117,7 +117,7 @@ class TestMemory:
             ) as admin:
                 # What the first request of its kind brings in once.
                 ok(await admin.get(f"{HISTORY}?pageSize=1"))
-                # The peak is counted anew from here (proc(5)).
+                # Reset the peak (proc(5)).
                 (process / "clear_refs").write_text("5")
                 before, began = peak_of(process), time.monotonic()
                 chunks, first = [], 0.0
@@ -143,7 +143,7 @@ def peak_of(process: Path) -> int:
 
 class TestFailureCauses:
     async def test_are_counted_by_kind(self, world: World) -> None:
-        """Errors of one kind are one cause, whatever stands in their texts."""
+        """Errors of one kind are one cause, whatever names their messages hold."""
         run_id = add_run(world, ["Success", "Failed", "Failed", "Failed"])
         admin = await world.admin()
 

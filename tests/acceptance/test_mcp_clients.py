@@ -82,7 +82,7 @@ READERS = dict(
 
 @pytest.fixture(name="address")
 async def _address(settings: Settings) -> AsyncIterator[tuple[World, str]]:
-    """A world on a socket, whose settings name the socket as its public URL."""
+    """A world on a socket, with its URL as the public URL of the settings."""
     port = free_port()
     public = settings.model_copy(update={"public_url": f"http://127.0.0.1:{port}"})
     async with open_services(public) as services:
@@ -92,8 +92,8 @@ async def _address(settings: Settings) -> AsyncIterator[tuple[World, str]]:
 
 
 class TestConfigurations:
-    async def test_connect_whoever_reads_them(self, address: tuple[World, str]):
-        """Those of an admin and those of a user: with each of them the first tool works."""
+    async def test_connect_in_every_client(self, address: tuple[World, str]):
+        """Configurations for an admin and for a user: with each, the first tool works."""
         world, url = address
         admin, owner = await world.admin(), await world.owner(world.acme)
         tokens = f"{TENANTS}/{world.acme.tenant.id}/mcp-tokens"
@@ -136,12 +136,12 @@ class TestConfigurations:
     def test_name_the_address_where_there_is_no_public_url(self, host: str, url: str):
         assert Settings(host=host).base_url == url
 
-    def test_let_the_bridge_take_plain_http_only_where_it_would_not(self):
-        """It refuses http but on this machine, unless it is told."""
-        for url, told in ((LOCAL, False), ("https://a.example.com", False), ("http://lan", True)):
+    def test_allow_the_bridge_plain_http_where_it_refuses_it(self):
+        """Without an option, it refuses http except on this machine."""
+        for url, allows in ((LOCAL, False), ("https://a.example.com", False), ("http://lan", True)):
             bridge = configurations(url, "tnm_x")[-1]
 
-            assert ("--allow-http" in bridge.text) == told
+            assert ("--allow-http" in bridge.text) == allows
 
 
 def vars_of(configuration: Any) -> dict[str, str]:

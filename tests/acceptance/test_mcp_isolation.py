@@ -1,4 +1,4 @@
-"""Many assistants of two tenants at once: no answer holds what is the other tenant's."""
+"""Many MCP clients of two tenants at once: no response holds data of the other tenant."""
 
 import asyncio
 from collections.abc import Sequence

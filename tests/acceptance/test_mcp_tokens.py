@@ -85,7 +85,7 @@ def bearer_of(issued: dict[str, str], world: World) -> httpx.AsyncClient:
 
 class TestIssueAsAdmin:
     async def test_returns_a_token_this_once(self, world: World) -> None:
-        """201; all scopes, for 30 days, bound to nobody, unless something else is said."""
+        """201; by default all scopes, for 30 days, bound to no user."""
         admin = await world.admin()
 
         answer = await admin.post(path_of(world), json=FULL)
@@ -112,7 +112,7 @@ class TestIssueAsAdmin:
         assert utc_now() - instant(used["lastUsedAt"]) < timedelta(seconds=30)
 
     async def test_takes_a_user_scopes_and_an_expiry(self, world: World) -> None:
-        """At most 365 days ahead, told in UTC."""
+        """At most 365 days ahead, returned in UTC."""
         user = str(world.acme.owner.id)
         expires_at = utc_now().replace(microsecond=0) + timedelta(days=364)
         local = expires_at.astimezone().isoformat().replace("+00:00", "Z")
@@ -124,7 +124,7 @@ class TestIssueAsAdmin:
         assert instant(issued["expiresAt"]) == expires_at
         assert ok(await bearer_of(issued, world).get(PROFILE))["id"] == user
 
-    async def test_tells_every_instant_in_utc(self, world: World) -> None:
+    async def test_returns_every_instant_in_utc(self, world: World) -> None:
         """Whatever the offset that was sent."""
         day = (utc_now() + timedelta(days=10)).date()
 
@@ -148,8 +148,8 @@ class TestIssueAsAdmin:
         assert ok(await admin.get(path_of(world))) is not None
         assert len(ok(await admin.get(path_of(world)))["items"]) == 2  # of must_be_for_admins
 
-    async def test_is_undone_at_the_very_next_request(self, world: World) -> None:
-        """A revoked token is 401, with a good key and bearer beside it too; others go on."""
+    async def test_is_revoked_at_the_next_request(self, world: World) -> None:
+        """A revoked token is 401, also with a valid key and bearer; others go on."""
         admin = await world.admin()
         issued, other = await issue(world), await issue(world)
         client = bearer_of(issued, world)
@@ -187,7 +187,7 @@ class TestIssueAsUser:
         assert profile["id"] == str(world.acme.owner.id)
 
     async def test_shows_and_revokes_ones_own_alone(self, world: World) -> None:
-        """Another user's tokens, and those of nobody, are not there."""
+        """Tokens of other users, and unbound ones, do not exist for the caller."""
         user = await session(world, world.acme)
         added = await add_user(world, world.acme, "other@acme.example.com")
         token = ok(await log_in(world, world.acme, email=added["email"]))["token"]
@@ -253,7 +253,7 @@ class TestMcpToken:
         refused(await token.post(LOGIN, json=login), 401)
 
     async def test_ends_at_its_own_date(self, world: World) -> None:
-        """It is good until then, and 401 from then on, whatever stands beside it."""
+        """It is valid until then, and 401 afterwards, whatever other credentials are sent."""
         user = str(world.acme.owner.id)
         beside = await session(world, world.acme)
         longer = await issue(world)
@@ -271,7 +271,7 @@ class TestMcpToken:
             refused(await beside.get(path), 401)
         ok(await bearer_of(longer, world).get(MODULES))
 
-    async def test_is_looked_at_first(self, world: World) -> None:
+    async def test_is_checked_first(self, world: World) -> None:
         """Where there is none, the key counts; where there is one, it alone is the principal."""
         good = await world.mcp_token(world.acme)
         key = world.acme.key.secret
@@ -288,7 +288,7 @@ class TestMcpToken:
             client = world.client(x_mcp_token=bad, x_api_key=key, authorization=bearer)
             for path in (PROFILE, MODULES, POSTS):
                 refused(await client.get(path), 401)
-        for beside in (  # one is found, and it is good: what stands beside it is not looked at
+        for beside in (  # a valid token is found: other credentials are ignored
             {"authorization": "Bearer rubbish"},
             {"authorization": others},
             {"authorization": f"Bearer {await world.admin_token()}"},
@@ -301,8 +301,8 @@ class TestMcpToken:
                 ok(await client.get(path))
             assert ok(await client.get(PROFILE))["id"] == str(world.acme.owner.id)
 
-    async def test_agrees_with_the_key_beside_it(self, world: World) -> None:
-        """A key that is found and belongs to another tenant is 403; a dead one is ignored."""
+    async def test_agrees_with_the_key_of_the_same_request(self, world: World) -> None:
+        """A valid key of another tenant is 403; an invalid one is ignored."""
         token = await world.mcp_token(world.acme)
         admin = await world.admin()
         keys = f"{TENANTS}/{world.globex.tenant.id}/api-keys"
@@ -319,7 +319,7 @@ class TestMcpToken:
     async def test_is_closed_with_its_tenant_its_user_and_its_module(self, world: World) -> None:
         """403 while one of them is off, at the very next request; back when it is on again.
 
-        But what was bound to a user who was inactive stays dead.
+        But a token that is bound to a deactivated user stays invalid.
         """
         user = world.acme.owner.id
         bound = world.client(x_mcp_token=await world.mcp_token(world.acme))
@@ -422,7 +422,7 @@ class TestPasswordOfTheUser:
         refused(await token.put(PROFILE, json={"fullName": "A", "email": "a@x.org"}), 401)
 
     async def test_ends_a_token_that_is_issued_at_the_same_moment(self, world: World) -> None:
-        """The token is of the password that was checked, whenever it is written."""
+        """The token belongs to the password that was checked, whenever it is written."""
         user = await session(world, world.acme)
         before = {"user_id": world.acme.owner.id, "user_generation": 0}
         body = {"currentPassword": PASSWORD, "newPassword": NEW_PASSWORD}

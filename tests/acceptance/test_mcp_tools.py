@@ -44,7 +44,7 @@ def expected(scopes: frozenset[str], modules: frozenset[str], *, bound: bool) ->
 
 
 async def use_everything(client: Any) -> None:
-    """Call every tool once, and see that what it says comes of what was done before."""
+    """Call every tool once, and check that each result reflects the calls before."""
     assert data_of(await client.call_tool("whoami"))["customerName"] == "acme"
     modules = data_of(await client.call_tool("list_modules"))["items"]
     assert [one["key"] for one in modules] == ["blog", "mcp"]
@@ -114,7 +114,7 @@ class TestTools:
                 assert listed == expected(scopes, modules, bound=bound), (scopes, modules, bound)
 
     async def test_that_are_not_listed_do_not_exist(self, world: World):
-        """A tool that is closed to the token is answered like one that nobody has."""
+        """A tool that the token may not use gets the response of one that does not exist."""
         async with assistant(world, await world.mcp_token(world.acme, "modules:read")) as client:
             said = set()
             for name in (*sorted(EVERY - {"whoami", "list_modules"}), "nonsense"):
@@ -125,7 +125,7 @@ class TestTools:
 
         assert len(said) == 1
 
-    async def test_tell_what_they_do_to_whom(self, world: World):
+    async def test_name_the_tenant_and_the_user_that_they_act_for(self, world: World):
         async with assistant(world, await world.mcp_token(world.acme)) as client:
             tools = {one.name: one for one in (await client.list_tools()).tools}
 
@@ -146,7 +146,7 @@ class TestTools:
         assert reads == {"whoami", "list_modules", *READING}
         assert destroys == {"update_post", "delete_post", "update_profile"}
 
-    async def test_tell_what_their_schemas_say(self, world: World):
+    async def test_return_what_their_schemas_declare(self, world: World):
         """Each result is as the schema of its tool says, the members of the HTTP API."""
         owner = await world.owner(world.acme)
         async with assistant(world, await world.mcp_token(world.acme)) as client:
@@ -232,7 +232,7 @@ class TestTools:
         assert post["authorName"] == world.acme.owner.full_name
         assert ok(await owner.get(PROFILE_PATH)) == renamed
 
-    async def test_act_as_nobody_with_a_token_of_nobody(self, world: World):
+    async def test_act_without_a_user_with_an_unbound_token(self, world: World):
         async with assistant(world, await world.mcp_token(world.acme, bound=False)) as client:
             me = data_of(await client.call_tool("whoami"))
             post = data_of(await client.call_tool("create_post", {"title": "a", "content": "x"}))
@@ -258,7 +258,7 @@ class TestTools:
 
         assert (me["user"], me["scopes"]) == (None, ["content:read"])
 
-    async def test_stand_in_the_audit_log_when_they_write(self, world: World):
+    async def test_are_in_the_audit_log_when_they_write(self, world: World):
         admin, token = await world.admin(), await world.mcp_token(world.acme)
         async with assistant(world, token) as client:
             await use_everything(client)
@@ -283,7 +283,7 @@ class TestTools:
             set(one) == {"field"} for one in noted[-1]["changes"] if one["field"] == "content"
         )
 
-    def test_are_those_of_the_contract(self):
+    def test_are_the_documented_ones(self):
         assert [tool.name for tool in TOOLS] == [
             "whoami",
             "list_modules",
@@ -333,7 +333,7 @@ class TestResources:
         assert (len(uris), len(set(uris))) == (62, 62)
         assert second.next_cursor is None
 
-    async def test_are_nobodys_without_the_scope_or_the_module(self, world: World):
+    async def test_are_empty_without_the_scope_or_the_module(self, world: World):
         reading = await world.mcp_token(world.acme, "content:read")
         other = await world.mcp_token(world.acme, "modules:read")
         await patch_tenant(world, world.globex, modules=["mcp"])
@@ -349,7 +349,7 @@ class TestResources:
                         with pytest.raises(MCPError, match="Unknown resource"):
                             await client.read_resource(uri)
 
-    async def test_that_nobody_has_are_told_so(self, world: World):
+    async def test_that_do_not_exist_are_refused(self, world: World):
         async with assistant(world, await world.mcp_token(world.acme)) as client:
             for uri in (
                 "tenantry://posts/",

@@ -1,4 +1,4 @@
-"""What a process counts, and who is told."""
+"""The metrics of a process, and their access control."""
 
 import asyncio
 import contextlib
@@ -47,7 +47,7 @@ def value(text: str, name: str, **labels: str) -> float:
 
 class TestMetrics:
     async def test_are_for_admins(self, world: World):
-        """Without an admin's bearer nobody is told."""
+        """Other callers are refused."""
         await must_be_for_admins(world, lambda client: client.get(METRICS))
 
     async def test_have_the_form_of_prometheus(self, world: World):
@@ -88,7 +88,7 @@ class TestMetrics:
         assert 0 < value(after, f"{lasted}_sum", **route) < 60
 
     async def test_count_what_is_no_endpoint_as_one(self, world: World):
-        """Paths and methods that strangers make up are not kept: they would fill the memory."""
+        """Invented paths and methods are not stored: they would fill the memory."""
         for path in ("/a", "/b", "/c?d=e"):
             await world.stranger().get(path)
         await world.stranger().request("BREW", "/livez")
@@ -100,7 +100,7 @@ class TestMetrics:
         assert "BREW" not in text
 
     async def test_count_failed_logins(self, world: World):
-        """Wrong passwords, and guesses that were not let through, each by their reason."""
+        """Wrong passwords and rejected attempts, each by its reason."""
         client = world.public(world.acme)
         for _ in range(6):
             await client.post(LOGIN, json={"email": "nobody@example.com", "password": PASSWORD})
@@ -145,7 +145,7 @@ class TestMetrics:
         assert counted(once) == [2, 0, 1, 0]
         assert counted(twice) == [3, 1, 1, 1]
 
-    async def test_tell_of_pools_and_queue(self, world: World):
+    async def test_include_pools_and_queue(self, world: World):
         """Open and idle connections of each server, and what waits to be hashed."""
         await world.public(world.acme).get("/api/public/blog/posts")
         text = await scraped(world)
@@ -191,7 +191,7 @@ def still_open(sockets: list[socket.socket], *, seconds: float) -> list[socket.s
 
 
 class TestMetricsPort:
-    def test_tells_without_credentials(self, tmp_path: Path):
+    def test_answers_without_credentials(self, tmp_path: Path):
         """Where the settings say so, until the process ends; on no other address."""
         port, metrics = free_port(), free_port()
         with running(
@@ -233,8 +233,8 @@ class TestMetricsPort:
 
         assert list(statuses.values()) == [200, 200, 404, 404, 404, 501]
 
-    def test_holds_few_connections_and_none_for_ever(self, tmp_path: Path):
-        """Who connects and sends nothing takes no descriptors from the API."""
+    def test_bounds_the_number_and_the_time_of_connections(self, tmp_path: Path):
+        """Idle connections do not use up the descriptors of the API."""
         port, metrics = free_port(), free_port()
         with running(
             tmp_path, "serve", "--port", str(port), TENANTRY_METRICS_PORT=str(metrics)
@@ -272,7 +272,7 @@ class TestMetricsPort:
 
 class TestManyAtOnce:
     async def test_lose_no_request(self, world: World):
-        """What is asked at the same time is counted, each."""
+        """Each of many concurrent requests is counted."""
         before = value(await scraped(world), "tenantry_requests_total", route="/livez")
         client = world.stranger()
         await asyncio.gather(*(client.get("/livez") for _ in range(200)))

@@ -56,15 +56,15 @@ def statuses_of(data: Any) -> dict[str, str]:
     return {one["customerName"]: one["status"] for one in data["details"]}
 
 
-async def let_go(world: World, of: Provisioned) -> Raw:
-    """Return a tenant's database, which the service has no connection to any more."""
+async def disconnected(world: World, of: Provisioned) -> Raw:
+    """Close the service's connections to a tenant's database, and return it."""
     await world.services.databases.forget(of.tenant.id)
     return database_of(world, of.tenant)
 
 
 class TestMigrateAll:
     async def test_returns_a_result_for_every_active_tenant(self, world: World) -> None:
-        """A MigrationResultResponse: who is at the head already is a success."""
+        """A MigrationResultResponse: a tenant at the head is a success."""
         data = await migrate_all(world)
 
         assert (data["total"], data["success"], data["failed"]) == (2, 2, 0)
@@ -93,7 +93,7 @@ class TestMigrateAll:
 
     async def test_brings_a_tenant_that_is_behind_to_the_head(self, world: World) -> None:
         """Its own revisions by the names of their files, and requests are served again."""
-        raw = await let_go(world, world.acme)
+        raw = await disconnected(world, world.acme)
         for sql in UNDO_HEAD:
             raw.run(sql)
 
@@ -109,7 +109,7 @@ class TestMigrateAll:
         assert (await details_of_last_run(world))["acme"]["appliedMigrations"] is None
 
     async def test_takes_any_empty_body(self, world: World) -> None:
-        """The operation needs no body; one that is there must not ask what nobody knows."""
+        """The operation needs no body; one that is sent must not have unknown members."""
         admin = await world.admin()
 
         for content_type in (None, "text/plain", "application/x-www-form-urlencoded", "nonsense"):
@@ -153,19 +153,19 @@ class TestMigrateAll:
 
 class TestBrokenTenants:
     async def test_fail_alone(self, world: World, engine: str) -> None:
-        """200, with the failure counted and told; the others are migrated."""
+        """200, with the failure counted and reported; the others are migrated."""
         broken = {
             name: await world.provision(name)
             for name in ("missing", "unknown", "twofold", "empty", "tableless")
         }
-        raws = {name: await let_go(world, of) for name, of in broken.items()}
+        raws = {name: await disconnected(world, of) for name, of in broken.items()}
         raws["missing"].destroy()
         raws["unknown"].run("UPDATE tenantry_version SET version_num = 'f00f'")
         raws["twofold"].run("INSERT INTO tenantry_version VALUES ('0001')")
         raws["empty"].run("DELETE FROM tenantry_version")
         raws["tableless"].run("DROP TABLE tenantry_version")
         if engine == "sqlite":
-            corrupt = await let_go(world, await world.provision("corrupt"))
+            corrupt = await disconnected(world, await world.provision("corrupt"))
             corrupt.destroy()
             assert corrupt.path is not None
             corrupt.path.write_bytes(b"this is no database" * 1_000)
@@ -188,10 +188,10 @@ class TestBrokenTenants:
             assert detail["appliedMigrations"] == ""
             assert detail["errorMessage"].endswith(".")
             assert instant(detail["startedAt"]) <= instant(detail["finishedAt"])
-        told = {one["customerName"]: one["error"] for one in data["details"]}
-        assert {name: details[name]["errorMessage"] for name in details} == told
-        assert "does not exist" in told["missing"]
-        assert "f00f" in told["unknown"]
+        errors_by_name = {one["customerName"]: one["error"] for one in data["details"]}
+        assert {name: details[name]["errorMessage"] for name in details} == errors_by_name
+        assert "does not exist" in errors_by_name["missing"]
+        assert "f00f" in errors_by_name["unknown"]
         for name in ("acme", "globex"):
             assert details[name]["appliedMigrations"] is None
             assert details[name]["errorMessage"] is None
@@ -199,13 +199,13 @@ class TestBrokenTenants:
         assert "postgresql://" not in text
         assert "/tenants/" not in text
         path = raws["missing"].path
-        assert path is None or not path.exists()  # a look does not make it
+        assert path is None or not path.exists()  # reading does not create it
         ok(await world.public(world.acme).get(POSTS))
         refused(await world.public(broken["missing"]).get(POSTS), 503)
 
     async def test_succeed_when_they_are_mended(self, world: World) -> None:
         """The next call tries again what failed in the one before."""
-        raw = await let_go(world, world.acme)
+        raw = await disconnected(world, world.acme)
         raw.run("UPDATE tenantry_version SET version_num = 'f00f'")
         assert statuses_of(await migrate_all(world)) == {"acme": "failed", "globex": "success"}
 
@@ -285,7 +285,7 @@ class TestOwnMigrations(WithMigrations):
     async def test_fail_readably_when_they_are_not_one_line(
         self, world: World, mine: Migrations
     ) -> None:
-        """Several heads, a file that cannot be read, a raise: told in a sentence."""
+        """Several heads, an unreadable file, an exception: each is one sentence."""
         mine.add_table("a1_create_pets", "pets")
         mine.add_table("b1_create_toys", "toys", after="a1")
         forked = mine.add_table("c1_create_games", "games", after="a1")
@@ -306,10 +306,10 @@ class TestOwnMigrations(WithMigrations):
             assert str(mine.folder) not in one["error"]
         assert "pets" not in database_of(world, world.acme.tenant).tables()
 
-    async def test_are_told_without_the_values_of_rows(
+    async def test_are_reported_without_the_values_of_rows(
         self, world: World, mine: Migrations
     ) -> None:
-        """An error says what is wrong, and not what stands in the tenant's rows."""
+        """An error holds the reason, and no value of the tenant's rows."""
         raw = database_of(world, world.acme.tenant)
         raw.run("CREATE TABLE notes (body VARCHAR(200))")
         for _ in range(2):
@@ -346,10 +346,12 @@ class TestOwnMigrations(WithMigrations):
             applied = [revision for _, revision in sorted(log)]
             assert applied == ["begin", "a1_create_pets", "a2_take_a_while", "a3_fill"]
             assert raw.run("SELECT count(*) FROM pets") == [(1,)]
-        told = [
+        applied = [
             detail["appliedMigrations"] for run in history["items"] for detail in run["details"]
         ]
-        assert sorted(one for one in told if one) == ["a1_create_pets,a2_take_a_while,a3_fill"] * 2
+        assert (
+            sorted(one for one in applied if one) == ["a1_create_pets,a2_take_a_while,a3_fill"] * 2
+        )
 
 
 class TestWithoutCaller(WithMigrations):
@@ -396,11 +398,11 @@ class TestBlockedTenant(WithMigrations):
         return settings.model_copy(update=changes)
 
     async def test_fails_alone_and_in_time(self, world: World, mine: Migrations) -> None:
-        """Somebody else's lock costs one tenant its migration, and the call a bounded time."""
+        """A lock of another client fails one tenant, and delays the call for a bounded time."""
         mine.add("a1_add_a_column", "op.add_column('tenantry_post', sa.Column('x', sa.Integer))")
         began = time.monotonic()
 
-        with locked(await let_go(world, world.acme)):
+        with locked(await disconnected(world, world.acme)):
             data = await migrate_all(world)
 
         assert time.monotonic() - began < 20

@@ -28,7 +28,7 @@ class TestListRuns:
         assert page == {"items": [], "page": 1, "pageSize": 10, "totalCount": 0, "totalPages": 0}
 
     async def test_has_a_record_of_every_call(self, world: World) -> None:
-        """Written by the call itself: who, when, how many, and what became of each tenant."""
+        """Written by the call itself: who, when, how many, and the outcome of each tenant."""
         admin = await world.admin()
         await world.services.databases.forget(world.globex.tenant.id)
         database_of(world, world.globex.tenant).destroy()
@@ -47,7 +47,7 @@ class TestListRuns:
         assert before - timedelta(seconds=1) < instant(run["startedAt"])
         assert instant(run["startedAt"]) <= instant(run["finishedAt"]) <= utc_now()
         by_name = {detail["customerName"]: detail for detail in run["details"]}
-        told = {detail["customerName"]: detail for detail in answer["details"]}
+        answered = {detail["customerName"]: detail for detail in answer["details"]}
         for of in (world.acme, world.globex):
             detail = by_name[of.tenant.name]
             assert detail["customerId"] == str(of.tenant.id)
@@ -56,11 +56,11 @@ class TestListRuns:
             assert instant(detail["startedAt"]) <= instant(detail["finishedAt"])
             assert instant(detail["finishedAt"]) <= instant(run["finishedAt"])
         # The same outcome, in the two spellings of the API.
-        assert (told["acme"]["status"], by_name["acme"]["status"]) == ("success", "Success")
-        assert (told["globex"]["status"], by_name["globex"]["status"]) == ("failed", "Failed")
-        assert by_name["acme"]["errorMessage"] is told["acme"]["error"] is None
-        assert by_name["globex"]["errorMessage"] == told["globex"]["error"] != ""
-        # Null says that nothing was pending, and so stands on successes alone.
+        assert (answered["acme"]["status"], by_name["acme"]["status"]) == ("success", "Success")
+        assert (answered["globex"]["status"], by_name["globex"]["status"]) == ("failed", "Failed")
+        assert by_name["acme"]["errorMessage"] is answered["acme"]["error"] is None
+        assert by_name["globex"]["errorMessage"] == answered["globex"]["error"] != ""
+        # Null means that nothing was pending, so only a success has it.
         assert by_name["acme"]["appliedMigrations"] is None
         assert by_name["globex"]["appliedMigrations"] == ""
 

@@ -27,8 +27,8 @@ class TestModules:
         must_be(data, {"items": list_of(MODULE)})
         assert sorted(keys_of(data)) == ["blog", "mcp"]
 
-    async def test_are_not_told_by_the_login(self, world: World) -> None:
-        """A login tells of a token alone; this endpoint supplies the modules."""
+    async def test_are_not_part_of_the_login(self, world: World) -> None:
+        """A login returns a token only; this endpoint returns the modules."""
         body = {"email": world.acme.owner.email, "password": PASSWORD}
 
         answer = await world.public(world.acme).post(LOGIN, json=body)

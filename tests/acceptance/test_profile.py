@@ -88,7 +88,7 @@ class TestShowProfile:
             assert profile["isActive"] is True
 
     async def test_is_for_people_of_the_tenant(self, world: World) -> None:
-        """The table of refusals; a token of nobody, or without the scope, is 403."""
+        """The table of refusals; an unbound token, or one without the scope, is 403."""
         await must_be_for_tenants(world, lambda client: client.get(PROFILE))
 
         for secret in (
@@ -126,12 +126,12 @@ class TestUpdateProfile:
         assert ok(await client.get(PROFILE)) == before
         own = {"fullName": "Me", "email": world.acme.owner.email.upper()}
         assert ok(await client.put(PROFILE, json=own))["email"] == own["email"]
-        # Another tenant's address is nobody's here.
+        # An address of another tenant is free here.
         elsewhere = {"fullName": "Me", "email": world.globex.owner.email}
         ok(await client.put(PROFILE, json=elsewhere))
 
     async def test_is_404_for_a_user_who_was_deleted(self, world: World) -> None:
-        """After the body was looked at; to show such a profile is 404 too."""
+        """After the body is validated; reading such a profile is 404, too."""
         client = await session(world, world.acme)
         admin = await world.admin()
         done(await admin.delete(f"{TENANTS}/{world.acme.tenant.id}/users/{world.acme.owner.id}"))
@@ -157,7 +157,7 @@ class TestUpdateProfile:
         assert ok(await client.get(PROFILE)) == before
 
     async def test_is_for_people_of_the_tenant(self, world: World) -> None:
-        """The table of refusals; a token of nobody, or without the scope, is 403."""
+        """The table of refusals; an unbound token, or one without the scope, is 403."""
         await must_be_for_tenants(world, lambda client: client.put(PROFILE, json=CHANGE))
 
         for secret in (
@@ -169,7 +169,7 @@ class TestUpdateProfile:
         assert ok(await bound.put(PROFILE, json=CHANGE))["id"] == str(world.acme.owner.id)
 
     async def test_compares_addresses_in_one_canonical_form(self, world: World) -> None:
-        """Composed and in lower case, by our code: the verdict of both engines is the same."""
+        """Composed and in lower case, by our code: both engines give the same result."""
         client = await session(world, world.acme)
         raw = database_of(world, world.acme.tenant)
         found = []

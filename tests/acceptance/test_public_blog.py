@@ -64,8 +64,8 @@ class TestListPosts:
         assert (beyond["page"], beyond["totalCount"]) == (1_000_000, 13)
         assert ok(await client.get(POSTS, params={"pageSize": 5_000}))["pageSize"] == 100
 
-    async def test_refuses_who_has_no_good_key(self, world: World) -> None:
-        """401 without a key that is known; the bearer is not looked at."""
+    async def test_refuses_a_client_without_a_valid_key(self, world: World) -> None:
+        """401 without a known key; the bearer is ignored."""
         key = world.acme.key.secret
         token = await world.token(world.acme)
 

@@ -1,4 +1,4 @@
-"""Requests that meet the deletion of their tenant: what was known when they came in is over."""
+"""Requests during the deletion of their tenant: authentication is repeated."""
 
 from collections.abc import AsyncIterator, Callable
 
@@ -26,7 +26,7 @@ FOREVER = 600.0
 
 @pytest.fixture(name="other")
 async def _other(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Other]:
-    """Another process, which does not notice changes by itself, and has one connection open."""
+    """Another process, which does not poll for changes, and has one connection open."""
     monkeypatch.setattr(cache, "CHECK_SECONDS", FOREVER)
     monkeypatch.setattr(cache, "FRESH_SECONDS", FOREVER)
     async with restarted(settings.model_copy(update={"tenant_connections": 1})) as other:
@@ -42,7 +42,7 @@ async def delete(world: World) -> None:
 
 class TestDeletedTenant:
     async def test_is_unknown_to_a_request_that_came_in_before(self, world: World, other: Other):
-        """The way in believes what it knows, and finds no database to open."""
+        """Authentication uses the cache, and finds no database to open."""
         token = await world.mcp_token(world.acme, "content:read")
         client = other(x_mcp_token=token)
         refused(await client.get(MODULES), 403)  # the token is known by now, and nothing opened
@@ -53,7 +53,7 @@ class TestDeletedTenant:
         refused(await client.get(MODULES), 401)
 
     async def test_is_unknown_to_an_operation_that_has_begun(self, world: World, other: Other):
-        """The database was open, and had to make place for another one."""
+        """The database was open, and was closed for another one."""
         client = other(x_api_key=world.acme.key.secret)
         ok(await client.get(POSTS))
         ok(await other(x_api_key=world.globex.key.secret).get(POSTS))
@@ -62,8 +62,8 @@ class TestDeletedTenant:
 
         refused(await client.get(POSTS), 401)
 
-    async def test_is_another_thing_than_a_lost_database(self, world: World, other: Other):
-        """Whatever else has changed: who would be let in is told to try again."""
+    async def test_is_distinguished_from_a_lost_database(self, world: World, other: Other):
+        """Whatever else has changed: a caller that is still accepted gets 503."""
         client = other(x_api_key=world.acme.key.secret)
         ok(await client.get(POSTS))
         ok(await other(x_api_key=world.globex.key.secret).get(POSTS))

@@ -84,7 +84,7 @@ REQUIREMENTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("1.8", "... and read a paginated history", (f"{LIST}.test_returns_pages_newest_first",)),
     ("1.9", "levels Admin, Tenant, Public", (f"{PASSWORD}.test_is_for_users_of_the_tenant",)),
     ("1.10", "McpToken for tenant and public", (f"{MCP}.test_opens_tenant_and_public_endpoints",)),
-    ("1.11", "a login tells no modules", (f"{MODULES}.test_are_not_told_by_the_login",)),
+    ("1.11", "a login tells no modules", (f"{MODULES}.test_are_not_part_of_the_login",)),
     ("1.12", "a modules endpoint does", (f"{MODULES}.test_returns_the_active_ones",)),
     # 1. Response envelope
     (
@@ -109,7 +109,7 @@ REQUIREMENTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     (
         "2.1",
         "instants are ISO 8601 in UTC",
-        (f"{KEYS}.test_tells_every_instant_in_utc", f"{LIST}.test_has_a_record_of_every_call"),
+        (f"{KEYS}.test_returns_every_instant_in_utc", f"{LIST}.test_has_a_record_of_every_call"),
     ),
     ("2.2", "ids are GUIDs", (f"{RECORD}.test_returns_the_record",)),
     ("2.3", "LoginResult.token: a JWT", (f"{LOGIN}.test_signs_the_claims",)),
@@ -307,7 +307,7 @@ REQUIREMENTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         "Admin: login, then a bearer",
         (
             f"{ADMIN_LOGIN}.test_returns_a_token_that_opens_admin_endpoints",
-            f"{ADMIN}.test_does_not_look_at_keys",
+            f"{ADMIN}.test_ignores_keys",
         ),
     ),
     (
@@ -318,7 +318,7 @@ REQUIREMENTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     (
         "5.3",
         "Public: the key, no JWT",
-        (f"{POSTS}.test_needs_the_key_alone", f"{POSTS}.test_refuses_who_has_no_good_key"),
+        (f"{POSTS}.test_needs_the_key_alone", f"{POSTS}.test_refuses_a_client_without_a_valid_key"),
     ),
     ("5.4", "the key names the customer", (f"{LOGIN}.test_knows_the_people_of_the_key_alone",)),
     (
@@ -364,7 +364,7 @@ REQUIREMENTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     (
         "5.14",
         "looked at first; without one the key is the fallback",
-        (f"{MCP}.test_is_looked_at_first", f"{MCP}.test_agrees_with_the_key_beside_it"),
+        (f"{MCP}.test_is_checked_first", f"{MCP}.test_agrees_with_the_key_of_the_same_request"),
     ),
     (
         "5.15",
@@ -414,7 +414,7 @@ REQUIREMENTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         (
             f"{PROFILE}.test_is_for_people_of_the_tenant",
             f"{RUN}.test_is_for_admins",
-            f"{POSTS}.test_refuses_who_has_no_good_key",
+            f"{POSTS}.test_refuses_a_client_without_a_valid_key",
         ),
     ),
     (
@@ -436,7 +436,7 @@ REQUIREMENTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         "7.7",
         "the texts of 401 and 403 are fixed",
         (
-            f"{SERVICE}.TestEnvelope.test_tells_the_kinds_of_401_apart",
+            f"{SERVICE}.TestEnvelope.test_distinguishes_the_kinds_of_401",
             f"{TENANT}.test_suspends_and_activates",
         ),
     ),
@@ -474,7 +474,7 @@ class TestRequirements:
             assert inspect.getdoc(test)
 
     def test_is_covered_in_every_section(self) -> None:
-        """Sections 6 and 9 say that there is nothing; numbers are never used twice."""
+        """Sections 6 and 9 are empty; no number is used twice."""
         numbers = [row[0] for row in REQUIREMENTS]
 
         assert {number.partition(".")[0] for number in numbers} == SECTIONS

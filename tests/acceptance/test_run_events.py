@@ -82,7 +82,7 @@ class WithMigrations:
 
 
 class TestEvents(WithMigrations):
-    async def test_of_a_run_that_has_ended_tell_it_and_end(self, world: World) -> None:
+    async def test_of_a_finished_run_report_it_and_end(self, world: World) -> None:
         """The run, its tenants as in the history, and at last the run again."""
         async with admin_of(world) as admin:
             ok(await admin.post(MIGRATE_ALL))
@@ -140,7 +140,7 @@ class TestEvents(WithMigrations):
         ) == len(counts) - 1
 
     async def test_go_on_after_the_last_one_that_was_seen(self, world: World) -> None:
-        """By its id. An id that is none of this run's begins anew: a refusal would be final."""
+        """By its id. An id of another run starts over: a refusal would be final."""
         run_id = add_run(world, ["Success", "Failed", "Success"])
         async with admin_of(world) as admin:
 
@@ -170,7 +170,7 @@ class TestEvents(WithMigrations):
 
     @pytest.mark.parametrize("engine", ["postgresql"])
     async def test_are_cut_when_the_catalog_is_lost(self, world: World) -> None:
-        """What was sent does not look as if the run had ended; it can be gone on with."""
+        """The client does not get an end of the run, and can resume."""
         run_id = add_run(world, ["Success"], total=2)
         async with admin_of(world) as admin:
             async with watching(admin, events_of(run_id)) as stream:
@@ -290,7 +290,7 @@ class TestBound:
         return dataclasses.replace(world, services=services, app=app_over(services))
 
     async def test_refuses_more_streams_than_there_may_be(self, world: World) -> None:
-        """503 for one too many; who hangs up makes room."""
+        """503 for one too many; a client that disconnects frees a place."""
         run_id: UUID = add_run(world, total=1)
         async with admin_of(world) as admin:
             async with watching(admin, events_of(run_id)) as stream:

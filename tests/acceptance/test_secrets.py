@@ -1,4 +1,4 @@
-"""No secret is kept, and none is told: neither in the logs nor in any database."""
+"""No secret is stored or logged, in any database or log."""
 
 import io
 import logging

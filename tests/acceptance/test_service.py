@@ -1,4 +1,4 @@
-"""What the service tells of itself, and of what it does not have."""
+"""Health, description and errors of the service."""
 
 import os
 import subprocess
@@ -34,7 +34,7 @@ OF_THE_SEED = (
 
 
 class TestHealth:
-    async def test_is_told_to_anybody(self, world: World) -> None:
+    async def test_needs_no_credentials(self, world: World) -> None:
         """Liveness and readiness need nothing."""
         for path in ("/livez", "/readyz"):
             assert ok(await world.stranger().get(path)) == {"status": "ok"}
@@ -80,7 +80,7 @@ class TestDescription:
 
 class TestEnvelope:
     async def test_holds_for_what_is_not_there(self, world: World) -> None:
-        """404 for an unknown path, 405 for an unknown method, whoever asks."""
+        """404 for an unknown path, 405 for an unknown method, for every caller."""
         for client in (world.stranger(), await world.admin()):
             for path in ("/", "/api", "/api/tenant", "/api/nothing", f"{LOGIN}/", "/api//tenant"):
                 refused(await client.get(path), 404)
@@ -96,7 +96,7 @@ class TestEnvelope:
 
         assert len({answer.headers["x-request-id"] for answer in answers}) == len(paths)
 
-    async def test_tells_the_kinds_of_401_apart(self, world: World) -> None:
+    async def test_distinguishes_the_kinds_of_401(self, world: World) -> None:
         """invalid_token only where a token was sent (RFC 6750)."""
         nothing = await world.stranger().get(HISTORY)
         bad = await world.client(authorization="Bearer rubbish").get(HISTORY)
@@ -114,11 +114,11 @@ class TestEnvelope:
         refused(await client.get(POSTS), 431)
 
 
-class TestCallersWhoGoAway:
+class TestClientsThatDisconnect:
     def test_leave_nothing_open(self, settings: Settings) -> None:
-        """Cut off at any moment, also while a database is being opened: all is closed in order.
+        """Cancelled at any moment, also while a database is opened: everything is closed.
 
-        A connection that only the garbage collector closes is told by a ResourceWarning.
+        A connection that only the garbage collector closes raises a ResourceWarning.
         """
         secret_key = settings.secret_key.get_secret_value()
         environment = {
@@ -129,7 +129,7 @@ class TestCallersWhoGoAway:
         }
 
         done = subprocess.run(
-            [sys.executable, "-W", "always::ResourceWarning", "-m", "tests.acceptance.going_away"],
+            [sys.executable, "-W", "always::ResourceWarning", "-m", "tests.acceptance.disconnects"],
             cwd=Path(__file__).parents[2],
             env={**os.environ, **environment},  # noqa: TID251 - for the program
             capture_output=True,

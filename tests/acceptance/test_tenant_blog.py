@@ -1,4 +1,4 @@
-"""/api/tenant/blog/posts: what those do who write."""
+"""/api/tenant/blog/posts: writing and reading posts."""
 # ruff: noqa: RUF001 - they write in several scripts
 
 import asyncio
@@ -78,7 +78,7 @@ class TestCreate:
         refused(await blog.public.get(f"{POSTS}/spring-is-here"), 404)
 
     async def test_keeps_what_was_typed(self, blog: Blog) -> None:
-        """Markup is text like any other: nobody escapes, cleans or trims it on the way."""
+        """Markup is plain text: it is not escaped, cleaned or trimmed."""
         draft = await blog.write("<b>Fish & \u00dc</b>", MARKUP, excerpt="<i>Fish</i>")
 
         shown = ok(await blog.owner.get(f"{OWN_POSTS}/{draft['id']}"))
@@ -124,7 +124,7 @@ class TestCreate:
                 assert ok(await blog.public.get(f"{POSTS}/{one}"))["title"] == title
 
     async def test_finds_a_slug_when_many_are_taken(self, blog: Blog) -> None:
-        """After some numbers it takes a random one, instead of trying for ever."""
+        """After some numbers it takes a random suffix, so the number of tries is bounded."""
         slugs = [(await blog.write("News"))["slug"] for _ in range(23)]
 
         assert slugs[:20] == ["news", *(f"news-{number}" for number in range(2, 21))]
@@ -165,8 +165,8 @@ class TestCreate:
         ]
         assert await blog.titles(tag="\u00fcber uns") == ["Tagged"]
 
-    async def test_tells_the_author(self, blog: Blog) -> None:
-        """Whoever writes, or whom the token is bound to; nobody for a token that is not bound."""
+    async def test_names_the_author(self, blog: Blog) -> None:
+        """The user of the session or of the token; empty for an unbound token."""
         body = {"title": "By a token", "content": "Text"}
         bound = await blog.token("content:write")
         unbound = await blog.token("content:write", bound=False)
@@ -244,7 +244,7 @@ class TestList:
         assert (beyond["items"], beyond["totalCount"]) == ([], 3)
 
     async def test_orders_published_ones_by_publication(self, blog: Blog) -> None:
-        """Who was published last is first, whenever it was written."""
+        """The latest published post is first, whenever it was written."""
         first, second = await blog.write("First"), await blog.write("Second")
 
         for post in (second, first):
@@ -335,7 +335,7 @@ class TestUpdate:
         assert (await blog.change(kept, excerpt=""))["excerpt"] == "New text"
 
     async def test_replaces_what_is_given(self, blog: Blog) -> None:
-        """Slug, excerpt and tags too; what they were finds nothing any more."""
+        """Slug, excerpt and tags too; the old values find nothing."""
         post = await blog.publish("Post", tags=["a", "b"])
 
         after = await blog.change(post, slug="other", excerpt="Short", tags=["b", "c"])
@@ -358,7 +358,7 @@ class TestUpdate:
         assert ok(await blog.owner.get(f"{OWN_POSTS}/{post['id']}")) == post
         assert (await blog.change(post, slug="POST"))["slug"] == "post"
 
-    async def test_refuses_what_breaks_a_rule_before_it_looks(self, blog: Blog) -> None:
+    async def test_refuses_what_breaks_a_rule_before_it_reads_the_post(self, blog: Blog) -> None:
         """400 for a bad body even if there is no such post; 404 for a good one."""
         path = f"{OWN_POSTS}/{NOBODY}"
 
@@ -368,7 +368,7 @@ class TestUpdate:
 
 class TestPublish:
     async def test_shows_a_post_and_hides_it_again(self, blog: Blog) -> None:
-        """A second time it changes nothing; after a draft it is published anew."""
+        """A second time it changes nothing; after a draft it is published again."""
         draft = await blog.write("Post", tags=["a"])
         path = f"{OWN_POSTS}/{draft['id']}"
 
@@ -391,7 +391,7 @@ class TestPublish:
 
 class TestDelete:
     async def test_leaves_nothing(self, blog: Blog) -> None:
-        """The post is gone for everybody, its tags with it; its slug is free."""
+        """The post and its tags are gone; its slug is free."""
         post = await blog.publish("Post", tags=["a"])
 
         assert await blog.delete(post)
@@ -409,7 +409,7 @@ class TestDelete:
 
 class TestCounts:
     async def test_are_right_after_many_writers(self, blog: Blog) -> None:
-        """Whoever writes at the same time, no count is lost, and no tag either."""
+        """However many clients write at the same time, no count and no tag is lost."""
 
         async def live(number: int) -> None:
             post = await blog.write(f"Post {number}", tags=["all", f"t{number % 3}"])
@@ -430,7 +430,7 @@ class TestCounts:
         assert len(await blog.public_titles(tag="all")) == 8
 
     async def test_are_right_after_a_race_for_one_post(self, blog: Blog) -> None:
-        """Who publishes, hides, changes or deletes a post finds it as the one before left it."""
+        """Publishing, hiding, changing and deleting one post are serialised."""
         for _ in range(4):
             path = f"{OWN_POSTS}/{(await blog.write('Post', tags=['a']))['id']}"
             body = {"title": "Post", "content": "", "tags": ["b", "c"]}
@@ -491,7 +491,7 @@ class TestAccess:
         ok(await silent.post(f"{OWN_POSTS}/{draft['id']}/publish"))
 
     async def test_needs_the_module(self, blog: Blog) -> None:
-        """403 at every endpoint, for everybody, and at no other tenant."""
+        """403 at every endpoint, for every caller, and at no other tenant."""
         post, token = await blog.publish("Post"), await blog.token()
         body = {"title": "A", "content": "B"}
 
@@ -522,7 +522,7 @@ class TestAccess:
 
 
 class TestAudit:
-    async def test_tells_what_a_token_writes(self, blog: Blog) -> None:
+    async def test_has_what_a_token_writes(self, blog: Blog) -> None:
         """With the token's id, once for each change; and what a person writes, with theirs."""
         catalog = catalog_of(blog.world)
         token = await blog.token("content:write")

@@ -116,7 +116,7 @@ class TestLogin:
         assert claims["exp"] - claims["iat"] in {3599, 3600}
 
     async def test_needs_the_key_of_a_tenant_and_nothing_else(self, world: World) -> None:
-        """Without a good key 401; other credentials are not even looked at."""
+        """401 without a valid key; other credentials are ignored."""
         body = {"email": world.acme.owner.email, "password": PASSWORD}
         key = world.acme.key.secret
         token = await world.token(world.acme)
@@ -194,7 +194,7 @@ class TestLogin:
         refused(await client.post(LOGIN, content=b"{}", headers=plain), 415)
         refused(await client.post(LOGIN, content=b" " * 65_537), 413)
 
-    async def test_ignores_members_that_nobody_asked_for(self, world: World) -> None:
+    async def test_ignores_unknown_members(self, world: World) -> None:
         """A client may send more than the service knows."""
         body = {"email": world.acme.owner.email, "password": PASSWORD, "x": "\0", "y": [{}]}
 
@@ -215,7 +215,7 @@ class TestLogin:
     async def test_costs_one_verification_in_every_branch(
         self, world: World, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """So that the time of the answer tells nothing; the decoy has the current cost."""
+        """So that the response time reveals nothing; the decoy has the current cost."""
         idle = await add_user(world, world.acme, "idle@acme.example.com")
         await patch_user(world, world.acme, idle["id"], isActive=False)
         hasher = count_hashes(world, monkeypatch)
@@ -341,7 +341,7 @@ class TestGuessing:
             ok(await log_in(world, world.acme))
 
     async def test_counts_the_current_password_too(self, world: World) -> None:
-        """Whoever has a session cannot guess the password through change-password instead."""
+        """A session cannot be used to guess the password through change-password."""
         make_hashing_cheap(database_of(world, world.acme.tenant))
         client = await world.owner(world.acme)
         body = {"currentPassword": "wrong", "newPassword": NEW_PASSWORD}
@@ -426,8 +426,8 @@ class TestStrangers:
         refused(await log_in(world, world.acme, "wrong", address=HOME), 401, LOGIN_REFUSED)
         ok(await log_in(world, world.acme, address=HOME))
 
-    async def test_make_who_comes_from_elsewhere_wait_for_a_moment(self, world: World) -> None:
-        """And never longer, however many failures there were; nobody learns who exists."""
+    async def test_delay_clients_at_other_addresses_for_a_moment(self, world: World) -> None:
+        """And never longer, however many failures there were; accounts are not revealed."""
         nobody = "nobody@acme.example.com"
         await attack(world, world.acme.owner.email)
         await attack(world, nobody)
@@ -476,7 +476,7 @@ class TestStrangers:
     async def test_are_counted_for_the_account_whatever_its_address_becomes(
         self, world: World, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Who has stolen a session changes the address, and does not begin to guess anew."""
+        """Changing the e-mail address with a stolen session does not reset the count."""
         make_waits_long(monkeypatch)
         thief = await world.owner(world.acme)
         change = {"currentPassword": "wrong", "newPassword": NEW_PASSWORD}
@@ -534,7 +534,7 @@ class TestRefusal:
 
 class TestClock:
     async def test_may_be_set_back_by_an_hour(self, world: World) -> None:
-        """Nobody waits for a time that was noted before."""
+        """No client waits for a time that was stored before."""
         make_hashing_cheap(database_of(world, world.acme.tenant))
         ok(await log_in(world, world.acme, address=HOME))
         for number in range(25):

@@ -81,7 +81,7 @@ class TestListUsers:
 
 class TestCreateUser:
     async def test_returns_a_user_who_can_log_in(self, world: World) -> None:
-        """201 and a TenantUserProfile; nobody of another tenant."""
+        """201 and a TenantUserProfile; it is unknown to other tenants."""
         admin = await world.admin()
 
         made = ok(await admin.post(path_of(world), json=BOB), 201)

@@ -75,7 +75,7 @@ BAD_CHANGES: tuple[Any, ...] = (
 
 class TestCreateTenant:
     async def test_returns_the_tenant_its_key_and_its_owner(self, world: World) -> None:
-        """201; the key is shown this once and opens the tenant, whose owner can log in."""
+        """201; the key is shown once and opens the tenant; its owner can log in."""
         admin = await world.admin()
 
         answer = await admin.post(TENANTS, json=INITECH)
@@ -245,7 +245,7 @@ class TestListTenants:
 
 class TestShowTenant:
     async def test_returns_it(self, world: World) -> None:
-        """By its id, in any case; what is no id, or nobody's, is 404."""
+        """By its id, in any case; a malformed or unknown id is 404."""
         admin = await world.admin()
         tenant_id = str(world.acme.tenant.id)
 
@@ -306,7 +306,7 @@ class TestUpdateTenant:
         assert await patch_tenant(world, world.acme) == own_name
 
     async def test_refuses_what_cannot_be(self, world: World) -> None:
-        """409 for a taken name, 404 for nobody, 400 for a bad body; then nothing has changed."""
+        """409 for a taken name, 404 for an unknown tenant, 400 for a bad body; nothing changes."""
         admin = await world.admin()
         path = f"{TENANTS}/{world.acme.tenant.id}"
         before = ok(await admin.get(path))

@@ -1,4 +1,4 @@
-"""A program: a service whose callers go away at every moment. It tells which threads are left.
+"""A program: a service with clients that disconnect at every moment. It prints the threads left.
 
 It is a process of its own, because a thread that is left would keep the tests from ending.
 The settings are those of the environment.

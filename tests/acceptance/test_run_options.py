@@ -203,10 +203,10 @@ class TestBody(WithMigrations):
 
 
 class TestDryRun(WithMigrations):
-    async def test_tells_what_is_pending_and_changes_nothing(
+    async def test_returns_what_is_pending_and_changes_nothing(
         self, world: World, mine: Migrations
     ) -> None:
-        """Nor is it recorded, whatever else the order says."""
+        """It is not recorded, whatever the other options are."""
         mine.add_table("a1_create_pets", "pets")
         await ordered(world, tenantIds=[str(world.acme.tenant.id)])
         mine.add("a2_fill", "op.execute('INSERT INTO pets (id) VALUES (1)')")
@@ -225,18 +225,18 @@ class TestDryRun(WithMigrations):
         )
 
         assert (data["pending"], data["upToDate"], data["failed"]) == (2, 0, 1)
-        told = {one["customerName"]: one for one in data["details"]}
-        assert told["acme"]["pendingMigrations"] == "a2_fill"
-        assert told["acme"]["currentRevision"].endswith("/a1")
-        assert told["globex"]["pendingMigrations"] == "a1_create_pets,a2_fill"
-        assert told["acme"]["error"] is told["globex"]["error"] is None
-        assert "does not exist" in told["broken"]["error"]
+        by_name = {one["customerName"]: one for one in data["details"]}
+        assert by_name["acme"]["pendingMigrations"] == "a2_fill"
+        assert by_name["acme"]["currentRevision"].endswith("/a1")
+        assert by_name["globex"]["pendingMigrations"] == "a1_create_pets,a2_fill"
+        assert by_name["acme"]["error"] is by_name["globex"]["error"] is None
+        assert "does not exist" in by_name["broken"]["error"]
         assert (some["total"], some["pending"]) == (1, 1)
         assert [raw.dump() for raw in raws] == before
         assert await count_runs(world) == runs
 
     async def test_rehearses(self, world: World, mine: Migrations) -> None:
-        """What is pending is run, and taken back: what would fail says so."""
+        """Pending revisions are applied and rolled back; failures are reported."""
         mine.add_table("a1_create_pets", "pets")
         mine.add("a2_wrong", "op.execute('INSERT INTO cats (id) VALUES (1)')")
         raw = database_of(world, world.acme.tenant)
@@ -273,7 +273,7 @@ class TestPreference(WithMigrations):
         assert (now["successCount"], now["triggeredBy"]) == (2, "ada@example.com")
 
     async def test_is_read_as_the_standard_says(self, world: World) -> None:
-        """One of several, in any case, with parameters; and nothing that only looks like it."""
+        """One of several, in any case, with parameters; and nothing that only resembles it."""
         admin = await world.admin()
 
         async def status_of(*values: str) -> int:
@@ -321,7 +321,7 @@ class TestPreference(WithMigrations):
 class TestLongCall(WithMigrations):
     @pytest.fixture(name="world")
     async def _world(self, world: World) -> World:
-        """A world whose calls are kept alive after a tenth of a second, and not after ten."""
+        """A world that keeps calls alive after a tenth of a second, not after ten."""
         endpoints = [
             dataclasses.replace(one, keep_alive_seconds=one.keep_alive_seconds and 0.1)
             for one in ENDPOINTS
@@ -353,8 +353,8 @@ class TestLongCall(WithMigrations):
             refused(await admin.post(MIGRATE_ALL, json={"retryOf": NOBODY}), 404)
             refused(await admin.post(MIGRATE_ALL, json={"tenantIds": [NOBODY]}), 400)
 
-    async def test_is_cut_when_the_end_cannot_be_told(self, world: World, mine: Migrations) -> None:
-        """The process stops while the run goes on elsewhere: what was said does not look whole."""
+    async def test_is_cut_when_the_process_stops(self, world: World, mine: Migrations) -> None:
+        """The run goes on elsewhere; the response is visibly incomplete."""
         mine.add_slow("a1_take_a_while", 0.5)
         bearer = f"Bearer {await world.admin_token()}"
 
@@ -372,7 +372,7 @@ class TestLongCall(WithMigrations):
 
     @pytest.mark.parametrize("engine", ["postgresql"])
     async def test_is_cut_when_the_catalog_is_lost(self, world: World, mine: Migrations) -> None:
-        """After the first space there is no other way to tell it; the run ends all the same."""
+        """After the first space, a cut is the only signal; the run still ends."""
         mine.add_slow("a1_take_a_while", 0.5)
         bearer = f"Bearer {await world.admin_token()}"
 
@@ -385,10 +385,10 @@ class TestLongCall(WithMigrations):
 
         assert (await ended(world))["successCount"] == 2
 
-    async def test_that_is_hung_up_is_a_run_all_the_same(
+    async def test_completes_the_run_after_a_disconnect(
         self, world: World, mine: Migrations
     ) -> None:
-        """Whoever called, it ends."""
+        """The run ends without its client."""
         mine.add_slow("a1_take_a_while", 0.3)
         bearer = f"Bearer {await world.admin_token()}"
 
@@ -403,7 +403,7 @@ class TestLongCall(WithMigrations):
 
 class TestCancel(WithMigrations):
     async def test_starts_nothing_more(self, world: World, mine: Migrations) -> None:
-        """202: what is in work is ended, the rest is not attempted, and the caller is told."""
+        """202: tenants in work are finished, the others are not attempted."""
         mine.add_slow("a1_take_a_while", 0.6)
         more = [await world.provision(name) for name in ("third", "fourth")]
         assert len(more) == 2
@@ -425,7 +425,7 @@ class TestCancel(WithMigrations):
         refused(await admin.post(f"{HISTORY}/{run['id']}/cancel"), 409)
 
     async def test_of_no_run_is_404(self, world: World) -> None:
-        """An id of no run, or no id at all; and nobody but an admin may."""
+        """An unknown or malformed id; and only an admin may cancel."""
         admin = await world.admin()
 
         for unknown in (NOBODY, "1"):

@@ -1,4 +1,4 @@
-"""POST /mcp: who is let in, which names are answered to, and what bad messages get."""
+"""POST /mcp: authentication, accepted host names, and malformed messages."""
 
 import json
 import subprocess
@@ -105,14 +105,14 @@ class TestCredentials:
         challenge = (await post(world.stranger(), b"")).headers["www-authenticate"]
         assert challenge == "Bearer"
 
-    async def test_must_agree_with_a_key_beside_them(self, world: World):
+    async def test_must_agree_with_the_key_of_the_same_request(self, world: World):
         token = await world.mcp_token(world.acme)
 
         foreign = world.client(x_mcp_token=token, x_api_key=world.globex.key.secret)
 
         refused(await post(foreign, message("ping")), 403)
 
-    async def test_are_dead_when_the_token_is_revoked_between_two_calls(self, world: World):
+    async def test_end_when_the_token_is_revoked_between_two_calls(self, world: World):
         admin, base = await world.admin(), f"{TENANTS}/{world.acme.tenant.id}/mcp-tokens"
         issued = ok(await admin.post(base, json={"name": "assistant"}), 201)
         client = world.client(x_mcp_token=issued["token"])
@@ -150,15 +150,15 @@ class TestCredentials:
 
 
 class TestNames:
-    async def test_must_be_ours_in_host(self, world: World):
-        """A page whose own name was made to lead here asks for that name."""
+    async def test_must_match_in_host(self, world: World):
+        """A page sends its own host name after DNS rebinding."""
         client = await client_of_acme(world)
 
         for host in ("evil.example.com", f"{HOST}.evil.example.com", "[::1", "a b"):
             refused(await post(client, message("ping"), host=host), 403)
 
-    async def test_must_be_ours_in_origin(self, world: World):
-        """A page of somebody else may not ask, whatever token it has come by."""
+    async def test_must_match_in_origin(self, world: World):
+        """A page of another origin is refused, whatever token it sends."""
         client = await client_of_acme(world)
 
         for origin in ("https://evil.example.com", "null", "http://[", "//"):
@@ -170,8 +170,8 @@ class TestNames:
         for host in (HOST, f"{HOST}:8443", "LOCALHOST:1", "127.0.0.1", "[::1]:80"):
             answer_of(await post(client, message("ping"), host=host, origin=f"http://{host}"))
 
-    async def test_must_be_said_once(self, world: World):
-        """Who stands between might look at the one, and we at the other."""
+    async def test_must_be_sent_once(self, world: World):
+        """A proxy might check one of the two values, and the server use the other."""
         client = await client_of_acme(world)
         ours = {"host": HOST, "origin": f"http://{HOST}"}
 
@@ -181,7 +181,7 @@ class TestNames:
                 answered = await client.post(PATH, content=message("ping"), headers=pairs)
                 refused(answered, 403)
 
-    async def test_are_told_to_strangers_no_more_than_the_token_is(self, world: World):
+    async def test_are_checked_after_the_credentials(self, world: World):
         refused(await post(world.stranger(), message("ping"), host="evil.example.com"), 401)
 
     async def test_is_the_public_one_alone_where_it_is_set(self, settings: Settings):
@@ -202,7 +202,7 @@ class TestRevisions:
                 assert client.protocol_version == revision
                 assert data_of(await client.call_tool("whoami"))["customerName"] == "acme"
 
-    async def test_handshake_tells_who_serves_and_how(self, world: World):
+    async def test_handshake_names_the_server_and_its_capabilities(self, world: World):
         params = {"protocolVersion": BEFORE, "capabilities": {}, "clientInfo": {}}
         params["clientInfo"] = {"name": "test", "version": "1"}
         client = await client_of_acme(world)
@@ -224,7 +224,7 @@ class TestRevisions:
         assert said["supportedVersions"] == [NEWEST]
         assert said["instructions"] == server.INSTRUCTIONS
 
-    async def test_others_are_refused_with_those_there_are(self, world: World):
+    async def test_others_are_refused_with_the_supported_ones(self, world: World):
         client = await client_of_acme(world)
         body, headers = newest("ping")
         for version in ("2099-01-01", "", "0", "x" * 1000, f"{NEWEST}, {NEWEST}"):
@@ -251,7 +251,7 @@ class TestRevisions:
             error_of(await post(client, body, **{**headers, **wrong}), types.HEADER_MISMATCH, 400)
 
     async def test_get_and_delete_have_nothing_to_do(self, world: World):
-        """There is no session, and no stream beside the answers."""
+        """There is no session, and no stream besides the responses."""
         client = await client_of_acme(world)
 
         for method in ("GET", "DELETE", "PUT"):
@@ -261,13 +261,13 @@ class TestRevisions:
 
 
 class TestMessages:
-    async def test_that_are_none_are_refused(self, world: World):
+    async def test_that_are_malformed_are_refused(self, world: World):
         client = await client_of_acme(world)
 
         for body in NO_MESSAGES:
             refused(await post(client, body), 400)
 
-    async def test_of_unknown_methods_are_told_so(self, world: World):
+    async def test_of_unknown_methods_are_refused(self, world: World):
         client = await client_of_acme(world)
 
         for method in ("nonsense", "prompts/list", "tools/Call", ""):
@@ -275,7 +275,7 @@ class TestMessages:
         body, headers = newest("nonsense")
         error_of(await post(client, body, **headers), types.METHOD_NOT_FOUND, 404)
 
-    async def test_with_wrong_parameters_are_told_so(self, world: World):
+    async def test_with_wrong_parameters_are_refused(self, world: World):
         client = await client_of_acme(world)
 
         for params in WRONG_CALLS:
@@ -336,7 +336,7 @@ class TestSdk:
 
 
 class TestAccessLog:
-    async def test_tells_of_the_path_and_of_no_argument(self, world: World):
+    async def test_has_the_path_and_no_argument(self, world: World):
         token = await world.mcp_token(world.acme)
 
         with everything_logged("json") as logged:

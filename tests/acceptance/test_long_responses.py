@@ -1,4 +1,4 @@
-"""Answers that are sent chunk by chunk, over a real socket: whole, or seen to be cut."""
+"""Responses in chunks, over a real socket: complete, or visibly cut."""
 
 import asyncio
 import io
@@ -34,7 +34,7 @@ Handler = Callable[..., Any]
 
 @dataclass
 class Making:
-    """What is made for an answer: its chunks, and when that ended."""
+    """A source of chunks for a response, with the time of its end."""
 
     chunks: list[bytes]
     error: Exception | None = None
@@ -60,7 +60,7 @@ class Making:
 
 @dataclass
 class Work:
-    """What an answer waits for."""
+    """Work that a response waits for."""
 
     result: Any = field(default_factory=Health)
     seconds: float = 0.0
@@ -79,7 +79,7 @@ class Work:
 
 @dataclass
 class Door:
-    """A door over one endpoint, and what it logs."""
+    """An application with one endpoint, and its log."""
 
     at: Served
     log: io.StringIO
@@ -125,7 +125,7 @@ def large() -> Making:
     return Making([b'{"text":"', b"a" * LARGE_BYTES, b"b" * LARGE_BYTES, b'"}'])
 
 
-class TestPieces:
+class TestChunks:
     async def test_are_one_answer_in_the_envelope(self, services: Services) -> None:
         """Its length is not known ahead, and the connection can be used again."""
         making = large()
@@ -163,8 +163,8 @@ class TestPieces:
             assert begun.startswith(b'{"success":true,"data":{"text":"aaa')
             assert len(begun) >= LARGE_BYTES
 
-    async def test_are_compressed_where_that_is_taken(self, services: Services) -> None:
-        """By the weights of RFC 9110; a cache is told that it depends."""
+    async def test_are_compressed_where_gzip_is_accepted(self, services: Services) -> None:
+        """By the weights of RFC 9110; `Vary` names the header."""
         for accepted, coded in (
             ("gzip", True),
             ("br;q=1.0, GZIP;q=0.5", True),
@@ -204,7 +204,7 @@ class TestPieces:
         assert "content-encoding" not in answer.headers
 
     async def test_are_not_made_for_a_head(self, services: Services) -> None:
-        """The head is that of a GET; what would make the rest is ended."""
+        """The headers are those of a GET; the source of the body is closed."""
         making = large()
         async with door(services, making.handle) as on, on.at.line() as line:
             head = await line.ask("HEAD", PATH)
@@ -215,7 +215,7 @@ class TestPieces:
         assert making.ended.is_set()
 
     async def test_end_when_the_client_hangs_up(self, services: Services) -> None:
-        """Nobody makes what nobody reads, and the log says why it ended."""
+        """The source is closed, and the log has the reason."""
         making = large()
         async with door(services, making.handle) as on:
             async with on.at.line() as line:
@@ -230,7 +230,7 @@ class TestPieces:
             assert on.counted(200)
 
     async def test_end_when_the_client_does_not_read(self, services: Services) -> None:
-        """A connection whose other end is deaf is cut, however much is still to say."""
+        """The connection of a client that does not read is cut, whatever is left to send."""
         making = Making([b'"' + b"a" * LARGE_BYTES], is_endless=True)
         limits = ConnectionLimits(stall_seconds=0.2)
         async with door(services, making.handle, limits) as on, on.at.line() as line:
@@ -241,7 +241,7 @@ class TestPieces:
             assert (await on.logged())["error"] == "ClientHungUp"
 
     async def test_that_cannot_begin_are_an_error(self, services: Services) -> None:
-        """As long as nothing is sent, an error has its own status."""
+        """Before the first byte is sent, an error has its own status."""
         for made, status in (
             (Making([b"["], error=DatabaseUnavailable()), 503),
             (Making([b"["], error=ValueError("canary")), 500),
@@ -251,7 +251,7 @@ class TestPieces:
                 assert (await on.logged())["status"] == status
 
     async def test_that_cannot_end_are_cut(self, services: Services) -> None:
-        """What was sent does not look whole, compressed or not, and the log tells why."""
+        """The body is visibly incomplete, compressed or not, and the log has the reason."""
         for error in (DatabaseUnavailable(), ValueError("canary")):
             for headers in ({}, {"accept_encoding": "gzip"}):
                 making = large()
@@ -296,7 +296,7 @@ class TestLongCall:
         assert json.loads(body) == {"success": True, "data": {"status": "ok"}}
 
     async def test_that_fails_early_has_its_own_status(self, services: Services) -> None:
-        """Before the first space nothing is promised."""
+        """Before the first space, no status is sent."""
         for error, status in ((DatabaseUnavailable(), 503), (ValueError(), 500)):
             work = Work(error)
             async with (
@@ -306,7 +306,7 @@ class TestLongCall:
                 refused(await client.get(PATH), status)
 
     async def test_that_fails_late_is_cut(self, services: Services) -> None:
-        """A 200 was said: what cannot be one any more does not look like one."""
+        """The status 200 is already sent, so the body is visibly incomplete."""
         late = Reply(Health(), HTTPStatus.ACCEPTED, [])
         for result in (DatabaseUnavailable(), ValueError(), late):
             work = Work(result, seconds=1.5 * SECONDS)
@@ -321,8 +321,8 @@ class TestLongCall:
 
             assert head.status == 200
 
-    async def test_waits_for_nobody_who_has_gone(self, services: Services) -> None:
-        """A caller who hangs up is not waited for."""
+    async def test_does_not_wait_for_a_client_that_disconnected(self, services: Services) -> None:
+        """The work goes on after the client disconnects."""
         work = Work(seconds=60)
         async with door(services, work.handle, keep_alive_seconds=SECONDS) as on:
             async with on.at.line() as line:
@@ -346,7 +346,7 @@ class TestReply:
 
 
 class TestHeaders:
-    async def test_are_handed_to_who_asks_for_them(self, services: Services) -> None:
+    async def test_are_passed_to_a_handler_that_declares_them(self, services: Services) -> None:
         """By name: empty when absent, joined when sent twice."""
         seen: list[dict[str, str]] = []
 
