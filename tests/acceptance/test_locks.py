@@ -43,7 +43,7 @@ async def deadlocked(
         return await task
 
 
-def get_in_the_way(raw: Raw, table: str, times: int, *, of_commit: bool = False) -> None:
+def cause_deadlocks(raw: Raw, table: str, times: int, *, of_commit: bool = False) -> None:
     """Make the server end so many transactions that write to *table*, as it ends a deadlock.
 
     Args:
@@ -101,7 +101,7 @@ class TestAssistants:
     async def test_write_after_a_deadlock(self, world: World):
         """As long as a request by HTTP would, and with one entry in the audit log."""
         raw = database_of(world, world.acme.tenant)
-        get_in_the_way(raw, "tenantry_blog_state", LOST_MAX)
+        cause_deadlocks(raw, "tenantry_blog_state", LOST_MAX)
 
         async with assistant(world, await world.mcp_token(world.acme)) as client:
             data_of(await client.call_tool("create_post", NEVERTHELESS))
@@ -112,7 +112,7 @@ class TestAssistants:
 
     async def test_get_an_error_after_many_deadlocks(self, world: World):
         raw = database_of(world, world.acme.tenant)
-        get_in_the_way(raw, "tenantry_blog_state", LOST_MAX + 1)
+        cause_deadlocks(raw, "tenantry_blog_state", LOST_MAX + 1)
         client = world.client(x_mcp_token=await world.mcp_token(world.acme))
 
         said = answer_of(await post(client, call("create_post", **NEVERTHELESS)))["result"]
@@ -141,7 +141,7 @@ class TestAuditLog:
 
     async def test_has_a_password_change_by_a_token_once(self, world: World):
         raw = database_of(world, world.acme.tenant)
-        get_in_the_way(raw, "tenantry_user", 2)
+        cause_deadlocks(raw, "tenantry_user", 2)
         client = world.client(x_mcp_token=await world.mcp_token(world.acme))
 
         body = {"currentPassword": PASSWORD, "newPassword": NEW_PASSWORD}
@@ -151,7 +151,7 @@ class TestAuditLog:
 
     async def test_has_each_change_of_a_user_once(self, world: World):
         raw = database_of(world, world.acme.tenant)
-        get_in_the_way(raw, "tenantry_user", 1)
+        cause_deadlocks(raw, "tenantry_user", 1)
         admin, users = await world.admin(), f"{TENANTS}/{world.acme.tenant.id}/users"
 
         bob = await add_user(world, world.acme, "bob@example.com")
@@ -168,7 +168,7 @@ class TestAuditLog:
     async def test_has_no_entry_of_a_change_that_is_rolled_back_at_its_commit(self, world: World):
         """The change is not tried again; the client gets a 503."""
         raw = database_of(world, world.acme.tenant)
-        get_in_the_way(raw, "tenantry_blog_state", 1, of_commit=True)
+        cause_deadlocks(raw, "tenantry_blog_state", 1, of_commit=True)
         client = world.client(x_mcp_token=await world.mcp_token(world.acme))
 
         refused(await client.post(POSTS, json=NEVERTHELESS), 503)

@@ -69,7 +69,11 @@ REQUIREMENTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         "each with a database of its own",
         (f"{CREATE}.test_makes_a_database_of_its_own_at_the_head",),
     ),
-    ("1.3", "... and a key of its own", (f"{LOGIN}.test_knows_the_people_of_the_key_alone",)),
+    (
+        "1.3",
+        "... and a key of its own",
+        (f"{LOGIN}.test_accepts_only_users_of_the_tenant_of_the_key",),
+    ),
     ("1.4", "users log in", (f"{LOGIN}.test_returns_a_token_and_its_expiry",)),
     ("1.5", "... change passwords", (f"{PASSWORD}.test_confirms_with_a_message_and_no_data",)),
     ("1.6", "... update profiles", (f"{PROFILE}.test_returns_the_profile_as_it_then_is",)),
@@ -320,7 +324,11 @@ REQUIREMENTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         "Public: the key, no JWT",
         (f"{POSTS}.test_needs_the_key_alone", f"{POSTS}.test_refuses_a_client_without_a_valid_key"),
     ),
-    ("5.4", "the key names the customer", (f"{LOGIN}.test_knows_the_people_of_the_key_alone",)),
+    (
+        "5.4",
+        "the key names the customer",
+        (f"{LOGIN}.test_accepts_only_users_of_the_tenant_of_the_key",),
+    ),
     (
         "5.5",
         "each customer has its own",
@@ -445,7 +453,7 @@ REQUIREMENTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         "8.1",
         "rate limits, sizes, password rules, lifetime (settled)",
         (
-            f"{GUESSING}.test_makes_wait_after_five_failures",
+            f"{GUESSING}.test_requires_a_wait_after_five_failures",
             f"{LIST}.test_returns_pages_newest_first",
             f"{PASSWORD}.test_holds_new_passwords_to_the_rules",
             f"{LOGIN}.test_returns_a_token_and_its_expiry",

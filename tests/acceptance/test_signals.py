@@ -1,4 +1,4 @@
-"""A SIGTERM ends the process in bounded time, whatever runs in it."""
+"""A SIGTERM ends the process in bounded time, whatever it is working on."""
 
 import signal
 import subprocess

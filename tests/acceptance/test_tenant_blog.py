@@ -63,7 +63,7 @@ def counts_of(blog: Blog) -> list[tuple[int, int]]:
 
 class TestCreate:
     async def test_writes_a_draft(self, blog: Blog) -> None:
-        """201 with the whole post; only those who write see it."""
+        """201 with the whole post; only writers see it."""
         draft = await blog.write("Spring is here", tags=["news"])
 
         must_be(draft, OWN_POST)
@@ -88,7 +88,7 @@ class TestCreate:
         assert shown["excerpt"] == "<i>Fish</i>"
 
     async def test_makes_an_excerpt(self, blog: Blog) -> None:
-        """Of what is not given: the beginning of the content on one line, between words."""
+        """By default: the beginning of the content on one line, cut between words."""
         short = await blog.write("Short", "  One\n\ntwo  three ")
         blank = await blog.write("Blank", "Four", excerpt=" \n")
         long = await blog.write("Long", "word " * 200)
@@ -255,7 +255,7 @@ class TestList:
         assert await blog.titles() == ["Second", "First", HELLO]
 
     async def test_searches_title_and_content(self, blog: Blog) -> None:
-        """In any case, of any script, over line breaks; special signs mean themselves."""
+        """In any case and script, across line breaks; special characters match themselves."""
         await blog.publish("Große ÜBERRASCHUNG", "100% pure_gold\\n")
         await blog.write("Το πρώτο ΛΑΔΙ", "Ο ΔΡΟΜΟΣ\n\t ΕΙΝΑΙ μακρύς")
         await blog.write("ﬁne ＷＩＤＥ", "İstanbul 'quoted' \"too\" -- ; % [a-z] *")
@@ -288,8 +288,8 @@ class TestList:
         page = ok(await blog.owner.get(OWN_POSTS, params={"search": "e", "page": 2, "pageSize": 1}))
         assert (len(page["items"]), page["totalCount"]) == (1, 3)
 
-    async def test_finds_what_a_post_says_now(self, blog: Blog) -> None:
-        """A change is found at once, and what was there before is not."""
+    async def test_finds_the_current_text(self, blog: Blog) -> None:
+        """A change is found at once, and the old text is not."""
         post = await blog.write("Before", "An old text")
 
         await blog.change(post, title="After", content="A new text")
@@ -465,7 +465,7 @@ class TestAccess:
         await must_be_for_tenants(blog.world, lambda client: client.get(OWN_POSTS))
 
     async def test_depends_on_the_scopes_of_a_token(self, blog: Blog) -> None:
-        """Who may only read sees no draft, by list, search or id; who may only write reads none."""
+        """A reader sees no draft, by list, search or id; a token that may only write reads none."""
         draft, post = await blog.write("Draft", tags=["a"]), await blog.publish("Post", tags=["a"])
         reader = await blog.token("content:read")
         writer = await blog.token("content:write", "content:read", bound=False)

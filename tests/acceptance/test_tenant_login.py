@@ -89,7 +89,7 @@ class TestLogin:
         assert timedelta(minutes=59) < left <= timedelta(minutes=60)
 
     async def test_returns_what_opens_tenant_endpoints(self, world: World) -> None:
-        """The token is used as a bearer, beside the key."""
+        """The token is sent as a bearer, together with the key."""
         token = ok(await log_in(world, world.acme))["token"]
         client = world.client(authorization=f"Bearer {token}", x_api_key=world.acme.key.secret)
 
@@ -144,8 +144,8 @@ class TestLogin:
         answer = await twice.post(LOGIN, json=body, headers=[("x-api-key", key)] * 2)
         refused(answer, 400)
 
-    async def test_knows_the_people_of_the_key_alone(self, world: World) -> None:
-        """The key says which tenant a request belongs to: another's user is unknown there."""
+    async def test_accepts_only_users_of_the_tenant_of_the_key(self, world: World) -> None:
+        """The key identifies the tenant: a user of another tenant is unknown there."""
         answer = await log_in(world, world.globex, email=world.acme.owner.email)
 
         refused(answer, 401, LOGIN_REFUSED)
@@ -171,7 +171,7 @@ class TestLogin:
         assert {answer.headers["www-authenticate"] for answer in answers} == {"Bearer"}
 
     async def test_refuses_a_suspended_tenant(self, world: World) -> None:
-        """403 at the very next request, and in again when the tenant is active again."""
+        """403 at the next request, and accepted again when the tenant is active again."""
         await patch_tenant(world, world.acme, isActive=False)
         refused(await log_in(world, world.acme), 403)
         ok(await log_in(world, world.globex))
@@ -181,7 +181,7 @@ class TestLogin:
         ok(await log_in(world, world.acme))
 
     async def test_refuses_a_bad_body(self, world: World) -> None:
-        """400 with a readable message; a stranger gets 401, whatever the body."""
+        """400 with a readable message; without a valid key 401, whatever the body."""
         client = world.public(world.acme)
 
         for body in BROKEN_JSON:
@@ -200,14 +200,14 @@ class TestLogin:
 
         ok(await world.public(world.acme).post(LOGIN, json=body))
 
-    async def test_does_not_mind_what_is_no_text_in_other_members(self, world: World) -> None:
-        """A lone surrogate is 400 in a member that is read; in another it does not matter."""
+    async def test_ignores_an_unpaired_surrogate_in_other_members(self, world: World) -> None:
+        """An unpaired surrogate is 400 in a known member; in another it is ignored."""
         body = {"email": world.acme.owner.email, "password": PASSWORD, "x": "\ud800"}
 
         ok(await world.public(world.acme).post(LOGIN, content=encoded(body)))
 
     async def test_reads_a_body_without_a_content_type_as_json(self, world: World) -> None:
-        """All bodies are JSON, said or not."""
+        """All bodies are JSON, with or without the header."""
         body = f'{{"email": "{world.acme.owner.email}", "password": "{PASSWORD}"}}'
 
         ok(await world.public(world.acme).post(LOGIN, content=body))
@@ -237,7 +237,7 @@ class TestLogin:
         assert costs_asked == {(19_456, 2, 1)}
 
     async def test_is_not_harmed_by_a_hostile_hash(self, world: World) -> None:
-        """A stored hash that asks for the absurd is a failed login: quick, without the memory."""
+        """A stored hash with absurd parameters is a failed login, and costs no time and memory."""
         raw = database_of(world, world.acme.tenant)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
@@ -273,7 +273,7 @@ class TestGuessing:
     async def test_lets_five_of_a_burst_reach_the_hasher(
         self, world: World, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A place is taken before anything is hashed, however simultaneous the guesses are."""
+        """Attempts are counted before they are hashed, also when they are simultaneous."""
         make_waits_long(monkeypatch)
         hasher = count_hashes(world, monkeypatch)
 
@@ -286,10 +286,10 @@ class TestGuessing:
         assert statuses.count(401) == len(hasher.verified)
         assert statuses.count(429) == 30 - len(hasher.verified)
 
-    async def test_makes_wait_after_five_failures(
+    async def test_requires_a_wait_after_five_failures(
         self, world: World, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Then 429 with Retry-After, whether there is such an account or not, and for it alone."""
+        """Then 429 with Retry-After, for this account only, whether it exists or not."""
         make_waits_long(monkeypatch)
         nobody = "nobody@acme.example.com"
         # The same account, however its address is spelt.
@@ -334,7 +334,7 @@ class TestGuessing:
         assert second.headers["retry-after"] == "2"
 
     async def test_forgets_the_failures_when_the_password_is_right(self, world: World) -> None:
-        """A success clears the count, so that four mistakes now and four later are none."""
+        """A success clears the count: four failures before it and four after it cause no wait."""
         for _ in range(3):
             for _ in range(4):
                 refused(await log_in(world, world.acme, "wrong"), 401, LOGIN_REFUSED)
@@ -403,22 +403,22 @@ WAIT_SECONDS_MAX = 45
 
 
 async def attack(world: World, email: str, *, tries: int = 5) -> None:
-    """Let strangers at twenty addresses guess."""
+    """Attempt logins from twenty addresses."""
     for address in STRANGERS:
         for _ in range(tries):
             answer = await log_in(world, world.acme, "wrong", email=email, address=address)
             assert answer.status_code in {401, 429}
 
 
-class TestStrangers:
-    """They slow an account down, and do not lock it."""
+class TestAttackers:
+    """They delay logins to an account, and do not lock it."""
 
     @pytest.fixture(autouse=True)
     def _cheap(self, world: World) -> None:
         make_hashing_cheap(database_of(world, world.acme.tenant))
 
-    async def test_do_not_keep_out_who_has_logged_in_from_there_before(self, world: World) -> None:
-        """At an address of the owner the failures of strangers do not count."""
+    async def test_do_not_block_the_owner_at_a_known_address(self, world: World) -> None:
+        """At a known address of the owner, failures at other addresses do not count."""
         ok(await log_in(world, world.acme, address=HOME))
         await attack(world, world.acme.owner.email)
 
@@ -441,7 +441,7 @@ class TestStrangers:
         assert [n for n, _ in known.headers.items()] == [n for n, _ in unknown.headers.items()]
 
     async def test_have_a_hundred_failures_in_an_hour(self, world: World) -> None:
-        """However many addresses they have: a fifth of them at once, and one each 45 s."""
+        """However many addresses they use: a fifth of them at once, and one every 45 s."""
         answers = [
             await log_in(world, world.acme, "wrong", address=f"198.51.{number}.1")
             for number in range(30)
@@ -465,7 +465,7 @@ class TestStrangers:
         ok(await log_in(world, world.acme, NEW_PASSWORD, address=FRESH))
         ok(await log_in(world, world.acme, NEW_PASSWORD, address=STRANGERS[0]))
 
-    async def test_are_kept_off_an_address_that_the_operator_names(self, world: World) -> None:
+    async def test_do_not_block_an_address_that_the_operator_unlocked(self, world: World) -> None:
         """`tenantry user unlock --address`: also while the attack goes on."""
         realm, account = str(world.acme.tenant.id), str(world.acme.owner.id)
         await world.services.throttle.lift(realm=realm, account=account, address=FRESH)

@@ -160,7 +160,7 @@ class TestUpdateUser:
 
 class TestDeleteUser:
     async def test_takes_sessions_and_tokens_along(self, world: World) -> None:
-        """A message; the bearer and the McpToken of the user are strangers then (401)."""
+        """A message; the bearer and the McpToken of the user are then 401."""
         admin = await world.admin()
         client = await session(world, world.acme)
         bound = world.client(x_mcp_token=await world.mcp_token(world.acme))

@@ -1,4 +1,4 @@
-"""/api/admin/tenants: make, list, show, suspend, activate and change tenants."""
+"""/api/admin/tenants: create, list, show, suspend, activate and change tenants."""
 
 import asyncio
 import socket
@@ -210,7 +210,7 @@ class TestListTenants:
         assert (beyond["page"], beyond["totalPages"]) == (3, 1)
 
     async def test_searches_and_filters(self, world: World) -> None:
-        """By a part of the name in any case, by activity, by revision; nothing is a pattern."""
+        """By part of the name in any case, by activity, by revision; wildcards match themselves."""
         admin = await world.admin()
         await patch_tenant(world, world.globex, isActive=False)
         await patch_tenant(world, world.acme, name="ac_me 100%")
@@ -305,7 +305,7 @@ class TestUpdateTenant:
         assert own_name == {**changed, "name": "ACME INC."}
         assert await patch_tenant(world, world.acme) == own_name
 
-    async def test_refuses_what_cannot_be(self, world: World) -> None:
+    async def test_refuses_an_impossible_change(self, world: World) -> None:
         """409 for a taken name, 404 for an unknown tenant, 400 for a bad body; nothing changes."""
         admin = await world.admin()
         path = f"{TENANTS}/{world.acme.tenant.id}"

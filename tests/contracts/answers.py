@@ -33,7 +33,7 @@ _ALMOST_GUID = re.compile(r"[0-9a-fA-F]{8}-?(?:[0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{1
 
 
 def faults(answer: Answer, path: str, *, has_body: bool = True) -> Iterator[str]:
-    """Return what is wrong with the form of an answer."""
+    """Return the faults in the form of a response."""
     request_ids = [value for name, value in answer.headers if name == "x-request-id"]
     if len(request_ids) != 1 or not _is_guid(request_ids[0]):
         yield f"x-request-id is {request_ids}"
@@ -50,7 +50,7 @@ def faults(answer: Answer, path: str, *, has_body: bool = True) -> Iterator[str]
 
 
 def _error_code_faults(answer: Answer) -> Iterator[str]:
-    """Every error has a code, which says no more than the message does."""
+    """Every error has a code, which reveals no more than the message."""
     code = answer.said.get("x-error-code")
     if (code is not None) != (answer.status >= 400):
         yield f"a {answer.status} with the code {code}"
@@ -61,7 +61,7 @@ def _error_code_faults(answer: Answer) -> Iterator[str]:
 
 
 def _cache_faults(answer: Answer, path: str) -> Iterator[str]:
-    """No cache serves an answer to another caller, whatever it knows of our credentials."""
+    """The headers keep every cache from serving the response to another caller."""
     said = answer.said.get("cache-control")
     is_page = path.startswith("/api/public/") and answer.status in {200, 304}
     if said != ("private, no-cache" if is_page else "no-store"):

@@ -17,7 +17,7 @@ Headers = Iterable[tuple[str, str]]
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back."""
+    """The response."""
 
     status: int
     headers: list[tuple[str, str]]

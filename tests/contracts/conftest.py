@@ -19,7 +19,7 @@ from tests.contracts.stage import Stage, set_up
 def _module_settings(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Settings:
-    """The settings of a service that has never run, and that bears many failed logins."""
+    """The settings of a new service that allows many failed logins."""
     values: dict[str, object] = {
         "data_dir": tmp_path_factory.mktemp("data"),
         "secret_key": SECRET_KEY,

@@ -1,4 +1,4 @@
-"""What the databases hold, read and put back by other drivers than the product's."""
+"""The contents of the databases, read and restored with other drivers than the product's."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -80,7 +80,7 @@ def essence(dump: Dump) -> dict[str, list[str]]:
 
 
 def difference(before: dict[str, Dump], after: dict[str, Dump]) -> list[str]:
-    """Return what changed, readably."""
+    """Return the differences as readable lines."""
     found = []
     for name, dump in before.items():
         old, new = essence(dump), essence(after[name])

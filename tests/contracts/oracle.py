@@ -1,7 +1,7 @@
 """The decision table of docs/api-conventions.md, written independently of the code.
 
-Nothing here is read from the code but what an endpoint says that it demands, and even that
-is stated by path where the table names the path.
+It reads from the code only what an endpoint declares that it requires; where the table names
+a path, the requirement is stated here by path.
 """
 
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from tenantry.access.principal import Scope
 from tenantry.api.endpoints import Endpoint
 
-LET_IN = 0
+ADMITTED = 0
 SCOPES = frozenset(
     {"content:read", "content:write", "profile:read", "profile:write", "modules:read"}
 )
@@ -50,14 +50,14 @@ MODULES_OFF = {BLOGLESS: "blog", MCPLESS: "mcp"}
 
 @dataclass(frozen=True)
 class Key:
-    """What an API key is good for: a tenant, or nothing."""
+    """The tenant of an API key, if it is valid."""
 
     tenant: str | None = None
 
 
 @dataclass(frozen=True)
 class Bearer:
-    """What an ``Authorization`` header verifiably says; nothing without a role.
+    """The verified content of an ``Authorization`` header; empty without a role.
 
     Attributes:
         state: Of the person, or of the session.
@@ -72,7 +72,7 @@ class Bearer:
 
 @dataclass(frozen=True)
 class McpToken:
-    """What an McpToken is good for: a tenant, or nothing.
+    """The tenant of an McpToken, if it is valid.
 
     Attributes:
         user: The state of the user that it is bound to; None when there is none.
@@ -157,7 +157,7 @@ MCP_BEARERS = {"an McpToken": "bound"}
 
 @dataclass(frozen=True)
 class Combination:
-    """What a request presents, by the names above; None is no such header.
+    """The credentials of a request, by the names above; None means no such header.
 
     Attributes:
         twice: The header that is sent twice.
@@ -183,7 +183,7 @@ class Combination:
 
 @dataclass(frozen=True)
 class Asked:
-    """What an endpoint asks for."""
+    """The requirements of an endpoint."""
 
     level: str
     scope: str | None = None
@@ -229,11 +229,11 @@ def level_of(path: str) -> str:
 
 
 def expected(asked: Asked, sent: Combination) -> int:
-    """Return the expected status, or `LET_IN`."""
+    """Return the expected status, or `ADMITTED`."""
     if sent.twice in LOOKED_AT[asked.level]:
         return 400
     if asked.level == "Open":
-        return LET_IN
+        return ADMITTED
     if asked.level == "Admin":
         return _admin(BEARERS.get(sent.bearer or "", Bearer()))
     return _inside(asked, sent, KEYS.get(sent.key or "", Key()))
@@ -263,7 +263,7 @@ def _admin(bearer: Bearer) -> int:
         return 401
     if bearer.role != "Admin":
         return 403
-    return {"good": LET_IN, "inactive": 403, "deleted": 401, "old session": 401}[bearer.state]
+    return {"good": ADMITTED, "inactive": 403, "deleted": 401, "old session": 401}[bearer.state]
 
 
 def _inside(asked: Asked, sent: Combination, key: Key) -> int:
@@ -281,7 +281,7 @@ def _inside(asked: Asked, sent: Combination, key: Key) -> int:
 def _tenant_of(tenant: str | None) -> int:
     if tenant is None:
         return 401
-    return {SUSPENDED: 403, OUTDATED: 503}.get(tenant, LET_IN)
+    return {SUSPENDED: 403, OUTDATED: 503}.get(tenant, ADMITTED)
 
 
 def _public(asked: Asked, key: Key) -> int:
@@ -305,7 +305,7 @@ def _mcp(asked: Asked, token: McpToken, key: Key) -> int:
         return 403
     if token.tenant == OUTDATED:
         return 503
-    return {None: LET_IN, "good": LET_IN, "inactive": 403, "deleted": 401}[token.user]
+    return {None: ADMITTED, "good": ADMITTED, "inactive": 403, "deleted": 401}[token.user]
 
 
 def _tenant(asked: Asked, key: Key, bearer: Bearer) -> int:
@@ -322,7 +322,7 @@ def _tenant(asked: Asked, key: Key, bearer: Bearer) -> int:
         return 503
     deleted = 404 if asked.is_own_account else 401
     states = {"inactive": 403, "reactivated": 401, "old session": 401, "deleted": deleted}
-    return {"good": LET_IN, **states}[bearer.state]
+    return {"good": ADMITTED, **states}[bearer.state]
 
 
 def _scope(scope: Scope | None) -> str | None:
@@ -330,7 +330,7 @@ def _scope(scope: Scope | None) -> str | None:
 
 
 def combinations() -> list[Combination]:
-    """Return what the matrix presents: every credential, alone and beside others."""
+    """Return what the matrix sends: every credential, alone and with others."""
     found = [
         Combination(key, bearer) for bearer in (None, *BEARERS) for key in (None, "acme", "globex")
     ]

@@ -25,7 +25,7 @@ def params(endpoints: Iterable[Endpoint]) -> list[object]:
 
 
 def body_of(endpoint: Endpoint, *, login: str, user_id: str) -> dict[str, Any]:
-    """Return a body that the endpoint takes, and that would change something.
+    """Return a body that the endpoint accepts, and that would change something.
 
     Args:
         endpoint: Of the table.
@@ -50,7 +50,7 @@ def path_of(endpoint: Endpoint, ids: dict[str, str]) -> str:
 
 
 def query_of(endpoint: Endpoint, *, name: str) -> bytes:
-    """Return the parameters that the endpoint insists on; *name* is that of the tenant."""
+    """Return the required parameters of the endpoint; *name* is that of the tenant."""
     required = [member for member, field in members_of(endpoint).items() if field.required]
     return urlencode({member: name if member == "name" else "1" for member in required}).encode()
 
@@ -63,14 +63,14 @@ def members_of(endpoint: Endpoint) -> dict[str, inspect.Field]:
 
 
 def kinds_of(type_: inspect.Type) -> set[type[inspect.Type]]:
-    """Return what a member may be."""
+    """Return the types of a member."""
     if isinstance(type_, inspect.UnionType):
         return {kind for one in type_.types for kind in kinds_of(one)}
     return {type(type_)}
 
 
 def items_of(type_: inspect.Type) -> set[type[inspect.Type]]:
-    """Return what the items of a member may be, if it may be a list."""
+    """Return the types of the items of a member, if it may be a list."""
     types = type_.types if isinstance(type_, inspect.UnionType) else (type_,)
     lists = [one for one in types if isinstance(one, inspect.ListType)]
     return {kind for one in lists for kind in kinds_of(one.item_type)}

@@ -1,4 +1,4 @@
-"""The source of the product, to be read by contracts over all of it."""
+"""The source files of the product."""
 
 import importlib
 import pkgutil

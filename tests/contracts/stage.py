@@ -16,7 +16,7 @@ from tests.contracts.samples import body_of, path_of, query_of
 
 @dataclass
 class Stage:
-    """A world, with what there was in the beginning.
+    """A world with a snapshot of its first state.
 
     Attributes:
         tenants: By name.
@@ -73,13 +73,13 @@ class Stage:
         return self.ledger.dump_all(self.tenants.values())
 
     def changes(self) -> list[str]:
-        """Return what is not as it was in the beginning, but for the history."""
+        """Return the differences to the first state, except in the history."""
         return [
             line for line in difference(self.begun, self.now()) if line.split()[0] not in HISTORY
         ]
 
     def restore(self, tenant: str = "acme") -> None:
-        """Put back who may come in, and what a tenant holds."""
+        """Restore credentials, users and the content of tenants."""
         self.ledger.restore_catalog(self.begun["catalog"])
         self.ledger.restore(self.tenants[tenant], self.begun[tenant])
 

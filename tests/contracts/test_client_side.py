@@ -36,7 +36,7 @@ HEADERS = {
 
 
 def media_in(operation: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield whatever an operation takes and answers, each with its schema and example."""
+    """Yield each body that an operation takes or returns, with its schema and example."""
     for holder in (operation.get("requestBody"), *operation["responses"].values()):
         # What has no body (304) has no content either.
         yield from (holder or {}).get("content", {}).values()
@@ -52,7 +52,7 @@ def complaints(schema: dict[str, Any], example: object) -> list[str]:
 class TestFiles:
     @pytest.mark.parametrize("name", sorted(files.files()))
     def test_are_what_the_code_makes(self, name: str):
-        """What is committed is what the code says."""
+        """The committed files are those that the code generates."""
         assert (ROOT / name).read_text(encoding="utf-8") == files.files()[name], "run `make docs`"
 
 
@@ -64,12 +64,12 @@ class TestDescription:
 
     @pytest.mark.parametrize("operation", OPERATIONS)
     def test_has_examples_that_fit(self, operation: dict[str, Any]):
-        """Whatever is sent and answered has an example, which fits its schema."""
+        """Each request and response has an example, which fits its schema."""
         for one in [*media_in(operation), *operation.get("parameters", [])]:
             assert complaints(one["schema"], one["example"]) == []
 
     def test_can_refuse_an_example(self):
-        """The check above does find what does not fit."""
+        """The check above finds an example that does not fit."""
         profile = {"$ref": "#/components/schemas/TenantUserProfile"}
 
         for wrong in ({}, {"id": "no-guid"}, []):
@@ -96,7 +96,7 @@ class TestCollection:
 
         assert found == [(one.operation_id, one.method) for one in ENDPOINTS]
 
-    def test_asks_for_what_is_there(self):
+    def test_requests_existing_endpoints(self):
         """Each request finds its endpoint, with any values of its variables."""
         router = Router(ENDPOINTS)
 
@@ -114,7 +114,7 @@ class TestCollection:
             sent = {scheme for scheme, header in HEADERS.items() if header in headers}  # type: ignore[attr-defined]
             assert sent == set(wanted), name
 
-    def test_says_what_its_variables_are(self):
+    def test_defines_its_variables(self):
         """Each variable that a request uses is set, or is another request's answer."""
         names = {one.operation_id for one in ENDPOINTS}
 

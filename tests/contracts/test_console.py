@@ -36,7 +36,7 @@ def text_of(path: Path) -> str:
 class TestModule:
     @every_module
     def test_makes_no_markup_of_text(self, module: Path):
-        """What comes from the API stays text, and the token stays in the tab's session."""
+        """Data of the API stays text, and the token stays in the session of the tab."""
         assert FORBIDDEN.findall(text_of(module)) == []
 
     @every_module
@@ -45,7 +45,7 @@ class TestModule:
         assert ELSEWHERE.findall(text_of(module)) == []
 
     @every_module
-    def test_imports_what_is_there(self, module: Path):
+    def test_imports_existing_modules(self, module: Path):
         """Its imports are modules of the same folder."""
         for imported in IMPORT.findall(text_of(module)):
             assert imported.startswith("./")
@@ -61,7 +61,7 @@ class TestModule:
         assert max(map(len, text.splitlines())) <= LINE_CHARS_MAX
 
     @every_module
-    def test_says_what_it_gives_to_others(self, module: Path):
+    def test_documents_its_exports(self, module: Path):
         """Every function and class that others may import has a comment of its own."""
         text = text_of(module)
 
@@ -71,7 +71,7 @@ class TestModule:
             before = re.search(rf"\*/\nexport (?:async )?(?:function\*?|class) {name}\b", text)
             assert before, name
 
-    def test_gives_only_what_is_used(self):
+    def test_exports_only_what_is_used(self):
         """What a module exports is imported by another."""
         everything = "\n".join(map(text_of, MODULES))
         imported = set(re.findall(r"\w+", " ".join(re.findall(r"import ([^;]+) from", everything))))
@@ -94,7 +94,7 @@ class TestPage:
         assert ELSEWHERE.findall(text) == []
 
     @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-    def test_loads_what_is_there(self, page: Path):
+    def test_loads_existing_files(self, page: Path):
         """It refers to files and pages of the console, and to the API's description."""
         for path in re.findall(r'(?:src|href)="([^"]+)"', text_of(page)):
             if path in ADDRESSES or path == "/openapi.json":
@@ -103,7 +103,7 @@ class TestPage:
 
 
 def test_everything_together_is_small():
-    """JavaScript and style can be read in an evening."""
+    """The amount of JavaScript and style has a bound."""
     together = [*MODULES, *FOLDER.glob("*.css")]
 
     assert sum(len(text_of(one).splitlines()) for one in together) <= ALL_LINES_MAX

@@ -45,7 +45,7 @@ def of(instruction: str) -> list[str]:
 
 
 def unit() -> dict[str, str]:
-    """Return the section of the service; of a name that is there twice, the last."""
+    """Return the section of the service; of duplicate names, the last."""
     parser = configparser.ConfigParser(strict=False, interpolation=None)
     parser.optionxform = str  # type: ignore[assignment, method-assign]
     parser.read(UNIT_FILE)
@@ -114,8 +114,8 @@ class TestDockerfile:
         )
         assert "://" not in DOCKERFILE.replace("http://127.0.0.1", "")
 
-    def test_copies_what_is_there(self):
-        """What it copies is in the project, and is let through to it."""
+    def test_copies_existing_files(self):
+        """The files are in the project, and .dockerignore does not exclude them."""
         let_through = (ROOT / ".dockerignore").read_text(encoding="utf-8")
 
         for rest in of("COPY"):
@@ -140,14 +140,14 @@ class TestDockerfile:
         assert int(of("USER")[-1]) > 0
 
     def test_checks_its_health(self):
-        """It asks an endpoint that is there and asks for nothing."""
+        """It requests an existing endpoint that needs no credentials."""
         [asked] = of("HEALTHCHECK")
 
         [path] = re.findall(r"TENANTRY_PORT'\]\}(/\w+)", asked)
         assert path == "/readyz"
         assert path in OPEN_PATHS
 
-    def test_starts_what_is_there(self):
+    def test_starts_an_existing_command(self):
         """It serves, on the port that it names."""
         assert of("ENTRYPOINT") == ['["tenantry"]']
         assert of("CMD") == ['["serve"]']
@@ -157,7 +157,7 @@ class TestDockerfile:
 
 
 class TestCompose:
-    def test_has_two_that_serve_and_one_that_works(self):
+    def test_has_two_servers_and_one_worker(self):
         """Two processes that answer, one that migrates, and one PostgreSQL."""
         commands = sorted(COMPOSE["services"][name]["command"][0] for name in OURS)
 
@@ -165,7 +165,7 @@ class TestCompose:
         assert set(commands) <= COMMANDS
 
     @pytest.mark.parametrize("name", OURS)
-    def test_sets_what_can_be_set(self, name: str):
+    def test_has_valid_settings(self, name: str):
         """The settings are valid together."""
         given = {
             key.removeprefix(PREFIX).lower(): re.sub(r"\$\{\w+:\?\}", secrets.token_hex(), value)
@@ -196,8 +196,8 @@ class TestCompose:
         for name in OURS:
             assert services[name]["depends_on"]["postgres"]["condition"] == "service_healthy"
 
-    def test_waits_for_the_end(self):
-        """It kills no process before its deadline."""
+    def test_allows_the_time_of_a_shutdown(self):
+        """It kills no process before the deadline of a shutdown."""
         for name in OURS:
             grace_seconds = int(COMPOSE["services"][name]["stop_grace_period"].rstrip("s"))
             assert grace_seconds > EXIT_SECONDS_MAX > GRACE_SECONDS
@@ -235,7 +235,7 @@ class TestCompose:
         assert service["cap_drop"] == ["ALL"]
         assert service["security_opt"] == ["no-new-privileges:true"]
 
-    def test_mounts_what_is_there(self):
+    def test_mounts_existing_files(self):
         """The file that makes the role is in the project."""
         mounted = [one.split(":")[0] for one in COMPOSE["services"]["postgres"]["volumes"]]
 
@@ -243,7 +243,7 @@ class TestCompose:
 
 
 class TestUnit:
-    def test_starts_what_is_there(self):
+    def test_starts_an_existing_command(self):
         """It serves, as a separate user."""
         program, command = unit()["ExecStart"].split()
 
@@ -251,8 +251,8 @@ class TestUnit:
         assert command in COMMANDS
         assert unit()["User"] not in {"root", "0"}
 
-    def test_waits_for_the_end(self):
-        """SIGTERM first, and longer than the process needs at most."""
+    def test_allows_the_time_of_a_shutdown(self):
+        """SIGTERM first, and then more time than a shutdown takes."""
         assert unit()["KillSignal"] == "SIGTERM"
         assert int(unit()["TimeoutStopSec"]) > EXIT_SECONDS_MAX
 

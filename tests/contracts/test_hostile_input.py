@@ -1,4 +1,4 @@
-"""Whatever is sent, bad input is 400 (or 404, 413, 415, 431), and never a 5xx."""
+"""Bad input of any kind is 400 (or 404, 413, 415, 431), and never a 5xx."""
 
 import re
 from collections.abc import Iterator
@@ -157,7 +157,7 @@ async def refused(
 @pytest.mark.parametrize("endpoint", WITH_BODY)
 class TestBody:
     async def test_must_be_a_json_object(self, stage: Stage, endpoint: Endpoint):
-        """What cannot be read, or is no object, is 400."""
+        """Invalid JSON, and JSON that is not an object, is 400."""
         await refused(stage, endpoint, {k: (v, "") for k, v in NO_JSON_OBJECTS.items()})
 
     async def test_must_be_whole(self, stage: Stage, endpoint: Endpoint):
@@ -193,7 +193,7 @@ class TestBody:
         assert not wrong, "\n".join(wrong)
 
     async def test_is_json_by_any_good_name(self, stage: Stage, endpoint: Endpoint):
-        """JSON is JSON in any case and with parameters, and so is what has no name."""
+        """The content type may have any case and parameters, and may be missing."""
         for headers in (
             [],
             [("content-type", "application/json")],
@@ -239,7 +239,7 @@ class TestBody:
     async def test_ignores_unknown_members_of_no_name(
         self, stage: Stage, endpoint: Endpoint, unknown: bytes
     ):
-        """A name that is no Unicode text is unknown as well: `migrate-all` must not overlook it."""
+        """A name that is not valid Unicode is unknown, too: `migrate-all` refuses it."""
         rest = msgspec.json.encode(stage.body(endpoint))[1:]
         body = b"{" + unknown + (b"" if rest == b"}" else b", ") + rest
 
@@ -369,7 +369,7 @@ ANYTHING = st.recursive(
 
 
 def _of_login(endpoint: Endpoint) -> set[int]:
-    """A wrong password is no bad input."""
+    """A wrong password is not bad input."""
     return {401, 429} if endpoint.path.endswith(("/login", "/change-password")) else set()
 
 
@@ -398,7 +398,7 @@ class TestQuery:
         await _refuses(stage, endpoint, [name + b"=1&" + name + b"=1" for name in names])
 
     async def test_must_be_text(self, stage: Stage, endpoint: Endpoint):
-        """What is no UTF-8, or holds NUL, is 400."""
+        """Invalid UTF-8, or text with NUL, is 400."""
         bad = (b"%ff", b"%C0%AF", b"%ED%A0%80", b"\xff\xfe", b"a%00b", b"\0")
 
         queries = [name.encode() + b"=" + text for name in members_of(endpoint) for text in bad]
@@ -534,7 +534,7 @@ class TestEveryEndpoint:
 
 
 def _with_long_texts(stage: Stage, endpoint: Endpoint) -> Iterator[tuple[bytes, bytes]]:
-    """Yield bodies and queries that hold one: as a name, as a value, and inside of one."""
+    """Yield bodies and queries with a long text: as a name, as a value, and inside one."""
     if not endpoint.reads_body:
         for name in (LONG, *members_of(endpoint)):
             yield b"", f"{name}={LONG}".encode()
@@ -550,7 +550,7 @@ class TestClosedEndpoint:
     async def test_reads_credentials_from_their_headers_alone(
         self, stage: Stage, endpoint: Endpoint
     ):
-        """A credential in the query, a cookie, the body or another header is none."""
+        """A credential in the query, a cookie, the body or another header is ignored."""
         named = dict(stage.good(endpoint))
         bare = {name: value.removeprefix("Bearer ") for name, value in named.items()}
         aliases = {
@@ -662,8 +662,8 @@ class TestPath:
                 assert answer.status == 404, (method, path)
                 assert list(faults(answer, path, has_body=method != "HEAD")) == []
 
-    async def test_with_a_slug_that_is_no_text_is_404(self, stage: Stage):
-        """A slug can be anything, and most of it does not exist."""
+    async def test_with_a_slug_that_is_not_text_is_404(self, stage: Stage):
+        """A slug may be any text; an unknown one is 404."""
         headers = [("x-api-key", stage.world.acme.key.secret)]
         for slug in ("\0", "a\0b", "\ufffd", "x" * 9_000, "'", "%", "..", "\u202e", "\n"):
             answer = await ask(

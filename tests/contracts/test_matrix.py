@@ -14,7 +14,7 @@ from tests.contracts.asgi import Answer
 from tests.contracts.cast import Cast
 from tests.contracts.ledger import difference, essence
 from tests.contracts.oracle import (
-    LET_IN,
+    ADMITTED,
     SCOPES,
     Asked,
     Combination,
@@ -48,12 +48,12 @@ CANONICAL = {
 LOGINS_OF = CANONICAL | {Combination(key) for key in ("globex", "blogless", "mcpless")}
 
 
-def cells(endpoint: Endpoint, *, let_in: bool) -> Iterator[tuple[Combination, int]]:
+def cells(endpoint: Endpoint, *, admitted: bool) -> Iterator[tuple[Combination, int]]:
     """Return the combinations that are admitted, or those that are rejected, with their status."""
     asked = asked_by(endpoint)
     for sent in COMBINATIONS:
         status = expected(asked, sent)
-        if (status == LET_IN) == let_in:
+        if (status == ADMITTED) == admitted:
             yield sent, status
 
 
@@ -81,7 +81,7 @@ def refusal_faults(asked: Asked, sent: Combination, answer: Answer) -> Iterator[
     if challenge not in {"Bearer", with_error}:
         yield f"challenges with {challenge}"
     if sent.bearer in NO_TOKENS:
-        return  # see `test_calls_no_token_invalid_that_is_none`
+        return  # see `test_sends_invalid_token_only_for_tokens`
     if challenge == with_error and not is_token_sent(asked, sent):
         yield "says invalid_token where none was sent"
     if challenge == "Bearer" and is_token_sent(asked, sent) and sent.key in {None, "acme"}:
@@ -101,7 +101,7 @@ class TestEveryEndpoint:
         bodies += [MALFORMED] if endpoint.reads_body else []
         before = cast.stage.now()
 
-        for sent, status in cells(endpoint, let_in=False):
+        for sent, status in cells(endpoint, admitted=False):
             for body in bodies:
                 answer = await _ask(cast, endpoint, sent, body)
                 # Only a person who may come in learns of a body before learning they are gone.
@@ -123,7 +123,7 @@ class TestEveryEndpoint:
         asked, wrong = asked_by(endpoint), []
         globex = essence(cast.stage.ledger.dump(cast.stage.world.globex.tenant))
 
-        for sent, _ in cells(endpoint, let_in=True):
+        for sent, _ in cells(endpoint, admitted=True):
             tenant = acting(asked, sent)
             is_costly = endpoint.path.endswith("/login") and sent not in LOGINS_OF
             body = b"{}" if is_costly else _encoded(cast, endpoint, tenant)
@@ -144,8 +144,8 @@ class TestEveryEndpoint:
         assert not (changed := cast.stage.changes()), "\n".join(changed)
 
     async def test_takes_what_the_matrix_sends(self, cast: Cast, endpoint: Endpoint):
-        """A good caller's body is good, so that the refusals above had something to refuse."""
-        suffices = [sent for sent, _ in cells(endpoint, let_in=True) if sent in CANONICAL]
+        """The bodies of the matrix are valid, so that the refusals are due to credentials."""
+        suffices = [sent for sent, _ in cells(endpoint, admitted=True) if sent in CANONICAL]
         assert suffices, "nobody is let in"
 
         for sent in suffices:
@@ -162,7 +162,7 @@ class TestEveryEndpoint:
 
 @pytest.mark.parametrize("endpoint", CLOSED)
 class TestClosedEndpoint:
-    async def test_reveals_nothing_to_a_stranger(self, cast: Cast, endpoint: Endpoint):
+    async def test_reveals_nothing_to_a_refused_caller(self, cast: Cast, endpoint: Endpoint):
         """Whatever else is wrong with a request, a refused caller learns only of the refusal."""
         asked = asked_by(endpoint)
         path = path_of(endpoint, dict.fromkeys(_names(endpoint.path), "no-guid"))
@@ -200,7 +200,7 @@ class TestReadingEndpoint:
 
 
 class TestMatrix:
-    async def test_calls_no_token_invalid_that_is_none(self, cast: Cast):
+    async def test_sends_invalid_token_only_for_tokens(self, cast: Cast):
         """A challenge says ``invalid_token`` of tokens alone (RFC 6750, section 3.1)."""
         endpoint = next(one for one in ENDPOINTS if level_of(one.path) == "Admin")
 
@@ -228,7 +228,7 @@ class TestMatrix:
         assert demanded <= SCOPES
 
     async def test_leaves_the_other_tenant_as_it_was(self, cast: Cast):
-        """After all of it, the users and posts of the other tenant are what they were."""
+        """After all requests, the users and posts of the other tenant are unchanged."""
         globex = cast.stage.world.globex.tenant
 
         assert essence(cast.stage.ledger.dump(globex)) == essence(cast.stage.begun["globex"])

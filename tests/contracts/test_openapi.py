@@ -130,7 +130,7 @@ class TestDescription:
         assert told == {(one.method, one.path) for one in DESCRIBED}
 
     def test_holds_what_it_refers_to(self):
-        """Every reference leads to a schema that is there, and every schema is referred to."""
+        """Every reference leads to a schema, and every schema is referred to."""
         refs = set(refs_in(DESCRIPTION))
         there = {
             f"#/components/{kind}/{name}"
@@ -141,13 +141,13 @@ class TestDescription:
         assert refs <= there
 
     def test_calls_no_two_operations_the_same(self):
-        """An operation id is one operation's."""
+        """Operation ids are unique."""
         ids = [one.operation_id for one in ENDPOINTS]
 
         assert sorted(set(ids)) == sorted(ids)
 
     def test_calls_no_two_schemas_the_same(self):
-        """A name of a schema is one type's: two of one name would hide each other."""
+        """Names of schemas are unique: of two with one name, one would hide the other."""
         types = {one.request for one in ENDPOINTS} | {one.response for one in ENDPOINTS} - {None}
         types |= {data for one in ENDPOINTS for _, data in one.also}
         names = [one.__name__ for one in types]
