@@ -12,7 +12,7 @@ from tenantry.db.database import Budget, Database
 from tenantry.db.factory import single_connector
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.migration.guard import Guard
-from tenantry.migration.live import SharedDialects, connect_postgres
+from tenantry.migration.live import connect_psycopg
 from tenantry.services import open_services
 from tenantry.settings import Settings
 from tests.acceptance.support import PROFILE, ok
@@ -20,7 +20,7 @@ from tests.conftest import make_world
 from tests.integration.conftest import Rig
 from tests.integration.engines import on_postgresql
 from tests.integration.revisions import AlembicFolder
-from tests.integration.test_silence import ONE
+from tests.integration.test_silent_server import ONE
 from tests.tls_front import certificates, tls_front
 
 pytestmark = on_postgresql
@@ -92,10 +92,8 @@ class TestVerifyFull:
 
             with pytest.raises(psycopg.OperationalError, match="SSL error"):
                 await asyncio.to_thread(
-                    connect_postgres,
+                    connect_psycopg,
                     f"{url}?sslmode=verify-full&sslrootcert={other.root}",
-                    "psycopg",
-                    Guard(rehearses=False),
-                    SharedDialects(),
+                    Guard(),
                     timeout_seconds=5,
                 )
