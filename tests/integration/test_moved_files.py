@@ -36,6 +36,6 @@ class TestMigrate:
         done = await rig.migrate(tenant_url)
 
         assert done.error is not None
-        assert explain(done.error) == "The file of the database was replaced by another one."
+        assert explain(done.error) == "The database file was replaced by another file."
         assert (done.applied, done.revision.user) == ([], "")
         assert "note" not in raw_sql.tables(tenant_url)

@@ -41,16 +41,16 @@ class AuditEntry(msgspec.Struct, frozen=True):
     """One entry.
 
     Attributes:
-        at: When it happened; of a merged entry, the first time.
-        last_at: Of a merged entry, the last time; else the same as `at`.
+        at: When it happened; for a merged entry, the first time.
+        last_at: For a merged entry, the last time; otherwise the same as `at`.
         count: How often it happened.
         actor: An admin's e-mail address, ``user:ID``, ``mcp-token:ID``, ``cli:USER@HOST``.
         target: The id of what was changed.
-        tenant_id: The tenant concerned, if one is.
+        tenant_id: The tenant concerned, if any.
         address: The client's address; ``local`` on the command line.
         command: The command on the command line, without arguments.
-        changes: A field each: ``field``, and ``old`` and ``new`` if they are no secrets.
-        request_id: Of the request; of a merged entry, of the first one.
+        changes: One object for each field: ``field``, and ``old`` and ``new`` unless secret.
+        request_id: The id of the request; for a merged entry, of the first request.
     """
 
     id: UUID
@@ -68,7 +68,7 @@ class AuditEntry(msgspec.Struct, frozen=True):
 
 
 class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which entries are wanted; None is any.
+    """Selects entries; a field that is None matches any value.
 
     Attributes:
         since: The earliest time, inclusive, by `AuditEntry.at`.
@@ -91,7 +91,7 @@ _LAST_ID = UUID(int=2**128 - 1)
 
 
 class Statements(msgspec.Struct, frozen=True):
-    """How a log is read with certain filters."""
+    """The statements that read a log with one set of filters."""
 
     page: Statement[AuditEntry]
     count: Statement[Count]
@@ -106,9 +106,9 @@ class AuditLog(Generic[Plane]):
     """Reads and writes one table of entries.
 
     Args:
-        table: Its id is a UUIDv7 of the time in ``at``, so that every index with the id last is
-            in the order of time, and a range of times is a range of ids.
-        others: The fields of `AuditEntry` that are no columns of the table, as expressions.
+        table: Its id is a UUIDv7 of the time in ``at``. So every index that ends with the id is
+            ordered by time, and a range of times is a range of ids.
+        others: Expressions for the fields of `AuditEntry` that are not columns of the table.
             They may use the parameters of `AuditFilter`.
     """
 
@@ -153,12 +153,12 @@ class AuditLog(Generic[Plane]):
         """Add an entry, in the transaction of the change itself.
 
         Args:
-            session: In the transaction.
-            ctx: Who changes.
-            action: What is done, as ``noun.verb``.
-            target: To what: an id.
-            tenant_id: The tenant concerned, if one is.
-            changes: Which fields changed (`changes_between`).
+            session: In the transaction of the change.
+            ctx: Identifies the actor.
+            action: The action, as ``noun.verb``.
+            target: The id of what is changed.
+            tenant_id: The tenant concerned, if any.
+            changes: The changed fields (`changes_between`).
         """
         entry = new_entry(
             ctx, action=action, target=str(target), tenant_id=tenant_id, changes=changes
@@ -166,13 +166,13 @@ class AuditLog(Generic[Plane]):
         await session.execute(self._add, **self.row(entry))
 
     async def add_all(self, session: Session[Plane], entries: Sequence[AuditEntry]) -> None:
-        """Add some entries, all or none of them."""
+        """Add several entries: all of them, or none."""
         await session.execute_many(self._add, [self.row(entry) for entry in entries])
 
     async def page(
         self, session: Session[Plane], window: Window, wanted: AuditFilter = ANY
     ) -> Page[AuditEntry]:
-        """Return some of the *wanted* entries, the newest first."""
+        """Return one page of the *wanted* entries, the newest first."""
         given, values = self._values(wanted)
         statements = self.statements(given)
         items = await session.fetch_all(
@@ -186,7 +186,7 @@ class AuditLog(Generic[Plane]):
     ) -> AsyncGenerator[list[AuditEntry], None]:
         """Yield all *wanted* entries, the newest first, at most `EXPORT_ROWS` at a time.
 
-        No transaction is open between two of them. Entries that are added later are not included.
+        No transaction is open between two batches. Entries that are added later are not included.
         """
         given, values = self._values(wanted)
         while True:
@@ -199,7 +199,7 @@ class AuditLog(Generic[Plane]):
             values["end"] = found[-1].id
 
     async def prune(self, session: Session[Plane], *, before: datetime) -> bool:
-        """Remove the oldest entries from before a time, at most `PRUNED_MAX` of them.
+        """Remove the oldest entries before a time, at most `PRUNED_MAX` of them.
 
         Returns:
             Whether there may be more.
@@ -265,7 +265,7 @@ def new_entry(
     tenant_id: UUID | None = None,
     changes: Sequence[Mapping[str, object]] = (),
 ) -> AuditEntry:
-    """Return an entry of what *ctx* does now."""
+    """Return an entry for an action that *ctx* performs now."""
     return AuditEntry(
         id=new_id_at(ctx.now),
         at=ctx.now,
@@ -283,9 +283,9 @@ def new_entry(
 
 
 def changes_between(before: object, after: object, *names: str) -> Changes:
-    """Return the fields in *names* whose values differ between two Structs.
+    """Return the fields in *names* that differ between two Structs.
 
-    Either may be None: then every field of the other one that is not None is a change.
+    If one of the two is None, every field of the other that is not None is a change.
     """
     found: Changes = []
     for name in names:
@@ -301,7 +301,7 @@ def named_change(name: str) -> Changes:
 
 
 def _printable(address: str) -> str:
-    """Return an address as it can be stored: a proxy may forward any text as one."""
+    """Return an address that can be stored: a proxy may forward any text as an address."""
     address = address[:ADDRESS_CHARS_MAX]
     if address.isprintable():
         return address

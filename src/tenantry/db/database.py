@@ -1,8 +1,8 @@
-"""A database: connections that are opened when needed, under the budget of their server.
+"""A database: connections that are opened on demand, within the budget of their server.
 
-A pool for each tenant, times processes, times tenants, would be more connections than any
-server has. So all databases of one server share one budget; who needs a connection when
-the budget is used up gets the place of the one that has been idle longest, whosever it is.
+A pool for each tenant in each process would need more connections than any server has. So all
+databases of one server share one budget. At the limit, the connection that has been idle
+longest is closed, whichever database it belongs to.
 """
 
 import asyncio
@@ -24,15 +24,15 @@ from tenantry.db.statements import Row, Statement
 WAIT_SECONDS_MAX = 5.0
 # When the process ends.
 CLOSE_SECONDS_MAX = 2.0
-# How long a request waits until the connection that it used is closed; the closing goes on.
+# How long a request waits for its connection to close; the close continues in a task.
 DROP_SECONDS_MAX = 0.25
 
 
 class Budget:
-    """How many connections one server gives to this process.
+    """The limit of connections from this process to one server.
 
     Args:
-        connections_max: At once, over all databases.
+        connections_max: Open at the same time, over all databases.
     """
 
     def __init__(self, connections_max: int) -> None:
@@ -42,21 +42,21 @@ class Budget:
 
     @property
     def is_short(self) -> bool:
-        """Whether somebody waits for a connection."""
+        """Whether a task is waiting for a connection."""
         return bool(self._waiting)
 
     @property
     def open_count(self) -> int:
-        """How many connections are open, or about to be."""
+        """The number of connections that are open or being opened."""
         return self._most - self._left
 
     @property
     def idle_count(self) -> int:
-        """How many connections are open and unused."""
+        """The number of connections that are open and unused."""
         return len(self._idle)
 
     async def reserve(self) -> None:
-        """Take the right to open one connection.
+        """Reserve the right to open one connection.
 
         Raises:
             DatabaseUnavailable: Every connection was in use for `WAIT_SECONDS_MAX`.
@@ -76,20 +76,20 @@ class Budget:
             await self._wait()
 
     def give_back(self) -> None:
-        """Give the right to whoever waits longest, or keep it."""
+        """Return the right: it goes to the task that has waited longest, if there is one."""
         if not wake_first(self._waiting):
             self._left += 1
 
     def park(self, connection: Connection, pool: list[Connection]) -> None:
-        """Note that *connection*, now in *pool*, may be closed for others."""
+        """Register *connection*, which is now in *pool*, as idle: it may be closed."""
         self._idle[connection] = pool
 
     def unpark(self, connection: Connection) -> None:
-        """Note that *connection* is in use again, or gone."""
+        """Unregister *connection*: it is in use again, or closed."""
         del self._idle[connection]
 
     def retire_idle(self) -> None:
-        """Let nobody use the idle connections again: their server has stopped answering."""
+        """Make every idle connection unusable: the server has stopped answering."""
         for connection in self._idle:
             connection.retire()
 
@@ -100,7 +100,7 @@ class Budget:
 
 
 def wake_first(waiting: deque[asyncio.Future[None]]) -> bool:
-    """Let the first of those *waiting* have its turn; return whether there was one."""
+    """Wake the first task in *waiting*; return False if there is none."""
     while waiting:
         first = waiting.popleft()
         if not first.done():
@@ -114,15 +114,15 @@ async def wait_for_turn(
     waiting: deque[asyncio.Future[None]],
     pass_on: Callable[[], None],
 ) -> None:
-    """Wait for *turn*, which is among those *waiting*.
+    """Wait for *turn*, a future in the queue *waiting*.
 
     Args:
-        turn: Done when it comes.
-        waiting: Left when it does not.
-        pass_on: Called when it came to somebody who had just stopped waiting.
+        turn: `wake_first` sets its result.
+        waiting: The future is removed from it if the wait fails.
+        pass_on: Called if the wait fails after the result was set.
 
     Raises:
-        DatabaseUnavailable: It did not come within `WAIT_SECONDS_MAX`.
+        DatabaseUnavailable: The result was not set within `WAIT_SECONDS_MAX`.
     """
     try:
         async with asyncio.timeout(WAIT_SECONDS_MAX):
@@ -138,17 +138,17 @@ async def wait_for_turn(
 
 
 class Database(Session[Plane]):
-    """A database: a session whose every statement commits by itself, and `begin` for several.
+    """A database: a session in which each statement commits by itself, unless in `begin`.
 
     Args:
         connect: Opens a connection.
-        budget: Of the server.
-        connections_max: Of this database, at once; who needs one more waits.
+        budget: The budget of the server.
+        connections_max: Open at the same time to this database; at the limit, a request waits.
         wait_seconds_max: How long a request waits for its connection: for its turn and for
             connecting together.
 
     Attributes:
-        revision: Of its schema, as whoever opened it has found it last; empty before that.
+        revision: The revision of its schema when it was last read; empty before that.
     """
 
     def __init__(
@@ -185,7 +185,7 @@ class Database(Session[Plane]):
     async def execute_many(
         self, statement: Statement[Any], rows: Sequence[Mapping[str, object]]
     ) -> None:
-        """Run a statement that returns nothing, once for each of *rows*, all or none of them."""
+        """Run a statement that returns nothing once for each of *rows*: all of them, or none."""
         async with self.begin() as session:
             await session.execute_many(statement, rows)
 
@@ -203,19 +203,19 @@ class Database(Session[Plane]):
             try:
                 await connection.command("COMMIT")
             except TransactionLost as error:
-                # Nobody tries this again: what else was written just before it would be
-                # written twice, such as an entry in the audit log.
+                # Do not retry: a write to another database just before the COMMIT, such as an
+                # entry in the audit log, would be made twice.
                 raise DatabaseUnavailable from error
         finally:
-            # One that is still in a transaction (a cancelled block, a failed COMMIT) is
-            # not used again; closing it rolls back.
+            # A connection that is still in a transaction (a cancelled block, a failed COMMIT)
+            # is not used again; closing it rolls back.
             if not self._keep(connection):
                 await self._drop(connection)
 
     async def close(self) -> None:
-        """Close every connection: the idle ones now, the others when they are given back.
+        """Close every connection: idle ones now, the others when they are returned.
 
-        All at once: each may wait for a server that does not answer.
+        They are closed concurrently, because each may wait for a server that does not answer.
         """
         self._closed = True
         while self._idle:
@@ -226,7 +226,7 @@ class Database(Session[Plane]):
             await asyncio.wait(self._closing, timeout=CLOSE_SECONDS_MAX)
 
     def _take_idle(self) -> Connection | None:
-        """Return an idle connection if there is one to have: the way of nearly every request."""
+        """Return an idle connection if one is usable: the fast path of nearly every request."""
         if not self._free or not self._idle:
             return None
         if not (self._idle[-1].is_reusable and self._idle[-1].is_attached):
@@ -256,8 +256,8 @@ class Database(Session[Plane]):
                 if connection.is_reusable and is_attached:
                     return connection
                 if not is_attached:
-                    self.revision = ""  # a backup that was put back can be older
-                await self._close(connection)  # it was lost while nobody used it
+                    self.revision = ""  # a restored backup can be older
+                await self._close(connection)  # it was lost while it was idle
             await self._budget.reserve()
             try:
                 return await self._connect()
@@ -274,7 +274,7 @@ class Database(Session[Plane]):
         await wait_for_turn(waiting, self._waiting, self._release)
 
     def _keep(self, connection: Connection) -> bool:
-        """Keep *connection* for the next one, if it can be used again and nobody lacks it."""
+        """Keep *connection* idle if it is reusable and no task waits for the budget."""
         if self._closed or self._budget.is_short or not connection.is_reusable:
             return False
         self._idle.append(connection)
@@ -285,14 +285,14 @@ class Database(Session[Plane]):
     async def _drop(self, connection: Connection) -> None:
         if connection.is_silent:
             self._budget.retire_idle()
-        # In a task: it goes on when the request is cancelled, or waits no longer. Until the
-        # connection is closed it holds its place, so that there are never more than allowed.
+        # In a task, so that closing continues when the request is cancelled or stops waiting.
+        # The connection keeps its place until it is closed, so the limit is never exceeded.
         await asyncio.wait(
             {self._begin_to_close(self._close_and_release(connection))}, timeout=DROP_SECONDS_MAX
         )
 
     async def _close_and_release(self, connection: Connection) -> None:
-        # The place goes back last: who waits for it needs the budget of this connection.
+        # The place is released last: the next task also needs the budget of this connection.
         try:
             await self._close(connection)
         finally:
@@ -315,7 +315,7 @@ class Database(Session[Plane]):
             self._budget.give_back()
 
     async def _roll_back(self, connection: Connection) -> None:
-        # What made it roll back is what counts. A connection that fails here is still in its
-        # transaction, or was cut; either way it is closed.
+        # The error that caused the rollback is the one to raise. A connection that fails here
+        # is still in its transaction, or was aborted; either way it is closed.
         with contextlib.suppress(Exception):
             await connection.command("ROLLBACK")

@@ -1,8 +1,8 @@
 """The deadline of the statements of one connection.
 
-To set and to cancel a timer of the event loop costs as much as all other work on a short
-statement. So a timer is not cancelled when a statement ends: when it fires, it compares the clock
-with the deadline of the statement that runs by then, and is set again if there is one.
+Setting and cancelling a timer of the event loop costs as much as all other work on a short
+statement. So the timer is not cancelled when a statement ends. When it fires, it compares the clock
+with the deadline of the current statement, if there is one, and is set again.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ class Deadline:
     """Calls a function when a statement has run for too long; one statement runs at a time.
 
     Args:
-        seconds: Of each statement.
+        seconds: The time that each statement may take.
         on_passed: Called once for each statement that has not ended by then.
     """
 
@@ -30,11 +30,11 @@ class Deadline:
         """Begin a statement.
 
         Args:
-            seconds_more: That this one may run longer.
+            seconds_more: Additional time for this statement.
         """
         self._due = monotonic_seconds() + self._seconds + seconds_more
-        # A timer that is set already fires before this deadline: none runs for more than
-        # `seconds`.
+        # A timer that is already set fires before this deadline, because no timer is set for
+        # more than `seconds`.
         if self._timer is None:
             self._set_timer(self._seconds)
 
@@ -43,7 +43,7 @@ class Deadline:
         self._due = None
 
     def close(self) -> None:
-        """End the statement and the timer: the connection is closed."""
+        """End the statement and cancel the timer: the connection is closed."""
         self._due = None
         if self._timer is not None:
             self._timer.cancel()

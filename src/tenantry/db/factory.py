@@ -1,4 +1,4 @@
-"""Servers and connections by URL: whether it is PostgreSQL or SQLite is decided here."""
+"""Servers and connections by URL: the URL decides between PostgreSQL and SQLite."""
 
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -41,7 +41,7 @@ def single_connector(
     synchronous: str,
     statement_seconds: float = STATEMENT_SECONDS_DEFAULT,
 ) -> tuple[Callable[[], Awaitable[Connection]], int]:
-    """Return how to connect to the one database at *url*, and how often at once."""
+    """Return a function that connects to the database at *url*, and its limit of connections."""
     path = sqlite_path(url)
     if path is not None:
         file = SqliteFile(path, synchronous=synchronous, statement_seconds=statement_seconds)

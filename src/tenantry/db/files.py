@@ -1,4 +1,4 @@
-"""SQLite files: made, copied, moved and removed. None of it belongs into the event loop."""
+"""Create, copy, move and remove SQLite files. These functions block: call them in a thread."""
 
 import contextlib
 import os
@@ -17,14 +17,14 @@ PROBE_BYTES = 65_536
 
 
 def create(path: Path) -> None:
-    """Make an empty database file, and its folder. WAL is a property of the file: set once.
+    """Create an empty database file, and its folder. WAL mode is stored in the file, so set once.
 
     Raises:
-        DatabaseUnavailable: The disk refuses.
+        DatabaseUnavailable: The file cannot be written.
     """
     try:
         private.make_folder(path.parent)
-        private.make_file(path)  # its log gets the same mode
+        private.make_file(path)  # SQLite gives the log the same mode
         with contextlib.closing(sqlite3.connect(sqlite.file_uri(path), uri=True)) as raw:
             raw.execute("PRAGMA journal_mode = WAL")
         sync_folder(path.parent)
@@ -33,12 +33,12 @@ def create(path: Path) -> None:
 
 
 def copy(template: Path, target: Path) -> bool:
-    """Make *target* a copy of *template*; return False if there is none.
+    """Copy *template* to *target*; return False if *template* does not exist.
 
-    Its name is durable, but what is in it is not yet.
+    The name of *target* is durable, its contents are not yet (see `sync`).
 
     Raises:
-        DatabaseUnavailable: The disk refuses.
+        DatabaseUnavailable: The file cannot be written.
     """
     try:
         private.make_folder(target.parent)
@@ -53,10 +53,10 @@ def copy(template: Path, target: Path) -> bool:
 
 
 def sync(path: Path) -> None:
-    """Make what is in a file durable, that was written without care.
+    """Make the contents of a file durable that was written without fsync.
 
     Raises:
-        DatabaseUnavailable: The disk refuses.
+        DatabaseUnavailable: The file cannot be synced.
     """
     try:
         with path.open("rb") as file:
@@ -66,21 +66,21 @@ def sync(path: Path) -> None:
 
 
 def move(draft: Path, template: Path) -> None:
-    """Give a file another name, in place of what has it."""
+    """Rename *draft* to *template*, and replace the file of that name."""
     private.make_folder(template.parent)
-    # The last connection that closed has taken the WAL back into the file.
+    # The last connection has moved the WAL into the file when it closed.
     draft.replace(template)
     sync_folder(template.parent)
 
 
 def remove(path: Path) -> None:
-    """Remove a file, and what SQLite keeps beside it; it need not be there."""
+    """Remove a database file and SQLite's -wal, -shm and -journal files, if they exist."""
     for suffix in ("", *SIDE_FILES):
         Path(f"{path}{suffix}").unlink(missing_ok=True)
 
 
 def check_folder(folder: Path) -> None:
-    """Check that a folder holds something, and that `PROBE_BYTES` can be written there.
+    """Check that a folder is not empty, and that `PROBE_BYTES` can be written there.
 
     A folder whose file system is not mounted is empty.
 
@@ -96,7 +96,7 @@ def check_folder(folder: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable: a new one is not, when its file is."""
+    """Make the names in a folder durable: syncing a new file does not sync its name."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,7 +1,7 @@
-"""Databases that were made elsewhere: check that one can be adopted, open it to read, copy it.
+"""Databases that Tenantry did not create: check that one can be adopted, read it, copy it.
 
-Nothing here changes such a database, not even beside a SQLite file: it is in production, and
-may well be refused.
+Nothing here changes such a database, or adds files next to a SQLite file: the database is in
+production, and may be rejected.
 """
 
 import asyncio
@@ -22,10 +22,11 @@ SELECT datistemplate OR datname IN (current_database(), 'postgres') AS is_reserv
     pg_encoding_to_char(encoding) AS encoding,
     pg_has_role(datdba, 'USAGE') AS is_owned
 FROM pg_database
-WHERE datname::text = $1  -- a longer `name` would be cut to 63 bytes, and mean another one
+WHERE datname::text = $1  -- as `name`, $1 would be cut to 63 bytes and match another database
 """
 
-# Of a file in WAL mode. Source: https://www.sqlite.org/fileformat2.html#the_database_header
+# The header of a file in WAL mode.
+# Source: https://www.sqlite.org/fileformat2.html#the_database_header
 _WAL_FORMAT_AT, _WAL_FORMAT = 18, b"\x02\x02"
 
 
@@ -34,7 +35,7 @@ class DatabaseMissing(Invalid):
 
 
 class DatabaseReserved(Invalid):
-    """This database belongs to the server itself: it is a template, or Tenantry's way in."""
+    """This database is reserved: it is a template, or the maintenance database."""
 
 
 class NotUtf8(Invalid):
@@ -42,15 +43,15 @@ class NotUtf8(Invalid):
 
 
 class NotOwner(Conflict):
-    """Tenantry's role must own the database, to migrate it and one day to delete it."""
+    """Tenantry's role must own the database, to migrate and delete it."""
 
 
 class SourceChanged(Conflict):
-    """The database was written to while it was copied: stop what uses it, and try again."""
+    """The database was written to during the copy: stop the programs that use it, and retry."""
 
 
 async def check_listed(maintenance: "asyncpg.Connection[asyncpg.Record]", database: str) -> None:
-    """Check what the server says of a database, without a connection to it.
+    """Check the properties of a database in the server's list, without connecting to it.
 
     Raises:
         DatabaseMissing, DatabaseReserved, NotUtf8, NotOwner: It cannot be adopted.
@@ -67,10 +68,10 @@ async def check_listed(maintenance: "asyncpg.Connection[asyncpg.Record]", databa
 
 
 def open_to_read(path: Path) -> sqlite3.Connection:
-    """Open a SQLite file and change nothing, not even beside it."""
-    # A reader of a file in WAL mode makes -wal and -shm when they are not there, cannot take
-    # them away again, and then whoever owns the file may not write to them. While they are
-    # not there nobody has the file open, so that it needs no lock.
+    """Open a SQLite file read-only, without adding files next to it."""
+    # In WAL mode, a reader creates missing -wal and -shm files and cannot remove them; they
+    # belong to the reader, so the owner of the database may be unable to write to them. If
+    # there is no -wal file, no process has the database open, and no lock is needed.
     unlocked = "&immutable=1" if _is_unused_wal(path) else ""
     return sqlite3.connect(
         f"{path.absolute().as_uri()}?mode=ro{unlocked}", uri=True, isolation_level=None
@@ -78,13 +79,13 @@ def open_to_read(path: Path) -> sqlite3.Connection:
 
 
 async def copy_in_thread(source: Path, target: Path) -> None:
-    """Do what `copy_sqlite` does, beside everything else."""
+    """Run `copy_sqlite` in a thread; stop it on cancellation."""
     stopped = Event()
     copying = asyncio.get_running_loop().run_in_executor(None, copy_sqlite, source, target, stopped)
     try:
         await asyncio.shield(copying)
     except asyncio.CancelledError:
-        # A thread cannot be cancelled, and what it writes is about to be deleted.
+        # A thread cannot be cancelled. Wait for its end: the caller will delete the target.
         stopped.set()
         await asyncio.wait([copying])
         copying.exception()
@@ -92,16 +93,17 @@ async def copy_in_thread(source: Path, target: Path) -> None:
 
 
 def copy_sqlite(source: Path, target: Path, stopped: Event) -> None:
-    """Make *target* a copy of *source* as it is at one instant.
+    """Copy a snapshot of *source* to *target*.
 
     Args:
-        source: It stays as it is.
-        target: Must not be there.
-        stopped: Set it, and the copying ends.
+        source: It is not changed.
+        target: Must not exist.
+        stopped: Set it to stop the copy.
 
     Raises:
-        SourceChanged: Something writes to *source* in a way that leaves no instant.
-        Exception: Whatever the driver raises.
+        SourceChanged: Another process wrote to *source* during the copy, which is no snapshot.
+        TimeoutError: *stopped* was set.
+        Exception: Any error of the driver.
     """
 
     def check_stopped(*_: int) -> None:
@@ -115,7 +117,7 @@ def copy_sqlite(source: Path, target: Path, stopped: Event) -> None:
         contextlib.closing(open_to_read(source)) as read,
         contextlib.closing(sqlite3.connect(target, isolation_level=None)) as written,
     ):
-        # Between two steps of a backup others may write, and it would begin again, for ever.
+        # Without a read transaction, a write between two steps would restart the backup.
         read.execute("BEGIN")
         read.execute("SELECT count(*) FROM sqlite_master").fetchone()
         read.backup(written, pages=PAGES_COPIED_AT_ONCE, progress=check_stopped)

@@ -1,7 +1,7 @@
-"""Which SQLite file a connection has open. Its path can lead to another file later, or to none.
+"""The SQLite file that a connection has open. Later its path can lead to another file, or to none.
 
-A file that is removed or replaced stays open, and what is written to it is lost when the
-last connection closes. So the file at the path is compared with the open one before each use.
+A file that is removed or replaced stays open, and anything written to it is lost when the last
+connection closes. So the file at the path is compared with the open file before each use.
 
 Source: https://www.sqlite.org/howtocorrupt.html#unlinking_or_renaming_a_database_file_while_in_use
 """
@@ -14,12 +14,12 @@ import structlog
 
 from tenantry.kit.errors import Unavailable
 
-LOG_HEADER_BYTES = 32  # two random salts are among them
+LOG_HEADER_BYTES = 32  # they include two random salts
 
 _log = structlog.get_logger(__name__)
 
 Identity = tuple[int, int]
-"""The device and the inode of a file. No other file gets them while one has it open."""
+"""The device and the inode of a file. They are not reused while the file is open."""
 
 
 class FileMissing(Unavailable):
@@ -27,11 +27,11 @@ class FileMissing(Unavailable):
 
 
 class FileReplaced(Unavailable):
-    """The file of the database was replaced by another one."""
+    """The database file was replaced by another file."""
 
 
 class LogLeftBehind(FileReplaced):
-    """The file of the database was replaced while it was in use, and needs the operator."""
+    """The database file was replaced while it was in use: the operator must restore it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +39,9 @@ class OpenFile:
     """A database file as it was when it was opened.
 
     Attributes:
-        path: Where it was.
-        identity: Of the file.
-        log: The identity of its write-ahead log; None without one.
+        path: The path that it was opened by.
+        identity: The identity of the file.
+        log: The identity of its write-ahead log, or None.
     """
 
     path: str
@@ -50,7 +50,7 @@ class OpenFile:
 
     @property
     def is_there(self) -> bool:
-        """Whether the path still leads to this file. It costs one system call."""
+        """Whether the path still leads to this file. This costs one system call."""
         try:
             found = os.stat(self.path)  # noqa: PTH116 - half the time of Path.stat
         except OSError:
@@ -67,7 +67,7 @@ class OpenFile:
             raise FileReplaced if _identity(self.path) else FileMissing
 
     def log_left_behind(self) -> "LeftLog | None":
-        """Return the log of this file if it is there although the file is not."""
+        """Return the log of this file if the log still exists, but the file does not."""
         log = _log_of(self.path)
         if self.log is None or self.is_there or _identity(log) != self.log:
             return None
@@ -77,29 +77,29 @@ class OpenFile:
 
 @dataclass(frozen=True, slots=True)
 class LeftLog:
-    """A write-ahead log whose database was replaced.
+    """The write-ahead log of a database file that was replaced.
 
-    SQLite would apply it to the new file, and so destroy that.
+    SQLite would apply it to the new file, and corrupt that file.
 
     Attributes:
-        file: The database that it belongs to.
-        header: Its first bytes.
+        file: The database that the log belongs to.
+        header: The first `LOG_HEADER_BYTES` of the log.
     """
 
     file: OpenFile
     header: bytes
 
     def check(self) -> None:
-        """Check that the log does not lie beside another database.
+        """Check that no other database file is at the path of this log.
 
         Raises:
-            LogLeftBehind: It does.
+            LogLeftBehind: There is another file.
         """
         path = self.file.path
         if not self.file.is_there and _read_header(_log_of(path)) == self.header:
             _log.error(
-                "a database file was replaced, and the -wal file of the one before is beside it: "
-                "put the file back, or remove the -wal and -shm files",
+                "a database file was replaced, but the -wal file of the old one is still there: "
+                "restore the old file, or remove the -wal and -shm files",
                 path=path,
             )
             raise LogLeftBehind
@@ -109,7 +109,7 @@ def find(path: Path) -> OpenFile:
     """Return the file at *path*, before it is opened.
 
     Raises:
-        FileMissing: There is none.
+        FileMissing: There is no file.
     """
     identity = _identity(str(path))
     if identity is None:
@@ -118,7 +118,7 @@ def find(path: Path) -> OpenFile:
 
 
 def with_log(file: OpenFile) -> OpenFile:
-    """Return *file* once it is open, with the log that SQLite has made for it."""
+    """Return *file*, which is open now, with the log that SQLite has created for it."""
     return OpenFile(file.path, file.identity, _identity(_log_of(file.path)))
 
 

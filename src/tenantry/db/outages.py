@@ -1,4 +1,4 @@
-"""Which errors can mean that a whole server is away, and not one database on it.
+"""Classify errors that can mean that a whole server is down, and not one database on it.
 
 An error alone does not decide: one database can be read-only, or one connection lost. The
 server decides, when it is probed (`Server.probe`).
@@ -35,7 +35,7 @@ _SQLITE_OUTAGES = frozenset(
 _PRIMARY_CODE = 0xFF
 # asyncpg's own: the connection is closed, or none of several hosts may be written to.
 _ASYNCPG_LOST = (asyncpg.InterfaceError, asyncpg.InternalClientError)
-# Mistakes in a URL or an argument: waiting does not mend them.
+# Mistakes in a URL or an argument: waiting does not correct them.
 _MISTAKES = (
     asyncpg.ClientConfigurationError,
     asyncpg.UnsupportedClientFeatureError,
@@ -53,7 +53,7 @@ class ConnectTimeout(TimeoutError):
 
 
 def is_outage(error: BaseException) -> bool:
-    """Return whether a server that is away can raise *error*.
+    """Return whether *error* can be caused by a server that is down.
 
     The errors of a revision's own code, such as an `OSError` of a file that it reads, are for
     the caller to exclude.
@@ -72,7 +72,7 @@ def is_outage(error: BaseException) -> bool:
 
 
 def is_lost(error: BaseException) -> bool:
-    """Return whether a server refused or lost a connection, so that the next one may do."""
+    """Return whether a connection was refused or lost, so that a retry may succeed."""
     return is_outage(error) and not isinstance(driver_error(error), sqlite3.Error | FileMissing)
 
 
@@ -82,7 +82,7 @@ def is_full(error: BaseException) -> bool:
 
 
 def driver_error(error: BaseException) -> BaseException:
-    """Return what the driver raised; SQLAlchemy wraps it."""
+    """Return the error of the driver; SQLAlchemy wraps it."""
     while isinstance(error, sqlalchemy.exc.DBAPIError) and error.orig is not None:
         error = error.orig
     return error

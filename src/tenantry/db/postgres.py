@@ -18,15 +18,14 @@ from tenantry.db.sessions import (
 from tenantry.db.statements import Statement
 
 CLOSE_SECONDS_MAX = 2.0
-# The server ends a statement at its deadline. If its answer has not arrived this much later,
-# the server or the network is silent, and the connection is cut.
+# The server ends a statement at its deadline. If no response has arrived this much later, the
+# server or the network is down, and the connection is aborted.
 SILENCE_SECONDS = 1.0
 
 Answer = TypeVar("Answer")
 
-# What a connection says that was lost, a server that is full or going down, or a database
-# that is not as it should be. A timeout is an OSError; InterfaceError and
-# InternalClientError come from asyncpg itself.
+# A lost connection, a server that is full or shutting down, or a database without the expected
+# tables. A timeout is an OSError; asyncpg itself raises InterfaceError and InternalClientError.
 UNAVAILABLE = (
     asyncpg.PostgresConnectionError,
     asyncpg.InsufficientResourcesError,
@@ -46,13 +45,13 @@ class PostgresConnection(Connection):
 
     Args:
         raw: The driver's connection.
-        seconds_max: The time after which a statement that has no answer is given up.
+        seconds_max: How long a statement may take before the connection is aborted.
     """
 
     def __init__(self, raw: "asyncpg.Connection[asyncpg.Record]", seconds_max: float) -> None:
         self._raw = raw
-        # asyncpg's own timeout asks the server to cancel, which a silent one does not do.
-        self._deadline = Deadline(seconds_max, self._cut)
+        # asyncpg's own timeout asks the server to cancel, and a silent server does not do so.
+        self._deadline = Deadline(seconds_max, self._abort)
         self._prepared: dict[str, PreparedStatement[Any]] = {}
         self._is_spent = False
 
@@ -60,7 +59,9 @@ class PostgresConnection(Connection):
         """Run *statement* and return its rows."""
         compiled = statement.postgresql
         try:
-            records = await self._heed(self._fetch(compiled.sql, compiled.arguments(values)))
+            records = await self._within_deadline(
+                self._fetch(compiled.sql, compiled.arguments(values))
+            )
         except asyncpg.UniqueViolationError as error:
             raise _conflict(statement, error) from error
         row, fields = statement.row, compiled.fields
@@ -73,30 +74,30 @@ class PostgresConnection(Connection):
         compiled = statement.postgresql
         arguments = [compiled.arguments(values) for values in rows]
         try:
-            await self._heed(
+            await self._within_deadline(
                 self._raw.executemany(compiled.sql, arguments), len(arguments) * ROW_SECONDS
             )
         except asyncpg.UniqueViolationError as error:
             raise _conflict(statement, error) from error
 
     async def command(self, sql: str) -> None:
-        """Run *sql* as it stands."""
-        await self._heed(self._raw.execute(sql))
+        """Run *sql* unchanged, without parameters."""
+        await self._within_deadline(self._raw.execute(sql))
 
     @property
     def is_reusable(self) -> bool:
-        """Whether the connection is open, in no transaction, and good for another request."""
+        """Whether the connection is open, in no transaction, and was not aborted."""
         raw = self._raw
         return not (self._is_spent or raw.is_closed() or raw.is_in_transaction())
 
     def retire(self) -> None:
-        """Cut the connection."""
+        """Abort the connection."""
         self._is_spent = True
         self._deadline.close()
         self._raw.terminate()
 
     async def close(self) -> None:
-        """Close the connection, at the latest by cutting it."""
+        """Close the connection; abort it if that takes longer than `CLOSE_SECONDS_MAX`."""
         self._deadline.close()
         try:
             await self._raw.close(timeout=CLOSE_SECONDS_MAX)
@@ -106,7 +107,7 @@ class PostgresConnection(Connection):
             self._raw.terminate()
             raise
 
-    async def _heed(self, sent: Awaitable[Answer], seconds_more: float = 0) -> Answer:
+    async def _within_deadline(self, sent: Awaitable[Answer], seconds_more: float = 0) -> Answer:
         self._deadline.begin(seconds_more)
         try:
             return await sent
@@ -118,7 +119,7 @@ class PostgresConnection(Connection):
         except (asyncpg.DeadlockDetectedError, asyncpg.SerializationError) as error:
             raise TransactionLost from error
         except asyncpg.ReadOnlySQLTransactionError as error:
-            # A standby, after a failover: the next connection leads to the one that writes.
+            # A standby, after a failover: the next connection reaches the primary.
             self._is_spent = True
             raise DatabaseUnavailable from error
         except UNAVAILABLE as error:
@@ -126,8 +127,8 @@ class PostgresConnection(Connection):
         finally:
             self._deadline.end()
 
-    def _cut(self) -> None:
-        """Cut the connection: what waits for its answer gets an error at once."""
+    def _abort(self) -> None:
+        """Abort the connection: the statement that waits for a response fails immediately."""
         self.is_silent = True
         self.retire()
 
@@ -137,7 +138,7 @@ class PostgresConnection(Connection):
             return await prepared.fetch(*arguments)
         except asyncpg.InvalidCachedStatementError:
             # A migration has changed the table since this connection prepared its statements.
-            # Inside a transaction it is the transaction that must be tried again.
+            # In a transaction, the whole transaction must be retried.
             self._prepared.clear()
             if self._raw.is_in_transaction():
                 raise TransactionLost from None
@@ -145,8 +146,8 @@ class PostgresConnection(Connection):
             return await prepared.fetch(*arguments)
 
     async def _prepare(self, sql: str) -> "PreparedStatement[Any]":
-        # asyncpg has a memory of its own, but the way through it is longer. There are as many
-        # as the code has statements.
+        # asyncpg has its own cache, but it is slower. The number of entries is bounded by the
+        # number of statements in the code.
         prepared = self._prepared[sql] = await self._raw.prepare(sql)
         return prepared
 
@@ -157,12 +158,12 @@ async def connect(
     """Open a connection for requests.
 
     Args:
-        url: Of the database.
+        url: The URL of the database.
         timeout_seconds: How long to wait for the connection.
         statement_seconds: The deadline of each statement.
 
     Raises:
-        DatabaseUnavailable: The server or the database is not there, or does not answer.
+        DatabaseUnavailable: The server or the database does not exist, or does not answer.
     """
     timeout_ms = max(1, round(statement_seconds * 1000))
     settings = {"application_name": "tenantry", "statement_timeout": str(timeout_ms)}

@@ -25,10 +25,10 @@ POSTGRESQL_CONNECTIONS_MAX = 4
 
 CREATE_SECONDS_MAX = 60.0
 
-# PostgreSQL logs 32 values of a sequence ahead, and counts in the sequence how many are left.
+# PostgreSQL logs 32 values of a sequence ahead, and stores in the sequence how many are left.
 # CREATE DATABASE copies that count, but not its place in the log: after a crash of the server
-# the copy would give the same values again. `setval` sets the count to zero, so that the first
-# value that a copy gives is logged.
+# the copy would return the same values again. `setval` sets the count to zero, so the first
+# value that a copy returns is logged.
 # Source: SEQ_LOG_VALS in PostgreSQL's src/backend/commands/sequence.c
 _RESET_SEQUENCES = """
 DO $$
@@ -40,16 +40,16 @@ BEGIN
 END $$
 """
 
-# On a standby, too.
+# True on a standby, too.
 _IS_READ_ONLY = "SELECT current_setting('transaction_read_only')::boolean"
 
-# Grantee 0 is PUBLIC. Without an ACL of its own a database has the default one.
+# Grantee 0 is PUBLIC. A database without an ACL has the default one.
 _PUBLIC = """
 SELECT datname FROM pg_database,
     aclexplode(coalesce(datacl, acldefault('d', datdba))) AS granted
 WHERE grantee = 0 AND privilege_type = 'CONNECT' ORDER BY datname
 """
-# The third has a name since PostgreSQL 16.
+# The third setting exists since PostgreSQL 16.
 _CONNECTIONS_ALLOWED = """
 SELECT current_setting('max_connections')::int
     - current_setting('superuser_reserved_connections')::int
@@ -61,8 +61,8 @@ class PostgresServer(Server):
     """A PostgreSQL server, through a role that may create databases.
 
     Args:
-        url: Of its maintenance database.
-        budget: The connections of this process to it.
+        url: The URL of its maintenance database.
+        budget: The limit of connections from this process to the server.
         timeout_seconds: How long to wait for a connection.
         statement_seconds: The deadline of each statement of a request.
     """
@@ -83,11 +83,11 @@ class PostgresServer(Server):
         self._statement_seconds = statement_seconds
 
     def url(self, name: str) -> str:
-        """Return where the database *name* is."""
+        """Return the URL of the database *name*."""
         return with_database(self._url, name)
 
     async def probe(self) -> None:
-        """Connect to the maintenance database, and ask whether it can be written to."""
+        """Connect to the maintenance database, and check that it accepts writes."""
         try:
             async with asyncio.timeout(PROBE_SECONDS_MAX), self._connected(self._url) as raw:
                 is_read_only = await raw.fetchval(_IS_READ_ONLY)
@@ -97,7 +97,7 @@ class PostgresServer(Server):
             cause = error.__cause__
             if isinstance(cause, OSError) or (cause is not None and outages.is_outage(cause)):
                 raise ServerAway from error
-            return  # it answers; that it refuses this database is no outage
+            return  # the server answers; it only rejects this database
         if is_read_only:
             raise ServerAway
 
@@ -111,8 +111,8 @@ class PostgresServer(Server):
         )
 
     async def create(self, name: str) -> None:
-        """Make the empty database *name*."""
-        # template0, because one idle session on template1 would hold this up.
+        """Create the empty database *name*."""
+        # template0, because a single idle session on template1 would block this.
         async with self._maintenance() as raw:
             await raw.execute(
                 f"CREATE DATABASE {_generated(name)} TEMPLATE template0 ENCODING 'UTF8'"
@@ -120,7 +120,7 @@ class PostgresServer(Server):
             await _close_to_public(raw, name)
 
     async def copy(self, template: str, name: str) -> bool:
-        """Make the database *name* as a copy of *template*; return False if there is none."""
+        """Create the database *name* as a copy of *template*; return False if that is missing."""
         async with self._maintenance() as raw:
             try:
                 await raw.execute(
@@ -133,7 +133,7 @@ class PostgresServer(Server):
 
     @contextlib.asynccontextmanager
     async def filling(self, name: str) -> AsyncIterator[Session[Any]]:
-        """Open a session on the database *name*, beside the budget."""
+        """Open a session on the database *name*, outside the budget."""
         connection = await self._connect(name)
         try:
             yield connection
@@ -141,7 +141,7 @@ class PostgresServer(Server):
             await connection.close()
 
     async def publish(self, draft: str, template: str) -> None:
-        """Make the database *draft* the *template*."""
+        """Rename the database *draft* to *template*, or drop it if *template* exists."""
         async with self._connected(self.url(draft)) as raw:
             await raw.execute(_RESET_SEQUENCES)
         async with self._maintenance() as raw:
@@ -165,13 +165,13 @@ class PostgresServer(Server):
             return [str(row[0]) for row in await raw.fetch(_PUBLIC)]
 
     async def missing(self, names: Collection[str]) -> set[str]:
-        """Return those of *names* of which there is no database."""
+        """Return the *names* that have no database."""
         async with self._maintenance() as raw:
             rows = await raw.fetch("SELECT datname FROM pg_database")
         return set(names) - {str(row[0]) for row in rows}
 
     async def connections_allowed(self) -> int:
-        """Return `max_connections` without those that are reserved."""
+        """Return `max_connections` without the reserved connections."""
         async with self._maintenance() as raw:
             return int(await raw.fetchval(_CONNECTIONS_ALLOWED))
 
@@ -181,16 +181,16 @@ class PostgresServer(Server):
             await raw.execute(f"DROP DATABASE IF EXISTS {quoted(name)} WITH (FORCE)")
 
     async def check_listed(self, database: str) -> None:
-        """Check what the server says of the database that is called *database*."""
+        """Check the properties of the database *database* in the server's list."""
         async with self._maintenance() as raw:
             await inspection.check_listed(raw, database)
 
     def foreign_url(self, database: str) -> str:
-        """Return the URL of the database that is called *database*."""
+        """Return the URL of the database *database*."""
         return self.url(database)
 
     def adopted_name(self, database: str, generated: str) -> str:
-        """Return its own: it stays where it is."""
+        """Return *database*: the database keeps its name."""
         del generated
         return database
 
@@ -227,7 +227,7 @@ class PostgresServer(Server):
 
 
 async def _close_to_public(raw: "asyncpg.Connection[asyncpg.Record]", name: str) -> None:
-    """Let only the owner of a new database connect to it; a copy has not its template's rights."""
+    """Revoke the access of PUBLIC to a new database: a copy does not inherit the ACL."""
     await raw.execute(f"REVOKE CONNECT, TEMPORARY ON DATABASE {_generated(name)} FROM PUBLIC")
 
 

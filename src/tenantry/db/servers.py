@@ -1,7 +1,7 @@
-"""What every server does: make, copy, open and drop databases.
+"""The interface of a server: create, copy, open and drop databases.
 
-A server is a PostgreSQL server, or a folder of SQLite files. Names of databases that are
-made here are generated (`checked_name`); one that was adopted keeps its own, so every name
+A server is a PostgreSQL server, or a folder of SQLite files. The names of databases that are
+created here are generated (`checked_name`). An adopted database keeps its name, so every name
 is quoted.
 """
 
@@ -15,32 +15,32 @@ from tenantry.db.database import Budget, Database
 from tenantry.db.sessions import Session
 
 PROBE_SECONDS_MAX = 2.0
-# PostgreSQL cuts a longer name, with a mere notice.
+# PostgreSQL truncates a longer name, with only a notice.
 NAME_BYTES_MAX = 63
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 
 
 def checked_name(name: str) -> str:
-    """Return *name*, which must be one that was generated."""
-    assert _NAME.fullmatch(name), f"no name of ours: {name!r}"
+    """Return *name*, which must be a generated name."""
+    assert _NAME.fullmatch(name), f"not a generated name: {name!r}"
     return name
 
 
 def quoted(name: str) -> str:
-    """Return *name* as an identifier in SQL. PostgreSQL allows any character but NUL in it."""
-    assert 0 < len(name.encode()) <= NAME_BYTES_MAX, f"no name at all: {name!r}"
+    """Return *name* as an identifier in SQL. PostgreSQL allows any character except NUL."""
+    assert 0 < len(name.encode()) <= NAME_BYTES_MAX, f"empty or too long: {name!r}"
     assert "\0" not in name
     escaped = name.replace('"', '""')
     return f'"{escaped}"'
 
 
 class Server(ABC):
-    """Holds databases by name, and the connections of this process to them.
+    """Databases by name.
 
     Attributes:
-        budget: Of those connections.
+        budget: The limit of connections from this process to all databases.
         timeout_seconds: How long to wait for a connection.
-        can_restart: Whether it can be away for a moment, and be back when it is probed.
+        can_restart: Whether an outage can be a restart, which is over when it is probed.
     """
 
     budget: Budget
@@ -49,11 +49,11 @@ class Server(ABC):
 
     @abstractmethod
     def url(self, name: str) -> str:
-        """Return where the database *name* is."""
+        """Return the URL of the database *name*."""
 
     @abstractmethod
     async def probe(self) -> None:
-        """Check that the server answers and accepts writes, whatever its databases do.
+        """Check that the server itself answers and accepts writes.
 
         Raises:
             ServerAway: It does not, or not within `PROBE_SECONDS_MAX`.
@@ -61,35 +61,35 @@ class Server(ABC):
 
     @abstractmethod
     def open(self, name: str) -> Database[Any]:
-        """Return the database *name*, to be closed by the caller. Nothing is connected yet."""
+        """Return the database *name*, without connecting yet. The caller closes it."""
 
     @abstractmethod
     async def create(self, name: str) -> None:
-        """Make the empty database *name*.
+        """Create the empty database *name*.
 
         Raises:
-            DatabaseUnavailable: The server cannot be reached, or refuses.
+            DatabaseUnavailable: The server cannot be reached, or returns an error.
         """
 
     @abstractmethod
     async def copy(self, template: str, name: str) -> bool:
-        """Make the database *name* as a copy of *template*; return False if there is none.
+        """Create the database *name* as a copy of *template*; return False if that is missing.
 
-        It is durable when it was filled.
+        The copy is durable after the block of `filling` has ended.
         """
 
     @abstractmethod
     def filling(self, name: str) -> AbstractAsyncContextManager[Session[Any]]:
-        """Open a session on the database *name*, that was just made and that nobody else has.
+        """Open a session on the database *name*, which is new and not used elsewhere.
 
-        What it has written is durable when the block has ended.
+        Its writes are durable when the block has ended.
         """
 
     @abstractmethod
     async def publish(self, draft: str, template: str) -> None:
-        """Make the database *draft* the *template* that `copy` takes; nobody may use it else.
+        """Rename the database *draft* to *template*, for `copy`; it must not be in use.
 
-        If somebody was quicker, *draft* is dropped.
+        If another process has published *template* first, one of the two is dropped.
         """
 
     @abstractmethod
@@ -102,7 +102,7 @@ class Server(ABC):
 
     @abstractmethod
     async def missing(self, names: Collection[str]) -> set[str]:
-        """Return those of *names* of which there is no database."""
+        """Return the *names* that have no database."""
 
     @abstractmethod
     async def connections_allowed(self) -> int:
@@ -110,14 +110,14 @@ class Server(ABC):
 
     @abstractmethod
     async def drop(self, name: str) -> None:
-        """Drop the database *name*, whoever is connected; it need not be there."""
+        """Drop the database *name* if it exists, even if there are connections to it."""
 
     @abstractmethod
     async def check_listed(self, database: str) -> None:
-        """Check what the server says of a database that was made elsewhere.
+        """Check the properties of a database that Tenantry did not create.
 
         Args:
-            database: Its name; or the path of its file.
+            database: Its name, or the path of its file.
 
         Raises:
             DatabaseMissing, DatabaseReserved, NotUtf8, NotOwner: It cannot be adopted.
@@ -126,7 +126,7 @@ class Server(ABC):
 
     @abstractmethod
     def foreign_url(self, database: str) -> str:
-        """Return the URL of a database that was made elsewhere."""
+        """Return the URL of a database that Tenantry did not create."""
 
     @abstractmethod
     def adopted_name(self, database: str, generated: str) -> str:
@@ -137,5 +137,5 @@ class Server(ABC):
         """Make *database*, which was created elsewhere, available here as *name*.
 
         Raises:
-            Exception: Whatever the driver raises.
+            Exception: Any error of the driver.
         """

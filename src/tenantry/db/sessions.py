@@ -10,16 +10,16 @@ from tenantry.db import outages
 from tenantry.db.statements import Row, Statement
 from tenantry.kit.errors import Unavailable
 
-LOST_MAX = 3  # transactions of one operation that somebody else was in the way of
+LOST_MAX = 3  # retries of one operation after a `TransactionLost`
 # The pause before a read is repeated on a new connection, doubled each time.
 RECONNECT_PAUSE_SECONDS = 0.1
 STATEMENT_SECONDS_DEFAULT = 5.0
-# Statements of one batch go to the database together, and get this much more for each row.
+# A batch of statements is sent at once; its deadline is extended by this for each row.
 ROW_SECONDS = 0.001
 
 Result = TypeVar("Result")
 Plane = TypeVar("Plane")
-"""Which database: a session on the catalog is no session on a tenant's, and mypy knows."""
+"""The kind of database. mypy rejects a session on a tenant's where the catalog's is needed."""
 
 
 class DatabaseUnavailable(Unavailable):
@@ -31,26 +31,26 @@ class TransactionLost(DatabaseUnavailable):
 
 
 async def retry_deadlock(work: Callable[[], Awaitable[Result]], *, is_read: bool = False) -> Result:
-    """Return what *work* returns, although somebody may be in its way now and then.
+    """Return the result of *work*, and retry it up to `LOST_MAX` times after a deadlock.
 
     A migration and a request both lock several tables. If each waits for a lock of the other,
-    the server cancels one of them.
+    the server rolls one of the two transactions back.
 
     Args:
-        work: Is done again after a `TransactionLost`, from its beginning. So what it writes to
-            another database, it writes last before the end of its transaction.
-        is_read: Whether it changes nothing. Then it is also repeated, after a pause, when the
-            connection was refused or lost, as it is while a server restarts.
+        work: It is called again after a `TransactionLost`. So it must write to another database
+            last, just before its transaction ends.
+        is_read: Whether it changes nothing. Then it is also repeated, after a pause with jitter,
+            when the connection was refused or lost, as happens while a server restarts.
 
     Raises:
-        TransactionLost: It was lost more than `LOST_MAX` times.
-        Exception: Whatever else *work* raises.
+        TransactionLost: The last retry failed, too.
+        Exception: Any other error of *work*.
     """
     for number in range(LOST_MAX):
         try:
             return await work()
         except TransactionLost:
-            continue  # without a pause: it waits for the other's lock soon enough
+            continue  # without a pause: the retry waits for the lock of the other transaction
         except DatabaseUnavailable as error:
             if not is_read or error.__cause__ is None or not outages.is_lost(error.__cause__):
                 raise
@@ -62,14 +62,14 @@ async def retry_deadlock(work: Callable[[], Awaitable[Result]], *, is_read: bool
 class Session(ABC, Generic[Plane]):
     """Runs statements on one database.
 
-    Every method takes the statement's parameters by name. All of them raise the
-    statement's own `Conflict` when a unique constraint is violated, and
-    `DatabaseUnavailable` when the database cannot be reached or is busy: `TransactionLost`
-    when nothing was done, and another try may succeed.
+    Every method takes the statement's parameters by name. If a unique constraint is violated,
+    it raises the statement's `Conflict`. If the database cannot be reached or is busy, it raises
+    `DatabaseUnavailable`; its subclass `TransactionLost` means that nothing was changed and a
+    retry may succeed.
     """
 
     async def fetch_one(self, statement: Statement[Row], **values: object) -> Row | None:
-        """Return the first row, if there is one."""
+        """Return the first row, or None."""
         rows = await self.fetch_all(statement, **values)
         return rows[0] if rows else None
 
@@ -85,14 +85,14 @@ class Session(ABC, Generic[Plane]):
     async def execute_many(
         self, statement: Statement[Any], rows: Sequence[Mapping[str, object]]
     ) -> None:
-        """Run a statement that returns nothing, once for each of *rows*, all or none of them.
+        """Run a statement that returns nothing once for each of *rows*: all of them, or none.
 
-        They go to the database together, at the cost of one.
+        They are sent to the database together, in one round trip.
         """
 
 
 class Connection(Session[Any]):
-    """One connection of a driver. It is in no transaction until told so."""
+    """One connection of a driver. It begins a transaction only with `begin_sql`."""
 
     begin_sql = "BEGIN"
     is_silent = False
@@ -100,7 +100,7 @@ class Connection(Session[Any]):
 
     @abstractmethod
     async def run(self, statement: Statement[Any], values: dict[str, object]) -> list[Any]:
-        """Run *statement* and return its rows as its Structs, or nothing if it has none."""
+        """Run *statement* and return its rows as Structs; an empty list if it has no row type."""
 
     @abstractmethod
     async def run_many(
@@ -110,21 +110,21 @@ class Connection(Session[Any]):
 
     @abstractmethod
     async def command(self, sql: str) -> None:
-        """Run *sql* as it stands: to begin, to end, to set something."""
+        """Run *sql* unchanged, without parameters: BEGIN, COMMIT, ROLLBACK."""
 
     @property
     @abstractmethod
     def is_reusable(self) -> bool:
-        """Whether the connection is open, in no transaction, and was never cut short."""
+        """Whether the connection is open, in no transaction, and was not interrupted."""
 
     @property
     def is_attached(self) -> bool:
-        """Whether the name of the database still leads to what this connection has open."""
+        """Whether the name of the database still leads to the one that this connection has open."""
         return True
 
     @abstractmethod
     def retire(self) -> None:
-        """Make the connection, which is idle, unusable: its server has stopped answering."""
+        """Make this idle connection unusable: its server has stopped answering."""
 
     @abstractmethod
     async def close(self) -> None:

@@ -23,30 +23,30 @@ from tenantry.db.statements import Statement
 from tenantry.kit.clock import monotonic_seconds
 
 BUSY_TIMEOUT_SECONDS = 5.0
-# An interrupt only ends what runs at that moment, and a statement may still be in the queue
-# of its thread: it is interrupted again and again.
+# An interrupt ends only the statement that is running, and this one may still be in the queue
+# of its thread. So the interrupt is repeated at this interval.
 INTERRUPT_SECONDS = 0.05
-# A thread that an interrupt does not reach in this time waits for the disk.
+# A thread that does not react to interrupts within this time is waiting for the disk.
 STUCK_SECONDS = 1.0
 
 Answer = TypeVar("Answer")
 
 
 class SqliteConnection(Connection):
-    """One connection to a SQLite file. Each has a thread of its own.
+    """One connection to a SQLite file. Each has its own thread.
 
     Args:
         driver: Sends statements to the thread.
-        raw: The connection that it holds, for interrupts from this thread.
-        file: What it has open.
+        raw: The connection of the driver, for interrupts from this thread.
+        file: The file that it has open.
         seconds_max: The deadline of each statement.
 
     Attributes:
         left_log: Set when the connection is closed after its file was replaced.
     """
 
-    # A transaction that begins by reading and then writes can meet SQLITE_BUSY at once,
-    # whatever the timeout; one that takes the write lock first waits for it.
+    # A transaction that reads before it writes can fail with SQLITE_BUSY immediately, whatever
+    # the timeout. BEGIN IMMEDIATE takes the write lock first, and waits for it.
     begin_sql = "BEGIN IMMEDIATE"
 
     def __init__(
@@ -99,16 +99,16 @@ class SqliteConnection(Connection):
             raise _conflict(statement, error) from error
 
     async def command(self, sql: str) -> None:
-        """Run *sql* as it stands."""
+        """Run *sql* unchanged, without parameters."""
         await self._in_thread(partial(_run, self._raw, sql, []))
 
     @property
     def is_reusable(self) -> bool:
-        """Whether the connection is open, in no transaction, and was never cut short."""
+        """Whether the connection is open, in no transaction, and was not interrupted."""
         return self._is_open and not self._raw.in_transaction
 
     def retire(self) -> None:
-        """Let no other statement use the connection."""
+        """Make the connection unusable."""
         self._is_open = False
 
     @property
@@ -117,10 +117,10 @@ class SqliteConnection(Connection):
         return self._file.is_there
 
     async def close(self) -> None:
-        """Interrupt what runs, close the connection, and end its thread."""
+        """Interrupt the running statement, close the connection, and end its thread."""
         self._is_open = False
         self._deadline.close()
-        # SQLite removes no log beside a file that is not its own.
+        # On close, SQLite does not remove the log if the database file was replaced.
         self.left_log = self._file.log_left_behind()
         closing = asyncio.create_task(self._driver.close())
         while not (await asyncio.wait({closing}, timeout=INTERRUPT_SECONDS))[0]:
@@ -129,15 +129,15 @@ class SqliteConnection(Connection):
             closing.result()
 
     async def _in_thread(self, work: Callable[[], Answer], seconds_more: float = 0.0) -> Answer:
-        """Return what *work* returns, which runs in the thread of the connection.
+        """Run *work* in the thread of the connection, and return its result.
 
         Raises:
             DatabaseUnavailable: It failed, or did not end in time.
             sqlite3.IntegrityError: It violates a constraint.
         """
-        # The queue of the driver is private. Its methods would need one turn of the thread for
-        # each statement, and a turn costs as much as ten statements; and a future of our own
-        # can be given up when the thread is stuck.
+        # The queue of the driver is private. The driver's methods would need one switch to the
+        # thread for each statement, and a switch costs as much as ten statements. Also, our own
+        # future can be abandoned when the thread is stuck.
         answer: asyncio.Future[Answer] = self._loop.create_future()
         self._answer = answer
         self._driver._tx.put_nowait((answer, work))  # noqa: SLF001
@@ -147,9 +147,9 @@ class SqliteConnection(Connection):
         except sqlite3.IntegrityError:
             raise
         except asyncio.CancelledError:
-            self._is_open = False  # its thread may still be at work on what was sent
+            self._is_open = False  # its thread may still be running the statement
             raise
-        # Its deadline has passed, it is locked, or the file is damaged or no database.
+        # The deadline has passed, the file is locked or damaged, or it is not a database.
         except (TimeoutError, sqlite3.DatabaseError) as error:
             raise DatabaseUnavailable from error
         finally:
@@ -161,7 +161,7 @@ class SqliteConnection(Connection):
         self._interrupt(self._answer, monotonic_seconds() + STUCK_SECONDS)
 
     def _interrupt(self, answer: "asyncio.Future[Any]", stuck_at: float) -> None:
-        """Interrupt what runs until there is an *answer*; from *stuck_at* on, wait no longer."""
+        """Interrupt the running statement until *answer* is done; at *stuck_at*, give up."""
         if answer.done():
             return
         if monotonic_seconds() >= stuck_at:
@@ -176,7 +176,7 @@ class SqliteConnection(Connection):
 
 
 def file_uri(path: Path) -> str:
-    """Return the URI of a database file; to open it never creates one."""
+    """Return the URI of a database file; opening it never creates a file."""
     return f"{path.absolute().as_uri()}?mode=rw"
 
 
@@ -184,7 +184,7 @@ class SqliteFile:
     """Opens connections to the file at one path, for requests.
 
     Args:
-        path: The file. It need not be there yet.
+        path: The file. It need not exist yet.
         synchronous: ``FULL``, ``NORMAL`` or ``OFF``; every other setting is fixed.
         statement_seconds: The deadline of each statement.
     """
@@ -205,10 +205,10 @@ class SqliteFile:
         """Open a connection.
 
         Raises:
-            DatabaseUnavailable: There is no such file, it cannot be opened, it is no database,
-                or it has replaced another one whose log is still there.
+            DatabaseUnavailable: The file is missing, cannot be opened, or is not a database; or
+                it has replaced another file, and the log of that file still exists.
         """
-        # aiosqlite leaves a thread behind for a while when it cannot open, so ask first.
+        # If aiosqlite cannot open a file, its thread remains for a while. So check the file first.
         try:
             file = open_files.find(self._path)
             if self._last is not None and self._last.left_log is not None:
@@ -230,8 +230,8 @@ async def _open(
         opened.append(sqlite3.Connection(*args, **options))
         return opened[0]
 
-    # isolation_level None: the driver would begin transactions by itself, but not before
-    # DDL, and a revision that fails half-way would leave its tables behind.
+    # isolation_level None: otherwise the driver begins transactions by itself, but not before
+    # DDL, so the tables of a failed revision would remain.
     try:
         driver = await aiosqlite.connect(
             file_uri(path),
@@ -243,9 +243,9 @@ async def _open(
     except sqlite3.Error as error:
         raise DatabaseUnavailable from error
     try:
-        # The first read makes the log, which `open_files` compares later.
+        # The first read creates the log, which `open_files` compares later.
         await driver.executescript(f"{pragmas(synchronous)} PRAGMA schema_version;")
-    except BaseException as error:  # whoever is cancelled here leaves no thread behind either
+    except BaseException as error:  # end the thread on cancellation, too
         stopping = driver.stop()
         if stopping is not None:
             await asyncio.wait({stopping}, timeout=STUCK_SECONDS)
@@ -256,8 +256,8 @@ async def _open(
 
 
 def pragmas(synchronous: str) -> str:
-    """Return what every connection sets, the migrations' ones included."""
-    # SQLite ignores foreign keys unless each connection asks for them.
+    """Return the pragmas that every connection sets, also those of migrations."""
+    # SQLite ignores foreign keys unless each connection enables them.
     # Source: https://www.sqlite.org/foreignkeys.html#fk_enable
     return (
         f"PRAGMA journal_mode = WAL; PRAGMA synchronous = {synchronous}; PRAGMA foreign_keys = ON;"
@@ -286,7 +286,7 @@ def _run_both(
         rows = raw.execute(last, last_arguments).fetchall()
         raw.execute("COMMIT")
     except BaseException:
-        # If this fails, too, the connection is in its transaction still, and is not used again.
+        # If this fails, too, the connection is still in its transaction, and is not used again.
         with contextlib.suppress(sqlite3.Error):
             raw.execute("ROLLBACK")
         raise
@@ -294,8 +294,8 @@ def _run_both(
 
 
 def _conflict(statement: Statement[Any], error: sqlite3.IntegrityError) -> Exception:
-    # SQLite tells the columns ("UNIQUE constraint failed: t.a, t.b"), not the constraint;
-    # by the naming convention of our tables they are the same thing.
+    # SQLite names the columns ("UNIQUE constraint failed: t.a, t.b"), not the constraint. The
+    # naming convention of our tables derives the name of the constraint from the columns.
     _, _, columns = str(error).partition("UNIQUE constraint failed: ")
     if not columns:
         return error

@@ -15,18 +15,18 @@ from tenantry.db.sessions import STATEMENT_SECONDS_DEFAULT, Session
 from tenantry.db.sqlite import BUSY_TIMEOUT_SECONDS, SqliteFile
 from tenantry.db.urls import SQLITE_PREFIX
 
-# One for each file: SQLite has one writer, and threads that wait for its lock only cost.
+# One for each file: SQLite has one writer, so more threads would only wait for its lock.
 SQLITE_CONNECTIONS_MAX = 1
 
 Result = TypeVar("Result")
 
 
 class SqliteFolder(Server):
-    """A folder of SQLite files, in two levels of folders so that 100,000 are no burden.
+    """A folder of SQLite files, with two levels of subfolders for up to some 100,000 files.
 
     Args:
-        folder: Made when it is not there.
-        budget: The files that this process keeps open.
+        folder: Created if it is missing.
+        budget: The limit of files that this process keeps open.
         synchronous: ``FULL`` or ``NORMAL``.
         statement_seconds: The deadline of each statement of a request.
     """
@@ -49,16 +49,16 @@ class SqliteFolder(Server):
 
     def path(self, name: str) -> Path:
         """Return the file of the database *name*."""
-        # The end of a UUIDv7 is random; its beginning is the time.
+        # The end of a UUIDv7 is random, so files spread evenly; its beginning is the time.
         name = checked_name(name)
         return self._folder / name[-2:] / name[-4:-2] / f"{name}.db"
 
     def url(self, name: str) -> str:
-        """Return where the database *name* is."""
+        """Return the URL of the database *name*."""
         return f"{SQLITE_PREFIX}{self.path(name)}"
 
     async def probe(self) -> None:
-        """Check that the folder holds something, and that a file can be written to it."""
+        """Check that the folder is not empty, and that a file can be written to it."""
         try:
             await asyncio.to_thread(files.check_folder, self._folder)
         except OSError as error:
@@ -74,16 +74,16 @@ class SqliteFolder(Server):
         return Database(file.connect, self.budget, SQLITE_CONNECTIONS_MAX)
 
     async def create(self, name: str) -> None:
-        """Make the empty database *name*."""
+        """Create the empty database *name*."""
         await _in_thread(files.create, self.path(name))
 
     async def copy(self, template: str, name: str) -> bool:
-        """Make the database *name* as a copy of *template*; return False if there is none."""
+        """Create the database *name* as a copy of *template*; return False if that is missing."""
         return await _in_thread(files.copy, self.path(template), self.path(name))
 
     @contextlib.asynccontextmanager
     async def filling(self, name: str) -> AsyncIterator[Session[Any]]:
-        """Open a session on the database *name*, and take care of the whole file at the end."""
+        """Open a session on the database *name*, and sync the whole file at the end."""
         path = self.path(name)
         connection = await SqliteFile(path, synchronous="OFF").connect()
         try:
@@ -93,7 +93,7 @@ class SqliteFolder(Server):
         await asyncio.to_thread(files.sync, path)
 
     async def publish(self, draft: str, template: str) -> None:
-        """Make the database *draft* the *template*."""
+        """Rename the database *draft* to *template*, and replace an existing one."""
         await asyncio.to_thread(files.move, self.path(draft), self.path(template))
 
     async def names(self, prefix: str) -> list[str]:
@@ -107,13 +107,13 @@ class SqliteFolder(Server):
         return []
 
     async def missing(self, names: Collection[str]) -> set[str]:
-        """Return those of *names* of which there is no file."""
+        """Return the *names* that have no file."""
         return await asyncio.to_thread(
             lambda: {name for name in names if not self.path(name).exists()}
         )
 
     async def connections_allowed(self) -> int:
-        """Return a number that is never reached: a file has no limit."""
+        """Return `sys.maxsize`: files have no limit of connections."""
         return sys.maxsize
 
     async def drop(self, name: str) -> None:
@@ -124,11 +124,11 @@ class SqliteFolder(Server):
         """Do nothing: a folder has no list."""
 
     def foreign_url(self, database: str) -> str:
-        """Return the URL of the file whose path is *database*."""
+        """Return the URL of the file at the path *database*."""
         return f"{SQLITE_PREFIX}{database}"
 
     def adopted_name(self, database: str, generated: str) -> str:
-        """Return *generated*: it is a copy."""
+        """Return *generated*: `adopt_database` makes a copy."""
         del database
         return generated
 
@@ -140,9 +140,9 @@ class SqliteFolder(Server):
 
 
 async def _in_thread(work: Callable[..., Result], *arguments: Path) -> Result:
-    """Return what *work* returns. When this is cancelled, it waits for the end of *work*.
+    """Run *work* in a thread and return its result. On cancellation, wait until it has ended.
 
-    The thread goes on after a cancellation, and would make the file after it was removed.
+    The thread continues after a cancellation, and could create the file after it was removed.
     """
     running = asyncio.ensure_future(asyncio.to_thread(work, *arguments))
     try:

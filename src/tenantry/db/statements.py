@@ -1,9 +1,9 @@
 """Statements, compiled once, when the module that declares them is imported.
 
-SQLAlchemy knows the types, the casts and the differences between the two engines, and
-is too slow to be asked on each request. So it is asked once: what remains of a
-statement is its SQL, the order of its parameters, and how each value is converted on
-its way in and out. A session runs that on the bare driver.
+SQLAlchemy handles the types, the casts and the differences between the two engines, but it is
+too slow to run on each request. So each statement is compiled once. The result is its SQL, the
+order of its parameters, and the conversion of each parameter and column. A session runs that
+directly on the driver.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -30,7 +30,7 @@ Row = TypeVar("Row")
 
 
 class Count(msgspec.Struct, frozen=True):
-    """How many."""
+    """The number of rows."""
 
     count: int
 
@@ -45,7 +45,7 @@ class Compiled:
     _conversions: tuple[tuple[int, Convert], ...] = ()
 
     def arguments(self, values: Mapping[str, object]) -> list[object]:
-        """Return *values* as the driver wants them: converted, in the order of the SQL."""
+        """Return *values* as the driver needs them: converted, in the order of the SQL."""
         known = {**self._constants, **values} if self._constants else values
         return [
             known[name] if convert is None else convert(known[name])
@@ -53,7 +53,7 @@ class Compiled:
         ]
 
     def fields(self, row: Sequence[Any]) -> Sequence[Any]:
-        """Return what the driver answered as Python values."""
+        """Return a row of the driver with its values converted to Python."""
         if not self._conversions:
             return row
         fields = list(row)
@@ -66,11 +66,11 @@ class Statement(Generic[Row]):
     """One SQL statement and the type of its rows.
 
     Args:
-        clause: What to run. Its ``bindparam`` are the keyword arguments of a session's methods.
-        row: A Struct whose fields are the statement's columns, in their order.
-        conflicts: What a violated unique constraint means here, by the constraint's name.
-        on_sqlite: Two statements that SQLite runs instead, in a transaction of their own; the
-            rows are those of the second. SQLite has no data-modifying CTE.
+        clause: The statement. Its ``bindparam`` are the keyword arguments of a session's methods.
+        row: A Struct. Its fields are the statement's columns, in the same order.
+        conflicts: The error to raise for each unique constraint, by the constraint's name.
+        on_sqlite: Two statements that SQLite runs instead, in one transaction; the rows are those
+            of the second. SQLite has no data-modifying CTE.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Statement(Generic[Row]):
         self.sqlite_first = None if first is None else compile_for(SQLITE, first)
 
     def on(self, dialect: sa.Dialect) -> Compiled:
-        """Return the statement on one of the two engines."""
+        """Return the statement compiled for one of the two engines."""
         return self.postgresql if dialect is POSTGRESQL else self.sqlite
 
 
@@ -104,9 +104,9 @@ def compile_for(
 
     Args:
         dialect: The engine.
-        clause: What to compile.
+        clause: The statement.
         columns: The types of the result's columns.
-        names: The columns to write, for an insert or update that does not say so itself.
+        names: The columns to write, for an insert or update that does not name them.
     """
     if isinstance(clause, sa.schema.ExecutableDDLElement):  # it has no parameters
         return Compiled(str(clause.compile(dialect=dialect)), (), {})
@@ -128,7 +128,7 @@ def columns_of(table: sa.FromClause, row: type[Any]) -> list[sa.ColumnElement[An
 
 
 def parameters(*names: str) -> dict[str, sa.BindParameter[Any]]:
-    """Return ``values`` for an insert or update: each column from the parameter of its name."""
+    """Return ``values`` for an insert or update: a parameter for each column, of the same name."""
     return {name: sa.bindparam(name) for name in names}
 
 

@@ -15,7 +15,7 @@ from sqlalchemy.types import TypeEngine
 
 
 class _SqliteInstant(sa.TypeDecorator[datetime]):
-    """SQLite has no time zones, so none is stored; what is stored is in UTC."""
+    """SQLite has no time zones, so times are stored in UTC, without a zone."""
 
     impl = sa.DateTime
     cache_ok = True
@@ -31,7 +31,7 @@ class _SqliteInstant(sa.TypeDecorator[datetime]):
         return None if value is None else value.replace(tzinfo=UTC)
 
 
-# A variant, so that PostgreSQL, which needs no help, is given none.
+# A variant, because PostgreSQL needs no conversion.
 Instant = sa.DateTime(timezone=True).with_variant(_SqliteInstant(), "sqlite")
 """An instant in UTC, always timezone-aware in Python."""
 
@@ -107,7 +107,7 @@ class Records(sa.TypeDecorator[list[dict[str, object]]]):
 
 
 Canonical = sa.String().with_variant(sa.String(collation="C"), "postgresql")
-"""Text that is compared and sorted byte by byte, whatever the locale of the database."""
+"""Text that is compared and sorted byte by byte, regardless of the locale of the database."""
 
 
 class database_clock_ms(FunctionElement[int]):  # noqa: N801 - reads like the SQL function it is
