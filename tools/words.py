@@ -58,7 +58,7 @@ UNFINISHED = {
     "Python, src/tenantry",
     *(
         f"Python, src/tenantry/{package}"
-        for package in ("access", "api", "cli", "fleet", "migration")
+        for package in ("access", "api", "cli", "fleet")
     ),
 }
 

@@ -5,7 +5,7 @@ The table of habits in ``docs/howto/bring-your-own-migrations.md`` names each of
 
 from tests.corpus.shape import BOTH, POSTGRESQL, SQLITE
 
-_ENDS = "ends the transaction it runs in"
+_ENDS = "ends its transaction"
 _SECOND = "opens a second connection"
 _NO_ENV = "which Tenantry does not run"
 
@@ -24,7 +24,7 @@ REFUSALS = (
     | _on(BOTH, _SECOND, "session_of_a_new_engine", "second_connection")
     | _on(POSTGRESQL, _SECOND, "second_connection_writes")
     | _on(SQLITE, "cannot VACUUM", "vacuum_of_sqlite")
-    | _on(SQLITE, "PRAGMA foreign_keys = ON does nothing", "pragma_foreign_keys_off")
+    | _on(SQLITE, "PRAGMA foreign_keys = ON has no effect", "pragma_foreign_keys_off")
     | _on(
         SQLITE,
         "rolled the transaction back",

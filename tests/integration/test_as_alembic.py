@@ -362,7 +362,7 @@ class TestRehearsal:
 
         inspection = await rig.rehearse(tenant_url)
 
-        assert "no rollback undoes" in reason(inspection.error)
+        assert "A rollback does not undo" in reason(inspection.error)
         assert raw_sql.rows(tenant_url, "SELECT last_value FROM counter") == [(1,)]
         assert (await rig.migrate(tenant_url)).error is None
         assert raw_sql.rows(tenant_url, "SELECT last_value FROM counter") == [(900,)]

@@ -255,12 +255,12 @@ class TestAutocommitBlock:
         first = await rig.rehearse(tenant_url)
 
         assert looked.error is not None
-        assert explain(looked.error).startswith("u2_index: It does what no rollback undoes")
+        assert explain(looked.error).startswith("u2_index: A rollback does not undo this revision")
         assert [one.revision for one in looked.pending] == ["u1_create_notes", "u2_index"]
         assert raw_sql.columns(tenant_url, "note") == ["id", "text"]
         assert before != raw_sql.dump(tenant_url)
         assert first.error is not None
-        assert explain(first.error).startswith("u3_index: It does what no rollback undoes")
+        assert explain(first.error).startswith("u3_index: A rollback does not undo this revision")
 
     async def test_on_both_branches_of_a_merge_goes_on_with_the_merge(
         self, rig: Rig, folder: AlembicFolder, tenant_url: str

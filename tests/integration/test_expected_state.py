@@ -23,9 +23,9 @@ OTHER_STARTS = {
 BROKEN = {
     "is unknown": ("'feedbeef'", ["UPDATE alembic_version SET version_num = 'feedbeef'"]),
     "is several": ("several revisions", ["INSERT INTO alembic_version VALUES ('u0')"]),
-    "is not there": ("no database of Tenantry's", ["DROP TABLE tenantry_version"]),
+    "is not there": ("not a database of Tenantry", ["DROP TABLE tenantry_version"]),
     "is twice ours": (
-        "no database of Tenantry's",
+        "not a database of Tenantry",
         ["INSERT INTO tenantry_version SELECT 'old' FROM tenantry_version"],
     ),
 }

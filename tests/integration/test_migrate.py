@@ -429,7 +429,7 @@ class TestFailure:
 
         done = await rig.migrate(tenant_url)
 
-        assert reason(done).startswith("u2_commit: The revision ends the transaction")
+        assert reason(done).startswith("u2_commit: The revision ends its transaction")
         assert raw_sql.dump(tenant_url) == before
 
     @on_postgresql

@@ -164,7 +164,7 @@ class TestBadStream:
         assert sentence in caught.value.message
 
     def test_without_a_folder_is_reported_readably(self, tmp_path: Path):
-        with pytest.raises(BadStream, match="their folder is not there"):
+        with pytest.raises(BadStream, match="the folder does not exist"):
             _ = Stream("user", tmp_path / "nowhere").head
 
     def test_that_is_empty_is_reported_readably(self, folder: AlembicFolder):
@@ -198,7 +198,7 @@ class TestBadStream:
     def test_one_folder_too_deep_names_the_one_above(self, folder: AlembicFolder):
         folder.add("a_one", "pass")
 
-        with pytest.raises(NoRevisions, match=rf"Name the folder above it: {folder.path}\.$"):
+        with pytest.raises(NoRevisions, match=rf"Use its parent folder: {folder.path}\.$"):
             _ = Stream("user", folder.path / "versions").head
 
     def test_one_folder_too_high_names_the_one_below(self, folder: AlembicFolder):
@@ -208,7 +208,7 @@ class TestBadStream:
             _ = Stream("user", folder.path.parent).head
 
     def test_that_is_no_alembic_directory_says_so(self, tmp_path: Path):
-        with pytest.raises(NoRevisions, match=r"Name the Alembic directory that has one\.$"):
+        with pytest.raises(NoRevisions, match=r"Use the Alembic directory that contains it\.$"):
             _ = Stream("user", tmp_path).head
 
     async def test_one_folder_too_deep_keeps_the_service_from_starting(
@@ -217,6 +217,6 @@ class TestBadStream:
         folder.add("a_one", "pass")
         too_deep = settings.model_copy(update={"tenant_migrations": folder.path / "versions"})
 
-        with pytest.raises(NoRevisions, match="Name the folder above it"):
+        with pytest.raises(NoRevisions, match="Use its parent folder"):
             async with open_services(too_deep):
                 raise AssertionError

@@ -1,12 +1,10 @@
 """``alembic.op`` and ``alembic.context``, one for each thread that runs a revision.
 
-Alembic keeps one `Operations` object for the whole process behind both modules. Here each
-module looks the object up in the calling thread, so that every way to reach it works
-(``import alembic.op``, an alias, a helper that imports ``op``), and no revision writes into
-the database of another.
+In Alembic, both modules forward to one `Operations` object of the process. Here each module
+forwards to an object of the calling thread. So every way to use it works (``import alembic.op``,
+an alias, a helper that imports ``op``), and no revision writes into the database of another.
 
-This reaches into how Alembic's proxy modules find their object (``_proxy``), as it is in
-Alembic 1.20.
+This replaces the private attribute ``_proxy`` of Alembic's proxy modules, as in Alembic 1.20.
 """
 
 import threading
@@ -26,14 +24,14 @@ OP = alembic.op
 
 
 class OperationsOutside(Unavailable):
-    """`alembic.op` was used outside `upgrade()`, or in another thread than `upgrade()` runs in."""
+    """`alembic.op` was used outside `upgrade()`, or in another thread than that of `upgrade()`."""
 
 
 class EnvironmentMissing(Unavailable):
-    """The revision uses something of `env.py` or of the command line of Alembic: not available."""
+    """The revision uses a part of `env.py` or of Alembic's command line that is not available."""
 
 
-# As a revision finds them that runs with Alembic's own template of an env.py.
+# As in Alembic's own template of an env.py.
 _OPTIONS = {
     "as_sql": False,
     "literal_binds": False,
@@ -46,11 +44,11 @@ _running = threading.local()
 
 @contextmanager
 def installed(op: Operations, on_use: Callable[[], None]) -> Iterator[None]:
-    """Let ``alembic.op`` and ``alembic.context`` mean *op* in this thread, during the block.
+    """Make ``alembic.op`` and ``alembic.context`` use *op* in this thread, during the block.
 
     Args:
         op: The operations.
-        on_use: Called whenever something reaches *op* this way.
+        on_use: Called whenever *op* is used through these modules.
     """
     install()
     _running.op, _running.on_use = op, on_use
@@ -61,7 +59,7 @@ def installed(op: Operations, on_use: Callable[[], None]) -> Iterator[None]:
 
 
 def install() -> None:
-    """Put the proxies in place: a command of Alembic's in this process takes them away."""
+    """Install the proxies; again before each use, because Alembic's commands replace them."""
     for module, proxy in ((alembic.op, _OP), (alembic.context, _CONTEXT)):
         vars(module)["_proxy"] = proxy
         vars(module)["__getattr__"] = proxy.__getattr__
@@ -80,13 +78,13 @@ class _ThreadOperations:
     """The operations of the calling thread."""
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # what the import system asks a module for
+        if name.startswith("__"):  # the import system reads these from a module
             raise AttributeError(name)
         return getattr(_current(), name)
 
 
 class _ThreadEnvironment:
-    """What a revision gets of Alembic's environment: what does not depend on ``env.py``."""
+    """The part of Alembic's environment that does not depend on ``env.py``, for revisions."""
 
     def is_offline_mode(self) -> bool:
         """Return False: there is a database."""
@@ -108,10 +106,10 @@ class _ThreadEnvironment:
         """Return None: there is no ``--tag``."""
 
     def get_x_argument(self, *_: object, **__: object) -> NoReturn:
-        """Refuse: what a team gives with ``-x`` is not known here."""
+        """Raise `EnvironmentMissing`: there are no ``-x`` arguments."""
         raise EnvironmentMissing(
-            "The revision reads the -x arguments of Alembic's command line, which Tenantry has "
-            "not: read a setting from the environment instead."
+            "The revision reads the -x arguments of Alembic's command line, which Tenantry does "
+            "not have: read a setting from the environment instead."
         )
 
     def __getattr__(self, name: str) -> Any:
@@ -126,8 +124,8 @@ class RevisionContext(MigrationContext):
     """Alembic's context of one revision, with the options of Alembic's own template.
 
     Args:
-        dialect: Of the database.
-        connection: To it; None while a revision is recorded.
+        dialect: The dialect of the database.
+        connection: The connection to it; None while a revision is recorded.
     """
 
     def __init__(self, dialect: sa.Dialect, connection: sa.Connection | None) -> None:
@@ -135,7 +133,7 @@ class RevisionContext(MigrationContext):
 
     @property
     def script(self) -> Any:
-        """Refuse."""
+        """Raise `EnvironmentMissing`."""
         return _CONTEXT.script
 
     @script.setter
@@ -144,7 +142,7 @@ class RevisionContext(MigrationContext):
 
     @property
     def environment_context(self) -> Any:
-        """Refuse."""
+        """Raise `EnvironmentMissing`."""
         return _CONTEXT.config
 
     @environment_context.setter

@@ -1,4 +1,4 @@
-"""The attempts of one run at one database: the retry of a lock timeout, and of a lost race."""
+"""The attempts of one run at one database: retry a lock timeout, or a race with another run."""
 
 import random
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from tenantry.migration.schema_state import Applied, SchemaRevision, SchemaState
 from tenantry.migration.scripts import Script
 from tenantry.migration.statements import LockTimeouts, SchemaMoved
 
-# With the default TENANTRY_LOCK_TIMEOUT_MS of 3 s, and the pauses: about 15 s in all.
+# About 15 s in all, with the default TENANTRY_LOCK_TIMEOUT_MS of 3 s and the pauses.
 LOCK_TRIES_MAX = 4
 LOCK_PAUSE_SECONDS_MAX = 1.0
 MOVED_PAUSE_SECONDS = 0.005
@@ -21,15 +21,15 @@ MOVED_PAUSE_SECONDS_MAX = 1.0
 
 
 class Attempts:
-    """The attempts of one run at one database: what is sent, and how often it is retried.
+    """Sends the scripts of one run to one database, and retries them.
 
     Args:
-        scripts: Of the run.
+        scripts: The scripts of the run.
         run_id: The run.
-        timeouts: For its locks.
+        timeouts: The lock timeouts.
 
     Attributes:
-        has_sent: Whether anything was sent that could stay.
+        has_sent: Whether anything was sent that may have been committed.
     """
 
     def __init__(self, scripts: RunScripts, run_id: UUID, timeouts: LockTimeouts) -> None:
@@ -43,12 +43,12 @@ class Attempts:
         """Bring the database to the head.
 
         Raises:
-            Exception: Whatever the drivers and the revisions raise.
+            Exception: Any error of the drivers and the revisions.
         """
         head = self._scripts.head()
         state = self._migrate_from_expected(execution) if is_first else None
         if state is None:
-            # What the run has applied is in the log only if it has begun here before.
+            # The log has entries of this run only if the run has begun with this database before.
             run_id = self._run_id if self.has_sent or not is_first else None
             state = self._read_state(execution, run_id)
             self._scripts.expected = (execution.dialect, state.revision)
@@ -64,11 +64,14 @@ class Attempts:
     def rehearse(
         self, execution: Execution, start: SchemaRevision, pending: Sequence[Applied]
     ) -> bool:
-        """Try what is pending, roll it back, and return whether it was tried to its end.
+        """Execute the pending revisions and roll them back.
+
+        Returns:
+            Whether all of them were executed; if not, the state must be read again.
 
         Raises:
             RevisionFailed: A revision cannot be rehearsed, or fails.
-            Exception: Whatever the drivers raise.
+            Exception: Any error of the drivers.
         """
         script = self._scripts.get(execution.dialect, start)
         script.check_can_roll_back()
@@ -80,10 +83,10 @@ class Attempts:
         return True
 
     def _migrate_from_expected(self, execution: Execution) -> SchemaState | None:
-        """Assume that the database is where the previous one was; return None if it is not.
+        """Assume that the database is at the same revision as the previous one.
 
-        The compare-and-swap verifies it, and changes nothing where it is not so. What else is
-        wrong is found again when the state is read.
+        The compare-and-swap verifies it, and changes nothing if it does not match. Then this
+        returns None. It also returns None on other errors: reading the state finds them again.
         """
         if self._scripts.expected is None:
             return None
@@ -110,16 +113,16 @@ class Attempts:
                 self._pause_at_lock(execution, error)
 
     def _execute(self, execution: Execution, script: Script, *, rehearses: bool = False) -> bool:
-        """Execute a script, and return whether that was done; else the state is read again.
+        """Execute a script; return False if the state must be read again.
 
         Raises:
-            Exception: Whatever the drivers and the revisions raise, if no retry can help.
+            Exception: An error of the drivers or the revisions that no retry can fix.
         """
         self.has_sent = True
         steps = script.steps(self._run_id, self._timeouts)
         try:
             execution.execute(steps, wait_ms=self._timeouts.swap_ms, rehearses=rehearses)
-        except SchemaMoved:  # by another run, which is as good; or it is about to, which takes time
+        except SchemaMoved:  # another run has migrated the database, or is doing so: wait for it
             self._moves += 1
             longest = min(MOVED_PAUSE_SECONDS_MAX, MOVED_PAUSE_SECONDS * 2**self._moves)
             execution.guard.sleep(random.uniform(0, longest))  # noqa: S311
@@ -131,9 +134,9 @@ class Attempts:
         return False
 
     def _pause_at_lock(self, execution: Execution, error: Exception) -> None:
-        """Pause before the next try if *error* is a lock timeout or a deadlock; else raise it."""
+        """Pause before the next attempt if *error* is a lock timeout or deadlock; else raise it."""
         self._lock_timeouts += 1
         if self._lock_timeouts >= LOCK_TRIES_MAX or not is_lock_timeout(error):
             raise error
-        # The holder of the lock gets a moment, and two that collided do not collide again.
+        # With jitter, so that two transactions that collided do not collide again.
         execution.guard.sleep(random.uniform(0, LOCK_PAUSE_SECONDS_MAX))  # noqa: S311

@@ -1,11 +1,10 @@
-"""The ``autocommit_block`` of a revision on PostgreSQL: it leaves its transaction.
+"""The ``autocommit_block`` of a revision on PostgreSQL: statements outside its transaction.
 
-What is in the block has no transaction to be rolled back with. A process that is killed there
-leaves something behind, and the next attempt has to continue from it. For an index that is
-made, dropped or rebuilt ``CONCURRENTLY`` this module sees to that: before each, the log of
-the database says that it was begun. An index that was begun and is not valid is dropped and
-made again; one that is valid was finished, and is not made again. What ``REINDEX`` leaves
-behind (``…_ccnew``, ``…_ccold``) is dropped.
+Statements in the block cannot be rolled back. If the process is killed there, the next attempt
+continues from what is left. This module does so for indexes that are created, dropped or rebuilt
+``CONCURRENTLY``: before each, it adds an entry "begun" to the log of the database. If such an
+index was begun and is invalid, it is dropped and created again. If it is valid, it was finished,
+and is not created again. The remains of ``REINDEX`` (``…_ccnew``, ``…_ccold``) are dropped.
 """
 
 import contextlib
@@ -63,7 +62,7 @@ WHERE NOT indisvalid AND relname ~ '_cc(new|old)[0-9]*$' AND CASE CAST(:kind AS 
 _FIND_BEGUN = sa.select(log.c.position).where(
     log.c.stream == BEGUN, log.c.revision == sa.bindparam("what")
 )
-# A role's own timeouts are for its traffic, and there is no transaction to set them in.
+# A role's own timeouts are meant for requests. Without a transaction, SET LOCAL has no effect.
 _TIMEOUTS_OFF = "SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0"
 
 
@@ -72,8 +71,8 @@ class AutocommitBlock:
 
     Args:
         step: The revision.
-        connection: SQLAlchemy's.
-        raw: The driver's connection under it.
+        connection: The connection of SQLAlchemy.
+        raw: The connection of the driver.
         guard: Watches the revision.
     """
 
@@ -88,7 +87,7 @@ class AutocommitBlock:
 
     @contextmanager
     def enter(self) -> Iterator[None]:
-        """Commit what was before the block, and begin a transaction after it."""
+        """Commit the transaction before the block, and begin another one after it."""
         timeouts = self._step.timeouts
         with self._guard.pausing():
             self._raw.commit()
@@ -105,14 +104,14 @@ class AutocommitBlock:
         finally:
             sa.event.remove(self._connection, "before_cursor_execute", self._before)
             with self._guard.pausing(), contextlib.suppress(Exception):
-                # A connection that is lost says so with the next statement.
+                # If the connection is lost, the next statement raises the error.
                 self._raw.autocommit = False
                 self._set_lock_timeout(timeouts.lock_ms)
 
     def _before(
         self, _connection: object, _cursor: object, sql: str, parameters: Any, *_: object
     ) -> tuple[str, Any]:
-        """Return what to send instead of a statement of the block."""
+        """Return the statement to send in place of one of the block."""
         if not self._guard.is_watching:
             return sql, parameters
         with self._guard.pausing():
@@ -120,14 +119,14 @@ class AutocommitBlock:
         return (_NOTHING, ()) if is_done else (sql, parameters)
 
     def _prepare(self, sql: str) -> bool:
-        """Return whether *sql* was done by an earlier attempt; if not, make way for it."""
-        # What is concurrent waits for transactions to end, with no traffic behind it.
+        """Return whether an earlier attempt completed *sql*; if not, remove what it left."""
+        # A concurrent command waits for transactions to end, and blocks no traffic.
         self._set_lock_timeout(self._step.timeouts.swap_ms)
         if created := _CREATE.match(sql):
             return self._is_created(_folded(created["index"]), created["table"])
         if dropped := _DROP.match(sql):
-            is_there = self._scalar(_FIND_DROPPED, index=dropped["index"]) is not None
-            return self._begin(f"drop {dropped['index']}") and not is_there
+            exists = self._scalar(_FIND_DROPPED, index=dropped["index"]) is not None
+            return self._begin(f"drop {dropped['index']}") and not exists
         rebuilt = _REINDEX.match(sql)
         if rebuilt and (rebuilt["word"] or "CONCURRENTLY" in (rebuilt["options"] or "").upper()):
             kind, name = rebuilt["kind"].upper(), rebuilt["name"] or ""
@@ -148,16 +147,16 @@ class AutocommitBlock:
         if not is_valid:
             self._command(f"DROP INDEX CONCURRENTLY {name}")
             return False
-        return is_begun  # else it is another revision's, and this one fails for it
+        return is_begun  # otherwise the index is another revision's, and this statement fails
 
     def _drop_left(self) -> None:
-        """Drop the indexes that a REINDEX has begun and not finished."""
+        """Drop the indexes that an unfinished REINDEX has left."""
         for one in self._reindexed:
             for (name,) in self._connection.execute(_FIND_LEFT, one).all():
                 self._command(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
 
     def _begin(self, what: str) -> bool:
-        """Log that *what* is begun, and return whether it was before."""
+        """Log that *what* is begun; return whether the log had that entry before."""
         what = f"{self._step.revision.name}: {what}"
         if self._scalar(_FIND_BEGUN, what=what) is not None:
             return True
@@ -177,7 +176,7 @@ class AutocommitBlock:
 
 
 def _folded(name: str) -> str:
-    """Return a name as the server has it."""
+    """Return a name as the server stores it: folded to lower case unless quoted."""
     if name.startswith('"'):
         return name[1:-1].replace('""', '"')
     return name.lower()

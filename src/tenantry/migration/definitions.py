@@ -1,8 +1,8 @@
-"""Which revisions leave the same in every new database: those that define, and write no row.
+"""Find the revisions with the same result in every new database: they define, and write no rows.
 
-A row can hold the time or a random value, by a function, a default or a trigger. A revision
-that reads a file or imports another module can do something else tomorrow. What belongs to a
-database itself (its settings, its grants) is not in a copy of it.
+A row can contain the time or a random value, from a function, a default or a trigger. A revision
+that reads a file or imports another module can have another result later. The settings and grants
+of a database itself are not part of a copy.
 """
 
 import ast
@@ -29,8 +29,8 @@ _DEFINITIONS = frozenset(
         ("CREATE", "OR"),
     }
 )
-# A table that a query fills; and times that PostgreSQL reads when it reads the definition.
-# What only looks like one of them is taken for it.
+# A table that a query fills; and times that PostgreSQL evaluates when it parses the definition.
+# Any match counts, also one in a name or a literal: a false alarm is harmless.
 _WRITES_ROWS = re.compile(r"\bSELECT\b|\bEXECUTE\b|\bAS\s+(TABLE|VALUES)\b|--|/\*", re.IGNORECASE)
 _TIME_OF_DEFINITION = re.compile(r"'\s*(now|today|tomorrow|yesterday)\b", re.IGNORECASE)
 
@@ -41,9 +41,9 @@ _NAMES = frozenset({"__builtins__", "__file__", "__import__", "__loader__", "__s
 
 
 def only_defines(revision: Revision, dialect: sa.Dialect) -> bool:
-    """Return whether *revision* leaves the same in every database that has no rows.
+    """Return whether *revision* has the same result in every database without rows.
 
-    When in doubt it does not.
+    In doubt, return False.
     """
     if not _depends_on_itself(revision.path.read_bytes()):
         return False
@@ -69,7 +69,7 @@ def _is_definition(words: tuple[str, ...]) -> bool:
 
 
 def _depends_on_itself(source: bytes) -> bool:
-    """Return whether a revision imports and opens nothing that can change without it."""
+    """Return whether a revision imports and opens nothing that can change independently."""
     try:
         tree = parse(source)
     except (SyntaxError, ValueError):

@@ -1,8 +1,8 @@
-"""The dialects with which revisions are recorded: SQLAlchemy's own, that know no database.
+"""The dialects that record revisions: SQLAlchemy's own, without a database.
 
-What they would have read from the server when they first connect is set from its version.
-What depends on more than that (the first schema of the search path, the driver) stops the
-recording.
+The values that SQLAlchemy reads from the server at the first connection are derived from the
+server's version. An access to anything else that depends on the server (the first schema of the
+search path, the driver) stops the recording.
 """
 
 import sqlite3
@@ -17,7 +17,7 @@ SERVERS_REMEMBERED_MAX = 64
 
 
 class Unrecordable(BaseException):
-    """The revision needs a database. No ``except Exception`` of a revision catches it."""
+    """The revision needs a database. ``except Exception`` in a revision does not catch this."""
 
 
 def refuse(*_: object, **__: object) -> Any:
@@ -40,10 +40,10 @@ class _PostgresRecording(PGDialect):
     driver = property(refuse)
 
     def __init__(self, version: tuple[int, ...]) -> None:
-        # Named, so that a percent sign is not doubled: no driver reads the text.
+        # "named", so that percent signs are not doubled: no driver formats the text.
         super().__init__(paramstyle="named")  # type: ignore[no-untyped-call]
         self.server_version_info = version
-        # What `PGDialect.initialize` makes of the version.
+        # As `PGDialect.initialize` derives them from the version.
         self.supports_virtual_generated_columns = version >= (18,)
         self._supports_jsonb_subscripting = version >= (14,)
 

@@ -1,4 +1,4 @@
-"""What an Alembic project's ``env.py`` does that is missing here: read as text, never run."""
+"""Find the features of an Alembic project's ``env.py`` that are missing here; never run it."""
 
 import ast
 import re
@@ -10,20 +10,21 @@ from tenantry.migration.revisions import parse
 
 BYTES_MAX = 1_000_000
 
-_IGNORED = "It filters what Alembic generates, and nothing that is migrated."
+_IGNORED = "It only filters what Alembic generates, not what is migrated."
 # Keywords of ``context.configure`` that change what a migration does.
 _KEYWORDS = {
-    "version_table_schema": "Your version table is looked for where the role's search_path "
-    "leads, in no schema of its own: move it there, or migrate it with Alembic.",
+    "version_table_schema": "Your version table must be in a schema of the role's search_path: "
+    "move it there, or migrate it with Alembic.",
     "include_object": _IGNORED,
     "include_name": _IGNORED,
     "include_schemas": _IGNORED,
-    "transaction_per_migration": "All that is pending for a tenant is one transaction: a revision "
-    "that fails takes back those before it in the same run.",
-    "transactional_ddl": "All that is pending for a tenant is one transaction, on SQLite, too.",
+    "transaction_per_migration": "All pending revisions of a tenant run in one transaction: if one "
+    "fails, the earlier ones of the same run are rolled back, too.",
+    "transactional_ddl": "All pending revisions of a tenant run in one transaction, also on "
+    "SQLite.",
     "on_version_apply": "It is not called.",
 }
-# Those that only Alembic's own commands need, or that mean the same here.
+# Keywords that only Alembic's own commands need, or that have the same effect here.
 _HARMLESS = frozenset(
     {
         *("connection", "url", "dialect_name", "dialect_opts", "literal_binds", "as_sql"),
@@ -35,10 +36,10 @@ _HARMLESS = frozenset(
     }
 )
 _CALLS = {
-    "listen": "It is not heard: it belongs to an engine that is not made.",
-    "listens_for": "It is not heard: it belongs to an engine that is not made.",
+    "listen": "It is not called: Tenantry does not create that engine.",
+    "listens_for": "It is not called: Tenantry does not create that engine.",
     "get_x_argument": "There are no -x arguments: read a setting from the environment.",
-    "register_operation": "The operation is not known: register it in a module that the "
+    "register_operation": "The operation is not registered: register it in a module that the "
     "revisions import.",
     "implementation_for": "It is not used: register it in a module that the revisions import.",
     "CreateSchema": "The schema is not created: create it in a revision.",
@@ -46,7 +47,7 @@ _CALLS = {
 _SQL = {
     r"\bSET\s+(SESSION\s+|LOCAL\s+)?(ROLE|SESSION\s+AUTHORIZATION)\b": (
         "SET ROLE",
-        "Revisions run as the role of the tenant server's URL, which then owns what they make.",
+        "Revisions run as the role of the tenant server's URL, which owns what they create.",
     ),
     r"\bCREATE\s+SCHEMA\b": ("CREATE SCHEMA", "Create the schema in a revision."),
     r"\bsearch_path\b": (
@@ -61,19 +62,19 @@ _SQL = {
     ),
     r"\bpg_(try_)?advisory_": (
         "an advisory lock",
-        "Tenantry has a lock of its own for each tenant.",
+        "Tenantry has its own lock for each tenant.",
     ),
 }
 
 
 @dataclass(frozen=True)
 class MissingFeature:
-    """Something in ``env.py`` that Tenantry does not do.
+    """A feature in ``env.py`` that Tenantry does not have.
 
     Attributes:
-        line: Where it is.
-        name: What it is.
-        consequence: What follows, and what to do.
+        line: The line in ``env.py``.
+        name: The name of the feature.
+        consequence: The effect, and what to do.
     """
 
     line: int
@@ -82,16 +83,16 @@ class MissingFeature:
 
     @property
     def found(self) -> str:
-        """Say what it is, and where."""
+        """The name and the line, as text."""
         return f"Line {self.line}: {self.name}."
 
 
 def read_environment(folder: Path, version_table: str) -> list[MissingFeature]:
-    """Return what the ``env.py`` in *folder* does that is missing here, in its order.
+    """Return the features of the ``env.py`` in *folder* that are missing here, by line.
 
     Args:
         folder: The Alembic directory.
-        version_table: The version table as Tenantry has it.
+        version_table: The version table in Tenantry's settings.
     """
     path = folder / "env.py"
     if not path.is_file():
@@ -136,13 +137,13 @@ def _missing_of_call(
     if name in _CALLS:
         yield MissingFeature(node.lineno, name, _CALLS[name])
     if name == "run_migrations" and (node.args or node.keywords):
-        consequence = "Its arguments are not handed to upgrade()."
+        consequence = "Its arguments are not passed to upgrade()."
         yield MissingFeature(node.lineno, "run_migrations(…)", consequence)
     if name == "configure":
         for keyword in node.keywords:
             yield from _missing_of_keyword(keyword, tree, version_table)
     if any(keyword.arg == "schema_translate_map" for keyword in node.keywords):
-        consequence = "Names of schemas are taken as they are."
+        consequence = "Names of schemas are used unchanged."
         yield MissingFeature(node.lineno, "schema_translate_map", consequence)
 
 
@@ -171,7 +172,7 @@ def _missing_of_keyword(
 
 
 def _is_none(value: ast.expr, tree: ast.Module) -> bool:
-    """Return whether *value* is a name that the module only ever sets to None."""
+    """Return whether *value* is a name that the module sets to None and nothing else."""
     assigned = [
         node.value
         for node in ast.walk(tree)

@@ -1,4 +1,4 @@
-"""Say in one sentence why a tenant failed, without a password, a URL or a row's value."""
+"""Explain in one sentence why a tenant failed, without a password, a URL or a row's value."""
 
 import re
 import sqlite3
@@ -18,33 +18,33 @@ SQLITE = "SQLite: "
 """How the reason begins that is a message of SQLite."""
 WRONG_TYPE = "A parameter has a Python type that the driver cannot send"
 
-# By SQLSTATE, or by its class. Source: PostgreSQL manual, appendix A.
+# By SQLSTATE or SQLSTATE class. Source: PostgreSQL manual, appendix A.
 BY_STATE = {
     "3D000": "The database does not exist",
     "28": "The server refuses our role or password",
     "55P03": "A lock was not free in time: something else uses the table",
     "08": "The connection to the server was lost",
     "53300": "The server has no connection left",
-    # It quotes the text at which it fails, and that can be a literal.
+    # The server's message quotes the text at the error, which can be a literal.
     "42601": SYNTAX_ERROR,
     "42602": SYNTAX_ERROR,
-    # In a data exception even the primary message can hold a value of a row.
+    # The primary message of a data exception can contain a value of a row.
     "22": "A value in a row does not fit, or cannot be computed with",
-    # What RAISE says is up to who wrote it.
+    # RAISE can put anything into its message.
     "P0": "A function or trigger of the database raised an error",
 }
-# Another try may succeed: no lock in time, a deadlock, a serialization failure.
+# A retry may succeed: lock timeout, deadlock, serialization failure.
 _LOCK_STATES = ("55P03", "40")
-# SQLite quotes the text, too, in these messages.
+# In these messages SQLite quotes the text, too.
 _SQLITE_SYNTAX = ("syntax error", "unrecognized token")
 _SQLITE_LOCKED = (
     "A lock was not free in time: something else writes to the database file, or holds it "
     "(SQLite: database is locked)."
 )
-# What libpq and asyncpg say when TLS fails, without an error of the ssl module.
+# In the messages of libpq and asyncpg when TLS fails without an error of the ssl module.
 _TLS_WORDS = ("SSL", "TLS", "certificate")
 WORD = re.compile(r"\w+")
-# Of the messages of PostgreSQL and SQLite, and our own.
+# Words in the messages of PostgreSQL, SQLite and Tenantry.
 SERVER_WORDS = frozenset(
     """
 A another already an and ambiguous appear are argument array as at be because been but by
@@ -64,20 +64,20 @@ _DRIVERS = ("psycopg", "psycopg2", "asyncpg")
 
 
 def explain(error: BaseException) -> str:
-    """Return the reason as it may be shown. What is not known is named by its type alone."""
+    """Return the reason in a form that may be shown. An unknown error is named by its type only."""
     name = error.name if isinstance(error, RevisionFailed) else None
     text = _explain(cause_of(error), name, getattr(error, "source", None))
     if name is not None:
         text = f"{name}: {text}"
-    # A message can hold what no database stores: NUL, and halves of characters.
+    # A message can contain text that no database stores: NUL, and lone surrogates.
     text = text.replace("\0", "")
     return text.encode(errors="replace").decode()[:REASON_CHARS_MAX]
 
 
 def _masked(text: str, source: str | None) -> str:
-    """Return *text* without the words that are neither the server's nor the revision's own.
+    """Return *text*, with ``?`` for each word that neither the server nor the revision contains.
 
-    A live revision can make a statement of what it has read, and then a name is a value.
+    A live revision can build a statement from data that it has read. Then a name is a value.
     """
     if source is None:
         return text
@@ -86,13 +86,13 @@ def _masked(text: str, source: str | None) -> str:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return why the database was not available, where the error alone does not say it."""
+    """Return why the database was not available, from the cause of *error* if it has one."""
     hidden = None if isinstance(error, RevisionFailed) else error.__cause__
     return explain(hidden or error)
 
 
 def is_lock_timeout(error: BaseException) -> bool:
-    """Return whether a lock was not free, so that another try may succeed."""
+    """Return whether *error* is a lock timeout or deadlock, so that a retry may succeed."""
     cause = cause_of(error)
     if isinstance(cause, sqlite3.OperationalError):
         return "locked" in str(cause)
@@ -100,16 +100,16 @@ def is_lock_timeout(error: BaseException) -> bool:
 
 
 def is_outage(error: BaseException) -> bool:
-    """Return whether a server that is away can have raised *error*, and no revision by itself."""
+    """Return whether *error* can be caused by a server that is down, and not by a revision."""
     cause = cause_of(error)
     runs_code = isinstance(error, RevisionFailed) and error.source is not None
     if runs_code and isinstance(cause, OSError):
-        return False  # of a file, or another service, that the revision uses
+        return False  # an error of a file or another service that the revision uses
     return outages.is_outage(cause)
 
 
 def cause_of(error: BaseException) -> BaseException:
-    """Return what the driver raised, or the revision. SQLAlchemy wraps it, and so do we."""
+    """Return the error of the driver or the revision, which SQLAlchemy and we have wrapped."""
     if isinstance(error, RevisionFailed) and error.__cause__ is not None:
         error = error.__cause__
     return driver_error(error)
@@ -121,14 +121,14 @@ def _explain(cause: BaseException, revision: str | None, source: str | None) -> 
     if isinstance(cause, sqlite3.Error):
         return _explain_sqlite(cause, source)
     state = sqlstate_of(cause)
-    # asyncpg checks parameters itself, and gives its errors a state of the server's.
+    # asyncpg checks parameters itself, and gives its own errors an SQLSTATE of the server.
     if state is not None and not isinstance(cause, asyncpg.InterfaceError):
         return _explain_postgres(cause, state, source)
     return _explain_client(cause, revision)
 
 
 def _explain_client(error: BaseException, revision: str | None) -> str:
-    """Return what an error means that did not come from the server."""
+    """Explain an error that was not sent by the server."""
     if isinstance(error, TimeoutError):
         return "The database did not answer in time."
     if any(map(_is_of_tls, _chain(error))):
@@ -145,16 +145,17 @@ def _explain_client(error: BaseException, revision: str | None) -> str:
 
 
 def _explain_postgres(error: BaseException, state: str, source: str | None) -> str:
-    # What a function does it does in its own context: its names can be values of rows.
+    # An error inside a function has a context that names the function. A function can build
+    # statements, so names in its errors can be values of rows.
     context = getattr(error, "context", None) or getattr(_diag(error), "context", None)
     is_of_function = isinstance(context, str) and "function" in context.lower()
     sentence = BY_STATE.get(state) or BY_STATE.get(state[:2])
     if sentence is None:
-        # A state that PostgreSQL does not know was made up by a function.
+        # An SQLSTATE that PostgreSQL does not define was raised by a function.
         is_known = hasattr(asyncpg.PostgresError, "get_message_class_for_sqlstate") and (
             asyncpg.PostgresError.get_message_class_for_sqlstate(state) is not asyncpg.PostgresError
         )
-        if state.startswith("23"):  # it names a constraint, and that is from the schema
+        if state.startswith("23"):  # it names a constraint, which is in the schema
             source = None
         is_of_code = is_of_function or not is_known
         sentence = BY_STATE["P0"] if is_of_code else _masked(_message_of(error), source)
@@ -182,7 +183,7 @@ def _explain_sqlite(error: sqlite3.Error, source: str | None) -> str:
         return "SQLite: a trigger raised an error."
     if isinstance(error, sqlite3.InterfaceError | sqlite3.ProgrammingError):
         return f"{WRONG_TYPE} ({type(error).__name__})."
-    if "constraint failed" not in message:  # it names columns of the schema
+    if "constraint failed" not in message:  # that one names columns of the schema
         message = _masked(message, source)
     return f"{SQLITE}{message}."
 

@@ -1,4 +1,4 @@
-"""One database on one connection: read its schema state, and execute scripts there.
+"""Read the schema state of one database, and execute scripts on it, over one connection.
 
 Everything here is synchronous and runs in one thread for each database (`Migrator`).
 """
@@ -19,15 +19,15 @@ from tenantry.migration.statements import AutocommitRevision, LiveRevision, Stat
 
 
 class Execution(ABC):
-    """Reads the schema state of one database, and executes scripts there.
+    """Reads the schema state of one database, and executes scripts on it.
 
-    It belongs to one thread; another one may call `stop` alone.
+    It belongs to one thread; other threads may only call `stop`.
 
     Args:
-        user_table: The version table of the user's stream; None when there is none.
+        user_table: The version table of the user's stream; None without such a stream.
 
     Attributes:
-        guard: Watches the revisions, and ends the work when it is stopped.
+        guard: Watches the revisions, and raises an error after `stop`.
     """
 
     def __init__(self, user_table: str | None) -> None:
@@ -37,38 +37,38 @@ class Execution(ABC):
     @property
     @abstractmethod
     def dialect(self) -> sa.Dialect:
-        """The engine and its version, for which scripts are made."""
+        """The engine and its version, which scripts are compiled for."""
 
     @abstractmethod
     def execute(self, steps: Sequence[Step], *, wait_ms: int, rehearses: bool = False) -> None:
-        """Execute *steps* in one transaction. After an error, nothing is left of it.
+        """Execute *steps* in one transaction, which is rolled back on an error.
 
         Args:
-            steps: What to send.
+            steps: The steps to send.
             wait_ms: How long to wait for another run on the same database.
             rehearses: Whether to roll back at the end.
 
         Raises:
-            RevisionFailed: A revision raised something.
-            SchemaMoved: A guard found something else than it expected.
+            RevisionFailed: A revision raised an error.
+            SchemaMoved: A guard did not find the expected version.
         """
 
     @abstractmethod
     def stop(self) -> None:
-        """Interrupt what is executed, from another thread: nothing is committed any more."""
+        """Interrupt the execution, from another thread: it commits nothing after this."""
 
     @abstractmethod
     def close(self) -> None:
         """Close the connection."""
 
     def read_state(self, run_id: UUID | None = None) -> SchemaState:
-        """Return where the database is, and what a run has applied, by its own log.
+        """Return the revision of the database, and the revisions that a run has logged there.
 
         Args:
-            run_id: The run; None when it has applied nothing yet, or does not matter.
+            run_id: The run; None if it has applied nothing yet, or does not matter.
 
         Raises:
-            NoVersion, SeveralVersions: No one revision is written there.
+            NoVersion, SeveralVersions: The database has no single revision.
         """
         error: Exception | None = None
         for user_table in dict.fromkeys((self._user_table, None)):
@@ -99,9 +99,9 @@ class Execution(ABC):
         """Execute *steps* on a driver's connection, in a transaction that has begun.
 
         Args:
-            raw: The driver's connection.
-            steps: What to send.
-            connection: SQLAlchemy's, over *raw*; None when nothing runs live.
+            raw: The connection of the driver.
+            steps: The steps to send.
+            connection: The connection of SQLAlchemy over *raw*; None if nothing runs live.
         """
         for step in steps:
             self.guard.check_stopped()

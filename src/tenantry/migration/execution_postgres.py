@@ -17,7 +17,7 @@ from tenantry.migration import dialects, live
 from tenantry.migration.execution import Execution
 from tenantry.migration.statements import Statement, Step, is_recorded, messages
 
-# What is checked at COMMIT alone must fail in a rehearsal, too.
+# Constraints that are only checked at COMMIT must fail in a rehearsal, too.
 CHECK_DEFERRED = "SET CONSTRAINTS ALL IMMEDIATE"
 _BEGIN = Statement("BEGIN")
 
@@ -26,10 +26,10 @@ class PostgresExecution(Execution):
     """Executes scripts on one PostgreSQL database.
 
     Args:
-        url: Where it is.
-        user_table: The version table of the user's stream; None when there is none.
-        driver: What live revisions connect with.
-        dialects: Of psycopg, for all databases.
+        url: The URL of the database.
+        user_table: The version table of the user's stream; None without such a stream.
+        driver: The driver for live revisions.
+        dialects: The dialects for psycopg, shared by all databases.
         timeout_seconds: How long to wait for a connection.
     """
 
@@ -57,7 +57,7 @@ class PostgresExecution(Execution):
 
     def execute(self, steps: Sequence[Step], *, wait_ms: int, rehearses: bool = False) -> None:
         """Execute *steps* in one transaction."""
-        del wait_ms  # it is in the steps, for the server to wait
+        del wait_ms  # the steps contain it: the server waits
         self.guard.rehearses = rehearses
         if is_recorded(steps):
             self._transact(self._connect(), [_BEGIN, *steps], None)
@@ -67,14 +67,14 @@ class PostgresExecution(Execution):
             self._transact(self._raw, steps, connection)
 
     def stop(self) -> None:
-        """Cancel what the server does, and cut the connection."""
+        """Cancel the running statement, and abort the connection."""
         self.guard.stop()
         raw = self._raw
         if raw is None:
             return
         with contextlib.suppress(Exception):
             live.cancel(raw)
-        # The thread may compute, and never come back: the server must not wait for it.
+        # The thread may be computing and never return: the server must not wait for it.
         with (
             contextlib.suppress(Exception),
             socket.socket(fileno=os.dup(raw.fileno())) as cut,
@@ -101,7 +101,7 @@ class PostgresExecution(Execution):
 
     @contextlib.contextmanager
     def _live_connection(self) -> Iterator[sa.Connection]:
-        """Yield a connection of SQLAlchemy's, which is closed at the end."""
+        """Yield a connection of SQLAlchemy, and close it at the end."""
         if self._driver == live.DRIVER_DEFAULT:
             connection = self._dialects.connect(self._connect(), self._url, self.guard)
         else:
@@ -124,7 +124,7 @@ class PostgresExecution(Execution):
             self.guard.check_stopped()
             raw.rollback() if self.guard.rehearses else raw.commit()
         finally:
-            with contextlib.suppress(Exception):  # the first error counts
+            with contextlib.suppress(Exception):  # keep the first error
                 raw.rollback()
 
     def _fetch(self, sql: str) -> list[tuple[Any, ...]]:
@@ -135,11 +135,11 @@ class PostgresExecution(Execution):
         return isinstance(error, psycopg.errors.UndefinedTable)
 
     def _check_open(self, raw: Any) -> None:
-        """Leave that to the next row of the log, whose guard finds another transaction."""
+        """Do nothing: the guard of the next log entry detects another transaction."""
 
 
 def _refusal(url: str, timeout_seconds: float) -> Exception | None:
-    """Return why a server takes no connection, with its SQLSTATE: libpq keeps that to itself."""
+    """Return the server's error on connecting, with its SQLSTATE, which libpq does not provide."""
 
     async def connect() -> None:
         raw = await asyncpg.connect(url, timeout=timeout_seconds)
@@ -149,6 +149,6 @@ def _refusal(url: str, timeout_seconds: float) -> Exception | None:
         asyncio.run(connect())
     except TimeoutError:
         return ConnectTimeout()
-    except Exception as error:  # noqa: BLE001 - it is what is returned
+    except Exception as error:  # noqa: BLE001 - it is returned
         return error
     return None

@@ -20,8 +20,8 @@ from tenantry.migration.execution import Execution
 from tenantry.migration.guard import EndsTransaction, ForeignKeysOn, Guard, TransactionRolledBack
 from tenantry.migration.statements import Step, is_recorded
 
-# Beside the file while a run migrates it, so that a run waits for another run, however long
-# that takes, and not long for anything else that holds the file.
+# A lock file next to the database while a run migrates it. A run waits for another run at this
+# lock without a limit of its own, but only `lock_ms` for any other writer.
 LOCK_SUFFIX = "-migrating"
 LOCK_POLL_SECONDS = 0.02
 
@@ -31,8 +31,8 @@ class SqliteExecution(Execution):
 
     Args:
         path: The file.
-        user_table: The version table of the user's stream; None when there is none.
-        lock_ms: How long to wait for the file, when something else writes to it.
+        user_table: The version table of the user's stream; None without such a stream.
+        lock_ms: How long to wait for another writer of the file.
     """
 
     def __init__(self, path: Path, *, user_table: str | None, lock_ms: int) -> None:
@@ -55,21 +55,21 @@ class SqliteExecution(Execution):
         if is_recorded(steps):
             _add_functions(raw)
         else:
-            # Before the transaction: when it first connects, SQLAlchemy rolls back.
+            # Before the transaction, because SQLAlchemy rolls back on its first connect.
             connection = live.connect_sqlite(str(self._path), raw, self.guard)
             connection.begin()
         try:
             with self._run_lock(wait_ms):
                 self._transact(raw, steps, connection)
         finally:
-            if connection is not None:  # it closes the driver's connection, too
+            if connection is not None:  # this closes the driver's connection, too
                 connection.close()
                 self._raw = None
 
     def stop(self) -> None:
-        """Interrupt the statement that is executed."""
+        """Interrupt the running statement."""
         self.guard.stop()
-        # It may be closed at this moment, and then nothing is to be interrupted.
+        # If the connection is closed concurrently, there is nothing to interrupt.
         with contextlib.suppress(sqlite3.ProgrammingError):
             if (raw := self._raw) is not None:
                 raw.interrupt()
@@ -85,9 +85,9 @@ class SqliteExecution(Execution):
             self.close()
         if self._raw is None:
             self._file = open_files.find(self._path)
-            # Foreign keys stay off, as they are for Alembic itself: its batch mode drops the
-            # old table, and would delete what refers to it. A statement is not cached, because
-            # the authorizer is asked when one is prepared.
+            # Foreign keys stay off, as in Alembic itself: its batch mode drops the old table,
+            # which would delete the rows that refer to it. Statements are not cached, because
+            # SQLite calls the authorizer only when it prepares a statement.
             self._raw = sqlite3.connect(
                 file_uri(self._path),
                 uri=True,
@@ -127,7 +127,7 @@ class SqliteExecution(Execution):
         try:
             yield
         finally:
-            # While it is held: a process that opens it later notices that it is gone.
+            # While the lock is held: a process that has opened the file detects its removal.
             os.unlink(path)  # noqa: PTH108 - as below
             os.close(handle)
 
@@ -143,14 +143,14 @@ class SqliteExecution(Execution):
         """Check that SQLite has not rolled the transaction back.
 
         Raises:
-            TransactionRolledBack: It has.
+            TransactionRolledBack: SQLite has rolled it back.
         """
         if not raw.in_transaction:
             raise TransactionRolledBack
 
 
 class _Authorizer:
-    """Refuses on SQLite what a revision may not do. SQLite asks it before each statement."""
+    """Denies what a revision must not do on SQLite, which calls it to prepare a statement."""
 
     def __init__(self, raw: sqlite3.Connection, guard: Guard) -> None:
         self._raw = raw
@@ -175,7 +175,7 @@ class _Authorizer:
 
 
 def _try_lock(path: str) -> int | None:
-    """Return a handle of the locked file at *path*, or None when another run has it."""
+    """Return a handle of the locked file at *path*, or None if another run holds the lock."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -191,7 +191,7 @@ def _try_lock(path: str) -> int | None:
 
 
 def _add_functions(raw: sqlite3.Connection) -> None:
-    """Add the functions that every connection of SQLAlchemy has."""
+    """Add the SQL functions that every connection of SQLAlchemy has."""
     on_connect: Any = dialects.SQLITE.on_connect()
     on_connect(cast("Any", raw))
 

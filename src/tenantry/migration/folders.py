@@ -1,7 +1,7 @@
-"""Check that a folder of revisions is an Alembic directory: one with ``versions/`` in it.
+"""Check that a folder of revisions is an Alembic directory: that it contains ``versions/``.
 
-Alembic reads a folder that is none as a history without a revision, so that every database
-would be at its head.
+Alembic reads any other folder as a history without revisions. Then every database would be at
+its head.
 """
 
 import re
@@ -15,23 +15,23 @@ _REVISION = re.compile(rb"^(?:down_)?revision\b[^\n=]*=", re.MULTILINE)
 
 
 def find_mistake(folder: Path) -> str | None:
-    """Return what is wrong with the layout of *folder*, and which one to name; or None."""
+    """Return what is wrong with the layout of *folder*, and which folder to set; or None."""
     if (folder / VERSIONS).is_dir():
         return None
-    mistake = f"{folder} has no folder `{VERSIONS}` in it."
+    mistake = f"{folder} contains no folder `{VERSIONS}`."
     if folder.name == VERSIONS or _has_revision(folder):
         if folder.parent.joinpath(VERSIONS) != folder:
             return f"{mistake} Move its revisions into {folder / VERSIONS}."
-        return f"{mistake} Name the folder above it: {folder.parent}."
+        return f"{mistake} Use its parent folder: {folder.parent}."
     below = [one.parent for one in sorted(folder.glob(f"*/{VERSIONS}"))[:CANDIDATES_MAX]]
     right = [one for one in below if has_revisions(one)]
     if right:
-        return f"{mistake} Name the folder that has one: {right[0]}."
-    return f"{mistake} Name the Alembic directory that has one."
+        return f"{mistake} Use the folder that contains it: {right[0]}."
+    return f"{mistake} Use the Alembic directory that contains it."
 
 
 def has_revisions(folder: Path) -> bool:
-    """Tell whether a file of an Alembic directory looks like a revision."""
+    """Return whether any file of an Alembic directory has the form of a revision."""
     return any(_is_revision(file) for file in (folder / VERSIONS).rglob("*.py"))
 
 

@@ -1,8 +1,8 @@
-"""What a revision may not do on the connection that it is given: end the transaction, above all.
+"""Reject what a revision must not do on its connection, above all end the transaction.
 
-The checks are on SQLAlchemy's connection and on the driver's, so that they hold for a cursor
-of the driver, too. What gets past them (a driver that they do not know) is noticed after the
-revision: the transaction is then not the one that the engine began.
+The checks are on the connections of SQLAlchemy and of the driver, so they also apply to a cursor
+of the driver. If an unknown driver bypasses them, the check after the revision fails, because the
+transaction is not the one that the engine began.
 """
 
 import contextlib
@@ -16,19 +16,19 @@ from tenantry.migration.revisions import RevisionFailed
 
 
 class EndsTransaction(Unavailable):
-    """The revision ends the transaction it runs in (COMMIT, ROLLBACK, or sqlite3 executescript)."""
+    """The revision ends its transaction (COMMIT, ROLLBACK, or executescript of sqlite3)."""
 
 
 class NotRehearsable(Unavailable):
-    """It does what no rollback undoes, so neither it nor what follows can be rehearsed."""
+    """A rollback does not undo this revision, so it and the later ones cannot be rehearsed."""
 
 
 class SecondConnection(Unavailable):
-    """The revision opens a second connection: it must use that of `op.get_bind()`."""
+    """The revision opens a second connection: it must use the one of `op.get_bind()`."""
 
 
 class ForeignKeysOn(Unavailable):
-    """PRAGMA foreign_keys = ON does nothing inside a transaction: check with foreign_key_check."""
+    """PRAGMA foreign_keys = ON has no effect in a transaction: check with foreign_key_check."""
 
 
 class TransactionRolledBack(Unavailable):
@@ -36,11 +36,11 @@ class TransactionRolledBack(Unavailable):
 
 
 class Guard:
-    """Watches what is sent on one connection, while a revision runs on it.
+    """Checks the statements on one connection while a revision runs on it.
 
     Attributes:
-        rehearses: Whether all of it is rolled back.
-        is_watching: A revision runs.
+        rehearses: Whether the transaction will be rolled back.
+        is_watching: Whether a revision is running.
     """
 
     def __init__(self) -> None:
@@ -51,15 +51,15 @@ class Guard:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether nothing more may be sent."""
+        """Whether `stop` was called: nothing more may be sent."""
         return self._stopped.is_set()
 
     def stop(self) -> None:
-        """Let nothing more be sent. Any thread may call it."""
+        """Reject all further statements. Any thread may call it."""
         self._stopped.set()
 
     def sleep(self, seconds: float) -> None:
-        """Sleep, or until the work is stopped.
+        """Sleep, at most until the work is stopped.
 
         Raises:
             TimeoutError: See `check_stopped`.
@@ -72,12 +72,12 @@ class Guard:
         """Watch the revision *name*.
 
         Raises:
-            RevisionFailed: It raised something, or did what it may not, even if it went on.
+            RevisionFailed: It raised an error, or was rejected, even if it caught the rejection.
         """
         self.is_watching = True
         try:
             yield
-        except Exception as error:  # noqa: BLE001 - it is raised again, by its name
+        except Exception as error:  # noqa: BLE001 - raised again as RevisionFailed
             if not isinstance(error, RevisionFailed):
                 raise RevisionFailed(name) from self._refusal or error
             raise RevisionFailed(name, error.source) from self._refusal or error.__cause__
@@ -88,7 +88,7 @@ class Guard:
 
     @contextlib.contextmanager
     def pausing(self) -> Iterator[None]:
-        """Send what is the engine's own, although a revision runs."""
+        """Allow the engine's own statements while a revision runs."""
         was_watching, self.is_watching = self.is_watching, False
         try:
             yield
@@ -96,10 +96,10 @@ class Guard:
             self.is_watching = was_watching
 
     def check_stopped(self) -> None:
-        """Check that the work was not given up.
+        """Check that the work was not stopped.
 
         Raises:
-            TimeoutError: Nothing more may be sent, and nothing be committed.
+            TimeoutError: It was: nothing more may be sent or committed.
         """
         if self.is_stopped:
             raise TimeoutError
@@ -108,7 +108,7 @@ class Guard:
         """Check a text of SQL before it is sent.
 
         Raises:
-            EndsTransaction, NotRehearsable: The revision may not do that.
+            EndsTransaction, NotRehearsable: The revision must not send it.
             TimeoutError: See `check_stopped`.
         """
         self.check_stopped()
@@ -116,26 +116,26 @@ class Guard:
             return
         text = sql.decode(errors="replace") if isinstance(sql, bytes) else sql
         if not isinstance(text, str):
-            return  # composed by the driver: what it does is noticed after the revision
+            return  # composed by the driver: the check after the revision covers it
         if sql_text.read(text).ends_transaction:
             self.refuse(EndsTransaction())
         if self.rehearses and sql_text.outlives_rollback(text):
             self.refuse(NotRehearsable())
 
     def check_end(self, *_: object) -> None:
-        """Check that it is the engine that commits or rolls back.
+        """Check that the engine commits or rolls back, and not the revision.
 
         Raises:
-            EndsTransaction: It is the revision.
+            EndsTransaction: The revision does.
         """
         if self.is_watching:
             self.refuse(EndsTransaction())
 
     def note(self, refusal: Exception) -> None:
-        """Remember why the revision fails, even if it catches what it is then raised."""
+        """Store the reason for which the revision fails, even if it catches the error."""
         self._refusal = self._refusal or refusal
 
     def refuse(self, refusal: Exception) -> None:
-        """Raise *refusal*, and remember it."""
+        """Raise *refusal*, and store it."""
         self.note(refusal)
         raise refusal

@@ -1,4 +1,4 @@
-"""Databases that were made elsewhere: read one, and remove what was added to one."""
+"""Databases that Tenantry did not create: inspect one, and remove tables added to it."""
 
 import asyncio
 import contextlib
@@ -25,7 +25,7 @@ _MAY_CREATE = "SELECT COALESCE(has_schema_privilege(current_schema(), 'CREATE'),
 _CLASHES = f"""
 SELECT relname FROM pg_class WHERE starts_with(relname, '{PREFIX}') ORDER BY relname
 """  # noqa: S608 - a constant
-# The underscore stands for any character; SQLite's names have no case.
+# In LIKE, an underscore matches any character. Names in SQLite are not case-sensitive.
 _SQLITE_CLASHES = """
 SELECT lower(name) FROM sqlite_master WHERE name LIKE 'tenantry\\_%' ESCAPE '\\' ORDER BY name
 """
@@ -37,7 +37,7 @@ WHERE relkind IN ('r', 'p') AND starts_with(relname, '{PREFIX}') AND relnamespac
 """  # noqa: S608 - constants
 
 
-# Of any name and in any schema; Alembic's has one column. A foreign table can be one, too.
+# Alembic's version table has one column; its name and schema are free. It can be a foreign table.
 _VERSION_TABLES = """
 SELECT nspname, relname, pg_class.oid = to_regclass(quote_ident($1)) AS is_own
 FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
@@ -64,12 +64,12 @@ _VERSION_COLUMN = "version_num"
 
 @dataclass(frozen=True, slots=True)
 class Inspected:
-    """What a database says of its own revisions.
+    """The state of a database's own revisions.
 
     Attributes:
-        versions: The rows of its version table; none when there is no such table.
-        elsewhere: Other tables that look like a version table of Alembic's, with their schemas.
-        has_tables: Whether there are tables beside those.
+        versions: The rows of its version table; empty without such a table.
+        elsewhere: Other tables with the columns or the name of Alembic's, with their schemas.
+        has_tables: Whether there are any other tables.
     """
 
     versions: list[str]
@@ -82,25 +82,25 @@ class MayNotCreate(Conflict):
 
 
 class AlreadyTenantry(Conflict):
-    """This is a database of Tenantry's already."""
+    """This is already a database of Tenantry."""
 
 
 class NamesTaken(Conflict):
-    """Names in the database begin as Tenantry's own do."""
+    """Names in the database begin with tenantry_, which is reserved."""
 
 
 async def inspect_database(server: Server, database: str, *, version_table: str) -> Inspected:
     """Check that *database* can be adopted, and change nothing.
 
     Args:
-        server: Has it, or is to have its copy.
-        database: Its name on the server; or the path of its file.
-        version_table: Of its own revisions.
+        server: The server that has it, or will have its copy.
+        database: Its name on the server, or the path of its file.
+        version_table: The version table of its own revisions.
 
     Raises:
-        Invalid, Conflict: It cannot be adopted; the classes here and in `db.inspection` say why.
+        Invalid, Conflict: It cannot be adopted; see the classes here and in `db.inspection`.
         DatabaseUnavailable: The server cannot be reached.
-        Exception: Whatever the driver raises at the database itself.
+        Exception: Any error of the driver at the database itself.
     """
     await server.check_listed(database)
     url = server.foreign_url(database)
@@ -113,11 +113,11 @@ async def inspect_database(server: Server, database: str, *, version_table: str)
 
 
 async def check_postgres(url: str, *, version_table: str, timeout_seconds: float) -> Inspected:
-    """Read the database at *url*, and return what it says of its own revisions.
+    """Read the database at *url*, and return the state of its own revisions.
 
     Raises:
         AlreadyTenantry, NamesTaken, MayNotCreate: It cannot be adopted.
-        Exception: Whatever the driver raises.
+        Exception: Any error of the driver.
     """
     raw = await asyncpg.connect(
         url,
@@ -148,11 +148,11 @@ async def check_postgres(url: str, *, version_table: str, timeout_seconds: float
 
 
 def check_sqlite(path: Path, *, version_table: str) -> Inspected:
-    """Read the file at *path*, and return what it says of its own revisions.
+    """Read the file at *path*, and return the state of its own revisions.
 
     Raises:
         DatabaseMissing, AlreadyTenantry, NamesTaken: It cannot be adopted.
-        Exception: Whatever the driver raises.
+        Exception: Any error of the driver.
     """
     if not path.is_file():
         raise DatabaseMissing(f"There is no file {path}.")
@@ -176,12 +176,12 @@ def check_sqlite(path: Path, *, version_table: str) -> Inspected:
 
 
 async def undo_adoption(server: Server, name: str, run_id: UUID) -> None:
-    """Drop the copy of a SQLite file, or our tables from a PostgreSQL database.
+    """Drop the copy of a SQLite file, or Tenantry's tables from a PostgreSQL database.
 
     Args:
-        server: Has the database.
-        name: Of the database there.
-        run_id: Whose tables are dropped.
+        server: The server that has the database.
+        name: The name of the database there.
+        run_id: The run that created the tables to drop.
 
     Raises:
         DatabaseUnavailable: It cannot be reached, or is in use.
@@ -197,12 +197,12 @@ async def undo_adoption(server: Server, name: str, run_id: UUID) -> None:
 
 
 async def remove_added(url: str, run_id: UUID, *, timeout_seconds: float) -> None:
-    """Drop our tables from the database at *url*, if *run_id* has made them.
+    """Drop Tenantry's tables from the database at *url*, if *run_id* has created them.
 
-    A database that is gone has none.
+    A missing database is ignored.
 
     Raises:
-        Exception: Whatever the driver raises.
+        Exception: Any error of the driver.
     """
     try:
         raw = await asyncpg.connect(
@@ -216,7 +216,7 @@ async def remove_added(url: str, run_id: UUID, *, timeout_seconds: float) -> Non
     try:
         async with raw.transaction():
             await raw.execute(f"SET LOCAL lock_timeout = {BOOTSTRAP_WAIT_MS}")
-            # What a killed process has sent may still be at work on the server: it has the lock.
+            # A statement of a killed process may still be running on the server: wait for its lock.
             await raw.execute(f"SELECT pg_advisory_xact_lock({BOOTSTRAP_LOCK})")
             if await _was_made_by(raw, run_id):
                 await stamp.take_back(raw, run_id)
@@ -231,7 +231,7 @@ def _check_names(clashes: Sequence[str]) -> None:
         raise AlreadyTenantry
     if clashes:
         shown = ", ".join(clashes[:CLASHES_SHOWN_MAX])
-        raise NamesTaken(f"Names in the database begin as Tenantry's own do: {shown}.")
+        raise NamesTaken(f"Names in the database begin with {PREFIX}, which is reserved: {shown}.")
 
 
 async def _was_made_by(raw: "asyncpg.Connection[asyncpg.Record]", run_id: UUID) -> bool:

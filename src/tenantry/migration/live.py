@@ -1,7 +1,7 @@
 """Revisions that run live: Alembic and SQLAlchemy on an ordinary connection of a driver.
 
-The driver is psycopg unless the operator names another one, and the sqlite3 module on SQLite.
-The connection is in a transaction that the engine began, and that it alone commits.
+The driver is psycopg unless the operator sets another one; on SQLite it is the sqlite3 module.
+The engine begins the transaction of the connection, and only the engine commits it.
 """
 
 import contextlib
@@ -26,9 +26,9 @@ from tenantry.migration.revisions import Revision, RevisionExited, RevisionFaile
 
 DRIVER_DEFAULT = "psycopg"
 APPLICATION = "tenantry-migrate"
-# Of these two the classes of the connection and its cursors can be given.
+# These two accept custom classes of the connection and its cursors.
 _GUARDED_DRIVERS = ("psycopg", "psycopg2")
-# What the dialect for psycopg reads from a server when it is initialised.
+# The values that the dialect for psycopg reads from a server when it is initialised.
 _SERVER_FACTS = """
 SELECT pg_catalog.version(), current_schema(), current_setting('transaction_isolation'),
     current_setting('standard_conforming_strings'),
@@ -37,20 +37,20 @@ SELECT pg_catalog.version(), current_schema(), current_setting('transaction_isol
 
 
 class DriverMissing(Unavailable):
-    """The driver in TENANTRY_MIGRATION_DRIVER is not installed, or SQLAlchemy does not know it."""
+    """TENANTRY_MIGRATION_DRIVER is not installed, or SQLAlchemy has no dialect for it."""
 
 
 class OutsideTransaction(Unavailable):
-    """The revision enters `autocommit_block` from where it cannot be seen: call it in the file."""
+    """The revision calls `autocommit_block` indirectly: call it in the file of the revision."""
 
 
 class LiveContext(RevisionContext):
-    """Alembic's context of one revision, in a transaction that is not its own.
+    """Alembic's context of one revision, in the engine's transaction.
 
     Args:
-        connection: In that transaction.
-        heads: Of the stream before the revision.
-        block: What `autocommit_block` does.
+        connection: The connection, in that transaction.
+        heads: The heads of the stream before the revision.
+        block: The implementation of `autocommit_block`.
     """
 
     def __init__(
@@ -64,53 +64,53 @@ class LiveContext(RevisionContext):
         self._block = block
 
     def get_current_heads(self) -> tuple[str, ...]:
-        """Return where the stream is: the table says so only at the end of the script."""
+        """Return the heads of the stream: the table has them only at the end of the script."""
         return self._heads
 
     @contextlib.contextmanager
     def autocommit_block(self) -> Iterator[None]:
-        """Leave the transaction while the block lasts. On SQLite nothing has to leave it."""
+        """Leave the transaction during the block. On SQLite this is not necessary."""
         if self._block is None and self.dialect.name == "postgresql":
             raise OutsideTransaction
         with self._block() if self._block else contextlib.nullcontext():
             yield
 
     def begin_transaction(self, *_: object) -> contextlib.AbstractContextManager[Any]:
-        """Refuse on PostgreSQL, where Alembic commits at the end of the block."""
+        """Raise an error on PostgreSQL, where Alembic would commit at the end of the block."""
         if self.impl.transactional_ddl:
             raise EndsTransaction
         return contextlib.nullcontext()
 
 
 def run(revision: Revision, context: MigrationContext) -> None:
-    """Run a revision on the database itself, with an ``op`` of its own.
+    """Run a revision on the database itself, with its own ``op``.
 
     Raises:
-        RevisionFailed: It raised something.
+        RevisionFailed: It raised an error.
     """
     try:
         upgrade(revision.load(), context)
     except SystemExit:
         raise RevisionFailed(revision.name) from RevisionExited()
     except BaseException as error:
-        # A thread is neither cancelled nor interrupted: the revision itself has raised it.
+        # A thread is neither cancelled nor interrupted, so the revision itself raised this.
         raise RevisionFailed(revision.name, revision.source) from error
 
 
 class SharedDialects:
-    """Dialects for psycopg that SQLAlchemy has initialised, by the facts that it read for that.
+    """A cache of dialects for psycopg, by the values that SQLAlchemy initialises them with.
 
-    It reads them in seven round trips on the first connection of an engine. One query says
-    whether another database has the same, and so gets a copy.
+    SQLAlchemy reads these values in seven round trips on the first connection of an engine. Here
+    one query reads them, and a database with the same values gets a copy of the dialect.
     """
 
     def __init__(self) -> None:
         self._dialects: dict[tuple[Any, ...], sa.Dialect] = {}
 
     def connect(self, raw: Any, url: str, guard: Guard) -> sa.Connection:
-        """Return SQLAlchemy's connection over *raw*, which is psycopg's, to the database at *url*.
+        """Return SQLAlchemy's connection over *raw*, a connection of psycopg to *url*.
 
-        From now on *raw* begins a transaction with its first statement.
+        From now on, the first statement on *raw* begins a transaction.
         """
         facts = raw.execute(_SERVER_FACTS).fetchone()
         raw.autocommit = False
@@ -120,17 +120,17 @@ class SharedDialects:
             connection = _connect(_new_engine(named, guard, lambda: raw), guard)
             if len(self._dialects) >= SERVERS_REMEMBERED_MAX:
                 self._dialects.clear()
-            self._dialects[facts] = copy.copy(connection.dialect)  # no revision has had it yet
+            self._dialects[facts] = copy.copy(connection.dialect)  # before any revision can use it
             return connection
         on_connect: Any = dialect.on_connect_url(named)
         on_connect(raw)
-        # As `sa.create_engine` makes it, without what it would read: see test_sqlalchemy.py.
+        # As in `sa.create_engine`, without its reads from the server: see test_sqlalchemy.py.
         pool = NullPool(_once(guard, lambda: raw), dialect=dialect)
         return _connect(sa.Engine(pool, dialect, named, hide_parameters=True), guard)
 
 
 def connect_sqlite(path: str, raw: Any, guard: Guard) -> sa.Connection:
-    """Return a connection over *raw*, of the sqlite3 module, to the file at *path*."""
+    """Return SQLAlchemy's connection over *raw*, of the sqlite3 module, to the file at *path*."""
     url = sa.URL.create("sqlite", database=path)
     return _connect(_new_engine(url, guard, lambda: raw), guard)
 
@@ -139,11 +139,11 @@ def connect_psycopg(url: str, guard: Guard, *, timeout_seconds: float) -> Any:
     """Return a connection of psycopg to the database at *url*, in autocommit mode.
 
     Raises:
-        psycopg.Error: It cannot be had.
+        psycopg.Error: It cannot connect.
     """
     connection, cursor = _guarded_classes(psycopg)
     raw = connection.connect(
-        # A statement that is prepared goes stale with the next change of its table.
+        # A prepared statement becomes invalid with the next change of its table.
         **_parameters(url, timeout_seconds),
         autocommit=True,
         cursor_factory=cursor,
@@ -156,10 +156,10 @@ def connect_psycopg(url: str, guard: Guard, *, timeout_seconds: float) -> Any:
 def connect_other(url: str, driver: str, guard: Guard, *, timeout_seconds: float) -> sa.Connection:
     """Return a connection over another *driver* to the database at *url*.
 
-    Its engine opens no other one.
+    Its engine opens no second connection.
 
     Raises:
-        DriverMissing: It cannot be imported.
+        DriverMissing: The driver cannot be imported.
     """
     try:
         if driver == "psycopg2":
@@ -187,7 +187,7 @@ def connect_other(url: str, driver: str, guard: Guard, *, timeout_seconds: float
 
 
 def cancel(raw: Any) -> None:
-    """Cancel what a connection to PostgreSQL is doing, from another thread."""
+    """Cancel the running statement of a connection to PostgreSQL, from another thread."""
     if isinstance(raw, psycopg.Connection):
         raw.cancel_safe(timeout=1.0)
     elif hasattr(raw, "cancel"):
@@ -195,12 +195,12 @@ def cancel(raw: Any) -> None:
 
 
 def takes_several(raw: Any) -> bool:
-    """Return whether a connection takes several commands in a message."""
+    """Return whether a connection accepts several commands in a message."""
     return type(raw).__module__.partition(".")[0] in _GUARDED_DRIVERS
 
 
 def take_last_result(cursor: Any) -> None:
-    """Move to the result of the last command of a message. Every driver but psycopg is there."""
+    """Move to the result of the last command of a message; only psycopg needs this."""
     if isinstance(cursor, psycopg.Cursor):
         cursor.set_result(-1)
 
@@ -211,7 +211,7 @@ def _new_engine(url: sa.URL, guard: Guard, connect: Callable[[], Any]) -> sa.Eng
 
 
 def _once(guard: Guard, connect: Callable[[], Any]) -> Callable[[], Any]:
-    """Return *connect*, which is refused from the second time on."""
+    """Return a function that calls *connect* once, and raises an error after that."""
     connects = [connect]
 
     def connect_once() -> Any:
@@ -229,14 +229,14 @@ def _connect(engine: sa.Engine, guard: Guard) -> sa.Connection:
     connection = engine.connect()
     sa.event.listen(engine, "commit", guard.check_end)
     sa.event.listen(engine, "rollback", guard.check_end)
-    if engine.dialect.name == "postgresql":  # SQLite has its own: an authorizer
+    if engine.dialect.name == "postgresql":  # on SQLite, an authorizer checks it
         sa.event.listen(engine, "before_cursor_execute", check_sql)
     return connection
 
 
 @lru_cache
 def _guarded_classes(dbapi: Any) -> tuple[Any, Any]:
-    """Return classes of a driver's connection and cursors that ask its `guard` first."""
+    """Return subclasses of a driver's connection and cursor that call its `guard` first."""
     connection_class: Any = getattr(dbapi, "Connection", None) or dbapi.extensions.connection
     cursor_class: Any = getattr(dbapi, "Cursor", None) or dbapi.extensions.cursor
 
@@ -250,7 +250,7 @@ def _guarded_classes(dbapi: Any) -> tuple[Any, Any]:
             return super().executemany(query, *args, **options)
 
     class GuardedConnection(connection_class):  # type: ignore[misc]
-        guard = Guard()  # until it has its own
+        guard = Guard()  # until its own is set
 
         def commit(self) -> None:
             self.guard.check_end()
@@ -267,7 +267,7 @@ def _guarded_classes(dbapi: Any) -> tuple[Any, Any]:
 
 
 def _named(driver: str, parameters: Mapping[str, Any]) -> sa.URL:
-    """Return what a revision reads as the engine's URL: no password, and the real names."""
+    """Return the URL of the engine, which a revision can read: without a password."""
     port = str(parameters.get("port", ""))
     return sa.URL.create(
         f"postgresql+{driver}",
@@ -279,9 +279,9 @@ def _named(driver: str, parameters: Mapping[str, Any]) -> sa.URL:
 
 
 def _parameters(url: str, timeout_seconds: float = 0) -> dict[str, Any]:
-    """Return the parameters of a connection, as libpq names them.
+    """Return the parameters of a connection, with the names of libpq.
 
-    A URL may set what only the server knows (``?search_path=app``); libpq takes that as an option.
+    A URL may set parameters of the server (``?search_path=app``); libpq needs them as an option.
     """
     return {
         "application_name": APPLICATION,

@@ -1,7 +1,7 @@
-"""Migrate one database: bring it to the head of its streams, within a deadline.
+"""Migrate one database to the head of its streams, within a deadline.
 
 The work itself is synchronous (`Attempts`, `Execution`) and runs in one thread from the
-connection to the COMMIT. Here are its deadline, and what is done when it ends early.
+connection to the COMMIT. This module sets its deadline, and stops it when the deadline passes.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from tenantry.migration.streams import Streams
 
 SPARE_SECONDS_MAX = 3.0
 SPARE_PART_MAX = 0.2
-# How long a thread that was stopped may take to end before its task goes on without it.
+# How long a task waits for a stopped thread to end.
 STOP_SECONDS_MAX = 5.0
 
 Result = TypeVar("Result")
@@ -39,12 +39,12 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, kw_only=True)
 class TimeLimits:
-    """How long the migration of one database may take, and wait.
+    """The time limits of the migration of one database.
 
     Attributes:
         connect_seconds: For a connection.
-        deadline_seconds: For everything.
-        lock_ms: At one lock, with the tenant's traffic behind.
+        deadline_seconds: For the whole migration.
+        lock_ms: For one lock; the tenant's requests queue behind it.
     """
 
     connect_seconds: float
@@ -53,7 +53,7 @@ class TimeLimits:
 
     @property
     def work_seconds(self) -> float:
-        """How long the work may take, so that there is time to read what it left."""
+        """How long the work may take, so that there is time left to read its result."""
         spare = min(SPARE_SECONDS_MAX, self.deadline_seconds * SPARE_PART_MAX)
         return self.deadline_seconds - spare
 
@@ -65,13 +65,13 @@ class TimeLimits:
 
 @dataclass(frozen=True, slots=True)
 class MigrationResult:
-    """What a run did to one database.
+    """The result of a run for one database.
 
     Attributes:
-        applied: What the run has applied there, by the database's own log: after a crash it
-            may be more than this attempt did, and after a failure it is what stayed.
-        revision: Where it now is.
-        error: Why it is not at the head; None when it is.
+        applied: The revisions of the run in the database's own log. After a crash these can be
+            more than this attempt applied; after a failure, these are committed.
+        revision: Its current revision.
+        error: Why it is not at the head; None if it is.
     """
 
     applied: list[Applied]
@@ -81,12 +81,12 @@ class MigrationResult:
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """What a run would find in one database, and would do there.
+    """The state of one database before a run, and what a run would apply.
 
     Attributes:
-        revision: Where it is.
-        pending: What would be applied, in order; nothing when that is unknown.
-        error: Why it is unknown; or why it failed when it was rehearsed.
+        revision: Its current revision.
+        pending: The revisions that would be applied, in order; empty if unknown.
+        error: Why they are unknown; or why the rehearsal failed.
     """
 
     revision: SchemaRevision
@@ -98,9 +98,9 @@ class Migrator:
     """Migrates databases.
 
     Args:
-        threads: Where each database is worked on; not closed here.
-        limits: For each database.
-        driver: What live revisions connect to PostgreSQL with.
+        threads: Runs the work for each database; not closed here.
+        limits: The time limits for each database.
+        driver: The driver for live revisions on PostgreSQL.
     """
 
     def __init__(
@@ -114,18 +114,18 @@ class Migrator:
     async def migrate(
         self, url: str, scripts: RunScripts, *, run_id: UUID, is_first: bool = False
     ) -> MigrationResult:
-        """Bring the database at *url* to the head, and return what was done.
+        """Migrate the database at *url* to the head, and return the result.
 
-        It ends at the deadline, even if the server has gone silent.
+        It ends at the deadline, even if the server does not respond.
 
         Args:
-            url: Where the database is.
-            scripts: Of the run.
+            url: The URL of the database.
+            scripts: The scripts of the run.
             run_id: The run.
-            is_first: This run has not begun with this database yet.
+            is_first: Whether this run has not begun with this database yet.
 
         Raises:
-            Exception: Whatever the drivers raise, when the database cannot be read either.
+            Exception: Any error of the drivers, if the state cannot be read afterwards.
         """
         attempts = Attempts(scripts, run_id, self._limits.lock_timeouts)
 
@@ -143,17 +143,17 @@ class Migrator:
             except Exception as failed:
                 if not attempts.has_sent:
                     raise
-                # The connection is lost, or was silent, and something may have stayed.
+                # The connection was lost or timed out, so something may have been committed.
                 error = failed
             return await self._run(
                 url, scripts.streams, lambda execution: _result_after(execution, run_id, error)
             )
 
     async def read_result(self, url: str, scripts: RunScripts, *, run_id: UUID) -> MigrationResult:
-        """Return what a run has done to the database at *url*, and change nothing.
+        """Return the result of a run for the database at *url*, and change nothing.
 
         Raises:
-            Exception: Whatever the drivers raise.
+            Exception: Any error of the drivers.
         """
         async with asyncio.timeout(self._limits.deadline_seconds):
             state = await self._run(
@@ -162,19 +162,19 @@ class Migrator:
         return MigrationResult(state.applied, state.revision, None)
 
     async def read_revision(self, url: str, streams: Streams) -> SchemaRevision:
-        """Return where the database at *url* is.
+        """Return the revision of the database at *url*.
 
         Raises:
-            Exception: Whatever the drivers raise.
+            Exception: Any error of the drivers.
         """
         async with asyncio.timeout(self._limits.deadline_seconds):
             return (await self._run(url, streams, Execution.read_state)).revision
 
     async def inspect(self, url: str, scripts: RunScripts) -> Inspection:
-        """Return what is pending in the database at *url*, and change nothing.
+        """Return the pending revisions of the database at *url*, and change nothing.
 
         Raises:
-            Exception: Whatever the drivers raise, when not even its revision can be read.
+            Exception: Any error of the drivers, if its revision cannot be read.
         """
         async with asyncio.timeout(self._limits.deadline_seconds):
             return await self._run(
@@ -182,13 +182,13 @@ class Migrator:
             )
 
     async def rehearse(self, url: str, scripts: RunScripts) -> Inspection:
-        """Do what `migrate` does to the database at *url*, and roll it back.
+        """Execute the same as `migrate` on the database at *url*, and roll it back.
 
-        It takes the same locks, in the same order, for as long. What no rollback undoes is
-        refused: its error is `NotRehearsable`.
+        It takes the same locks, in the same order, for as long. A revision that a rollback would
+        not undo is rejected with `NotRehearsable`.
 
         Raises:
-            Exception: Whatever the drivers raise, when not even its revision can be read.
+            Exception: Any error of the drivers, if its revision cannot be read.
         """
         attempts = Attempts(scripts, new_id(), self._limits.lock_timeouts)
 
@@ -207,18 +207,18 @@ class Migrator:
             return await self._run(url, scripts.streams, rehearse)
 
     async def read_dialect(self, url: str, streams: Streams) -> sa.Dialect:
-        """Return the dialect with which revisions are recorded for the database at *url*.
+        """Return the dialect that records revisions for the database at *url*.
 
         Raises:
-            Exception: Whatever the drivers raise.
+            Exception: Any error of the drivers.
         """
         return await self._run(url, streams, lambda execution: execution.dialect)
 
     async def initialise(self, url: str, scripts: RunScripts, *, run_id: UUID) -> None:
-        """Make the database at *url* ready for scripts, and bring it to the head.
+        """Prepare the database at *url* for scripts, and migrate it to the head.
 
         Raises:
-            Exception: Whatever the drivers and the revisions raise.
+            Exception: Any error of the drivers and the revisions.
         """
         attempts = Attempts(scripts, run_id, self._limits.lock_timeouts)
 
@@ -231,18 +231,18 @@ class Migrator:
     async def add_tables(
         self, url: str, streams: Streams, *, run_id: UUID, wait_ms: int, stamp: str | None
     ) -> SchemaRevision:
-        """Add our own tables to a database that was made elsewhere, and return where it then is.
+        """Add Tenantry's tables to a database that it did not create; return the new revision.
 
         Args:
-            url: Where the database is.
-            streams: The user's stream stays where it is.
-            run_id: Is in the log of our tables.
-            wait_ms: How long to wait at a lock.
-            stamp: The revision of its own to write into an empty version table; None for none.
+            url: The URL of the database.
+            streams: The streams; the revision of the user's stream does not change.
+            run_id: The run to write into the log.
+            wait_ms: How long to wait for a lock.
+            stamp: The user's revision to write into an empty version table, or None.
 
         Raises:
-            SchemaMoved: Another process was quicker.
-            Exception: Whatever the drivers raise.
+            SchemaMoved: Another process has added them first.
+            Exception: Any error of the drivers.
         """
 
         def add(execution: Execution) -> SchemaRevision:
@@ -258,10 +258,10 @@ class Migrator:
         return await self._run(url, streams, add)
 
     async def _run(self, url: str, streams: Streams, work: Callable[[Execution], Result]) -> Result:
-        """Return what *work* returns, which runs in a thread with a connection of its own.
+        """Run *work* in a thread with its own connection, and return its result.
 
-        A thread cannot be cancelled. Its statement can, and its guard refuses the next one and
-        the commit, so that nothing is committed after it was called a failure.
+        A thread cannot be cancelled. But its statement can, and its guard rejects the next
+        statement and the commit, so nothing is committed after this has raised an error.
         """
         execution = self._execution(url, streams.user_table if streams.user else None)
 
@@ -298,12 +298,12 @@ def _inspect(execution: Execution, scripts: RunScripts) -> Inspection:
     revision = execution.read_state().revision
     try:
         return Inspection(revision, scripts.pending(revision))
-    except Unavailable as error:  # the revisions cannot be read, or do not lead on from here
+    except Unavailable as error:  # the revisions cannot be read, or do not contain this one
         return Inspection(revision, [], error)
 
 
 def _result_after(execution: Execution, run_id: UUID, error: Exception) -> MigrationResult:
-    """Return what has stayed in a database after *error*."""
+    """Return what is committed in a database after *error*."""
     try:
         state = execution.read_state(run_id)
     except Exception as unreadable:
@@ -312,6 +312,6 @@ def _result_after(execution: Execution, run_id: UUID, error: Exception) -> Migra
 
 
 def _read_error(done: "asyncio.Future[Any]") -> None:
-    """Read the error of work that was given up, so that asyncio does not log it as lost."""
+    """Retrieve the error of abandoned work, so that asyncio does not log it as never retrieved."""
     if not done.cancelled():
         done.exception()

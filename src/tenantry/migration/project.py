@@ -1,6 +1,6 @@
-"""The Alembic project around a folder of revisions: ``alembic.ini`` or ``pyproject.toml``.
+"""The Alembic project of a folder of revisions: ``alembic.ini`` or ``pyproject.toml``.
 
-``env.py`` is never run. What it would change is in `tenantry.migration.environment`.
+``env.py`` is never run; `tenantry.migration.environment` reports what it would change.
 """
 
 import configparser
@@ -15,7 +15,7 @@ from alembic.util import CommandError
 
 from tenantry.kit.errors import Unavailable
 
-# alembic.ini lies beside the folder of the revisions, or a few folders above it.
+# alembic.ini is next to the folder of the revisions, or a few levels above it.
 PARENTS_MAX = 4
 NAMES = ("alembic.ini", "pyproject.toml")
 
@@ -26,13 +26,13 @@ class BadProject(Unavailable):
 
 @dataclass(frozen=True)
 class Project:
-    """What the configuration says of a folder of revisions.
+    """The configuration of a folder of revisions.
 
     Attributes:
-        file: The configuration; None when there is none.
-        version_locations: The folders that hold revisions.
-        is_recursive: Whether folders below them hold revisions, too.
-        import_paths: Where revisions import from, ahead of everything else.
+        file: The configuration file, or None.
+        version_locations: The folders that contain revisions.
+        is_recursive: Whether their subfolders contain revisions, too.
+        import_paths: The first folders from which revisions import.
     """
 
     file: Path | None
@@ -41,15 +41,15 @@ class Project:
     import_paths: Sequence[Path]
 
     def add_import_paths(self) -> None:
-        """Let this process import from the project, as Alembic's command does."""
+        """Add the import paths to `sys.path`, as Alembic's command does."""
         missing = [str(path) for path in self.import_paths if str(path) not in sys.path]
         sys.path[:0] = missing
 
 
 def find_project(folder: Path) -> Project:
-    """Return the project whose ``script_location`` is *folder*.
+    """Return the project with *folder* as its ``script_location``.
 
-    Without one, every revision below ``versions`` counts.
+    Without a project, every revision below ``versions`` is included.
 
     Raises:
         BadProject: Its configuration cannot be read.
@@ -100,7 +100,7 @@ def _read_config(file: Path, folder: Path) -> Project | None:
 
 
 def _located(file: Path, location: str, import_paths: Sequence[Path]) -> list[Path]:
-    """Return where *location* can be: a path, or a folder of a package (``package:folder``)."""
+    """Return the candidates for *location*: a path, or ``package:folder``."""
     package, colon, below = location.partition(":")
     if not colon or Path(location).is_absolute():
         return [_absolute(file, location)]

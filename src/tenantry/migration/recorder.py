@@ -1,10 +1,10 @@
 """Record a revision once, as statements that every database then runs.
 
-``upgrade()`` runs with an ``op`` that has no database. What it sends as text, as DDL, or as
-an insert of plain values is written down, with the values as literals. Everything else stops
-the recording, and the revision runs live: a request for the connection or for anything that
-only a database knows, every other kind of statement or value, an ``except``, two recordings
-that differ, and ``online = True``. When in doubt: live.
+``upgrade()`` runs with an ``op`` without a database. Text, DDL and inserts of plain values are
+recorded, with the values as literals. Anything else stops the recording, and the revision runs
+live: an access to the connection or to anything that depends on a database, any other kind of
+statement or value, an ``except``, a difference between two recordings, and ``online = True``. In
+doubt, a revision runs live.
 """
 
 import ast
@@ -31,7 +31,7 @@ from tenantry.migration.alembic_modules import RevisionContext
 from tenantry.migration.dialects import Unrecordable, refuse
 from tenantry.migration.revisions import Revision, is_online, parse, upgrade
 
-# A revision that computes for longer is no worse off live.
+# A revision that computes for longer than this runs live.
 RECORD_SECONDS_MAX = 2.0
 INTEGER_MAX = 2**31 - 1
 
@@ -39,27 +39,27 @@ Result = TypeVar("Result")
 
 _one_at_a_time = threading.Lock()
 
-# Only these types, and none derived from them: of these a literal is to the server what a
-# bound parameter is to it, over any driver.
+# Only these types, without subclasses: for them, the server treats a literal like a bound
+# parameter, with any driver.
 _TEXTS = {sa.String, sa.Text, sa.Unicode, sa.UnicodeText, sa.VARCHAR, sa.TEXT}
 _INTEGERS = {sa.Integer, sa.INTEGER}
 _OTHER_INTEGERS = {sa.BigInteger, sa.SmallInteger, sa.BIGINT, sa.SMALLINT}
 _BOOLEANS = {sa.Boolean, sa.BOOLEAN}
 _LIBRARIES = ("sqlalchemy.", "alembic.")
-# Words in a revision's text after which it is not recorded: an error is an answer of the
-# database, and a listener sees what is sent.
+# A revision with one of these words is not recorded: it handles errors, which depend on the
+# database, or it listens to events.
 _LIVE_WORDS = frozenset(
     {"suppress", "__exit__", "contextmanager", "event", "listen", "listens_for", "run_async"}
 )
-# What else a revision imports can catch errors, or keep something from one call to the next.
+# Any other import can catch errors, or keep state between two calls.
 _KNOWN_IMPORTS = frozenset({"alembic", "sqlalchemy", *sys.stdlib_module_names})
 
 
 class Unrecorded(Enum):
-    """How a revision runs that cannot be recorded.
+    """How a revision runs if it cannot be recorded.
 
     * LIVE: on the database itself, in the script's transaction.
-    * AUTOCOMMIT: on the database itself, in a script of its own: it commits on its way.
+    * AUTOCOMMIT: on the database itself, in a separate script, because it commits.
     """
 
     LIVE = "live"
@@ -67,11 +67,11 @@ class Unrecorded(Enum):
 
 
 Recording = tuple[str, ...] | Unrecorded
-"""The statements of a revision; or how it runs without."""
+"""The statements of a revision; or how it runs if it was not recorded."""
 
 
 def record(revision: Revision, dialect: sa.Dialect) -> Recording:
-    """Return the statements of *revision* on *dialect*, or how it has to run."""
+    """Return the statements of *revision* on *dialect*, or how it must run."""
     source = _Source.of(revision)
     is_postgres = dialect.name == "postgresql"
     unrecorded = Unrecorded.AUTOCOMMIT if source.has_block and is_postgres else Unrecorded.LIVE
@@ -86,7 +86,7 @@ def record(revision: Revision, dialect: sa.Dialect) -> Recording:
 
 
 def _in_time(work: Callable[[], Result]) -> Result | None:
-    """Return what *work* returns, or None when it takes too long."""
+    """Return the result of *work*, or None after `RECORD_SECONDS_MAX`."""
     results: list[Result] = []
     thread = threading.Thread(target=lambda: results.append(work()), daemon=True)
     thread.start()
@@ -101,7 +101,7 @@ def _record_once(revision: Revision, dialect: sa.Dialect) -> Recording:
         if is_online(module):
             return Unrecorded.LIVE
         upgrade(module, context, on_shared_op=context.stop)
-    except BaseException:  # noqa: BLE001 - whatever is wrong, it fails live with its reason
+    except BaseException:  # noqa: BLE001 - the revision runs live, and reports the error there
         context.is_stopped = True
     if context.has_block:
         return Unrecorded.AUTOCOMMIT
@@ -110,11 +110,11 @@ def _record_once(revision: Revision, dialect: sa.Dialect) -> Recording:
 
 @dataclass(frozen=True)
 class _Source:
-    """What the text of a revision says of how it can run.
+    """What the text of a revision implies for the way in which it can run.
 
     Attributes:
-        is_live: It catches errors, or listens to what is sent.
-        has_block: It has an ``autocommit_block``.
+        is_live: Whether it catches errors, or listens to events.
+        has_block: Whether it has an ``autocommit_block``.
     """
 
     is_live: bool
@@ -122,24 +122,24 @@ class _Source:
 
     @classmethod
     def of(cls, revision: Revision) -> "_Source":
-        """Read it."""
+        """Read the text of *revision*."""
         try:
             with revision.path.open("rb") as file:
                 tokens = [token for token in tokenize(file.readline) if token.type == NAME]
             text = revision.path.read_bytes()
             tree = parse(text)
-        except (OSError, SyntaxError, ValueError, TokenError):  # it fails live with its reason
+        except (OSError, SyntaxError, ValueError, TokenError):  # it runs live, and reports this
             return cls(is_live=True, has_block=False)
         names = {token.string for token in tokens}
         if not _imported(tree) <= _KNOWN_IMPORTS or b"alembic_version" in text:
             return cls(is_live=True, has_block="autocommit_block" in names)
-        # What the module does around its imports does not concern the database.
+        # An `except` at the top level (around imports) does not concern the database.
         catches = any(token.string == "except" and token.start[1] > 0 for token in tokens)
         return cls(catches or bool(names & _LIVE_WORDS), "autocommit_block" in names)
 
 
 def _imported(tree: ast.Module) -> set[str]:
-    """Return the packages that a module imports, wherever it does."""
+    """Return the packages that a module imports, at any level."""
     found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -150,7 +150,7 @@ def _imported(tree: ast.Module) -> set[str]:
 
 
 class _RecordingContext(RevisionContext):
-    """A context without a connection, whose statements are written down."""
+    """A context without a connection, which records statements."""
 
     _is_open = False
 
@@ -165,7 +165,7 @@ class _RecordingContext(RevisionContext):
 
     @property
     def connection(self) -> Any:
-        """Stop the recording: there is none."""
+        """Stop the recording: there is no connection."""
         return self.stop() if self._is_open else None
 
     @connection.setter
@@ -174,12 +174,12 @@ class _RecordingContext(RevisionContext):
 
     @property
     def dialect(self) -> Any:
-        """What a revision may ask of the dialect without its database: its name."""
+        """The part of the dialect that does not depend on a database: its name."""
         return _Dialect(self) if self._is_open else self._dialect
 
     @dialect.setter
     def dialect(self, value: sa.Dialect) -> None:
-        """Keep what Alembic sets."""
+        """Store the dialect that Alembic sets."""
         self._dialect = value
 
     @contextlib.contextmanager
@@ -191,7 +191,7 @@ class _RecordingContext(RevisionContext):
         yield
 
     def stop(self, *_: object, **__: object) -> Any:
-        """Stop the recording, even if the revision swallows what is raised."""
+        """Stop the recording, even if the revision catches the error."""
         self.is_stopped = True
         refuse()
 
@@ -200,7 +200,7 @@ class _RecordingContext(RevisionContext):
 
 
 class _Dialect:
-    """The dialect, as far as it is the same for every database and driver."""
+    """The part of the dialect that is the same for every database and driver."""
 
     def __init__(self, context: _RecordingContext) -> None:
         self._context = context
@@ -212,9 +212,9 @@ class _Dialect:
 
 @lru_cache
 def _recording_impl(base: type[DefaultImpl]) -> type[DefaultImpl]:
-    """Return Alembic's implementation for one engine, with its statements written down."""
+    """Return a subclass of Alembic's implementation for one engine that records statements."""
     members = {
-        "_exec": _write_down,
+        "_exec": _record_statement,
         "bind": property(lambda impl: impl.recording.stop()),
         "static_output": refuse,
     }
@@ -224,21 +224,21 @@ def _recording_impl(base: type[DefaultImpl]) -> type[DefaultImpl]:
 
 
 class _EventConnection:
-    """What Alembic gives to the events of a table, by which an enum is created with it."""
+    """The connection that Alembic passes to events of a table, which create its enums."""
 
     def __init__(self, context: _RecordingContext) -> None:
         self._context = context
         self.dialect = context.dialect
 
     def in_transaction(self) -> bool:
-        """Return what is so live."""
+        """Return True, as when the revision runs live."""
         return True
 
     def execute(self, construct: Any, *parameters: object) -> None:
-        """Write DDL down."""
+        """Record DDL; stop at anything else."""
         if parameters or not isinstance(construct, ExecutableDDLElement):
             self._context.stop()
-        _write_down(self._context.impl, construct)
+        _record_statement(self._context.impl, construct)
 
     def _run_ddl_visitor(self, visitor: Any, element: Any, **options: Any) -> None:
         if options.get("checkfirst"):
@@ -249,14 +249,14 @@ class _EventConnection:
         self._context.stop()
 
 
-def _write_down(
+def _record_statement(
     impl: Any,
     construct: Any,
     execution_options: Mapping[str, Any] | None = None,
     multiparams: Sequence[Mapping[str, Any]] | None = None,
     params: Mapping[str, Any] | None = None,
 ) -> None:
-    """Take the place of `DefaultImpl._exec`, which every operation sends through."""
+    """Replace `DefaultImpl._exec`, which every operation calls."""
     recording: _RecordingContext = impl.recording
     if execution_options or params:
         recording.stop()
@@ -272,14 +272,14 @@ def _write_down(
             text = _render(one, impl.dialect)
         except Unrecordable:
             recording.stop()
-        is_postgres = impl.dialect.name == "postgresql"  # a trigger of SQLite's has an END, too
+        is_postgres = impl.dialect.name == "postgresql"  # in SQLite, a trigger has an END, too
         if "\0" in text or (is_postgres and sql_text.read(text).ends_transaction):
             recording.stop()
         recording.statements.append(text)
 
 
 def _render(construct: Any, dialect: sa.Dialect) -> str:
-    """Return the text of a statement that means the same on every database."""
+    """Return the text of a statement that has the same meaning on every database."""
     if type(construct) is sa.TextClause:
         compiled = construct.compile(dialect=dialect)
         if compiled.params:
@@ -293,7 +293,7 @@ def _render(construct: Any, dialect: sa.Dialect) -> str:
     else:
         raise Unrecordable
     if "\\" in text and dialect.name == "postgresql":
-        # How the server reads it depends on `standard_conforming_strings`.
+        # The server parses it according to `standard_conforming_strings`.
         raise Unrecordable
     return text
 
@@ -317,7 +317,7 @@ def _check_is_known(element: object) -> None:
 
 
 def _check_value(bind: sa.BindParameter[Any], *, is_postgres: bool) -> None:
-    """Check that a value, as a literal, is what it would be as a parameter."""
+    """Check that a value has the same meaning as a literal and as a parameter."""
     if bind.required or bind.callable:
         raise Unrecordable
     type_ = type(bind.type)
@@ -329,7 +329,7 @@ def _check_value(bind: sa.BindParameter[Any], *, is_postgres: bool) -> None:
         if not (
             (type(value) is bool and type_ in _BOOLEANS)
             or (type(value) is int and _is_integer(type_, value, is_assigned=is_assigned))
-            # PostgreSQL compares an unknown literal otherwise than a VARCHAR.
+            # PostgreSQL compares an untyped literal differently from a VARCHAR.
             or (type(value) is str and type_ in _TEXTS and (is_assigned or not is_postgres))
             or (value is None and is_assigned and type_ in _TEXTS | _INTEGERS | _BOOLEANS)
         ):

@@ -1,4 +1,4 @@
-"""New revisions, as files for somebody to fill in."""
+"""Write the file of a new revision, for a developer to complete."""
 
 import re
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from tenantry.migration.schema_state import BASE
 from tenantry.migration.streams import NoRevisions, Stream
 
 SLUG_CHARS_MAX = 40
-ID_CHARS = 12  # as Alembic makes them
+ID_CHARS = 12  # as in Alembic's revision ids
 
 _TEMPLATE = '''\
 """{message}"""
@@ -25,34 +25,34 @@ down_revision = {down_revision}
 
 
 def upgrade() -> None:
-    """Change the database of one tenant; it runs for each, in a transaction."""
+    """Change the database of one tenant. It runs for each tenant, in a transaction."""
     raise NotImplementedError
 '''
 
 
 class BadMessage(Invalid):
-    """The message must be one line with Latin letters or digits, no quotation mark or backslash."""
+    """The message must be one line with Latin letters or digits, without quotes or backslashes."""
 
 
 class DraftExists(Conflict):
-    """There is such a file already."""
+    """The file exists already."""
 
 
 def write_draft(folder: Path, message: str) -> Revision:
     """Write the file of a new revision that follows the head of *folder*, and return it.
 
-    Until it is filled in it fails, for a revision that does nothing would be applied.
-    Numbered histories (``0007_add_terms.py``) go on with the next number, others with a
-    random id, as Alembic's.
+    The new revision raises an error until it is completed: an empty one would be applied.
+    In a numbered history (``0007_add_terms.py``) its id is the next number; otherwise it is
+    random, as in Alembic.
 
     Args:
-        folder: Of the revisions; it is made if there is none, and so is its ``versions/``.
+        folder: The folder of the revisions; it and its ``versions/`` are created if missing.
         message: What the revision does.
 
     Raises:
-        BadMessage: It is not one line, or has nothing to name a file by.
-        BadStream: The revisions that there are cannot be read, or have several heads.
-        DraftExists: There is such a file.
+        BadMessage: It is not one line, or has no characters for a file name.
+        BadStream: The existing revisions cannot be read, or have several heads.
+        DraftExists: The file exists already.
     """
     slug = re.sub(r"\W+", "_", message.lower(), flags=re.ASCII)[:SLUG_CHARS_MAX].strip("_")
     if not slug or not message.isprintable() or set(message) & set('"\\'):
@@ -70,14 +70,14 @@ def write_draft(folder: Path, message: str) -> Revision:
         down_revision="None" if head == BASE else f'"{head}"',
     )
     path = versions / f"{revision_id}_{slug}.py"
-    if revisions:  # beside the newest one: some histories have a folder for each year
+    if revisions:  # in the folder of the newest one: some histories have a folder for each year
         beside = revisions[-1].path.parent.relative_to(versions.resolve())
         path = versions / beside / path.name
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError as error:
-        raise DraftExists(f"There is a file {path} already.") from error
+        raise DraftExists(f"The file {path} exists already.") from error
     return Revision(stream.name, revision_id, frozenset({head} - {BASE}), path)
 
 

@@ -1,9 +1,9 @@
-"""One revision: its file, and how its ``upgrade`` is called.
+"""One revision: its file, and the call of its ``upgrade``.
 
-Alembic's usual ``from alembic import op`` is a process global: two upgrades that overlap
-write into each other's database. Here each execution loads the revision's file as a
-module of its own and gives that instance its own ``op``, so nothing is shared. A helper
-that imports ``op`` gets the one of its thread (`alembic_modules`).
+In Alembic, ``from alembic import op`` is global to the process: two concurrent upgrades write
+into each other's database. Here each execution loads the revision's file as a private module
+with its own ``op``, so nothing is shared. A helper that imports ``op`` gets that of its thread
+(`alembic_modules`).
 """
 
 import ast
@@ -25,9 +25,9 @@ from alembic.runtime.migration import MigrationContext
 from tenantry.kit.errors import TenantryError, Unavailable
 from tenantry.migration import alembic_modules
 
-# Of an `upgrade` that is written for Tenantry. Alembic itself gives it nothing.
+# Parameters of an `upgrade` that is written for Tenantry. Alembic itself passes no argument.
 _OP_PARAMETERS = frozenset({"op", "operations"})
-# Their texts quote the code and not its values, when they are raised by an import.
+# When an import raises one of these, its text quotes the code, and no values.
 _QUOTE_CODE = (SyntaxError, ImportError, NameError, AttributeError, TypeError)
 TEXT_CHARS_MAX = 200
 
@@ -39,12 +39,12 @@ class RevisionExited(Unavailable):
 
 
 class RevisionFailed(Exception):
-    """A revision raised something, which is the cause.
+    """A revision raised an error, which is the ``__cause__``.
 
     Args:
-        name: Of the revision.
-        source: The text of a revision that ran live, and so could put what it has read into a
-            statement; None when its statements are its own words.
+        name: The name of the revision.
+        source: The text of a revision that ran live, and so could put data that it has read into
+            a statement; None if its statements were recorded.
     """
 
     def __init__(self, name: str, source: str | None = None) -> None:
@@ -55,7 +55,7 @@ class RevisionFailed(Exception):
 
 @dataclass(frozen=True)
 class Revision:
-    """One step of a stream, as a file that is read once."""
+    """One revision of a stream; its file is read once."""
 
     stream: str
     id: str
@@ -64,18 +64,18 @@ class Revision:
 
     @cached_property
     def name(self) -> str:
-        """The name by which people know it: that of its file."""
+        """The name to display: that of its file."""
         return self.path.stem
 
     def load(self) -> ModuleType:
         """Return a new, private instance of the revision's module."""
         module = importlib.util.module_from_spec(self._spec)
-        exec(self._code, vars(module))  # noqa: S102 - as its loader does, for many instances
+        exec(self._code, vars(module))  # noqa: S102 - as its loader does, but for many instances
         return module
 
     @property
     def source(self) -> str:
-        """The text of its file; nothing when it cannot be read."""
+        """The text of its file; empty if it cannot be read."""
         try:
             return self.path.read_text(errors="replace")
         except OSError:
@@ -97,10 +97,10 @@ class Revision:
 
 
 def parse(source: bytes) -> ast.Module:
-    """Return the syntax tree of Python's *source*.
+    """Return the syntax tree of *source*.
 
-    One at a time: in two threads at once CPython 3.11 can raise "AST constructor recursion depth
-    mismatch".
+    A lock serialises this: in two threads at once, CPython 3.11 can raise "AST constructor
+    recursion depth mismatch".
     """
     with _parsing:
         return ast.parse(source)
@@ -109,13 +109,13 @@ def parse(source: bytes) -> ast.Module:
 def describe(
     error: BaseException, is_ours: Callable[[Path], bool], *, has_text: bool = False
 ) -> str:
-    """Return what Python code has raised, and in which file and line.
+    """Return the type of an error, with the file and the line of the revision that raised it.
 
     Args:
-        error: What it has raised.
+        error: The error.
         is_ours: Whether a file is one of the revisions.
-        has_text: Whether to return the text of the error, too. That of a revision that runs can
-            hold a row's value, but not when it names a module.
+        has_text: Whether to return the text of the error, too. If the revision runs, its text can
+            contain a row's value, unless it names a module.
     """
     if isinstance(error, TenantryError):
         return error.message
@@ -128,27 +128,27 @@ def describe(
     names_module = isinstance(error, ImportError) and error.name
     if names_module or (has_text and isinstance(error, _QUOTE_CODE)):
         said = getattr(error, "msg", None) or str(error)
-        # An error of an import can end with the path of the other module.
+        # An ImportError can end with the path of the other module.
         text = f"{text}: {' '.join(said.partition(' (/')[0].split())[:TEXT_CHARS_MAX]}"
     return text
 
 
 def is_online(module: ModuleType) -> bool:
-    """Return whether a revision says ``online = True``: it reads more than it is given."""
+    """Return whether a revision has ``online = True``: it must run on the database itself."""
     return bool(getattr(module, "online", False))
 
 
 def upgrade(
     module: ModuleType, context: MigrationContext, on_shared_op: Callable[[], None] = lambda: None
 ) -> None:
-    """Run ``upgrade`` of a revision's module, with an ``op`` of its own.
+    """Run ``upgrade`` of a revision's module, with its own ``op``.
 
-    It is called as Alembic calls it, without arguments, unless it has a parameter for its ``op``.
+    It is called without arguments, as Alembic does, unless it has a parameter for its ``op``.
 
     Args:
-        module: Of the revision.
-        context: For its ``op``.
-        on_shared_op: Called whenever ``alembic.op`` is used by something else than the module.
+        module: The module of the revision.
+        context: The context of its ``op``.
+        on_shared_op: Called whenever other code than the module uses ``alembic.op``.
     """
     op = Operations(context)
     for name, value in list(vars(module).items()):
@@ -164,12 +164,12 @@ def upgrade(
 def _takes_op(function: Callable[..., None]) -> bool:
     try:
         return not _OP_PARAMETERS.isdisjoint(inspect.signature(function).parameters)
-    except (TypeError, ValueError):  # not every callable has one
+    except (TypeError, ValueError):  # some callables have no signature
         return False
 
 
 def heads_after(start: Sequence[str], applied: Sequence[Revision]) -> tuple[str, ...]:
-    """Return the heads of a history that was at *start* and has *applied* more, as Alembic does."""
+    """Return the heads after *applied* revisions, for a history with the heads *start*."""
     heads = {one for one in start if one}
     for revision in applied:
         heads = (heads - revision.down) | {revision.id}

@@ -12,12 +12,12 @@ from tenantry.migration.streams import BadStream, Streams
 
 
 class RunScripts:
-    """The scripts of one run: each made once, however many tenants need it.
+    """The scripts of one run: each is created once for all tenants that need it.
 
-    Reading and recording take time: call it in a thread.
+    Reading and recording take time: call the methods in a thread.
 
     Args:
-        streams: As they are when the run begins.
+        streams: The streams when the run begins.
 
     Attributes:
         expected: The engine and the revision of the database that was read last. The next one
@@ -27,7 +27,7 @@ class RunScripts:
     def __init__(self, streams: Streams) -> None:
         self.streams = streams
         self.expected: tuple[sa.Dialect, SchemaRevision] | None = None
-        self._lock = threading.Lock()  # one reads and records for all that wait
+        self._lock = threading.Lock()  # one thread reads and records, the others wait
         self._head: SchemaRevision | None = None
         self._scripts: dict[tuple[sa.Dialect, SchemaRevision], Script] = {}
         self._recordings: dict[tuple[sa.Dialect, Revision], Recording] = {}
@@ -44,7 +44,7 @@ class RunScripts:
         return self._head
 
     def have(self, head: str) -> bool:
-        """Return whether *head*, as a `SchemaRevision` is written, is in these streams."""
+        """Return whether the streams contain *head*, a `SchemaRevision` as text."""
         with self._lock:
             try:
                 return self.streams.have(head)
@@ -52,10 +52,10 @@ class RunScripts:
                 return False
 
     def pending(self, start: SchemaRevision) -> list[Applied]:
-        """Return what leads from *start* to the head, in order.
+        """Return the revisions from *start* to the head, in order.
 
         Raises:
-            BadStream, UnknownRevision: It is unknown.
+            BadStream, UnknownRevision: They cannot be determined.
         """
         with self._lock:
             return [Applied(one.stream, one.name) for one in self.streams.pending(start)]
@@ -64,7 +64,7 @@ class RunScripts:
         """Return the script from *start*.
 
         Raises:
-            BadStream, UnknownRevision: There is none.
+            BadStream, UnknownRevision: There is no script from *start*.
         """
         key = (dialect, start)
         if key not in self._scripts:

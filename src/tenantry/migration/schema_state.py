@@ -1,4 +1,4 @@
-"""The schema state of a database: the tables that hold it, and the statements on them."""
+"""The schema state of a database: the tables that store it, and the statements on them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,11 +33,11 @@ BASE = ""
 """The version of a database that has no revision yet."""
 
 BEGUN = "begun"
-"""The stream of a log entry which says that a revision has begun an index."""
+"""The stream of a log entry for an index that a revision has begun."""
 
 
 class Version(msgspec.Struct, frozen=True):
-    """The version row of our own stream."""
+    """The version row of Tenantry's own stream."""
 
     version_num: str
 
@@ -54,33 +54,33 @@ class SchemaRevision:
     """The revision of a database in both streams.
 
     Attributes:
-        own: The revision of our own stream.
-        user: That of the user's stream; None when there is no such stream.
+        own: The revision of Tenantry's own stream.
+        user: The revision of the user's stream; None without such a stream.
     """
 
     own: str
     user: str | None
 
     def __str__(self) -> str:
-        """Return it as people see it: ``own``, or ``own/user``."""
+        """Return it as displayed: ``own``, or ``own/user``."""
         return self.own if self.user is None else f"{self.own}/{self.user}"
 
 
 class NoVersion(Unavailable):
-    """This is no database of Tenantry's: its version table is missing or damaged."""
+    """This is not a database of Tenantry: its version table is missing or damaged."""
 
 
 class SeveralVersions(Unavailable):
-    """The database stands at several revisions at once: merge them first."""
+    """The database is at several revisions at once: merge them first."""
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaState:
-    """What a database says of itself.
+    """The schema state of a database, as stored in it.
 
     Attributes:
-        revision: At which it is.
-        applied: What the run that was asked about has applied there, in order.
+        revision: The current revision.
+        applied: The revisions that the given run has applied there, in order.
     """
 
     revision: SchemaRevision
@@ -97,13 +97,13 @@ READ_APPLIED = Statement(
 
 
 class Found(msgspec.Struct, frozen=True):
-    """A row of what `find` reads.
+    """A row that `find` reads.
 
     Attributes:
-        source: Which table it is from: ``own``, ``user`` or ``log``.
-        position: Of a row of the log.
-        stream: Of a row of the log.
-        revision: The revision; or its name, in a row of the log.
+        source: The table that it is from: ``own``, ``user`` or ``log``.
+        position: The position in the log; 0 for the other tables.
+        stream: The stream in the log; empty for the other tables.
+        revision: The revision; in the log, its name.
     """
 
     source: str
@@ -114,13 +114,13 @@ class Found(msgspec.Struct, frozen=True):
 
 @lru_cache(STATEMENTS_REMEMBERED_MAX)
 def find(dialect: sa.Dialect, user_table: str | None, run_id: UUID | None) -> str:
-    """Return what reads both versions, and what a run has applied, in one query.
+    """Return one query for both versions, and for the revisions that a run has applied.
 
     Args:
         dialect: The engine.
-        user_table: The version table of the user's stream; None to leave it out.
-        run_id: None to leave the log out. A new connection to PostgreSQL needs as long for that
-            as for the versions: the first use of a table is expensive.
+        user_table: The version table of the user's stream; None to omit it.
+        run_id: The run; None to omit the log. On a new connection to PostgreSQL, the log takes as
+            long as the versions, because the first use of a table is expensive.
     """
     tables = {"own": version}
     if user_table is not None:
@@ -141,7 +141,7 @@ def insert_log(
     name: str,
     where: tuple[sa.Table, sa.ColumnElement[bool]] | None = None,
 ) -> sa.Insert:
-    """Return the insert of an entry into the log; *where* is a table and a condition on it."""
+    """Return the insert of a log entry; *where* is a table and a condition on it."""
     row = sa.select(sa.literal(run_id, sa.Uuid), stream, sa.literal(name))
     if where is not None:
         row = row.select_from(where[0]).where(where[1])
@@ -157,14 +157,14 @@ def render(dialect: sa.Dialect, clause: Executable | sa.ClauseElement) -> str:
 
 
 def user_version_table(name: str) -> sa.Table:
-    """Return the version table of the user's stream, which is made as Alembic's."""
+    """Return the version table of the user's stream, as Alembic defines it."""
     column = sa.Column("version_num", sa.String(32), nullable=False)
     key = sa.PrimaryKeyConstraint("version_num", name=f"{name}_pkc")
     return sa.Table(name, sa.MetaData(), column, key)
 
 
 def read_user_version(table_name: str) -> Statement[Version]:
-    """Return what reads the version of the user's stream."""
+    """Return the statement that reads the version of the user's stream."""
     return Statement(sa.select(user_version_table(table_name).c.version_num), Version)
 
 
@@ -172,7 +172,7 @@ def state_in(rows: Sequence[Found], *, has_user: bool) -> SchemaState:
     """Return the state that the rows of `find` describe.
 
     Raises:
-        NoVersion, SeveralVersions: They describe none.
+        NoVersion, SeveralVersions: The rows do not contain one revision.
     """
     own = [row.revision for row in rows if row.source == "own"]
     user = [row.revision for row in rows if row.source == "user"]

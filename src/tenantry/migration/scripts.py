@@ -1,14 +1,14 @@
-"""A migration script: everything that one database needs, in the order in which it is sent.
+"""A migration script: all statements for one database, in the order in which they are sent.
 
-The order is the safety of the whole engine, so it is data, written down once and executed on
-both engines. The version row of our own stream is swapped first, even when it stays what it
-is: it is the mutex, at which a second run waits and then finds the database moved. Only then
-is the lock timeout short, because it protects a tenant's traffic from the script and not runs
-from each other. The log is in the same transaction, so that after a kill the outcome is read
-and never guessed.
+The safety of the engine depends on this order. So it is data, defined once and executed on both
+engines. The version row of Tenantry's own stream is swapped first, even if its value stays the
+same. This row is the mutex: a second run waits for it, and then finds that the revision has
+changed. After the swap the lock timeout is short: it protects a tenant's traffic from the script,
+not runs from each other. The log is written in the same transaction, so after a kill the outcome
+is read, not guessed.
 
-BEGIN and COMMIT belong to the execution. COMMIT comes from the client: a script that held its
-own would go on after the client is gone.
+The execution sends BEGIN and COMMIT. A script that included its COMMIT would continue on the
+server after the client was killed.
 """
 
 from collections.abc import Callable
@@ -50,48 +50,48 @@ from tenantry.migration.streams import BadStream, Streams
 
 BOOTSTRAP_WAIT_MS = 30_000
 BOOTSTRAP_LOCK = 0x74656E616E747279  # "tenantry", as eight bytes
-# Held by a script with an autocommit block, and shared by every transaction: what it would
-# wait for, it does not wait for here, because PostgreSQL's concurrent commands wait for all
-# that wait for them.
+# A script with an autocommit block holds it exclusively, and every transaction shares it. Both
+# only try to lock: PostgreSQL's concurrent commands wait for every open transaction, also for one
+# that waits for them, which would be a deadlock.
 AUTOCOMMIT_LOCK = BOOTSTRAP_LOCK + 1
 
-# Of this transaction. Needs PostgreSQL 13.
+# The row was written by this transaction. Needs PostgreSQL 13.
 _IS_OURS: sa.ColumnElement[bool] = sa.literal_column(
     "tenantry_version.xmin = CAST(pg_current_xact_id() AS xid)"
 )
 _OURS = sa.exists().where(_IS_OURS).select_from(version)
-# A role's or a database's own timeouts are for its traffic, not for its migration.
+# A role's or a database's own timeouts are meant for requests, not for migrations.
 _TIMEOUTS = ("statement_timeout", "idle_in_transaction_session_timeout")
 _TIMEOUTS_SINCE = {"transaction_timeout": (17,)}
 
 
 class TransactionEnded(Unavailable):
-    """A revision ended the transaction it ran in, so part of it may have stayed."""
+    """A revision ended the transaction that it ran in, so part of it may be committed."""
 
 
 class VersionWritten(Unavailable):
-    """A revision wrote to the version table, which is Alembic's own."""
+    """A revision wrote to Alembic's version table."""
 
 
 class Script:
-    """The way from one revision to the head of the streams, or to where it has to stop.
+    """The statements from one revision to the head of the streams, or to where it must stop.
 
-    A revision with an autocommit block is a script of its own. Only when no version can say
-    that a database is between it and the next one (the second branch of a merge) does it
-    share one with what follows.
+    A revision with an autocommit block is a separate script. It shares a script with the next
+    revisions only if no version identifies the state between them (in the second branch of a
+    merge).
 
     Args:
         dialect: The engine.
-        streams: Lead to the head.
-        start: Where the database is.
+        streams: The streams to migrate along.
+        start: The revision of the database.
         record: Records a revision.
 
     Attributes:
         dialect: The engine.
-        stop: Where the database then is.
+        stop: The revision of the database after the script.
 
     Raises:
-        UnknownRevision, BadStream: There is none.
+        UnknownRevision, BadStream: There is no script from *start*.
     """
 
     def __init__(
@@ -113,8 +113,8 @@ class Script:
             if self._parts and is_autocommit:
                 raise BadStream(
                     f"{self._parts[-1][0].name} or {revision.name} runs outside a transaction "
-                    "between two branches of the revisions, where no version says how far a "
-                    "database is."
+                    "between two branches of the revisions, where no version identifies the state "
+                    "of a database."
                 )
             self._parts.append((revision, recording))
         self.stop = self._after_parts()
@@ -122,16 +122,16 @@ class Script:
 
     @property
     def is_autocommit(self) -> bool:
-        """Whether it begins with a revision that commits on its way."""
+        """Whether it begins with a revision that commits by itself."""
         return self._parts[0][1] is Unrecorded.AUTOCOMMIT
 
     @property
     def applied(self) -> list[Applied]:
-        """What it applies, in order."""
+        """The revisions that it applies, in order."""
         return [Applied(revision.stream, revision.name) for revision, _ in self._parts]
 
     def steps(self, run_id: UUID, timeouts: LockTimeouts) -> list[Step]:
-        """Return what to send between BEGIN and COMMIT, for the run *run_id*."""
+        """Return the steps between BEGIN and COMMIT, for the run *run_id*."""
         if self._steps is None or self._steps[:2] != (run_id, timeouts):
             self._steps = (run_id, timeouts, self._make_steps(run_id, timeouts))
         return self._steps[2]
@@ -149,9 +149,9 @@ class Script:
         begun = sa.delete(log).where(log.c.stream == BEGUN)
         return [
             *_settings(self.dialect, timeouts.lock_ms),
-            # Until the connection is closed.
+            # The lock is held until the connection is closed.
             Statement(f"SELECT 1 WHERE pg_try_advisory_lock({AUTOCOMMIT_LOCK})", guard=SchemaMoved),
-            self._look,
+            self._check_versions,
             AutocommitRevision(first, heads, run_id, timeouts),
             *self._swap,
             Statement(self._render(begun)),
@@ -159,10 +159,10 @@ class Script:
         ]
 
     def check_can_roll_back(self) -> None:
-        """Check that a rollback undoes everything that is recorded.
+        """Check that a rollback undoes all recorded statements.
 
         Raises:
-            RevisionFailed: A revision does more, by `NotRehearsable`.
+            RevisionFailed: It does not, for a revision; the cause is `NotRehearsable`.
         """
         for revision, recording in self._parts:
             if isinstance(recording, Unrecorded) or not self._postgres:
@@ -182,10 +182,10 @@ class Script:
         return self._streams.after(self._start, [revision for revision, _ in self._parts])
 
     def _send(self, revision: Revision, recording: Recording, run_id: UUID) -> list[Step]:
-        """Return a revision, its row in the log, and the move of its stream's version.
+        """Return the steps of a revision: its statements, its log entry, its version update.
 
-        The row and the move do nothing on PostgreSQL when the revision has ended the transaction,
-        even when it has begun another, so one guard does for both where they share a message.
+        On PostgreSQL, the entry and the update do nothing if the revision has ended the
+        transaction, even if it has begun another. So one guard is enough if they share a message.
         """
         where = (version, _IS_OURS) if self._postgres else None
         entry = insert_log(run_id, sa.literal(revision.stream), revision.name, where)
@@ -194,7 +194,7 @@ class Script:
         is_users = revision.stream != self._streams.own.name
         moves = self._move(heads, revision) if is_users else []
         if isinstance(recording, Unrecorded):
-            # With an autocommit block it was sent already.
+            # A revision with an autocommit block was sent already.
             live = [LiveRevision(revision, heads)] if recording is Unrecorded.LIVE else []
             return [*live, logged, *moves]
         texts = (
@@ -207,14 +207,14 @@ class Script:
         return [*texts, replace(logged, guard=None), *moves[:-1], last]
 
     def _heads_before(self, revision: Revision) -> tuple[str, ...]:
-        """Return the heads of the revision's stream when it begins."""
+        """Return the heads of the revision's stream before it runs."""
         start = self._start.own if revision.stream == self._streams.own.name else self._start.user
         before = takewhile(lambda part: part[0] is not revision, self._parts)
         applied = [one for one, _ in before if one.stream == revision.stream]
         return heads_after([start or BASE], applied)
 
     def _move(self, old: tuple[str, ...], revision: Revision) -> list[Statement]:
-        """Return the move of the user's version from *old*, as Alembic moves it."""
+        """Return the update of the user's version from *old*, as Alembic does it."""
         new = heads_after(old, [revision])
         number, is_ours = self._user.c.version_num, _OURS if self._postgres else sa.true()
         if len(old) == len(new) == 1:
@@ -232,9 +232,9 @@ class Script:
 
     @cached_property
     def _swap(self) -> list[Statement]:
-        """The swap of our own version, and a check of the user's.
+        """The swap of Tenantry's version, and a check of the user's.
 
-        That was read before the mutex was held.
+        The user's version was read before the mutex was held, so it is checked again.
         """
         own = version.c.version_num
         swap = sa.update(version).values(version_num=self.stop.own)
@@ -247,16 +247,16 @@ class Script:
         create = sa.schema.CreateTable(self._user, if_not_exists=True)
         creation = [Statement(self._render(create))] if self._start.user == BASE else []
         at = self._render(self._is_at_start(_OURS if self._postgres else sa.true()))
-        # On PostgreSQL one guard does for both, and so one message.
+        # On PostgreSQL one guard covers both, so they can share a message.
         guard = None if self._postgres else SchemaMoved
         return [Statement(swap_sql, guard=guard), *creation, Statement(at, guard=SchemaMoved)]
 
     @cached_property
-    def _look(self) -> Statement:
+    def _check_versions(self) -> Statement:
         """A check of both versions."""
         is_own = version.c.version_num == self._start.own
         if self._start.user is None or self._start.user == BASE:
-            # The user's is looked at with the swap: its table may not be there yet.
+            # The user's version is checked with the swap: its table may not exist yet.
             return Statement(
                 self._render(sa.select(sa.literal(1)).where(is_own)), guard=SchemaMoved
             )
@@ -267,7 +267,7 @@ class Script:
         if self._start.user == BASE:
             return sa.select(sa.literal(1)).where(~sa.exists().select_from(self._user), also)
         at = self._user.c.version_num == self._start.user
-        # The user's team may migrate it, too: from here on they wait for us.
+        # The user's team may migrate it with Alembic, too: from here on, Alembic waits.
         alone = _is_alone(self._user)
         return sa.select(self._user.c.version_num).where(at, alone, also).with_for_update()
 
@@ -288,14 +288,14 @@ class Script:
 
 
 def bootstrap(dialect: sa.Dialect) -> list[Step]:
-    """Return what makes an empty database ready for scripts: its version row and its log.
+    """Return the steps that prepare an empty database for scripts: its version row and its log.
 
-    Sent again, it changes nothing.
+    They are idempotent.
     """
     tables = [sa.schema.CreateTable(table, if_not_exists=True) for table in metadata.sorted_tables]
     base = sa.select(sa.literal(BASE)).where(~sa.exists().select_from(version))
     row = sa.insert(version).from_select(["version_num"], base)
-    # "If not exists" does not wait for another session that creates it at this moment.
+    # "If not exists" does not wait for another session that is creating the table.
     lock = Statement(f"SELECT pg_advisory_xact_lock({BOOTSTRAP_LOCK})")
     return [
         *_settings(dialect, BOOTSTRAP_WAIT_MS),
@@ -305,12 +305,12 @@ def bootstrap(dialect: sa.Dialect) -> list[Step]:
 
 
 def _is_alone(table: sa.Table) -> sa.ColumnElement[bool]:
-    """Return the condition that a version table has one row: else it says nothing."""
+    """Return the condition that a version table has exactly one row."""
     return sa.select(sa.func.count()).select_from(table.alias()).scalar_subquery() == 1
 
 
 def _settings(dialect: sa.Dialect, wait_ms: int) -> list[Statement]:
-    """Return the settings of a transaction on PostgreSQL. SQLite's are its connection's."""
+    """Return the settings of a transaction on PostgreSQL. On SQLite, the connection has them."""
     if dialect.name != "postgresql":
         return []
     since = [name for name, least in _TIMEOUTS_SINCE.items() if _version(dialect) >= least]

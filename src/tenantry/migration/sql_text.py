@@ -1,7 +1,7 @@
-"""How a text of SQL is made up of commands, as far as sending it asks for that.
+"""Split a text of SQL into commands, as far as is needed to send it.
 
-A text can hold several commands, and the end of a transaction among them. Where one ends
-is marked by a semicolon that is not inside a literal, a comment, a name or a parenthesis.
+A text can contain several commands, one of which may end the transaction. A command ends at a
+semicolon that is not inside a literal, a comment, a name or parentheses.
 """
 
 import re
@@ -17,7 +17,7 @@ _TOKEN = re.compile(
     (?P<skipped>
         \s+
       | --[^\n]*
-      | /\*(?:(?!/\*|\*/).)*\*/                       # one that holds no other
+      | /\*(?:(?!/\*|\*/).)*\*/                       # without a nested comment
     )
   | (?P<literal>
         (?<!\w)[eE]'(?:[^'\\]|\\.|'')*'
@@ -29,7 +29,7 @@ _TOKEN = re.compile(
   | (?P<end>;)
   | (?P<open>\()
   | (?P<close>\))
-  | (?P<broken>'|"|/\*|\$\$)                          # it begins, and never ends
+  | (?P<broken>'|"|/\*|\$\$)                          # an opening without its end
   | (?P<other>.)
     """,
     re.VERBOSE | re.DOTALL,
@@ -51,11 +51,12 @@ _TWO_WORD_ENDINGS = frozenset({("START", "TRANSACTION"), ("PREPARE", "TRANSACTIO
 
 @dataclass(frozen=True)
 class Text:
-    """What is known of a text of SQL.
+    """The parsed form of a text of SQL.
 
     Attributes:
-        commands: The words that each command begins with, in capitals, at most three.
-        is_whole: Nothing in it stays open, so that another command can follow.
+        commands: The first words of each command, in capitals, at most `WORDS_MAX`.
+        is_whole: Whether every literal, comment and parenthesis is closed, so that another
+            command can follow.
     """
 
     commands: tuple[tuple[str, ...], ...]
@@ -69,7 +70,7 @@ class Text:
 
 @lru_cache(TEXTS_REMEMBERED_MAX)
 def read(sql: str) -> Text:
-    """Return what is known of *sql*."""
+    """Parse *sql*."""
     commands: list[tuple[str, ...]] = []
     words: list[str] = []
     depth, is_empty, is_whole, word = 0, True, True, ""
@@ -87,8 +88,7 @@ def read(sql: str) -> Text:
         is_whole = is_whole and kind != "broken"
         word, before = token.group().upper() if kind == "word" else "", word
         if (before, word) == ("BEGIN", "ATOMIC") and words[:1] == ["CREATE"]:
-            # The body of a function in SQL. Its commands are its own, and where it ends is
-            # unknown.
+            # The body of a function in SQL: its commands are not run now, and its end is unknown.
             return Text((*commands, tuple(words)), is_whole=False)
         if word and len(words) < WORDS_MAX:
             words.append(word)
@@ -98,10 +98,10 @@ def read(sql: str) -> Text:
 
 
 def is_last(sql: str) -> bool:
-    """Return whether a statement must end its message.
+    """Return whether a statement must be the last one in its message.
 
-    The server parses a message before it runs the first command of it, so a setting for how
-    literals are read comes too late for what follows it in the same message.
+    The server parses a whole message before it runs the first command. So a setting that changes
+    how literals are parsed has no effect on later commands in the same message.
     """
     text = read(sql)
     return not text.is_whole or any(words[:1] == ("SET",) for words in text.commands)
@@ -113,8 +113,8 @@ def outlives_rollback(sql: str) -> bool:
 
 
 def joined(*texts: str) -> str:
-    """Return several commands as one text."""
-    # On a line of its own, the semicolon is not in a comment.
+    """Join several commands into one text."""
+    # The semicolon is on its own line, so that it is not part of a comment.
     return "\n;\n".join(texts)
 
 

@@ -1,4 +1,4 @@
-"""Write into an adopted database at which of its own revisions it is; and take that back."""
+"""Stamp an adopted database with the current revision of its own history; and undo that."""
 
 from collections.abc import Sequence
 from uuid import UUID
@@ -10,18 +10,18 @@ from tenantry.migration.schema_state import insert_log, log, render, user_versio
 from tenantry.migration.statements import SchemaMoved, Statement
 
 TABLE = "stamped table"
-"""What stands for the stream in the log where the version table was made, too."""
+"""The value of ``stream`` in the log if the version table was created, too."""
 ROW = "stamped row"
-"""What stands for the stream in the log where the version table was there, and empty."""
+"""The value of ``stream`` in the log if the version table existed, and was empty."""
 
 
 def write_stamp(
     dialect: sa.Dialect, table_name: str, revision: str, *, run_id: UUID
 ) -> list[Statement]:
-    """Return the statements that write *revision* into an empty version table, or make it.
+    """Return the statements that write *revision* into a version table: an empty or a new one.
 
-    They go into the transaction of the adoption, after Tenantry's tables were made. Another
-    revision that is there by then is `SchemaMoved`.
+    They run in the transaction of the adoption, after Tenantry's tables were created. If the
+    table contains another revision by then, they raise `SchemaMoved`.
     """
     table = user_version_table(table_name)
     row = sa.select(sa.literal(revision)).where(~sa.exists().select_from(table))
@@ -37,10 +37,10 @@ def write_stamp(
 
 
 async def take_back(raw: "asyncpg.Connection[asyncpg.Record]", run_id: UUID) -> None:
-    """Remove what `write_stamp` has written for *run_id*, in a transaction of the caller's.
+    """Undo `write_stamp` for *run_id*, in the caller's transaction.
 
     Raises:
-        Exception: Whatever the driver raises.
+        Exception: Any error of the driver.
     """
     found: Sequence[asyncpg.Record] = await raw.fetch(
         f"SELECT stream, quote_ident(revision) FROM {log.name} "  # noqa: S608 - a constant
@@ -53,7 +53,7 @@ async def take_back(raw: "asyncpg.Connection[asyncpg.Record]", run_id: UUID) -> 
 
 
 def _kind(dialect: sa.Dialect, table_name: str) -> sa.ColumnElement[str]:
-    """Return which of the two it is; a SQLite file is a copy, and is deleted whole."""
+    """Return `TABLE` or `ROW`. On SQLite it does not matter: the copy is deleted as a whole."""
     if dialect.name != "postgresql":
         return sa.literal(ROW)
     exists = sa.func.to_regclass(sa.func.quote_ident(table_name)).is_not(None)

@@ -1,4 +1,4 @@
-"""What is sent to a database, step by step, and which steps share a message."""
+"""The steps that are sent to a database, and their grouping into messages."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from tenantry.migration.revisions import Revision
 
 
 class SchemaMoved(Exception):
-    """Another run has moved the database since its version was read, or is about to."""
+    """Another run has migrated the database since its version was read, or is doing so now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,9 +19,9 @@ class Statement:
 
     Attributes:
         sql: The statement, with its values as literals; or several in one message.
-        guard: What to raise when it changes, or finds, anything but one row.
-        revision: The name of the revision that it is from; None when it is our own.
-        is_last: Nothing may follow it in its message.
+        guard: The error to raise unless it changes, or finds, exactly one row.
+        revision: The name of the revision that sends it; None for Tenantry's own statements.
+        is_last: Whether it must be the last one in its message.
     """
 
     sql: str
@@ -35,8 +35,8 @@ class LockTimeouts:
     """How long a script waits for a lock, in milliseconds.
 
     Attributes:
-        swap_ms: At the version row, for another run: what is left of the tenant's deadline.
-        lock_ms: At every other lock, with the tenant's traffic behind.
+        swap_ms: For the version row, which another run may hold: the rest of the deadline.
+        lock_ms: For every other lock; the tenant's requests queue behind it.
     """
 
     swap_ms: int
@@ -48,7 +48,7 @@ class LiveRevision:
     """A revision that runs on the database itself, in the script's transaction.
 
     Attributes:
-        heads: Of its stream before it, as ``get_current_heads`` returns them.
+        heads: The heads of its stream before it, which ``get_current_heads`` returns.
     """
 
     revision: Revision
@@ -57,13 +57,13 @@ class LiveRevision:
 
 @dataclass(frozen=True, slots=True)
 class AutocommitRevision:
-    """A revision that commits the transaction it begins in (``autocommit_block``).
+    """A revision that commits the transaction that it begins in (``autocommit_block``).
 
     Attributes:
-        revision: It leaves another transaction open.
-        heads: Of its stream before it.
+        revision: The revision; it leaves another transaction open.
+        heads: The heads of its stream before it.
         run_id: The run that it belongs to.
-        timeouts: For its locks.
+        timeouts: The lock timeouts.
     """
 
     revision: Revision
@@ -76,7 +76,7 @@ Step = Statement | LiveRevision | AutocommitRevision
 
 
 def is_recorded(steps: Iterable[Step]) -> bool:
-    """Return whether nothing in *steps* runs live."""
+    """Return whether no step in *steps* runs live."""
     return all(isinstance(step, Statement) for step in steps)
 
 
@@ -85,11 +85,11 @@ def messages(steps: Iterable[Statement]) -> Iterator[Statement]: ...
 @overload
 def messages(steps: Iterable[Step]) -> Iterator[Step]: ...
 def messages(steps: Iterable[Step]) -> Iterator[Step]:
-    """Return *steps* with neighbouring statements in one message, where that means the same.
+    """Return *steps* with adjacent statements joined into messages, with the same effect.
 
-    PostgreSQL takes several commands in a message. It returns the row count of the last one
-    alone, so a guard ends its message. A message holds the commands of one revision at most,
-    so that an error is that revision's.
+    PostgreSQL accepts several commands in a message, but returns only the row count of the last
+    one. So a statement with a guard is the last one in its message. A message contains the
+    commands of at most one revision, so that an error can be attributed to it.
     """
     gathered: list[Statement] = []
     for step in steps:

@@ -1,4 +1,4 @@
-"""Streams of Alembic revisions: which there are, and which are pending."""
+"""Streams of Alembic revisions: the revisions that exist, and those that are pending."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class BadStream(Unavailable):
 
 
 class NoRevisions(BadStream):
-    """The folder is no Alembic directory, or has no revision; the message says what to do."""
+    """The folder is not an Alembic directory, or has no revisions; the message has the remedy."""
 
 
 class UnknownRevision(Unavailable):
@@ -39,13 +39,13 @@ class UnknownRevision(Unavailable):
 
 
 class Stream:
-    """One history of a schema, as its folder was when it was first looked at.
+    """One history of a schema: a snapshot of its folder at the first access.
 
     Args:
         name: Distinguishes the streams of one database.
-        folder: Holds ``versions/``.
+        folder: Contains ``versions/``.
 
-    Every member raises `BadStream` when the folder cannot be read.
+    Every member raises `BadStream` if the folder cannot be read.
     """
 
     def __init__(self, name: str, folder: Path) -> None:
@@ -58,7 +58,7 @@ class Stream:
         """The newest revision.
 
         Raises:
-            NoRevisions: There is none: every database would be at the head.
+            NoRevisions: There are none. Without this error, every database would be at the head.
         """
         heads = self._script.get_heads()
         if not heads:
@@ -78,17 +78,17 @@ class Stream:
 
     @cached_property
     def fingerprint(self) -> str:
-        """What changes whenever a revision is added or edited, in hex."""
+        """A hash in hex that changes whenever a revision is added or edited."""
         content = sha256()
         for revision in self.revisions:
             content.update(revision.name.encode() + b"\0" + revision.path.read_bytes() + b"\0")
         return content.hexdigest()
 
     def after(self, version: str) -> Sequence[Revision]:
-        """Return what leads from *version* to the head, in order of application.
+        """Return the revisions from *version* to the head, in order of application.
 
         Raises:
-            UnknownRevision: *version* is none of this stream's.
+            UnknownRevision: *version* is not in this stream.
         """
         if version == BASE:
             return self.revisions
@@ -97,9 +97,9 @@ class Stream:
         return self._between(self.head, version)
 
     def while_each(self, is_kept: Callable[[Revision], bool]) -> "Stream":
-        """Return the stream as if it ended before the first revision that is not kept.
+        """Return the stream up to, but without, the first revision that is not kept.
 
-        It ends earlier when no version says where its end is: between two branches.
+        It ends earlier if that point is between two branches, where no version identifies it.
         """
         shorter = Stream(self.name, self._folder)
         kept = list(takewhile(is_kept, self.revisions))
@@ -110,13 +110,13 @@ class Stream:
 
     @staticmethod
     def combine(fingerprints: Sequence[str]) -> str:
-        """Return one fingerprint for several."""
+        """Combine several fingerprints into one."""
         return sha256("".join(fingerprints).encode()).hexdigest()
 
     @cached_property
     def _script(self) -> ScriptDirectory:
         if not self._folder.is_dir():
-            raise BadStream(f"The {self.name} revisions cannot be read: their folder is not there.")
+            raise BadStream(f"The {self.name} revisions cannot be read: the folder does not exist.")
         if mistake := folders.find_mistake(self._folder):
             raise NoRevisions(f"The {self.name} revisions cannot be read: {mistake}")
         try:
@@ -131,7 +131,7 @@ class Stream:
                 version_locations=[str(one) for one in project.version_locations],
                 recursive_version_locations=project.is_recursive,
             )
-            script.revision_map.heads  # noqa: B018 - reads every file, so that errors come here
+            script.revision_map.heads  # noqa: B018 - reads every file, so errors are raised here
         except (Exception, SystemExit) as error:  # a revision file can raise anything
             reason = describe(error, self._is_below, has_text=True)
             raise BadStream(f"The {self.name} revisions cannot be read: {reason}.") from error
@@ -158,12 +158,12 @@ class Stream:
 
 @dataclass(frozen=True)
 class Streams:
-    """The history of one kind of database: our own stream, and perhaps the user's.
+    """The history of one kind of database: Tenantry's own stream, and perhaps the user's.
 
     Attributes:
-        own: Our own.
-        user: The user's Alembic directory.
-        user_table: Its version table.
+        own: Tenantry's own stream.
+        user: The stream of the user's Alembic directory.
+        user_table: The version table of the user's stream.
     """
 
     own: Stream
@@ -176,30 +176,30 @@ class Streams:
         return SchemaRevision(self.own.head, self.user.head if self.user else None)
 
     def have(self, head: str) -> bool:
-        """Return whether *head*, as a `SchemaRevision` is written, is in these streams."""
+        """Return whether these streams contain *head*, a `SchemaRevision` as text."""
         own, _, user = head.partition("/")
         known = {revision.id for revision in self.user.revisions} if self.user else set()
         return own in {revision.id for revision in self.own.revisions} and user in {BASE, *known}
 
     def display(self, applied: Applied) -> str:
-        """Return the name of a revision, with its stream where both streams have the name."""
+        """Return the name of a revision, with its stream if both streams have that name."""
         if applied.revision in self._shared_names:
             return f"{applied.stream}:{applied.revision}"
         return applied.revision
 
     @cached_property
     def _shared_names(self) -> frozenset[str]:
-        """The names that a revision of either stream has."""
+        """The names that revisions of both streams have."""
         if self.user is None:
             return frozenset()
         own, user = ({one.name for one in stream.revisions} for stream in (self.own, self.user))
         return frozenset(own & user)
 
     def pending(self, start: SchemaRevision) -> list[Revision]:
-        """Return what leads from *start* to the head: our own first, then the user's.
+        """Return the revisions from *start* to the head: Tenantry's own first, then the user's.
 
         Raises:
-            UnknownRevision, BadStream: It is unknown.
+            UnknownRevision, BadStream: They cannot be determined.
         """
         pending = list(self.own.after(start.own))
         if self.user is not None:
@@ -207,10 +207,10 @@ class Streams:
         return pending
 
     def after(self, start: SchemaRevision, applied: Sequence[Revision]) -> SchemaRevision:
-        """Return where a database is that has *applied* what is pending first.
+        """Return the revision of a database at *start* after it has *applied* pending revisions.
 
         Raises:
-            BadStream: Between two branches, which no version can name.
+            BadStream: It is between two branches, where no version identifies it.
         """
         rest = self.pending(start)[len(applied) :]
         if not rest:
@@ -221,6 +221,6 @@ class Streams:
         if self.pending(position) != rest:
             raise BadStream(
                 f"{applied[-1].name} or {rest[0].name} runs outside a transaction between two "
-                "branches of the revisions, where no version says how far a database is."
+                "branches of the revisions, where no version identifies the state of a database."
             )
         return position
