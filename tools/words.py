@@ -55,11 +55,7 @@ SOURCES = (
 )
 # Areas with more than the limit, until their text is written again.
 UNFINISHED = {
-    "Python, src/tenantry",
-    *(
-        f"Python, src/tenantry/{package}"
-        for package in ("access", "api", "cli", "fleet")
-    ),
+    *(f"Python, src/tenantry/{package}" for package in ("access", "api", "fleet")),
 }
 
 

@@ -15,17 +15,17 @@ from tenantry.settings import Settings
 
 
 def app_over(services: Services, access_log: AccessLog | None = None) -> ASGIApp:
-    """Return the application over *services* that the caller opens and closes.
+    """Return the application over *services*, which the caller opens and closes.
 
-    Every request but those for the console's files goes to the API, which therefore also
-    answers for paths that nobody has, in its envelope.
+    Every request goes to the API, except those for the console's files. So unknown paths get the
+    API's 404 in its envelope.
 
     Args:
-        services: What it calls.
-        access_log: Where every request is told, if there is one already.
+        services: The services that it calls.
+        access_log: The log of all requests; by default a new one.
     """
-    # The SDK takes a second to import: here, and not for a command that serves nothing, nor
-    # while the first assistant waits.
+    # The SDK takes a second to import. Import it here: not in commands that serve nothing, and
+    # not while the first MCP client waits.
     importlib.import_module("tenantry.mcp.server")
     settings = services.settings
     access_log = access_log or open_access_log(settings)

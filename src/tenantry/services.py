@@ -1,4 +1,4 @@
-"""The composition root: the one place where everything is built and closed."""
+"""The composition root: the only place that creates and closes the services."""
 
 import asyncio
 import contextlib
@@ -61,19 +61,20 @@ from tenantry.tenant.entry import Entry
 
 RESTART_SECONDS = 1.0
 HOUSEKEEPING_SECONDS = 5.0
-# A dry run has as many threads as the migrations. Provisioning must not wait behind either.
+# Threads for provisioning, which must not wait for migrations or dry runs; each of those two has
+# `migrate_concurrency` threads.
 THREADS_BESIDE = 4
 
 _log = structlog.get_logger(__name__)
 
 
 class CatalogUnusable(Unavailable):
-    """The catalog cannot be reached, or cannot be brought up to date."""
+    """The catalog cannot be reached or migrated."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Services:
-    """Everything that a door needs. Passed by hand; there is no global."""
+    """Everything that a door needs. It is passed explicitly; there are no globals."""
 
     settings: Settings
     catalog: Catalog
@@ -103,13 +104,13 @@ async def open_services(settings: Settings, *, works: bool = True) -> AsyncItera
     """Build the services of one process, and close them when the block ends.
 
     Args:
-        settings: Of the process.
-        works: Whether it takes part in migration runs, and in clearing away what others
-            have left half-made.
+        settings: The settings of the process.
+        works: Whether it works on migration runs, and removes what dead processes have left
+            incomplete.
 
     Raises:
-        CatalogUnusable: The catalog cannot be reached, or cannot be brought up to date.
-        NoRevisions: The user's directory of revisions has none, or is no Alembic directory.
+        CatalogUnusable: The catalog cannot be reached or migrated.
+        NoRevisions: The user's directory has no revisions, or is not an Alembic directory.
         WrongSecretKey: The catalog was sealed with another key.
     """
     private.make_folder(settings.data_dir)
@@ -131,7 +132,7 @@ async def open_services(settings: Settings, *, works: bool = True) -> AsyncItera
 
 
 def system_context(actor: str) -> OperationContext:
-    """Return the context of what this process does by itself, or for its command line."""
+    """Return the context of background work, or of a command."""
     return OperationContext(request_id=str(new_id()), now=utc_now(), actor=actor, address="local")
 
 
@@ -205,12 +206,13 @@ async def _prepare(services: Services) -> None:
 
 
 def _check_revisions(streams: Streams) -> None:
-    """Check that the user's folder has a revision: without one every tenant is at the head.
+    """Check that the user's folder has a revision: otherwise every tenant is at the head.
 
-    An error in a revision fails the migration that reads it; tenants are served until then.
+    Other errors in revisions are ignored here: they fail the next migration, and tenants are
+    served until then.
 
     Raises:
-        NoRevisions: It has none, or is no Alembic directory.
+        NoRevisions: It has no revisions, or is not an Alembic directory.
     """
     try:
         _ = streams.head
@@ -221,7 +223,7 @@ def _check_revisions(streams: Streams) -> None:
 
 
 async def _upgrade_catalog(services: Services) -> None:
-    """Bring the catalog to the head; one that is newer than this code is good as it is."""
+    """Migrate the catalog to the head; one that is newer than this code is used unchanged."""
     scripts = RunScripts(Streams(catalog_database.STREAM))
     try:
         await services.migrator.initialise(services.settings.catalog, scripts, run_id=new_id())
@@ -259,12 +261,12 @@ async def _background(services: Services, *, works: bool) -> AsyncIterator[None]
 
 
 async def _keep(work: Callable[[], Awaitable[None]]) -> None:
-    """Do *work* for ever, whatever it raises."""
+    """Run *work* until cancelled; restart it after any error."""
     while True:
         try:
             await work()
-        except Exception:  # noqa: BLE001 - it is to go on
-            _log.exception("background work failed, beginning again")
+        except Exception:  # noqa: BLE001 - it must continue
+            _log.exception("background work failed, restarting")
         await asyncio.sleep(RESTART_SECONDS)
 
 
@@ -289,7 +291,7 @@ async def _prune_audit_log(services: Services) -> None:
 
 
 async def _prune_tenants(services: Services) -> None:
-    """Prune the audit logs of tenants. One that does not answer delays no other housekeeping."""
+    """Prune the audit logs of tenants, in a separate task: a slow database delays nothing else."""
     days = services.settings.audit_days
     retention = Retention(services.databases)
     while True:

@@ -1,4 +1,4 @@
-"""Settings: read once at the door, then passed by hand."""
+"""Settings: read once at the start, then passed explicitly."""
 
 import ipaddress
 import json
@@ -26,22 +26,22 @@ from tenantry.kit.errors import Invalid
 from tenantry.kit.secrets import fault_of_secret_key
 
 PREFIX = "TENANTRY_"
-# The test suite's own variables may stand in the environment of what it starts.
+# Variables of the test suite; processes that it starts inherit them.
 TEST_PREFIX = "TENANTRY_TEST_"
 ENV_FILE = ".env"
 SERVER_DEFAULT = "default"
-# Who listens on every address of the machine is reached on its own one.
-WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - it is asked for elsewhere
+# The local address of a server that listens on every address.
+WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - nothing is bound here
 IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 SCHEMES = ("sqlite:///", "postgresql://", "postgres://")
 
 
 class BadSettings(Invalid):
-    """The settings are wrong."""
+    """The settings are invalid."""
 
 
 def _database_url(url: str) -> str:
-    """Return *url* if it is well-formed. The messages never contain it: it holds a password."""
+    """Return *url* if it is well-formed. The messages never contain it: it has a password."""
     if not url:
         return url
     scheme, is_url, _ = url.partition("://")
@@ -50,12 +50,12 @@ def _database_url(url: str) -> str:
         and scheme.partition("+")[0] in {"postgresql", "postgres", "sqlite"}
         and "+" in scheme
     ):
-        raise ValueError("must not name a driver: begin with sqlite:/// or postgresql://")
+        raise ValueError("must not contain a driver: begin with sqlite:/// or postgresql://")
     if not url.startswith(SCHEMES):
         raise ValueError("must begin with sqlite:/// or postgresql://")
     if url.startswith("sqlite:///"):
         if url == "sqlite:///":
-            raise ValueError("must name a path after sqlite:///")
+            raise ValueError("must have a path after sqlite:///")
         return url
     try:
         parts = urlsplit(url)
@@ -81,18 +81,18 @@ def _proxy_addresses(text: str) -> str:
         try:
             ipaddress.ip_network(network)
         except ValueError as error:
-            raise ValueError(f"{network!r} is no address and no network ({error})") from None
+            raise ValueError(f"{network!r} is not an address or a network ({error})") from None
     return ",".join(networks)
 
 
-# Written as `10.0.0.0/8`: a name, or a `*` for all, would let clients choose their address.
+# Only addresses and networks: a host name, or `*`, would let clients choose their address.
 ProxyAddresses = Annotated[str, AfterValidator(_proxy_addresses)]
 
 ServerName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,31}$")]
 
 
 def _named_urls(given: object) -> object:
-    """Return the object that is written as JSON; what pydantic says of it names no setting."""
+    """Parse the JSON object here, because the error of pydantic would not name the setting."""
     if not isinstance(given, str):
         return given
     try:
@@ -106,19 +106,19 @@ def _named_urls(given: object) -> object:
     return named
 
 
-# NoDecode: else the JSON is read before anything here can say what is wrong with it.
+# NoDecode: otherwise the JSON is parsed before `_named_urls`, with another message.
 ServerUrls = Annotated[dict[ServerName, DatabaseUrl], NoDecode, BeforeValidator(_named_urls)]
 
 
 class Settings(BaseSettings):
-    """How one process is configured: by ``TENANTRY_*`` variables, or a file named ``.env``."""
+    """The settings of one process, from ``TENANTRY_*`` variables or a file named ``.env``."""
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX, env_file=ENV_FILE, extra="ignore", frozen=True, hide_input_in_errors=True
     )
 
     data_dir: Path = Field(
-        Path("data"), description="The folder of everything that is kept in files."
+        Path("data"), description="The data folder: all files of Tenantry are in it."
     )
     catalog_url: DatabaseUrl = Field(
         SecretStr(""),
@@ -127,7 +127,7 @@ class Settings(BaseSettings):
     )
     tenant_server_url: DatabaseUrl = Field(
         SecretStr(""),
-        description="Where tenant databases are made: `sqlite:///folder`, or the "
+        description="Where tenant databases are created: `sqlite:///folder`, or the "
         "`postgresql://…` of a server and a role that may create databases. "
         "Empty: the folder `tenants` in the data folder.",
     )
@@ -135,40 +135,40 @@ class Settings(BaseSettings):
         default_factory=dict,
         description="More tenant servers by name, as JSON: "
         '`{"eu": "postgresql://…", "us": "postgresql://…"}`. A tenant stays on the server that '
-        "it was made on; the name `default` is taken.",
+        "it was created on. The name `default` is reserved.",
     )
     secret_key: SecretStr = Field(
         SecretStr(""),
         description="Seals the signing keys in the catalog; at least 32 characters. Required "
-        "with a PostgreSQL catalog; else a file `secret-key` is made in the data folder.",
+        "with a PostgreSQL catalog; otherwise a file `secret-key` is created in the data folder.",
     )
     host: str = Field("127.0.0.1", description="The address to listen on.")
     port: int = Field(8000, ge=1, le=65535, description="The port to listen on.")
     public_url: str = Field(
         "",
         pattern=r"^(https?://[^/?#@\s]+/?)?$",
-        description="Where clients reach the service: `https://cms.example.com`. It is what "
-        "configurations of MCP clients are made with, and the only name that `/mcp` answers to. "
-        "Empty: the address that is listened on, and the names of this machine for itself.",
+        description="The URL of the service for clients: `https://cms.example.com`. It is used in "
+        "the configurations of MCP clients, and is the only host name that `/mcp` accepts. "
+        "Empty: the address to listen on, and the names of this machine for itself.",
     )
     metrics_host: str = Field(
-        "127.0.0.1", description="The address where `TENANTRY_METRICS_PORT` is."
+        "127.0.0.1", description="The address to listen on with `TENANTRY_METRICS_PORT`."
     )
     metrics_port: int = Field(
         0,
         ge=0,
         le=65535,
-        description="The port where `/metrics` is told without credentials; 0 for none.",
+        description="A port that serves `/metrics` without credentials; 0 for none.",
     )
     token_minutes: int = Field(60, ge=1, le=1440, description="How long a login lasts.")
     password_min_length: int = Field(
-        8, ge=8, le=64, description="The fewest characters of a new password (NIST asks for 15)."
+        8, ge=8, le=64, description="Minimum length of a new password (NIST recommends 15)."
     )
     password_threads: int = Field(
-        1, ge=1, le=64, description="Passwords hashed at once; each takes 19 MiB and one core."
+        1, ge=1, le=64, description="Passwords hashed in parallel; each needs 19 MiB and a core."
     )
     login_tries: int = Field(
-        5, ge=1, le=100, description="Failures of one account from one address before it waits."
+        5, ge=1, le=100, description="Failed logins of an account from one address before a delay."
     )
     login_account_hourly: int = Field(
         100,
@@ -183,46 +183,46 @@ class Settings(BaseSettings):
         365,
         ge=0,
         le=36500,
-        description="After how many days entries of the audit log are removed; 0 keeps them.",
+        description="Days after which entries of the audit log are removed; 0 keeps them.",
     )
     connections: int = Field(
         0,
         ge=0,
         le=1_000_000,
-        description="Connections of clients to this process, at most; more are refused with 503. "
-        "0: what its limit of open files (`ulimit -n`) leaves after its databases.",
+        description="Maximum client connections to this process; more are rejected with 503. "
+        "0: what the limit of open files (`ulimit -n`) allows besides the files of its databases.",
     )
     connections_per_address: int = Field(
         200,
         ge=1,
         le=1_000_000,
-        description="Connections from one client address (IPv6: one /64 network), at most; more "
-        "are refused with 429.",
+        description="Maximum connections from one client address (IPv6: one /64 network); more "
+        "are rejected with 429.",
     )
     requests_per_minute: int = Field(
         60_000,
         ge=60,
         le=100_000_000,
-        description="Requests of one API key, user, admin or McpToken in a minute, to each "
-        "process; then it answers 429. A tenant can have a limit of its own.",
+        description="Maximum requests of one API key, user, admin or McpToken in a minute, for "
+        "each process; more get 429. A tenant can have its own limit.",
     )
     trusted_proxies: ProxyAddresses = Field(
         "",
-        description="Addresses or networks (`10.0.0.0/8`) of proxies whose `X-Forwarded-For` is "
-        "trusted, with commas between them; empty for none. They are exempt from "
+        description="Addresses or networks (`10.0.0.0/8`) of trusted proxies, separated by commas; "
+        "empty for none. Their `X-Forwarded-For` is used, and they are exempt from "
         "`TENANTRY_CONNECTIONS_PER_ADDRESS`. A network must contain no client: a client in it "
-        "chooses its own address, and with it its limits and its entry in the audit log.",
+        "could forge its address, and so evade limits and falsify the audit log.",
     )
     cors_origins: str = Field(
         "",
-        description="Origins of web pages that may call the public and tenant endpoints, with "
-        "commas between them; empty for none.",
+        description="Origins of web pages that may call the public and tenant endpoints, separated "
+        "by commas; empty for none.",
     )
     migrate_concurrency: int = Field(
-        4, ge=1, le=256, description="Tenant databases that this process migrates at once."
+        4, ge=1, le=256, description="Tenant databases that this process migrates concurrently."
     )
     lock_timeout_ms: int = Field(
-        3000, ge=1, description="How long a migration holds up a tenant's traffic at one lock."
+        3000, ge=1, description="How long a migration waits for one lock, and requests behind it."
     )
     tenant_deadline_s: float = Field(
         900, gt=0, description="How long the migration of one tenant may take."
@@ -231,42 +231,42 @@ class Settings(BaseSettings):
         300,
         gt=0,
         le=86_400,
-        description="How long a migration run waits for a tenant server that is away; then its "
-        "tenants have failed.",
+        description="How long a migration run waits for a tenant server that is down; then its "
+        "tenants fail.",
     )
     migration_driver: str = Field(
         "psycopg",
         pattern=r"^[a-z][a-z0-9_]{0,31}$",
-        description="The driver for revisions that run live on PostgreSQL, as SQLAlchemy names it: "
-        "`psycopg`, or another one that is installed, such as `psycopg2`.",
+        description="The driver for revisions that run live on PostgreSQL, by its name in "
+        "SQLAlchemy: `psycopg`, or another installed one, such as `psycopg2`.",
     )
     connect_timeout_s: float = Field(
         5,
         gt=0,
         le=60,
-        description="How long a request waits for a connection to a database, its turn included; "
-        "then it answers 503.",
+        description="How long a request waits for a connection to a database, queueing included; "
+        "then it returns 503.",
     )
     statement_timeout_s: float = Field(
         5,
         gt=0,
         le=600,
-        description="How long one statement of a request may take; then it is ended, and the "
-        "request answers 503. All that a request does with databases has 1.5 s more, waiting for a "
-        "connection included.",
+        description="How long one statement of a request may take; then it is cancelled, and the "
+        "request returns 503. All database work of a request together, with the wait for a "
+        "connection, may take 1.5 s longer.",
     )
     catalog_connections: int = Field(
-        8, ge=1, le=1000, description="Connections of this process to the catalog, at most."
+        8, ge=1, le=1000, description="Maximum connections of this process to the catalog."
     )
     tenant_connections: int = Field(
         64,
         ge=1,
         le=10000,
-        description="Connections of this process to each tenant server, at most.",
+        description="Maximum connections of this process to each tenant server.",
     )
     sqlite_synchronous: Literal["FULL", "NORMAL"] = Field(
         "FULL",
-        description="`NORMAL` is faster, and may lose the last commits when the power fails.",
+        description="`NORMAL` is faster, but can lose the last commits after a power failure.",
     )
     tenant_migrations: Path | None = Field(
         None, description="Your own Alembic directory (with `versions/` in it), for every tenant."
@@ -280,7 +280,7 @@ class Settings(BaseSettings):
         "auto", description="`auto` is text on a terminal and JSON elsewhere."
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
-        "info", description="The least important event that is logged."
+        "info", description="The lowest level of events to log."
     )
 
     @model_validator(mode="after")
@@ -290,10 +290,10 @@ class Settings(BaseSettings):
         if fault is not None:
             raise ValueError(f"TENANTRY_SECRET_KEY {fault}")
         if SERVER_DEFAULT in self.tenant_servers:
-            raise ValueError(f"TENANTRY_TENANT_SERVERS must not name {SERVER_DEFAULT!r}")
+            raise ValueError(f"TENANTRY_TENANT_SERVERS must not contain {SERVER_DEFAULT!r}")
         if self.metrics_port == self.port:
             raise ValueError(
-                "TENANTRY_METRICS_PORT must not be TENANTRY_PORT: it answers without credentials"
+                "TENANTRY_METRICS_PORT must not be TENANTRY_PORT: it needs no credentials"
             )
         if not secret and self.catalog.startswith("postgres"):
             raise ValueError("TENANTRY_SECRET_KEY must be set when the catalog is PostgreSQL")
@@ -312,23 +312,23 @@ class Settings(BaseSettings):
 
     @property
     def local_url(self) -> str:
-        """Where this process answers, as seen from its own machine."""
+        """The URL of this process on its own machine."""
         host = WILDCARDS.get(self.host, self.host)
         return f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
 
     @property
     def base_url(self) -> str:
-        """Where clients reach the service: without a slash at the end."""
+        """The URL of the service for clients, without a slash at the end."""
         return self.public_url.rstrip("/") or self.local_url
 
     @property
     def tenant_server(self) -> str:
-        """The URL of the server, or of the folder, for tenants that name no other."""
+        """The URL of the default server, or folder, of tenants."""
         return self.servers[SERVER_DEFAULT]
 
     @property
     def servers(self) -> dict[str, str]:
-        """The URLs of the servers, or folders, that hold the tenant databases, by name."""
+        """The URLs of the servers, or folders, of the tenant databases, by name."""
         default = self.tenant_server_url.get_secret_value()
         named = {name: url.get_secret_value() for name, url in self.tenant_servers.items()}
         return {SERVER_DEFAULT: default or f"sqlite:///{self.data_dir / 'tenants'}", **named}
@@ -338,11 +338,11 @@ def read_settings(**overrides: object) -> Settings:
     """Return the settings of this process.
 
     Args:
-        overrides: What the command line says; None is nothing said.
+        overrides: Values from the command line; None if not given.
 
     Raises:
-        BadSettings: One is wrong, or a ``TENANTRY_*`` name is not known: a mistyped name
-            would otherwise be a setting that silently does nothing.
+        BadSettings: A setting is invalid, or a ``TENANTRY_*`` name is unknown: otherwise a
+            mistyped name would silently have no effect.
     """
     _check_names({**_read_file(), **os.environ})  # noqa: TID251 - here they are read
     try:
@@ -352,11 +352,10 @@ def read_settings(**overrides: object) -> Settings:
 
 
 def _read_file() -> dict[str, str | None]:
-    """Return what the file `ENV_FILE` sets; nothing if there is none.
+    """Return the settings in the file `ENV_FILE`; empty if there is no file.
 
     Raises:
-        BadSettings: It cannot be read: a line that is left out would be a setting that silently
-            does nothing.
+        BadSettings: A line cannot be read: otherwise it would silently have no effect.
     """
     try:
         text = Path(ENV_FILE).read_text(encoding="utf-8")
@@ -365,7 +364,7 @@ def _read_file() -> dict[str, str | None]:
     except OSError as error:
         raise BadSettings(f"{ENV_FILE} cannot be read ({error.strerror}).") from error
     except UnicodeDecodeError as error:
-        raise BadSettings(f"{ENV_FILE} must be text in UTF-8: save it so.") from error
+        raise BadSettings(f"{ENV_FILE} must be UTF-8 text.") from error
     for line in parse_stream(StringIO(text)):
         if line.error:
             raise BadSettings(

@@ -32,7 +32,7 @@ from tenantry.cli import signals
 signals.BREAK_OFF_SECONDS, signals.EXIT_SECONDS_MAX = 0.3, 0.6
 
 async def serve() -> None:
-    with signals.heeded(lambda: None):
+    with signals.handled(lambda: None):
         asyncio.get_running_loop().call_later(0.1, os.kill, os.getpid(), signal.SIGTERM)
         {runs}
 

@@ -204,7 +204,7 @@ class TestBadStream:
     def test_one_folder_too_high_names_the_one_below(self, folder: AlembicFolder):
         folder.add("a_one", "pass")
 
-        with pytest.raises(NoRevisions, match=rf"that has one: {folder.path}\.$"):
+        with pytest.raises(NoRevisions, match=rf"that contains it: {folder.path}\.$"):
             _ = Stream("user", folder.path.parent).head
 
     def test_that_is_no_alembic_directory_says_so(self, tmp_path: Path):

@@ -1,5 +1,5 @@
 """The command line: each command is a thin function around one coroutine.
 
-`main` holds the table of commands, `commands` loads their modules when they are used, and
-`exits` maps errors to exit statuses. A new group is a new module, and a line in `main`.
+`main` contains the table of commands, `commands` imports their modules on demand, and `exits` maps
+errors to exit statuses. To add a group, write a module and add a line to the table.
 """

@@ -51,7 +51,7 @@ def show_all(*, as_json: options.Json = False) -> None:
 
 @group.command("disable")
 def disable(email: str, *, as_json: options.Json = False) -> None:
-    """Disable an admin, and end their sessions."""
+    """Disable an admin and end their sessions."""
     changed = asyncio.run(_update(session.configure(), email, is_active=False))
     _show(changed, as_json=as_json)
 
@@ -67,7 +67,7 @@ def enable(email: str, *, as_json: options.Json = False) -> None:
 def reset_password(
     email: str, *, password_stdin: options.PasswordStdin = False, as_json: options.Json = False
 ) -> None:
-    """Set the password of an admin, and end their sessions."""
+    """Set the password of an admin and end their sessions."""
     settings = session.configure()
     password = read_password(from_stdin=password_stdin)
     changed = asyncio.run(_update(settings, email, password=password))

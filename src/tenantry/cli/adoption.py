@@ -12,14 +12,17 @@ from tenantry.migration.environment import read_environment
 from tenantry.settings import SERVER_DEFAULT, Settings
 
 PENDING = "The next `tenantry migrate all` applies your pending revisions."
-NO_DIRECTORY = "Set TENANTRY_TENANT_MIGRATIONS, and `tenantry migrate all` applies your revisions."
+NO_DIRECTORY = (
+    "To apply your revisions, set TENANTRY_TENANT_MIGRATIONS and run `tenantry migrate all`."
+)
 
 
 def adopt(
     name: str,
     *,
     database: Annotated[
-        str, typer.Option(help="Its name on the PostgreSQL server, or the path of a SQLite file.")
+        str,
+        typer.Option(help="The database on the PostgreSQL server, or the path of a SQLite file."),
     ],
     owner_email: OwnerEmail,
     owner_name: OwnerName = None,
@@ -39,9 +42,9 @@ def adopt(
 ) -> None:
     """Create a tenant from an existing database.
 
-    A PostgreSQL database becomes the tenant's database; a SQLite file is copied. Tables whose
-    names begin with tenantry_ are added, and its own tables are not changed. Later,
-    deleting the tenant drops the database, with everything in it.
+    A PostgreSQL database becomes the tenant's database; a SQLite file is copied. Tables with the
+    prefix tenantry_ are added, and its own tables are not changed. If you delete the tenant later,
+    the database is dropped with everything in it.
     """
     settings = session.configure()
     _warn_of_environment(settings)
@@ -54,7 +57,7 @@ def adopt(
 
 
 def _warn_of_environment(settings: Settings) -> None:
-    """Print what the ``env.py`` of the operator's project does that Tenantry does not."""
+    """Warn of features in the ``env.py`` of the operator's project that Tenantry lacks."""
     if settings.tenant_migrations is None:
         return
     table = settings.tenant_version_table

@@ -165,7 +165,7 @@ async def _export(
 async def _of_tenant(catalog: Catalog, wanted: AuditFilter, tenant: str | None) -> AuditFilter:
     if tenant is None:
         return wanted
-    # The entries of a tenant outlive it, so that an id need not be a tenant's any more.
+    # Entries remain after their tenant was deleted, so the id of a deleted tenant is valid.
     tenant_id: UUID = parse_id(tenant) or (await tenants.find(catalog, tenant)).id
     return msgspec.structs.replace(wanted, tenant_id=tenant_id)
 

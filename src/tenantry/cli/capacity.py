@@ -38,7 +38,7 @@ def check_space(settings: Settings) -> list[Finding]:
 
 
 def space_finding(check: str, folder: Path, free_bytes: int) -> Finding:
-    """Return what *free_bytes* on the disk of *folder* mean."""
+    """Return the finding for a disk with *free_bytes*."""
     detail = f"{free_bytes / 2**30:,.1f} GiB are free."
     advice = f"Free space on the disk of {folder.absolute()}."
     if free_bytes < FREE_BYTES_FAILED:
@@ -49,7 +49,7 @@ def space_finding(check: str, folder: Path, free_bytes: int) -> Finding:
 
 
 def nearest(path: Path) -> Path:
-    """Return *path*, or the nearest of its parents that exists."""
+    """Return *path*, or its nearest existing parent."""
     return next(one for one in (path, *path.absolute().parents) if one.exists())
 
 
@@ -73,7 +73,7 @@ async def check_databases(settings: Settings, catalog: Catalog) -> list[Finding]
 
 
 async def check_connections(settings: Settings) -> list[Finding]:
-    """Compare the connections of one process with what each PostgreSQL server allows."""
+    """Compare the connections of one process with the limit of each PostgreSQL server."""
     needed: dict[str, int] = defaultdict(int)
     urls: dict[str, str] = {}
     needs = [(settings.catalog, settings.catalog_connections)]
@@ -97,7 +97,7 @@ async def check_connections(settings: Settings) -> list[Finding]:
 def _connections_finding(host: str, needed: int, allowed: int) -> Finding:
     check = f"connections to {host}"
     if needed <= allowed:
-        detail = f"One process opens {needed} at most; the server allows {allowed} in all."
+        detail = f"One process opens at most {needed}; the server allows {allowed} in all."
         return Finding(check, State.OK, detail)
     detail = f"One process can open {needed}; the server allows {allowed} in all."
     advice = (

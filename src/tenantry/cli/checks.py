@@ -1,4 +1,4 @@
-"""The checks of ``tenantry doctor``. None of them leaves a change."""
+"""The checks of ``tenantry doctor``. They leave everything unchanged."""
 
 import asyncio
 import tempfile
@@ -40,7 +40,7 @@ SERVER_ADVICE = "Check its URL, and that its role may create databases."
 
 
 async def examine(settings: Settings) -> list[Finding]:
-    """Return the findings of every check."""
+    """Run every check and return the findings."""
     findings = [
         Finding("release", State.OK, VERSION),
         Finding("settings", State.OK, "Every one is known and valid."),
@@ -62,7 +62,7 @@ def _check_folder(check: str, folder: Path) -> Finding:
         advice = "Set the path of a folder."
         return Finding(check, State.FAILED, f"{existing} is not a folder.", advice)
     try:
-        # What a permission says is not enough: the disk may be full, or mounted read-only.
+        # Permissions are not enough: the disk may be full, or mounted read-only.
         with tempfile.TemporaryFile(dir=existing) as file:
             file.write(bytes(PROBE_BYTES))
             file.flush()
@@ -104,7 +104,7 @@ async def _check_catalog_revision(settings: Settings) -> Finding:
     except Exception as error:  # noqa: BLE001 - any error is a finding
         return Finding("catalog", State.FAILED, explain(error), CATALOG_ADVICE)
     if found < head:
-        advice = "The next start brings it to the head."
+        advice = "The next start migrates it to the head."
         return Finding("catalog", State.WARNING, f"At {found}, the head is {head}.", advice)
     where = "the head" if found == head else f"newer than this code ({head})"
     return Finding("catalog", State.OK, f"At {found}, {where}.")

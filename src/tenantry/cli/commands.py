@@ -1,4 +1,4 @@
-"""The tree of commands: modules imported when they are used, errors printed in one line."""
+"""The tree of commands: modules are imported on demand, and errors are printed in one line."""
 
 import asyncio
 import sys
@@ -24,13 +24,13 @@ def new_group(description: str = "") -> typer.Typer:
 
 
 class Group(TyperGroup):
-    """A group of commands: without a command, it prints its help and ends with `USAGE`."""
+    """A group of commands. Without a command, it prints its help and exits with `USAGE`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Return the arguments of the command.
 
         Raises:
-            typer.Exit: There are none.
+            typer.Exit: There are no arguments.
         """
         if not args and not ctx.resilient_parsing:
             sys.stderr.write(f"{ctx.get_help()}\n")
@@ -39,14 +39,14 @@ class Group(TyperGroup):
 
 
 class DeferredCommand(TyperCommand):
-    """A command, or a group, whose module is imported when it is used.
+    """A command, or a group of commands, that is imported on demand.
 
-    Help and completion of the level above need only its name and its summary.
+    The help and the completion of the parent group need only its name and its summary.
 
     Args:
-        name: What is typed.
-        summary: As in the help of the command itself.
-        module: The name of a module whose `group` holds the command, or the commands.
+        name: The name of the command.
+        summary: The first line of the command's own help.
+        module: The name of the module; its `group` contains the command or commands.
     """
 
     def __init__(self, name: str, summary: str, module: str) -> None:
@@ -65,13 +65,13 @@ class DeferredCommand(TyperCommand):
 
 
 class Root(Group):
-    """The topmost group: an error of any command is one line, and an exit status."""
+    """The root group: any error of a command becomes one line and an exit status."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Return the arguments of the command.
 
         Raises:
-            typer.Exit: They are not UTF-8, or not as the command takes them.
+            typer.Exit: They are not UTF-8, or not valid for the command.
         """
         try:
             "".join(args).encode()
@@ -96,12 +96,12 @@ class Root(Group):
             print_error(_explain_usage(error))
             raise typer.Exit(ExitStatus.USAGE) from error
         except TenantryError as error:
-            # Imported now: it knows the errors of every layer.
+            # Imported on demand, because it imports the errors of every layer.
             exits = import_module("tenantry.cli.exits")
             print_error(exits.explain(error))
             raise typer.Exit(exits.status_of(error)) from error
         except BrokenPipeError:
-            raise  # the reader of our output has ended; typer ends quietly
+            raise  # the reader of our output has exited; typer exits without a message
         except OSError as error:
             reason = error.strerror or str(error)
             print_error(f"{reason}: {error.filename}" if error.filename else reason)
@@ -116,7 +116,7 @@ def print_error(line: str) -> None:
 
 
 def _explain_usage(error: Any) -> str:
-    """Return what is wrong with the arguments in one line, and how to get help."""
+    """Return one line about what is wrong with the arguments, and how to get help."""
     ctx = getattr(error, "ctx", None)
     message = _all_missing(ctx) if type(error).__name__ == "MissingParameter" else ""
     message = " ".join((message or error.format_message()).split()).removesuffix(".")
@@ -126,7 +126,7 @@ def _explain_usage(error: Any) -> str:
 
 
 def _all_missing(ctx: Any) -> str:
-    """Return a sentence with every parameter that is missing: typer names the first."""
+    """Return a sentence with every missing parameter: typer names only the first."""
     if ctx is None:
         return ""
     missing = [

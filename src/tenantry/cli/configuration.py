@@ -1,4 +1,4 @@
-"""Checks of the doctor: settings that are valid, and harm the service."""
+"""Checks of the doctor: settings that are valid but harmful."""
 
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from tenantry.cli.findings import Finding, State
 from tenantry.settings import IpNetwork, Settings
 
-# A wider network is no private range (RFC 1918, RFC 4193).
+# A wider network is not a private range (RFC 1918, RFC 4193).
 PREFIX_MIN = {4: 8, 6: 7}
 PUBLIC_ADDRESSES_MAX = 2**16
 LOCK_TRIES = 4
@@ -16,7 +16,7 @@ DEADLINE_S_MAX = 24 * 3600
 
 
 def check_configuration(settings: Settings) -> list[Finding]:
-    """Return a finding for each setting that is valid, and harmful."""
+    """Return a finding for each setting that is valid but harmful."""
     return [
         *_check_proxies(settings.proxy_networks),
         *_check_origins(settings.cors_origins),
@@ -26,7 +26,7 @@ def check_configuration(settings: Settings) -> list[Finding]:
 
 
 def _check_proxies(networks: list[IpNetwork]) -> Iterator[Finding]:
-    advice = "Name the addresses of your proxies only, such as 10.1.2.3 or 10.1.0.0/16."
+    advice = "List only the addresses of your proxies, such as 10.1.2.3 or 10.1.0.0/16."
     for network in networks:
         if network.prefixlen == 0:
             detail = f"{network} is every address: any client can claim any address."
@@ -42,7 +42,7 @@ def _check_origins(text: str) -> Iterator[Finding]:
     for origin in (one.strip() for one in text.split(",")):
         if origin == "*":
             detail = "`*` lets the pages of every site call the API."
-            advice = "Name the origins of your own pages, such as https://www.example.com."
+            advice = "List the origins of your own pages, such as https://www.example.com."
             yield Finding("TENANTRY_CORS_ORIGINS", State.WARNING, detail, advice)
         elif origin and not _is_origin(origin):
             advice = "Write scheme and host without a path: https://www.example.com."

@@ -1,4 +1,4 @@
-"""``tenantry doctor``: look at everything that a start needs, and say what to do."""
+"""``tenantry doctor``: check everything that a start needs, and advise what to do."""
 
 import asyncio
 
@@ -17,7 +17,7 @@ STYLES = {State.OK: "green", State.WARNING: "yellow", State.FAILED: "red"}
 
 
 class FindingResponse(Schema, frozen=True):
-    """What one check has found."""
+    """The finding of one check."""
 
     check: str
     state: str
@@ -26,7 +26,7 @@ class FindingResponse(Schema, frozen=True):
 
 
 class Findings(Schema, frozen=True):
-    """What every check has found."""
+    """The findings of all checks."""
 
     items: list[FindingResponse]
 
@@ -38,7 +38,7 @@ group = new_group()
 def doctor(*, as_json: options.Json = False) -> None:
     """Check settings, databases, folders and revisions.
 
-    Nothing is changed. The exit status is 3 when a check has failed, 0 otherwise.
+    Nothing is changed. The exit status is 3 if a check fails, otherwise 0.
     """
     findings = _examine()
     if as_json:

@@ -4,7 +4,7 @@ from enum import IntEnum
 
 
 class ExitStatus(IntEnum):
-    """What the end of a command means."""
+    """The exit status of a command."""
 
     OK = 0
     TENANTS_FAILED = 1

@@ -35,30 +35,30 @@ STATUS: dict[type[TenantryError], ExitStatus] = {
     Conflict: ExitStatus.USAGE,
 }
 
-# What to do, where the message itself does not say it.
+# What to do, for errors with a message that does not include it.
 ADVICE: dict[type[TenantryError], str] = {
-    AdminEmailInUse: "`tenantry admin list` shows them.",
-    AdminNotFound: "`tenantry admin list` shows them.",
-    ApiKeyNotFound: "`tenantry key list TENANT` shows them.",
+    AdminEmailInUse: "`tenantry admin list` lists the admins.",
+    AdminNotFound: "`tenantry admin list` lists the admins.",
+    ApiKeyNotFound: "`tenantry key list TENANT` lists the keys.",
     CatalogUnusable: "Run `tenantry doctor`.",
-    EmailInUse: "`tenantry user list TENANT` shows whose.",
-    McpTokenNotFound: "`tenantry token list TENANT` shows them.",
-    MigrationRunNotFound: "`tenantry migrate history` shows the runs.",
+    EmailInUse: "`tenantry user list TENANT` lists the users.",
+    McpTokenNotFound: "`tenantry token list TENANT` lists the tokens.",
+    MigrationRunNotFound: "`tenantry migrate history` lists the runs.",
     TenantActive: "Run `tenantry tenant suspend TENANT`.",
     TenantNameInUse: "Choose another name.",
-    TenantNotFound: "`tenantry tenant list` shows them.",
-    UnknownServer: "The setting TENANTRY_TENANT_SERVERS names them.",
-    UserNotFound: "`tenantry user list TENANT` shows them.",
-    WrongName: "`tenantry tenant show TENANT` shows it.",
+    TenantNotFound: "`tenantry tenant list` lists the tenants.",
+    UnknownServer: "The setting TENANTRY_TENANT_SERVERS has the names of the servers.",
+    UserNotFound: "`tenantry user list TENANT` lists the users.",
+    WrongName: "`tenantry tenant show TENANT` shows the name.",
     WrongSecretKey: "Set the key that the catalog was created with.",
 }
 
 
 def status_of(error: TenantryError) -> ExitStatus:
-    """Return the exit status that *error* means."""
+    """Return the exit status for *error*."""
     return next(STATUS[category] for category in type(error).__mro__ if category in STATUS)
 
 
 def explain(error: TenantryError) -> str:
-    """Return *error* in one line, with what can be done about it."""
+    """Return the message of *error* and the advice for it, in one line."""
     return " ".join(f"{error.message} {ADVICE.get(type(error), '')}".split())

@@ -17,11 +17,11 @@ from tenantry.kit import private
 from tenantry.settings import Settings
 
 PATHS_MAX = 100_000
-"""How many paths below a folder of tenants are read: about a second."""
+"""How many paths below a folder of tenants are checked: this takes about a second."""
 
 
 def check_modes(settings: Settings) -> list[Finding]:
-    """Check that only the owner can open what Tenantry has made on this machine."""
+    """Check that only the owner can open the files that Tenantry has created."""
     folders = [path for url in settings.servers.values() if (path := sqlite_path(url)) is not None]
     made = [path for path in (*_files(settings), *folders) if path.exists()]
     if not made:

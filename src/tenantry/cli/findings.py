@@ -1,11 +1,11 @@
-"""What a check of the doctor returns."""
+"""The result of a check of the doctor."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class State(StrEnum):
-    """How well a thing is."""
+    """The severity of a finding."""
 
     OK = "ok"
     WARNING = "warning"
@@ -14,10 +14,10 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a check has found.
+    """The result of a check.
 
     Attributes:
-        advice: What to do about it, if there is something to do.
+        advice: What to do about it, if anything.
     """
 
     check: str

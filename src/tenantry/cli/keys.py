@@ -30,7 +30,7 @@ def create(
     expires_at: options.ExpiresAt = None,
     as_json: options.Json = False,
 ) -> None:
-    """Issue one more API key of a tenant; it is shown this once."""
+    """Create another API key of a tenant. It is shown only once."""
     _show(asyncio.run(_issue(session.configure(), tenant, expires_at)), as_json=as_json)
 
 
@@ -62,20 +62,22 @@ def rotate(
     key_id: KeyId,
     *,
     grace_period_seconds: Annotated[
-        int, typer.Option(min=0, max=GRACE_SECONDS_MAX, help="How long the old key lives on.")
+        int, typer.Option(min=0, max=GRACE_SECONDS_MAX, help="How long the old key stays valid.")
     ] = GRACE_SECONDS_DEFAULT,
     as_json: options.Json = False,
 ) -> None:
-    """Issue an API key in place of another, which lives on for a while."""
+    """Replace an API key; the old one stays valid for a grace period."""
     issued = asyncio.run(_rotate(session.configure(), tenant, key_id, grace_period_seconds))
     _show(issued, as_json=as_json)
     if not as_json:
-        output.note(f"The old key lives for {grace_period_seconds:,} s more, if not less.")
+        output.note(
+            f"The old key expires in {grace_period_seconds:,} s, or earlier if already set."
+        )
 
 
 @group.command("revoke")
 def revoke(tenant: options.Tenant, key_id: KeyId, *, as_json: options.Json = False) -> None:
-    """Revoke an API key of a tenant: it is dead at once."""
+    """Revoke an API key of a tenant. It is invalid immediately."""
     asyncio.run(_revoke(session.configure(), tenant, key_id))
     output.show_done("The API key was revoked.", as_json=as_json)
 
@@ -86,7 +88,7 @@ def _show(issued: IssuedKey, *, as_json: bool) -> None:
         return
     key = issued.key
     output.show_facts({"API key": issued.secret, "id": key.id, "expires": key.expires_at})
-    output.note("The API key is shown only now.")
+    output.note("The API key is not shown again.")
 
 
 async def _issue(settings: Settings, tenant: str, expires_at: datetime | None) -> IssuedKey:

@@ -8,7 +8,7 @@ import typer
 
 from tenantry.cli.commands import DeferredCommand, Root
 
-# The summaries are those of the modules, which take a second to import.
+# The summaries repeat those of the modules, which take a second to import.
 COMMANDS = (
     DeferredCommand("demo", "Create sample tenants and serve them.", "tenantry.cli.demo.command"),
     DeferredCommand("serve", "Serve the API until SIGTERM or Ctrl-C.", "tenantry.cli.serve"),

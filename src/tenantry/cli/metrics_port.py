@@ -12,15 +12,15 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, MetricsHandler
 
-# A scraper has one or two.
+# A scraper needs one or two.
 CONNECTIONS_MAX = 16
-# Between any two bytes of a request, or of its answer.
+# Between any two bytes of a request, or of its response.
 SILENCE_SECONDS_MAX = 5.0
 PATH = "/metrics"
 
 
 def bound(host: str, port: int, registry: CollectorRegistry) -> HTTPServer:
-    """Return a server of what is in *registry*, which is bound and does not serve yet.
+    """Return a server for the metrics in *registry*, which is bound but does not serve yet.
 
     Raises:
         OSError: The address cannot be used.
@@ -50,7 +50,7 @@ class _Handler(MetricsHandler):
             self.send_error(HTTPStatus.NOT_FOUND)
 
     def send_response(self, code: int, message: str | None = None) -> None:
-        """Begin an answer, without the header that names this server and its version."""
+        """Begin a response, without the header that names this server and its version."""
         self.send_response_only(code, message)
         self.send_header("Date", self.date_time_string())
 
@@ -59,7 +59,7 @@ class _Handler(MetricsHandler):
 
 
 class _Server(ThreadingMixIn, HTTPServer):
-    """A thread for each of `CONNECTIONS_MAX` connections; more are closed at once."""
+    """A thread for each of `CONNECTIONS_MAX` connections; others are closed immediately."""
 
     daemon_threads = True
 
@@ -68,18 +68,18 @@ class _Server(ThreadingMixIn, HTTPServer):
         self._places = threading.BoundedSemaphore(CONNECTIONS_MAX)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer in a thread, if there is a place."""
+        """Answer in a thread, if the limit allows."""
         if not self._places.acquire(blocking=False):
             self.shutdown_request(request)
             return
         try:
             super().process_request(request, client_address)
-        except BaseException:  # there is no thread
+        except BaseException:  # no thread could be started
             self._places.release()
             raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Answer, and give the place back."""
+        """Answer, and release the place."""
         try:
             super().process_request_thread(request, client_address)
         finally:

@@ -38,15 +38,15 @@ group.command("new")(revision_template.new)
 
 
 class AdminUnclear(Invalid):
-    """There are several active admins, and a run belongs to one: name it with --by EMAIL."""
+    """There are several active admins: set the one that starts the run with --by EMAIL."""
 
 
 class NoSuchAdmin(Invalid):
-    """--by names no active admin; `tenantry admin list` shows them."""
+    """--by must be the e-mail address of an active admin; `tenantry admin list` lists them."""
 
 
 class RunResult(MigrationResultResponse, frozen=True):
-    """The result of a run, and the id that `--retry` needs."""
+    """The result of a run, with the id for `--retry`."""
 
     run_id: UUID
 
@@ -69,8 +69,8 @@ def plan(
 ) -> None:
     """Inspect every tenant's database, and print what a run would do.
 
-    Nothing is changed. The exit status is 1 when a tenant has failed. A tenant whose pending
-    revisions cannot be rehearsed has not failed.
+    Nothing is changed. The exit status is 1 if a tenant has failed. A tenant with pending revisions
+    that cannot be rehearsed has not failed.
     """
     preview = asyncio.run(_preview(session.configure(), tenant, retry, rehearse=rehearse))
     if as_json:
@@ -85,7 +85,7 @@ def plan(
 def migrate_fleet(
     *,
     by: Annotated[
-        str | None, typer.Option(help="The admin whose run it is; by default the only one.")
+        str | None, typer.Option(help="The admin that starts the run. Default: the only one.")
     ] = None,
     tenant: run_options.Tenants = None,
     retry: run_options.Retry = None,
@@ -126,7 +126,7 @@ def migrate_fleet(
 
 @group.command("status")
 def status(*, as_json: options.Json = False) -> None:
-    """Show how many tenants are at which revision, and what is running."""
+    """Show the number of tenants at each revision, and the active runs."""
     found = asyncio.run(_status(session.configure()))
     if as_json:
         output.show_json(found)
@@ -153,17 +153,17 @@ def history(
 @group.command("show")
 def show(
     run: Annotated[
-        str | None, typer.Argument(help="The id of the run; by default the newest.")
+        str | None, typer.Argument(help="The id of the run. Default: the newest.")
     ] = None,
     *,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Wait until it has ended, in whichever process it runs.")
+        bool, typer.Option("--watch", help="Wait until it has ended, even in another process.")
     ] = False,
     as_json: options.Json = False,
 ) -> None:
     """Show one migration run, and the result of each tenant.
 
-    The exit status is 1 when a tenant has failed, with and without --watch.
+    The exit status is 1 if a tenant has failed, with and without --watch.
     """
     found = asyncio.run(_find(session.configure(), run, watch=watch))
     if as_json:
@@ -177,10 +177,10 @@ def show(
 def cancel(
     run: Annotated[str, typer.Argument(help="The id of the run.")], *, as_json: options.Json = False
 ) -> None:
-    """Cancel a migration run: tenants in work finish, no other is started."""
+    """Cancel a migration run: tenants in work finish, others are not started."""
     asyncio.run(_cancel(session.configure(), run))
     output.show_done(
-        "The run is cancelled: tenants in work finish, no other is started.", as_json=as_json
+        "The run is cancelled: tenants in work finish, others are not started.", as_json=as_json
     )
 
 

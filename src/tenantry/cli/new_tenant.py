@@ -1,4 +1,4 @@
-"""The first user of a new tenant: options, password, and what is printed once."""
+"""The first user of a new tenant: the options, the password, and the output."""
 
 from dataclasses import dataclass
 from typing import Annotated

@@ -16,7 +16,8 @@ group = new_group()
 def openapi(
     *,
     file: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write it there, and print nothing.")
+        Path | None,
+        typer.Option("--output", "-o", help="Write it to this file, and print nothing."),
     ] = None,
     as_json: options.Json = False,
 ) -> None:

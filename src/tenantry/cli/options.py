@@ -12,14 +12,14 @@ from tenantry.schemas.base import Instant
 
 
 class BadInstant(Invalid):
-    """A time must be written as in 2030-01-31T12:00:00Z, with its offset from UTC."""
+    """A time must have the form 2030-01-31T12:00:00Z, with an offset from UTC."""
 
 
 def parse_instant(text: str) -> datetime:
-    """Return the instant that *text* spells, as the HTTP API takes it.
+    """Return the instant in *text*, in the format of the HTTP API.
 
     Raises:
-        BadInstant: It spells none.
+        BadInstant: It is not in that format.
     """
     try:
         return msgspec.convert(text, Instant).astimezone(UTC)
@@ -28,14 +28,14 @@ def parse_instant(text: str) -> datetime:
 
 
 class BadAddress(Invalid):
-    """An address must be one of IPv4 or IPv6."""
+    """The address must be an IPv4 or IPv6 address."""
 
 
 def parse_address(text: str) -> str:
     """Return *text* if it is an IP address.
 
     Raises:
-        BadAddress: It is none.
+        BadAddress: It is not an IP address.
     """
     try:
         ipaddress.ip_address(text)
@@ -49,7 +49,7 @@ ClientAddress = Annotated[
     typer.Option(
         parser=parse_address,
         metavar="IP",
-        help="Logins from this address are no longer delayed by failures of others.",
+        help="Also reset the failures of this client address.",
     ),
 ]
 Json = Annotated[

@@ -1,4 +1,4 @@
-"""What commands print: results on stdout, everything else on stderr."""
+"""The output of commands: results on stdout, everything else on stderr."""
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,12 +19,12 @@ NOTHING = "-"
 
 
 def result() -> Console:
-    """Return where results go."""
+    """Return the console for results."""
     return _console(to_stderr=False)
 
 
 def progress() -> Console:
-    """Return where everything else goes."""
+    """Return the console for everything else."""
     return _console(to_stderr=True)
 
 
@@ -35,7 +35,7 @@ def show_json(data: object) -> None:
 
 
 def json_text(data: object) -> str:
-    """Return *data* as JSON for people and for files."""
+    """Return *data* as indented JSON."""
     text = msgspec.json.format(msgspec.json.encode(data), indent=2)
     return f"{text.decode()}\n"
 
@@ -46,13 +46,13 @@ def show_line(line: str = "") -> None:
 
 
 def show_text(text: str) -> None:
-    """Print what is to be pasted, as it is: a line that was broken would not work."""
+    """Print text to be pasted unchanged: a wrapped line would not work."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
 
 def show_done(message: str, *, as_json: bool) -> None:
-    """Say what was done, where there is nothing else to show."""
+    """Print a message about what was done, if there is no other result."""
     if as_json:
         show_json(Done(message))
     else:
@@ -63,7 +63,7 @@ def show_table(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> N
     """Print a table; nothing if it has no rows."""
     for column in columns:
         if not column.no_wrap:
-            column.overflow = "fold"  # nothing is cut
+            column.overflow = "fold"  # wrap, never truncate
     table = Table(*columns, box=None, pad_edge=False, header_style="bold")
     for row in rows:
         table.add_row(*(cell(value) for value in row))
@@ -79,7 +79,7 @@ def show_table(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> N
 
 
 def show_facts(facts: Mapping[str, object]) -> None:
-    """Print the attributes of one thing, one line each."""
+    """Print attributes, one line each."""
     width = max(len(name) for name in facts)
     for name, value in facts.items():
         line = Text.assemble((name.ljust(width), "bold"), "  ", cell(value))
@@ -92,7 +92,7 @@ def note(line: str) -> None:
 
 
 def note_page(page: Page[Any], noun: str) -> None:
-    """Print which page of a list was shown, if there are others."""
+    """Print the number of the page, if there are other pages."""
     if not page.total_count:
         note(f"No {noun}.")
     elif len(page.items) < page.total_count:
@@ -100,7 +100,7 @@ def note_page(page: Page[Any], noun: str) -> None:
 
 
 def minute(instant: datetime | None) -> str:
-    """Return *instant* as a column of a list has it, in UTC."""
+    """Return *instant* in UTC, to the minute, for a column of a list."""
     if instant is None:
         return NOTHING
     return f"{instant.astimezone(UTC):%Y-%m-%d %H:%M}"

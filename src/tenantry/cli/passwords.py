@@ -7,14 +7,14 @@ import sys
 from tenantry.access.passwords import PASSWORD_CHARS_MAX
 from tenantry.kit.errors import Invalid
 
-# UTF-8 needs at most four bytes for a character; one more byte shows that there is more.
+# UTF-8 needs at most four bytes for a character; one more byte detects a longer password.
 PASSWORD_BYTES_MAX = 4 * PASSWORD_CHARS_MAX + 1
 GENERATED_BYTES_MIN = 15
-"""Of randomness in a generated password: 20 characters in base64."""
+"""Bytes of randomness in a generated password: 20 characters in base64."""
 
 
 class PasswordMissing(Invalid):
-    """A password is required: pipe it in with --password-stdin, or run this at a terminal."""
+    """A password is required: use --password-stdin, or run the command at a terminal."""
 
 
 class PasswordUnreadable(Invalid):
@@ -29,12 +29,12 @@ def read_password(*, from_stdin: bool) -> str:
     """Return a new password.
 
     Args:
-        from_stdin: Whether it is the first line of the input.
+        from_stdin: Whether to read it from the first line of standard input.
 
     Raises:
-        PasswordMissing: There is no terminal, or the answer is empty.
-        PasswordUnreadable: It is not text.
-        PasswordsDiffer: The second answer at the terminal is another one.
+        PasswordMissing: There is no terminal, or the password is empty.
+        PasswordUnreadable: The line is not UTF-8 text.
+        PasswordsDiffer: The repeated password at the terminal is different.
     """
     if sys.stdin is None:
         raise PasswordMissing
@@ -46,7 +46,9 @@ def read_password(*, from_stdin: bool) -> str:
 
 
 def read_or_generate_password(*, from_stdin: bool, chars_min: int) -> tuple[str, bool]:
-    """Return a new password, and whether it was generated: without input and without a terminal.
+    """Return a new password, and whether it was generated.
+
+    It is generated if there is no terminal and *from_stdin* is False.
 
     Args:
         from_stdin: As for `read_password`.

@@ -1,4 +1,4 @@
-"""Progress of a run, in this process or elsewhere: a bar, or lines in a log file."""
+"""Progress of a run, in this process or another: a bar, or lines in a log file."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
@@ -31,7 +31,7 @@ from tenantry.kit.clock import monotonic_seconds
 from tenantry.migration.run_scripts import RunScripts
 from tenantry.services import Services
 
-LOOK_SECONDS = 0.1
+POLL_SECONDS = 0.1
 LINE_SECONDS = 10.0
 CATALOG_LOST_SECONDS_MAX = 60.0
 
@@ -40,7 +40,7 @@ Show = Callable[[MigrationRun, Sequence[AwayServer]], None]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A run, how it was to go, what has become of each tenant, and why tenants failed."""
+    """A run: its options, the result of each tenant, and the causes of failures."""
 
     run: MigrationRun
     terms: Terms
@@ -50,9 +50,8 @@ class Found:
 
 
 async def found(catalog: Catalog, run: MigrationRun) -> Found:
-    """Return *run* with all that the catalog knows of it."""
-    # First, because a run that goes on has more items a moment later: each cause is told in
-    # the words of one of them.
+    """Return *run* with its details in the catalog."""
+    # Causes first: each refers to an item, and items are only added while the run continues.
     causes = await runs.failure_causes(catalog, run.id) if run.failed_count else []
     terms = await runs.terms(catalog, run.id)
     away = await away_servers(catalog, run)
@@ -60,14 +59,14 @@ async def found(catalog: Catalog, run: MigrationRun) -> Found:
 
 
 def waiting_text(away: Sequence[AwayServer]) -> str:
-    """Return which servers a run waits for, and since when."""
+    """Return a text about the servers that a run waits for, and since when."""
     return "; ".join(
         f"waiting for server {one.server} since {output.minute(one.since)} UTC" for one in away
     )
 
 
 async def check_revisions(services: Services) -> None:
-    """Check that there is a head to bring tenants to: without one, each of them would fail.
+    """Check that the revisions have a head: otherwise every tenant would fail.
 
     Raises:
         BadStream: The directory of revisions cannot be read, is empty, or has several heads.
@@ -76,16 +75,16 @@ async def check_revisions(services: Services) -> None:
 
 
 class RunLeft(RunGoesOn):
-    """This process was asked to stop, and the run has not ended.
+    """This process received a signal to stop before the run has ended.
 
     Args:
-        run_id: Of the run.
+        run_id: The id of the run.
     """
 
     def __init__(self, run_id: UUID) -> None:
         super().__init__(
-            f"Stopped. What is left of the run is taken up by any process that serves, or by the "
-            f"next `tenantry migrate all`; `tenantry migrate show {run_id}` tells how far it is."
+            f"Stopped. Any serving process, or the next `tenantry migrate all`, continues the run; "
+            f"`tenantry migrate show {run_id}` shows its progress."
         )
 
 
@@ -108,21 +107,21 @@ class _Failed(ProgressColumn):
 
 
 class WatchLeft(RunGoesOn):
-    """This process was asked to stop watching; the run goes on."""
+    """This process received a signal to stop watching; the run continues."""
 
 
 async def migrate_all(services: Services, *, triggered_by: str, options: RunOptions) -> Found:
     """Plan a run, and work on it here until it has ended.
 
     Args:
-        services: Whose background works on every run.
-        triggered_by: Whose run it is: an admin's e-mail address.
-        options: Which tenants it is for, and how it is to go.
+        services: The services of this process; their worker works on every run.
+        triggered_by: The e-mail address of the admin that starts the run.
+        options: The tenants and the options of the run.
 
     Raises:
-        BadStream: The directory of revisions cannot be read; there is no run.
-        BadRunOptions, BadText, MigrationRunNotFound: An option breaks a rule; there is no run.
-        RunLeft: A signal asked this process to stop.
+        BadStream: The directory of revisions cannot be read; no run was created.
+        BadRunOptions, BadText, MigrationRunNotFound: An option is invalid; no run was created.
+        RunLeft: This process received a signal to stop.
         DatabaseUnavailable: The catalog has not answered for `TENANTRY_SERVER_PATIENCE_S`.
     """
     await check_revisions(services)
@@ -131,7 +130,7 @@ async def migrate_all(services: Services, *, triggered_by: str, options: RunOpti
     def begin_to_stop() -> None:
         stopping.append(asyncio.create_task(services.worker.stop()))
 
-    with signals.heeded(begin_to_stop), shown_on(output.progress()) as show:
+    with signals.handled(begin_to_stop), shown_on(output.progress()) as show:
         run_id = await services.fleet.plan(
             session.context(), triggered_by=triggered_by, options=options
         )
@@ -146,15 +145,15 @@ async def migrate_all(services: Services, *, triggered_by: str, options: RunOpti
 
 
 async def watch(catalog: Catalog, run_id: UUID) -> None:
-    """Show a run that goes on elsewhere until it has ended.
+    """Show the progress of a run in another process until it has ended.
 
     Raises:
         MigrationRunNotFound: No run has this id.
-        WatchLeft: A signal asked this process to stop.
+        WatchLeft: This process received a signal to stop.
         DatabaseUnavailable: The catalog has not answered for `CATALOG_LOST_SECONDS_MAX`.
     """
     asked: list[bool] = []
-    with signals.heeded(lambda: asked.append(True)), shown_on(output.progress()) as show:
+    with signals.handled(lambda: asked.append(True)), shown_on(output.progress()) as show:
         await _follow(catalog, run_id, show=show, left=lambda: WatchLeft() if asked else None)
 
 
@@ -166,7 +165,7 @@ async def _follow(
     left: Callable[[], RunGoesOn | None],
     lost_seconds_max: float = CATALOG_LOST_SECONDS_MAX,
 ) -> MigrationRun:
-    """Return the run when it has ended, whoever ends it, or raise what *left* returns."""
+    """Poll the run and return it when it has ended; raise the error that *left* returns."""
     seen_at = monotonic_seconds()
     while True:
         try:
@@ -183,12 +182,12 @@ async def _follow(
         leaving = left()
         if leaving is not None:
             raise leaving
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(POLL_SECONDS)
 
 
 @contextmanager
 def shown_on(console: Console) -> Iterator[Show]:
-    """Yield what shows a run on *console* while the block lasts."""
+    """Yield a function that shows a run on *console*, during the block."""
     if not console.is_terminal:
         yield _Lines(console)
         return
@@ -213,7 +212,7 @@ class _Bar:
         self._task: TaskID | None = None
 
     def __call__(self, run: MigrationRun, away: Sequence[AwayServer]) -> None:
-        """Move the bar."""
+        """Update the bar."""
         if self._task is None:
             self._task = self._progress.add_task("", total=run.total_count, failed=0, waiting="")
         done = run.success_count + run.failed_count
@@ -223,14 +222,14 @@ class _Bar:
 
 
 class _Lines:
-    """A line now and then, for a log file."""
+    """A line every `LINE_SECONDS`, for a log file."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._next_at = monotonic_seconds() + LINE_SECONDS
 
     def __call__(self, run: MigrationRun, away: Sequence[AwayServer]) -> None:
-        """Print a line if it is time."""
+        """Print a line if `LINE_SECONDS` have passed."""
         if monotonic_seconds() < self._next_at:
             return
         self._next_at = monotonic_seconds() + LINE_SECONDS

@@ -11,7 +11,7 @@ ANSWER_BYTES_MAX = 4 * max(NAME_CHARS_MAX, EMAIL_CHARS_MAX) + 2
 
 
 class ConfirmationMissing(Invalid):
-    """Deleting needs a confirmation; the message names the option for it."""
+    """Deletion requires a confirmation; the message names the option for it."""
 
 
 def ask_to_confirm(question: str, *, option: str) -> str:
@@ -19,7 +19,7 @@ def ask_to_confirm(question: str, *, option: str) -> str:
 
     Args:
         question: Printed to stderr.
-        option: The option that gives the answer without a terminal.
+        option: The option with the answer, for use without a terminal.
 
     Raises:
         ConfirmationMissing: There is no terminal, or the answer is empty.

@@ -1,4 +1,4 @@
-"""Migration runs and the state of the fleet, as people read them."""
+"""Migration runs and the state of the fleet, as text."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ ROWS_SHOWN_MAX = 100
 
 
 class StatusResponse(SchemaStatusResponse, frozen=True):
-    """Where the tenant databases were last seen, and what is running."""
+    """The last known revisions of the tenant databases, and the active runs."""
 
     running: list[MigrationRunStateResponse]
 
@@ -37,7 +37,7 @@ class StatusResponse(SchemaStatusResponse, frozen=True):
 
 
 def show_preview(preview: Preview, *, rehearsed: bool) -> None:
-    """Print what a run would find: a line for all tenants at the same revision."""
+    """Print what a run would do: one line for all tenants at the same revision."""
     alike = Counter((one.current_revision, one.pending_migrations) for one in preview.details)
     columns = [
         Column("Tenants", justify="right"),
@@ -74,7 +74,7 @@ def _tenants(count: int) -> str:
 
 
 def show_outcome(ended: Found) -> None:
-    """Print why tenants failed, and a line about all of them."""
+    """Print the causes of failures, and a summary."""
     _show_causes(ended)
     output.show_line(_summary(ended))
 
@@ -99,7 +99,7 @@ def _show_failures(rows: Sequence[tuple[int, str, str | None]], *, heading: str 
 
 
 def _show_table(columns: Sequence[Column], rows: Sequence[Sequence[object]]) -> None:
-    """Print a table as far as it can be read, and an empty line after it."""
+    """Print up to `ROWS_SHOWN_MAX` rows of a table, and an empty line after it."""
     output.show_table(columns, rows[:ROWS_SHOWN_MAX])
     if len(rows) > ROWS_SHOWN_MAX:
         output.show_line(f"… and {len(rows) - ROWS_SHOWN_MAX:,} more: --json has them all.")
@@ -126,7 +126,7 @@ def _summary(found: Found) -> str:
 
 
 def show_status(status: StatusResponse) -> None:
-    """Print how many tenants are at which revision."""
+    """Print the number of tenants at each revision, and the active runs."""
     columns = [Column("Revision"), Column("Tenants", justify="right"), Column("")]
     rows = [
         (
@@ -156,7 +156,7 @@ def show_status(status: StatusResponse) -> None:
 
 
 def show_history(page: Page[MigrationRun]) -> None:
-    """Print runs, a line each."""
+    """Print runs, one line each."""
     columns = [
         Column("ID", no_wrap=True),
         Column("Started, UTC", no_wrap=True),

@@ -1,4 +1,4 @@
-"""``tenantry migrate new``: a revision to fill in."""
+"""``tenantry migrate new``: write a new revision for a developer to complete."""
 
 from typing import Annotated
 
@@ -11,11 +11,11 @@ from tenantry.schemas.base import Schema
 
 
 class NoMigrations(Invalid):
-    """TENANTRY_TENANT_MIGRATIONS must say where your revisions are to be: `migrations`, say."""
+    """Set TENANTRY_TENANT_MIGRATIONS to the folder for your revisions, such as `migrations`."""
 
 
 class DraftResponse(Schema, frozen=True):
-    """A revision that was begun."""
+    """A new revision."""
 
     revision: str
     name: str
@@ -27,7 +27,7 @@ def new(
     message: Annotated[str, typer.Option("--message", "-m", help="What the revision does.")],
     as_json: options.Json = False,
 ) -> None:
-    """Write a revision of your own to fill in, after the newest one."""
+    """Create the file of a new revision, after the newest one."""
     settings = session.configure()
     if settings.tenant_migrations is None:
         raise NoMigrations
@@ -36,4 +36,4 @@ def new(
         output.show_json(DraftResponse(draft.id, draft.name, str(draft.path)))
         return
     output.show_line(str(draft.path))
-    output.note("Fill it in; `tenantry migrate plan` then shows who would get it.")
+    output.note("Complete it; `tenantry migrate plan` then shows which tenants would get it.")

@@ -13,7 +13,7 @@ from tenantry.kit.ids import parse_id
 
 Tenants = Annotated[
     list[str] | None,
-    typer.Option("--tenant", help="Only this tenant, by id or name; can be repeated."),
+    typer.Option("--tenant", help="Only this tenant, by id or name. Can be repeated."),
 ]
 Retry = Annotated[
     str | None, typer.Option(metavar="RUN", help="Only the tenants that failed in this run.")
@@ -28,9 +28,9 @@ Waves = Annotated[
 ]
 MaxFailures = Annotated[
     str | None,
-    typer.Option(metavar="N|N%", help="Start no other tenant when more have failed."),
+    typer.Option(metavar="N|N%", help="Stop the run when more tenants than this have failed."),
 ]
-Label = Annotated[str | None, typer.Option(help="What the run is called, in the audit log.")]
+Label = Annotated[str | None, typer.Option(help="A label for the run, also in the audit log.")]
 
 
 async def options_of(
@@ -45,8 +45,8 @@ async def options_of(
     """Return the options of a run; `fleet` checks them.
 
     Raises:
-        TenantNotFound: A tenant that is named does not exist.
-        MigrationRunNotFound: *retry* is no id.
+        TenantNotFound: A tenant in *named* does not exist.
+        MigrationRunNotFound: *retry* is not an id.
     """
     retry_of = None if retry is None else parse_id(retry)
     if retry is not None and retry_of is None:

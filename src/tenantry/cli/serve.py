@@ -1,4 +1,4 @@
-"""``tenantry serve``: answer requests, and take part in migration runs."""
+"""``tenantry serve``: answer requests, and work on migration runs."""
 
 import signal
 from typing import Annotated
@@ -14,12 +14,13 @@ from tenantry.schemas.base import Schema
 _log = structlog.get_logger(__name__)
 
 Port = Annotated[
-    int | None, typer.Option(min=1, max=65535, help="The port to listen on, not TENANTRY_PORT.")
+    int | None,
+    typer.Option(min=1, max=65535, help="The port to listen on. Default: TENANTRY_PORT."),
 ]
 
 
 class Serving(Schema, frozen=True):
-    """Where requests are answered."""
+    """The URL of the server."""
 
     url: str
 
@@ -31,7 +32,7 @@ group = new_group()
 def serve(
     *,
     host: Annotated[
-        str | None, typer.Option(help="The address to listen on, not TENANTRY_HOST.")
+        str | None, typer.Option(help="The address to listen on. Default: TENANTRY_HOST.")
     ] = None,
     port: Port = None,
     as_json: options.Json = False,
@@ -39,7 +40,7 @@ def serve(
     """Serve the API until SIGTERM or Ctrl-C."""
     settings = session.configure(log_level="info", host=host, port=port)
 
-    def tell() -> None:
+    def announce() -> None:
         url = settings.local_url
         if as_json:
             output.show_json(Serving(url))
@@ -48,6 +49,6 @@ def serve(
         _log.info("serving", url=url)
 
     with server.sole_server(settings), server.listening(settings.host, settings.port) as sockets:
-        ended_by = server.serve(settings, sockets, on_answering=tell)
+        ended_by = server.serve(settings, sockets, on_answering=announce)
     if ended_by is signal.SIGINT:
         raise typer.Exit(ExitStatus.INTERRUPTED)

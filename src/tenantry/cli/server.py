@@ -1,4 +1,4 @@
-"""Serve the application until a signal ends it: a port that is ours, a lock, a readable end."""
+"""Serve the application until a signal: reserve the port, lock the data folder, stop in order."""
 
 import asyncio
 import contextlib
@@ -34,34 +34,34 @@ from tenantry.settings import Settings
 LOCK_FILE = "serve.lock"
 PID_CHARS_MAX = 20
 BACKLOG = 2048
-# How long requests that are under way may go on after a signal; see `signals` for the rest.
+# How long active requests may continue after a signal; see `signals` for the rest.
 GRACE_SECONDS = 10
-# Of what a process opens, a database connection takes most: a SQLite file, its log and its index.
+# Open files of one database connection: a SQLite file, its log and its index.
 FILES_PER_DATABASE = 3
 FILES_RESERVED = 64
 # Each connection takes some 20 KB.
 CONNECTIONS_MAX = 10_000
 CONNECTIONS_MIN = 16
-# One address of a name may be of a kind that this machine does not speak.
+# A name can have an address of a family that this machine does not support.
 NO_SUCH_ADDRESS = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
 
 _log = structlog.get_logger(__name__)
 
 
 class AddressUnusable(Unavailable):
-    """The address to listen on cannot be used; the message says why."""
+    """The address to listen on cannot be used; the message has the reason."""
 
 
 class FolderInUse(Unavailable):
-    """Another process serves this data folder; the message says which."""
+    """Another process serves this data folder; the message has its id."""
 
 
 class _Server(uvicorn.Server):
-    """Uvicorn, told by us when to stop, and telling us when it answers.
+    """Uvicorn without its signal handlers, and with a callback when it accepts requests.
 
     Args:
         config: As for uvicorn.
-        on_answering: Called when requests are answered.
+        on_answering: Called when the server accepts requests.
     """
 
     def __init__(self, config: uvicorn.Config, on_answering: Callable[[], None]) -> None:
@@ -70,11 +70,11 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave the signals alone: they are heeded before the server starts and after it ends."""
+        """Do nothing: `signals` handles them before the server starts and after it ends."""
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to answer, and say so."""
+        """Start, and call `on_answering`."""
         try:
             await super().startup(sockets)
         except OSError as error:
@@ -89,18 +89,19 @@ def serve(
     on_answering: Callable[[], None],
     grace_seconds: int = GRACE_SECONDS,
 ) -> signal.Signals | None:
-    """Serve on *sockets* until a signal comes; return it.
+    """Serve on *sockets* until a signal arrives; return the signal.
 
-    The first signal ends the tenants in work, and then the process. The second one breaks off.
+    After the first signal, tenants in work are finished, and then the process ends. A second
+    signal interrupts them.
 
     Args:
-        settings: Of this process.
-        sockets: Bound, and closed when this returns.
-        on_answering: Called when requests are answered.
-        grace_seconds: How long requests that are under way may go on after the signal.
+        settings: The settings of this process.
+        sockets: Bound sockets; closed when this returns.
+        on_answering: Called when the server accepts requests.
+        grace_seconds: How long active requests may continue after the signal.
 
     Raises:
-        AddressUnusable: Somebody else was faster to listen.
+        AddressUnusable: Another process began to listen on the address first.
         CatalogUnusable, WrongSecretKey: As for `open_services`.
     """
     return process.run(_serve(settings, sockets, on_answering, grace_seconds))
@@ -108,10 +109,10 @@ def serve(
 
 @contextmanager
 def listening(host: str, port: int) -> Iterator[list[socket.socket]]:
-    """Yield sockets that are bound to the address: it is ours before anything else is begun.
+    """Yield sockets that are bound to the address, to reserve it before any other work.
 
     Raises:
-        AddressUnusable: It is another's, or no address of this machine.
+        AddressUnusable: It is in use, or not an address of this machine.
     """
     with contextlib.ExitStack() as stack:
         try:
@@ -123,10 +124,10 @@ def listening(host: str, port: int) -> Iterator[list[socket.socket]]:
 
 @contextmanager
 def sole_server(settings: Settings) -> Iterator[None]:
-    """Be the only process that serves a SQLite catalog; PostgreSQL may have any number.
+    """Ensure that only one process serves a SQLite catalog; on PostgreSQL, any number may.
 
     Raises:
-        FolderInUse: Another one does.
+        FolderInUse: Another process serves it.
     """
     if sqlite_path(settings.catalog) is None:
         yield
@@ -137,7 +138,7 @@ def sole_server(settings: Settings) -> Iterator[None]:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the lock of a data folder while the block lasts, however this process ends.
+    """Hold the lock of a data folder during the block; the kernel releases it after a kill.
 
     Raises:
         FolderInUse: Another process holds it.
@@ -151,7 +152,7 @@ def locked(folder: Path) -> Iterator[None]:
             holder = os.read(handle, PID_CHARS_MAX).decode(errors="replace").strip()
             raise FolderInUse(
                 f"The process {holder or '(unknown)'} serves the data folder {folder}: "
-                "end it first, or serve another folder."
+                "stop it first, or use another folder."
             ) from error
         os.ftruncate(handle, 0)
         os.write(handle, f"{os.getpid()}\n".encode())
@@ -161,13 +162,13 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def metrics_told(settings: Settings, metrics: Metrics) -> Iterator[None]:
-    """Tell the metrics without credentials while the block lasts, if the settings say where.
+def serving_metrics(settings: Settings, metrics: Metrics) -> Iterator[None]:
+    """Serve the metrics without credentials during the block, if the settings have a port.
 
-    It is a thread's work: a process whose event loop is held up still tells so.
+    They are served by threads, so they are available while the event loop is blocked.
 
     Raises:
-        AddressUnusable: It is another's, or no address of this machine.
+        AddressUnusable: The address is in use, or not one of this machine.
     """
     host, port = settings.metrics_host, settings.metrics_port
     if not port:
@@ -195,7 +196,7 @@ async def _serve(
 ) -> signal.Signals | None:
     logging.getLogger("uvicorn.error").addFilter(is_logged)
     life = _Life()
-    with signals.heeded(life.begin_to_stop) as stop:
+    with signals.handled(life.begin_to_stop) as stop:
         async with open_services(settings) as services:
             access_log = open_access_log(settings)
             app = app_over(services, access_log)
@@ -204,7 +205,7 @@ async def _serve(
             config = _config(app, settings, connections, grace_seconds)
             server = _Server(config, on_answering)
             life.begin(services, server)
-            with metrics_told(settings, services.metrics), access_log.holding():
+            with serving_metrics(settings, services.metrics), access_log.holding():
                 async with connections.checked():
                     await server.serve(list(sockets))
             _log.info("stopping", tenants_in_work=not services.worker.is_idle)
@@ -212,7 +213,7 @@ async def _serve(
 
 
 class _Life:
-    """What a signal ends: as much of it as there already is."""
+    """Stops the parts of the process that have been started, after a signal."""
 
     def __init__(self) -> None:
         self._is_ending = False
@@ -229,7 +230,7 @@ class _Life:
         self._is_ending = True
         if self._server is not None and self._worker is not None:
             self._server.should_exit = True
-            # At once: whoever waits for a migration keeps uvicorn waiting.
+            # Immediately: uvicorn waits for requests, and a request can wait for a migration.
             self._stopping = asyncio.create_task(self._worker.stop())
 
 
@@ -239,7 +240,7 @@ def is_logged(record: logging.LogRecord) -> bool:
 
 
 def limits_of(settings: Settings) -> ConnectionLimits:
-    """Return how many connections of clients there may be: what the open files allow."""
+    """Return the limits of client connections, within the limit of open files."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files == resource.RLIM_INFINITY:
         files = CONNECTIONS_MAX
@@ -304,7 +305,7 @@ def _bind(host: str, port: int) -> list[socket.socket]:
 def _bound(family: socket.AddressFamily, address: Any) -> socket.socket:
     bound = socket.socket(family, socket.SOCK_STREAM)
     try:
-        # What an earlier process has left of its connections does not matter.
+        # Ignore connections in TIME_WAIT of an earlier process.
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family is socket.AF_INET6:
             bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
@@ -318,7 +319,7 @@ def _bound(family: socket.AddressFamily, address: Any) -> socket.socket:
 def _unusable(host: str, port: int, error: OSError, chosen_by: str) -> AddressUnusable:
     if error.errno == errno.EADDRINUSE:
         return AddressUnusable(
-            f"Port {port} of {host} is taken: end what listens there, "
-            f"or choose another {chosen_by}."
+            f"Port {port} of {host} is in use: stop the process that listens there, "
+            f"or set another {chosen_by}."
         )
     return AddressUnusable(f"Cannot listen on port {port} of {host}: {error.strerror}.")

@@ -16,7 +16,7 @@ from tenantry.kit.context import OperationContext
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings, read_settings
 
-# The user who logged in to this machine: the kernel keeps it through `sudo` and `su` (Linux).
+# The user who logged in to this machine; on Linux it stays the same after `sudo` and `su`.
 LOGIN_USER = Path("/proc/self/loginuid")
 NO_LOGIN_USER = 2**32 - 1
 
@@ -24,9 +24,9 @@ NO_LOGIN_USER = 2**32 - 1
 def context() -> OperationContext:
     """Return the context of a command: the operating system's user, and the command's name.
 
-    The arguments are left out: they can be secrets.
+    The arguments are omitted, because they can be secrets.
     """
-    # Typer has no public name for it.
+    # Typer has no public function for this.
     command = typer.main.get_current_context(silent=True)  # type: ignore[attr-defined]
     return msgspec.structs.replace(
         system_context(f"cli:{_user_name()}@{socket.gethostname()}"),
@@ -35,7 +35,7 @@ def context() -> OperationContext:
 
 
 def _user_name() -> str:
-    """Return the name of the user who logged in, or else of the user that this process runs as."""
+    """Return the name of the user who logged in; if unknown, of the user of this process."""
     user_id = os.getuid()
     with contextlib.suppress(OSError, ValueError):
         logged_in = int(LOGIN_USER.read_text())
@@ -50,11 +50,11 @@ def configure(*, log_level: str = "warning", **overrides: object) -> Settings:
     """Return the settings of this process, and set up its logs.
 
     Args:
-        log_level: The least important event that is logged, unless a setting says which.
-        overrides: What the options say; None is nothing said.
+        log_level: The lowest level that is logged, unless `TENANTRY_LOG_LEVEL` is set.
+        overrides: Values of options; None if an option is not given.
 
     Raises:
-        BadSettings: One is wrong, or not known.
+        BadSettings: A setting is invalid or unknown.
     """
     settings = read_settings(**overrides)
     is_set = "log_level" in settings.model_fields_set
@@ -64,10 +64,10 @@ def configure(*, log_level: str = "warning", **overrides: object) -> Settings:
 
 @asynccontextmanager
 async def opened(settings: Settings) -> AsyncIterator[Services]:
-    """Open the services for a command that only asks, or changes one thing.
+    """Open the services for a command that reads, or makes one change.
 
-    It takes no part in migration runs: a list must not wait for the tenant that it has
-    begun to migrate.
+    It does not work on migration runs: a command such as a list must not have to finish the
+    migration of a tenant before it exits.
 
     Raises:
         CatalogUnusable: The catalog cannot be reached, or cannot be brought up to date.

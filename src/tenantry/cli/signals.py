@@ -1,7 +1,7 @@
-"""SIGINT and SIGTERM: the first asks to stop, the second breaks off, the third kills.
+"""SIGINT and SIGTERM: the first one stops, the second one interrupts, the third one kills.
 
-SIGTERM alone goes all the way by itself: who sends it (systemd, a container runtime) kills what
-has not ended in time, and tells nobody where it was.
+After one SIGTERM, the process itself interrupts and exits after a while: the sender (systemd, a
+container runtime) would kill it after its own timeout, without any message.
 """
 
 import asyncio
@@ -15,36 +15,36 @@ from dataclasses import dataclass
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
-# After SIGTERM: what is in work is broken off, and then the process ends, whatever runs.
+# After SIGTERM: unfinished work is interrupted, and then the process exits in any case.
 BREAK_OFF_SECONDS = 15.0
 EXIT_SECONDS_MAX = 19.0
-# A status of sysexits.h (EX_SOFTWARE): the process did not end by itself.
+# EX_SOFTWARE of sysexits.h: the process did not end normally.
 EXIT_STATUS_KILLED = 70
 
 
 @dataclass
 class Stop:
-    """What has been asked of this process.
+    """The request to stop this process.
 
     Attributes:
-        by: The first signal that asked it to stop.
+        by: The first signal, or None before it.
     """
 
     by: signal.Signals | None = None
 
 
 @contextmanager
-def heeded(begin: Callable[[], None]) -> Iterator[Stop]:
-    """Call *begin* at the first signal; at the second, cancel the task that is in the block.
+def handled(begin: Callable[[], None]) -> Iterator[Stop]:
+    """Call *begin* at the first signal; at the second one, cancel the task of the block.
 
-    `BREAK_OFF_SECONDS` after a SIGTERM the task is cancelled as by a second signal, and
-    `EXIT_SECONDS_MAX` after it the process exits at once, even if a thread or the event loop
-    is stuck. What was committed is durable, and a database rolls back what was not.
+    `BREAK_OFF_SECONDS` after a SIGTERM the task is cancelled as by a second signal.
+    `EXIT_SECONDS_MAX` after it the process exits, even if a thread or the event loop is stuck.
+    Committed work is durable, and the database rolls back the rest.
     """
     loop, task, stop = asyncio.get_running_loop(), asyncio.current_task(), Stop()
     assert task is not None
 
-    def heed(by: signal.Signals) -> None:
+    def handle(by: signal.Signals) -> None:
         if stop.by is None:
             stop.by = by
             if by is signal.SIGTERM:
@@ -63,7 +63,7 @@ def heeded(begin: Callable[[], None]) -> Iterator[Stop]:
 
     has_ended: list[bool] = []
     for number in STOP_SIGNALS:
-        loop.add_signal_handler(number, heed, number)
+        loop.add_signal_handler(number, handle, number)
     try:
         yield stop
     finally:
@@ -73,9 +73,9 @@ def heeded(begin: Callable[[], None]) -> Iterator[Stop]:
 
 
 def _exit_later() -> None:
-    """End the process in `EXIT_SECONDS_MAX`, unless it has ended before."""
-    # A thread of its own: the event loop may be stuck, and Python waits for other threads at
-    # the end of the process.
+    """Exit the process in `EXIT_SECONDS_MAX`, unless it has ended before."""
+    # In a daemon thread: the event loop may be stuck, and Python waits for other threads at the
+    # end of the process.
     timer = threading.Timer(EXIT_SECONDS_MAX, _exit)
     timer.daemon = True
     timer.start()
@@ -83,8 +83,8 @@ def _exit_later() -> None:
 
 def _exit() -> None:
     sys.stderr.write(
-        f"tenantry: error: Ended after {EXIT_SECONDS_MAX:.0f} s with work unfinished: it is rolled "
-        "back, and another process, or the next start, continues it.\n"
+        f"tenantry: error: Ended after {EXIT_SECONDS_MAX:.0f} s with unfinished work. It is rolled "
+        "back; another process, or the next start, continues it.\n"
     )
     sys.stderr.flush()
     os._exit(EXIT_STATUS_KILLED)

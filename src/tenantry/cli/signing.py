@@ -36,7 +36,7 @@ class SigningKeyList(ListResponse[SigningKeyResponse], frozen=True):
 def show_all(*, as_json: options.Json = False) -> None:
     """List the signing keys, the oldest first.
 
-    A key that has stopped signing goes by itself when its last token has expired.
+    A key that no longer signs is removed automatically when its last token has expired.
     """
     found = asyncio.run(_every(session.configure()))
     if as_json:
@@ -55,16 +55,16 @@ def show_all(*, as_json: options.Json = False) -> None:
 
 @group.command("rotate")
 def rotate(*, as_json: options.Json = False) -> None:
-    """Publish a new signing key, which every process signs with in a minute.
+    """Publish a new signing key; every process signs with it after one minute.
 
-    What the old keys have signed is good until it expires.
+    Tokens signed with the old keys stay valid until they expire.
     """
     added = asyncio.run(_rotate(session.configure()))
     if as_json:
         output.show_json(SigningKeyResponse.of(added))
         return
     output.show_facts({"signing key": added.id, "signs from": added.signs_from})
-    output.note("Nobody has to log in again: what the old keys have signed is good to its end.")
+    output.note("No new login is needed: tokens signed with old keys stay valid until they expire.")
 
 
 @group.command("revoke")
@@ -73,9 +73,9 @@ def revoke(
     *,
     as_json: options.Json = False,
 ) -> None:
-    """Remove a signing key at once: whoever logged in with it must log in again.
+    """Remove a signing key immediately. Users with its tokens must log in again.
 
-    If no other key is left to sign, a new one signs from now on.
+    If no other key can sign, a new one is created.
     """
     settings = session.configure()
     asyncio.run(_revoke(settings, key_id))

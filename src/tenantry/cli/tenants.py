@@ -1,4 +1,4 @@
-"""``tenantry tenant``: the customers."""
+"""``tenantry tenant``: the tenants."""
 
 import asyncio
 from typing import Annotated, Any
@@ -26,11 +26,11 @@ group.command("adopt")(adoption.adopt)
 
 
 class NoModules(Invalid):
-    """Name the modules that are to be active, or --none."""
+    """List the modules to activate, or use --none."""
 
 
 class TenantDetails(TenantResponse, frozen=True):
-    """A tenant, with the name of its server, which only operators see."""
+    """A tenant, with the name of its server, which is only for operators."""
 
     server_name: str
 
@@ -42,7 +42,7 @@ def create(
     owner_email: OwnerEmail,
     owner_name: OwnerName = None,
     server: Annotated[
-        str, typer.Option(help="The name of the tenant server for its database, in the settings.")
+        str, typer.Option(help="The tenant server for its database, by its name in the settings.")
     ] = SERVER_DEFAULT,
     password_stdin: options.PasswordStdin = False,
     as_json: options.Json = False,
@@ -89,13 +89,13 @@ def show(tenant: options.Tenant, *, as_json: options.Json = False) -> None:
 
 @group.command("suspend")
 def suspend(tenant: options.Tenant, *, as_json: options.Json = False) -> None:
-    """Suspend a tenant: its credentials are rejected, its data stay."""
+    """Suspend a tenant: its credentials are rejected, its data are kept."""
     _show(asyncio.run(_update(session.configure(), tenant, is_active=False)), as_json=as_json)
 
 
 @group.command("activate")
 def activate(tenant: options.Tenant, *, as_json: options.Json = False) -> None:
-    """Migrate a suspended tenant to the head, and activate it."""
+    """Migrate a suspended tenant to the head and activate it."""
     _show(asyncio.run(_update(session.configure(), tenant, is_active=True)), as_json=as_json)
 
 
@@ -115,7 +115,7 @@ def set_modules(
     tenant: options.Tenant,
     module: Annotated[
         list[str] | None,
-        typer.Argument(help=f"Every module that is to be active: {', '.join(sorted(ALL_KEYS))}."),
+        typer.Argument(help=f"The modules to activate: {', '.join(sorted(ALL_KEYS))}."),
     ] = None,
     *,
     none: Annotated[bool, typer.Option("--none", help="Deactivate every module.")] = False,
@@ -137,7 +137,7 @@ def limit(
         typer.Option(
             min=0,
             max=tenants.REQUESTS_PER_MINUTE_MAX,
-            help="Per credential and process; 0 for the limit of the settings.",
+            help="For each credential and process; 0 for the limit in the settings.",
         ),
     ],
     as_json: options.Json = False,
@@ -154,7 +154,7 @@ def delete(
     tenant: options.Tenant,
     *,
     name: Annotated[
-        str | None, typer.Option(help="Its exact name; a terminal asks for it otherwise.")
+        str | None, typer.Option(help="Its exact name. Without it, the terminal prompts for it.")
     ] = None,
     as_json: options.Json = False,
 ) -> None:
@@ -177,7 +177,7 @@ async def find(catalog: Catalog, id_or_name: str) -> Tenant:
     """Return the tenant with this id or name.
 
     Raises:
-        TenantNotFound: There is none.
+        TenantNotFound: There is no such tenant.
     """
     tenant_id = parse_id(id_or_name)
     found = None if tenant_id is None else await tenants.find(catalog, tenant_id)
@@ -223,7 +223,7 @@ async def _find(settings: Settings, id_or_name: str) -> Tenant:
 
 
 async def _update(settings: Settings, id_or_name: str, **changes: Any) -> Tenant:
-    """Change a tenant; *changes* are those of `Lifecycle.update`."""
+    """Change a tenant; *changes* are arguments of `Lifecycle.update`."""
     async with session.opened(settings) as services:
         found = await find(services.catalog, id_or_name)
         return await services.lifecycle.update(session.context(), found, **changes)

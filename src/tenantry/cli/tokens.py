@@ -26,35 +26,35 @@ group = new_group("Manage the McpTokens of a tenant.")
 def issue(
     tenant: options.Tenant,
     *,
-    name: Annotated[str, typer.Option(help="By which people tell it from others.")],
+    name: Annotated[str, typer.Option(help="A name to recognize the token by.")],
     user: Annotated[
         str | None,
-        typer.Option(help="As whom it acts: an e-mail address or an id; as nobody by default."),
+        typer.Option(help="The user it acts for: an e-mail address or an id. Default: no user."),
     ] = None,
     scope: Annotated[
         list[Scope] | None,
-        typer.Option(help="What it allows, once for each; all of it by default."),
+        typer.Option(help="A scope that it allows. Can be repeated. Default: all scopes."),
     ] = None,
     expires_at: options.ExpiresAt = None,
     as_json: options.Json = False,
 ) -> None:
-    """Issue an McpToken of a tenant; it is shown this once. It lives for 30 days by default."""
+    """Create an McpToken of a tenant, valid for 30 days by default. It is shown only once."""
     scopes = frozenset(one.value for one in scope) if scope else None
     settings = session.configure()
     issued = asyncio.run(_issue(settings, tenant, name, user, scopes=scopes, expires_at=expires_at))
-    told = IssuedMcpTokenResponse.of_issued(issued, base_url=settings.base_url)
+    response = IssuedMcpTokenResponse.of_issued(issued, base_url=settings.base_url)
     if as_json:
-        output.show_json(told)
+        output.show_json(response)
         return
     token = issued.token
     facts = {"McpToken": issued.secret, "id": token.id, "scopes": _scopes(token)}
     output.show_facts({**facts, "expires": token.expires_at})
-    for one in told.client_configurations:
+    for one in response.client_configurations:
         output.show_line()
         output.show_line(f"{one.client}, in {one.place}:")
         output.show_line()
         output.show_text(one.text)
-    output.note("The McpToken is shown only now.")
+    output.note("The McpToken is not shown again.")
 
 
 @group.command("list")
@@ -83,7 +83,7 @@ def show_all(tenant: options.Tenant, *, as_json: options.Json = False) -> None:
     ]
     output.show_table(columns, rows)
     if not rows:
-        output.note("No McpTokens: `tenantry token issue TENANT` issues one.")
+        output.note("No McpTokens: `tenantry token issue TENANT` creates one.")
 
 
 @group.command("revoke")
@@ -93,7 +93,7 @@ def revoke(
     *,
     as_json: options.Json = False,
 ) -> None:
-    """Revoke an McpToken of a tenant: it is dead at once."""
+    """Revoke an McpToken of a tenant. It is invalid immediately."""
     asyncio.run(_revoke(session.configure(), tenant, token_id))
     output.show_done("The McpToken was revoked.", as_json=as_json)
 

@@ -35,7 +35,7 @@ def create(
     tenant: options.Tenant,
     email: str,
     *,
-    full_name: Annotated[str, typer.Option(help="What the user is called.")],
+    full_name: Annotated[str, typer.Option(help="The full name of the user.")],
     password_stdin: options.PasswordStdin = False,
     as_json: options.Json = False,
 ) -> None:
@@ -78,7 +78,7 @@ def reset_password(
     password_stdin: options.PasswordStdin = False,
     as_json: options.Json = False,
 ) -> None:
-    """Set the password of a user, and end their sessions."""
+    """Set the password of a user and end their sessions."""
     settings = session.configure()
     password = read_password(from_stdin=password_stdin)
     changed = asyncio.run(_update(settings, tenant, user, password=password))
@@ -89,7 +89,7 @@ def reset_password(
 def deactivate(
     tenant: options.Tenant, user: UserArgument, *, as_json: options.Json = False
 ) -> None:
-    """Deactivate a user: sessions and bound McpTokens end, the account stays."""
+    """Deactivate a user: sessions and bound McpTokens end, the account is kept."""
     changed = asyncio.run(_update(session.configure(), tenant, user, is_active=False))
     _show(changed, as_json=as_json)
 
@@ -107,7 +107,8 @@ def delete(
     user: UserArgument,
     *,
     email: Annotated[
-        str | None, typer.Option(help="The user's e-mail address; a terminal asks otherwise.")
+        str | None,
+        typer.Option(help="The user's e-mail address. Without it, the terminal prompts for it."),
     ] = None,
     as_json: options.Json = False,
 ) -> None:
@@ -140,7 +141,7 @@ async def find(database: TenantSession, email_or_id: str) -> User:
     """Return the user of a tenant with this e-mail address or id.
 
     Raises:
-        UserNotFound: There is none.
+        UserNotFound: There is no such user.
     """
     user_id = parse_id(email_or_id)
     if user_id is not None:

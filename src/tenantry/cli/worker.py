@@ -22,11 +22,11 @@ _log = structlog.get_logger(__name__)
 
 
 class NoWorkToShare(Unavailable):
-    """A worker needs a PostgreSQL catalog; on SQLite, the process that serves does the work."""
+    """A worker needs a PostgreSQL catalog; with SQLite, the serving process does the work."""
 
 
 class Working(Schema, frozen=True):
-    """A process that works, and how many tenants it migrates at once."""
+    """A worker, and how many tenants it migrates concurrently."""
 
     worker_id: UUID
     migrate_concurrency: int
@@ -39,34 +39,34 @@ group = new_group()
 def worker(*, as_json: options.Json = False) -> None:
     """Work on migration runs, without serving requests.
 
-    SIGTERM or Ctrl-C ends it: tenants in work are finished, the rest is left to the other
-    processes.
+    It runs until SIGTERM or Ctrl-C. Then it finishes the tenants in work, and leaves the rest to
+    other processes.
     """
     settings = session.configure(log_level="info")
     if sqlite_path(settings.catalog) is not None:
         raise NoWorkToShare
 
-    def tell(services: Services) -> None:
+    def announce(services: Services) -> None:
         working = Working(services.heartbeat.worker_id, settings.migrate_concurrency)
         if as_json:
             output.show_json(working)
         else:
             count = working.migrate_concurrency
-            output.show_line(f"Tenantry works on migration runs, {count} tenants at once.")
+            output.show_line(f"Tenantry works on migration runs, up to {count} tenants at a time.")
         _log.info("working", worker=str(working.worker_id))
 
-    ended_by = process.run(_work(settings, tell))
+    ended_by = process.run(_work(settings, announce))
     if ended_by is signal.SIGINT:
         raise typer.Exit(ExitStatus.INTERRUPTED)
 
 
-async def _work(settings: Settings, tell: Callable[[Services], None]) -> signal.Signals | None:
-    asked = asyncio.Event()
-    with signals.heeded(asked.set) as stop:
+async def _work(settings: Settings, announce: Callable[[Services], None]) -> signal.Signals | None:
+    stopped = asyncio.Event()
+    with signals.handled(stopped.set) as stop:
         async with open_services(settings) as services:
             process.settle()
-            with server.metrics_told(settings, services.metrics):
-                tell(services)
-                await asked.wait()
+            with server.serving_metrics(settings, services.metrics):
+                announce(services)
+                await stopped.wait()
             _log.info("stopping", tenants_in_work=not services.worker.is_idle)
     return stop.by

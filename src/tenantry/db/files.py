@@ -82,7 +82,7 @@ def remove(path: Path) -> None:
 def check_folder(folder: Path) -> None:
     """Check that a folder is not empty, and that `PROBE_BYTES` can be written there.
 
-    A folder whose file system is not mounted is empty.
+    An empty folder can be the mount point of a file system that is not mounted.
 
     Raises:
         OSError: It is missing, empty, full or read-only.

@@ -133,7 +133,7 @@ class SqliteFolder(Server):
         return generated
 
     async def adopt_database(self, database: str, name: str) -> None:
-        """Copy the file whose path is *database*."""
+        """Copy the file at the path *database*."""
         path = self.path(name)
         await inspection.copy_in_thread(Path(database), path)
         await asyncio.to_thread(files.sync_folder, path.parent)

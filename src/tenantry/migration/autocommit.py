@@ -62,7 +62,7 @@ WHERE NOT indisvalid AND relname ~ '_cc(new|old)[0-9]*$' AND CASE CAST(:kind AS 
 _FIND_BEGUN = sa.select(log.c.position).where(
     log.c.stream == BEGUN, log.c.revision == sa.bindparam("what")
 )
-# A role's own timeouts are meant for requests. Without a transaction, SET LOCAL has no effect.
+# A role's own timeouts are for requests. Without a transaction, SET LOCAL has no effect.
 _TIMEOUTS_OFF = "SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0"
 
 

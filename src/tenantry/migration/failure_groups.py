@@ -1,7 +1,7 @@
 """Group failures: the part of an error that it shares with the errors of other tenants.
 
-What tells groups apart comes from the exception: the revision, the class or the SQLSTATE, and the
-words of the server's message. The names and numbers in that message are left out.
+The key of a group is derived from the exception: the revision, the class or the SQLSTATE, and the
+words of the server's message, without the names and numbers in it.
 """
 
 import re
@@ -26,9 +26,9 @@ _REPEATED = re.compile(rf"{PLACEHOLDER}(?:[^\w{PLACEHOLDER}]*{PLACEHOLDER})+")
 
 
 def failure_cause(error: BaseException) -> str:
-    """Return what errors of one kind have in common, in the form of `explain`.
+    """Return the common part of errors of one kind, in the form of `explain`.
 
-    A placeholder stands for the text that differs between tenants.
+    A placeholder replaces the text that differs between tenants.
     """
     raised = cause_of(error)
     prefix = f"{error.name}: " if isinstance(error, RevisionFailed) else ""

@@ -60,7 +60,7 @@ _IS_OURS: sa.ColumnElement[bool] = sa.literal_column(
     "tenantry_version.xmin = CAST(pg_current_xact_id() AS xid)"
 )
 _OURS = sa.exists().where(_IS_OURS).select_from(version)
-# A role's or a database's own timeouts are meant for requests, not for migrations.
+# A role's or a database's own timeouts are for requests, not for migrations.
 _TIMEOUTS = ("statement_timeout", "idle_in_transaction_session_timeout")
 _TIMEOUTS_SINCE = {"transaction_timeout": (17,)}
 

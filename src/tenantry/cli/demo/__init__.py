@@ -1,1 +1,1 @@
-"""``tenantry demo``: sample tenants to look at, migrated before one's eyes."""
+"""``tenantry demo``: sample tenants, a migration of all of them, and a server to explore."""

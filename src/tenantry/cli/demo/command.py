@@ -1,4 +1,4 @@
-"""The command: check, set the stage, serve, and say how to look at it."""
+"""The command: create the sample tenants, serve them, and print URLs, logins and requests."""
 
 import asyncio
 import secrets
@@ -23,10 +23,10 @@ from tenantry.settings import Settings, read_settings
 
 HOST = "127.0.0.1"
 TENANTS = 12
-# What the printed requests carry should work for a while.
+# The tokens in the printed requests should work for a while.
 TOKEN_MINUTES = 24 * 60
 GRACE_SECONDS = 3
-# The newest revision of MCP that a request can speak without saying who asks.
+# The newest revision of MCP in which a request needs no session.
 PROTOCOL_VERSION = "2025-11-25"
 LIST_POSTS = McpMessage(
     "2.0", "tools/call", 1, {"name": "list_posts", "arguments": {"status": "published"}}
@@ -35,18 +35,18 @@ SECRET_BYTES = 32
 
 
 class RealDatabaseNamed(Unavailable):
-    """The demo keeps to its own folder; the message says which setting names another place."""
+    """The demo uses only its own folder; the message names the setting with another database."""
 
 
 class Account(Schema, frozen=True):
-    """Somebody who can log in."""
+    """The e-mail address and the password of an account."""
 
     email: str
     password: str
 
 
 class Playing(Schema, frozen=True):
-    """A demo that answers."""
+    """A running demo: its URLs, logins and credentials."""
 
     console: str
     url: str
@@ -66,21 +66,21 @@ group = new_group()
 def demo(
     *,
     port: Port = None,
-    folder: Annotated[Path, typer.Option(help="The demo's own; emptied at the start.")] = Path(
-        "demo-data"
-    ),
+    folder: Annotated[
+        Path, typer.Option(help="A folder for the demo only. Emptied at each start.")
+    ] = Path("demo-data"),
     tenants: Annotated[int, typer.Option(min=1, max=10_000, help="Sample tenants.")] = TENANTS,
     as_json: options.Json = False,
 ) -> None:
     """Create sample tenants and serve them.
 
-    The database of one is broken, all of them are migrated, and Ctrl-C ends the demo.
+    One of their databases is broken. All of them are migrated. Ctrl-C ends the demo.
     """
     settings = _settings(folder, port)
     with server.listening(settings.host, settings.port) as sockets, fresh(folder):
         stage = asyncio.run(set_stage(settings, tenants_wanted=tenants))
 
-        def tell() -> None:
+        def announce() -> None:
             playing = _playing(settings, stage)
             if as_json:
                 output.show_json(playing)
@@ -90,17 +90,17 @@ def demo(
 
         if not as_json:
             reports.show_outcome(stage.ended)
-        server.serve(settings, sockets, on_answering=tell, grace_seconds=GRACE_SECONDS)
+        server.serve(settings, sockets, on_answering=announce, grace_seconds=GRACE_SECONDS)
 
 
 def _settings(folder: Path, port: int | None) -> Settings:
     """Return the settings of the demo.
 
     Raises:
-        BadSettings: One is wrong, or not known.
-        RealDatabaseNamed: They name a database that is no demo's.
+        BadSettings: A setting is invalid or unknown.
+        RealDatabaseNamed: They contain another database.
     """
-    # The key is for this reading alone: it shows what else is set.
+    # This key is only for reading the settings, which may require one.
     named = read_settings(secret_key=secrets.token_hex(SECRET_BYTES))
     elsewhere = {
         "TENANTRY_CATALOG_URL": named.catalog_url.get_secret_value(),
@@ -109,7 +109,7 @@ def _settings(folder: Path, port: int | None) -> Settings:
     }
     for name, value in elsewhere.items():
         if value:
-            raise RealDatabaseNamed(f"The demo keeps to its own folder: unset {name} for it.")
+            raise RealDatabaseNamed(f"The demo uses only its own folder: unset {name} for it.")
     return session.configure(
         log_level="error",
         host=HOST,
@@ -186,7 +186,7 @@ def _show(playing: Playing) -> None:
     output.show_line()
     output.show_line("Log in as the user, read the posts, read the migration history, call a tool:")
     output.show_line()
-    # As they are: a line that the terminal's width has broken does not work when pasted.
+    # Unwrapped: a line that is broken at the width of the terminal does not work when pasted.
     sys.stdout.writelines(f"{request}\n" for request in playing.requests)
     output.show_line()
-    output.show_line("Ctrl-C ends the demo. It begins afresh each time.")
+    output.show_line("Ctrl-C ends the demo. Each start begins with new data.")

@@ -1,4 +1,4 @@
-"""The demo's own folder: known by a marker, and emptied at each start."""
+"""The demo's own folder: identified by a marker file, and emptied at each start."""
 
 import shutil
 from collections.abc import Iterator
@@ -10,19 +10,19 @@ from tenantry.kit import private
 from tenantry.kit.errors import Unavailable
 
 MARKER = ".tenantry-demo"
-SAID = "`tenantry demo` made this folder, and empties it whenever it starts.\n"
+SAID = "`tenantry demo` created this folder, and empties it at each start.\n"
 
 
 class FolderRefused(Unavailable):
-    """The folder is not the demo's, and is left alone; the message says which."""
+    """The folder was not created by a demo, and is not changed; the message names it."""
 
 
 @contextmanager
 def fresh(folder: Path) -> Iterator[None]:
-    """Make *folder*, or empty it, and hold its lock while the block lasts.
+    """Create *folder*, or empty it, and hold its lock during the block.
 
     Raises:
-        FolderRefused: It holds something, and no demo has made it.
+        FolderRefused: It is not empty, and no demo has created it.
         FolderInUse: Another demo is running in it.
     """
     _claim(folder)
@@ -37,7 +37,7 @@ def _claim(folder: Path) -> None:
         return
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
         raise FolderRefused(
-            f"{folder} is there, and no demo made it: name another with --folder, or remove it."
+            f"{folder} exists, and no demo created it: use another --folder, or remove it."
         )
     private.make_folder(folder)
     private.make_file(marker)

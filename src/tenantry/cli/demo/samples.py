@@ -1,4 +1,4 @@
-"""The sample tenants: who they are, and what they have written."""
+"""The sample tenants and their posts."""
 # ruff: noqa: RUF001 - they write in several scripts
 
 from dataclasses import dataclass, replace
@@ -9,7 +9,7 @@ class SamplePost:
     """A post of a sample tenant.
 
     Attributes:
-        is_draft: Whether only those who write see it.
+        is_draft: Whether it is visible only to the tenant's users.
     """
 
     title: str
@@ -39,7 +39,7 @@ class SampleTenant:
 
 
 def sample_tenants(wanted: int) -> list[SampleTenant]:
-    """Return as many sample tenants as are wanted; beyond the first ones they are branches."""
+    """Return *wanted* sample tenants; when the samples run out, they repeat with a number."""
     return [_sample_tenant(place) for place in range(wanted)]
 
 
@@ -71,7 +71,7 @@ _TENANTS = (
                 "Salt: 2 % of the flour, weighed and never guessed. With less the crumb is dull, "
                 "with more the yeast goes to sleep.\n\n"
                 "Time: if x < 12 hours, do not call it sourdough. The acids that keep a loaf fresh "
-                "for a week are made in the second half of the night, when nobody is looking.",
+                "for a week are made in the second half of the night, while the city sleeps.",
                 ("bread", "craft", "recipes"),
             ),
             SamplePost(
@@ -102,7 +102,7 @@ _TENANTS = (
                 ("bread", "português"),
             ),
             SamplePost(
-                "We are looking for a second baker",
+                "Wanted: a second baker",
                 "Nights from Tuesday to Saturday, four of us, no shouting. You need strong arms, "
                 "a light hand, and to like radio. Come by after seven; bring nothing but yourself.",
                 ("news", "jobs"),
@@ -143,7 +143,7 @@ _TENANTS = (
             SamplePost(
                 "Blue light: what we can and cannot say",
                 "A filter changes the colour of the screen, and that is what it certainly does. "
-                "For tired eyes we know something that costs nothing: look out of the window "
+                "For tired eyes we know something that costs nothing: gaze out of the window "
                 "every twenty minutes.",
                 ("guide", "opinion"),
             ),
@@ -163,7 +163,7 @@ _TENANTS = (
             SamplePost(
                 "Spring service: what we check",
                 "Bearings, brakes, chain and every spoke. The list has thirty-one points, it "
-                "hangs above the stand, and you get a copy with your bicycle.",
+                "hangs above the workbench, and you get a copy with your bicycle.",
                 ("workshop",),
             ),
             SamplePost(
@@ -212,7 +212,7 @@ _TENANTS = (
         (
             SamplePost(
                 "Laying up for the winter",
-                "Drain the engine, lift the mast, and let air go through her. A cover that lies "
+                "Drain the engine, lift the mast, and keep her well aired. A cover that lies "
                 "close does more harm than the frost.",
                 ("guide", "winter"),
             ),
@@ -244,7 +244,7 @@ _TENANTS = (
         (
             SamplePost(
                 "Your first visit",
-                "Half an hour, no drill. We look, we take one picture, and you go home with a "
+                "Half an hour, no drill. We examine, we take one picture, and you go home with a "
                 "plan that says what is urgent and what is not.",
                 ("patients",),
             ),
@@ -270,8 +270,8 @@ _TENANTS = (
         (
             SamplePost(
                 "New arrivals: 180 sleeves from one attic",
-                "Mostly jazz, a shelf of krautrock, and one test pressing whose label we cannot "
-                "read. Come and help.",
+                "Mostly jazz, a shelf of krautrock, and one test pressing with a label that we "
+                "cannot read. Come and help.",
                 ("arrivals", "jazz"),
             ),
             SamplePost(

@@ -1,4 +1,4 @@
-"""Set the stage: sample tenants that stand some revisions behind, and one that is broken."""
+"""Create the data of the demo: sample tenants behind the head, one broken, and a migration run."""
 
 import asyncio
 import contextlib
@@ -30,8 +30,8 @@ PASSWORD_BYTES = 12
 POST_EVERY = timedelta(days=9)
 
 REVISIONS = Path(__file__).parent / "revisions" / "versions"
-# Tenants are born with the first; the others come when all of them are there.
-REVISIONS_AT_BIRTH = 1
+# Tenants are created with the first revision. The others are added when all tenants exist.
+REVISIONS_AT_CREATION = 1
 # The next revision creates this table.
 BREAKING = "CREATE TABLE invoices (id INTEGER PRIMARY KEY, note TEXT)"
 BROKEN = "Kestrel Cycles"
@@ -39,7 +39,7 @@ BROKEN = "Kestrel Cycles"
 
 @dataclass(frozen=True, kw_only=True)
 class Login:
-    """Somebody's address and password."""
+    """The e-mail address and the password of an account."""
 
     email: str
     password: str
@@ -47,12 +47,12 @@ class Login:
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """What there is to see, and the keys to it.
+    """The data of the demo, and its credentials.
 
     Attributes:
         admin_token: A bearer token of the admin.
         mcp_token: An McpToken of the tenant, bound to its owner.
-        tenant: The one whose owner's password is shown.
+        tenant: The tenant of the shown credentials.
         ended: The migration run.
     """
 
@@ -65,10 +65,10 @@ class Stage:
 
 
 async def set_stage(settings: Settings, *, tenants_wanted: int) -> Stage:
-    """Make the tenants, let them fall behind, break one, and migrate them all."""
+    """Create the tenants, add revisions, break one tenant, and migrate all of them."""
     assert settings.tenant_migrations is not None
     versions = settings.tenant_migrations / "versions"
-    await asyncio.to_thread(_write_revisions, versions, REVISIONS_AT_BIRTH)
+    await asyncio.to_thread(_write_revisions, versions, REVISIONS_AT_CREATION)
     async with open_services(settings) as services:
         admin = _login(ADMIN)
         await admins.create(
@@ -111,7 +111,7 @@ async def _make_all(
 ) -> list[Provisioned]:
     made = []
     console = output.progress()
-    columns = (TextColumn("Making tenants"), BarColumn(), MofNCompleteColumn())
+    columns = (TextColumn("Creating tenants"), BarColumn(), MofNCompleteColumn())
     disable = not console.is_terminal
     with Progress(*columns, console=console, transient=True, disable=disable) as progress:
         for sample, login in progress.track(list(zip(samples, logins, strict=True))):
@@ -139,7 +139,7 @@ async def _make(services: Services, sample: SampleTenant, login: Login) -> Provi
 
 
 def _break(services: Services, made: Sequence[Provisioned]) -> None:
-    """Let one database be other than its revision says, as if somebody had worked on it by hand."""
+    """Change the schema of one database without a revision, as a manual change would."""
     tenants = [one.tenant for one in made]
     tenant = next((one for one in tenants if one.name == BROKEN), tenants[-1])
     path = sqlite_path(services.databases.server(tenant.server_name).url(tenant.database_name))
