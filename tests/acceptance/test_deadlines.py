@@ -136,7 +136,10 @@ class TestSilentServer:
                         assert int(answer.headers["retry-after"]) >= 1
                         assert seconds < bound + LATE_SECONDS_MAX
                     ok(await admin.get(TENANTS))
-                assert budget.open_count == budget.idle_count, "no slot leaked"
+                # No slot has leaked; the audit log's retention may be connecting at this moment.
+                async with asyncio.timeout(CONNECT_SECONDS + LATE_SECONDS_MAX):
+                    while budget.open_count != budget.idle_count:  # noqa: ASYNC110 - no event
+                        await asyncio.sleep(0.05)
 
                 hole.come_back()
                 seconds, answer = await timed(owner.get(PROFILE))
