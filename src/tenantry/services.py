@@ -173,7 +173,7 @@ def _build(settings: Settings, threads: Executor) -> Services:
         catalog=catalog,
         databases=databases,
         identifier=identifier,
-        entry=Entry(identifier, databases),
+        entry=Entry(databases),
         fleet=Fleet(catalog, worker, previewer, streams, metrics=metrics),
         worker=worker,
         watchers=Watchers(catalog, worker),

@@ -7,12 +7,24 @@ import httpx
 import pytest
 
 from tenantry.api import fair_share
+from tenantry.kit.ids import new_id
 from tenantry.services import open_services
 from tenantry.settings import Settings
 from tests.acceptance.commands import Commands
-from tests.acceptance.support import LOGIN, MODULES, OWN_POSTS, POSTS, PROFILE, TENANTS, ok, refused
+from tests.acceptance.support import (
+    LOGIN,
+    MODULES,
+    OWN_POSTS,
+    POSTS,
+    PROFILE,
+    TENANTS,
+    done,
+    ok,
+    refused,
+)
 from tests.conftest import PASSWORD, World, make_world
 
+LOGOUT = "/api/tenant/auth/logout"
 # Structured fields (RFC 9651) of draft-ietf-httpapi-ratelimit-headers.
 POLICY = re.compile(r'"credential";q=(\d+);w=60')
 LEFT = re.compile(r'"credential";r=(\d+);t=(\d+)')
@@ -90,6 +102,19 @@ class TestRateLimit:
                 body = {"email": world.acme.owner.email, "password": PASSWORD}
                 assert left_of(ok_of(await public.post(LOGIN, json=body)))[1] < 60
 
+    async def test_is_checked_before_the_database_is_used(self, settings: Settings) -> None:
+        """That the session has ended is in the tenant's database, which is not read."""
+        limited = settings.model_copy(update={"requests_per_minute": 60})
+        async with open_services(limited) as services:
+            world = await make_world(services)
+            async with await world.owner(world.acme) as owner:
+                done(await owner.post(LOGOUT))
+
+                answers = [await owner.get(MODULES) for _ in range(70)]
+
+                refused(answers[0], 401)
+                refused(answers[-1], 429)
+
     async def test_of_a_tenant_is_set_by_an_admin(self, world: World) -> None:
         async with await world.admin() as admin, await world.owner(world.acme) as owner:
             path = f"{TENANTS}/{world.acme.tenant.id}"
@@ -141,6 +166,35 @@ class TestFairShare:
 
         await waiting
         await asyncio.gather(*held)
+        assert share.is_idle
+
+    async def test_is_waited_for_before_the_database_is_used(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """That the session has ended is in the tenant's database, which is not read."""
+        async with await world.owner(world.acme) as owner:
+            done(await owner.post(LOGOUT))
+            refused(await owner.get(MODULES), 401)
+            monkeypatch.setattr(fair_share, "IN_WORK_MAX", 0)
+            monkeypatch.setattr(fair_share, "WAIT_SECONDS_MAX", 0.2)
+
+            refused(await owner.get(MODULES), 429)
+
+    async def test_is_passed_on_by_a_request_that_stops_waiting(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(fair_share, "IN_WORK_MAX", 1)
+        hold, share, acme = asyncio.Event(), fair_share.FairShare(), new_id()
+        held = asyncio.create_task(share.run(acme, hold.wait))
+        waiting = [asyncio.create_task(share.run(acme, nothing)) for _ in range(4)]
+        await asyncio.sleep(0)
+
+        waiting[0].cancel()
+        hold.set()
+        await held
+        await asyncio.wait(waiting)
+
+        assert [one.cancelled() for one in waiting] == [True, False, False, False]
         assert share.is_idle
 
 

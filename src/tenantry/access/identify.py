@@ -78,6 +78,15 @@ class Identity(msgspec.Struct, frozen=True):
     api_key: ApiKey | None = None
 
     @property
+    def actor(self) -> str:
+        """Who acts, as the audit log names them."""
+        if self.mcp_token is not None:
+            return f"mcp-token:{self.mcp_token.id}"
+        if self.claims is not None:
+            return f"user:{self.claims.nameid}"
+        return f"tenant:{self.tenant.id}"
+
+    @property
     def credential_id(self) -> UUID:
         """Whose requests are counted together: those of a token, of a person, or of a key."""
         if self.mcp_token is not None:

@@ -52,7 +52,8 @@ class RateLimits:
     def __init__(self, per_minute: int, clock: Callable[[], float] = monotonic_seconds) -> None:
         self._per_minute = per_minute
         self._clock = clock
-        self._empty_at: OrderedDict[UUID | str, float] = OrderedDict()
+        # A UUID by its number: its own hash is computed in Python.
+        self._empty_at: OrderedDict[int | str, float] = OrderedDict()
 
     def take(self, credential: UUID | str, per_minute: int = 0) -> Quota:
         """Count one request, if *credential* may make it.
@@ -65,14 +66,15 @@ class RateLimits:
         Returns:
             What is left; -1 if the request was not counted, because nothing was.
         """
+        key = credential.int if isinstance(credential, UUID) else credential
         limit = per_minute or self._per_minute
         now = self._clock()
         full = now + WINDOW_SECONDS
-        empty_at = max(now, self._empty_at.get(credential, now)) + WINDOW_SECONDS / limit
+        empty_at = max(now, self._empty_at.get(key, now)) + WINDOW_SECONDS / limit
         if empty_at > full:
             return Quota(limit, -1, math.ceil(empty_at - full))
-        self._empty_at[credential] = empty_at
-        self._empty_at.move_to_end(credential)
+        self._empty_at[key] = empty_at
+        self._empty_at.move_to_end(key)
         if len(self._empty_at) > CREDENTIALS_MAX:
             self._empty_at.popitem(last=False)
         remaining = int((full - empty_at) * limit / WINDOW_SECONDS)

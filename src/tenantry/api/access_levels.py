@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from tenantry.access.identify import Credentials
+from tenantry.access.identify import Credentials, Identity
 from tenantry.access.principal import AdminContext
 from tenantry.kit.context import OperationContext
 from tenantry.services import Services
@@ -12,6 +12,8 @@ from tenantry.tenant import entry
 from tenantry.tenant.entry import Admission, Demand, confirm_claimant
 
 Ctx = TypeVar("Ctx")
+Caller = Identity | AdminContext | None
+"""Who the credentials belong to, verified; None where none count."""
 
 AUTHORIZATION = b"authorization"
 API_KEY = b"x-api-key"
@@ -29,27 +31,42 @@ class Level(Generic[Ctx]):
     Attributes:
         name: As in docs/api-conventions.md.
         headers: The credential headers that count; the others are ignored.
-        enter: Returns the context that the level's handlers take first.
+        identify: Verifies the credentials, without the tenant's database.
+        enter: Returns the context that the level's handlers take first, for what `identify` has
+            returned. It may use the tenant's database.
         confirm: Checks what `enter` has left to the handler's own statement, before any
             other error is returned.
     """
 
     name: str
     headers: frozenset[bytes]
-    enter: Callable[[Services, OperationContext, Credentials, Demand], Awaitable[Ctx]]
+    identify: Callable[[Services, OperationContext, Credentials], Awaitable[Caller]]
+    enter: Callable[[Services, OperationContext, Any, Demand], Awaitable[Ctx]]
     confirm: Callable[[Ctx], Awaitable[None]] = confirm_nothing
 
 
+async def _identify_nobody(
+    _services: Services, _ctx: OperationContext, _presented: Credentials
+) -> Caller:
+    return None
+
+
 async def _open(
-    _services: Services, ctx: OperationContext, _presented: Credentials, _demand: Demand
+    _services: Services, ctx: OperationContext, _caller: Caller, _demand: Demand
 ) -> OperationContext:
     return ctx
 
 
-def _admin(
-    services: Services, ctx: OperationContext, presented: Credentials, _demand: Demand
-) -> Awaitable[AdminContext]:
+def _identify_admin(
+    services: Services, ctx: OperationContext, presented: Credentials
+) -> Awaitable[Caller]:
     return services.identifier.admin(ctx, presented)
+
+
+async def _admin(
+    _services: Services, _ctx: OperationContext, admin: AdminContext, _demand: Demand
+) -> AdminContext:
+    return admin
 
 
 def _inside(
@@ -60,18 +77,23 @@ def _inside(
 ) -> Level[Any]:
     """Return a level inside a tenant."""
 
-    def enter(
-        services: Services, ctx: OperationContext, presented: Credentials, demand: Demand
-    ) -> Awaitable[Any]:
-        return services.entry.admit(admission, ctx, presented, demand)
+    def identify(
+        services: Services, ctx: OperationContext, presented: Credentials
+    ) -> Awaitable[Caller]:
+        return admission.identify(services.identifier, ctx, presented)
 
-    return Level(name, headers, enter, confirm)
+    def enter(
+        services: Services, ctx: OperationContext, identity: Identity, demand: Demand
+    ) -> Awaitable[Any]:
+        return services.entry.admit(admission, ctx, identity, demand)
+
+    return Level(name, headers, identify, enter, confirm)
 
 
 _ANY = frozenset({AUTHORIZATION, API_KEY, MCP_TOKEN})
 
-OPEN = Level("Open", frozenset(), _open)
-ADMIN = Level("Admin", frozenset({AUTHORIZATION}), _admin)
+OPEN = Level("Open", frozenset(), _identify_nobody, _open)
+ADMIN = Level("Admin", frozenset({AUTHORIZATION}), _identify_admin, _admin)
 TENANT_LOGIN = _inside("Tenant login", frozenset({API_KEY}), entry.LOGIN)
 PUBLIC = _inside("Public", frozenset({API_KEY, MCP_TOKEN}), entry.PUBLIC)
 TENANT = _inside("Tenant", _ANY, entry.TENANT)

@@ -15,10 +15,11 @@ from typing import Any, TypeVar
 
 import structlog
 
+from tenantry.access.identify import Credentials, Identity
 from tenantry.access.principal import AdminContext
 from tenantry.access.rate_limits import Quota, check
 from tenantry.api import envelope
-from tenantry.api.access_levels import AUTHORIZATION, MCP_TOKEN, TENANT_LOGIN
+from tenantry.api.access_levels import AUTHORIZATION, MCP_TOKEN, TENANT_LOGIN, Caller
 from tenantry.api.caching import cache_headers
 from tenantry.api.conditional import conditional_answer
 from tenantry.api.endpoints import Endpoint, Router
@@ -114,12 +115,11 @@ class Api:
         credentials = read_credentials(headers, endpoint.level.headers)
 
         def enter() -> Awaitable[Any]:
-            ctx = exchange.context(scope)
-            return endpoint.level.enter(self._services, ctx, credentials, endpoint.demand)
+            return self._enter(endpoint, exchange.context(scope), credentials)
 
         exchange.enter, exchange.known = enter, self._services.catalog.cache.generation
-        exchange.ctx = ctx = await exchange.in_time(retry_deadlock(enter, is_read=True))
-        self._count(exchange, ctx)
+        coming_in = self._enter(endpoint, exchange.context(scope), credentials, exchange)
+        exchange.ctx = ctx = await exchange.in_time(coming_in)
         try:
             if endpoint.reads_body:
                 request = decode_body(endpoint, await read_body(endpoint, headers, receive))
@@ -136,30 +136,69 @@ class Api:
         handle = partial(endpoint.handler, ctx, self._services, request, **parameters)
         if endpoint.keep_alive_seconds is not None:
             return await long_answer(endpoint, handle(), endpoint.keep_alive_seconds)
-        work = partial(_work, endpoint, ctx, scope, handle)
-        # Logins wait for their turn to be hashed, which is fair by itself.
-        if isinstance(ctx, TenantContext) and endpoint.level is not TENANT_LOGIN:
-            work = partial(self._fair_share.run, ctx.tenant.id, work)
+        work = self._in_turn(
+            endpoint, exchange.caller, partial(_work, endpoint, ctx, scope, handle)
+        )
         more = endpoint.seconds_more
         exchange.seconds_left += math.inf if more is None else more
-        return await exchange.in_time(work(), receive if exchange.method == "GET" else None)
+        return await exchange.in_time(work, receive if exchange.method == "GET" else None)
 
-    def _count(self, exchange: "_Exchange", ctx: OperationContext) -> None:
+    async def _enter(
+        self,
+        endpoint: Endpoint,
+        ctx: OperationContext,
+        credentials: Credentials,
+        exchange: "_Exchange | None" = None,
+    ) -> Any:
+        """Return the context of the caller, for the handler.
+
+        Args:
+            endpoint: Whose level counts.
+            ctx: Of the request, before it is known who calls.
+            credentials: What the caller presents.
+            exchange: Of a new request: it is counted, and waits for its turn before it uses the
+                tenant's database. None to check again who calls.
+
+        Raises:
+            Unauthenticated, Forbidden: The credentials are not good, or do not suffice.
+            TooManyRequests: There were too many, or too many are in work.
+        """
+        level = endpoint.level
+        identifying = partial(level.identify, self._services, ctx, credentials)
+        if exchange is None:
+            return await level.enter(self._services, ctx, await identifying(), endpoint.demand)
+        exchange.caller = caller = await retry_deadlock(identifying, is_read=True)
+        self._count(exchange)
+        entering = partial(level.enter, self._services, ctx, caller, endpoint.demand)
+        return await self._in_turn(
+            endpoint, caller, partial(retry_deadlock, entering, is_read=True)
+        )
+
+    async def _in_turn(
+        self, endpoint: Endpoint, caller: Caller, work: Callable[[], Awaitable[Result]]
+    ) -> Result:
+        """Return what *work* returns, when it is the turn of its tenant."""
+        # Logins wait for their turn to be hashed, which is fair by itself.
+        if isinstance(caller, Identity) and endpoint.level is not TENANT_LOGIN:
+            return await self._fair_share.run(caller.tenant.id, work)
+        return await work()
+
+    def _count(self, exchange: "_Exchange") -> None:
         """Count a request of a credential.
 
         Raises:
             TooManyRequests: It has made too many.
         """
-        limits = self._services.rate_limits
-        if isinstance(ctx, TenantContext):
-            credential = ctx.identity.credential_id
+        caller, limits = exchange.caller, self._services.rate_limits
+        if isinstance(caller, Identity):
+            credential = caller.credential_id
             if exchange.endpoint is not None and exchange.endpoint.level is TENANT_LOGIN:
                 # A website that uses up the quota of the key does not keep its users out.
                 exchange.quota = limits.take(f"login {credential}")
             else:
-                exchange.quota = limits.take(credential, ctx.tenant.requests_per_minute)
-        elif isinstance(ctx, AdminContext):
-            exchange.quota = limits.take(ctx.email)
+                exchange.quota = limits.take(credential, caller.tenant.requests_per_minute)
+        elif isinstance(caller, AdminContext):
+            exchange.quota = limits.take(caller.email)
         else:
             return
         check(exchange.quota)
@@ -188,6 +227,7 @@ class _Exchange:
     Attributes:
         enter: Lets in who asks, or does not; None as long as nobody knows what is asked.
         known: The generation of the cache when the request came in.
+        caller: Who sent it, once the credentials are verified.
         quota: What is left to the caller, as soon as it is known who that is.
         seconds_left: How long the request may still use databases.
     """
@@ -204,6 +244,7 @@ class _Exchange:
         self.endpoint: Endpoint | None = None
         self.enter: Callable[[], Awaitable[Any]] | None = None
         self.known = 0
+        self.caller: Caller = None
         self.ctx: OperationContext | None = None
         self.error: str | None = None
         self.quota: Quota | None = None
@@ -279,8 +320,8 @@ class _Exchange:
             path=self.endpoint.path if self.endpoint else UNKNOWN_PATH,
             status=status,
             ms=round((monotonic_seconds() - self.began) * 1000, 2),
-            tenant=self.ctx.tenant.id if isinstance(self.ctx, TenantContext) else None,
-            actor=self.ctx.actor if self.ctx else None,
+            tenant=self.caller.tenant.id if isinstance(self.caller, Identity) else None,
+            actor=self.ctx.actor if self.ctx else self.caller.actor if self.caller else None,
             error=self.error,
         )
 

@@ -4,6 +4,7 @@ import contextlib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from http import HTTPStatus
 
 import msgspec
@@ -193,9 +194,14 @@ def rate_limit(quota: Quota) -> Headers:
     Source: draft-ietf-httpapi-ratelimit-headers-10, sections 3 and 4: q and w are the quota and
     its window in seconds, r is what remains, t is when all of it is there again.
     """
-    policy = f'"{POLICY_NAME}";q={quota.per_window};w={WINDOW_SECONDS}'
     left = f'"{POLICY_NAME}";r={max(0, quota.remaining)};t={quota.reset_seconds}'
-    return [(b"ratelimit-policy", policy.encode()), (b"ratelimit", left.encode())]
+    return [_policy(quota.per_window), (b"ratelimit", left.encode())]
+
+
+@lru_cache(maxsize=1_024)
+def _policy(per_window: int) -> tuple[bytes, bytes]:
+    policy = f'"{POLICY_NAME}";q={per_window};w={WINDOW_SECONDS}'
+    return b"ratelimit-policy", policy.encode()
 
 
 def internal_error() -> Answer:

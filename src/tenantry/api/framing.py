@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from http import HTTPStatus
+
+import msgspec
 
 from tenantry.api.envelope import CLOSE, Headers, HttpError
 
@@ -37,8 +38,7 @@ class VersionNotSupported(HttpError):
     headers: Headers = [CLOSE]  # noqa: RUF012 - a constant
 
 
-@dataclass(frozen=True, slots=True)
-class Framing:
+class Framing(msgspec.Struct, frozen=True):
     """How one request is framed.
 
     Attributes:

@@ -11,7 +11,7 @@ and `tests/unit/test_uvicorn.py` says when what is described here has changed.
 
 import asyncio
 from collections.abc import Callable, Sequence
-from enum import Enum, auto
+from enum import IntEnum, auto
 from functools import partial
 from typing import Any, cast
 
@@ -109,21 +109,21 @@ def whole_answer(refusal: HttpError, default_headers: Headers) -> bytes:
     return b"%b%b\r\n%b" % (STATUS_LINE[answer.status], lines, answer.body)
 
 
-class State(Enum):
-    """What a connection waits for."""
+class State(IntEnum):
+    """What a connection waits for. Up to `HEAD` it reads a head, and up to `BODY` a body."""
 
     NEW = auto()  # the first request
     IDLE = auto()  # the next request
     HEAD = auto()  # the rest of a head
+    DRAINING = auto()  # the rest of a body that was answered already
     BODY = auto()  # the rest of a body, and its answer
     ANSWERING = auto()  # the answer to a request that is whole
-    DRAINING = auto()  # the rest of a body that was answered already
     LINGERING = auto()  # the client, to read why it was refused
     CLOSING = auto()  # what was written, to be sent
 
 
-_BEFORE_BODY = frozenset({State.NEW, State.IDLE, State.HEAD})
-_READING = _BEFORE_BODY | {State.BODY, State.DRAINING}
+# In Python 3.11 a member of an enumeration is found by a function written in Python.
+NEW, IDLE, HEAD, DRAINING, BODY, ANSWERING, LINGERING, CLOSING = State
 
 
 class _Flow(FlowControl):
@@ -152,7 +152,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def __init__(self, connections: Connections, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._connections = connections
-        self._state = State.NEW
+        self._state: State = NEW
         self._since = 0.0
         # Bytes of the head, or of a chunked body since its last byte of content.
         self._overhead = 0
@@ -171,7 +171,7 @@ class BoundedProtocol(HttpToolsProtocol):
         """Wait for the first request, or refuse the connection."""
         super().connection_made(transport)
         self.flow = _Flow(transport)
-        self._enter(State.NEW)
+        self._enter(NEW)
         refusal = self._connections.admit(self, self.client[0] if self.client else "")
         if refusal is not None:
             self._refuse(refusal)
@@ -184,9 +184,9 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Read a request, or hold what comes before its answer."""
-        if self._state in _READING:
+        if self._state <= BODY:
             self._read(data, 0)
-        elif self._state is State.ANSWERING:
+        elif self._state is ANSWERING:
             self._hold(self._held[self._held_from :] + data, 0)
 
     def check(self, now: float) -> None:
@@ -196,16 +196,16 @@ class BoundedProtocol(HttpToolsProtocol):
             self.transport.abort()
             return
         seconds = {
-            State.NEW: limits.head_seconds,
-            State.IDLE: limits.idle_seconds,
-            State.HEAD: limits.head_seconds,
-            State.DRAINING: limits.drain_seconds,
-            State.LINGERING: limits.linger_seconds,
-            State.CLOSING: limits.stall_seconds,
+            NEW: limits.head_seconds,
+            IDLE: limits.idle_seconds,
+            HEAD: limits.head_seconds,
+            DRAINING: limits.drain_seconds,
+            LINGERING: limits.linger_seconds,
+            CLOSING: limits.stall_seconds,
         }.get(self._state)
         if seconds is None or now - self._since < seconds:
             return
-        if self._state is State.CLOSING:
+        if self._state is CLOSING:
             self.transport.abort()
         else:
             self._close()
@@ -214,12 +214,12 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         """Begin a head."""
-        self._enter(State.HEAD)
+        self._enter(HEAD)
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Take a header; a trailer of a chunked body is none (RFC 9110, section 6.5.1)."""
-        if self._state is State.HEAD:
+        if self._state is HEAD:
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
@@ -235,7 +235,7 @@ class BoundedProtocol(HttpToolsProtocol):
         # The parser takes what follows an upgrade for another protocol. There is none here, so
         # it is the body (RFC 9110, section 7.8).
         self._passes_parser = is_upgrade and framing.body_bytes > 0
-        self._enter(State.BODY)
+        self._enter(BODY)
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
@@ -251,7 +251,7 @@ class BoundedProtocol(HttpToolsProtocol):
             return
         super().on_message_complete()
         self._left = 0
-        self._enter(State.IDLE if self.cycle.response_complete else State.ANSWERING)
+        self._enter(IDLE if self.cycle.response_complete else ANSWERING)
 
     # What the answer calls
 
@@ -259,12 +259,12 @@ class BoundedProtocol(HttpToolsProtocol):
         """Go on to the next request, or read the rest of the body."""
         self.server_state.total_requests += 1
         if self.transport.is_closing():
-            self._enter(State.CLOSING)
+            self._enter(CLOSING)
             return
-        if self._state is State.BODY:
-            self._enter(State.DRAINING)
-        elif self._state is State.ANSWERING:
-            self._enter(State.IDLE)
+        if self._state is BODY:
+            self._enter(DRAINING)
+        elif self._state is ANSWERING:
+            self._enter(IDLE)
         self.flow.is_held = False
         self.flow.resume_reading()
         if self._held:
@@ -283,11 +283,11 @@ class BoundedProtocol(HttpToolsProtocol):
     def _read(self, data: bytes, at: int) -> None:
         """Read *data* from *at* on, up to the end of a request."""
         size = len(data)
-        while at < size and self._state in _READING:
+        while at < size and self._state <= BODY:
             end = self._end_of_part(data, at)
             self._parse(data[at:end])
             at = end
-        if at < size and self._state is State.ANSWERING:
+        if at < size and self._state is ANSWERING:
             self._hold(data, at)
 
     def _hold(self, data: bytes, at: int) -> None:
@@ -300,7 +300,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
         A head ends with an empty line, and so does a chunked body.
         """
-        if self._state not in _BEFORE_BODY and self._left is not None:
+        if self._state > HEAD and self._left is not None:
             return min(len(data), at + self._left)
         tail, self._tail = self._tail, b""
         if tail:
@@ -314,15 +314,15 @@ class BoundedProtocol(HttpToolsProtocol):
         return len(data)
 
     def _parse(self, part: bytes) -> None:
-        if self._passes_parser and self._state not in _BEFORE_BODY:
+        if self._passes_parser and self._state > HEAD:
             self.on_body(part)
             if not self._left:
                 self._passes_parser = False
                 self.on_message_complete()
             return
-        is_framing = self._state in _BEFORE_BODY or self._left is None
+        is_framing = self._state <= HEAD or self._left is None
         self._overhead += len(part) if is_framing else 0
-        if self._overhead > HEAD_BYTES_MAX and self._state in _BEFORE_BODY:
+        if self._overhead > HEAD_BYTES_MAX and self._state <= HEAD:
             self._refuse(HeadersTooLarge())
             return
         try:
@@ -345,7 +345,7 @@ class BoundedProtocol(HttpToolsProtocol):
         cycle = cast("RequestResponseCycle | None", self.cycle)
         asked = None if cycle is None or cycle.response_complete else cycle
         # One that was answered already, and whose body is still being read, gets no second one.
-        if self._state is not State.DRAINING and (asked is None or not asked.response_started):
+        if self._state is not DRAINING and (asked is None or not asked.response_started):
             self.transport.write(whole_answer(refusal, self.server_state.default_headers))
         if asked is not None:
             asked.disconnected = True
@@ -353,12 +353,12 @@ class BoundedProtocol(HttpToolsProtocol):
         if self.transport.can_write_eof() and self._connections.may_linger(self):
             # Closed with unread input, the connection would be reset, and the answer lost.
             self.transport.write_eof()
-            self._enter(State.LINGERING)
+            self._enter(LINGERING)
         else:
             self._close()
 
     def _close(self) -> None:
-        self._enter(State.CLOSING)
+        self._enter(CLOSING)
         self.transport.close()
 
     def _is_stalled(self, now: float) -> bool:

@@ -135,25 +135,29 @@ ASSISTANT = Admission(Identifier.assistant, TenantContext)
 class Entry:
     """Admits callers to tenants."""
 
-    def __init__(self, identifier: Identifier, databases: TenantDatabases) -> None:
-        self._identifier = identifier
+    def __init__(self, databases: TenantDatabases) -> None:
         self._databases = databases
 
     async def admit(
         self,
         admission: Admission[Ctx],
         ctx: OperationContext,
-        presented: Credentials,
+        identity: Identity,
         demand: Demand,
     ) -> Ctx:
         """Return the context of a caller who may use a level of access.
 
+        Args:
+            admission: Of the level.
+            ctx: Of the request.
+            identity: From `Admission.identify`, which needs no database of a tenant.
+            demand: Of the operation.
+
         Raises:
-            Unauthenticated: A credential is missing or not good, or its session has ended.
+            Unauthenticated: The session has ended, or the user was deleted.
             Forbidden: Good credentials that do not suffice.
             DatabaseUnavailable, TenantOutdated: See `TenantDatabases.open`.
         """
-        identity = await admission.identify(self._identifier, ctx, presented)
         if admission.requires_session and identity.claims is None:
             raise SignInRequired
         if admission.context is not TenantContext and acting_user(identity) is None:
@@ -229,19 +233,11 @@ def _context(
     return kind(
         request_id=ctx.request_id,
         now=ctx.now,
-        actor=_actor(identity),
+        actor=identity.actor,
         address=ctx.address,
         identity=identity,
         database=database,
     )
-
-
-def _actor(identity: Identity) -> str:
-    if identity.mcp_token is not None:
-        return f"mcp-token:{identity.mcp_token.id}"
-    if identity.claims is not None:
-        return f"user:{identity.claims.nameid}"
-    return f"tenant:{identity.tenant.id}"
 
 
 def _check_session(user: UserInSession, identity: Identity) -> None:
