@@ -35,7 +35,9 @@ class TestMigrateAll:
 
         assert (behind["total"], behind["upToDate"], behind["behind"]) == (2, 0, 2)
         assert result.status == 0
-        assert result.data == {
+        data = result.data
+        assert tenantry("migrate", "show", data.pop("runId"), "--json").status == 0
+        assert data == {
             "total": 2,
             "success": 2,
             "failed": 0,
@@ -78,7 +80,10 @@ class TestMigrateAll:
     def test_migrates_nothing_without_tenants(self, alone: Commands):
         alone.create_admin()
 
-        assert alone("migrate", "all", "--json").data == {
+        result = alone("migrate", "all", "--json").data
+
+        assert result.pop("runId")
+        assert result == {
             "total": 0,
             "success": 0,
             "failed": 0,

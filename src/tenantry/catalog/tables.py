@@ -20,7 +20,7 @@ worker = sa.Table(
     sa.Column("id", sa.Uuid, primary_key=True),
     sa.Column("seen_at_ms", sa.BigInteger, nullable=False),
     # The unfinished runs whose revisions it knows, and the tenant servers that it cannot reach.
-    sa.Column("runs", Words, nullable=False, server_default=""),
+    sa.Column("runs", Words, nullable=False, server_default=sa.text("''")),
     sa.Column("away", Records, nullable=False, server_default="[]"),
 )
 

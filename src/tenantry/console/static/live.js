@@ -55,8 +55,8 @@ export function liveProgress(run) {
   }
 
   function drawWaiting() {
-    const servers = (now.waitingFor ?? []).map((one) => `${one.server} since ${localTime(one.since)}`);
-    const text = servers.join(", ");
+    const sentence = (one) => `${one.server} since ${localTime(one.since)}`;
+    const text = (now.waitingFor ?? []).map(sentence).join(", ");
     if (text !== waitedFor) {
       waitedFor = text;
       fill(waiting, text !== "" && notice("warning", `Waiting for server ${text}.`));
@@ -77,9 +77,8 @@ export function liveProgress(run) {
   }
 
   function speak(ended) {
-    const reached = Math.floor(
-      (100 * ended) / Math.max(1, now.totalCount) / ANNOUNCED_EVERY_PERCENT,
-    );
+    const percents = (100 * ended) / Math.max(1, now.totalCount);
+    const reached = Math.floor(percents / ANNOUNCED_EVERY_PERCENT);
     if (reached > spoken) {
       spoken = reached;
       announce(`${reached * ANNOUNCED_EVERY_PERCENT} percent of the tenants have ended.`);
@@ -97,9 +96,8 @@ export function liveProgress(run) {
 /** A cell for each tenant, or for several if there are many; cells fill when tenants end. */
 function cellsOf(total) {
   const each = Math.ceil(total / CELLS_MAX) || 1;
-  const cells = Array.from({ length: Math.ceil(total / each) }, () =>
-    el("span", { class: "cell" }),
-  );
+  const empty = () => el("span", { class: "cell" });
+  const cells = Array.from({ length: Math.ceil(total / each) }, empty);
   const hint = each === 1 ? "" : `Each cell represents ${count(each)} tenants. `;
   let ended = 0;
   let failed = 0;
@@ -123,11 +121,7 @@ function cellsOf(total) {
     { class: "cells", role: "img", "aria-label": "Tenants in the order in which they end" },
     cells,
   );
-  const legend = el(
-    "p",
-    { class: "hint" },
-    hint,
-    "Filled: succeeded. Crossed: failed. Empty: remaining.",
-  );
+  const meaning = "Filled: succeeded. Crossed: failed. Empty: remaining.";
+  const legend = el("p", { class: "hint" }, hint, meaning);
   return { element: [map, legend], end, failed: () => failed };
 }

@@ -32,7 +32,7 @@ def _create_catalog(op: Operations) -> None:
         "worker",
         sa.Column("id", sa.Uuid, primary_key=True),
         sa.Column("seen_at_ms", sa.BigInteger, nullable=False),
-        sa.Column("runs", sa.String, nullable=False, server_default=""),
+        sa.Column("runs", sa.String, nullable=False, server_default=sa.text("''")),
         sa.Column("away", sa.String, nullable=False, server_default="[]"),
     )
 
