@@ -267,7 +267,7 @@ class TestMetricsPort:
         assert ended.returncode == 3
         last = ended.stderr.splitlines(keepends=True)[-1]
         assert f"Port {port} of 127.0.0.1 is in use" in only_line(last)
-        assert "choose another TENANTRY_METRICS_PORT" in last
+        assert "set another TENANTRY_METRICS_PORT" in last
 
 
 class TestManyAtOnce:
