@@ -173,7 +173,8 @@ class TestTenantAdopt:
     def test_says_that_deleting_the_tenant_drops_the_database(self, tenantry: Adopting):
         ended = tenantry("tenant", "adopt", "--help")
 
-        assert "If you delete the tenant later, the database is dropped" in " ".join(ended.stdout.split())
+        help_text = " ".join(ended.stdout.split())
+        assert "If you delete the tenant later, the database is dropped" in help_text
 
 
 def _data(ended: "subprocess.CompletedProcess[str]") -> Any:

@@ -389,7 +389,7 @@ class TestKey:
         secret = ended.stdout.split()[2]
 
         assert secret.startswith("tnk_")
-        assert "only now" in ended.stderr
+        assert "not shown again" in ended.stderr
         assert secret not in ended.stderr + alone("key", "list", "acme").stdout
 
     @pytest.mark.parametrize(
