@@ -666,14 +666,16 @@ class TestAudit:
         assert {"field": "name", "old": "acme", "new": None} in found[0]["changes"]
         assert "tenant list" in only_line(alone("audit", "list", "--tenant", "acme").stderr)
 
-    def test_is_a_line_for_each(self, alone: Commands):
+    def test_has_the_action_and_the_id_of_an_entry_on_one_line(self, alone: Commands):
+        """Other columns are folded if the table is too wide, so that `grep` finds both."""
         made = alone.create_admin()
 
-        ended = alone("audit", "list")
+        lines = alone("audit", "list").stdout.splitlines()
 
-        assert len(ended.stdout.splitlines()) == 3
-        assert "admin.create" in ended.stdout.splitlines()[1]
-        assert made["id"] in ended.stdout.splitlines()[1]
+        assert max(map(len, lines)) <= 120
+        (found,) = (line for line in lines if "admin.create" in line)
+        assert made["id"] in found
+        assert len([line for line in lines if line.startswith("20")]) == 2
 
 
 class TestOpenapi:

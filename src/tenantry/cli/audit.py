@@ -84,7 +84,7 @@ def show_page(
         Column("At, UTC", no_wrap=True),
         Column("Times", justify="right"),
         Column("Who", overflow="fold"),
-        Column("What", overflow="fold"),
+        Column("What", no_wrap=True),
         Column("To what", no_wrap=True),
         Column("From", overflow="fold"),
         Column("Changes", overflow="fold"),
