@@ -189,7 +189,7 @@ class _Torment:
         states, logged = self.fleet.look(), self.logged
         self.logged = states
         for run_id in run_ids:
-            run, items = self.catalog.run(run_id), self.catalog.run_tenants(run_id)
+            run, items = self.catalog.run(run_id), self.catalog.items(run_id)
             if (run.total, run.success, run.failed) != (len(states), len(states), 0):
                 self._fault(f"a run of {len(states)} tenants says {run}")
             if {item.tenant_id for item in items} != set(states):
@@ -213,7 +213,7 @@ class _Torment:
         self._wait_all([run_id], began)
         run = self.catalog.run(run_id)
         if run.failed or run.success != len(self.fleet.urls):
-            errors = {item.error for item in self.catalog.run_tenants(run_id)}
+            errors = {item.error for item in self.catalog.items(run_id)}
             self._fault(f"the next run says {run}: {errors}")
 
     def _fault(self, text: str) -> None:

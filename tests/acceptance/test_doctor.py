@@ -119,7 +119,7 @@ class TestConnections:
         assert (few.status, many.status) == (0, 0)
         state, detail = _connections(few.data)
         assert state == "ok"
-        assert "76 at most" in detail
+        assert "at most 76" in detail
         state, detail = _connections(many.data)
         assert state == "warning"
         assert "10012" in detail

@@ -170,7 +170,7 @@ class TestMetrics:
             for label in sample.labels
         }
         assert labels == {
-            "method", "route", "status", "le", "outcome", "reason", "server", "state"
+            "method", "route", "status", "le", "outcome", "reason", "server", "state", "version"
         }  # fmt: skip
         for word in ("acme", "globex", str(world.acme.tenant.id), "owner@", "tnk_"):
             assert word not in text
