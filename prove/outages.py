@@ -71,8 +71,9 @@ async def _poison(
             url = environment[f"TENANTRY_{name}_URL"]
             environment[f"TENANTRY_{name}_URL"] = url.replace(f":{port}/", f":{proxy.port}/")
         poisoned = replace(world, environment=environment)
-        settings = {"tenant_deadline_s": "4", "connect_timeout_s": "3", "lock_timeout_ms": "2000"}
-        settings |= {"statement_timeout_s": "3"}
+        # A run waits for a silent server: a deadline, probes, and the patience. The sum counts.
+        settings = {"tenant_deadline_s": "1", "connect_timeout_s": "1", "lock_timeout_ms": "500"}
+        settings |= {"statement_timeout_s": "3", "server_patience_s": "1"}
         serving = stage.serving(poisoned, **settings)
         process = await asyncio.to_thread(serving.__enter__)
         try:
