@@ -47,7 +47,7 @@ class Endpoint:
     Attributes:
         method: GET, POST, PUT, PATCH or DELETE.
         path: Literal segments, and ``{name}`` for parameters: ids, but for ``{slug}``.
-        level: Who is let in, and with which context.
+        level: Who may call it, and with which context.
         handler: Takes the context, the services, the request, and by name the path's
             parameters and the `headers`; returns the data, or a `Reply`, or an asynchronous
             generator of the chunks of their JSON.
@@ -68,7 +68,7 @@ class Endpoint:
             again; None when the answer never takes long.
         seconds_more: How much longer the work may take than other requests use databases, because
             it hashes passwords; None if it has deadlines of its own.
-        goes_on: Whether the answer goes on for as long as the caller is let in: the handler
+        goes_on: Whether the answer goes on for as long as the caller has access: the handler
             also takes ``readmit``, which raises when a new request would be refused.
         body_bytes_max: Of the body.
         version: Tells the version of what the answer is made from, for conditional requests;
@@ -152,7 +152,7 @@ def endpoint(
     Args:
         method: GET, POST, PUT, PATCH or DELETE.
         path: Literal segments, and ``{name}`` for parameters.
-        level: Who is let in.
+        level: Who may call it.
         options: The other attributes of `Endpoint`.
     """
 

@@ -1,4 +1,4 @@
-"""Server-Sent Events: what happens in a migration run, for as long as the caller is let in.
+"""Server-Sent Events: what happens in a migration run, for as long as the caller has access.
 
 Source: https://html.spec.whatwg.org/multipage/server-sent-events.html
 """
@@ -40,12 +40,12 @@ async def events_of(
 
     Args:
         updates: What is seen, often enough to notice in time that the caller is out.
-        readmit: Raises when the caller is not let in any more.
+        readmit: Raises when the caller has lost access.
 
     Raises:
         Exception: Whatever *updates* raise.
     """
-    told_at = monotonic_seconds()
+    sent_at = monotonic_seconds()
     async with contextlib.aclosing(updates):
         async for update in updates:
             try:
@@ -53,10 +53,10 @@ async def events_of(
             except (Unauthenticated, Forbidden):
                 return
             text = b"".join(_events(update))
-            if not text and monotonic_seconds() - told_at > COMMENT_SECONDS:
+            if not text and monotonic_seconds() - sent_at > COMMENT_SECONDS:
                 text = COMMENT
             if text:
-                told_at = monotonic_seconds()
+                sent_at = monotonic_seconds()
                 yield text
 
 

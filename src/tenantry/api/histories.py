@@ -24,11 +24,11 @@ _encode = msgspec.json.Encoder().encode
 
 
 async def stream_run(catalog: CatalogSession, run: MigrationRun, details: Details) -> Source:
-    """Yield a `MigrationRunResponse`: the counts are those of the details, if all are told.
+    """Yield a `MigrationRunResponse`: the counts are those of the details, if all are sent.
 
     Args:
         catalog: Where the details are; no transaction is held while they are sent.
-        run: What is told.
+        run: The run to send.
         details: Which of them.
     """
     # The object and the array are left open until the details are in them.
@@ -69,7 +69,7 @@ async def _details(
     comma = b""
     async for items in runs.each_ended(catalog, run.id, state=state):
         # What has ended since the run was read is not in its counts.
-        told = [MigrationRunDetailResponse.of(item) for item in items if run.counts(item)]
-        if told:
-            yield comma + _encode(told)[1:-1]
+        chosen = [MigrationRunDetailResponse.of(item) for item in items if run.counts(item)]
+        if chosen:
+            yield comma + _encode(chosen)[1:-1]
             comma = b","

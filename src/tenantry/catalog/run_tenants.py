@@ -27,7 +27,7 @@ from tenantry.catalog.runs import (
 )
 from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.tables import migration_run, tenant_migration
-from tenantry.catalog.workers import NOBODY, is_abandoned
+from tenantry.catalog.workers import NO_WORKER, is_abandoned
 from tenantry.db.statements import Statement, columns_of, parameters
 from tenantry.db.types import Texts, is_listed
 from tenantry.kit.errors import Conflict
@@ -100,7 +100,7 @@ _RELEASE = Statement[Any](
 )
 _ABANDON = Statement[Any](
     sa.update(tenant_migration)
-    .values(worker_id=sa.bindparam("nobody", type_=sa.Uuid))
+    .values(worker_id=sa.bindparam("no_worker", type_=sa.Uuid))
     .where(_item.worker_id == _worker, _is_open)
 )
 _FIND = Statement(
@@ -214,7 +214,7 @@ async def release(session: CatalogSession, worker_id: UUID) -> None:
 
 async def abandon(session: CatalogSession, worker_id: UUID) -> None:
     """Let others take over what *worker_id* holds and may have started."""
-    await session.execute(_ABANDON, worker=worker_id, nobody=NOBODY)
+    await session.execute(_ABANDON, worker=worker_id, no_worker=NO_WORKER)
 
 
 async def progress_of(session: CatalogSession, run_id: UUID) -> Progress:

@@ -12,7 +12,7 @@ from tenantry.catalog import workers
 from tenantry.catalog.runs import MigrationRun, RunTenant
 from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.tables import tenant_migration
-from tenantry.catalog.workers import NOBODY
+from tenantry.catalog.workers import NO_WORKER
 from tenantry.db.statements import Statement
 from tenantry.db.types import Texts, is_listed
 
@@ -75,7 +75,7 @@ async def give_back(session: CatalogSession, returned: Sequence[Returned], worke
             "run": one.item.run_id,
             "tenant": one.item.tenant_id,
             "worker": worker_id,
-            "holder": NOBODY if one.may_have_started else None,
+            "holder": NO_WORKER if one.may_have_started else None,
         }
         for one in returned
     ]

@@ -20,7 +20,7 @@ from tenantry.db.types import database_clock_ms
 SILENCE_MS = 5_000
 FORGOTTEN_MS = 3_600_000
 
-NOBODY = UUID(int=0)
+NO_WORKER = UUID(int=0)
 """A worker that is always dead: its items can be claimed, and may have been started."""
 
 
