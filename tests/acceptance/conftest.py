@@ -7,7 +7,8 @@ import pytest
 
 from tenantry.settings import Settings
 from tests.acceptance.commands import Commands
-from tests.acceptance.programs import logs_kept, variables
+from tests.acceptance.programs import variables
+from tests.logs import logs_kept
 
 
 @pytest.fixture(name="elsewhere")

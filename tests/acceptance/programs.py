@@ -1,6 +1,5 @@
 """``tenantry`` as a process: starting, reading its output, ending."""
 
-import logging
 import os
 import re
 import signal
@@ -14,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
-import structlog
 
 from tenantry.settings import Settings
 
@@ -91,19 +89,6 @@ def environment_of(**environment: str) -> Mapping[str, str]:
     """Return our environment without its settings of Tenantry, and with others."""
     ours = {name: value for name, value in os.environ.items() if not _is_setting(name)}  # noqa: TID251
     return {**ours, **environment}
-
-
-@contextmanager
-def logs_kept() -> Iterator[None]:
-    """Leave the logs of the test run as they were, whatever a command sets up."""
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    try:
-        yield
-    finally:
-        root.handlers[:] = handlers
-        root.setLevel(level)
-        structlog.reset_defaults()
 
 
 def variables(settings: Settings) -> dict[str, str]:

@@ -7,7 +7,6 @@ from contextlib import contextmanager, redirect_stderr
 from typing import Literal
 
 import pytest
-import structlog
 
 from tenantry.app import app_over
 from tenantry.kit import log
@@ -28,6 +27,7 @@ from tests.acceptance.support import (
     ok,
 )
 from tests.conftest import PASSWORD, World, client_of
+from tests.logs import logs_kept
 
 OTHER_PASSWORD = "another password of somebody"
 WRONG_PASSWORD = "a wrong password is a secret too"
@@ -36,19 +36,15 @@ WRONG_PASSWORD = "a wrong password is a secret too"
 @contextmanager
 def everything_logged(log_format: Literal["json", "text"]) -> Iterator[io.StringIO]:
     """Yield what is logged at the level ``debug``, by us and by the libraries."""
-    root = logging.getLogger()
-    before = (root.handlers[:], root.level)
     # The client of the tests is in this process, and logs the URLs it asks for.
     logging.getLogger("httpx").disabled = True
     written = io.StringIO()
-    with redirect_stderr(written):
+    with logs_kept(), redirect_stderr(written):
         log.configure(log_format=log_format, level="debug")
         try:
             yield written
         finally:
-            root.handlers[:], root.level = before
             logging.getLogger("httpx").disabled = False
-            structlog.reset_defaults()
 
 
 class TestSecrets:

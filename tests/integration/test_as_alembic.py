@@ -304,7 +304,7 @@ class TestTransaction:
 
         failed = await rig.migrate(tenant_url)
 
-        assert "PRAGMA foreign_keys = ON does nothing" in reason(failed.error)
+        assert "PRAGMA foreign_keys = ON has no effect" in reason(failed.error)
 
     @on_sqlite
     async def test_that_executescript_ends_is_reported(

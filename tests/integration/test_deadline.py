@@ -43,6 +43,7 @@ async def mute(url: str, moment: bytes, *, cuts: bool = False) -> AsyncIterator[
     """
     items = urlsplit(url)
     was_said = False
+    silence = asyncio.Event()  # held here: a task that only waits for its own future is collected
 
     async def forward(
         read: asyncio.StreamReader, write: asyncio.StreamWriter, *, to_server: bool
@@ -52,7 +53,7 @@ async def mute(url: str, moment: bytes, *, cuts: bool = False) -> AsyncIterator[
             while data := await read.read(BYTES_MAX):
                 if to_server and moment in data and not was_said:
                     was_said = True
-                    write.transport.abort() if cuts else await asyncio.Event().wait()
+                    write.transport.abort() if cuts else await silence.wait()
                 write.write(data)
             write.close()
 

@@ -14,10 +14,11 @@ from tests.integration.revisions import AlembicFolder
 
 pytestmark = pytest.mark.timeout(90)
 
-TENANTS = 24
+TENANTS = 40
 SECONDS_EACH = 0.2
 CONCURRENCY = 2
-URGENT_SECONDS_MAX = 4 * SECONDS_EACH + 0.5
+# Of the time that the older run takes, so that it holds on a busy machine too. Alone: 0.15.
+URGENT_SHARE_MAX = 0.5
 
 
 class TestRunOfOneTenant:
@@ -31,6 +32,7 @@ class TestRunOfOneTenant:
             folder.add("u1_create_note", body, head="import time\nonline = True")
             plan, by = services.fleet.plan, {"triggered_by": "ada"}
             others = RunOptions(tenant_ids=[one.id for one in made[:-1]])
+            older_began = time.monotonic()
             older = await plan(system_context("ada"), options=others, **by)
             await asyncio.sleep(2 * SECONDS_EACH)
 
@@ -40,10 +42,11 @@ class TestRunOfOneTenant:
                 await plan(system_context("ada"), options=urgent, **by)
             )
             took = time.monotonic() - began
-            meanwhile = await runs.get(services.catalog, older)
+            during = await runs.get(services.catalog, older)
             last = await services.fleet.wait(older)
+            older_took = time.monotonic() - older_began
 
         assert ended.success_count == 1
-        assert took < URGENT_SECONDS_MAX
-        assert meanwhile.finished_at is None
+        assert during.finished_at is None
+        assert took < URGENT_SHARE_MAX * older_took, f"{took:.2f} s of {older_took:.2f} s"
         assert last.success_count == TENANTS - 1

@@ -13,7 +13,6 @@ from uuid import UUID
 
 import msgspec
 import pytest
-import structlog
 
 from tenantry.db.urls import sqlite_path, with_database
 from tenantry.kit import access_log, log, secrets
@@ -23,6 +22,7 @@ from tenantry.kit.ids import new_id, parse_id
 from tenantry.kit.pages import Page, Window
 from tenantry.kit.text import BadText, canonical, checked_line, compatible
 from tenantry.tenant.blog.slugs import SLUG_CHARS_MAX, slug_of
+from tests.logs import logs_kept
 
 
 class TestWindow:
@@ -289,19 +289,16 @@ class TestLog:
     @pytest.fixture
     def logged(self) -> Iterator[Callable[[BaseException], str]]:
         """Returns what is logged when asyncio reports an error that was never retrieved."""
-        root = logging.getLogger()
-        before = (root.handlers[:], root.level)
         written = io.StringIO()
-        with redirect_stderr(written):
-            log.configure(log_format="json", level="info")
 
         def report(error: BaseException) -> str:
             logging.getLogger("asyncio").error("Never retrieved", exc_info=error)
             return written.getvalue()
 
-        yield report
-        root.handlers[:], root.level = before
-        structlog.reset_defaults()
+        with logs_kept():
+            with redirect_stderr(written):
+                log.configure(log_format="json", level="info")
+            yield report
 
     def test_leaves_out_a_connection_that_was_abandoned_while_it_was_opened(
         self, logged: Callable[[BaseException], str]

@@ -129,8 +129,9 @@ class Worker:
     async def work(self) -> None:
         """Claim, migrate and write outcomes, until cancelled.
 
-        On an unexpected error everything in flight is dropped. This process or another one
-        claims it again, and reads in the tenants' own logs what was applied.
+        Whatever ends it, everything in flight is dropped, so that `stop` waits for nothing.
+        This process or another one claims it again, and reads in the tenants' own logs what was
+        applied.
         """
         try:
             async with asyncio.TaskGroup() as group:
@@ -139,12 +140,11 @@ class Worker:
                 for _ in range(self._concurrency):
                     group.create_task(self._migrate_claimed())
                 await self._claims.work()
-        except Exception:
+        finally:
             self._writer.reset()
             self._runs.reset()
             self._claims.reset()
             self._in_flight.reset()
-            raise
 
     async def stop(self) -> None:
         """Claim no more, finish the started tenants, and release the others.
