@@ -12,6 +12,7 @@ DBMATE_VERSION := 2.36.0
 JAVASCRIPT_TOOLS := @biomejs/biome@2.6.8 typescript@7.0.2
 NPM := npm install --no-save --no-package-lock --no-audit --no-fund --silent
 
+SIDE_BY_SIDE := -n 2 --dist loadfile --no-loadscope-reorder
 PIP_FLAGS := -qq --disable-pip-version-check
 FIND_CHROMIUM := { command -v chromium || command -v chromium-browser || \
 	command -v google-chrome || command -v chrome; } >/dev/null
@@ -20,11 +21,13 @@ INSTALL := $(UV) pip install --quiet --python $(BIN)/python
 
 # Whoever has an environment of their own active still gets the project's.
 unexport VIRTUAL_ENV CONDA_PREFIX
+# Without compiled files, each start of a program compiles its libraries: 4 s instead of 0.5.
+unexport PYTHONDONTWRITEBYTECODE
 export UV_PYTHON_DOWNLOADS := never
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo serve test test-all test-e2e test-edge pictures check bench bench-fleet torture prove docs format lint types layers words javascript lock wheel sbom audit clean
+.PHONY: help demo serve test test-slow test-all test-e2e test-edge pictures check bench bench-fleet torture prove docs format lint types layers words javascript lock wheel sbom audit clean
 
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,13 +38,15 @@ demo: .venv/.runtime ## Serve sample tenants, and print requests to try (TENANTR
 serve: .venv/.runtime ## Serve what the settings name; without any, SQLite in ./data
 	@$(BIN)/tenantry serve
 
-test: .venv/.dev ## Run the tests; T="tests/unit -k name" chooses
-	$(BIN)/pytest $(if $(T),$(T),-n 2 --dist loadfile --no-loadscope-reorder)
+test: .venv/.dev ## Run the quick tests; T="tests/unit -k name" chooses, also among the slow ones
+	$(BIN)/pytest $(if $(T),$(T),$(SIDE_BY_SIDE) -m "not slow")
+	@$(if $(T),,echo "LEFT OUT: slow tests (make test-slow), the console in a browser (make test-e2e), and a shared cache in front (make test-edge)." >&2)
 
-	@$(if $(T),,echo "LEFT OUT: the console in a browser (make test-e2e), and a shared cache in front (make test-edge)." >&2)
+# The small version of `torture` is among them.
+test-slow: .venv/.dev ## Run the tests that kill, wait, or try thousands of inputs
+	$(BIN)/pytest $(SIDE_BY_SIDE) -m slow
 
-# The small version of `torture` is among the tests.
-test-all: test ## Run the tests, and the small version of `prove`
+test-all: test test-slow ## Run the quick and the slow tests, and the small version of `prove`
 	$(MAKE) --no-print-directory prove SHORT=1 PROMISE= PLANT= PROVE=
 
 test-e2e: .venv/.dev ## Walk through the console in Chromium; installs it, when root
@@ -59,7 +64,7 @@ test-edge: .venv/.dev ## Put Varnish in front, a real shared cache; installs it,
 pictures: .venv/.dev ## Take the pictures in docs/images anew, in Chromium
 	$(BIN)/pytest --pictures docs/images tests/e2e
 
-check: lint types layers words javascript test ## Run all checks of CI
+check: lint types layers words javascript test ## Run the quick checks
 
 bench: .venv/.bench ## Measure speed and memory; ROW=profile chooses, QUICK=1 is short
 	$(BIN)/python -m benchmarks $(if $(QUICK),--quick) $(if $(ROW),--rows $(ROW)) $(BENCH)

@@ -18,6 +18,8 @@ from tests.acceptance.programs import environment_of, only_line, variables
 from tests.conftest import PASSWORD
 from tests.integration import raw_sql
 
+pytestmark = pytest.mark.slow
+
 OWNER = ("--owner-email", "owner@example.com", "--owner-name", "The Owner")
 ASKED = ("--password-stdin", *OWNER)
 TENANT = {

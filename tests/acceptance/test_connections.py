@@ -16,6 +16,8 @@ from tenantry.app import app_over
 from tenantry.services import Services
 from tests.acceptance.sockets import Line, Served, served
 
+pytestmark = pytest.mark.slow
+
 LOGIN = "/api/tenant/auth/login"
 HEAD = b"POST %b HTTP/1.1\r\nhost: x\r\n%b\r\n"
 LIVE = b"GET /livez HTTP/1.1\r\nhost: x\r\n\r\n"

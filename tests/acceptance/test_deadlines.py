@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
+import pytest
 
 from tenantry.api.door import DEADLINE_LATER_SECONDS
 from tenantry.db.postgres import SILENCE_SECONDS
@@ -17,6 +18,8 @@ from tests.acceptance.support import OWN_POSTS, PROFILE, TENANTS, database_of, o
 from tests.black_hole import black_hole
 from tests.conftest import World, make_world
 from tests.integration.engines import on_postgresql
+
+pytestmark = pytest.mark.slow
 
 STATEMENT_SECONDS = 0.5
 CONNECT_SECONDS = 1.0

@@ -23,6 +23,8 @@ from tests.acceptance.programs import (
     running,
 )
 
+pytestmark = pytest.mark.slow
+
 ANSWERING = "^Ctrl-C ends the demo"
 REVISIONS = "0002_create_invoices,0003_add_order_currency,0004_index_orders_by_customer"
 

@@ -26,6 +26,8 @@ from tests.acceptance.sockets import served
 from tests.acceptance.support import HISTORY, NOBODY, ok, refused
 from tests.conftest import World
 
+pytestmark = pytest.mark.slow
+
 # How many details each run of a page has.
 SIZES = (1_000,) * 9 + (10_000,)
 # Whole, it would be several times as much.

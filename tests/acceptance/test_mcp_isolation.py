@@ -10,6 +10,8 @@ from tests.acceptance.assistants import call, message, newest, post
 from tests.acceptance.sockets import Served, served
 from tests.conftest import World
 
+pytestmark = pytest.mark.slow
+
 CLIENTS = 20
 CALLS_EACH = 100
 

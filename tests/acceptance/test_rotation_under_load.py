@@ -14,6 +14,8 @@ from tests.acceptance.programs import free_port, running, variables
 from tests.acceptance.support import POSTS, TENANTS, ok
 from tests.conftest import World
 
+pytestmark = pytest.mark.slow
+
 ROTATIONS = 5
 READERS = 4
 PAUSE_SECONDS = 0.2

@@ -11,6 +11,8 @@ from tenantry.cli.signals import EXIT_SECONDS_MAX, EXIT_STATUS_KILLED
 from tests.acceptance.commands import Commands, wait_until
 from tests.acceptance.programs import running
 
+pytestmark = pytest.mark.slow
+
 # A migration that does not end, and holds its thread.
 ENDLESS = """
 import pathlib, time

@@ -19,7 +19,7 @@ from tests.contracts.oracle import LOOKED_AT, level_of
 from tests.contracts.samples import items_of, kinds_of, members_of, params, path_of
 from tests.contracts.stage import Stage
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
 
 KIB_64 = 65_536
 MIB = 1_048_576

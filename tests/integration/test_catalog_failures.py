@@ -20,7 +20,7 @@ from tests.conftest import provision
 from tests.integration.gates import spoil, tenants
 from tests.integration.revisions import AlembicFolder
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(60)]
 
 SECONDS_MAX = 20
 

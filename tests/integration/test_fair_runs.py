@@ -12,7 +12,7 @@ from tenantry.settings import Settings
 from tests.integration.gates import tenants
 from tests.integration.revisions import AlembicFolder
 
-pytestmark = pytest.mark.timeout(90)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(90)]
 
 TENANTS = 40
 SECONDS_EACH = 0.2

@@ -14,6 +14,8 @@ from tests.conftest import provision
 from tests.integration.programs import running
 from tests.integration.revisions import AlembicFolder
 
+pytestmark = pytest.mark.slow
+
 DEADLINE_SECONDS = 1.5
 END_SECONDS_MAX = 4
 RUN_SECONDS_MAX = 15

@@ -31,7 +31,7 @@ from tests.integration.gates import url_of
 from tests.integration.revisions import AlembicFolder
 from tests.postgres import Server, own_server
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
 TENANTS = 40
 PROFILE = "/api/tenant/auth/profile"

@@ -15,7 +15,7 @@ from tests.integration.revisions import AlembicFolder
 from tests.integration.test_recording import DIALECTS
 
 # As in production, where a warning is no error.
-pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore"), pytest.mark.timeout(120)]
 
 # What Alembic's own template makes of a new revision.
 TEMPLATE = '''

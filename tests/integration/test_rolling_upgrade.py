@@ -17,7 +17,7 @@ from tenantry.settings import Settings
 from tests.integration.gates import Gate, tenants
 from tests.integration.revisions import AlembicFolder
 
-pytestmark = pytest.mark.timeout(90)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(90)]
 
 TENANTS = 12
 SLOW = (

@@ -18,7 +18,7 @@ from tenantry.db.statements import Count, Statement
 from tests.black_hole import BlackHole, black_hole
 from tests.integration.engines import on_postgresql
 
-pytestmark = on_postgresql
+pytestmark = [pytest.mark.slow, on_postgresql]
 
 STATEMENT_SECONDS = 0.5
 CONNECT_SECONDS = 1.0
