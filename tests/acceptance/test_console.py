@@ -82,7 +82,7 @@ class TestFile:
         assert answer.json() == {
             "success": False,
             "data": None,
-            "message": "This path does not take this method.",
+            "message": "This path does not support this method.",
         }
 
     @pytest.mark.parametrize(

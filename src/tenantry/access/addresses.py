@@ -1,13 +1,13 @@
-"""Client addresses, as far as limits tell them apart."""
+"""Group client addresses by network, for limits that count each client."""
 
 import ipaddress
 
-# Whoever has one IPv6 address usually has a whole network of this size (RFC 6177).
+# A client with one IPv6 address usually has a whole network of this size (RFC 6177).
 IPV6_NETWORK_BITS = 64
 
 
 def network_of(address: str) -> str:
-    """Return what all addresses of one client have in common; any text that is no address."""
+    """Return the network of *address*: the /64 of an IPv6 address, else *address* itself."""
     try:
         ip = ipaddress.ip_address(address)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Admins: make one, and let one in."""
+"""Admins: create, update, log in, log out."""
 
 from datetime import timedelta
 from uuid import UUID
@@ -21,12 +21,12 @@ from tenantry.kit.errors import Conflict
 from tenantry.kit.ids import new_id
 
 REALM = "admin"
-# A token that has expired verifies again when the clock is set back.
+# If the clock is set back, an expired token verifies again.
 KEPT_AFTER_EXPIRY = timedelta(hours=2)
 
 
 class LastAdmin(Conflict):
-    """The last active admin cannot be switched off."""
+    """The last active admin cannot be deactivated."""
 
 
 async def create(
@@ -59,12 +59,12 @@ async def update(
     is_active: bool | None = None,
     password: str | None = None,
 ) -> Admin:
-    """Change what is not None, and end every session of the admin; return it as it then is.
+    """Set the values that are not None, end all sessions of the admin, and return the admin.
 
     Raises:
         AdminNotFound: There is no such admin.
         BadPassword: A rule is broken.
-        LastAdmin: Nobody would be left to switch anybody on again.
+        LastAdmin: No active admin would remain to activate accounts.
     """
     before = await admins.get(catalog, admin_id)
     hashed = None
@@ -136,7 +136,7 @@ async def login(
         stored=usable.password_hash if usable else None,
         password=password,
     )
-    assert usable is not None, "a password is never right for nobody"
+    assert usable is not None, "check_login raises without a stored hash"
     if rehashed is not None:
         await admins.rehash(catalog, usable.id, old=usable.password_hash, new=rehashed)
     person = Person(usable.id, usable.email, Role.ADMIN, usable.generation)

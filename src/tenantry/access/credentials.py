@@ -1,4 +1,4 @@
-"""Issue API keys and McpTokens. Each secret is returned once, and only its digest is kept."""
+"""Issue API keys and McpTokens. Each secret is returned once; only its digest is stored."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -24,7 +24,7 @@ GRACE_SECONDS_MAX = 2_592_000
 
 
 class BadExpiry(Invalid):
-    """`expiresAt` is in the past, or too far ahead."""
+    """`expiresAt` is in the past, or too far in the future."""
 
 
 class BadGracePeriod(Invalid):
@@ -32,12 +32,12 @@ class BadGracePeriod(Invalid):
 
 
 class BadScopes(Invalid):
-    """`scopes` holds something that is no scope, or nothing."""
+    """`scopes` is empty, or contains an unknown scope."""
 
 
 @dataclass(frozen=True, slots=True)
 class IssuedKey:
-    """A new API key, with its secret, which is known only now."""
+    """A new API key, with its secret, which cannot be read again."""
 
     key: ApiKey
     secret: str
@@ -45,7 +45,7 @@ class IssuedKey:
 
 @dataclass(frozen=True, slots=True)
 class IssuedMcpToken:
-    """A new McpToken, with its secret, which is known only now."""
+    """A new McpToken, with its secret, which cannot be read again."""
 
     token: McpToken
     secret: str
@@ -57,7 +57,7 @@ async def issue_key(
     """Return a new API key of a tenant.
 
     Raises:
-        BadExpiry: It would be dead already.
+        BadExpiry: *expires_at* is not in the future.
     """
     expires_at = None if expires_at is None else _in_utc(expires_at)
     if expires_at is not None and expires_at <= ctx.now:
@@ -92,10 +92,10 @@ async def add_key(
 async def rotate_key(
     ctx: OperationContext, catalog: Catalog, tenant_id: UUID, key_id: UUID, *, grace_seconds: int
 ) -> IssuedKey:
-    """Return a new API key in place of another, which lives for *grace_seconds* from now.
+    """Return a new API key that replaces another, which stays valid for *grace_seconds*.
 
     Raises:
-        BadGracePeriod: It is negative, or more than `GRACE_SECONDS_MAX`.
+        BadGracePeriod: *grace_seconds* is negative, or more than `GRACE_SECONDS_MAX`.
         ApiKeyNotFound: The tenant has no such key.
     """
     if not 0 <= grace_seconds <= GRACE_SECONDS_MAX:
@@ -139,21 +139,21 @@ async def issue_mcp_token(
     """Return a new McpToken of a tenant.
 
     Args:
-        ctx: Who issues it.
-        catalog: Where it is kept.
-        tenant_id: Whose it is.
-        name: By which people tell it from others.
-        user_id: As whom it acts; the caller knows that there is such a user.
-        user_generation: Of that user's McpTokens.
-        scopes: What it allows; all of them by default.
-        expires_at: In `TOKEN_LIFETIME_DEFAULT` by default, `TOKEN_LIFETIME_MAX` at most.
+        ctx: The context of the issuer.
+        catalog: Stores the token.
+        tenant_id: The tenant that it gives access to.
+        name: A label, for people.
+        user_id: The user that it acts as, or None. The caller has checked that the user exists.
+        user_generation: The current generation of that user's McpTokens.
+        scopes: The scopes that it allows; all by default.
+        expires_at: After `TOKEN_LIFETIME_DEFAULT` by default, at most `TOKEN_LIFETIME_MAX`.
 
     Raises:
         BadText, BadScopes, BadExpiry: A rule is broken.
     """
     scopes = ALL_SCOPES if scopes is None else scopes
     if not scopes or not scopes <= ALL_SCOPES:
-        raise BadScopes(f"`scopes` must be some of {', '.join(sorted(ALL_SCOPES))}.")
+        raise BadScopes(f"`scopes` must be one or more of {', '.join(sorted(ALL_SCOPES))}.")
     expires_at = ctx.now + TOKEN_LIFETIME_DEFAULT if expires_at is None else _in_utc(expires_at)
     if not ctx.now < expires_at <= ctx.now + TOKEN_LIFETIME_MAX:
         raise BadExpiry(
@@ -202,7 +202,7 @@ async def revoke_mcp_token(
 async def remove_tokens(
     ctx: OperationContext, catalog: Catalog, tenant_id: UUID, user_id: UUID
 ) -> None:
-    """Remove the McpTokens of a user who is deleted. Call it last before that is committed."""
+    """Remove the McpTokens of a user. Call it last before the user's deletion is committed."""
     if await credentials.tokens(catalog, tenant_id, user_id=user_id):
         async with catalog.change(ctx, "mcp-token.end", user_id, tenant_id=tenant_id) as session:
             await credentials.remove_tokens_of_user(session, tenant_id, user_id)
@@ -211,10 +211,10 @@ async def remove_tokens(
 async def remove_dead_tokens(
     ctx: OperationContext, catalog: Catalog, tenant_id: UUID, user_id: UUID, *, generation: int
 ) -> None:
-    """Remove the McpTokens of a user that a change of the user has ended.
+    """Remove the McpTokens of a user that are not of *generation*.
 
-    They are dead by their generation alone; this takes them off the lists. Call it last before
-    the change is committed.
+    Their old generation already makes them invalid; this removes them from the lists. Call it
+    last before the change of the user is committed.
     """
     found = await credentials.tokens(catalog, tenant_id, user_id=user_id)
     if any(token.user_generation != generation for token in found):

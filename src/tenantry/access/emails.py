@@ -1,4 +1,4 @@
-"""E-mail addresses: shown as they were typed, compared in one canonical form."""
+"""E-mail addresses: stored as entered, compared in a canonical form."""
 
 import re
 from functools import lru_cache
@@ -13,7 +13,7 @@ EMAIL_CHARS_MAX = 254
 LOCAL_CHARS_MAX = 64
 DOMAINS_REMEMBERED_MAX = 4_096
 
-# A dot-atom of ASCII (RFC 5322, section 3.2.3): what nearly every address begins with.
+# A dot-atom of ASCII (RFC 5322, section 3.2.3): the local part of nearly every address.
 _PLAIN_LOCAL = re.compile(r"[a-zA-Z0-9!#$%&'*+/=?^_`{|}~-]+(?:\.[a-zA-Z0-9!#$%&'*+/=?^_`{|}~-]+)*")
 
 
@@ -25,12 +25,12 @@ def checked_email(email: str) -> str:
     """Return *email* if it is an address of at most `EMAIL_CHARS_MAX` characters (RFC 5321).
 
     Raises:
-        BadEmail: It is not.
+        BadEmail: It is not a valid address, or too long.
     """
     if len(email) > EMAIL_CHARS_MAX:
         raise BadEmail(f"`email` must have at most {EMAIL_CHARS_MAX} characters.")
     local, _, domain = email.rpartition("@")
-    # The library takes 19 µs, most of it for the domain; and domains come back.
+    # The library takes 19 µs, most of it for the domain; domains repeat, so they are cached.
     is_plain = len(local) <= LOCAL_CHARS_MAX and _PLAIN_LOCAL.fullmatch(local) is not None
     if not (_is_domain(domain) if is_plain else _is_address(email)):
         raise BadEmail
@@ -38,13 +38,13 @@ def checked_email(email: str) -> str:
 
 
 def canonical_email(email: str) -> str:
-    """Return the one form in which addresses are compared, of any text.
+    """Return the canonical form of *email*, for comparison. It accepts any text.
 
-    The local part is composed and in lower case, the domain is that of the DNS: an address with
-    a domain in Unicode and one with the same domain in ASCII (RFC 5890) are one account.
+    The local part is normalized and in lower case. The domain is in its ASCII form (RFC 5890), so
+    an address with a domain in Unicode and one with the same domain in ASCII are one account.
     """
     if len(email) > EMAIL_CHARS_MAX:
-        return email[: EMAIL_CHARS_MAX + 1].lower()  # nobody has it
+        return email[: EMAIL_CHARS_MAX + 1].lower()  # too long to be an account
     local, at, domain = email.rpartition("@")
     return canonical(local) + at + _canonical_domain(domain)
 

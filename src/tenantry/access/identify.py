@@ -1,7 +1,7 @@
-"""From the credentials of a request to what they say: verified, in agreement, of an active tenant.
+"""Verify the credentials of a request, and return the tenant or the admin that they identify.
 
-No tenant database is opened here. Each credential is verified first (401), and then
-whether they agree and suffice (403).
+Each credential is verified first (401). Then they are compared with each other and with the level
+of access, and the tenant must be active (403). No tenant database is opened here.
 """
 
 from datetime import UTC, datetime
@@ -23,7 +23,7 @@ from tenantry.kit.errors import Forbidden, Unauthenticated
 from tenantry.kit.secrets import digest, is_well_formed
 
 API_KEY_KIND = "tnk_"
-MCP_TOKEN_KIND = "tnm_"  # noqa: S105 - the beginning of one, not a secret
+MCP_TOKEN_KIND = "tnm_"  # noqa: S105 - a prefix, not a secret
 
 
 class BadKey(Unauthenticated):
@@ -34,20 +34,20 @@ class BadMcpToken(Unauthenticated):
     """The McpToken is missing, unknown, expired or revoked."""
 
 
-class AdminGone(Unauthenticated):
+class AdminSessionEnded(Unauthenticated):
     """The admin's session has ended."""
 
 
 class AdminInactive(Forbidden):
-    """The admin is switched off."""
+    """The admin is inactive."""
 
 
 class WrongRole(Forbidden):
-    """The bearer belongs to the other plane."""
+    """The bearer token is a tenant user's where an admin's is required, or the reverse."""
 
 
 class OtherTenant(Forbidden):
-    """Two credentials belong to different tenants."""
+    """The credentials belong to different tenants."""
 
 
 class TenantInactive(Forbidden):
@@ -63,13 +63,13 @@ class Credentials(msgspec.Struct, frozen=True):
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """What verified credentials say: a tenant, and by whom it is entered.
+    """An active tenant, and the verified credentials of the caller.
 
     Attributes:
-        tenant: Active.
-        claims: Of the tenant's user, when a bearer was presented.
-        mcp_token: When that was presented; then there are no claims.
-        api_key: When that named the tenant.
+        tenant: The tenant that the credentials identify.
+        claims: The claims of a user's bearer token, if the level of access requires one.
+        mcp_token: The McpToken, if one was sent; `claims` and `api_key` are None then.
+        api_key: The API key, if it identified the tenant.
     """
 
     tenant: Tenant
@@ -79,7 +79,7 @@ class Identity(msgspec.Struct, frozen=True):
 
     @property
     def actor(self) -> str:
-        """Who acts, as the audit log names them."""
+        """The caller, as the audit log names them."""
         if self.mcp_token is not None:
             return f"mcp-token:{self.mcp_token.id}"
         if self.claims is not None:
@@ -88,26 +88,26 @@ class Identity(msgspec.Struct, frozen=True):
 
     @property
     def credential_id(self) -> UUID:
-        """Whose requests are counted together: those of a token, of a person, or of a key."""
+        """The id that rate limits count: of the McpToken, of the user, or of the API key."""
         if self.mcp_token is not None:
             return self.mcp_token.id
         if self.claims is not None:
             return self.claims.nameid
-        assert self.api_key is not None, "something has named the tenant"
+        assert self.api_key is not None, "one credential has identified the tenant"
         return self.api_key.id
 
 
-class _AdminFact(msgspec.Struct, frozen=True):
+class _CachedAdmin(msgspec.Struct, frozen=True):
     admin: Admin
     ended: frozenset[str]
 
 
-class _KeyFact(msgspec.Struct, frozen=True):
+class _CachedKey(msgspec.Struct, frozen=True):
     key: ApiKey
     tenant: Tenant
 
 
-class _TokenFact(msgspec.Struct, frozen=True):
+class _CachedToken(msgspec.Struct, frozen=True):
     token: McpToken
     tenant: Tenant
 
@@ -124,8 +124,8 @@ class Identifier:
         """Return the context of an admin.
 
         Raises:
-            BadToken, AdminGone: There is no good bearer.
-            WrongRole, AdminInactive: It does not suffice.
+            BadToken, AdminSessionEnded: There is no valid bearer token.
+            WrongRole, AdminInactive: The bearer token is valid, but not of an active admin.
         """
         claims = await self._tokens.verify(presented.authorization, now=ctx.now)
         if claims.role is not Role.ADMIN:
@@ -134,12 +134,12 @@ class Identifier:
             ("admin", claims.nameid), lambda session: _read_admin(session, claims.nameid)
         )
         if found is None:
-            raise AdminGone
+            raise AdminSessionEnded
         admin = found.admin
         if not admin.is_active:
             raise AdminInactive
         if admin.generation != claims.generation or claims.jti in found.ended:
-            raise AdminGone
+            raise AdminSessionEnded
         return AdminContext(
             request_id=ctx.request_id,
             now=ctx.now,
@@ -155,64 +155,64 @@ class Identifier:
         """Return the tenant of an API key.
 
         Raises:
-            BadKey: There is none, or it is not good.
+            BadKey: It is missing or invalid.
             TenantInactive: The tenant is suspended.
         """
-        found = await self._key_fact(presented.api_key, ctx.now)
+        found = await self._require_key(presented.api_key, ctx.now)
         return _active(Identity(found.tenant, api_key=found.key))
 
     async def public(self, ctx: OperationContext, presented: Credentials) -> Identity:
-        """Return the tenant of an McpToken, or else of an API key.
+        """Return the tenant of the McpToken if there is one, else of the API key.
 
         Raises:
-            BadMcpToken, BadKey: There is no good credential.
-            OtherTenant, TenantInactive: Good credentials that do not suffice.
+            BadMcpToken, BadKey: The credential is missing or invalid.
+            OtherTenant, TenantInactive: The credentials are valid and do not suffice.
         """
         if presented.mcp_token is not None:
             return _active(await self._by_mcp_token(ctx, presented))
         return await self.key(ctx, presented)
 
     async def tenant(self, ctx: OperationContext, presented: Credentials) -> Identity:
-        """Return the tenant of an McpToken, or else of an API key with its user's bearer.
+        """Return the tenant of the McpToken if there is one, else of the key and bearer token.
 
         Raises:
-            BadMcpToken, BadKey, BadToken: A credential is missing or not good.
-            WrongRole, OtherTenant, TenantInactive: Good credentials that do not suffice.
+            BadMcpToken, BadKey, BadToken: A credential is missing or invalid.
+            WrongRole, OtherTenant, TenantInactive: The credentials are valid and do not suffice.
         """
         if presented.mcp_token is not None:
             return _active(await self._by_mcp_token(ctx, presented))
-        found = await self._key_fact(presented.api_key, ctx.now)
+        found = await self._require_key(presented.api_key, ctx.now)
         claims = await self._tokens.verify(presented.authorization, now=ctx.now)
         if claims.role is not Role.TENANT_USER:
             raise WrongRole
-        # A token without a tenant would be a token for any: None is no tenant's id.
+        # A token without a tenant matches no tenant: None is never a tenant's id.
         if claims.tenant_id != found.tenant.id:
             raise OtherTenant
         return _active(Identity(found.tenant, claims, api_key=found.key))
 
     async def assistant(self, ctx: OperationContext, presented: Credentials) -> Identity:
-        """Return the tenant of an McpToken: in its own header, or else as a bearer.
+        """Return the tenant of an McpToken, sent in its own header or as a bearer token.
 
         Raises:
-            BadMcpToken: There is none, or it is not good.
-            OtherTenant, TenantInactive: A good one that does not suffice.
+            BadMcpToken: It is missing or invalid.
+            OtherTenant, TenantInactive: It is valid and does not suffice.
         """
         token = presented.mcp_token or _bearer(presented.authorization)
-        beside = Credentials(api_key=presented.api_key, mcp_token=token)
-        return _active(await self._by_mcp_token(ctx, beside))
+        with_token = Credentials(api_key=presented.api_key, mcp_token=token)
+        return _active(await self._by_mcp_token(ctx, with_token))
 
-    async def _key_fact(self, presented: str | None, now: datetime) -> _KeyFact:
+    async def _require_key(self, presented: str | None, now: datetime) -> _CachedKey:
         found = await self._find_key(presented, now)
         if found is None:
             raise BadKey
         self._usage.note_key(found.key.id, now)
         return found
 
-    async def _find_key(self, presented: str | None, now: datetime) -> _KeyFact | None:
+    async def _find_key(self, presented: str | None, now: datetime) -> _CachedKey | None:
         if presented is None:
             return None
         by_digest = digest(presented)
-        found: _KeyFact | None = self._cache.find(("key", by_digest))
+        found: _CachedKey | None = self._cache.find(("key", by_digest))
         if found is None and is_well_formed(API_KEY_KIND, presented):
             found = await self._cache.get(
                 ("key", by_digest), lambda session: _read_key(session, by_digest)
@@ -225,14 +225,14 @@ class Identifier:
         found = await self._find_token(presented.mcp_token or "")
         if found is None or found.token.expires_at <= ctx.now:
             raise BadMcpToken
-        # A key beside it may disagree; one that nobody knows says nothing.
-        beside = await self._find_key(presented.api_key, ctx.now)
-        if beside is not None and beside.tenant.id != found.tenant.id:
+        # A valid key of another tenant is rejected; an invalid key is ignored.
+        key = await self._find_key(presented.api_key, ctx.now)
+        if key is not None and key.tenant.id != found.tenant.id:
             raise OtherTenant
         self._usage.note_token(found.token.id, ctx.now)
         return Identity(found.tenant, mcp_token=found.token)
 
-    async def _find_token(self, presented: str) -> _TokenFact | None:
+    async def _find_token(self, presented: str) -> _CachedToken | None:
         if not is_well_formed(MCP_TOKEN_KIND, presented):
             return None
         by_digest = digest(presented)
@@ -252,20 +252,20 @@ def _active(identity: Identity) -> Identity:
     return identity
 
 
-async def _read_admin(session: CatalogSession, admin_id: UUID) -> _AdminFact | None:
-    # The sessions first: who ends one meanwhile moves the epoch, and both are read again.
+async def _read_admin(session: CatalogSession, admin_id: UUID) -> _CachedAdmin | None:
+    # The sessions first: ending one between the two reads moves the epoch, and both are repeated.
     ended = await admins.ended_sessions(session, admin_id)
     admin = await admins.find(session, admin_id)
-    return None if admin is None else _AdminFact(admin, ended)
+    return None if admin is None else _CachedAdmin(admin, ended)
 
 
-async def _read_key(session: CatalogSession, by_digest: str) -> _KeyFact | None:
+async def _read_key(session: CatalogSession, by_digest: str) -> _CachedKey | None:
     key = await credentials.find_key(session, by_digest)
     tenant = None if key is None else await tenants.find(session, key.tenant_id)
-    return None if key is None or tenant is None else _KeyFact(key, tenant)
+    return None if key is None or tenant is None else _CachedKey(key, tenant)
 
 
-async def _read_token(session: CatalogSession, by_digest: str) -> _TokenFact | None:
+async def _read_token(session: CatalogSession, by_digest: str) -> _CachedToken | None:
     token = await credentials.find_token(session, by_digest)
     tenant = None if token is None else await tenants.find(session, token.tenant_id)
-    return None if token is None or tenant is None else _TokenFact(token, tenant)
+    return None if token is None or tenant is None else _CachedToken(token, tenant)

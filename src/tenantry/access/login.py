@@ -1,4 +1,4 @@
-"""What every login has in common: one guess, one hash, one answer."""
+"""The password check that admin and tenant logins share."""
 
 from tenantry.access.addresses import network_of
 from tenantry.access.passwords import Passwords, WrongPassword
@@ -24,29 +24,29 @@ async def check_login(
     stored: str | None,
     password: str,
 ) -> str | None:
-    """Check a login: every branch costs one hash, and is counted alike.
+    """Check the password of a login. Every outcome costs one hash and counts as one attempt.
 
     Args:
-        ctx: Where the login comes from.
-        passwords: Hash.
-        throttle: Counts.
+        ctx: The context of the request; its address is counted.
+        passwords: Verifies the hash.
+        throttle: Counts the attempt.
         sign_ins: Records the result.
-        realm: Of the account: a tenant's id, or that of the admins.
-        counted_as: What failures are counted for: the account's id or address, or the address
-            that was typed if there is no such account.
-        account: Whose it is.
-        stored: The hash; None when there is no such account, or it may not log in.
-        password: What was typed.
+        realm: A tenant's id, or `admins.REALM`.
+        counted_as: The account that failures are counted for: its id or address, or the address
+            that was entered if there is no such account.
+        account: The account, for the audit log.
+        stored: The stored hash; None if there is no such account, or it may not log in.
+        password: The password that was entered.
 
     Returns:
-        What to store from now on, when the cost has risen since; else None.
+        The hash to store instead, if the cost parameters have been raised; else None.
 
     Raises:
-        LoginRefused: The password is wrong, or nothing was stored.
+        LoginRefused: The password is wrong, or *stored* is None.
         TooManyAttempts, TooManyLogins: Try again later.
         DatabaseUnavailable: The login could not be recorded.
     """
-    # The place first: whoever gets none has cost nothing.
+    # The place in the queue comes first: a login that gets none costs nothing.
     with passwords.place(network_of(ctx.address)) as place:
         try:
             with sign_ins.recording(ctx, LOGIN, account):

@@ -20,7 +20,7 @@ MEMORY_KIB = 19_456
 TIME_COST = 2
 PARALLELISM = 1
 
-# A stored hash that asks for more than this was not made by us, and is not computed.
+# A stored hash with higher parameters was not written by Tenantry, and is not computed.
 MEMORY_KIB_MAX = 131_072
 TIME_COST_MAX = 16
 PARALLELISM_MAX = 8
@@ -29,7 +29,7 @@ STORED_CHARS_MAX = 256
 PASSWORD_CHARS_MAX = 1_024
 COMMON_PASSWORDS = 3_000
 NICENESS = 10
-# Of what no client of the login asks for: an admin's work, a command's.
+# The address of work that does not come from a login: an admin's request, a command.
 NO_ADDRESS = ""
 
 
@@ -42,11 +42,11 @@ class BadPassword(Invalid):
 
 
 class Passwords:
-    """A small bounded pool of niced threads that hash, so that other requests are not held up.
+    """Hashes passwords in a few low-priority threads, so that other requests are not delayed.
 
     Args:
-        threads: Passwords hashed at once.
-        chars_min: The fewest characters of a new password.
+        threads: How many passwords are hashed concurrently.
+        chars_min: The minimum length of a new password, in characters.
     """
 
     def __init__(self, *, threads: int, chars_min: int) -> None:
@@ -60,14 +60,19 @@ class Passwords:
 
     @property
     def pending_count(self) -> int:
-        """How many passwords are being hashed, or wait for it."""
+        """How many passwords are being hashed or are queued."""
         return self._queue.count
 
     def check_new(self, password: str, *, email: str, name: str = "password") -> None:
-        """Check that *password*, the value of the member *name*, may be the one of *email*.
+        """Check that *password* is an acceptable new password for *email*.
+
+        Args:
+            password: The new password.
+            email: The account's address, which the password must not be.
+            name: The name of the member of the request, for the message.
 
         Raises:
-            BadPassword: It may not.
+            BadPassword: It breaks a rule.
         """
         if not self._chars_min <= len(password) <= PASSWORD_CHARS_MAX:
             raise BadPassword(
@@ -84,16 +89,16 @@ class Passwords:
 
     @contextmanager
     def place(self, address: str) -> Iterator["Place"]:
-        """Hold a place in the queue, for what *address* (`network_of` it) asks for.
+        """Hold a place in the queue for *address*, a network from `network_of`.
 
         Raises:
-            TooManyLogins: There is none, and nothing was done yet.
+            TooManyLogins: The queue is full.
         """
         with self._queue.place(address):
             yield Place(self, address)
 
     async def hash(self, password: str, *, address: str = NO_ADDRESS) -> str:
-        """Return what to store in place of *password*.
+        """Return the hash of *password*, to be stored.
 
         Raises:
             TooManyLogins: The queue is full.
@@ -104,7 +109,7 @@ class Passwords:
     async def verify(
         self, stored: str | None, password: str, *, address: str = NO_ADDRESS
     ) -> str | None:
-        """Check a password as `Place.verify` does, in a place of its own.
+        """Check a password as `Place.verify` does, in its own place in the queue.
 
         Raises:
             WrongPassword: It does not match.
@@ -114,7 +119,7 @@ class Passwords:
             return await self._verify(stored, password, address)
 
     def close(self) -> None:
-        """End the threads."""
+        """Stop the threads."""
         self._pool.shutdown(cancel_futures=True)
 
     def _matches(self, stored: str, password: str) -> bool:
@@ -137,32 +142,32 @@ class Passwords:
 
 
 class Place:
-    """A place in the queue, as long as the block of `Passwords.place` runs."""
+    """A place in the queue; valid inside the block of `Passwords.place`."""
 
     def __init__(self, passwords: Passwords, address: str) -> None:
         self._passwords = passwords
         self._address = address
 
     async def hash(self, password: str) -> str:
-        """Return what to store in place of *password*.
+        """Return the hash of *password*, to be stored.
 
         Raises:
-            TooManyLogins: The place went to another address.
+            TooManyLogins: The place was given to another address.
         """
         return await self._passwords._hash(password, self._address)  # noqa: SLF001 - one module
 
     async def verify(self, stored: str | None, password: str) -> str | None:
         """Check *password* against the *stored* hash.
 
-        It costs the same when there is no such account (None), so that the time of the
-        answer does not tell which accounts there are.
+        If *stored* is None, another hash is verified, so that the response time does not reveal
+        which accounts exist.
 
         Returns:
-            What to store from now on, when the cost has risen since; else None.
+            The hash to store instead, if the cost parameters have been raised; else None.
 
         Raises:
             WrongPassword: It does not match.
-            TooManyLogins: The place went to another address.
+            TooManyLogins: The place was given to another address.
         """
         return await self._passwords._verify(stored, password, self._address)  # noqa: SLF001
 
@@ -171,13 +176,13 @@ def _is_sane(stored: str) -> bool:
     if len(stored) > STORED_CHARS_MAX:
         return False
     try:
-        asked = extract_parameters(stored)
+        parameters = extract_parameters(stored)
     except InvalidHashError:
         return False
     return (
-        asked.memory_cost <= MEMORY_KIB_MAX
-        and asked.time_cost <= TIME_COST_MAX
-        and asked.parallelism <= PARALLELISM_MAX
+        parameters.memory_cost <= MEMORY_KIB_MAX
+        and parameters.time_cost <= TIME_COST_MAX
+        and parameters.parallelism <= PARALLELISM_MAX
     )
 
 
@@ -187,5 +192,5 @@ def _common() -> frozenset[str]:
 
 
 def _lower_priority() -> None:
-    # On Linux a niceness belongs to a thread.
+    # On Linux, niceness is a property of a thread.
     os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)

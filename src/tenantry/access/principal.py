@@ -9,14 +9,14 @@ from tenantry.kit.context import OperationContext
 
 
 class Role(StrEnum):
-    """Which plane a person belongs to; the values are those of the wire."""
+    """Whether a person is an admin or a tenant's user; the values are those of the wire."""
 
     ADMIN = "Admin"
     TENANT_USER = "TenantUser"
 
 
 class Scope(StrEnum):
-    """One thing that an McpToken allows (OAuth 2.0 scope, RFC 6749 section 3.3)."""
+    """A permission of an McpToken (OAuth 2.0 scope, RFC 6749 section 3.3)."""
 
     CONTENT_READ = "content:read"
     CONTENT_WRITE = "content:write"
@@ -29,13 +29,13 @@ ALL_SCOPES = frozenset(scope.value for scope in Scope)
 
 
 class AdminContext(OperationContext, frozen=True, kw_only=True):
-    """An admin asks. Holding one is the proof: only `access.identify` makes them.
+    """The context of an admin. Only `access.identify` creates it, after authentication.
 
     Attributes:
         email: The admin's address.
         admin_id: The admin.
-        jti: The session.
-        session_expires_at: When it expires.
+        jti: The id of the session's token.
+        session_expires_at: When the session expires.
     """
 
     email: str
@@ -46,11 +46,11 @@ class AdminContext(OperationContext, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Whom a bearer token is issued to.
+    """The admin or user that a bearer token is issued to.
 
     Attributes:
         tenant_id: None for an admin.
-        generation: Of the person's sessions.
+        generation: The current generation of the person's sessions.
     """
 
     id: UUID

@@ -1,4 +1,4 @@
-"""A queue for work that takes a core for a while: addresses take turns, and each has a bound."""
+"""A bounded queue for CPU-bound work in threads: round-robin over client addresses."""
 
 import asyncio
 from collections import Counter, OrderedDict, deque
@@ -11,21 +11,21 @@ from tenantry.kit.errors import Unavailable
 
 Answer = TypeVar("Answer")
 
-# At 25 ms for one password and one thread, the last place waits for 6 s.
+# At 25 ms for one password and one thread, the last place in the queue waits 6 s.
 PLACES_MAX = 256
 PLACES_OF_ADDRESS_MAX = 32
 
 
 class TooManyLogins(Unavailable):
-    """Too many people are logging in at this moment."""
+    """Too many logins are in progress; try again in a moment."""
 
 
 class FairQueue:
-    """Runs work in a few threads, round-robin over the addresses that it comes from.
+    """Runs work in a thread pool, round-robin over the addresses that submit it.
 
     Args:
         pool: The threads.
-        threads: How many there are.
+        threads: The number of threads in *pool*.
     """
 
     def __init__(self, pool: ThreadPoolExecutor, threads: int) -> None:
@@ -37,18 +37,18 @@ class FairQueue:
 
     @property
     def count(self) -> int:
-        """How many places are taken: work that runs, waits, or is about to come."""
+        """How many places are held: work that runs, is queued, or will be submitted."""
         return self._count
 
     @contextmanager
     def place(self, address: str) -> Iterator[None]:
         """Hold a place for the work of *address* while the block runs.
 
-        When all places are taken, an address with fewer gets the newest one of the address that
-        has the most work waiting.
+        If all places are held, an address that holds fewer takes the newest place of the address
+        that has the most work waiting.
 
         Raises:
-            TooManyLogins: There is none; nothing was done.
+            TooManyLogins: No place is free.
         """
         if self._held[address] >= PLACES_OF_ADDRESS_MAX:
             raise TooManyLogins
@@ -65,14 +65,14 @@ class FairQueue:
                 del self._held[address]
 
     async def run(self, address: str, work: Callable[..., Answer], *arguments: str) -> Answer:
-        """Return what *work* returns, when it is the turn of *address*.
+        """Wait for the turn of *address*, run *work* in a thread, and return its result.
 
         Raises:
-            TooManyLogins: The place went to another address.
+            TooManyLogins: The place was given to another address.
         """
         await self._turn(address)
         running = asyncio.get_running_loop().run_in_executor(self._pool, work, *arguments)
-        # Not when the caller goes away, but when the thread is free again.
+        # The turn ends when the thread is free, also if the caller was cancelled earlier.
         running.add_done_callback(self._ended)
         return await asyncio.shield(running)
 
@@ -100,11 +100,11 @@ class FairQueue:
 
     def _ended(self, running: "asyncio.Future[Answer]") -> None:
         if not running.cancelled():
-            running.exception()  # the caller may have gone, and nobody else reads it
+            running.exception()  # asyncio logs exceptions that a cancelled caller did not read
         self._pass_on()
 
     def _pass_on(self) -> None:
-        """Give the thread that is free to the next address."""
+        """Give the free thread to the next address."""
         while self._waiting:
             address, turns = self._waiting.popitem(last=False)
             turn = turns.popleft()
@@ -116,7 +116,7 @@ class FairQueue:
         self._idle += 1
 
     def _displace(self, held: int) -> bool:
-        """Free a place of an address that has more than one above *held*."""
+        """Free a place of the busiest address, if it has more than one above *held*."""
         if not self._waiting:
             return False
         turns = max(self._waiting.values(), key=len)

@@ -1,7 +1,7 @@
-"""How many requests one credential may make in a minute, in this process.
+"""Limit the requests of each credential in a minute.
 
-Each process counts for itself, in memory: a credential that reaches three processes has three
-times the limit. It is a bound on what one client costs, not a price list.
+Each process counts in its own memory: a client whose requests reach three processes has three
+times the limit. The limit protects the service from one client; it is no exact quota.
 """
 
 import math
@@ -15,7 +15,7 @@ from tenantry.kit.clock import monotonic_seconds
 from tenantry.kit.errors import Unavailable
 
 WINDOW_SECONDS = 60
-# About 150 bytes each. What is forgotten for others has its whole quota again.
+# About 150 bytes each. The credential that was unused longest is dropped, and its quota restarts.
 CREDENTIALS_MAX = 50_000
 POLICY_NAME = "credential"
 
@@ -25,12 +25,13 @@ class TooManyRequests(Unavailable):
 
 
 class Quota(msgspec.Struct, frozen=True):
-    """What is left of a credential's limit.
+    """The state of a credential's limit.
 
     Attributes:
         per_window: Requests in `WINDOW_SECONDS`.
-        remaining: Requests that may be made at this moment.
-        reset_seconds: After how long all of them may be made again.
+        remaining: Requests that may be made now; -1 if this request is over the limit.
+        reset_seconds: Seconds until the full number is available again, or, over the limit,
+            until the next request may be made.
     """
 
     per_window: int
@@ -41,30 +42,30 @@ class Quota(msgspec.Struct, frozen=True):
 class RateLimits:
     """Counts the requests of each credential.
 
-    The limit is a bucket that leaks (GCRA): a whole window's requests may come at once, and
-    then come back one by one. A credential is one number: when its bucket will be empty.
+    The algorithm is a leaky bucket (GCRA): a whole window's requests may come at once, and are
+    then replenished one by one. It stores one number for each credential: the time at which its
+    bucket is empty.
 
     Args:
-        per_minute: The limit of a credential whose tenant has none of its own.
+        per_minute: The limit, for tenants without a limit of their own.
         clock: Monotonic seconds.
     """
 
     def __init__(self, per_minute: int, clock: Callable[[], float] = monotonic_seconds) -> None:
         self._per_minute = per_minute
         self._clock = clock
-        # A UUID by its number: its own hash is computed in Python.
+        # UUIDs are stored as integers, because UUID.__hash__ is slow Python code.
         self._empty_at: OrderedDict[int | str, float] = OrderedDict()
 
     def take(self, credential: UUID | str, per_minute: int = 0) -> Quota:
-        """Count one request, if *credential* may make it.
+        """Count one request of *credential*, unless it is over the limit.
 
         Args:
-            credential: The id of a key, of an McpToken, or of a
-                person; or an admin's e-mail address.
-            per_minute: Its tenant's own limit; 0 for none.
+            credential: The id of a key, an McpToken or a user, or an admin's e-mail address.
+            per_minute: The tenant's own limit; 0 if it has none.
 
         Returns:
-            What is left; -1 if the request was not counted, because nothing was.
+            The quota after this request.
         """
         key = credential.int if isinstance(credential, UUID) else credential
         limit = per_minute or self._per_minute
@@ -82,10 +83,10 @@ class RateLimits:
 
 
 def check(quota: Quota) -> None:
-    """Check that a request was counted.
+    """Check that a request was within the limit.
 
     Raises:
-        TooManyRequests: It was not: there was nothing left.
+        TooManyRequests: It was not.
     """
     if quota.remaining < 0:
         raise TooManyRequests(retry_after_seconds=max(1, quota.reset_seconds))

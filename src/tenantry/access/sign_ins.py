@@ -1,12 +1,12 @@
 """Record logins, failures, lockouts and logouts in the audit log, in bounded volume.
 
-Sign-ins of one account from one network in one hour are one entry with a count. A success is
-written before the token is returned. Failures and lockouts are counted in memory and written
-every few seconds, so that an attacker causes no write: a process that is killed loses those of
-the last seconds.
+Events of one account, one kind and one network in one hour are one entry with a count. A
+successful login is written before the token is returned. Failures and lockouts are counted in
+memory and written every few seconds, so that an attacker's requests cause no writes. A process
+that is killed loses those of the last seconds.
 
-An account that does not exist is recorded as `UNKNOWN` and never by what was typed: people type
-passwords into the field for the address.
+An account that does not exist is recorded as `UNKNOWN`, never with the text that was entered:
+people enter passwords in the field for the address.
 """
 
 import hashlib
@@ -35,21 +35,21 @@ LOGOUT = "logout"
 UNKNOWN = "unknown"
 SEVERAL = "several"
 
-# Entries of failures in an hour, for one tenant (or the admins) and for all together, in one
-# process. More of them are counted in one entry for `SEVERAL`. 500 an hour are 4.4 million in
-# a year of uninterrupted attack.
+# The most entries of failures in an hour in one process: for one tenant (or the admins), and in
+# all. Further failures are counted in one entry with the target `SEVERAL`. 500 an hour are 4.4
+# million in a year of uninterrupted attack.
 HOURLY_OF_TENANT_MAX = 100
 HOURLY_MAX = 500
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """The account that somebody signs in to.
+    """The account of a login.
 
     Attributes:
         tenant_id: Its tenant; None for an admin.
         id: None if there is no such account.
-        actor: How the audit log names the person; None if there is no such account.
+        actor: The name of the person in the audit log; None if there is no such account.
     """
 
     tenant_id: UUID | None
@@ -68,7 +68,7 @@ class SignIns:
         self._key_counts: Counter[UUID | None] = Counter()
 
     async def succeeded(self, ctx: OperationContext, account: Account) -> None:
-        """Record a login; return when it is written.
+        """Write a successful login to the audit log.
 
         Raises:
             DatabaseUnavailable: It may not have been written: issue no token.
@@ -76,7 +76,7 @@ class SignIns:
         await self._record(ctx, f"{LOGIN}.success", account)
 
     async def signed_out(self, ctx: OperationContext, account: Account) -> None:
-        """Record a logout; return when it is written.
+        """Write a logout to the audit log.
 
         Raises:
             DatabaseUnavailable: It may not have been written.
@@ -85,12 +85,12 @@ class SignIns:
 
     @contextmanager
     def recording(self, ctx: OperationContext, kind: str, account: Account) -> Iterator[None]:
-        """Record a wrong password in the block, or a refusal because of too many attempts.
+        """Count a `WrongPassword` or `TooManyAttempts` that the block raises.
 
         Args:
-            ctx: Where it comes from.
-            kind: `LOGIN`, or `PASSWORD` for the current password at a change.
-            account: Whose password it is.
+            ctx: The context of the request.
+            kind: `LOGIN`, or `PASSWORD` for the current password in a password change.
+            account: The account of the password.
         """
         try:
             yield
@@ -102,7 +102,7 @@ class SignIns:
             raise
 
     async def write(self) -> None:
-        """Write what was counted since the last time; keep it if the catalog is unavailable."""
+        """Write the counted events; keep them in memory if the catalog is unavailable."""
         pending, self._pending = self._pending, {}
         if not pending:
             return

@@ -1,4 +1,4 @@
-"""The keys that sign bearer tokens: made, sealed, published, retired."""
+"""The keys that sign bearer tokens: creation, encryption, rotation, removal."""
 
 import contextlib
 import os
@@ -23,10 +23,10 @@ from tenantry.kit.errors import Invalid, Unavailable
 from tenantry.kit.ids import new_id
 from tenantry.kit.secrets import fault_of_secret_key
 
-# Every process must know a key before the first one signs with it.
+# Every process must have read a key before any process signs with it.
 PUBLISHED_AHEAD = timedelta(seconds=60)
 RELOAD_SECONDS_MIN = 1.0
-# The clocks of two machines may differ by so much before a token dies early.
+# How much the clocks of two machines may differ before a token becomes invalid too early.
 RETIRED_AFTER = timedelta(seconds=60)
 NONCE_BYTES = 12
 KEYS = "signing keys"
@@ -35,7 +35,7 @@ SECRET_FILE_BYTES = 32
 
 
 class WrongSecretKey(Invalid):
-    """The signing keys in the catalog were sealed with another TENANTRY_SECRET_KEY."""
+    """The signing keys in the catalog were encrypted with another TENANTRY_SECRET_KEY."""
 
 
 class BadSecretFile(Invalid):
@@ -47,15 +47,16 @@ class NoSigningKey(Unavailable):
 
 
 class _KeyExists(Exception):
-    """Another process has made the first key."""
+    """Another process has created the first key."""
 
 
 @dataclass(frozen=True)
 class RingKey:
-    """A key that verifies, and signs for a time.
+    """A key that verifies tokens, and signs them in an interval.
 
     Attributes:
-        signs_until: When it stops signing; None as long as it has no successor.
+        signs_from: When it starts to sign.
+        signs_until: When it stops signing; None while it has no successor.
     """
 
     id: UUID
@@ -65,7 +66,7 @@ class RingKey:
     signs_until: datetime | None
 
     def may_have_signed(self, issued_at: float) -> bool:
-        """Return whether the key still signed at *issued_at*, in seconds since 1970."""
+        """Return whether the key still signed at *issued_at* (Unix time)."""
         return self.signs_until is None or issued_at <= self.signs_until.timestamp()
 
 
@@ -85,11 +86,11 @@ class KeyRing:
         if not keys:
             raise NoSigningKey
         begun = [key for key in keys if key.signs_from <= now]
-        # None has begun when the clock was set back behind the first.
+        # No key has begun if the clock was set back to before the first one.
         return begun[-1] if begun else keys[0]
 
     def retired(self, now: datetime, lifetime: timedelta) -> list[UUID]:
-        """Return the keys whose last token, of this *lifetime*, has expired."""
+        """Return the keys that can be removed: all their tokens, of this *lifetime*, expired."""
         return [
             key.id
             for key in self.keys.values()
@@ -98,11 +99,11 @@ class KeyRing:
 
 
 class SigningKeys:
-    """Reads the signing keys of a catalog, and makes new ones.
+    """Reads the signing keys of a catalog, and creates new ones.
 
     Args:
-        catalog: Holds them, sealed.
-        secret: Seals them.
+        catalog: Stores the keys; private keys are encrypted.
+        secret: The secret that the encryption key is derived from.
     """
 
     def __init__(self, catalog: Catalog, secret: str) -> None:
@@ -111,10 +112,10 @@ class SigningKeys:
         self._reloaded_at = float("-inf")
 
     async def ring(self) -> KeyRing:
-        """Return the keys as they are now.
+        """Return the current keys.
 
         Raises:
-            WrongSecretKey: They cannot be opened.
+            WrongSecretKey: They cannot be decrypted.
         """
         cache = self._catalog.cache
         ring: KeyRing | None = cache.find(KEYS) or await cache.get(KEYS, self._read)
@@ -122,10 +123,10 @@ class SigningKeys:
         return ring
 
     async def ring_with(self, key_id: UUID) -> KeyRing:
-        """Return the keys, as new as the catalog's epoch if *key_id* is not among them.
+        """Return the current keys; if *key_id* is unknown, read the catalog's epoch first.
 
-        The epoch is read at most once a second, and nothing is forgotten unless it has moved:
-        anyone may send a token that names an unknown key.
+        The epoch is read at most once a second, and the cache is cleared only if it has changed,
+        because anyone can send a token that names an unknown key.
         """
         ring = await self.ring()
         if key_id not in ring.keys and self._may_reload():
@@ -134,21 +135,21 @@ class SigningKeys:
         return ring
 
     async def ensure(self, ctx: OperationContext) -> None:
-        """Make the first key if there is none, also if several processes start at once."""
+        """Create the first key if there is none. Several processes may call this at once."""
         if not await signing_keys.every(self._catalog):
             with contextlib.suppress(_KeyExists):
                 await self._add(ctx, signs_from=ctx.now, is_first=True)
         await self.ring()
 
     async def rotate(self, ctx: OperationContext) -> SigningKey:
-        """Publish a new key, which signs a minute from now in place of the others."""
+        """Add a new key, which replaces the signing one after `PUBLISHED_AHEAD`."""
         return await self._add(ctx, signs_from=ctx.now + PUBLISHED_AHEAD)
 
     async def revoke(self, ctx: OperationContext, key_id: UUID) -> SigningKey | None:
-        """Remove a key at once, with every token that it has signed.
+        """Remove a key; every token that it has signed becomes invalid.
 
         Returns:
-            The new key that signs from now on, if the key had no successor.
+            The new key that signs from now on, if the removed key had no successor; else None.
 
         Raises:
             SigningKeyNotFound: There is no such key.
@@ -159,13 +160,13 @@ class SigningKeys:
             left = await signing_keys.every(session)
             if any(key.signs_until is None for key in left):
                 return None
-            # Other processes do not know it yet, and read it with the first token.
+            # Other processes read it when they receive the first token that it signed.
             added = self._new(ctx, signs_from=ctx.now)
             await signing_keys.add(session, added)
             return added
 
     async def retire(self, ctx: OperationContext, *, token_lifetime: timedelta) -> None:
-        """Remove the keys whose last token has expired."""
+        """Remove the keys of which all tokens have expired."""
         for key_id in (await self.ring()).retired(ctx.now, token_lifetime):
             # Another process may have removed it first.
             with contextlib.suppress(SigningKeyNotFound):
@@ -224,7 +225,7 @@ class SigningKeys:
 
 
 def read_secret_file(path: Path) -> str:
-    """Return the secret in the file at *path*; make the file (mode 0600) if there is none.
+    """Return the secret in the file at *path*; create the file (mode 0600) if it is missing.
 
     Raises:
         BadSecretFile: The secret is too short, or a placeholder.
@@ -239,7 +240,7 @@ def read_secret_file(path: Path) -> str:
 
 
 def _make_secret_file(path: Path) -> None:
-    # The name is linked to a complete file: another process never reads half a secret.
+    # A complete file is linked to the name, so that another process never reads half a secret.
     unfinished = path.with_name(f"{path.name}.{new_id()}")
     handle = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:

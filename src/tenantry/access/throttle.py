@@ -1,8 +1,8 @@
 """Limits on guessing passwords.
 
-A place is taken before anything is hashed, so that a burst of simultaneous guesses meets the
-limit like a slow one. What is counted is the account that somebody names, whether there is
-one or not, so that being refused tells nothing.
+An attempt is counted before the password is hashed, so that the limit also holds for a burst of
+simultaneous guesses. Attempts on an account that does not exist are counted in the same way, so
+that a rejection does not reveal which accounts exist.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ class TooManyAttempts(Unavailable):
 
 
 class Throttle:
-    """Counts the guesses at passwords, in the catalog."""
+    """Counts password attempts in the catalog, and rejects them above the limits."""
 
     def __init__(self, catalog: Catalog, limits: Limits, metrics: Metrics) -> None:
         self._catalog = catalog
@@ -36,15 +36,16 @@ class Throttle:
 
     @asynccontextmanager
     async def guess(self, *, realm: str, account: str, address: str) -> AsyncIterator[None]:
-        """Count what happens in the block as one guess, if it raises `WrongPassword`.
+        """Count one failed attempt if the block raises `WrongPassword`.
 
         Args:
-            realm: Of the account: a tenant's id, or that of the admins.
-            account: Its id or address, or the address that was typed if there is no such account.
-            address: Where the guess comes from.
+            realm: A tenant's id, or `admins.REALM`.
+            account: The account's id or address, or the address that was entered if there is no
+                such account.
+            address: The client's address.
 
         Raises:
-            TooManyAttempts: There were too many; the block is not entered, nothing is written.
+            TooManyAttempts: A limit is reached; the block does not run, and nothing is written.
         """
         keys = _keys(realm, account, address)
         is_known = await attempts.is_known(self._catalog, keys.device)
@@ -64,12 +65,13 @@ class Throttle:
         await attempts.succeed(self._catalog, guess, owner=keys.account, device=keys.device)
 
     async def lift(self, *, realm: str, account: str, address: str | None = None) -> None:
-        """Forget every failure of an account; and let strangers not slow it down at *address*.
+        """Reset the failures of an account.
 
         Args:
-            realm: Of the account: a tenant's id, or that of the admins.
+            realm: A tenant's id, or `admins.REALM`.
             account: As for `guess`.
-            address: Of a client, which then counts as one that has logged in before.
+            address: A client's address, which then counts as one that has logged in before:
+                failures from other addresses do not lock it out.
         """
         keys = _keys(realm, account, address or "")
         await attempts.lift(self._catalog, owner=keys.account)
@@ -85,7 +87,7 @@ class _Keys(msgspec.Struct, frozen=True):
     device_account: str
 
     def guess(self, *, is_known: bool) -> Guess:
-        """Return the counters; strangers and devices do not share that of the account."""
+        """Return the counters; known devices and unknown ones use different account counters."""
         return Guess(self.address, self.device_account if is_known else self.account, self.pair)
 
 
@@ -101,5 +103,5 @@ def _keys(realm: str, account: str, address: str) -> _Keys:
 
 
 def _digest(*parts: str) -> str:
-    # A login takes any string; a surrogate that stands alone is no text, but has bytes.
+    # A login accepts any string; a lone surrogate cannot be encoded as UTF-8.
     return hashlib.sha256("\0".join(parts).encode(errors="surrogatepass")).hexdigest()

@@ -1,4 +1,4 @@
-"""Bearer tokens: signed, verified, and remembered while they are good."""
+"""Issue and verify bearer tokens (JWT); verified ones are cached."""
 
 import base64
 import hashlib
@@ -19,15 +19,15 @@ ALGORITHM = "EdDSA"
 ISSUER = "tenantry"
 AUDIENCES = {Role.ADMIN: "tenantry/admin", Role.TENANT_USER: "tenantry/tenant"}
 TYPE = "JWT"
-# For nbf, because clocks differ. An exp is an exp.
+# For nbf, because clocks differ. It does not extend exp, which `verify` checks exactly.
 LEEWAY_SECONDS = 30
-# How far ahead a token may have been issued: the clock may have been set back since.
+# How far in the future a token's iat may be: the clock may have been set back since.
 AHEAD_SECONDS_MAX = 7_200
 VERIFIED_MAX = 10_000
 REQUIRED = ["exp", "iss", "aud", "iat", "nameid", "role"]
 
 
-# Base64url without padding (RFC 7515, section 2): a token has one spelling.
+# Base64url without padding (RFC 7515, section 2), so that a token has only one encoding.
 _COMPACT = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
 
 
@@ -36,7 +36,7 @@ class BadToken(Unauthenticated):
 
 
 class Claims(msgspec.Struct, frozen=True):
-    """What a token says of its bearer; the members are named as on the wire."""
+    """The claims of a token; the members are named as on the wire."""
 
     nameid: UUID
     email: str
@@ -49,7 +49,7 @@ class Claims(msgspec.Struct, frozen=True):
 
 
 class IssuedToken(msgspec.Struct, frozen=True):
-    """A token and its end."""
+    """A token, and when it expires."""
 
     token: str
     expires_at: datetime
@@ -59,8 +59,8 @@ class Tokens:
     """Issues and verifies bearer tokens.
 
     Args:
-        keys: Sign and verify.
-        lifetime: How long a token lasts.
+        keys: The keys that sign and verify.
+        lifetime: How long a token is valid.
     """
 
     def __init__(self, keys: SigningKeys, *, lifetime: timedelta) -> None:
@@ -92,19 +92,19 @@ class Tokens:
         """Return the claims of an ``Authorization`` header (Bearer, RFC 6750).
 
         Raises:
-            BadToken: There is none, or it does not verify, or it has expired.
+            BadToken: It is missing, does not verify, or has expired.
         """
         if authorization is None:
             raise BadToken
         digest = hashlib.sha256(authorization.encode()).digest()
-        remembered = self._verified.get(digest)
-        if remembered is None or remembered[0] not in (await self._keys.ring()).keys:
+        cached = self._verified.get(digest)
+        if cached is None or cached[0] not in (await self._keys.ring()).keys:
             scheme, _, token = authorization.partition(" ")
             if scheme.lower() != "bearer" or not _COMPACT.fullmatch(token):
                 raise BadToken
-            remembered = await self._decode(token, now)
-            self._remember(digest, remembered)
-        claims = remembered[1]
+            cached = await self._decode(token, now)
+            self._remember(digest, cached)
+        claims = cached[1]
         if claims.exp <= now.timestamp():
             raise BadToken
         return claims
@@ -115,7 +115,7 @@ class Tokens:
         return [_jwk(key) for key in ring.keys.values()]
 
     async def _decode(self, token: str, now: datetime) -> tuple[UUID, Claims]:
-        # What a forger can make PyJWT raise is not only its own errors.
+        # A forged token can make PyJWT raise more than its own errors.
         try:
             header = jwt.get_unverified_header(token)
             key_id = parse_id(str(header.get("kid")))
@@ -136,14 +136,14 @@ class Tokens:
             claims = msgspec.convert(payload, Claims)
         except (jwt.PyJWTError, msgspec.ValidationError, ValueError, RecursionError) as error:
             raise BadToken from error
-        if payload["aud"] != AUDIENCES[claims.role] or not self._may_be_ours(claims, key, now):
+        if payload["aud"] != AUDIENCES[claims.role] or not self._has_valid_times(claims, key, now):
             raise BadToken
         return key_id, claims
 
-    def _may_be_ours(self, claims: Claims, key: RingKey, now: datetime) -> bool:
-        """Return whether the times are those of a token that `issue` makes.
+    def _has_valid_times(self, claims: Claims, key: RingKey, now: datetime) -> bool:
+        """Return whether the times are those of a token that `issue` could have created.
 
-        They bound what a stolen key is good for: nothing that it signs lives longer than one
+        This limits the use of a stolen key: no token that it signs is valid for longer than one
         lifetime after the key has stopped signing.
         """
         return (

@@ -1,6 +1,6 @@
-"""When a key or token was used last: noted in memory, written now and then.
+"""Record when an API key or McpToken was last used: in memory first, and in the background.
 
-It is written at most once a minute for each credential, and not in a request's way.
+It is written at most once a minute for each credential, never as part of a request.
 """
 
 from datetime import datetime, timedelta
@@ -15,7 +15,7 @@ NOTED_MAX = 10_000
 
 
 class Usage:
-    """Notes the use of credentials."""
+    """Records the last use of credentials."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -24,15 +24,15 @@ class Usage:
         self._tokens: dict[UUID, datetime] = {}
 
     def note_key(self, key_id: UUID, now: datetime) -> None:
-        """Note that an API key is used."""
+        """Record the use of an API key, in memory."""
         self._note(self._keys, key_id, now)
 
     def note_token(self, token_id: UUID, now: datetime) -> None:
-        """Note that an McpToken is used."""
+        """Record the use of an McpToken, in memory."""
         self._note(self._tokens, token_id, now)
 
     async def write(self) -> None:
-        """Write what was noted; what cannot be written now is dropped: it will be noted again."""
+        """Write the recorded times. If the catalog is unavailable, they are dropped."""
         keys, self._keys = self._keys, {}
         tokens, self._tokens = self._tokens, {}
         try:

@@ -1,4 +1,4 @@
-"""The levels of access: which credential headers count, and how a caller is admitted."""
+"""The levels of access: which credential headers are read, and how a caller is admitted."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from tenantry.tenant.entry import Admission, Demand, confirm_claimant
 
 Ctx = TypeVar("Ctx")
 Caller = Identity | AdminContext | None
-"""Who the credentials belong to, verified; None where none count."""
+"""The verified owner of the credentials; None at the level Open."""
 
 AUTHORIZATION = b"authorization"
 API_KEY = b"x-api-key"
@@ -21,7 +21,7 @@ MCP_TOKEN = b"x-mcp-token"
 
 
 async def confirm_nothing(_ctx: Any) -> None:
-    """Return at once: `enter` has checked everything."""
+    """Check nothing: `enter` has checked everything."""
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,12 @@ class Level(Generic[Ctx]):
 
     Attributes:
         name: As in docs/api-conventions.md.
-        headers: The credential headers that count; the others are ignored.
+        headers: The credential headers that are read; others are ignored.
         identify: Verifies the credentials, without the tenant's database.
-        enter: Returns the context that the level's handlers take first, for what `identify` has
-            returned. It may use the tenant's database.
-        confirm: Checks what `enter` has left to the handler's own statement, before any
-            other error is returned.
+        enter: Takes the result of `identify` and returns the context for the handler. It may use
+            the tenant's database.
+        confirm: Performs the checks that `enter` left to the handler's statement. It is called if
+            the request is rejected before that statement runs.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Level(Generic[Ctx]):
     confirm: Callable[[Ctx], Awaitable[None]] = confirm_nothing
 
 
-async def _identify_nobody(
+async def _identify_none(
     _services: Services, _ctx: OperationContext, _presented: Credentials
 ) -> Caller:
     return None
@@ -69,13 +69,13 @@ async def _admin(
     return admin
 
 
-def _inside(
+def _tenant_level(
     name: str,
     headers: frozenset[bytes],
     admission: Admission[Any],
     confirm: Callable[[Any], Awaitable[None]] = confirm_nothing,
 ) -> Level[Any]:
-    """Return a level inside a tenant."""
+    """Return a level of access to a tenant."""
 
     def identify(
         services: Services, ctx: OperationContext, presented: Credentials
@@ -92,12 +92,12 @@ def _inside(
 
 _ANY = frozenset({AUTHORIZATION, API_KEY, MCP_TOKEN})
 
-OPEN = Level("Open", frozenset(), _identify_nobody, _open)
+OPEN = Level("Open", frozenset(), _identify_none, _open)
 ADMIN = Level("Admin", frozenset({AUTHORIZATION}), _identify_admin, _admin)
-TENANT_LOGIN = _inside("Tenant login", frozenset({API_KEY}), entry.LOGIN)
-PUBLIC = _inside("Public", frozenset({API_KEY, MCP_TOKEN}), entry.PUBLIC)
-TENANT = _inside("Tenant", _ANY, entry.TENANT)
-PERSON = _inside("Tenant, a person", _ANY, entry.PERSON)
-CLAIMANT = _inside(PERSON.name, _ANY, entry.CLAIMANT, confirm_claimant)
-MCP = _inside("MCP", _ANY, entry.ASSISTANT)
-SIGNED_IN = _inside("Tenant, signed in", _ANY, entry.SIGNED_IN)
+TENANT_LOGIN = _tenant_level("Tenant login", frozenset({API_KEY}), entry.LOGIN)
+PUBLIC = _tenant_level("Public", frozenset({API_KEY, MCP_TOKEN}), entry.PUBLIC)
+TENANT = _tenant_level("Tenant", _ANY, entry.TENANT)
+PERSON = _tenant_level("Tenant, a person", _ANY, entry.PERSON)
+CLAIMANT = _tenant_level(PERSON.name, _ANY, entry.CLAIMANT, confirm_claimant)
+MCP = _tenant_level("MCP", _ANY, entry.ASSISTANT)
+SIGNED_IN = _tenant_level("Tenant, signed in", _ANY, entry.SIGNED_IN)

@@ -26,7 +26,7 @@ _RELEASE = release_of("tenantry").encode()
 
 @dataclass(frozen=True, slots=True)
 class Versioned:
-    """Data, and the version of what they were made from."""
+    """Data, and the version of the rows that they were read from."""
 
     data: object
     version: UUID
@@ -41,10 +41,10 @@ async def conditional_answer(
     """Return the response of *handle*, or 304 if the client has it already.
 
     Args:
-        endpoint: One with a version.
-        ctx: Of the caller.
-        scope: Of the request (ASGI).
-        handle: The handler, with all its arguments.
+        endpoint: An endpoint with a version.
+        ctx: The caller's context.
+        scope: The ASGI scope of the request.
+        handle: The handler, with all its arguments bound.
 
     Raises:
         Exception: Whatever the handler raises.
@@ -67,8 +67,8 @@ class _Condition:
     """The condition of a request: the entity tags in ``If-None-Match``.
 
     Args:
-        tenant_id: Of the caller.
-        scope: Of the request (ASGI).
+        tenant_id: The caller's tenant.
+        scope: The ASGI scope of the request.
     """
 
     def __init__(self, tenant_id: UUID, scope: Mapping[str, Any]) -> None:
@@ -78,25 +78,25 @@ class _Condition:
 
     @property
     def has_tags(self) -> bool:
-        """Whether the request names any entity tag."""
+        """Whether the request contains any entity tag."""
         return bool(self._known)
 
     @property
     def is_any(self) -> bool:
-        """Whether it names all of them (``*``)."""
+        """Whether the request contains ``*``, which matches every version."""
         return b"*" in self._known
 
     def knows(self, version: UUID) -> bool:
-        """Return whether the client has the response made from *version*."""
+        """Return whether the client has stored the response of *version*."""
         return bool(self._known) and self.tag(version) in self._known
 
     def tag(self, version: UUID) -> bytes:
-        """Return the strong entity tag of that response."""
+        """Return the strong entity tag of the response of *version*."""
         path, query = self._scope["raw_path"], self._scope["query_string"]
-        made = blake2b(version.bytes + self._tenant_id.bytes, digest_size=DIGEST_BYTES)
-        made.update(b"%s\0%s\0%s" % (_RELEASE, path, query))
-        return b'"%s"' % made.hexdigest().encode()
+        digest = blake2b(version.bytes + self._tenant_id.bytes, digest_size=DIGEST_BYTES)
+        digest.update(b"%s\0%s\0%s" % (_RELEASE, path, query))
+        return b'"%s"' % digest.hexdigest().encode()
 
     def not_modified(self, version: UUID) -> Answer:
-        """Return the 304 (RFC 9110, section 15.4.5)."""
+        """Return a 304 response (RFC 9110, section 15.4.5)."""
         return Answer(304, b"", [(b"etag", self.tag(version))], is_page=True)

@@ -1,8 +1,8 @@
-"""The connections of clients: how many there may be, and how long each may take.
+"""Limits on client connections: their number, and how long each may wait.
 
-Every connection holds a descriptor, and a process has 1,024 of them by default. So their number
-is limited, in all and for each address, and no connection may wait for ever: one task checks all
-of them once a second, which costs a request nothing.
+Every connection uses a file descriptor, and a process has 1,024 of them by default. So the number
+of connections is limited, in total and for each address, and every wait has a deadline. One task
+checks all connections once a second, so that deadlines cost nothing per request.
 """
 
 import asyncio
@@ -23,9 +23,9 @@ from tenantry.kit.metrics import Metrics
 from tenantry.settings import IpNetwork
 
 CHECK_SECONDS = 1.0
-# Refused connections that stay open for a moment, so that their clients can read why.
+# Refused connections that stay open for a moment, so that their clients can read the error.
 REFUSED_MAX = 32
-# At most one line in the log for all refusals of so long a time.
+# Refusals are logged at most once in this time.
 LOG_SECONDS = 10.0
 # A client that has one IPv6 address usually has a whole network of this size (RFC 6177).
 IPV6_NETWORK_BITS = 64
@@ -35,14 +35,14 @@ _log = structlog.get_logger(__name__)
 
 
 class TooManyConnections(HttpError):
-    """There are too many connections from this address: close some, or use them again."""
+    """There are too many connections from this address; close some, or reuse them."""
 
     status = HTTPStatus.TOO_MANY_REQUESTS
     headers = _RETRY_SOON
 
 
 class NoFreeConnection(HttpError):
-    """This process has as many connections as it can serve; try again in a moment."""
+    """This process has reached its limit of connections; try again in a moment."""
 
     status = HTTPStatus.SERVICE_UNAVAILABLE
     headers = _RETRY_SOON
@@ -50,18 +50,19 @@ class NoFreeConnection(HttpError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionLimits:
-    """How many connections there may be, and how long each may take.
+    """Limits on the connections of one process.
 
     Attributes:
-        total: Of connections of this process.
-        per_address: Of connections from one address, or one IPv6 network.
-        exempt: Networks that `per_address` does not apply to: proxies bring many clients.
-        head_seconds: From the first byte of a request, or from the connection, to the end of
-            its headers.
-        idle_seconds: From an answer to the first byte of the next request.
-        drain_seconds: From an answer to the end of a body that the answer did not wait for.
-        linger_seconds: For the client to read why it was refused.
-        stall_seconds: Without one byte of an answer being read.
+        total: The most connections of this process.
+        per_address: The most connections from one address, or one IPv6 network.
+        exempt: Networks without the limit `per_address`: a proxy carries many clients.
+        head_seconds: From the connection, or the first byte of a later request, to the end of
+            the request's headers.
+        idle_seconds: From a response to the first byte of the next request.
+        drain_seconds: From a response that was sent before the request's body had arrived, to
+            the end of that body.
+        linger_seconds: How long a refused client has to read the error.
+        stall_seconds: How long a client may read nothing of a response.
     """
 
     total: int = 1_000
@@ -75,13 +76,13 @@ class ConnectionLimits:
 
 
 class Connection(Protocol):
-    """What is checked once a second."""
+    """A connection that is checked once a second."""
 
     def check(self, now: float) -> None:
-        """Close it if a deadline has passed.
+        """Close the connection if a deadline has passed.
 
         Args:
-            now: On the monotonic clock, in seconds.
+            now: The monotonic clock, in seconds.
         """
 
 
@@ -89,8 +90,8 @@ class Connections:
     """All connections of one server.
 
     Args:
-        limits: What each of them is held to.
-        metrics: Count those that are refused.
+        limits: The limits on them.
+        metrics: Counts open and refused connections.
     """
 
     def __init__(self, limits: ConnectionLimits, metrics: Metrics) -> None:
@@ -103,11 +104,11 @@ class Connections:
         metrics.watch_connections(lambda: len(self._admitted))
 
     def admit(self, connection: Connection, address: str) -> HttpError | None:
-        """Count a connection; return why it is refused, if it is.
+        """Count a connection, or return the error if a limit is reached.
 
         Args:
-            connection: It is checked until it leaves.
-            address: Of the other side; empty if it is not known.
+            connection: An admitted connection is checked until `leave` is called.
+            address: The client's address; empty if it is unknown.
         """
         client = self._client(address)
         refusal: HttpError | None = None
@@ -123,7 +124,7 @@ class Connections:
         return None
 
     def may_linger(self, connection: Connection) -> bool:
-        """Return whether a refused connection may stay for a moment; it is checked then."""
+        """Return whether a refused connection may stay open; if so, it is checked."""
         if connection in self._admitted:
             return True
         if len(self._refused) >= REFUSED_MAX:
@@ -132,7 +133,7 @@ class Connections:
         return True
 
     def leave(self, connection: Connection) -> None:
-        """Forget a connection, admitted or not."""
+        """Remove a closed connection, whether it was admitted or refused."""
         self._refused.discard(connection)
         client = self._admitted.pop(connection, None)
         if client is not None:
@@ -141,12 +142,12 @@ class Connections:
                 del self._by_client[client]
 
     def count_refusal(self, reason: type[HttpError]) -> None:
-        """Count a connection that is closed for what was sent on it."""
+        """Count a connection that is closed because of an invalid request."""
         self._metrics.count_refused_connection(reason.__name__)
 
     @asynccontextmanager
     async def checked(self) -> AsyncIterator[None]:
-        """Check all connections while the block lasts."""
+        """Check all connections while the block runs."""
         checking = asyncio.create_task(self._check_all())
         try:
             yield
@@ -175,7 +176,7 @@ class Connections:
             )
 
     def _client(self, address: str) -> str:
-        """Return what `per_address` counts: empty where it does not apply."""
+        """Return the key that `per_address` counts; empty if that limit does not apply."""
         try:
             ip = ipaddress.ip_address(address)
         except ValueError:

@@ -1,4 +1,4 @@
-"""Let pages of listed origins call the public and the tenant endpoints (CORS)."""
+"""Allow pages of listed origins to call the public and the tenant endpoints (CORS)."""
 
 from collections.abc import Sequence
 from http import HTTPStatus
@@ -31,26 +31,26 @@ METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
 class _Opened(CORSMiddleware):
-    """Starlette's, whose answers to preflight requests look like the others of the API."""
+    """Starlette's middleware, with the headers that every response of the API has."""
 
     def preflight_response(self, request_headers: Headers) -> Response:
-        """Answer one preflight request."""
-        answer = super().preflight_response(request_headers)
-        answer.headers["Cache-Control"] = "no-store"
-        answer.headers["X-Content-Type-Options"] = "nosniff"
-        if answer.status_code >= HTTPStatus.BAD_REQUEST:
-            answer.headers["X-Error-Code"] = PREFLIGHT_REFUSED
-        return answer
+        """Return the response to a preflight request."""
+        response = super().preflight_response(request_headers)
+        response.headers["Cache-Control"] = "no-store"
+        response.headers["X-Content-Type-Options"] = "nosniff"
+        if response.status_code >= HTTPStatus.BAD_REQUEST:
+            response.headers["X-Error-Code"] = PREFLIGHT_REFUSED
+        return response
 
 
 class Cors:
-    """Answers preflight requests, and marks answers, below the `OPENED` paths alone.
+    """Answers preflight requests and adds the CORS headers, below the `OPENED` paths only.
 
-    No cookies are involved: credentials are headers, and a page must have them to send them.
+    Credentials are sent in request headers, never in cookies, so a page must hold them itself.
 
     Args:
-        app: What is asked.
-        origins: Whose pages may ask.
+        app: The ASGI application that is called.
+        origins: The origins that are allowed.
     """
 
     def __init__(self, app: ASGIApp, origins: Sequence[str]) -> None:
@@ -64,6 +64,6 @@ class Cors:
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request (ASGI)."""
+        """Handle one request (ASGI)."""
         app = self._opened if scope["raw_path"].startswith(OPENED) else self._app
         await app(scope, receive, send)

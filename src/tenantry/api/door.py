@@ -1,4 +1,4 @@
-"""The door itself: an ASGI application over the table of endpoints.
+"""The ASGI application: authenticates a request, calls its handler, and sends the response.
 
 The order of checks is that of docs/api-conventions.md: the form of the headers (400), the
 credentials (401), their rights (403), and then the body (400).
@@ -59,8 +59,8 @@ Scope = MutableMapping[str, Any]
 
 TOKENS = frozenset({AUTHORIZATION, MCP_TOKEN})
 UNKNOWN_PATH = "-"
-# The connection gives up a statement 1 s after its deadline, and then knows that its server is
-# silent. So the deadline of a request, which knows less, is later than that.
+# A database connection cancels a statement 1 s after its deadline, and reports that the server
+# does not answer. The deadline of a request is later, so that the more precise error comes first.
 DEADLINE_LATER_SECONDS = SILENCE_SECONDS + 0.5
 
 Result = TypeVar("Result")
@@ -69,7 +69,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Api:
-    """Answers every HTTP request that reaches it, in the envelope."""
+    """Handles HTTP requests, and returns responses in the envelope."""
 
     def __init__(
         self, endpoints: Iterable[Endpoint], services: Services, access_log: AccessLog
@@ -82,7 +82,7 @@ class Api:
         self._seconds_max = services.settings.statement_timeout_s + DEADLINE_LATER_SECONDS
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request (ASGI)."""
+        """Handle one request (ASGI)."""
         exchange = _Exchange(scope, self._interruptions, self._seconds_max)
         try:
             try:
@@ -94,7 +94,7 @@ class Api:
             answer = exchange.refuse(error)
             if isinstance(error, Unavailable):
                 self._services.metrics.count_unavailable(type(error))
-        except Exception as error:  # noqa: BLE001 - the caller gets the envelope, the log the rest
+        except Exception as error:  # noqa: BLE001 - logged, and returned as 500 in the envelope
             _log.exception("request failed", request_id=exchange.request_id)
             exchange.error = type(error).__name__
             answer = envelope.internal_error()
@@ -118,8 +118,8 @@ class Api:
             return self._enter(endpoint, exchange.context(scope), credentials)
 
         exchange.enter, exchange.known = enter, self._services.catalog.cache.generation
-        coming_in = self._enter(endpoint, exchange.context(scope), credentials, exchange)
-        exchange.ctx = ctx = await exchange.in_time(coming_in)
+        entering = self._enter(endpoint, exchange.context(scope), credentials, exchange)
+        exchange.ctx = ctx = await exchange.in_time(entering)
         try:
             if endpoint.reads_body:
                 request = decode_body(endpoint, await read_body(endpoint, headers, receive))
@@ -131,7 +131,7 @@ class Api:
         parameters: dict[str, Any] = read_parameters(values) if values else {}
         if endpoint.headers:
             parameters |= read_headers(headers, endpoint.headers)
-        if endpoint.goes_on:
+        if endpoint.is_event_stream:
             parameters["readmit"] = enter
         handle = partial(endpoint.handler, ctx, self._services, request, **parameters)
         if endpoint.keep_alive_seconds is not None:
@@ -150,18 +150,18 @@ class Api:
         credentials: Credentials,
         exchange: "_Exchange | None" = None,
     ) -> Any:
-        """Return the context of the caller, for the handler.
+        """Authenticate the caller, and return the context for the handler.
 
         Args:
-            endpoint: Whose level counts.
-            ctx: Of the request, before it is known who calls.
-            credentials: What the caller presents.
-            exchange: Of a new request: it is counted, and waits for its turn before it uses the
-                tenant's database. None to check again who calls.
+            endpoint: Its level of access determines the checks.
+            ctx: The context of the request, without a caller.
+            credentials: The credentials in the request.
+            exchange: A new request: it is counted for the rate limit, and waits for its turn before
+                it uses the tenant's database. None to authenticate an admitted request again.
 
         Raises:
-            Unauthenticated, Forbidden: The credentials are not good, or do not suffice.
-            TooManyRequests: There were too many, or too many are in work.
+            Unauthenticated, Forbidden: The credentials are invalid, or do not suffice.
+            TooManyRequests: The rate limit or the fair share is used up.
         """
         level = endpoint.level
         identifying = partial(level.identify, self._services, ctx, credentials)
@@ -177,23 +177,23 @@ class Api:
     async def _in_turn(
         self, endpoint: Endpoint, caller: Caller, work: Callable[[], Awaitable[Result]]
     ) -> Result:
-        """Return what *work* returns, when it is the turn of its tenant."""
-        # Logins wait for their turn to be hashed, which is fair by itself.
+        """Run *work* within the fair share of the caller's tenant, and return its result."""
+        # Logins have a fair queue of their own, for password hashing.
         if isinstance(caller, Identity) and endpoint.level is not TENANT_LOGIN:
             return await self._fair_share.run(caller.tenant.id, work)
         return await work()
 
     def _count(self, exchange: "_Exchange") -> None:
-        """Count a request of a credential.
+        """Count the request for the rate limit of its credential.
 
         Raises:
-            TooManyRequests: It has made too many.
+            TooManyRequests: The limit is reached.
         """
         caller, limits = exchange.caller, self._services.rate_limits
         if isinstance(caller, Identity):
             credential = caller.credential_id
             if exchange.endpoint is not None and exchange.endpoint.level is TENANT_LOGIN:
-                # A website that uses up the quota of the key does not keep its users out.
+                # Logins have their own quota: a website that uses up the key's does not block them.
                 exchange.quota = limits.take(f"login {credential}")
             else:
                 exchange.quota = limits.take(credential, caller.tenant.requests_per_minute)
@@ -212,7 +212,7 @@ class Api:
             Unauthenticated, Forbidden: The caller is no longer admitted.
         """
         cache = self._services.catalog.cache
-        # A request that has waited for the catalog in vain does not wait for it again.
+        # After its deadline, a request does not wait for the catalog again.
         if exchange.enter is None or not cache.is_fresh or exchange.seconds_left <= 0:
             return
         with contextlib.suppress(Unavailable):
@@ -222,13 +222,13 @@ class Api:
 
 
 class _Exchange:
-    """One request and its answer, as far as they have come.
+    """The state of one request while it is handled.
 
     Attributes:
-        enter: Lets in who asks, or does not; None as long as nobody knows what is asked.
-        known: The generation of the cache when the request came in.
-        caller: Who sent it, once the credentials are verified.
-        quota: What is left to the caller, as soon as it is known who that is.
+        enter: Authenticates the caller again; None until the endpoint is known.
+        known: The generation of the cache when the request arrived.
+        caller: The caller; None until the credentials are verified.
+        quota: The caller's rate limit; None until the caller is known.
         seconds_left: How long the request may still use databases.
     """
 
@@ -238,7 +238,7 @@ class _Exchange:
         self.seconds_left = seconds_max
         self.request_id = new_request_id()
         self.is_head = scope["method"] == "HEAD"
-        # Every GET can be asked without its body (RFC 9110, section 9.1).
+        # Every GET endpoint also accepts HEAD (RFC 9110, section 9.1).
         self.method: str = "GET" if self.is_head else scope["method"]
         self.headers: list[tuple[bytes, bytes]] = scope["headers"]
         self.endpoint: Endpoint | None = None
@@ -259,19 +259,19 @@ class _Exchange:
         )
 
     async def in_time(self, work: Awaitable[Result], receive: Receive | None = None) -> Result:
-        """Return what *work* returns, and take its time from `seconds_left`.
+        """Await *work* with the deadline of the request, and return its result.
 
-        All use of databases for one request goes through here: waiting for a connection,
-        statements and second attempts have one deadline together.
+        Every use of a database for a request goes through this method, so waiting for connections,
+        statements and retries share one deadline.
 
         Args:
             work: Uses databases.
-            receive: If the work is to end when the client closes the connection.
+            receive: Given if *work* is to be cancelled when the client disconnects.
 
         Raises:
             DatabaseUnavailable: No time was left, and *work* was cancelled.
-            ClientLeft: The client has gone, and *work* was cancelled.
-            Exception: Whatever *work* raises.
+            ClientDisconnected: The client disconnected, and *work* was cancelled.
+            Exception: Any error of *work*.
         """
         began = monotonic_seconds()
         try:
@@ -283,8 +283,8 @@ class _Exchange:
         self.error = type(error).__name__
         if isinstance(error, Unavailable):
             self.log_cause(error)
-        counted = self.endpoint.level.headers & TOKENS if self.endpoint else frozenset()
-        token_sent = any(name in counted and _is_token(name, value) for name, value in self.headers)
+        tokens = self.endpoint.level.headers & TOKENS if self.endpoint else frozenset()
+        token_sent = any(name in tokens and _is_token(name, value) for name, value in self.headers)
         return envelope.failure(error, token_sent=token_sent)
 
     def log_cause(self, error: Unavailable) -> None:
@@ -293,7 +293,7 @@ class _Exchange:
             _log.warning("unavailable", request_id=self.request_id, cause=cause)
 
     def warnings(self) -> Headers:
-        """Return what is said to whoever uses a key that was replaced (RFC 9745, RFC 8594)."""
+        """Return the deprecation headers, if the API key was rotated (RFC 9745, RFC 8594)."""
         key = self.ctx.identity.api_key if isinstance(self.ctx, TenantContext) else None
         if key is None or key.replaced_at is None or key.expires_at is None:
             return []
@@ -302,7 +302,7 @@ class _Exchange:
         return [(b"deprecation", since.encode()), (b"sunset", until.encode())]
 
     def cache_headers(self, answer: Answer) -> Headers:
-        """Return what caches must know of the answer."""
+        """Return the cache headers of the response."""
         return cache_headers(
             self.endpoint.level.headers if self.endpoint else frozenset(),
             is_page=answer.is_page,
@@ -327,7 +327,7 @@ class _Exchange:
 
 
 def _level(status: int) -> str:
-    """Return the level of an entry in the log: an error is a fault of the service, and rare."""
+    """Return the level of a log entry: `error` is a bug, `warning` an unavailable service."""
     if status < HTTPStatus.INTERNAL_SERVER_ERROR:
         return "info"
     return "error" if status == HTTPStatus.INTERNAL_SERVER_ERROR else "warning"
@@ -346,7 +346,7 @@ async def _work(
 
 
 def _is_token(name: bytes, value: bytes) -> bool:
-    """Tell whether the value of a credential header is a token, good or bad."""
+    """Return whether the value of a credential header has the form of a token."""
     if name != AUTHORIZATION:
         return bool(value.strip())
     scheme, _, token = value.strip().partition(b" ")
@@ -360,11 +360,11 @@ async def _send(send: Send, receive: Receive, answer: Answer, exchange: _Exchang
         *exchange.cache_headers(answer),
         (b"x-request-id", exchange.request_id.encode()),
     ]
-    # Of what was not modified it would be the length of what is not sent (RFC 9110, 8.6).
+    # A 304 has no Content-Length: it would be that of the body that is not sent (RFC 9110, 8.6).
     if isinstance(body, bytes) and answer.status != HTTPStatus.NOT_MODIFIED:
         headers.append((b"content-length", str(len(body)).encode()))
-        whole = not exchange.is_head and CLOSE not in headers
-        if whole and sent_at_once(send, answer.status, headers, body):
+        is_simple = not exchange.is_head and CLOSE not in headers
+        if is_simple and sent_at_once(send, answer.status, headers, body):
             return
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     if isinstance(body, StreamedBody):
@@ -382,10 +382,10 @@ async def _send_stream(
         await send_body(body, receive, send)
     except ClientHungUp as error:
         exchange.error = type(error).__name__
-    except Exception as error:  # noqa: BLE001 - the log has it; the client must see no end
+    except Exception as error:  # noqa: BLE001 - logged; the client gets an incomplete response
         exchange.error = type(error).__name__
         if isinstance(error, Unavailable):
             exchange.log_cause(error)
         else:
-            _log.exception("answer broken off", request_id=exchange.request_id)
+            _log.exception("response aborted", request_id=exchange.request_id)
         raise ResponseAborted from None

@@ -1,7 +1,7 @@
-"""What an endpoint is, how a handler becomes one, and how the one for a request is found.
+"""Endpoints: their definition, the decorator that declares one, and the router.
 
-An endpoint is declared where its handler is: `endpoint` is the decorator. Dispatch, the level of
-access and the OpenAPI description follow from it.
+An endpoint is declared with its handler, by the decorator `endpoint`. Dispatch, the level of
+access and the OpenAPI description follow from the declaration.
 """
 
 import re
@@ -28,16 +28,16 @@ TOO_MANY_REQUESTS, UNAUTHORIZED = HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.UNAUT
 
 BODY_BYTES_MAX = 65_536
 CONTENT_BYTES_MAX = 1_048_576
-# The last place in the queue of `access.queue` waits for 6 s; some requests hash two passwords.
+# The last place in the queue of `access.queue` waits 6 s; some requests hash two passwords.
 HASHING_SECONDS = 15.0
 
 
-# A slug as it is sent: letters of other scripts are UTF-8, percent-encoded, and nothing else is.
+# A slug in a path: non-ASCII letters are percent-encoded UTF-8; no other character is encoded.
 _SLUG_FORM = re.compile(r"(?:[A-Za-z0-9-]|%[89A-Fa-f][0-9A-Fa-f])+")
 
 
 class NoSuchPath(NotFound):
-    """There is nothing at this path."""
+    """There is no resource at this path."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,33 +46,33 @@ class Endpoint:
 
     Attributes:
         method: GET, POST, PUT, PATCH or DELETE.
-        path: Literal segments, and ``{name}`` for parameters: ids, but for ``{slug}``.
-        level: Who may call it, and with which context.
-        handler: Takes the context, the services, the request, and by name the path's
-            parameters and the `headers`; returns the data, or a `Reply`, or an asynchronous
-            generator of the chunks of their JSON.
-        request: Filled from the JSON body (POST, PUT, PATCH), or from the query.
-        response: The ``data`` of the envelope; None when there is only a message.
-        summary: One line for the description.
-        message: What is said when there are no data.
-        status: Of success.
+        path: Literal segments, and ``{name}`` for parameters: ids, except ``{slug}``.
+        level: The credentials that it requires, and the type of its context.
+        handler: Takes the context, the services, the request, and the path parameters and
+            `headers` as keywords. It returns the data, a `Reply`, or an asynchronous generator
+            of chunks of JSON.
+        request: Decoded from the JSON body (POST, PUT, PATCH), or from the query.
+        response: The ``data`` of the envelope; None if there is only a message.
+        summary: One line for the OpenAPI description.
+        message: The message of a response without data.
+        status: The status of success.
         also: Other successes: the status, and the ``data``.
         headers: Request headers that the handler takes (``Last-Event-ID`` as
-            ``last_event_id``): empty when absent, and when sent twice joined by commas.
-        errors: The statuses that the endpoint adds to those of its level.
-        scope: What an McpToken needs.
-        module: What must be on for the tenant.
-        holds_secret: Whether the answer must not be stored anywhere.
-        is_bare: Whether a standard fixes the form of the answer, and not the envelope.
-        keep_alive_seconds: After how long a space is sent ahead of the body, and then again and
-            again; None when the answer never takes long.
-        seconds_more: How much longer the work may take than other requests use databases, because
-            it hashes passwords; None if it has deadlines of its own.
-        goes_on: Whether the answer goes on for as long as the caller has access: the handler
-            also takes ``readmit``, which raises when a new request would be refused.
-        body_bytes_max: Of the body.
-        version: Tells the version of what the answer is made from, for conditional requests;
-            the handler then returns `Versioned` data.
+            ``last_event_id``). An absent one is empty; repeated ones are joined by commas.
+        errors: Statuses of errors in addition to those of its level.
+        scope: The scope that an McpToken needs.
+        module: The module that must be on for the tenant.
+        holds_secret: Whether the response contains a secret.
+        is_bare: Whether a standard defines the form of the response, instead of the envelope.
+        keep_alive_seconds: The interval in which spaces are sent before a slow response; None if
+            the response is never slow.
+        seconds_more: Extra time for handlers that hash passwords, added to the deadline of the
+            request; None if the handler has deadlines of its own.
+        is_event_stream: Whether the response continues while the caller has access. The handler
+            also takes ``readmit``, which raises when the caller has lost access.
+        body_bytes_max: The largest body that is accepted.
+        version: Returns the version of the data, for conditional requests; the handler then
+            returns `Versioned` data.
     """
 
     method: str
@@ -93,28 +93,28 @@ class Endpoint:
     is_bare: bool = False
     keep_alive_seconds: float | None = None
     seconds_more: float | None = 0.0
-    goes_on: bool = False
+    is_event_stream: bool = False
     body_bytes_max: int = BODY_BYTES_MAX
     version: Callable[[Any], Awaitable[UUID]] | None = None
 
     @cached_property
     def reads_body(self) -> bool:
-        """Whether the request is in the body, not in the query."""
+        """Whether the request is decoded from the body, not from the query."""
         return self.method in {"POST", "PUT", "PATCH"}
 
     @cached_property
     def demand(self) -> Demand:
-        """What is asked of whoever comes in."""
+        """The scope and the module that a caller needs."""
         return Demand(self.scope, self.module)
 
     @cached_property
     def decoder(self) -> msgspec.json.Decoder[Any]:
-        """Decodes the body."""
+        """The decoder of the body."""
         return msgspec.json.Decoder(self.request)
 
     @cached_property
-    def unasked(self) -> msgspec.Struct | None:
-        """The request that asks for nothing, if there can be such."""
+    def empty_request(self) -> msgspec.Struct | None:
+        """The request without any members; None if a member is required."""
         try:
             return msgspec.convert({}, self.request)
         except msgspec.ValidationError:
@@ -122,38 +122,38 @@ class Endpoint:
 
     @cached_property
     def numbers(self) -> frozenset[str]:
-        """The members of the request that are whole numbers, by their names on the wire."""
-        described = msgspec.inspect.type_info(self.request)
-        assert isinstance(described, msgspec.inspect.StructType)
-        whole = (one for one in described.fields if isinstance(one.type, msgspec.inspect.IntType))
-        return frozenset(one.encode_name for one in whole)
+        """The members of the request that are integers, by their names on the wire."""
+        info = msgspec.inspect.type_info(self.request)
+        assert isinstance(info, msgspec.inspect.StructType)
+        integers = (one for one in info.fields if isinstance(one.type, msgspec.inspect.IntType))
+        return frozenset(one.encode_name for one in integers)
 
     @cached_property
     def operation_id(self) -> str:
-        """The name of the operation for generated clients; it never changes."""
+        """The name of the operation in generated clients. It must not change."""
         words = self.handler.__name__.split("_")
         resource = self.handler.__module__.rpartition(".")[2]
         return "".join([words[0], *(w.title() for w in [*words[1:], *resource.split("_")])])
 
     @cached_property
     def parameters(self) -> tuple[str, ...]:
-        """The names of the parameters in the path, as the handler takes them."""
+        """The names of the path parameters, as the handler takes them."""
         return tuple(snake(part[1:-1]) for part in self.path.split("/") if part.startswith("{"))
 
 
 def endpoint(
     method: str, path: str, level: Level[Any], **options: Any
 ) -> Callable[[Callable[..., Awaitable[Any]]], Endpoint]:
-    """Make an `Endpoint` of the handler below.
+    """Declare the decorated handler as an `Endpoint`.
 
     The summary is the first line of the handler's docstring, the request is the type of its third
-    argument, and the response is what it returns, unless *options* say otherwise.
+    argument, and the response is its return type, unless *options* override them.
 
     Args:
         method: GET, POST, PUT, PATCH or DELETE.
         path: Literal segments, and ``{name}`` for parameters.
-        level: Who may call it.
-        options: The other attributes of `Endpoint`.
+        level: The level of access.
+        options: Other attributes of `Endpoint`.
     """
 
     def declare(handler: Callable[..., Awaitable[Any]]) -> Endpoint:
@@ -174,15 +174,15 @@ def snake(name: str) -> str:
     return re.sub("([A-Z])", r"_\1", name).lower()
 
 
-def slug_of(sent: str) -> str:
-    """Return the slug in a segment of a path.
+def slug_of(segment: str) -> str:
+    """Return the slug in a segment of a path, decoded.
 
     Raises:
         NoSuchPath: It is not UTF-8, or encodes a character that needs no encoding.
     """
     try:
-        if _SLUG_FORM.fullmatch(sent):
-            return unquote_to_bytes(sent).decode()
+        if _SLUG_FORM.fullmatch(segment):
+            return unquote_to_bytes(segment).decode()
     except UnicodeDecodeError as error:
         raise NoSuchPath from error
     raise NoSuchPath
@@ -192,14 +192,15 @@ Methods = dict[str, Endpoint]
 
 
 class _Node:
-    """One segment of a path, and what may follow it."""
+    """A node of the routing tree: one segment of a path."""
 
     def __init__(self) -> None:
         self.literals: dict[str, _Node] = {}
         self.parameter: _Node | None = None
         self.methods: Methods = {}
 
-    def grow(self, segment: str) -> "_Node":
+    def child(self, segment: str) -> "_Node":
+        """Return the node of the next *segment*, which is added if it is missing."""
         if not segment.startswith("{"):
             return self.literals.setdefault(segment, _Node())
         if self.parameter is None:
@@ -208,10 +209,10 @@ class _Node:
 
 
 class Router:
-    """Finds the endpoint of a path: exact paths in a dictionary, the others segment by segment.
+    """Finds the endpoint of a path: literal paths in a dictionary, others segment by segment.
 
-    A literal segment wins over a parameter. The path is matched as it was sent: ``%2F`` is no
-    slash and ``%61`` no ``a``, so that every proxy in front sees the same path as the router.
+    A literal segment takes precedence over a parameter. The path is matched as it was sent:
+    ``%2F`` is not a slash and ``%61`` is not ``a``, so that a proxy's rules apply to the same path.
     """
 
     def __init__(self, endpoints: Iterable[Endpoint]) -> None:
@@ -221,31 +222,31 @@ class Router:
             self._methods(endpoint.path)[endpoint.method] = endpoint
 
     def find(self, method: str, path: str) -> tuple[Endpoint, Mapping[str, str]]:
-        """Return the endpoint, and the parameters in *path*, as they were sent.
+        """Return the endpoint, and the values of the path parameters, not decoded.
 
         Raises:
             NoSuchPath: No endpoint has this path.
-            MethodNotAllowed: None of those that have it takes *method*.
+            MethodNotAllowed: The path exists, but not with *method*.
         """
         methods = self._exact.get(path)
         values: list[str] = []
         if methods is None:
-            methods = self._walk(path, values)
+            methods = self._match(path, values)
         endpoint = methods.get(method)
         if endpoint is None:
             raise MethodNotAllowed(methods)
         return endpoint, dict(zip(endpoint.parameters, values, strict=True)) if values else {}
 
-    def _walk(self, path: str, values: list[str]) -> Methods:
+    def _match(self, path: str, values: list[str]) -> Methods:
         node = self._root
         for segment in path.split("/")[1:]:
-            below = node.literals.get(segment)
-            if below is None and segment and node.parameter is not None:
-                below = node.parameter
+            child = node.literals.get(segment)
+            if child is None and segment and node.parameter is not None:
+                child = node.parameter
                 values.append(segment)
-            if below is None:
+            if child is None:
                 raise NoSuchPath
-            node = below
+            node = child
         if not node.methods:
             raise NoSuchPath
         return node.methods
@@ -253,7 +254,7 @@ class Router:
     def _methods(self, path: str) -> Methods:
         node = self._root
         for segment in path.split("/")[1:]:
-            node = node.grow(segment)
+            node = node.child(segment)
         if "{" not in path:
             self._exact[path] = node.methods
         return node.methods

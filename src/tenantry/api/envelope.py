@@ -1,4 +1,4 @@
-"""The envelope of every answer, and the one table from error category to status."""
+"""The envelope of responses, and the table from error category to status."""
 
 import contextlib
 import re
@@ -26,19 +26,23 @@ from tenantry.schemas.base import MetricsText
 
 Headers = list[tuple[bytes, bytes]]
 
-# The server closes the connection after the answer (RFC 9112, section 9.6).
+# The server closes the connection after the response (RFC 9112, section 9.6).
 CLOSE = (b"connection", b"close")
 
 
 class HttpError(TenantryError):
-    """The request is refused for its form, before anybody asks what it wants."""
+    """The request is rejected for its form, independent of the endpoint's operation."""
 
     status = HTTPStatus.BAD_REQUEST
     headers: Headers = []  # noqa: RUF012 - a constant
 
 
+class ClientDisconnected(HttpError):
+    """The client closed the connection before the response."""
+
+
 class MethodNotAllowed(HttpError):
-    """This path does not take this method."""
+    """This path does not support this method."""
 
     status = HTTPStatus.METHOD_NOT_ALLOWED
 
@@ -57,7 +61,7 @@ class BodyTooSlow(HttpError):
     """The body did not arrive in time."""
 
     status = HTTPStatus.REQUEST_TIMEOUT
-    # What still comes of the body is not read (RFC 9110, section 15.5.9).
+    # The rest of the body is not read (RFC 9110, section 15.5.9).
     headers: Headers = [CLOSE]  # noqa: RUF012 - a constant
 
 
@@ -73,7 +77,7 @@ class UnsupportedMediaType(HttpError):
     status = HTTPStatus.UNSUPPORTED_MEDIA_TYPE
 
 
-# The first class in an error's ancestry that stands here decides.
+# The first class in an error's method resolution order that is listed here determines the status.
 STATUS: dict[type[TenantryError], HTTPStatus] = {
     Invalid: HTTPStatus.BAD_REQUEST,
     Unauthenticated: HTTPStatus.UNAUTHORIZED,
@@ -86,7 +90,7 @@ STATUS: dict[type[TenantryError], HTTPStatus] = {
     Unavailable: HTTPStatus.SERVICE_UNAVAILABLE,
 }
 
-# One text for each, so that a stranger does not learn which part of a credential was good.
+# One text for each category, so that it does not reveal which part of a credential was valid.
 FIXED_MESSAGES: dict[type[TenantryError], str] = {
     Unauthenticated: "The token or key is missing or invalid.",
     Forbidden: "You are not allowed to do this.",
@@ -99,7 +103,7 @@ METRICS = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
 EVENT_STREAM = (b"content-type", b"text/event-stream")
 JSON_LINES = (b"content-type", b"application/x-ndjson")
 GZIP = (b"content-encoding", b"gzip")
-# A proxy that collects an answer before it passes it on would hold back what is to be seen now.
+# Disables response buffering in nginx, which would delay events.
 UNBUFFERED = (b"x-accel-buffering", b"no")
 _INTERNAL = "Something went wrong on our side."
 INTERNAL_CODE = "internal_error"
@@ -110,8 +114,8 @@ class Answer(msgspec.Struct, frozen=True):
     """A response, ready to be sent.
 
     Attributes:
-        is_page: Whether the client may store it, and asks each time whether it is still good.
-        is_negotiated: Whether the request decides how the body is encoded.
+        is_page: Whether the client may store the response and must revalidate it.
+        is_negotiated: Whether the coding of the body depends on ``Accept-Encoding``.
     """
 
     status: int
@@ -123,12 +127,12 @@ class Answer(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a handler returns when there is more to say than data.
+    """Data with a status and headers, which a handler returns instead of plain data.
 
     Attributes:
-        data: What it would return otherwise; None for no body at all, where it is bare.
-        status: One that the endpoint declares.
-        headers: Beside the usual ones.
+        data: The data; None for a bare response without a body.
+        status: A status that the endpoint declares.
+        headers: Additional headers.
     """
 
     data: object
@@ -140,12 +144,12 @@ _encode = msgspec.json.Encoder().encode
 
 
 def success(data: object, *, status: int = 200) -> Answer:
-    """Return the answer that carries *data*."""
+    """Return a response with *data*."""
     return Answer(status, b'{"success":true,"data":' + _encode(data) + b"}", [JSON])
 
 
 async def streamed_success(data: Source) -> Source:
-    """Yield the body that carries *data*, which are chunks of JSON."""
+    """Yield the body of a response with *data*, an iterator of chunks of JSON."""
     yield b'{"success":true,"data":'
     async with contextlib.aclosing(data):
         async for chunk in data:
@@ -154,12 +158,12 @@ async def streamed_success(data: Source) -> Source:
 
 
 def done(message: str, *, status: int = 200) -> Answer:
-    """Return the answer of what has nothing to return but a *message*."""
+    """Return a response without data, with a *message*."""
     return Answer(status, _encode({"success": True, "message": message}), [JSON])
 
 
 def bare(data: object, *, status: int = 200) -> Answer:
-    """Return an answer whose form a standard fixes, and not the envelope."""
+    """Return a response without the envelope."""
     if data is None:
         return Answer(status, b"", [])
     if isinstance(data, MetricsText):
@@ -168,12 +172,12 @@ def bare(data: object, *, status: int = 200) -> Answer:
 
 
 def failure(error: TenantryError, *, token_sent: bool) -> Answer:
-    """Return the answer that tells *error*.
+    """Return the response for *error*.
 
     Args:
-        error: What went wrong.
-        token_sent: Whether the caller presented a token, for the challenge of a 401
-            (RFC 6750, section 3.1).
+        error: The error.
+        token_sent: Whether the request had a token, for the challenge of a 401 (RFC 6750,
+            section 3.1).
     """
     code = code_of(type(error))
     if isinstance(error, HttpError):
@@ -189,10 +193,10 @@ def failure(error: TenantryError, *, token_sent: bool) -> Answer:
 
 
 def rate_limit(quota: Quota) -> Headers:
-    """Return how much of its limit the caller has left.
+    """Return the rate limit headers.
 
     Source: draft-ietf-httpapi-ratelimit-headers-10, sections 3 and 4: q and w are the quota and
-    its window in seconds, r is what remains, t is when all of it is there again.
+    its window in seconds, r is the remaining quota, t the seconds until it is reset.
     """
     left = f'"{POLICY_NAME}";r={max(0, quota.remaining)};t={quota.reset_seconds}'
     return [_policy(quota.per_window), (b"ratelimit", left.encode())]
@@ -205,19 +209,19 @@ def _policy(per_window: int) -> tuple[bytes, bytes]:
 
 
 def internal_error() -> Answer:
-    """Return the answer to a bug of ours."""
+    """Return the response for an unexpected exception."""
     return _failure(HTTPStatus.INTERNAL_SERVER_ERROR, INTERNAL_CODE, _INTERNAL, [])
 
 
 def category_of(error: TenantryError) -> type[TenantryError]:
-    """Return the class that decides the status of *error*."""
+    """Return the class in `STATUS` that determines the status of *error*."""
     return _category(type(error))
 
 
 def code_of(error: type[TenantryError]) -> str:
     """Return the ``X-Error-Code`` of a class of errors: its name in snake case.
 
-    Where the message is fixed the code is too: it must not say more than the message.
+    If the message is fixed, so is the code: it must not reveal more than the message.
     """
     named = error
     if not issubclass(error, HttpError) and _category(error) in FIXED_MESSAGES:

@@ -1,4 +1,4 @@
-"""Server-Sent Events: what happens in a migration run, for as long as the caller has access.
+"""Server-Sent Events of a migration run.
 
 Source: https://html.spec.whatwg.org/multipage/server-sent-events.html
 """
@@ -14,7 +14,7 @@ from tenantry.kit.clock import monotonic_seconds
 from tenantry.kit.errors import Forbidden, Unauthenticated
 from tenantry.schemas.migrations import MigrationRunDetailResponse, MigrationRunStateResponse
 
-# After so long without an event a comment is sent, so that nobody on the way hangs up.
+# After this time without an event, a comment is sent, so that proxies keep the connection open.
 COMMENT_SECONDS = 15.0
 COMMENT = b":\n\n"
 SEQUENCE_DIGITS_MAX = 9
@@ -23,9 +23,10 @@ _encode = msgspec.json.Encoder().encode
 
 
 def sequence_of(last_event_id: str) -> int:
-    """Return the sequence that a ``Last-Event-ID`` names; 0 when it names none.
+    """Return the sequence in a ``Last-Event-ID``; 0 if it contains none.
 
-    A client that is refused does not try again. One whose id is none of ours begins anew.
+    An unknown id is not rejected, because a client does not reconnect after an error. It gets all
+    events from the start.
     """
     is_number = last_event_id.isascii() and last_event_id.isdigit()
     return int(last_event_id) if is_number and len(last_event_id) <= SEQUENCE_DIGITS_MAX else 0
@@ -34,16 +35,17 @@ def sequence_of(last_event_id: str) -> int:
 async def events_of(
     updates: AsyncGenerator[RunUpdate, None], readmit: Callable[[], Awaitable[object]]
 ) -> Source:
-    """Yield *updates* as events: ``tenant`` with a detail, ``run`` with the run without them.
+    """Yield *updates* as events: ``tenant`` with a detail, ``run`` with the run without details.
 
-    The id of each is the sequence from which to go on after it.
+    The id of an event is the sequence from which to continue after it. The stream ends when the
+    caller has lost access.
 
     Args:
-        updates: What is seen, often enough to notice in time that the caller is out.
-        readmit: Raises when the caller has lost access.
+        updates: The updates; they must be frequent, because access is checked at each of them.
+        readmit: Raises if the caller has lost access.
 
     Raises:
-        Exception: Whatever *updates* raise.
+        Exception: Any error of *updates*.
     """
     sent_at = monotonic_seconds()
     async with contextlib.aclosing(updates):
@@ -70,5 +72,5 @@ def _events(update: RunUpdate) -> Iterator[bytes]:
 
 
 def _event(name: bytes, sequence: int, data: object) -> bytes:
-    # JSON as we write it has no line breaks, which would end the data.
+    # The encoder writes no line breaks, which would end the data.
     return b"id: %d\nevent: %b\ndata: %b\n\n" % (sequence, name, _encode(data))

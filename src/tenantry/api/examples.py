@@ -1,4 +1,4 @@
-"""Examples for the description of the API: small values, by the names and types of members."""
+"""Examples for the OpenAPI description, by the names and types of members."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,16 +19,16 @@ _BY_NAME: Mapping[str, Any] = {
     "behind": 0,
     "cause": '0003_add_posts: relation "…" already exists (SQLSTATE 42P07).',
     "client": "Cursor",
-    "content": "The whole text of the post.",
+    "content": "The text of the post.",
     "currentRevision": "0002",
     "currentPassword": "correct horse battery staple",
     "customerName": "Acme",
     "databaseName": "tenantry_01a1fe040cba7691a5041fe21be2f694",
-    "description": "Posts, for everybody to read.",
+    "description": "Publish posts on a website.",
     "email": "grace@acme.example.com",
     "error": None,
     "errorMessage": None,
-    "excerpt": "The first words of it.",
+    "excerpt": "The beginning of the text.",
     "expiresAt": "2026-12-21T12:10:40Z",
     "failed": 0,
     "failedCount": 0,
@@ -73,7 +73,7 @@ _BY_NAME: Mapping[str, Any] = {
     "unknown": 0,
     "until": "2026-12-21T12:10:40Z",
 }
-# Where a name means something else in one type.
+# Members that have another meaning in one type.
 _BY_TYPE: Mapping[tuple[str, str], Any] = {
     ("CreateAdminRequest", "email"): "ada@example.com",
     ("AdminResponse", "email"): "ada@example.com",
@@ -89,7 +89,7 @@ _BY_TYPE: Mapping[tuple[str, str], Any] = {
     ("MigrationRunDetailResponse", "status"): "Success",
     ("Module", "name"): "Blog",
 }
-# Where it means something else in a query.
+# Parameters that have another meaning in a query.
 _BY_PARAMETER: Mapping[str, Any] = {"details": "failed", "status": "draft"}
 _WHOLE: Mapping[str, Any] = {
     "McpAnswer": {
@@ -103,7 +103,7 @@ _WHOLE: Mapping[str, Any] = {
         "method": "tools/call",
         "params": {"name": "list_posts", "arguments": {"tag": "news"}},
     },
-    # Everything is optional there, and all of it together contradicts itself.
+    # All members are optional, and some exclude each other.
     "MigrateAllRequest": {},
     "EventStream": (
         "id: 57\nevent: tenant\n"
@@ -121,17 +121,17 @@ _BY_KIND: Mapping[type[ms.Type], Any] = {
     ms.IntType: 1,
     ms.UUIDType: ID,
 }
-# A time that is still to come would one day have passed.
-_NOT_ASKED = {"expiresAt"}
+# Members that are left out of requests: any example of a future time would expire.
+_OMITTED = {"expiresAt"}
 
 
 def example_of(type_: type[msgspec.Struct], *, is_request: bool = False) -> Any:
-    """Return an example of *type_*, as it is on the wire."""
+    """Return an example of *type_*, as JSON."""
     return _struct(ms.type_info(type_), is_request=is_request)
 
 
 def example_of_parameter(name: str, schema: Mapping[str, Any]) -> Any:
-    """Return an example of a parameter in a path, or in a query."""
+    """Return an example of a path or query parameter."""
     if name in _BY_PARAMETER:
         return _BY_PARAMETER[name]
     if name in _BY_NAME:
@@ -148,7 +148,7 @@ def _struct(info: ms.Type, *, is_request: bool) -> Any:
     return {
         field.encode_name: _member(name, field, is_request=is_request)
         for field in info.fields
-        if not (is_request and field.encode_name in _NOT_ASKED)
+        if not (is_request and field.encode_name in _OMITTED)
     }
 
 
@@ -165,8 +165,8 @@ def _value(name: str, info: ms.Type, *, is_request: bool) -> Any:
     if isinstance(info, ms.Metadata):
         return _value(name, info.type, is_request=is_request)
     if isinstance(info, ms.UnionType):
-        said = [one for one in info.types if not isinstance(one, ms.NoneType)]
-        return _value(name, said[0], is_request=is_request)
+        types = [one for one in info.types if not isinstance(one, ms.NoneType)]
+        return _value(name, types[0], is_request=is_request)
     if isinstance(info, ms.ListType):
         return [_value(name, info.item_type, is_request=is_request)]
     if isinstance(info, ms.StructType):

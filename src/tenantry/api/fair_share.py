@@ -1,8 +1,7 @@
-"""A fair share for every tenant: so many requests of one tenant are in work at once.
+"""Limit the requests of one tenant that are processed concurrently.
 
-A request beyond that waits, in the order of arrival, before it uses the tenant's database, and
-costs nothing while it waits. So a tenant that sends as fast as it can delays the others by
-`IN_WORK_MAX` requests, and not by as many as it has connections.
+Further requests wait in the order of arrival, before they use the tenant's database. So a tenant
+that sends as many requests as it can delays the others by at most `IN_WORK_MAX` requests.
 """
 
 import asyncio
@@ -15,7 +14,7 @@ from uuid import UUID
 from tenantry.access.rate_limits import TooManyRequests
 from tenantry.kit.clock import monotonic_seconds
 
-# As many as a tenant has connections to a PostgreSQL database; a SQLite file has one.
+# The number of connections to a tenant's PostgreSQL database; a SQLite file has one.
 IN_WORK_MAX = 4
 WAITING_MAX = 1_000
 WAIT_SECONDS_MAX = 5.0
@@ -24,27 +23,27 @@ Answer = TypeVar("Answer")
 
 
 class TooManyAtOnce(TooManyRequests):
-    """This tenant has too many requests in work; try again later."""
+    """Too many requests of this tenant are being processed; try again later."""
 
 
 class FairShare:
-    """Limits how many requests of each tenant are in work at once."""
+    """Limits how many requests of each tenant are processed concurrently."""
 
     def __init__(self) -> None:
-        # By the number of the tenant's id: a UUID computes its hash in Python.
+        # Tenant ids are stored as integers, because UUID.__hash__ is slow Python code.
         self._lanes: dict[int, _Lane] = {}
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request is in work."""
+        """Whether no request is being processed."""
         return not self._lanes
 
     async def run(self, tenant_id: UUID, work: Callable[[], Awaitable[Answer]]) -> Answer:
-        """Return what *work* returns, when it is the turn of this request.
+        """Wait for a place among the tenant's requests, run *work*, and return its result.
 
         Raises:
-            TooManyAtOnce: Too many are waiting, or it waited for too long.
-            Exception: Whatever *work* raises.
+            TooManyAtOnce: Too many requests are waiting, or this one waited too long.
+            Exception: Any error of *work*.
         """
         key = tenant_id.int
         lane = self._lanes.get(key)
@@ -67,7 +66,7 @@ class _Lane:
 
     def __init__(self) -> None:
         self.in_work = 0
-        # With the time at which each has waited for too long; the first one is due first.
+        # Each with the time at which it has waited too long, in ascending order.
         self._waiting: deque[tuple[float, asyncio.Future[None]]] = deque()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -86,11 +85,11 @@ class _Lane:
                 with contextlib.suppress(ValueError):  # `pass_on` has skipped it
                     self._waiting.remove(place)
             elif turn.exception() is None:
-                self.pass_on()  # its turn came just as this request stopped waiting
+                self.pass_on()  # its turn came when this request was already cancelled
             raise
 
     def pass_on(self) -> None:
-        """Give the place to the request that has waited longest, or free it."""
+        """Give the place to the request that has waited longest; free it if none waits."""
         while self._waiting:
             _, turn = self._waiting.popleft()
             if not turn.done():
@@ -102,7 +101,7 @@ class _Lane:
         self._timer = asyncio.get_running_loop().call_later(seconds, self._refuse)
 
     def _refuse(self) -> None:
-        """Refuse the requests that have waited for too long."""
+        """Reject the requests that have waited too long."""
         self._timer = None
         now = monotonic_seconds()
         while self._waiting and self._waiting[0][0] <= now:

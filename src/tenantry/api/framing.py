@@ -1,4 +1,4 @@
-"""How a request is framed: its version, its host, and where its body ends."""
+"""Check the framing of a request: its HTTP version, its Host, and the length of its body."""
 
 import re
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ import msgspec
 
 from tenantry.api.envelope import CLOSE, Headers, HttpError
 
-# Source: RFC 3986, section 3.2.2, and a port; the name itself is checked where it matters.
+# Source: RFC 3986, section 3.2.2, and a port. This checks only the characters.
 _HOST_FORM = re.compile(rb"[A-Za-z0-9._~!$&'()*+,;=%:\[\]-]*")
 
 
@@ -25,26 +25,26 @@ class BadHost(HttpError):
 
 
 class CodingNotSupported(HttpError):
-    """The only transfer coding that is supported is `chunked`."""
+    """The only supported transfer coding is `chunked`."""
 
     status = HTTPStatus.NOT_IMPLEMENTED
     headers: Headers = [CLOSE]  # noqa: RUF012 - a constant
 
 
 class VersionNotSupported(HttpError):
-    """The service speaks HTTP/1.1 and HTTP/1.0 alone."""
+    """The service supports only HTTP/1.1 and HTTP/1.0."""
 
     status = HTTPStatus.HTTP_VERSION_NOT_SUPPORTED
     headers: Headers = [CLOSE]  # noqa: RUF012 - a constant
 
 
 class Framing(msgspec.Struct, frozen=True):
-    """How one request is framed.
+    """The framing of one request.
 
     Attributes:
-        body_bytes: As ``Content-Length`` says; 0 without one.
-        is_chunked: Whether the body is sent in chunks instead.
-        refusal: Why it cannot be answered, if it cannot.
+        body_bytes: The ``Content-Length``; 0 without one.
+        is_chunked: Whether the body has the transfer coding ``chunked``.
+        refusal: The error if the framing is invalid; else None.
     """
 
     body_bytes: int
@@ -53,11 +53,11 @@ class Framing(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, headers: Iterable[tuple[bytes, bytes]], version: str) -> "Framing":
-        """Return the framing that *headers*, which the parser has accepted, describe.
+        """Return the framing of a request.
 
         Args:
-            headers: With names in lower case.
-            version: Of HTTP: ``1.1``, say.
+            headers: The headers, accepted by the parser, with names in lower case.
+            version: The HTTP version, such as ``1.1``.
         """
         hosts: list[bytes] = []
         codings: list[bytes] = []
@@ -75,10 +75,10 @@ class Framing(msgspec.Struct, frozen=True):
 def _refusal(version: str, hosts: list[bytes], codings: list[bytes]) -> HttpError | None:
     if version not in {"1.1", "1.0"}:
         return VersionNotSupported()
-    # HTTP/1.0 knows neither hosts nor chunks (RFC 9112, sections 3.2 and 6.1).
+    # HTTP/1.0 has no transfer codings and does not require Host (RFC 9112, sections 3.2, 6.1).
     if version == "1.0" and codings:
         return BadFraming()
-    # What another coding decodes to is not known here (RFC 9112, section 6.1).
+    # The length of a body with any other coding is unknown (RFC 9112, section 6.1).
     if codings and codings != [b"chunked"]:
         return CodingNotSupported()
     if len(hosts) > 1 or (not hosts and version == "1.1"):

@@ -1,6 +1,6 @@
-"""Migration runs as JSON, chunk by chunk: a run has as many details as there are tenants.
+"""Encode migration runs as JSON in chunks: a run has one detail for each tenant.
 
-No more than a few hundred details are in memory, however large a run or slow a client.
+At most a few hundred details are in memory, even for a large run and a slow client.
 """
 
 import contextlib
@@ -24,12 +24,12 @@ _encode = msgspec.json.Encoder().encode
 
 
 async def stream_run(catalog: CatalogSession, run: MigrationRun, details: Details) -> Source:
-    """Yield a `MigrationRunResponse`: the counts are those of the details, if all are sent.
+    """Yield a `MigrationRunResponse`. If all details are sent, the counts match them.
 
     Args:
-        catalog: Where the details are; no transaction is held while they are sent.
+        catalog: Holds the details; no transaction is open while they are sent.
         run: The run to send.
-        details: Which of them.
+        details: Which details to include.
     """
     # The object and the array are left open until the details are in them.
     away = await away_servers(catalog, run)
@@ -51,13 +51,13 @@ async def stream_page(
         async with contextlib.aclosing(stream_run(catalog, run, details)) as chunks:
             async for chunk in chunks:
                 yield chunk
-    facts = {
+    totals = {
         "page": page.window.page,
         "pageSize": page.window.size,
         "totalCount": page.total_count,
         "totalPages": page.total_pages,
     }
-    yield b"]," + _encode(facts)[1:]
+    yield b"]," + _encode(totals)[1:]
 
 
 async def _details(
@@ -68,7 +68,7 @@ async def _details(
     state = MigrationState.FAILED if details is Details.FAILED else None
     comma = b""
     async for items in runs.each_ended(catalog, run.id, state=state):
-        # What has ended since the run was read is not in its counts.
+        # Tenants that ended after the run was read are not in its counts.
         chosen = [MigrationRunDetailResponse.of(item) for item in items if run.counts(item)]
         if chosen:
             yield comma + _encode(chosen)[1:-1]

@@ -1,17 +1,17 @@
-"""Cancel the work of a request: at its deadline, or when its client has gone.
+"""Cancel the work of a request at its deadline, or when its client disconnects.
 
-The client matters only to a request that reads: a write that has begun runs to its end, within
-the deadlines of its statements, so that a client that was cut off finds all of it or nothing.
+Only requests that read are cancelled on a disconnect. A write runs to its end, within the
+deadlines of its statements.
 
-One timer for all requests checks them, because a timer for each costs as much as a short request.
-So a deadline is exact to `CHECK_SECONDS`.
+One timer checks all requests, because a timer for each would cost as much as a short request. So
+a deadline is exact to `CHECK_SECONDS`.
 """
 
 import asyncio
 from collections.abc import Awaitable
 from typing import TypeVar
 
-from tenantry.api.envelope import HttpError
+from tenantry.api.envelope import ClientDisconnected
 from tenantry.api.streaming import Receive
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.kit.clock import monotonic_seconds
@@ -22,35 +22,31 @@ CHECK_SECONDS = 0.1
 Answer = TypeVar("Answer")
 
 
-class ClientLeft(HttpError):
-    """The client closed the connection before it had an answer."""
-
-
 class Interruptions:
-    """Cancels work that takes too long, or whose client has gone."""
+    """Cancels work at its deadline, or when its client has disconnected."""
 
     def __init__(self) -> None:
-        self._under_way: set[_Work] = set()
+        self._running: set[_Work] = set()
         self._timer: asyncio.TimerHandle | None = None
 
     async def run(
         self, work: Awaitable[Answer], *, seconds: float, receive: Receive | None = None
     ) -> Answer:
-        """Return what *work* returns.
+        """Await *work* in the calling task, and return its result.
 
         Args:
-            work: Is awaited in the calling task.
-            seconds: That it may take.
-            receive: Of a request that reads, and whose body is not read by *work*. It is awaited
-                once the work has taken `CHECK_SECONDS`, which most work does not.
+            work: The work.
+            seconds: How long it may take.
+            receive: The ASGI `receive` of a request that may be cancelled; *work* must not use it.
+                It is awaited when the work has taken longer than `CHECK_SECONDS`.
 
         Raises:
-            DatabaseUnavailable: It took longer, and was cancelled.
-            ClientLeft: The client has gone, and *work* was cancelled.
-            Exception: Whatever *work* raises.
+            DatabaseUnavailable: The deadline has passed, and *work* was cancelled.
+            ClientDisconnected: The client has disconnected, and *work* was cancelled.
+            Exception: Any error of *work*.
         """
         one = _Work(monotonic_seconds() + seconds, receive)
-        self._under_way.add(one)
+        self._running.add(one)
         if self._timer is None:
             self._set_timer()
         try:
@@ -60,7 +56,7 @@ class Interruptions:
                 raise one.interrupted from error
             raise
         finally:
-            self._under_way.discard(one)
+            self._running.discard(one)
             one.end()
 
     def _set_timer(self) -> None:
@@ -69,9 +65,9 @@ class Interruptions:
     def _check(self) -> None:
         self._timer = None
         now = monotonic_seconds()
-        for one in self._under_way:
+        for one in self._running:
             one.check(now)
-        if self._under_way:
+        if self._running:
             self._set_timer()
 
 
@@ -90,7 +86,7 @@ class _Work:
         self._watching: asyncio.Task[None] | None = None
 
     def check(self, now: float) -> None:
-        """Interrupt the work at its deadline; begin to wait for the client at the second check."""
+        """Interrupt the work at its deadline; at the second check, start to watch the client."""
         if now >= self._due:
             self._interrupt(DatabaseUnavailable())
         elif not self._is_new and self._receive is not None and self._watching is None:
@@ -103,8 +99,8 @@ class _Work:
 
     async def _watch(self, receive: Receive) -> None:
         while (await receive())["type"] != "http.disconnect":
-            pass  # the rest of a body that is not read
-        self._interrupt(ClientLeft())
+            pass  # the body of the request is ignored
+        self._interrupt(ClientDisconnected())
 
     def _interrupt(self, error: TenantryError) -> None:
         if self.interrupted is None:

@@ -27,7 +27,7 @@ class OpenApi(msgspec.Struct, frozen=True):
     components: Json
 
 
-# What is no JSON.
+# Responses that are not JSON.
 _TEXTS: Mapping[type[msgspec.Struct], str] = {
     MetricsText: "text/plain",
     EventStream: "text/event-stream",
@@ -92,15 +92,17 @@ _SECURITY: Mapping[str, list[Json]] = {
 
 
 def describe(endpoints: Iterable[Endpoint], *, release: str) -> Json:
-    """Return the description of *endpoints*, of a *release* of the service."""
+    """Return the OpenAPI description of *endpoints*, with *release* as its version."""
     table = list(endpoints)
     types = {endpoint.request for endpoint in table}
     types |= {
         type_ for endpoint in table for types in successes(endpoint).values() for type_ in types
     }
-    told = sorted(types - {Nothing, *_TEXTS}, key=lambda type_: type_.__name__)
-    _, components = msgspec.json.schema_components(told, ref_template="#/components/schemas/{name}")
-    for info in ms.multi_type_info(told):
+    named = sorted(types - {Nothing, *_TEXTS}, key=lambda type_: type_.__name__)
+    _, components = msgspec.json.schema_components(
+        named, ref_template="#/components/schemas/{name}"
+    )
+    for info in ms.multi_type_info(named):
         _mark_times(components, info)
     paths: dict[str, Json] = {}
     for endpoint in table:
@@ -119,7 +121,7 @@ def describe(endpoints: Iterable[Endpoint], *, release: str) -> Json:
 
 
 def description_of(endpoints: Iterable[Endpoint]) -> OpenApi:
-    """Return the description of *endpoints*, of the release that is installed."""
+    """Return the OpenAPI description of *endpoints*, for the installed release."""
     return msgspec.convert(describe(endpoints, release=version("tenantry")), OpenApi)
 
 
@@ -167,7 +169,7 @@ def statuses(endpoint: Endpoint) -> list[HTTPStatus]:
 
 
 def _mark_times(schemas: Json, info: ms.Type) -> None:
-    """Add the format of timestamps, which msgspec adds only where it requires a time zone."""
+    """Add the format of timestamps, which msgspec adds only to those with a required time zone."""
     if isinstance(info, ms.ListType):
         _mark_times(schemas, info.item_type)
     if not isinstance(info, ms.StructType):

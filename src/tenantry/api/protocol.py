@@ -1,12 +1,12 @@
-"""The HTTP/1.1 connection: uvicorn's, with the bounds that it lacks.
+"""The HTTP/1.1 connection: uvicorn's protocol with deadlines and bounds.
 
-uvicorn reads all that a client sends into memory, waits for ever for a body and for a client
-that does not read, and starts anew to wait with every byte. Here a connection is always in one
-`State`, and each state in which the client is awaited has a deadline.
+uvicorn reads everything that a client sends into memory, has no deadline for a body or for a
+client that does not read, and restarts its keep-alive timer with every byte. Here a connection is
+always in one `State`, and each state that waits for the client has a deadline.
 
-This is the only module that reaches into uvicorn's own: into `HttpToolsProtocol`, its
-`RequestResponseCycle` and its `FlowControl`. So uvicorn has an upper bound in `pyproject.toml`,
-and `tests/unit/test_uvicorn.py` says when what is described here has changed.
+This is the only module that uses internals of uvicorn: `HttpToolsProtocol`,
+`RequestResponseCycle` and `FlowControl`. So uvicorn has an upper bound in `pyproject.toml`, and
+`tests/unit/test_uvicorn.py` fails if these internals have changed.
 """
 
 import asyncio
@@ -31,30 +31,30 @@ from tenantry.api.framing import BadFraming, Framing
 from tenantry.kit.clock import monotonic_seconds
 from tenantry.kit.ids import new_request_id
 
-# The request line and the headers; the headers alone are bounded again, in the envelope.
+# The request line and the headers. `api.requests` has a lower limit for the headers.
 HEAD_BYTES_MAX = 32_768
 EMPTY_LINE = b"\r\n\r\n"
 
 
 def protocol_for(connections: Connections) -> Callable[..., asyncio.Protocol]:
-    """Return what makes the protocols of one server, for ``uvicorn.Config(http=...)``."""
+    """Return the protocol factory of one server, for ``uvicorn.Config(http=...)``."""
     return partial(BoundedProtocol, connections)
 
 
 def sent_at_once(
     send: Callable[..., object], status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes
 ) -> bool:
-    """Send a whole answer in one chunk, if *send* is uvicorn's own; else return False.
+    """Send a whole response in one write, if *send* is uvicorn's own; else return False.
 
-    uvicorn writes the head and the body apart, which are two system calls and two packets, and
-    looks at each header three times: a tenth of the time of a short request. What is rare is
-    left to it: a client that has gone, does not read, or wants the connection closed.
+    uvicorn writes the head and the body separately, in two system calls and two packets, and
+    iterates over the headers three times: a tenth of the time of a short request. Rare cases are
+    left to uvicorn: a client that has disconnected, does not read, or closes the connection.
 
     Args:
-        send: What the application was given to send with.
-        status: Of the answer.
-        headers: In lower case, with the length of the body, and of our own making.
-        body: All of it.
+        send: The ASGI `send` of the request.
+        status: The status of the response.
+        headers: Trusted headers with names in lower case, including the content length.
+        body: The whole body.
     """
     cycle = getattr(send, "__self__", None)
     if (
@@ -77,12 +77,12 @@ def sent_at_once(
 
 
 def received_at_once(receive: Callable[..., object]) -> bytes | None:
-    """Return the whole body of a request, if it has arrived and *receive* is uvicorn's own.
+    """Return the whole body of a request if it has arrived and *receive* is uvicorn's own.
 
-    Nearly every body arrives with its head. Then there is nothing to wait for, and no deadline.
+    Nearly every body arrives together with the head. Then no deadline is needed.
 
     Args:
-        receive: What the application was given to receive with.
+        receive: The ASGI `receive` of the request.
     """
     cycle = getattr(receive, "__self__", None)
     if not isinstance(cycle, RequestResponseCycle) or cycle.more_body or cycle.disconnected:
@@ -94,7 +94,7 @@ def received_at_once(receive: Callable[..., object]) -> bytes | None:
 
 
 def whole_answer(refusal: HttpError, default_headers: Headers) -> bytes:
-    """Return all bytes of the answer to what never reaches the application."""
+    """Return the response to a request that does not reach the application, as bytes."""
     answer = envelope.failure(refusal, token_sent=False)
     assert isinstance(answer.body, bytes)
     headers = [
@@ -115,19 +115,19 @@ class State(IntEnum):
     NEW = auto()  # the first request
     IDLE = auto()  # the next request
     HEAD = auto()  # the rest of a head
-    DRAINING = auto()  # the rest of a body that was answered already
-    BODY = auto()  # the rest of a body, and its answer
-    ANSWERING = auto()  # the answer to a request that is whole
-    LINGERING = auto()  # the client, to read why it was refused
-    CLOSING = auto()  # what was written, to be sent
+    DRAINING = auto()  # the rest of a body after the response was sent
+    BODY = auto()  # the rest of a body, and the response
+    ANSWERING = auto()  # the response to a complete request
+    LINGERING = auto()  # the client reading the error of a refused connection
+    CLOSING = auto()  # the client reading the last bytes
 
 
-# In Python 3.11 a member of an enumeration is found by a function written in Python.
+# Constants, because in Python 3.11 access to a member of an enumeration is slow.
 NEW, IDLE, HEAD, DRAINING, BODY, ANSWERING, LINGERING, CLOSING = State
 
 
 class _Flow(FlowControl):
-    """uvicorn's, which reads on whenever the application waits; here, not while input is held."""
+    """uvicorn's flow control, which does not resume reading while input is held back."""
 
     is_held = False
 
@@ -137,14 +137,14 @@ class _Flow(FlowControl):
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """A connection on which one request is read at a time, in time and in measure.
+    """A connection that reads one request at a time, within limits of time and size.
 
-    What comes after a request waits until that is answered: first here, then in the socket.
+    Input after a request is held back until the response is sent: first here, then in the socket.
 
     Args:
-        connections: All of the server's; they check this one once a second.
-        args: As for uvicorn's.
-        kwargs: As for uvicorn's.
+        connections: The connections of the server, which check this one once a second.
+        args: The arguments of uvicorn's protocol.
+        kwargs: The keyword arguments of uvicorn's protocol.
     """
 
     flow: _Flow
@@ -156,10 +156,10 @@ class BoundedProtocol(HttpToolsProtocol):
         self._since = 0.0
         # Bytes of the head, or of a chunked body since its last byte of content.
         self._overhead = 0
-        # What is left of the body; None where it is chunked.
+        # The remaining bytes of the body; None if it is chunked.
         self._left: int | None = 0
         self._passes_parser = False
-        # The end of what was read, where an empty line may have begun.
+        # The last bytes that were read, which may be the beginning of an empty line.
         self._tail = b""
         self._held = b""
         self._held_from = 0
@@ -168,7 +168,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._stalled_since: float | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Wait for the first request, or refuse the connection."""
+        """Admit the connection, or refuse it."""
         super().connection_made(transport)
         self.flow = _Flow(transport)
         self._enter(NEW)
@@ -177,20 +177,20 @@ class BoundedProtocol(HttpToolsProtocol):
             self._refuse(refusal)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Leave the server's connections."""
+        """Remove the connection from those of the server."""
         self._connections.leave(self)
         self._held = b""
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Read a request, or hold what comes before its answer."""
+        """Read a request; hold back input that arrives before its response."""
         if self._state <= BODY:
             self._read(data, 0)
         elif self._state is ANSWERING:
             self._hold(self._held[self._held_from :] + data, 0)
 
     def check(self, now: float) -> None:
-        """Close the connection if the client took too long."""
+        """Close the connection if a deadline has passed."""
         limits = self._connections.limits
         if self.flow.write_paused and self._is_stalled(now):
             self.transport.abort()
@@ -210,20 +210,20 @@ class BoundedProtocol(HttpToolsProtocol):
         else:
             self._close()
 
-    # What the parser calls
+    # Called by the parser
 
     def on_message_begin(self) -> None:
-        """Begin a head."""
+        """Start to read a head."""
         self._enter(HEAD)
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header; a trailer of a chunked body is none (RFC 9110, section 6.5.1)."""
+        """Store a header; ignore trailers of a chunked body (RFC 9110, section 6.5.1)."""
         if self._state is HEAD:
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """Check how the request is framed, and begin to answer it."""
+        """Check the framing of the request, and start to handle it."""
         framing = Framing.of(self.headers, self.parser.get_http_version())
         is_upgrade = self.parser.should_upgrade()
         if is_upgrade and framing.is_chunked:
@@ -232,31 +232,31 @@ class BoundedProtocol(HttpToolsProtocol):
             raise self._refused(framing.refusal)
         self._overhead = 0
         self._left = None if framing.is_chunked else framing.body_bytes
-        # The parser takes what follows an upgrade for another protocol. There is none here, so
-        # it is the body (RFC 9110, section 7.8).
+        # After an upgrade, the parser passes the input on as another protocol. Upgrades are not
+        # supported, so the input is the body (RFC 9110, section 7.8).
         self._passes_parser = is_upgrade and framing.body_bytes > 0
         self._enter(BODY)
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        """Take a part of the body."""
+        """Store a part of the body."""
         self._overhead = 0
         if self._left is not None:
             self._left -= len(body)
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """End the request; of an upgrade the body is still to come."""
+        """End the request; after an upgrade, its body follows."""
         if self._passes_parser:
             return
         super().on_message_complete()
         self._left = 0
         self._enter(IDLE if self.cycle.response_complete else ANSWERING)
 
-    # What the answer calls
+    # Called when the response is sent
 
     def on_response_complete(self) -> None:
-        """Go on to the next request, or read the rest of the body."""
+        """Read the next request, or the rest of the body."""
         self.server_state.total_requests += 1
         if self.transport.is_closing():
             self._enter(CLOSING)
@@ -272,7 +272,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._read(data, self._held_from)
 
     def resume_writing(self) -> None:
-        """Forget that the client did not read: it has."""
+        """Reset the deadline of a client that did not read."""
         self._stalled_since = None
         super().resume_writing()
 
@@ -281,7 +281,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._since = monotonic_seconds()
 
     def _read(self, data: bytes, at: int) -> None:
-        """Read *data* from *at* on, up to the end of a request."""
+        """Parse *data* from *at* up to the end of a request; hold back the rest."""
         size = len(data)
         while at < size and self._state <= BODY:
             end = self._end_of_part(data, at)
@@ -296,7 +296,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self.flow.pause_reading()
 
     def _end_of_part(self, data: bytes, at: int) -> int:
-        """Return where to stop, so that no byte after the end of a request is parsed.
+        """Return the end of the bytes to parse: no byte after the end of a request.
 
         A head ends with an empty line, and so does a chunked body.
         """
@@ -340,18 +340,18 @@ class BoundedProtocol(HttpToolsProtocol):
         return refusal
 
     def _refuse(self, refusal: HttpError) -> None:
-        """Send why, if no answer has begun, and end the connection."""
+        """Send the error, unless a response was started, and end the connection."""
         self._connections.count_refusal(type(refusal))
         cycle = cast("RequestResponseCycle | None", self.cycle)
-        asked = None if cycle is None or cycle.response_complete else cycle
-        # One that was answered already, and whose body is still being read, gets no second one.
-        if self._state is not DRAINING and (asked is None or not asked.response_started):
+        pending = None if cycle is None or cycle.response_complete else cycle
+        # A request that was answered while its body is still read gets no second response.
+        if self._state is not DRAINING and (pending is None or not pending.response_started):
             self.transport.write(whole_answer(refusal, self.server_state.default_headers))
-        if asked is not None:
-            asked.disconnected = True
-            asked.message_event.set()
+        if pending is not None:
+            pending.disconnected = True
+            pending.message_event.set()
         if self.transport.can_write_eof() and self._connections.may_linger(self):
-            # Closed with unread input, the connection would be reset, and the answer lost.
+            # Closing with unread input would reset the connection, and the client lose the error.
             self.transport.write_eof()
             self._enter(LINGERING)
         else:
@@ -362,7 +362,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self.transport.close()
 
     def _is_stalled(self, now: float) -> bool:
-        """Return whether the client has read nothing for too long."""
+        """Return whether the client has read nothing for `stall_seconds`."""
         unread = self.transport.get_write_buffer_size()
         if self._stalled_since is None or unread < self._unread:
             self._unread, self._stalled_since = unread, now

@@ -15,6 +15,7 @@ from tenantry.api.endpoints import Endpoint, NoSuchPath, slug_of
 from tenantry.api.envelope import (
     BodyTooLarge,
     BodyTooSlow,
+    ClientDisconnected,
     HeadersTooLarge,
     HttpError,
     UnsupportedMediaType,
@@ -29,19 +30,19 @@ from tenantry.schemas.reading import check_text, readable
 
 HEADERS_BYTES_MAX = 16_384
 BODY_SECONDS_MAX = 30.0
-# For the first byte of a body, and between any two.
+# The longest wait for the first byte of a body, and between any two bytes.
 BODY_SILENCE_SECONDS_MAX = 10.0
 QUERY_FIELDS_MAX = 50
 
-# A preference may be ignored (RFC 7240, section 2), and so is what is longer than this.
+# A longer header is ignored, as a server may do (RFC 7240, section 2).
 PREFER_CHARS_MAX = 1_024
 
-# A quotation that does not end goes on to the end, so that no second one is searched in it.
+# An unterminated quoted string extends to the end, which keeps matching linear.
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\\?$)', re.DOTALL)
 
 _HEX = rb"[0-9a-fA-F]{2}"
-# Escapes of surrogates, in pairs (kept) or alone. What an even number of backslashes precedes is
-# an escape; the pattern takes a time that is linear in the text.
+# Escapes of surrogates, in pairs (kept) or alone. An escape is preceded by an even number of
+# backslashes. Matching takes linear time.
 _SURROGATES = re.compile(
     rb"(?<!\\)((?:\\\\)*)"
     rb"(?:(\\u[dD][89abAB]"
@@ -60,20 +61,20 @@ class RepeatedCredential(HttpError):
     """A credential header was sent twice."""
 
 
-class ClientGone(HttpError):
-    """The client went away before its request was whole."""
-
-
 class BadRequest(Invalid):
     """The request is invalid."""
 
 
 def read_credentials(headers: RawHeaders, counted: frozenset[bytes]) -> Credentials:
-    """Return the credentials in *headers*, those that are *counted*.
+    """Return the credentials in *headers*.
+
+    Args:
+        headers: All headers of the request.
+        counted: The names of the credential headers to read.
 
     Raises:
-        RepeatedCredential: A counted one was sent twice.
-        HeadersTooLarge: All of them together are larger than `HEADERS_BYTES_MAX`.
+        RepeatedCredential: A credential header was sent twice.
+        HeadersTooLarge: The headers together are larger than `HEADERS_BYTES_MAX`.
     """
     found: dict[bytes, str] = {}
     size = 0
@@ -91,7 +92,7 @@ def read_credentials(headers: RawHeaders, counted: frozenset[bytes]) -> Credenti
 
 
 def read_headers(headers: RawHeaders, names: Iterable[str]) -> dict[str, str]:
-    """Return the values of the headers with these *names*, by their names as arguments."""
+    """Return the values of the headers *names*, as keyword arguments for a handler."""
     found: dict[str, list[str]] = {name.lower(): [] for name in names}
     for name, value in headers:
         known = name.decode("latin-1")
@@ -102,10 +103,10 @@ def read_headers(headers: RawHeaders, names: Iterable[str]) -> dict[str, str]:
 
 
 def prefers(header: str, preference: str) -> bool:
-    """Tell whether a ``Prefer`` header names *preference*, which takes no value (RFC 7240)."""
+    """Return whether a ``Prefer`` header contains *preference*, without a value (RFC 7240)."""
     if len(header) > PREFER_CHARS_MAX:
         return False
-    # A quoted value can hold anything, commas and names of other preferences among it.
+    # A quoted value may contain commas and the names of other preferences.
     plain = _QUOTED.sub(lambda quoted: "x" if len(quoted[0]) > len('""') else "", header.lower())
     for one in plain.split(","):
         name, _, value = one.partition(";")[0].partition("=")
@@ -118,15 +119,15 @@ async def read_body(endpoint: Endpoint, headers: RawHeaders, receive: Receive) -
     """Return the whole body.
 
     Raises:
-        BodyTooLarge: It has more than the endpoint takes.
-        BodyTooSlow: It took longer than `BODY_SECONDS_MAX`, or nothing came of it for
+        BodyTooLarge: It is larger than the endpoint accepts.
+        BodyTooSlow: It took longer than `BODY_SECONDS_MAX`, or no byte arrived for
             `BODY_SILENCE_SECONDS_MAX`.
-        ClientGone: It never came.
-        UnsupportedMediaType: There is one, and it says that it is no JSON.
+        ClientDisconnected: The client closed the connection before the end of the body.
+        UnsupportedMediaType: There is a body, and its Content-Type is not JSON.
     """
     body = received_at_once(receive)
     if body is None:
-        # Before anything is read: reading sends `100 Continue`.
+        # First check the headers: reading the body sends `100 Continue`.
         _check_announced(endpoint, headers)
         try:
             async with asyncio.timeout(BODY_SECONDS_MAX):
@@ -141,43 +142,43 @@ async def read_body(endpoint: Endpoint, headers: RawHeaders, receive: Receive) -
 
 
 def decode_body(endpoint: Endpoint, body: bytes) -> Any:
-    """Return the endpoint's request, from its body. None at all is an empty object.
+    """Return the endpoint's request from *body*; an empty body is an empty object.
 
     Raises:
-        BadRequest: It cannot be read, or breaks the type of a member; the message says which.
+        BadRequest: It is not valid JSON, or a member has the wrong type; the message says which.
     """
     try:
         decoded = endpoint.decoder.decode(body or b"{}")
     except msgspec.ValidationError as error:
         raise BadRequest(readable(error)) from error
     except msgspec.DecodeError as error:
-        # A lone surrogate is refused wherever it stands, and matters only where it was asked.
+        # msgspec rejects a lone surrogate anywhere; unknown members with one must be ignored.
         if b"\\ud" not in body.lower():
             raise BadRequest(f"The body is not valid JSON ({error}).") from error
-        decoded = _decode_asked(endpoint, body)
-    # msgspec lets these two escape: nesting bombs, and text that is not UTF-8.
+        decoded = _decode_surrogates(endpoint, body)
+    # msgspec raises these two for deep nesting and for text that is not UTF-8.
     except (RecursionError, UnicodeError) as error:
         raise BadRequest("The body is not valid JSON in UTF-8.") from error
-    # In JSON text a NUL can only stand escaped.
+    # In JSON text a NUL is always escaped.
     if b"\\u0000" in body:
         check_text(decoded)
     return decoded
 
 
 def decode_query(endpoint: Endpoint, query: bytes) -> Any:
-    """Return the endpoint's request, from the query string.
+    """Return the endpoint's request from the query string.
 
     Raises:
-        BadRequest: It cannot be read, or breaks the type of a member; the message says which.
+        BadRequest: It is invalid, or a member has the wrong type; the message says which.
     """
-    if not query and endpoint.unasked is not None:
-        return endpoint.unasked
+    if not query and endpoint.empty_request is not None:
+        return endpoint.empty_request
     try:
         members = _read_query(endpoint, query.decode())
         decoded = msgspec.convert(members, endpoint.request, strict=False)
     except msgspec.ValidationError as error:
         raise BadRequest(readable(error)) from error
-    except ValueError as error:  # UnicodeError among them
+    except ValueError as error:  # including UnicodeError
         raise BadRequest("The query string is invalid.") from error
     if b"%00" in query or b"\0" in query:
         check_text(decoded)
@@ -185,10 +186,10 @@ def decode_query(endpoint: Endpoint, query: bytes) -> Any:
 
 
 def read_parameters(values: Mapping[str, str]) -> dict[str, UUID | str]:
-    """Return the parameters of a path: ids, but for ``slug``.
+    """Return the parameters of a path: ids, except ``slug``.
 
     Raises:
-        NoSuchPath: What should be an id or a slug is none.
+        NoSuchPath: A value is not a valid id or slug.
     """
     parameters: dict[str, UUID | str] = {}
     for name, value in values.items():
@@ -213,13 +214,13 @@ def _read_query(endpoint: Endpoint, query: str) -> dict[str, str]:
             raise BadRequest(f"`{name}` was sent twice.")
     for name in endpoint.numbers & members.keys():
         if not (members[name].isascii() and members[name].isdigit()):
-            raise BadRequest(f"`{name}` must be a whole number, in digits.")
+            raise BadRequest(f"`{name}` must be an integer, in decimal digits.")
         members[name] = _limited(members[name])
     return members
 
 
 def _limited(digits: str) -> str:
-    """Return a number as it is, or `PAGE_MAX` for one with so many digits that it is larger.
+    """Return *digits*, or `PAGE_MAX` if there are so many that the number is larger.
 
     The time to convert digits grows with the square of their count.
     """
@@ -227,13 +228,13 @@ def _limited(digits: str) -> str:
     return significant if len(significant) <= len(str(PAGE_MAX)) else str(PAGE_MAX)
 
 
-def _decode_asked(endpoint: Endpoint, body: bytes) -> Any:
-    """Decode a body that may hold half a surrogate pair, which matters only where it was asked.
+def _decode_surrogates(endpoint: Endpoint, body: bytes) -> Any:
+    """Decode a body that may contain a lone surrogate, which is allowed in unknown members.
 
-    It is not decoded twice: each half becomes a NUL, which no member that was asked may hold.
+    Each lone surrogate is replaced by a NUL, which `check_text` rejects in known members.
     """
     try:
-        decoded = endpoint.decoder.decode(_SURROGATES.sub(_without_half, body))
+        decoded = endpoint.decoder.decode(_SURROGATES.sub(_replace_lone, body))
         check_text(decoded)
     except msgspec.ValidationError as error:
         raise BadRequest(readable(error)) from error
@@ -242,7 +243,7 @@ def _decode_asked(endpoint: Endpoint, body: bytes) -> Any:
     return decoded
 
 
-def _without_half(found: "re.Match[bytes]") -> bytes:
+def _replace_lone(found: "re.Match[bytes]") -> bytes:
     backslashes, pair = found.groups()
     return found[0] if pair else backslashes + rb"\u0000"
 
@@ -261,7 +262,7 @@ async def _read_parts(receive: Receive, bytes_max: int) -> bytes:
     while size <= bytes_max:
         message = await _next_part(receive)
         if message["type"] == "http.disconnect":
-            raise ClientGone
+            raise ClientDisconnected
         parts.append(message.get("body", b""))
         size += len(parts[-1])
         if not message.get("more_body", False):

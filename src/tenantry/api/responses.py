@@ -1,4 +1,4 @@
-"""From what a handler returns to the answer that is sent."""
+"""Convert what a handler returns into a response."""
 
 import asyncio
 from collections.abc import Awaitable, Iterable
@@ -20,15 +20,15 @@ from tenantry.api.streaming import LARGE_BYTES, Source, after_spaces, begin
 from tenantry.kit.negotiation import accepts_gzip
 
 
-class TooLateToSay(Exception):
-    """An answer turned out to have another status than the one that was sent ahead of it."""
+class StatusAlreadySent(Exception):
+    """A slow response has another status than the one that was sent before it."""
 
 
 def represent(endpoint: Endpoint, data: Any) -> Answer:
-    """Return the answer of an endpoint that carries *data*."""
+    """Return the response of an endpoint with *data*."""
     if isinstance(data, Reply):
-        tell = envelope.bare if endpoint.is_bare else envelope.success
-        answer = tell(data.data, status=data.status)
+        build = envelope.bare if endpoint.is_bare else envelope.success
+        answer = build(data.data, status=data.status)
         answer.headers.extend(data.headers)
     elif endpoint.is_bare:
         return envelope.bare(data)
@@ -42,40 +42,40 @@ def represent(endpoint: Endpoint, data: Any) -> Answer:
 async def streamed_answer(
     endpoint: Endpoint, data: Source, headers: Iterable[tuple[bytes, bytes]]
 ) -> Answer:
-    """Return the answer whose *data* come in chunks: JSON, JSON lines, or events.
+    """Return a response that is produced in chunks: JSON, JSON lines, or events.
 
     Args:
-        endpoint: Whose data they are.
+        endpoint: The endpoint.
         data: The chunks.
-        headers: Of the request: they say whether it takes gzip.
+        headers: The headers of the request, for ``Accept-Encoding``.
 
     Raises:
-        Exception: Whatever the source of the data raises before the first chunk.
+        Exception: Any error of *data* before the first chunk.
     """
-    if endpoint.goes_on:
+    if endpoint.is_event_stream:
         chunks = await begin(data)
         return Answer(endpoint.status, chunks, [EVENT_STREAM, UNBUFFERED])
     body = data if endpoint.is_bare else envelope.streamed_success(data)
     chunks = await begin(body, at_least=LARGE_BYTES)
-    answered: Headers = [JSON_LINES if endpoint.is_bare else JSON]
+    response_headers: Headers = [JSON_LINES if endpoint.is_bare else JSON]
     if chunks.is_whole:
-        return Answer(endpoint.status, chunks.first, answered, is_negotiated=True)
+        return Answer(endpoint.status, chunks.first, response_headers, is_negotiated=True)
     if accepts_gzip(headers):
         chunks.compress()
-        answered.append(GZIP)
-    return Answer(endpoint.status, chunks, answered, is_negotiated=True)
+        response_headers.append(GZIP)
+    return Answer(endpoint.status, chunks, response_headers, is_negotiated=True)
 
 
 async def long_answer(endpoint: Endpoint, work: Awaitable[Any], seconds: float) -> Answer:
-    """Return the answer to *work*, or one that begins with spaces if it takes longer.
+    """Return the response of *work*; if it is slow, a response that starts with spaces.
 
     Args:
-        endpoint: Whose work it is.
-        work: What its handler does.
-        seconds: After how long the first space is sent; and so every other one.
+        endpoint: The endpoint.
+        work: The handler's work.
+        seconds: The interval in which spaces are sent.
 
     Raises:
-        Exception: Whatever the handler raises before that.
+        Exception: Any error of *work* before the first space.
     """
     working = asyncio.create_task(_work(endpoint, work))
     try:
@@ -96,6 +96,6 @@ async def _work(endpoint: Endpoint, work: Awaitable[Any]) -> Answer:
 async def _late(endpoint: Endpoint, working: "asyncio.Task[Answer]") -> bytes:
     answer = await working
     if answer.status != endpoint.status:
-        raise TooLateToSay
+        raise StatusAlreadySent
     assert isinstance(answer.body, bytes)
     return answer.body

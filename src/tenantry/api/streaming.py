@@ -1,7 +1,8 @@
-"""Streamed responses: large ones, slow ones, and those that go on.
+"""Streamed responses: large ones, slow ones, and event streams.
 
-Nothing is sent before the first chunk exists, so an error until then has its own status. After
-that the connection is cut on an error: a response that looks complete is complete.
+Nothing is sent before the first chunk exists, so an earlier error has its own status. After that,
+an error closes the connection without the end of the body, so that a client never takes an
+incomplete response for a complete one.
 """
 
 import asyncio
@@ -16,17 +17,17 @@ Send = Callable[[Message], Awaitable[None]]
 Receive = Callable[[], Awaitable[Message]]
 Source = AsyncGenerator[bytes, None]
 
-# The longest silence for the client and for proxies in between.
+# The longest time without a byte for the client and for proxies.
 KEEP_ALIVE_SECONDS = 10.0
 # A response of fewer bytes is neither streamed nor compressed.
 LARGE_BYTES = 32_768
-# Half of what the best would save is all of what the network notices.
+# The fastest level.
 GZIP_LEVEL = 1
 _GZIP_BITS = 16 + zlib.MAX_WBITS
 
 
 class ResponseAborted(Exception):
-    """A response could not be completed; the part that was sent must not look complete."""
+    """A response could not be completed; the server closes the connection without its end."""
 
 
 class ClientHungUp(Exception):
@@ -35,7 +36,7 @@ class ClientHungUp(Exception):
 
 @dataclass(slots=True)
 class StreamedBody:
-    """A body whose first chunk exists.
+    """A body in chunks; the first one exists.
 
     Attributes:
         first: The first chunk.
@@ -49,11 +50,11 @@ class StreamedBody:
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing comes after the first chunk."""
+        """Whether the first chunk is the whole body."""
         return self.rest is None
 
     def compress(self) -> None:
-        """Send it as gzip (RFC 1952), flushed after each chunk."""
+        """Send the body as gzip (RFC 1952), flushed after each chunk."""
         self.compressor = zlib.compressobj(GZIP_LEVEL, zlib.DEFLATED, _GZIP_BITS)
 
     async def close(self) -> None:
@@ -63,10 +64,10 @@ class StreamedBody:
 
 
 async def begin(source: Source, *, at_least: int = 1) -> StreamedBody:
-    """Return a body whose first chunk has *at_least* so many bytes, if the body has.
+    """Return a body; its first chunk has *at_least* this many bytes, or is the whole body.
 
     Raises:
-        Exception: Whatever *source* raises before that.
+        Exception: Any error of *source* before that.
     """
     first = bytearray()
     async for chunk in source:
@@ -77,9 +78,9 @@ async def begin(source: Source, *, at_least: int = 1) -> StreamedBody:
 
 
 async def after_spaces(work: "asyncio.Task[bytes]", seconds: float) -> Source:
-    """Yield a space, and one more every so many *seconds*, and at last what *work* returns.
+    """Yield a space every *seconds* until *work* is done, and then its result.
 
-    JSON may begin with spaces (RFC 8259, section 2), and they keep proxies from closing the
+    JSON may start with spaces (RFC 8259, section 2), and they keep proxies from closing the
     connection. The work is cancelled when the generator is closed.
     """
     try:
@@ -92,14 +93,14 @@ async def after_spaces(work: "asyncio.Task[bytes]", seconds: float) -> Source:
 
 
 async def send_body(chunks: StreamedBody, receive: Receive, send: Send) -> None:
-    """Send a body of which the head is sent, for as long as the client is there.
+    """Send a body, after the head, until its end or until the client disconnects.
 
     Raises:
-        ClientHungUp: It went away.
-        Exception: Whatever the source raises.
+        ClientHungUp: The client has disconnected.
+        Exception: Any error of the source.
     """
     sending = asyncio.create_task(_send_all(chunks, send))
-    listening = asyncio.create_task(_hang_up(receive))
+    listening = asyncio.create_task(_wait_for_disconnect(receive))
     try:
         await asyncio.wait({sending, listening}, return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -125,11 +126,11 @@ async def _send_chunk(chunks: StreamedBody, chunk: bytes, send: Send) -> None:
     if chunks.compressor is not None:
         chunk = chunks.compressor.compress(chunk) + chunks.compressor.flush(zlib.Z_SYNC_FLUSH)
     await send({"type": "http.response.body", "body": chunk, "more_body": True})
-    # Sending waits only when the connection is full, and others want to be answered too.
+    # Sending yields to the event loop only when the buffer is full; other requests need turns.
     await asyncio.sleep(0)
 
 
-async def _hang_up(receive: Receive) -> None:
-    """Return when the client has disconnected; what it still sends is ignored."""
+async def _wait_for_disconnect(receive: Receive) -> None:
+    """Return when the client has disconnected; its other messages are ignored."""
     while (await receive())["type"] != "http.disconnect":
         pass

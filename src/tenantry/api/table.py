@@ -1,4 +1,4 @@
-"""The table of endpoints: those that the modules of `api.routes` declare."""
+"""The table of endpoints, collected from the modules of `api.routes`."""
 
 from tenantry.api.endpoints import Endpoint
 from tenantry.api.openapi import description_of, endpoint_of

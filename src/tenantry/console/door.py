@@ -36,7 +36,7 @@ SAFEGUARDS: Headers = [
 # Browsers revalidate each time, so a new release is visible immediately.
 CACHING: Headers = [(b"cache-control", b"no-cache"), (b"vary", b"accept, accept-encoding")]
 # In the envelope, as every refusal.
-NOT_TAKEN = b'{"success":false,"data":null,"message":"This path does not take this method."}'
+NOT_TAKEN = b'{"success":false,"data":null,"message":"This path does not support this method."}'
 NOT_TAKEN_HEADERS: Headers = [
     (b"allow", ", ".join(METHODS).encode()),
     (b"content-type", b"application/json"),

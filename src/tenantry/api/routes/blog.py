@@ -16,7 +16,7 @@ from tenantry.tenant.entry import TenantContext
 
 
 async def version_of_posts(ctx: TenantContext) -> UUID:
-    """Tell which version of the posts there is."""
+    """Return the current version of the tenant's posts."""
     return await state.version(ctx.database)
 
 

@@ -1,4 +1,4 @@
-"""``/mcp``: the door for assistants, behind this one."""
+"""``/mcp``: the endpoint of the Model Context Protocol."""
 
 from http import HTTPStatus
 
@@ -39,7 +39,7 @@ async def exchange(
     mcp_name: str,
 ) -> Reply:
     """Handle a message of the Model Context Protocol."""
-    # The SDK takes a second to import; `app` has done so where requests are served.
+    # The SDK takes a second to import; a serving process has imported it in `app`.
     from tenantry.mcp.call import Call  # noqa: PLC0415
     from tenantry.mcp.server import Headers, answer  # noqa: PLC0415
 

@@ -52,7 +52,7 @@ async def migrate_all(
         preview = await services.fleet.preview(ctx, request.options, rehearse=request.rehearse)
         return MigrationPreviewResponse.of(preview)
     if request.rehearse:
-        raise BadRunOptions("`rehearse` needs `dryRun`.")
+        raise BadRunOptions("`rehearse` requires `dryRun`.")
     run_id = await services.fleet.plan(ctx, triggered_by=ctx.email, options=request.options)
     if prefers(prefer, RESPOND_ASYNC):
         return await _accepted(services, run_id)
@@ -101,7 +101,7 @@ async def show_causes(
     errors=[NOT_FOUND],
     headers=("Last-Event-ID",),
     is_bare=True,
-    goes_on=True,
+    is_event_stream=True,
     seconds_more=None,
 )
 async def show_events(

@@ -1,4 +1,4 @@
-"""What the service tells of itself to anybody."""
+"""Health checks, the public signing keys, and metrics."""
 
 from tenantry.access.principal import AdminContext
 from tenantry.api.access_levels import ADMIN, OPEN

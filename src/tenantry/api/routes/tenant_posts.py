@@ -1,4 +1,4 @@
-"""``/api/tenant/blog/posts``: the posts, as those see and change them who write."""
+"""``/api/tenant/blog/posts``: posts and drafts, for editors."""
 
 from functools import partial
 from uuid import UUID

@@ -1,4 +1,4 @@
-"""``/api/admin/tenants/{tenantId}/users``: the users of a customer, as admins manage them."""
+"""``/api/admin/tenants/{tenantId}/users``: the users of a tenant, for admins."""
 
 from uuid import UUID
 

@@ -1,4 +1,4 @@
-"""``/api/admin/tenants``: the customers."""
+"""``/api/admin/tenants``."""
 
 from uuid import UUID
 
