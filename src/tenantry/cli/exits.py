@@ -7,7 +7,7 @@ from tenantry.catalog.runs import MigrationRunNotFound
 from tenantry.catalog.tenants import TenantNameInUse, TenantNotFound
 from tenantry.cli.exit_status import ExitStatus
 from tenantry.fleet.lifecycle import ActivationFailed, TenantActive, UnknownServer, WrongName
-from tenantry.fleet.migration_runs import RunGoesOn
+from tenantry.fleet.migration_runs import RunContinues
 from tenantry.kit.errors import (
     Conflict,
     Forbidden,
@@ -26,7 +26,7 @@ STATUS: dict[type[TenantryError], ExitStatus] = {
     BadSettings: ExitStatus.UNUSABLE,
     WrongSecretKey: ExitStatus.UNUSABLE,
     ActivationFailed: ExitStatus.TENANTS_FAILED,
-    RunGoesOn: ExitStatus.INTERRUPTED,
+    RunContinues: ExitStatus.INTERRUPTED,
     Unavailable: ExitStatus.UNUSABLE,
     Invalid: ExitStatus.USAGE,
     Unauthenticated: ExitStatus.USAGE,

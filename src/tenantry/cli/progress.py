@@ -25,7 +25,7 @@ from tenantry.catalog.runs import Cause, MigrationRun, RunTenant, Terms
 from tenantry.catalog.waiting import AwayServer, away_servers
 from tenantry.cli import output, session, signals
 from tenantry.db.sessions import DatabaseUnavailable
-from tenantry.fleet.migration_runs import RunGoesOn
+from tenantry.fleet.migration_runs import RunContinues
 from tenantry.fleet.run_options import RunOptions
 from tenantry.kit.clock import monotonic_seconds
 from tenantry.migration.run_scripts import RunScripts
@@ -74,7 +74,7 @@ async def check_revisions(services: Services) -> None:
     await asyncio.to_thread(RunScripts(services.streams()).head)
 
 
-class RunLeft(RunGoesOn):
+class RunLeft(RunContinues):
     """This process received a signal to stop before the run has ended.
 
     Args:
@@ -106,7 +106,7 @@ class _Failed(ProgressColumn):
         return Text(f"{failed:,} failed", "red" if failed else "dim")
 
 
-class WatchLeft(RunGoesOn):
+class WatchLeft(RunContinues):
     """This process received a signal to stop watching; the run continues."""
 
 
@@ -162,7 +162,7 @@ async def _follow(
     run_id: UUID,
     *,
     show: Show,
-    left: Callable[[], RunGoesOn | None],
+    left: Callable[[], RunContinues | None],
     lost_seconds_max: float = CATALOG_LOST_SECONDS_MAX,
 ) -> MigrationRun:
     """Poll the run and return it when it has ended; raise the error that *left* returns."""

@@ -1,8 +1,8 @@
 """The runs that this process works on, each with its latest known state.
 
-What has not started when a run is stopped must not start, and any process may stop it. So a
-tenant starts only if a recent read of its run found no stop, and not while unwritten failures
-may exceed the run's maximum.
+A run can be stopped by any process, and then no more of its tenants may start. So a tenant starts
+only if a recent read of its run found no stop, and not while unwritten failures may exceed the
+run's maximum.
 """
 
 import asyncio
@@ -25,19 +25,19 @@ from tenantry.migration.streams import Streams
 RUNS_REMEMBERED_MAX = 100
 # How long a read of a run's state is trusted.
 STATE_SECONDS_MAX = 0.25
-# How soon a run whose revisions this process does not have is checked again, and for how long
-# no process that has them may have had a heartbeat before the run is ended.
+# How often a run with revisions that this process does not have is checked again, and after which
+# time without a heartbeat of a process that has them the run is stopped.
 UNKNOWN_SECONDS = 5.0
 ORPHANED_AFTER = timedelta(seconds=60)
-REVISIONS_UNKNOWN = f"{NOT_ATTEMPTED}no process that works knows the revisions of this run"
+REVISIONS_UNKNOWN = f"{NOT_ATTEMPTED}no running worker has the revisions of this run"
 
 
 class ActiveRun:
     """One run that this process works on.
 
     Args:
-        run_id: Of the run.
-        scripts: Of the run.
+        run_id: The id of the run.
+        scripts: The migration scripts of the run.
         in_flight: Counts the failures that are not in the catalog's count yet.
         is_known: Whether the scripts lead to the head of the run.
 
@@ -61,7 +61,7 @@ class ActiveRun:
         self._reading = asyncio.Lock()
 
     def update(self, run: Progress | UnfinishedRun) -> None:
-        """Store the state of the run as it was read or written just now; a stop is final."""
+        """Store the state of the run, as just read or written. A stop is final."""
         self.stop_reason = self.stop_reason or run.stop_reason
         self._max_failures = run.max_failures
         self._failed_count = max(self._failed_count, run.failed_count)
@@ -70,9 +70,9 @@ class ActiveRun:
         updated.set()
 
     async def is_clear(self, catalog: Catalog) -> bool:
-        """Return whether `stop_reason` decides if the next tenant may start; else call again.
+        """Return True if `stop_reason` is up to date; if False, call again.
 
-        Otherwise the state is read, or awaited for a moment, so that the caller can give up
+        If False, the state was read or awaited for a moment, so that the caller can stop waiting
         between two calls.
 
         Raises:
@@ -123,9 +123,9 @@ class ActiveRuns:
         self._unknown: OrderedDict[UUID, tuple[float, float]] = OrderedDict()
 
     def begin(self, run_id: UUID, scripts: RunScripts, *, is_known: bool = True) -> ActiveRun:
-        """Work on a run with these scripts, unless this process does so already.
+        """Return the active run, created with these scripts if this process has none.
 
-        Tasks keep the object and wait for its updates, so there is one for each run.
+        There is one object for each run, because tasks keep it and wait for its updates.
         """
         active = ActiveRun(run_id, scripts, self._in_flight, is_known=is_known)
         active = self._runs.setdefault(run_id, active)
@@ -139,24 +139,24 @@ class ActiveRuns:
             self._runs[run.id].update(run)
 
     def reset(self) -> None:
-        """Forget all runs, until they are found in the catalog again."""
+        """Remove all runs, until they are read from the catalog again."""
         self._runs.clear()
 
     @property
     def known(self) -> frozenset[UUID]:
-        """The runs whose revisions this process has, as far as it has not seen them end."""
+        """The runs of which this process has the revisions, except those it has seen end."""
         return frozenset(run.run_id for run in self._runs.values() if run.is_known)
 
     def catalog_lost(self) -> None:
-        """Observe runs of unknown revisions anew: no process could write a heartbeat."""
+        """Restart the time limits of unknown runs: no process could write a heartbeat."""
         self._unknown.clear()
 
     async def of(self, run: UnfinishedRun, catalog: Catalog) -> ActiveRun | None:
-        """Return the active run, or None if other processes have to work on it.
+        """Return the active run, or None if this process does not have its revisions.
 
-        An older release, or a process that is configured without the user's revisions,
-        would find every tenant at its own head, and record a success. If no process that has
-        the revisions had a heartbeat for `ORPHANED_AFTER`, the run is stopped.
+        An older release, or a process that is configured without the user's revisions, would find
+        every tenant at its own head and record a success. So it leaves the run to other processes.
+        If no process with the revisions had a heartbeat for `ORPHANED_AFTER`, the run is stopped.
 
         Raises:
             DatabaseUnavailable: The catalog cannot be reached.
@@ -187,7 +187,7 @@ class ActiveRuns:
 
 
 async def _is_known_elsewhere(catalog: Catalog, run_id: UUID) -> bool:
-    """Return whether a process that knows the run had a heartbeat, by the database's clock."""
+    """Return whether a process that has the revisions of the run had a heartbeat recently."""
     within_ms = int(ORPHANED_AFTER.total_seconds() * 1000)
     return any(one.knows(run_id) for one in await workers.published(catalog, within_ms=within_ms))
 

@@ -1,9 +1,9 @@
-"""Adopt a database: one that exists, with tables of its own, becomes a tenant's.
+"""Adopt a database: make an existing database, with its own tables, that of a new tenant.
 
-What was there before is not touched, and not ours to lose. So the catalog lists the tenant
-as one that is being adopted, and not as one that is being made: whatever dies on the way is
-let go, its database is never dropped. Our tables come in one transaction, with the tenant's
-id in their log, by which whoever takes them away again knows that they are of this adoption.
+The existing tables are never changed, and the database is never dropped. So the catalog lists the
+tenant as `adopting`, not as `provisioning`: if the adoption fails, only Tenantry's tables are
+removed. They are created in one transaction, with the tenant's id in their log, which identifies
+the adoption that they belong to.
 """
 
 import asyncio
@@ -31,12 +31,12 @@ from tenantry.migration.streams import Streams, UnknownRevision
 from tenantry.settings import SERVER_DEFAULT
 from tenantry.tenant import users
 
-LOOK_SECONDS_MAX = 60.0
+INSPECT_SECONDS_MAX = 60.0
 ADOPT_SECONDS_MAX = 3_600.0  # a SQLite file is copied
 LOCK_WAIT_MS = 3_000
 TABLES_SHOWN_MAX = 10
 STAMP_BASE = "base"
-"""What `stamp` is for a database to which no revision of its own was applied."""
+"""The `stamp` of a database to which no user revision was applied."""
 RUN_TO_END_SECONDS_MAX = 30.0
 
 
@@ -45,7 +45,7 @@ class DatabaseUnreadable(Conflict):
 
 
 class SeveralRevisions(Conflict):
-    """The database has several revisions of its own at once: merge them first."""
+    """The version table of the database has several rows; merge the branches first."""
 
 
 class RevisionNotFound(Conflict):
@@ -53,11 +53,11 @@ class RevisionNotFound(Conflict):
 
 
 class VersionElsewhere(Conflict):
-    """The database has other version tables of Alembic; the message says which, and what to do."""
+    """The database has other Alembic version tables; the message names them and the options."""
 
 
 class VersionMissing(Conflict):
-    """The database has tables and no revision; the message says what to do."""
+    """The database has tables and no revision; the message names the options."""
 
 
 class BadStamp(Invalid):
@@ -65,24 +65,24 @@ class BadStamp(Invalid):
 
 
 class StampContradicted(Conflict):
-    """The database says itself at which revision it is; the message says which."""
+    """--stamp contradicts the database's version table; the message names its revision."""
 
 
 class AdoptionFailed(Unavailable):
-    """The database could not be adopted; what was added to it is taken away again."""
+    """The database could not be adopted; Tenantry's tables are removed from it again."""
 
 
 class TakenOver(Unavailable):
-    """This process was silent for so long that another one cleared the adoption away: try again."""
+    """Another process rolled the adoption back, because this one had no heartbeat; try again."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Adoption:
-    """Makes tenants of databases that exist.
+    """Makes existing databases tenants.
 
     Attributes:
-        lifecycle: Of all tenants.
-        threads: Where SQLite runs.
+        lifecycle: Creates and removes tenants.
+        threads: The threads in which SQLite runs.
         connect_seconds: How long to wait for a connection.
     """
 
@@ -100,19 +100,19 @@ class Adoption:
         server_name: str = SERVER_DEFAULT,
         stamp: str | None = None,
     ) -> Provisioned:
-        """Make a tenant of a database that exists, all or nothing.
+        """Make an existing database that of a new tenant, or change nothing.
 
-        Its own revisions stay where they are: what is pending comes with the next run.
+        The user's revisions are not applied; the next run applies those that are pending.
 
         Args:
-            ctx: Who adopts.
-            name: Of the tenant.
-            database: Its name on the server, which is taken over as it is; or the path of a
-                SQLite file, which is copied.
+            ctx: The context of the caller.
+            name: The name of the tenant.
+            database: The name of a database on the server, which is used in place; or the path of
+                a SQLite file, which is copied.
             owner: The tenant's first user.
-            server_name: The tenant server that has it, or that is to have the copy.
-            stamp: The id of the revision of its own that it is at, or `STAMP_BASE`; needed when
-                the database does not say it itself.
+            server_name: The tenant server of the database, or of the copy.
+            stamp: The id of the user revision that the database is at, or `STAMP_BASE`. Required
+                if the database has no version table.
 
         Raises:
             UnknownServer: There is no server of this name.
@@ -122,10 +122,10 @@ class Adoption:
             DatabaseUnreadable, SeveralRevisions, RevisionNotFound, VersionElsewhere,
                 VersionMissing, BadStamp, StampContradicted: See above.
             SourceChanged: The file was written to while it was copied.
-            TenantNameInUse, DatabaseInUse: Another tenant has it.
+            TenantNameInUse, DatabaseInUse: Another tenant has the name or the database.
             DatabaseUnavailable: The server cannot be reached.
             BadStream: The directory of revisions cannot be read.
-            AdoptionFailed: Anything else.
+            AdoptionFailed: Any other error.
         """
         lifecycle = self.lifecycle
         users.check_new(
@@ -171,12 +171,12 @@ class Adoption:
                 adding = self._add_tables(tenant, server, streams, stamp)
                 position = await _run_to_end(adding)
                 return await self._finish(ctx, tenant, owner, position)
-        except (TenantNameInUse, DatabaseInUse):  # nothing was begun
+        except (TenantNameInUse, DatabaseInUse):  # nothing was changed
             raise
         except BaseException as error:
             await self.lifecycle.clear(tenant)
             if isinstance(error, TakenOver):
-                # Whoever took over may have looked before our tables were there.
+                # The other process may have inspected the database before our tables were added.
                 await inspection.undo_adoption(server, tenant.database_name, tenant.id)
             if isinstance(error, TenantryError) and not isinstance(error, Unavailable):
                 raise
@@ -193,7 +193,7 @@ class Adoption:
         streams: Streams,
         stamp: str | None,
     ) -> SchemaRevision:
-        """Add our tables and the stamp, and return at which revision the database then is."""
+        """Add Tenantry's tables and the stamp, and return the resulting revision."""
         try:
             return await self.lifecycle.migrator.add_tables(
                 server.url(tenant.database_name),
@@ -202,7 +202,7 @@ class Adoption:
                 wait_ms=LOCK_WAIT_MS,
                 stamp=stamp,
             )
-        except SchemaMoved as error:  # another process was quicker, perhaps from another catalog
+        except SchemaMoved as error:  # another process adopted it first, perhaps another catalog's
             raise AlreadyTenantry from error
 
     async def _finish(
@@ -234,14 +234,14 @@ def _check_stamp(stamp: str | None, streams: Streams) -> None:
     if stamp is None or stamp == STAMP_BASE:
         return
     if streams.user is None:
-        raise BadStamp("--stamp needs TENANTRY_TENANT_MIGRATIONS, which has your revisions.")
+        raise BadStamp("--stamp requires TENANTRY_TENANT_MIGRATIONS, the folder of your revisions.")
     if stamp not in {revision.id for revision in streams.user.revisions}:
         raise BadStamp
 
 
 async def _inspect(server: Server, database: str, streams: Streams) -> Inspected:
     try:
-        async with asyncio.timeout(LOOK_SECONDS_MAX):
+        async with asyncio.timeout(INSPECT_SECONDS_MAX):
             return await inspect_database(server, database, version_table=streams.user_table)
     except TenantryError:
         raise
@@ -250,29 +250,31 @@ async def _inspect(server: Server, database: str, streams: Streams) -> Inspected
 
 
 def _check_versions(inspected: Inspected, stamp: str | None, streams: Streams) -> None:
-    """Check that it is known at which of its own revisions the database is.
+    """Check that the user revision of the database is known.
 
-    A database that is taken for one without a revision gets every revision again.
+    Otherwise the next run would apply every revision again.
     """
     table, versions = streams.user_table, inspected.versions
     if len(versions) > 1:
         raise SeveralRevisions
     if stamp is not None and versions and versions != [stamp]:
-        raise StampContradicted(f"The database is at {versions[0]!r}, by its table {table}.")
+        raise StampContradicted(
+            f"--stamp contradicts the database: its table {table} says {versions[0]!r}."
+        )
     if stamp is not None:
         return
     if inspected.elsewhere:
         shown = ", ".join(inspected.elsewhere[:TABLES_SHOWN_MAX])
         raise VersionElsewhere(
-            f"The database has other version tables of Alembic: {shown}. Tenantry reads {table} "
-            "in the search path of its role. Name the right one in "
-            "TENANTRY_TENANT_VERSION_TABLE, bring it into the search path (ALTER ROLE … IN "
-            "DATABASE … SET search_path), or say where the database is with --stamp REVISION."
+            f"The database has other Alembic version tables: {shown}. Tenantry reads {table} in "
+            "the search path of its role. Set TENANTRY_TENANT_VERSION_TABLE to the right name, add "
+            "its schema to the search path (ALTER ROLE … IN DATABASE … SET search_path), or give "
+            "the revision of the database with --stamp REVISION."
         )
     if inspected.has_tables and not versions:
         raise VersionMissing(
             f"The database has tables, and no revision in {table}: the next run would apply every "
-            "revision to them. Say where the database is with --stamp REVISION, or with --stamp "
+            "revision to it. Give the revision of the database with --stamp REVISION, or --stamp "
             f"{STAMP_BASE} if none of your revisions was applied."
         )
 
@@ -285,15 +287,14 @@ async def _check_known(inspected: Inspected, streams: Streams) -> None:
         await asyncio.to_thread(streams.user.after, version)
     except UnknownRevision as error:
         raise RevisionNotFound(
-            f"The database is at revision {version!r} of its own, which is not among "
-            "those in TENANTRY_TENANT_MIGRATIONS."
+            f"The database is at revision {version!r}, which is not in TENANTRY_TENANT_MIGRATIONS."
         ) from error
 
 
 async def _run_to_end(adding: Coroutine[Any, Any, SchemaRevision]) -> SchemaRevision:
-    """Return what *adding* returns; after a cancellation, wait for its end and re-raise.
+    """Await *adding*; after a cancellation, first wait for its end, then re-raise.
 
-    It is short, and a transaction that has ended is easier to undo than one that may have.
+    It is short, and undoing needs to know whether its transaction was committed.
     """
     task = asyncio.ensure_future(adding)
     try:
@@ -301,5 +302,5 @@ async def _run_to_end(adding: Coroutine[Any, Any, SchemaRevision]) -> SchemaRevi
     except asyncio.CancelledError:
         await asyncio.wait([task], timeout=RUN_TO_END_SECONDS_MAX)
         if not task.cancel() and not task.cancelled():
-            task.exception()  # nobody else asks for it
+            task.exception()  # mark it as retrieved, or asyncio logs it
         raise

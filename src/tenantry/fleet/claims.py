@@ -1,8 +1,7 @@
-"""Claims: tenants of runs that this process takes in the catalog, a few or many at a time.
+"""Claim tenants of runs in the catalog, in batches, and queue them for this process.
 
-Unfinished runs share the workers: claims go from one run to the next, and so do starts. A run
-of which nothing is queued here gets a few tenants queued at once, however much is queued of
-others.
+Unfinished runs take turns, both in claims and in starts. A run with nothing queued here gets a
+few tenants queued immediately, independent of the queues of other runs.
 """
 
 import asyncio
@@ -25,8 +24,8 @@ from tenantry.fleet.outages import Outages
 from tenantry.fleet.run_queue import RunQueue
 from tenantry.kit.clock import monotonic_seconds, utc_now
 
-# A claim is a transaction, so quick tenants are claimed many at a time: as many as this
-# process migrates in a moment. Other processes cannot claim them until then.
+# A claim is a transaction, so tenants that migrate fast are claimed in large batches: as many as
+# this process migrates in `CLAIM_SECONDS`. Other processes cannot claim them in that time.
 CLAIM_MIN = 8
 CLAIM_MAX = 256
 CLAIM_SECONDS = 0.25
@@ -57,9 +56,9 @@ class Claims:
         catalog: Holds the runs.
         heartbeat: Holds the id of this process.
         active_runs: The runs that this process works on.
-        outages: The servers whose tenants are left in the catalog.
-        in_flight: Counts what is claimed.
-        closed: Called with what was ended without having been claimed.
+        outages: The servers that are away; their tenants are not claimed.
+        in_flight: Counts the claimed tenants.
+        closed: Called with tenants that were ended without a claim.
     """
 
     def __init__(
@@ -85,18 +84,18 @@ class Claims:
         self._last_run = UUID(int=0)
         # When the last claim of full size began.
         self._began_at: float | None = None
-        # Rows in the catalog may be held by this process that it does not have in flight.
+        # Whether the catalog may have rows claimed by this process that it does not have in flight.
         self._is_unconfirmed = False
 
     async def next(self) -> Claimed:
-        """Return the next claimed tenant, of another run than the last one if there is one."""
+        """Return the next claimed tenant, of another run than the previous one if possible."""
         claimed = await self._queue.get()
         if len(self._queue) == self._size // 4:
             self.hint()
         return claimed
 
     def hint(self) -> None:
-        """Poll the catalog at once: there may be something to claim."""
+        """Poll the catalog immediately: there may be something to claim."""
         self._hinted.set()
 
     async def work(self) -> None:
@@ -112,12 +111,12 @@ class Claims:
                 await self._rest()
 
     def reset(self) -> None:
-        """Drop the queue. The next claim first abandons in the catalog what was claimed."""
+        """Drop the queue. Before the next claim, the claimed rows are abandoned in the catalog."""
         self._queue = RunQueue()
         self._is_unconfirmed = True
 
     async def release(self) -> None:
-        """Release what is claimed and not started, if the catalog can be reached."""
+        """Release the tenants that are claimed and not started, if the catalog is reachable."""
         with contextlib.suppress(DatabaseUnavailable):
             await run_tenants.release(self._catalog, self._heartbeat.worker_id)
 
@@ -125,7 +124,7 @@ class Claims:
         """End the tenants of a stopped run that no process has ever claimed.
 
         Raises:
-            DatabaseUnavailable: Some of it may be left.
+            DatabaseUnavailable: Some tenants may not have been ended.
         """
         while True:
             async with self._catalog.begin() as session:
@@ -140,7 +139,7 @@ class Claims:
                 await self._hinted.wait()
 
     async def _claim_next(self) -> list[Claimed]:
-        """Claim tenants of the next run in turn that has some."""
+        """Claim tenants of the next run, in turn, that has pending ones."""
         self._resize()
         size, began = self._size, monotonic_seconds()
         claimed = await self._claim(size, lambda _: True, runs_max=1)
@@ -148,7 +147,7 @@ class Claims:
         return claimed
 
     async def _claim_of_new_runs(self) -> list[Claimed]:
-        """Claim some tenants of each run of which nothing is queued."""
+        """Claim a few tenants of each run with nothing queued."""
         queued = self._queue.runs
         return await self._claim(CLAIM_MIN, lambda run: run.id not in queued)
 
@@ -183,21 +182,22 @@ class Claims:
         except DatabaseUnavailable:
             self._runs.catalog_lost()
             _log.warning("catalog unavailable, claiming later")
-        except Exception:  # noqa: BLE001 - it must not end what this process has begun
+        except Exception:  # noqa: BLE001 - an error here must not stop started migrations
             _log.exception("nothing claimed, claiming later")
         return claimed
 
     def _in_turn(self, unfinished: list[UnfinishedRun]) -> list[UnfinishedRun]:
-        """Return the runs, beginning after the one that was claimed last."""
+        """Return the runs in turn, starting after the one of the last claim."""
         later = [run for run in unfinished if run.id > self._last_run]
         return later + [run for run in unfinished if run.id <= self._last_run]
 
     async def _abandon_unconfirmed(self) -> None:
-        """Abandon what this process may have claimed without an answer, or has dropped.
+        """Abandon rows that the catalog assigns to this process and it does not have in flight.
 
-        Or what it has written, and the catalog has lost, as a standby can that was promoted. Its
-        heartbeat goes on, so no other process would ever take these rows over. While anything is
-        in flight, the rows of both kinds cannot be distinguished.
+        Such rows remain after a claim without a response, after `reset`, and after a failover to a
+        standby without the last outcomes. No other process takes them over, because this process
+        still has a heartbeat. They are abandoned only when nothing is in flight, because they
+        cannot be distinguished from rows in flight.
         """
         if self._is_unconfirmed and self._in_flight.is_idle:
             await run_tenants.abandon(self._catalog, self._heartbeat.worker_id)
@@ -224,10 +224,10 @@ class Claims:
         return [Claimed(item, active, was_held=was_held) for item in found]
 
     async def _servers_left_out(self, run: UnfinishedRun) -> Collection[str]:
-        """Return the servers whose tenants wait.
+        """Return the servers of which no tenants are claimed.
 
-        The tenants of a server that this process has given up are claimed, and fail; unless
-        another process that works on the run reaches it.
+        Tenants of a server that this process has given up are claimed, and fail, unless another
+        process that works on the run reaches the server.
         """
         away = self._outages.seconds_away.keys()
         given_up = {name for name in away if self._outages.is_given_up(name)}

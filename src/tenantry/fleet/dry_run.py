@@ -1,4 +1,4 @@
-"""Preview a run: what is pending in each tenant's database, by looking there."""
+"""Preview a run: inspect each tenant's database, or rehearse its pending revisions."""
 
 import asyncio
 from collections.abc import Iterator
@@ -15,13 +15,13 @@ from tenantry.tenant.databases import TenantDatabases
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TenantPreview:
-    """What a run would find at one tenant.
+    """The preview of one tenant.
 
     Attributes:
-        current_revision: Where its database stands; None when that cannot be told.
-        pending_migrations: Names with commas between them; None when nothing is pending,
-            empty when that cannot be told.
-        error: Why that is unknown, or why the rehearsal failed or was not possible; or None.
+        current_revision: The revision of its database; None if it is unknown.
+        pending_migrations: The pending revisions, separated by commas; None if nothing is pending,
+            empty if that is unknown.
+        error: Why the revision is unknown, or why the rehearsal failed or was not possible.
         is_rehearsable: False if a pending revision cannot be rolled back.
     """
 
@@ -35,9 +35,9 @@ class TenantPreview:
 
 @dataclass(frozen=True, kw_only=True)
 class Preview:
-    """What a run would find; ``total = pending + up_to_date + failed``.
+    """The preview of a run; ``total = pending + up_to_date + failed``.
 
-    A tenant whose revisions cannot be rehearsed is pending: nothing is wrong with it.
+    A tenant with revisions that cannot be rehearsed counts as pending, not as failed.
     """
 
     total: int
@@ -49,12 +49,12 @@ class Preview:
 
 @dataclass(frozen=True, kw_only=True)
 class Previewer:
-    """Looks into tenants' databases.
+    """Inspects or rehearses tenants' databases.
 
     Attributes:
-        databases: Knows where they are.
-        migrator: Looks into one, under the deadline of a migration.
-        concurrency: How many at once.
+        databases: Returns the servers of the databases.
+        migrator: Inspects or rehearses one database, within the deadline of a migration.
+        concurrency: How many databases are inspected concurrently.
     """
 
     databases: TenantDatabases
@@ -64,12 +64,13 @@ class Previewer:
     async def preview(
         self, selected: list[Selected], scripts: RunScripts, *, rehearse: bool
     ) -> Preview:
-        """Look into the database of each tenant that is *selected*.
+        """Return the preview of the *selected* tenants.
 
         Args:
             selected: The tenants.
-            scripts: Of the run that would be.
-            rehearse: Whether what is pending is run, and rolled back: it takes the same locks.
+            scripts: The migration scripts.
+            rehearse: Whether pending revisions are executed and rolled back. This takes the locks
+                of a real run.
         """
         details: dict[UUID, TenantPreview] = {}
         todo = iter(selected)
@@ -100,12 +101,12 @@ class Previewer:
         act = self.migrator.rehearse if rehearse else self.migrator.inspect
         try:
             url = self.databases.server(tenant.server_name).url(tenant.database_name)
-            looked = await act(url, scripts)
+            found = await act(url, scripts)
         except Exception as error:  # noqa: BLE001 - one bad tenant must not hide the others
             return _previewed(tenant, None, "", error)
-        names = ",".join(scripts.streams.display(one) for one in looked.pending)
-        pending = names if names or looked.error else None
-        return _previewed(tenant, str(looked.revision), pending, looked.error)
+        names = ",".join(scripts.streams.display(one) for one in found.pending)
+        pending = names if names or found.error else None
+        return _previewed(tenant, str(found.revision), pending, found.error)
 
 
 def _previewed(

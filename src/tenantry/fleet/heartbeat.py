@@ -1,4 +1,4 @@
-"""The heartbeat of this process, without which other processes take over what it has claimed."""
+"""The heartbeat of this process. Without it, other processes take over its claims."""
 
 import asyncio
 import contextlib
@@ -25,7 +25,7 @@ class Heartbeat:
         catalog: The catalog.
 
     Attributes:
-        worker_id: The id of this process among those that work on the catalog.
+        worker_id: The id of this process in the catalog.
     """
 
     def __init__(self, catalog: Catalog) -> None:
@@ -50,6 +50,6 @@ class Heartbeat:
                 _log.warning("heartbeat missed", worker=str(self.worker_id))
 
     async def end(self) -> None:
-        """Remove the heartbeat, so that other processes need not wait until it has expired."""
+        """Remove the heartbeat, so that other processes do not wait until it expires."""
         with contextlib.suppress(DatabaseUnavailable):
             await workers.remove(self._catalog, self.worker_id)

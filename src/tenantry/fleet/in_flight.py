@@ -1,4 +1,4 @@
-"""What this process has in flight: tenants it has claimed and whose outcomes are not written."""
+"""The tenants that this process has in flight: claimed, and the outcome not yet written."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -68,7 +68,7 @@ class InFlight:
             self._failures[outcome.item.run_id] += 1
 
     def written(self, outcomes: Sequence[Outcome | Returned]) -> None:
-        """Remove tenants whose outcomes are in the catalog, or belong to another process now."""
+        """Remove tenants with written outcomes, or that another process has taken over."""
         self._finished -= len(outcomes)
         self._failures -= Counter(one.item.run_id for one in outcomes if _is_failure(one))
 

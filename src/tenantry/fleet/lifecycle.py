@@ -1,4 +1,4 @@
-"""A tenant's life: made, changed, brought back, deleted."""
+"""Create, update, activate and delete tenants, and clean up after failures."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
@@ -44,7 +44,7 @@ _log = structlog.get_logger(__name__)
 
 
 class ProvisioningFailed(Unavailable):
-    """The tenant's database could not be made; nothing of it is left."""
+    """The tenant's database could not be created; nothing was kept."""
 
 
 class UnknownServer(Invalid):
@@ -56,7 +56,7 @@ class WrongName(Invalid):
 
 
 class TenantActive(Conflict):
-    """The tenant is active: suspend it before it is deleted."""
+    """The tenant is active; suspend it before you delete it."""
 
 
 class ActivationFailed(Conflict):
@@ -74,7 +74,7 @@ class Owner:
 
 @dataclass(frozen=True, kw_only=True)
 class Provisioned:
-    """A new tenant, its owner, and its API key, whose secret is known only now."""
+    """A new tenant, its owner, and its API key, with the secret, which cannot be read again."""
 
     tenant: Tenant
     owner: User
@@ -83,18 +83,18 @@ class Provisioned:
 
 @dataclass(frozen=True, kw_only=True)
 class Lifecycle:
-    """Makes and changes tenants.
+    """Creates, updates and deletes tenants.
 
     Attributes:
-        catalog: Where they are listed.
-        databases: Where theirs are opened.
-        migrator: Brings them to the head.
-        templates: Of which they are copies.
-        passwords: For the owner's.
-        worker: Holds what is being made.
-        streams: Reads the revisions as they are now.
-        uncleared: What could neither be cleared away nor left to others yet. Nobody else clears
-            what this process holds while it lives.
+        catalog: Lists the tenants.
+        databases: Opens their databases.
+        migrator: Migrates a database to the head.
+        templates: Creates databases as copies of a template.
+        passwords: Hashes the owner's password.
+        heartbeat: Holds the id of this process, which owns the tenants that it creates.
+        streams: Reads the current revisions.
+        uncleared: Tenants that could neither be removed nor left to other processes. This process
+            retries them, because others do not remove what a live process owns.
     """
 
     catalog: Catalog
@@ -115,20 +115,20 @@ class Lifecycle:
         module_keys: list[str] | None = None,
         server_name: str = SERVER_DEFAULT,
     ) -> Provisioned:
-        """Create a tenant at the head revision, all or nothing.
+        """Create a tenant at the head revision, or change nothing.
 
         Args:
-            ctx: Who creates it.
-            name: Of the tenant.
+            ctx: The context of the caller.
+            name: The name of the tenant.
             owner: Its first user.
-            module_keys: What is on for it; everything unless given.
-            server_name: The tenant server that is to hold its database.
+            module_keys: The modules that are on for it; all by default.
+            server_name: The tenant server of its database.
 
         Raises:
             UnknownServer: There is no server of this name.
             BadText, BadEmail, BadPassword, UnknownModule: A rule is broken.
             TenantNameInUse: The name is taken.
-            ProvisioningFailed: Its database could not be made.
+            ProvisioningFailed: Its database could not be created.
         """
         users.check_new(
             self.passwords, email=owner.email, full_name=owner.full_name, password=owner.password
@@ -148,13 +148,13 @@ class Lifecycle:
         module_keys: list[str] | None = None,
         requests_per_minute: int | None = None,
     ) -> Tenant:
-        """Change what is not None; return the tenant as it then is.
+        """Set the values that are not None, and return the tenant.
 
         Raises:
             BadText, UnknownModule: A rule is broken.
             TenantNameInUse: The name is taken.
-            ActivationFailed: It could not be brought to the head, and nothing was changed.
-            TenantNotFound: It was deleted meanwhile.
+            ActivationFailed: It could not be migrated to the head, and nothing was changed.
+            TenantNotFound: It was deleted in the meantime.
         """
         if name is not None:
             _checked_name(name)
@@ -177,15 +177,15 @@ class Lifecycle:
         return changed
 
     async def delete(self, ctx: OperationContext, tenant: Tenant, *, name: str) -> None:
-        """Delete an inactive tenant for ever: its keys, its tokens, its database.
+        """Permanently delete an inactive tenant with its keys, tokens and database.
 
         Args:
-            ctx: Who deletes.
-            tenant: What.
-            name: Its exact name, because this cannot be undone.
+            ctx: The context of the caller.
+            tenant: The tenant.
+            name: Its exact name, as a confirmation.
 
         Raises:
-            WrongName: It has another name.
+            WrongName: *name* is not its name.
             TenantActive: It must be suspended first.
         """
         if name != tenant.name:
@@ -204,12 +204,12 @@ class Lifecycle:
                     raise TenantActive
                 await stored.remove_all(session, tenant.id)
         except (Unavailable, asyncio.CancelledError):
-            self.uncleared[tenant.id] = tenant  # it may be deleted although nobody heard so
+            self.uncleared[tenant.id] = tenant  # the commit may have succeeded
             raise
         await self.clear(tenant)
 
     async def reap(self) -> None:
-        """Clear away what died while it was made or deleted.
+        """Remove tenants that a dead process left unfinished while creating or deleting them.
 
         Raises:
             DatabaseUnavailable: The catalog cannot be reached.
@@ -222,7 +222,7 @@ class Lifecycle:
             await self.clear(tenant)
 
     async def clear(self, tenant: Tenant) -> None:
-        """Clear away a tenant that nobody can see; what fails is tried again later."""
+        """Remove an unfinished tenant, which is not visible in the API; retry later on failure."""
         self.uncleared.pop(tenant.id, None)
         worker_id = self.heartbeat.worker_id
         try:
@@ -240,12 +240,12 @@ class Lifecycle:
 
     async def _provision(self, ctx: OperationContext, tenant: Tenant, owner: Owner) -> Provisioned:
         try:
-            # The hash takes longer than all the rest, so it goes on meanwhile.
+            # Hashing takes longer than the rest, so it runs concurrently.
             async with _running_task(self.passwords.hash(owner.password)) as password_hash:
-                # Within the block: it may be listed although nobody heard so.
+                # Inside the try block, because the commit may succeed although this raises.
                 await tenants.add(self.catalog, tenant, worker_id=self.heartbeat.worker_id)
                 async with asyncio.timeout(PROVISION_SECONDS_MAX):
-                    return await self._make(ctx, tenant, owner, password_hash)
+                    return await self._create(ctx, tenant, owner, password_hash)
         except TenantNameInUse:
             raise
         except BaseException as error:
@@ -254,13 +254,15 @@ class Lifecycle:
                 raise
             if not isinstance(error, Exception):
                 raise
-            raise ProvisioningFailed(f"The tenant could not be made: {reason_of(error)}") from error
+            raise ProvisioningFailed(
+                f"The tenant could not be created: {reason_of(error)}"
+            ) from error
 
-    async def _make(
+    async def _create(
         self, ctx: OperationContext, tenant: Tenant, owner: Owner, password_hash: Awaitable[str]
     ) -> Provisioned:
         scripts = RunScripts(self.streams())
-        await self._make_database(ctx, tenant, scripts)
+        await self._create_database(ctx, tenant, scripts)
         hashed = await password_hash
         server = self.databases.server(tenant.server_name)
         async with server.filling(tenant.database_name) as fresh:
@@ -286,7 +288,7 @@ class Lifecycle:
             key = await credentials.add_key(ctx, session, tenant.id, expires_at=None)
         return Provisioned(tenant=ready, owner=user, key=key)
 
-    async def _make_database(
+    async def _create_database(
         self, ctx: OperationContext, tenant: Tenant, scripts: RunScripts
     ) -> None:
         server = self.databases.server(tenant.server_name)
@@ -294,7 +296,7 @@ class Lifecycle:
         await self.templates.copy(
             ctx, server, server_name=tenant.server_name, scripts=scripts, to=name
         )
-        if scripts.streams.user is not None:  # what the template does not hold
+        if scripts.streams.user is not None:  # revisions that the template does not contain
             await self._migrate(tenant, scripts)
 
     async def _bring_to_head(self, tenant: Tenant) -> None:
@@ -330,7 +332,7 @@ class Lifecycle:
 def new_tenant(
     ctx: OperationContext, name: str, module_keys: list[str] | None, server_name: str
 ) -> Tenant:
-    """Return a tenant that is about to be made.
+    """Return a tenant that is about to be created.
 
     Raises:
         BadText, UnknownModule: A rule is broken.

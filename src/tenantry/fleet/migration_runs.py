@@ -1,9 +1,9 @@
 """Migrate every tenant database: plan a run, preview it, cancel it, and wait for its end.
 
-No transaction spans two databases. A run is a plan in the catalog (one pending row per
-tenant), which the workers of all processes work off; the version row in each tenant database
-stays the truth, and the catalog is the history of what was tried. A caller of migrate-all
-only waits, so that a run goes on when the connection of its caller is closed.
+No transaction spans two databases. A run is a plan in the catalog, with one pending row for each
+tenant, which the workers of all processes claim. The version row in each tenant database is
+authoritative; the catalog holds the history of attempts. A caller of migrate-all only waits, so a
+run continues if its caller disconnects.
 """
 
 import asyncio
@@ -26,12 +26,12 @@ from tenantry.kit.metrics import SUCCESS, Metrics
 from tenantry.migration.run_scripts import RunScripts
 from tenantry.migration.streams import BadStream, Streams
 
-# Each opens as many connections as a run does, beside the budget; the others wait.
+# A preview opens as many connections as a run, outside the budget. Further previews wait.
 PREVIEWS_MAX = 1
 
 
-class RunGoesOn(Unavailable):
-    """This process is stopping; the run goes on, and is in the migration history."""
+class RunContinues(Unavailable):
+    """This process is stopping. The run continues in other workers; see the migration history."""
 
 
 class Fleet:
@@ -42,7 +42,7 @@ class Fleet:
         worker: Migrates tenants in this process.
         previewer: Reads what is pending in tenants' databases.
         streams: Reads the current revisions.
-        metrics: Count the runs that end at once.
+        metrics: Counts runs without tenants, which end immediately.
     """
 
     def __init__(
@@ -64,12 +64,12 @@ class Fleet:
     async def plan(
         self, ctx: OperationContext, *, triggered_by: str, options: RunOptions = EVERY_ACTIVE_TENANT
     ) -> UUID:
-        """Record a run, before the first of its tenants is touched, and return its id.
+        """Record a run in the catalog, before any tenant is migrated, and return its id.
 
         Args:
-            ctx: Of the caller.
-            triggered_by: Whose run it is, as the migration history says.
-            options: Which tenants it is for, and how it is to go. A run for none has ended.
+            ctx: The context of the caller.
+            triggered_by: The name of the caller, for the migration history.
+            options: The tenants of the run, its waves and limits. A run without tenants has ended.
 
         Raises:
             BadRunOptions, BadText: An option breaks a rule.
@@ -81,7 +81,7 @@ class Fleet:
         try:
             head = str(await asyncio.to_thread(scripts.head))
         except BadStream:
-            head = None  # then every tenant fails, and says so
+            head = None  # every tenant fails with this error
         async with self._catalog.begin() as session:
             selection = await run_options.select(session, options)
             total = await plans.add(
@@ -114,14 +114,14 @@ class Fleet:
     async def preview(
         self, ctx: OperationContext, options: RunOptions = EVERY_ACTIVE_TENANT, *, rehearse: bool
     ) -> Preview:
-        """Return what a run with these options would find. Nothing is changed or recorded.
+        """Return what a run with these options would do. No run is recorded.
 
-        Every selected tenant's database is opened, a few at once.
+        The database of every selected tenant is opened, a few concurrently.
 
         Args:
-            ctx: Of the caller; a rehearsal is audited.
-            options: Of the run that would be. Its waves and failures are checked alone.
-            rehearse: Whether pending revisions are run and rolled back, with the same locks.
+            ctx: The context of the caller; a rehearsal is audited.
+            options: The options of the run. Waves and the limit of failures are only validated.
+            rehearse: Whether pending revisions are executed and rolled back, with the same locks.
 
         Raises:
             BadRunOptions, BadText: An option breaks a rule.
@@ -143,13 +143,13 @@ class Fleet:
         """Stop a run in every process: no more of its tenants start. Started ones finish.
 
         Tenants that have not started end as failed, "not attempted: run cancelled": most of
-        them before this returns, the claimed ones by the workers that claimed them. To cancel
-        again changes nothing.
+        them before this returns, the claimed ones by the workers that claimed them. Cancelling
+        again has no effect.
 
         Raises:
             MigrationRunNotFound: There is no run with this id.
             MigrationRunEnded: It has ended.
-            DatabaseUnavailable: The catalog cannot be reached; the run goes on.
+            DatabaseUnavailable: The catalog cannot be reached; the run continues.
         """
         async with self._catalog.begin() as session:
             if await run_tenants.stop(session, run_id):
@@ -157,10 +157,10 @@ class Fleet:
         await self._worker.close(run_id)
 
     async def wait(self, run_id: UUID) -> MigrationRun:
-        """Return the run when it has ended, in whichever process.
+        """Wait until the run has ended, in any process, and return it.
 
         Raises:
-            RunGoesOn: This process is stopping, and the run has not ended.
+            RunContinues: This process is stopping, and the run has not ended.
         """
         while True:
             ended = self._worker.run_ended
@@ -168,7 +168,7 @@ class Fleet:
             if run.finished_at is not None:
                 return run
             if self._worker.is_stopping and self._worker.is_idle:
-                raise RunGoesOn
+                raise RunContinues
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(POLL_SECONDS):
                     await ended.wait()

@@ -1,9 +1,8 @@
-"""The tenant servers that are away, as this process finds them.
+"""The tenant servers that this process cannot reach.
 
-An outage is not a failure of a tenant. When an error can mean that the server is away, the
-server is probed. If it does not answer, its tenants wait in the catalog, and the server is
-probed until it returns. Only when it has been away for longer than `patience_seconds` do its
-tenants fail.
+An outage is not a failure of a tenant. If an error can mean that the server is away, the server is
+probed. If it does not answer, its tenants wait in the catalog, and the server is probed until it
+answers. Its tenants fail only if it is away for longer than `patience_seconds`.
 """
 
 import asyncio
@@ -26,8 +25,7 @@ from tenantry.tenant.databases import TenantDatabases
 # return is noticed within 4 s.
 PROBE_PAUSE_SECONDS = 0.2
 PROBE_PAUSE_SECONDS_MAX = 2.0
-# How often one tenant may lose its server. A revision that crashes the server would do so each
-# time that it is tried.
+# How often one tenant may lose its server: a revision that crashes the server does so each time.
 LOSSES_MAX = 5
 LOSS_PAUSE_SECONDS = 0.1
 LOSS_PAUSE_SECONDS_MAX = 1.0
@@ -37,12 +35,12 @@ _log = structlog.get_logger(__name__)
 
 
 class Verdict(Enum):
-    """What follows from an error of a tenant."""
+    """How to handle an error of a tenant."""
 
     AWAY = auto()
-    """Its server is away: the tenant waits, and nothing is counted."""
+    """Its server is away: the tenant goes back to the queue."""
     RETRY = auto()
-    """Its server answers now, and may have been away: the tenant is tried again."""
+    """Its server answers now, and may have been away: retry the tenant."""
     FAILED = auto()
     """The tenant has failed."""
 
@@ -93,7 +91,7 @@ class Outages:
         return since is not None and monotonic_seconds() - since >= self._patience
 
     def error(self, server_name: str) -> ServerAway:
-        """Return why the tenants of a server that is given up have failed."""
+        """Return the error of the tenants of a server that was given up."""
         return ServerAway(
             f"The server '{server_name}' has been away for more than {self._patience:g} s."
         )
@@ -106,17 +104,17 @@ class Outages:
         return not self.is_away(server_name)
 
     async def judge(self, item: RunTenant, error: Exception) -> Verdict:
-        """Return what follows from an error of a tenant; before a `RETRY` it pauses."""
+        """Return how to handle an error of a tenant. Before a `RETRY` it pauses."""
         if errors.is_outage(error):
             return await self._judge_outage(item, errors.cause_of(error))
-        # The deadline of a tenant is its own failure, unless its server is away.
+        # A timeout is a failure of the tenant, unless its server is away.
         is_over = isinstance(errors.cause_of(error), TimeoutError)
         return Verdict.AWAY if is_over and await self._is_found_away(item) else Verdict.FAILED
 
     async def _judge_outage(self, item: RunTenant, cause: BaseException) -> Verdict:
         losses = self._losses_of(item)
         if outages.is_full(cause) and monotonic_seconds() - losses.first_at < self._patience:
-            self._mark_away(item.server_name)  # a probe might get the only connection left
+            self._mark_away(item.server_name)  # a probe might use the last free connection
             return Verdict.AWAY
         losses.count += 1
         if losses.count >= LOSSES_MAX:
@@ -142,7 +140,7 @@ class Outages:
 
     async def _is_found_away(self, item: RunTenant) -> bool:
         name = item.server_name
-        async with self._probing[name]:  # one probe for all tenants that ask
+        async with self._probing[name]:  # one probe for all tenants of the server
             if not self.is_away(name) and not await self._answers(name):
                 self._mark_away(name)
         return self.is_away(name)

@@ -1,4 +1,4 @@
-"""Outcomes: how the migration of a tenant ended, and their writer, many at a time."""
+"""Outcomes of tenants' migrations, and the writer that stores them in batches."""
 
 import asyncio
 import contextlib
@@ -21,24 +21,24 @@ from tenantry.migration.errors import explain
 from tenantry.migration.failure_groups import failure_cause
 
 WRITTEN_MAX = 256
-# How long an outcome waits for others, so that a transaction writes more than one. When no
-# other is to come, it does not wait.
+# How long an outcome waits for others, so that one transaction writes several. If no other tenant
+# is in flight, it does not wait.
 LINGER_SECONDS = 0.1
 RETRY_SECONDS = 0.5
-UNWRITABLE = "Why this tenant failed could not be written down; see the log."
+UNWRITABLE = "The error of this tenant could not be stored in the catalog; see the log."
 
 _log = structlog.get_logger(__name__)
 
 
 class OutcomeWriter:
-    """Writes the outcomes of this process, and returns the tenants whose server is away.
+    """Writes the outcomes of this process, and returns tenants of unreachable servers to the queue.
 
     Args:
-        catalog: Where they are written.
+        catalog: Stores the outcomes.
         heartbeat: Holds the id of this process.
-        in_flight: Counts the tenants whose outcomes are not written: the bound of what waits
-            here.
-        written: Called with what was recorded: nothing of what another process has taken over.
+        in_flight: Counts the tenants without a written outcome, which bounds this queue.
+        written: Called with the recorded outcomes, without those of tenants that another process
+            has taken over.
     """
 
     def __init__(
@@ -59,14 +59,14 @@ class OutcomeWriter:
         self._enough = asyncio.Event()
 
     def put(self, outcome: Outcome | Returned) -> None:
-        """Queue an outcome, or a return."""
+        """Queue an outcome, or the return of a tenant."""
         self._waiting.append(outcome)
         self._some.set()
         if self._is_enough:
             self._enough.set()
 
     async def work(self) -> None:
-        """Write what is queued, until cancelled."""
+        """Write queued outcomes, until cancelled."""
         while True:
             await self._some.wait()
             if not self._is_enough:
@@ -80,14 +80,14 @@ class OutcomeWriter:
             await self._write(batch)
 
     def reset(self) -> None:
-        """Drop what is queued."""
+        """Drop the queue."""
         self._waiting.clear()
         self._blocked_at = None
         self._some.clear()
         self._enough.clear()
 
     def is_blocked_for(self, seconds: float) -> bool:
-        """Return whether all in flight are finished and no write succeeded for *seconds*."""
+        """Return whether only writes are in flight, and none has succeeded for *seconds*."""
         return (
             self._blocked_at is not None
             and self._in_flight.only_writes
@@ -111,7 +111,7 @@ class OutcomeWriter:
                 self._blocked_at = self._blocked_at or monotonic_seconds()
                 _log.warning("catalog unavailable, writing later", outcomes=len(outcomes))
                 await asyncio.sleep(RETRY_SECONDS)
-            except Exception:  # noqa: BLE001 - an outcome must not keep the others from being written
+            except Exception:  # noqa: BLE001 - one bad outcome must not block the others
                 _log.exception("outcomes not written", outcomes=len(outcomes))
                 break
             else:
@@ -126,10 +126,10 @@ class OutcomeWriter:
                 await self._write([outcome])
 
     async def _defer(self, outcome: Outcome | Returned) -> None:
-        """Try later, and after the others, with what surely can be written in its place.
+        """Queue an outcome again that could not be written, reduced to values that can be.
 
-        What that says is as true: the tenant's state is what it was, and what was applied there
-        has its names, in plain letters.
+        The state of the tenant and the names of applied revisions are kept, in ASCII; the error is
+        replaced by `UNWRITABLE`.
         """
         item = outcome.item
         _log.error(
@@ -147,7 +147,7 @@ class OutcomeWriter:
             return
         plain = msgspec.structs.replace(
             item,
-            applied=item.applied and _in_plain_letters(item.applied),
+            applied=item.applied and _in_ascii(item.applied),
             error=item.error and UNWRITABLE,
         )
         self.put(Outcome(plain, cause=item.error and UNWRITABLE))
@@ -156,7 +156,7 @@ class OutcomeWriter:
 def succeeded(
     item: RunTenant, *, applied: Sequence[str], started_at: datetime, position: str
 ) -> Outcome:
-    """Return that a tenant is at the head, by what was *applied*."""
+    """Return the outcome of a tenant that is at the head, with the revisions *applied*."""
     ended = msgspec.structs.replace(
         item,
         state=MigrationState.SUCCESS.value,
@@ -175,7 +175,7 @@ def failed(
     applied: Sequence[str] = (),
     position: str | None = None,
 ) -> Outcome:
-    """Return that a tenant failed of *error*, with what stayed *applied*."""
+    """Return the outcome of a tenant that failed with *error*; *applied* was committed before."""
     reason = explain(error)
     _log.info(
         "tenant failed",
@@ -201,7 +201,7 @@ def not_attempted(
     applied: Sequence[str] = (),
     position: str | None = None,
 ) -> Outcome:
-    """Return that a tenant was left alone, for a *reason* that begins with "not attempted"."""
+    """Return the outcome of a tenant that was not started; *reason* begins "not attempted"."""
     return _failed(
         item, reason, cause=reason, started_at=utc_now(), applied=applied, position=position
     )
@@ -227,5 +227,5 @@ def _failed(
     return Outcome(ended, position, cause)
 
 
-def _in_plain_letters(text: str) -> str:
+def _in_ascii(text: str) -> str:
     return text.replace("\0", "").encode("ascii", "backslashreplace").decode()

@@ -17,7 +17,7 @@ TENANTS_NAMED_MAX = 10_000
 WAVES_MAX = 100
 
 Amount = int | str
-"""A number of tenants, or of every hundred: ``"5%"``, rounded up."""
+"""A number of tenants, or a percentage of them: ``"5%"``, rounded up."""
 
 _PERCENTAGE = re.compile(r"(100|[0-9]{1,2})%")
 
@@ -34,11 +34,11 @@ class RunOptions:
         tenant_ids: Only these tenants; each must be active. None of them named is a run of none.
         retry_of: Only the tenants that failed in this run and are active now. With
             `tenant_ids` too, those that are both.
-        waves: How many tenants may have begun when each wave has, in the order of their
-            making: a wave begins when all of the one before have ended. What the last one
-            leaves out is not attempted.
-        max_failures: When more have failed, what has not started is not attempted.
-        label: What the run is called.
+        waves: The cumulative number of tenants up to each wave, in the order of their creation. A
+            wave starts when all tenants of the previous one have ended. Tenants after the last
+            wave are not attempted.
+        max_failures: If more tenants have failed, the remaining ones are not attempted.
+        label: A label for the history.
     """
 
     tenant_ids: Sequence[UUID] | None = None
@@ -48,7 +48,7 @@ class RunOptions:
     label: str | None = None
 
     def check(self) -> None:
-        """Check what can be told without the fleet.
+        """Check the options as far as possible without the catalog.
 
         Raises:
             BadRunOptions, BadText: A rule is broken.
@@ -63,10 +63,10 @@ class RunOptions:
             _check_waves(self.waves)
 
     def wave_sizes(self, total: int) -> list[int]:
-        """Return how many of *total* tenants may have begun with each wave; none for no waves.
+        """Return the cumulative size of each wave for *total* tenants; empty without waves.
 
         Raises:
-            BadRunOptions: A wave is smaller than the one before.
+            BadRunOptions: A wave is smaller than the previous one.
         """
         sizes = [_amount(one, total) for one in self.waves or ()]
         if sizes != sorted(sizes):
@@ -76,7 +76,7 @@ class RunOptions:
         return sorted(set(sizes) - {0})
 
     def failures_max(self, total: int) -> int | None:
-        """Return how many of *total* tenants may fail; None when all may."""
+        """Return how many of *total* tenants may fail; None if there is no limit."""
         return None if self.max_failures is None else _amount(self.max_failures, total)
 
 
@@ -84,7 +84,7 @@ EVERY_ACTIVE_TENANT = RunOptions()
 
 
 async def select(session: CatalogSession, options: RunOptions) -> Selection:
-    """Return which tenants *options* is for.
+    """Return the selection of tenants for *options*.
 
     Raises:
         MigrationRunNotFound: There is no run with the id in `retry_of`.
@@ -113,7 +113,7 @@ def _check_waves(waves: Sequence[Amount]) -> None:
 
 
 def _least(amount: Amount) -> int:
-    """Return the number in *amount*, of whatever; -1 when it is no amount."""
+    """Return the number or the percentage in *amount*; -1 if it is invalid."""
     if isinstance(amount, int):
         return amount
     percentage = _PERCENTAGE.fullmatch(amount)
@@ -122,7 +122,7 @@ def _least(amount: Amount) -> int:
 
 def _amount(amount: Amount, total: int) -> int:
     number = _least(amount)
-    # Rounded up, so that a percentage of something is never nothing.
+    # Rounded up, so that a percentage of at least one tenant is at least one.
     return min(total, -(-total * number // 100) if isinstance(amount, str) else number)
 
 

@@ -10,9 +10,9 @@ Item = TypeVar("Item")
 
 
 class RunQueue(Generic[Item]):
-    """Returns the items of each run in their order, and of another run each time.
+    """A queue that returns the items of each run in order, and takes the runs in turn.
 
-    It has no bound of its own: its user stops to fill it.
+    It is unbounded; `Claims` bounds what it adds.
     """
 
     def __init__(self) -> None:
@@ -20,7 +20,7 @@ class RunQueue(Generic[Item]):
         self._some = asyncio.Event()
 
     def __len__(self) -> int:
-        """Return how many items there are."""
+        """Return the number of items."""
         return sum(map(len, self._items.values()))
 
     @property
@@ -41,5 +41,5 @@ class RunQueue(Generic[Item]):
         run_id, items = self._items.popitem(last=False)
         item = items.popleft()
         if items:
-            self._items[run_id] = items  # behind the other runs
+            self._items[run_id] = items  # after the other runs
         return item

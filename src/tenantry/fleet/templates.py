@@ -1,7 +1,7 @@
-"""Templates: an empty database of each server, of which new tenants are copies.
+"""Templates: an empty database on each server that is copied for new tenants.
 
-It holds Tenantry's own tables, and yours up to the first revision that could leave something
-else in another database. That one and those after it run on the new tenant's own database.
+A template contains Tenantry's tables, and the user's revisions up to the first one that may do
+more than define the schema. That revision and the later ones run on the copy.
 """
 
 import asyncio
@@ -28,23 +28,23 @@ CATALOG_CHARS = 12
 FINGERPRINT_CHARS = 16
 
 
-class TemplateGone(Unavailable):
-    """Another release replaced the template of new tenants at this moment; try again."""
+class TemplateReplaced(Unavailable):
+    """Another release replaced the template for new tenants at the same time; try again."""
 
 
 class Templates:
-    """Makes databases for new tenants, as copies of a template that is made when needed.
+    """Creates databases for new tenants, as copies of a template that is created when needed.
 
-    A template is named by its catalog and by what its revisions say, so that an edited
-    revision makes another one. A draft is listed in the catalog like a tenant that is
-    being made, so that what a crash leaves is cleared like one.
+    The name of a template contains the catalog's id and a fingerprint of the revisions, so that an
+    edited revision results in a new template. A template that is being created is listed in the
+    catalog like a tenant in provisioning, so that it is removed in the same way after a crash.
     """
 
     def __init__(self, catalog: Catalog, migrator: Migrator, worker_id: UUID) -> None:
         self._catalog = catalog
         self._migrator = migrator
         self._worker_id = worker_id
-        self._making: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._creating: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def copy(
         self,
@@ -55,27 +55,28 @@ class Templates:
         scripts: RunScripts,
         to: str,
     ) -> None:
-        """Make the database *to*, migrated as far as a template can be.
+        """Create the database *to* as a copy of the current template.
 
         Raises:
-            Exception: Whatever the drivers and the revisions raise.
+            TemplateReplaced: Another release replaced the template at the same time.
+            Exception: Any error of the drivers and the revisions.
         """
         prefix = f"tenantry_template_{self._catalog.cache.catalog_id.hex[-CATALOG_CHARS:]}_"
         streams = scripts.streams
         template = prefix + await asyncio.to_thread(_fingerprint, streams)
         if await server.copy(template, to):
             return
-        async with self._making[server_name]:
+        async with self._creating[server_name]:
             if await server.copy(template, to):
                 return
-            await self._make(ctx, server, server_name, streams, template)
+            await self._create(ctx, server, server_name, streams, template)
             for name in await server.names(prefix):
                 if name != template:
                     await server.drop(name)
             if not await server.copy(template, to):
-                raise TemplateGone
+                raise TemplateReplaced
 
-    async def _make(
+    async def _create(
         self,
         ctx: OperationContext,
         server: Server,
@@ -122,7 +123,7 @@ def _fingerprint(streams: Streams) -> str:
 
 
 def _shared(streams: Streams, dialect: sa.Dialect) -> Streams:
-    """Return the streams as far as they leave the same in every database."""
+    """Return the streams up to the first user revision that does more than define the schema."""
     if streams.user is None:
         return streams
     user = streams.user.while_each(lambda revision: only_defines(revision, dialect))

@@ -1,4 +1,4 @@
-"""Watch a run while it goes on, whichever processes work on it."""
+"""Watch a run until it ends, independent of the processes that work on it."""
 
 import asyncio
 import contextlib
@@ -13,24 +13,24 @@ from tenantry.catalog.waiting import AwayServer, away_servers
 from tenantry.fleet.worker import Worker
 from tenantry.kit.errors import Unavailable
 
-# Each looks into the catalog now and then.
+# Each watcher polls the catalog.
 WATCHERS_MAX = 100
-# How often, and how often at most when this process has written something down.
-LOOK_SECONDS = 0.5
-LOOK_SECONDS_MIN = 0.1
+# The interval of polls, and the shortest one, after this process has written outcomes.
+POLL_SECONDS = 0.5
+POLL_SECONDS_MIN = 0.1
 
 
 class TooManyWatchers(Unavailable):
-    """Too many are watching migration runs here; the run goes on, and is in the history."""
+    """Too many clients are watching migration runs. The run continues; see the history."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunUpdate:
-    """What is new since the last look; nothing, perhaps.
+    """The changes since the previous poll; may be empty.
 
     Attributes:
-        sequence: Of the last item that was told: where to go on from.
-        items: Parts that have ended, in that order.
+        sequence: The sequence of the last item that was yielded, to continue from.
+        items: Tenants that have ended, in that order.
         run: The run, if it has changed, or what it waits for.
         away: The servers that its tenants wait for; with *run* alone.
     """
@@ -42,12 +42,12 @@ class RunUpdate:
 
 
 class Watchers:
-    """Those who watch runs, in this process.
+    """The watchers of runs in this process.
 
     Args:
         catalog: Holds the runs.
-        worker: Says when this process has written something down, and when it stops.
-        watchers_max: How many there may be at once.
+        worker: Signals when this process has written outcomes, and when it stops.
+        watchers_max: How many watchers there may be.
     """
 
     def __init__(
@@ -59,19 +59,19 @@ class Watchers:
         self._count = 0
 
     async def watch(self, run_id: UUID, *, after: int = 0) -> AsyncGenerator[RunUpdate, None]:
-        """Yield the run as it is, the items that have ended, and then what happens.
+        """Yield the current state of the run, the items that have ended, and then each change.
 
-        It ends with the run, whose last update comes last, or when this process stops. There is
-        an update for each look, at least every `LOOK_SECONDS`.
+        It ends after the last update of the run, or when this process stops. There is an update
+        for each poll, at least every `POLL_SECONDS`.
 
         Args:
-            run_id: Of the run.
-            after: The sequence of an update: what came up to there is known. One that the run
-                has not reached is none of its own, and counts as 0.
+            run_id: The id of the run.
+            after: The sequence of an update, to continue after it. A sequence that the run has
+                not reached counts as 0.
 
         Raises:
             MigrationRunNotFound: No run has this id.
-            TooManyWatchers: There are as many as there may be.
+            TooManyWatchers: There are `watchers_max` already.
             DatabaseUnavailable: The catalog cannot be reached.
         """
         run = await runs.get(self._catalog, run_id)
@@ -97,7 +97,7 @@ class Watchers:
     ) -> AsyncGenerator[RunUpdate, None]:
         while True:
             written = self._worker.written
-            # Read before its items: what it counts has ended, and so is among them.
+            # Read before its items, so that they include every tenant that it counts.
             run = await runs.get(self._catalog, told.id)
             while items := await runs.ended_after(self._catalog, run.id, sequence):
                 sequence = items[-1].sequence or sequence
@@ -111,9 +111,9 @@ class Watchers:
             is_new = run != told or _names(away) != _names(told_away)
             yield RunUpdate(sequence, run=run if is_new else None, away=away)
             told, told_away = run, away
-            await asyncio.sleep(LOOK_SECONDS_MIN)
+            await asyncio.sleep(POLL_SECONDS_MIN)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_SECONDS):
+                async with asyncio.timeout(POLL_SECONDS):
                     await written.wait()
 
 

@@ -47,8 +47,8 @@ class Worker:
         migrator: Migrates one database.
         heartbeat: Holds the id of this process.
         streams: Reads the current revisions.
-        metrics: Count what this process has finished.
-        concurrency: How many tenants are migrated at once.
+        metrics: Counts finished tenants and runs.
+        concurrency: How many tenants are migrated concurrently.
         patience_seconds: How long the tenants of a server that is away wait.
     """
 
@@ -100,20 +100,20 @@ class Worker:
 
     @property
     def written(self) -> asyncio.Event:
-        """Set when this process next writes outcomes into the catalog."""
+        """An event that is set when this process next writes outcomes to the catalog."""
         return self._written
 
     @property
     def run_ended(self) -> asyncio.Event:
-        """Set when this process next ends a run, or has stopped."""
+        """An event that is set when this process next ends a run, or has stopped."""
         return self._run_ended
 
     def report(self) -> Report:
-        """Return what the other processes need to know of this one."""
+        """Return what this process publishes to the others with its heartbeat."""
         return Report(self._runs.known, self._outages.seconds_away)
 
     def begin(self, run_id: UUID, scripts: RunScripts) -> None:
-        """Claim tenants of a new run at once, and migrate them with these scripts."""
+        """Start to claim tenants of a new run, and migrate them with these scripts."""
         self._runs.begin(run_id, scripts)
         self._claims.hint()
 
@@ -129,9 +129,9 @@ class Worker:
     async def work(self) -> None:
         """Claim, migrate and write outcomes, until cancelled.
 
-        Whatever ends it, everything in flight is dropped, so that `stop` waits for nothing.
-        This process or another one claims it again, and reads in the tenants' own logs what was
-        applied.
+        When it ends, for any reason, everything in flight is dropped, so that `stop` waits for
+        nothing. This process or another one claims it again, and reads from the tenants' own
+        logs what was applied.
         """
         try:
             async with asyncio.TaskGroup() as group:
@@ -147,10 +147,10 @@ class Worker:
             self._in_flight.reset()
 
     async def stop(self) -> None:
-        """Claim no more, finish the started tenants, and release the others.
+        """Claim no more tenants, finish the started ones, and release the others.
 
         If the catalog does not store the last outcomes within `LAST_OUTCOMES_SECONDS_MAX`,
-        other processes read them in the tenants' own databases.
+        other processes read them from the tenants' own databases.
         """
         self._in_flight.stop()
         while not self._in_flight.is_idle:
@@ -188,7 +188,7 @@ class Worker:
         return None
 
     async def _migrate(self, claimed: Claimed) -> Outcome | Returned:
-        """Migrate a tenant; or return it to the queue, because its server is away."""
+        """Migrate a tenant, or return it to the queue if its server is away."""
         item, outages = claimed.item, self._outages
         started_at, is_first = utc_now(), not claimed.was_held
         while True:
@@ -215,10 +215,10 @@ class Worker:
             return error
 
     async def _skip(self, claimed: Claimed, stop_reason: str) -> Outcome:
-        """Return the outcome of a tenant that must not start any more.
+        """Return the outcome of a tenant that must not start, because the run was stopped.
 
-        The worker that held the claim before may have migrated the tenant, and died before it
-        wrote the outcome. Then the tenant's own log decides.
+        A worker that held the claim before may have migrated the tenant and died before it wrote
+        the outcome. So the tenant's own log is read.
         """
         item, run = claimed.item, claimed.run
         if not claimed.was_held or self._outages.is_away(item.server_name):
@@ -231,7 +231,7 @@ class Worker:
             is_done = bool(found.applied) and found.revision == await asyncio.to_thread(
                 run.scripts.head
             )
-        except Exception:  # noqa: BLE001 - whatever it is, this run has not migrated the tenant
+        except Exception:  # noqa: BLE001 - the outcome is then that it was not attempted
             _log.info("tenant not inspected", tenant=str(item.tenant_id), exc_info=True)
             return outcomes.not_attempted(item, stop_reason)
         applied, position = _names(found, run), str(found.revision)
@@ -250,7 +250,7 @@ class Worker:
         written.set()
 
     def _follow_up(self, recorded: Recorded) -> None:
-        """Update the active runs and the metrics after a write, and wake those who wait."""
+        """Update the active runs and the metrics after a write, and wake waiting tasks."""
         for run in recorded.runs:
             self._runs.update(run)
         for state in recorded.states:
@@ -260,7 +260,7 @@ class Worker:
         if recorded.ended:
             self._set_run_ended()
         elif self._in_flight.is_idle:
-            self._claims.hint()  # the next wave may have begun, or there is something to close
+            self._claims.hint()  # the next wave may have started, or a run been stopped
 
     def _poll_at_once(self) -> None:
         self._claims.hint()
