@@ -149,7 +149,7 @@ async def _add_tenant(services: Services, lifecycle: Lifecycle, number: int, siz
         owner=Owner(email=_email(number, 0), full_name="Owner", password=PASSWORD),
         module_keys=None,
     )
-    database = await services.databases.open(made.tenant)
+    database = await services.databases.open(made.tenant, writes=True)
     found = [made.owner]
     found += [
         await users.create(

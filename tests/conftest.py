@@ -99,7 +99,7 @@ class World:
         issued = await tokens.issue(
             system_context("test"),
             self.services.catalog,
-            await self.services.databases.open(of.tenant),
+            await self.services.databases.open(of.tenant, writes=True),
             of.tenant.id,
             name="assistant",
             user_id=of.owner.id if bound else None,
@@ -229,7 +229,7 @@ async def make_world(services: Services) -> World:
     )
     for of in (world.acme, world.globex):
         await posts.write_new(
-            await services.databases.open(of.tenant),
+            await services.databases.open(of.tenant, writes=True),
             title=f"Hello from {of.tenant.name}",
             content=f"The content is {world.canaries[of.tenant.name]}.",
             tags=["news", f"{of.tenant.name}-canary"],

@@ -293,7 +293,7 @@ async def _prune_audit_log(services: Services) -> None:
 async def _prune_tenants(services: Services) -> None:
     """Prune the audit logs of tenants, in a separate task: a slow database delays nothing else."""
     days = services.settings.audit_days
-    retention = Retention(services.databases)
+    retention = Retention(services.catalog, services.databases)
     while True:
         if days:
             now = utc_now()

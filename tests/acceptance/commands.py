@@ -31,6 +31,7 @@ TENANT = {
     "name",
     "databaseName",
     "isActive",
+    "isReadOnly",
     "createdAt",
     "schemaRevision",
     "modules",

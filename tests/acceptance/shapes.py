@@ -154,6 +154,7 @@ TENANT: Shape = {
     "name": is_text,
     "databaseName": is_text,
     "isActive": is_flag,
+    "isReadOnly": is_flag,
     "createdAt": is_instant,
     "schemaRevision": maybe(is_text),
     "modules": is_words,

@@ -27,6 +27,7 @@ TENANT = {
     "name",
     "databaseName",
     "isActive",
+    "isReadOnly",
     "createdAt",
     "schemaRevision",
     "modules",

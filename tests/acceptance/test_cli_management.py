@@ -81,8 +81,36 @@ class TestTenantSuspend:
 
         ended = alone("tenant", "suspend", "acme")
 
-        assert re.search(r"^active +no$", ended.stdout, re.MULTILINE)
+        assert re.search(r"^state +suspended$", ended.stdout, re.MULTILINE)
         assert "tenant list" in only_line(alone("tenant", "suspend", "globex").stderr)
+
+
+class TestTenantReadOnly:
+    def test_rejects_writes_until_the_tenant_is_activated(self, tenantry: Commands):
+        made = tenantry.create_tenant("acme")
+        key = {"X-Api-Key": made["apiKey"]}
+        create = ("user", "create", "acme", BOB, "--full-name", "Bob")
+
+        changed = tenantry("tenant", "read-only", "ACME", "--json").data
+        read = _asked(tenantry, POSTS, key).status_code
+        rejected = tenantry(*create, password=ANOTHER)
+        listed = tenantry("tenant", "list")
+        activated = tenantry("tenant", "activate", "acme", "--json").data
+
+        assert (changed["isActive"], changed["isReadOnly"], read) == (True, True, 200)
+        assert rejected.status == 2
+        assert "tenantry tenant activate" in only_line(rejected.stderr)
+        assert "read-only" in listed.stdout
+        assert (activated["isActive"], activated["isReadOnly"]) == (True, False)
+        assert tenantry(*create, password=ANOTHER).status == 0
+
+    def test_makes_a_suspended_tenant_accessible(self, alone: Commands):
+        alone.create_tenant("acme")
+        alone("tenant", "suspend", "acme")
+
+        ended = alone("tenant", "read-only", "acme")
+
+        assert re.search(r"^state +read-only$", ended.stdout, re.MULTILINE)
 
 
 class TestTenantActivate:

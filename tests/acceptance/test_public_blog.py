@@ -14,7 +14,7 @@ async def publish(
     world: World, title: str, *tags: str, days_ago: int = 0, is_published: bool = True
 ) -> None:
     await posts.write_new(
-        await world.services.databases.open(world.acme.tenant),
+        await world.services.databases.open(world.acme.tenant, writes=True),
         title=title,
         content=f"Content of {title}",
         tags=list(tags),

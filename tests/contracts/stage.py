@@ -117,7 +117,7 @@ async def add_tenant(stage: Stage, name: str) -> str:
     stage.tenants[name] = made.tenant
     stage.world.canaries[name] = f"{name}-canary"
     await posts.write_new(
-        await stage.world.services.databases.open(made.tenant),
+        await stage.world.services.databases.open(made.tenant, writes=True),
         title=f"Hello from {name}",
         content=f"The content is {name}-canary.",
         tags=["news", f"{name}-canary"],

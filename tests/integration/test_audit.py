@@ -113,8 +113,8 @@ class TestTenants:
     async def test_are_pruned_when_their_databases_are_open(self, world: World):
         """Within a bounded number of entries at a time, and again only after a while."""
         services, acme = world.services, world.acme.tenant
-        retention = Retention(services.databases)
-        database, now = await services.databases.open(acme), utc_now()
+        retention = Retention(services.catalog, services.databases)
+        database, now = await services.databases.open(acme, writes=True), utc_now()
         old = [entry(now - timedelta(days=400, seconds=one)) for one in range(PRUNED_MAX + 5)]
         limit = now - timedelta(days=365)
         await tenant_audit.LOG.add_all(database, old)
@@ -136,10 +136,10 @@ class TestTenants:
 
     async def test_are_pruned_although_another_is_unavailable(self, world: World):
         services, now = world.services, utc_now()
-        retention = Retention(services.databases)
+        retention = Retention(services.catalog, services.databases)
         limit = now - timedelta(days=365)
         for one in (world.acme, world.globex):
-            database = await services.databases.open(one.tenant)
+            database = await services.databases.open(one.tenant, writes=True)
             await tenant_audit.LOG.add_all(database, [entry(now - timedelta(days=400))])
         raw = [database_of(world, one.tenant) for one in (world.acme, world.globex)]
         raw[0].run("ALTER TABLE tenantry_audit RENAME TO audit_gone")

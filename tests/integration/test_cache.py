@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -26,6 +27,7 @@ from tests.postgres import Server, own_server
 
 HELD_SECONDS_MAX = 1.0
 POSTS = "/api/public/blog/posts"
+DRAFTS = "/api/tenant/blog/posts"
 
 
 @asynccontextmanager
@@ -102,6 +104,27 @@ class TestChange:
                 assert (await here.get(POSTS)).status_code == status
                 assert await seconds_until(status, lambda: there.get(POSTS)) < HELD_SECONDS_MAX
             await there.aclose()
+
+    async def test_of_a_read_only_tenant_holds_in_the_other_process_and_so_does_its_return(
+        self, world: World, settings: Settings
+    ):
+        token = f"Bearer {await world.token(world.acme)}"
+        async with another(settings) as other:
+            there = client_of(app_over(other), authorization=token, x_api_key=world.acme.key.secret)
+            here = await world.owner(world.acme)
+            for is_read_only, status in ((True, 403), (False, 201)):
+                tenant = msgspec.structs.replace(world.acme.tenant, is_read_only=not is_read_only)
+                draft = {"title": "A draft", "content": "Text."}
+
+                await world.services.lifecycle.update(
+                    system_context("test"), tenant, is_read_only=is_read_only
+                )
+
+                assert (await here.post(DRAFTS, json=draft)).status_code == status
+                writing = partial(there.post, DRAFTS, json=draft)
+                assert await seconds_until(status, writing) < HELD_SECONDS_MAX
+            await there.aclose()
+            await here.aclose()
 
     async def test_of_the_modules_holds_in_the_other_process(
         self, world: World, settings: Settings

@@ -52,7 +52,7 @@ class TestUmask:
         with locked(nested.data_dir):
             async with open_services(nested) as services:
                 made = await provision(services, "acme")
-                await services.databases.open(made.tenant)
+                await services.databases.open(made.tenant, writes=True)
 
                 assert modes(top) == PRIVATE
                 names = {path.name for path in top.rglob("*")}

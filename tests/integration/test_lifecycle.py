@@ -149,7 +149,7 @@ class TestProvision:
 
         assert len({one.tenant.database_name for one in made}) == 10
         for one in made:
-            database = await services.databases.open(one.tenant)
+            database = await services.databases.open(one.tenant, writes=True)
             assert database is not None
         assert len(await _templates(services)) == 1
 

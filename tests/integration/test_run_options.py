@@ -81,7 +81,9 @@ class TestTenantIds:
         unknown = new_id()
 
         for wrong in (made[1].id, unknown):
-            with pytest.raises(BadRunOptions, match=f"`tenantIds`: {wrong} is no active tenant"):
+            with pytest.raises(
+                BadRunOptions, match=f"`tenantIds`: {wrong} is no active, writable tenant"
+            ):
                 await plan(services, RunOptions(tenant_ids=[made[0].id, wrong]))
         with pytest.raises(BadRunOptions, match="and 1 more of them"):
             await plan(services, RunOptions(tenant_ids=[made[1].id, unknown]))

@@ -62,6 +62,8 @@ class Endpoint:
         errors: Statuses of errors in addition to those of its level.
         scope: The scope that an McpToken needs.
         module: The module that must be on for the tenant.
+        writes: Whether it writes to the tenant's data, which a read-only tenant rejects; None for
+            the rule: every method but GET does.
         holds_secret: Whether the response contains a secret.
         is_bare: Whether a standard defines the form of the response, instead of the envelope.
         keep_alive_seconds: The interval in which spaces are sent before a slow response; None if
@@ -89,6 +91,7 @@ class Endpoint:
     errors: Collection[HTTPStatus] = ()
     scope: Scope | None = None
     module: str | None = None
+    writes: bool | None = None
     holds_secret: bool = False
     is_bare: bool = False
     keep_alive_seconds: float | None = None
@@ -104,8 +107,9 @@ class Endpoint:
 
     @cached_property
     def demand(self) -> Demand:
-        """The scope and the module that a caller needs."""
-        return Demand(self.scope, self.module)
+        """What a caller needs: scope, module, and a writable tenant if the endpoint writes."""
+        writes = self.method != "GET" if self.writes is None else self.writes
+        return Demand(self.scope, self.module, writes=writes)
 
     @cached_property
     def decoder(self) -> msgspec.json.Decoder[Any]:

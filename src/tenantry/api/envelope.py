@@ -23,6 +23,7 @@ from tenantry.kit.errors import (
     Unavailable,
 )
 from tenantry.schemas.base import MetricsText
+from tenantry.tenant.databases import TenantReadOnly
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -83,6 +84,7 @@ STATUS: dict[type[TenantryError], HTTPStatus] = {
     Unauthenticated: HTTPStatus.UNAUTHORIZED,
     LoginRefused: HTTPStatus.UNAUTHORIZED,
     Forbidden: HTTPStatus.FORBIDDEN,
+    TenantReadOnly: HTTPStatus.FORBIDDEN,
     NotFound: HTTPStatus.NOT_FOUND,
     Conflict: HTTPStatus.CONFLICT,
     TooManyAttempts: HTTPStatus.TOO_MANY_REQUESTS,

@@ -11,13 +11,17 @@ import sqlalchemy as sa
 from tenantry.catalog.runs import MigrationState
 from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.tables import migration_run, tenant, tenant_migration
-from tenantry.catalog.tenants import TenantState
+from tenantry.catalog.tenants import TenantState, is_migrated
 from tenantry.db.statements import Count, Statement, columns_of, parameters
 from tenantry.db.types import Ids, is_listed
 
+# Why a tenant of a run was not migrated.
+READ_ONLY = "not attempted: the tenant is read-only"
+DELETED = "not attempted: the tenant was deleted"
+
 
 class Selection(msgspec.Struct, frozen=True):
-    """Which of the active tenants are in a run: all of them, unless something is said.
+    """Selects the tenants of a run: all that are active and not read-only, by default.
 
     Attributes:
         tenant_ids: Only these.
@@ -41,12 +45,17 @@ class _Id(msgspec.Struct, frozen=True):
     id: UUID
 
 
+class _State(msgspec.Struct, frozen=True):
+    id: UUID
+    state: str
+    is_read_only: bool
+
+
 _run, _item = migration_run.c, tenant_migration.c
 _ids = sa.bindparam("tenant_ids", type_=Ids)
 _retry_of = sa.bindparam("retry_of", type_=sa.Uuid)
-_is_active = sa.and_(tenant.c.is_active, tenant.c.state == TenantState.READY.value)
 _is_selected = sa.and_(
-    _is_active,
+    is_migrated,
     sa.or_(_ids.is_(None), is_listed(tenant.c.id, _ids)),
     sa.or_(
         _retry_of.is_(None),
@@ -86,7 +95,15 @@ _BEGIN = Statement[Any](
 _SELECTED = Statement(
     sa.select(*_SELECTED_COLUMNS).where(_is_selected).order_by(tenant.c.id), Selected
 )
-_ACTIVE = Statement(sa.select(tenant.c.id).where(_is_active, is_listed(tenant.c.id, _ids)), _Id)
+_MIGRATED = Statement(sa.select(tenant.c.id).where(is_migrated, is_listed(tenant.c.id, _ids)), _Id)
+
+_WITHHELD = Statement(
+    sa.select(*columns_of(tenant, _State)).where(
+        is_listed(tenant.c.id, _ids),
+        sa.or_(tenant.c.state != TenantState.READY.value, tenant.c.is_read_only),
+    ),
+    _State,
+)
 
 
 async def add(
@@ -174,7 +191,20 @@ async def selected(session: CatalogSession, selection: Selection) -> list[Select
     return await session.fetch_all(_SELECTED, **msgspec.structs.asdict(selection))
 
 
-async def inactive(session: CatalogSession, tenant_ids: Sequence[UUID]) -> list[UUID]:
-    """Return which of *tenant_ids* are no active tenants, in their order."""
-    active = {one.id for one in await session.fetch_all(_ACTIVE, tenant_ids=tenant_ids)}
-    return [one for one in tenant_ids if one not in active]
+async def left_out(session: CatalogSession, tenant_ids: Sequence[UUID]) -> list[UUID]:
+    """Return which of *tenant_ids* cannot be in a run, in their order.
+
+    They are deleted, suspended or read-only.
+    """
+    found = await session.fetch_all(_MIGRATED, tenant_ids=tenant_ids)
+    migrated = {one.id for one in found}
+    return [one for one in tenant_ids if one not in migrated]
+
+
+async def withheld(session: CatalogSession, tenant_ids: Sequence[UUID]) -> dict[UUID, str]:
+    """Return which of these planned tenants must not be migrated, with the reason.
+
+    A suspended tenant is not among them: a run that has planned it migrates it.
+    """
+    found = await session.fetch_all(_WITHHELD, tenant_ids=tenant_ids)
+    return {one.id: READ_ONLY if one.state == TenantState.READY.value else DELETED for one in found}

@@ -35,6 +35,7 @@ tenant = sa.Table(
     sa.Column("state", sa.String, nullable=False),
     sa.Column("worker_id", sa.Uuid, nullable=True),
     sa.Column("is_active", sa.Boolean, nullable=False),
+    sa.Column("is_read_only", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("modules", Words, nullable=False),
     sa.Column("created_at", Instant, nullable=False),
     sa.Column("schema_revision", sa.String, nullable=True),

@@ -46,6 +46,8 @@ class Tenant(msgspec.Struct, frozen=True):
     """One isolated customer, and where its database is.
 
     Attributes:
+        is_active: False for a suspended tenant: its credentials are rejected.
+        is_read_only: Whether writes to its data are rejected.
         server_name: The tenant server that holds the database.
         schema_revision: Where the database was seen last; the truth is in the database.
         requests_per_minute: The limit of each of its credentials; 0 for that of the settings.
@@ -61,6 +63,7 @@ class Tenant(msgspec.Struct, frozen=True):
     created_at: datetime
     schema_revision: str | None
     requests_per_minute: int = 0
+    is_read_only: bool = False
 
 
 class RevisionCount(msgspec.Struct, frozen=True):
@@ -78,6 +81,8 @@ _COLUMNS = columns_of(tenant, Tenant)
 _NAME_IN_USE: dict[str, type[Conflict]] = {"uq_tenant_canonical_name": TenantNameInUse}
 _IN_USE = {**_NAME_IN_USE, "uq_tenant_server_name_database_name": DatabaseInUse}
 _is_ready = tenant.c.state == TenantState.READY.value
+is_migrated = sa.and_(_is_ready, tenant.c.is_active, ~tenant.c.is_read_only)
+"""Whether migration runs include the tenant."""
 _is_adopting = tenant.c.state == TenantState.ADOPTING.value
 _by_id = tenant.c.id == sa.bindparam("tenant")
 _DATABASES = Statement(
@@ -98,7 +103,14 @@ _UPDATE = Statement(
     .values(
         {
             name: sa.func.coalesce(sa.bindparam(name, type_=tenant.c[name].type), tenant.c[name])
-            for name in ("name", "canonical_name", "is_active", "modules", "requests_per_minute")
+            for name in (
+                "name",
+                "canonical_name",
+                "is_active",
+                "is_read_only",
+                "modules",
+                "requests_per_minute",
+            )
         }
     )
     .where(_by_id, _is_ready)
@@ -167,11 +179,13 @@ _ABANDON = Statement[Any](
 
 _search = sa.bindparam("search", type_=sa.String)
 _active = sa.bindparam("is_active", type_=sa.Boolean)
+_read_only = sa.bindparam("is_read_only", type_=sa.Boolean)
 _revision = sa.bindparam("revision", type_=sa.String)
 _matches = sa.and_(
     _is_ready,
     sa.or_(_search.is_(None), tenant.c.canonical_name.like(_search, escape="\\")),
     sa.or_(_active.is_(None), tenant.c.is_active == _active),
+    sa.or_(_read_only.is_(None), tenant.c.is_read_only == _read_only),
     sa.or_(_revision.is_(None), tenant.c.schema_revision == _revision),
 )
 _PAGE = Statement(
@@ -188,7 +202,7 @@ _COUNT = Statement(
 
 _COUNT_BY_REVISION = Statement(
     sa.select(tenant.c.schema_revision.label("revision"), sa.func.count().label("count"))
-    .where(_is_ready, tenant.c.is_active)
+    .where(is_migrated)
     .group_by(tenant.c.schema_revision)
     .order_by(tenant.c.schema_revision),
     RevisionCount,
@@ -245,6 +259,7 @@ async def page(
     *,
     search: str | None = None,
     is_active: bool | None = None,
+    is_read_only: bool | None = None,
     revision: str | None = None,
 ) -> Page[Tenant]:
     """Return some ready tenants, by name.
@@ -254,11 +269,13 @@ async def page(
         window: Which ones.
         search: Part of their names, in any case.
         is_active: Only active, or only suspended ones.
+        is_read_only: Only read-only, or only writable ones.
         revision: Only those with this last seen revision.
     """
     wanted = {
         "search": None if search is None else f"%{_escape(search)}%",
         "is_active": is_active,
+        "is_read_only": is_read_only,
         "revision": revision,
     }
     items = await session.fetch_all(_PAGE, limit=window.size, offset=window.offset, **wanted)
@@ -272,7 +289,7 @@ async def database_names(session: CatalogSession, *, server_name: str) -> set[st
 
 
 async def count_by_revision(session: CatalogSession) -> list[RevisionCount]:
-    """Return where the databases of the active tenants were last seen, and how many there."""
+    """Return the last seen revisions of the tenants that runs migrate, with their counts."""
     return await session.fetch_all(_COUNT_BY_REVISION)
 
 
@@ -284,6 +301,7 @@ async def update(
     is_active: bool | None,
     modules: frozenset[str] | None,
     requests_per_minute: int | None = None,
+    is_read_only: bool | None = None,
 ) -> Tenant:
     """Change what is not None of a tenant; return it as it then is.
 
@@ -297,6 +315,7 @@ async def update(
         name=name,
         canonical_name=None if name is None else canonical(name),
         is_active=is_active,
+        is_read_only=is_read_only,
         modules=modules,
         requests_per_minute=requests_per_minute,
     )

@@ -176,5 +176,5 @@ async def _inside(
     if tenant is not None:
         raise TwoLogs
     found = await tenants.find(services.catalog, inside)
-    database = await services.databases.open(found)
+    database = await services.databases.open(found, writes=False)
     return database, msgspec.structs.replace(wanted, tenant_id=found.id)

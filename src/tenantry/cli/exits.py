@@ -19,6 +19,7 @@ from tenantry.kit.errors import (
 )
 from tenantry.services import CatalogUnusable
 from tenantry.settings import BadSettings
+from tenantry.tenant.databases import TenantReadOnly
 from tenantry.tenant.users import EmailInUse, UserNotFound
 
 # The first class of an error's `__mro__` in this table decides.
@@ -47,6 +48,7 @@ ADVICE: dict[type[TenantryError], str] = {
     TenantActive: "Run `tenantry tenant suspend TENANT`.",
     TenantNameInUse: "Choose another name.",
     TenantNotFound: "`tenantry tenant list` lists the tenants.",
+    TenantReadOnly: "Run `tenantry tenant activate TENANT`.",
     UnknownServer: "The setting TENANTRY_TENANT_SERVERS has the names of the servers.",
     UserNotFound: "`tenantry user list TENANT` lists the users.",
     WrongName: "`tenantry tenant show TENANT` shows the name.",

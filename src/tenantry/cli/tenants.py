@@ -74,9 +74,9 @@ def show_all(
         Column("ID", no_wrap=True),
         Column("Name", overflow="fold"),
         Column("Revision", no_wrap=True),
-        Column("Active", no_wrap=True),
+        Column("State", no_wrap=True),
     ]
-    rows = [(one.id, one.name, one.schema_revision, one.is_active) for one in found.items]
+    rows = [(one.id, one.name, one.schema_revision, _state(one)) for one in found.items]
     output.show_table(columns, rows)
     output.note_page(found, "tenants")
 
@@ -93,10 +93,23 @@ def suspend(tenant: options.Tenant, *, as_json: options.Json = False) -> None:
     _show(asyncio.run(_update(session.configure(), tenant, is_active=False)), as_json=as_json)
 
 
+@group.command("read-only")
+def read_only(tenant: options.Tenant, *, as_json: options.Json = False) -> None:
+    """Make a tenant read-only: it can be read, and writes are rejected.
+
+    Migration runs leave it out until it is activated.
+    """
+    settings = session.configure()
+    changed = asyncio.run(_update(settings, tenant, is_active=True, is_read_only=True))
+    _show(changed, as_json=as_json)
+
+
 @group.command("activate")
 def activate(tenant: options.Tenant, *, as_json: options.Json = False) -> None:
-    """Migrate a suspended tenant to the head and activate it."""
-    _show(asyncio.run(_update(session.configure(), tenant, is_active=True)), as_json=as_json)
+    """Migrate a suspended or read-only tenant to the head and activate it."""
+    settings = session.configure()
+    changed = asyncio.run(_update(settings, tenant, is_active=True, is_read_only=False))
+    _show(changed, as_json=as_json)
 
 
 @group.command("rename")
@@ -200,9 +213,15 @@ def _facts(tenant: Tenant) -> dict[str, object]:
         "revision": tenant.schema_revision,
         "modules": ", ".join(sorted(tenant.modules)),
         "requests per minute": tenant.requests_per_minute or "as in the settings",
-        "active": tenant.is_active,
+        "state": _state(tenant),
         "created": tenant.created_at,
     }
+
+
+def _state(tenant: Tenant) -> str:
+    if not tenant.is_active:
+        return "suspended"
+    return "read-only" if tenant.is_read_only else "active"
 
 
 async def _create(settings: Settings, name: str, owner: Owner, server: str) -> Provisioned:

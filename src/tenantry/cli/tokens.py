@@ -113,7 +113,7 @@ async def _issue(
 ) -> IssuedMcpToken:
     async with session.opened(settings) as services:
         found = await tenants.find(services.catalog, tenant)
-        database = await services.databases.open(found)
+        database = await services.databases.open(found, writes=False)
         return await tokens.issue(
             session.context(),
             services.catalog,

@@ -167,7 +167,7 @@ async def _create(
         found = await tenants.find(services.catalog, tenant)
         return await users.create(
             session.context(),
-            await services.databases.open(found),
+            await services.databases.open(found, writes=True),
             services.passwords,
             email=email,
             full_name=full_name,
@@ -178,14 +178,14 @@ async def _create(
 async def _page(settings: Settings, tenant: str, window: Window) -> Page[User]:
     async with session.opened(settings) as services:
         found = await tenants.find(services.catalog, tenant)
-        return await users.page(await services.databases.open(found), window)
+        return await users.page(await services.databases.open(found, writes=False), window)
 
 
 async def _update(settings: Settings, tenant: str, user: str, **changes: Any) -> User:
     """Change a user; *changes* are those of `users.update`."""
     async with session.opened(settings) as services:
         found = await tenants.find(services.catalog, tenant)
-        database = await services.databases.open(found)
+        database = await services.databases.open(found, writes=True)
         return await users.update(
             session.context(),
             services.catalog,
@@ -201,18 +201,18 @@ async def _update(settings: Settings, tenant: str, user: str, **changes: Any) ->
 async def _find(settings: Settings, tenant: str, user: str) -> User:
     async with session.opened(settings) as services:
         found = await tenants.find(services.catalog, tenant)
-        return await find(await services.databases.open(found), user)
+        return await find(await services.databases.open(found, writes=False), user)
 
 
 async def _delete(settings: Settings, tenant: str, user_id: UUID) -> None:
     async with session.opened(settings) as services:
         found = await tenants.find(services.catalog, tenant)
-        database = await services.databases.open(found)
+        database = await services.databases.open(found, writes=True)
         await users.delete(session.context(), services.catalog, database, found.id, user_id)
 
 
 async def _unlock(settings: Settings, tenant: str, user: str, address: str | None) -> None:
     async with session.opened(settings) as services:
         found = await tenants.find(services.catalog, tenant)
-        account = await find(await services.databases.open(found), user)
+        account = await find(await services.databases.open(found, writes=False), user)
         await services.throttle.lift(realm=str(found.id), account=str(account.id), address=address)

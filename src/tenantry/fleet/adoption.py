@@ -211,7 +211,7 @@ class Adoption:
         lifecycle = self.lifecycle
         user = await users.create(
             ctx,
-            await lifecycle.databases.open(tenant),
+            await lifecycle.databases.open(tenant, writes=True),
             lifecycle.passwords,
             email=owner.email,
             full_name=owner.full_name,

@@ -12,7 +12,7 @@ from uuid import UUID
 
 import structlog
 
-from tenantry.catalog import run_tenants, runs, workers
+from tenantry.catalog import plans, run_tenants, runs, workers
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.run_tenants import CLOSE_MAX, Recorded
 from tenantry.catalog.runs import RunTenant, UnfinishedRun
@@ -42,11 +42,13 @@ class Claimed:
         item: Its row in the catalog.
         run: The run.
         was_held: Whether another worker claimed it before, and may have started it.
+        withheld: Why it must not be migrated: it is read-only, or was deleted.
     """
 
     item: RunTenant
     run: ActiveRun
     was_held: bool
+    withheld: str | None = None
 
 
 class Claims:
@@ -218,10 +220,17 @@ class Claims:
             found = await run_tenants.claim_abandoned(
                 self._catalog, run.id, worker_id, limit=limit, away=away
             )
+        # After the claim: who makes a tenant read-only, and then finds no claim of it, knows that
+        # no migration of it begins.
+        ids = [item.tenant_id for item in found]
+        withheld = await plans.withheld(self._catalog, ids) if found else {}
         self._is_unconfirmed = was_unconfirmed
         if found:
             self._last_run = run.id
-        return [Claimed(item, active, was_held=was_held) for item in found]
+        return [
+            Claimed(item, active, was_held=was_held, withheld=withheld.get(item.tenant_id))
+            for item in found
+        ]
 
     async def _servers_left_out(self, run: UnfinishedRun) -> Collection[str]:
         """Return the servers of which no tenants are claimed.

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from uuid import UUID
 
+import msgspec
 import structlog
 
 from tenantry.access import credentials
@@ -36,7 +37,7 @@ from tenantry.tenant.users import User
 NAME_CHARS_MAX = 100
 PROVISION_SECONDS_MAX = 120.0
 
-_LOGGED = ("name", "is_active", "modules", "requests_per_minute")
+_LOGGED = ("name", "is_active", "is_read_only", "modules", "requests_per_minute")
 
 Done = TypeVar("Done")
 
@@ -60,7 +61,7 @@ class TenantActive(Conflict):
 
 
 class ActivationFailed(Conflict):
-    """The tenant's database could not be migrated, so it stays inactive."""
+    """The tenant's database could not be migrated, so it stays as it is."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,10 +146,13 @@ class Lifecycle:
         *,
         name: str | None = None,
         is_active: bool | None = None,
+        is_read_only: bool | None = None,
         module_keys: list[str] | None = None,
         requests_per_minute: int | None = None,
     ) -> Tenant:
         """Set the values that are not None, and return the tenant.
+
+        A tenant that becomes writable is first migrated to the head: runs have left it out.
 
         Raises:
             BadText, UnknownModule: A rule is broken.
@@ -159,7 +163,12 @@ class Lifecycle:
         if name is not None:
             _checked_name(name)
         keys = None if module_keys is None else modules.checked_keys(module_keys)
-        if is_active and not tenant.is_active:
+        becomes = msgspec.structs.replace(
+            tenant,
+            is_active=tenant.is_active if is_active is None else is_active,
+            is_read_only=tenant.is_read_only if is_read_only is None else is_read_only,
+        )
+        if _is_writable(becomes) and not _is_writable(tenant):
             await self._bring_to_head(tenant)
         changes: audit_log.Changes = []
         async with self.catalog.change(
@@ -170,6 +179,7 @@ class Lifecycle:
                 tenant.id,
                 name=name,
                 is_active=is_active,
+                is_read_only=is_read_only,
                 modules=keys,
                 requests_per_minute=requests_per_minute,
             )
@@ -303,8 +313,9 @@ class Lifecycle:
         try:
             await self._migrate(tenant, RunScripts(self.streams()))
         except Exception as error:
+            state = "read-only" if tenant.is_active else "inactive"
             raise ActivationFailed(
-                f"The tenant stays inactive, because it cannot be migrated: {explain(error)}"
+                f"The tenant stays {state}, because it cannot be migrated: {explain(error)}"
             ) from error
 
     async def _migrate(self, tenant: Tenant, scripts: RunScripts) -> None:
@@ -360,6 +371,10 @@ async def _running_task(work: Coroutine[Any, Any, Done]) -> AsyncIterator["async
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+def _is_writable(tenant: Tenant) -> bool:
+    return tenant.is_active and not tenant.is_read_only
 
 
 def _checked_name(name: str) -> str:

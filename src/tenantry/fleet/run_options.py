@@ -31,7 +31,8 @@ class RunOptions:
     """Options of a run. Messages name the members as the HTTP API does.
 
     Attributes:
-        tenant_ids: Only these tenants; each must be active. None of them named is a run of none.
+        tenant_ids: Only these tenants; each must be active and not read-only. An empty list is a
+            run of no tenant.
         retry_of: Only the tenants that failed in this run and are active now. With
             `tenant_ids` too, those that are both.
         waves: The cumulative number of tenants up to each wave, in the order of their creation. A
@@ -88,17 +89,17 @@ async def select(session: CatalogSession, options: RunOptions) -> Selection:
 
     Raises:
         MigrationRunNotFound: There is no run with the id in `retry_of`.
-        BadRunOptions: A tenant that is named does not exist, or is not active.
+        BadRunOptions: A named tenant does not exist, is suspended, or is read-only.
     """
     if options.retry_of is not None:
         await runs.get(session, options.retry_of)
     if options.tenant_ids is None:
         return Selection(retry_of=options.retry_of)
     named = list(dict.fromkeys(options.tenant_ids))
-    wrong = await plans.inactive(session, named)
+    wrong = await plans.left_out(session, named)
     if wrong:
         more = f", and {len(wrong) - 1} more of them" if len(wrong) > 1 else ""
-        raise BadRunOptions(f"`tenantIds`: {wrong[0]} is no active tenant{more}.")
+        raise BadRunOptions(f"`tenantIds`: {wrong[0]} is no active, writable tenant{more}.")
     return Selection(tenant_ids=named, retry_of=options.retry_of)
 
 

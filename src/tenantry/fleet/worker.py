@@ -165,7 +165,7 @@ class Worker:
     async def _migrate_claimed(self) -> None:
         while True:
             claimed = await self._claims.next()
-            stop_reason = await self._stop_reason(claimed.run)
+            stop_reason = claimed.withheld or await self._stop_reason(claimed.run)
             if self._in_flight.is_stopping:
                 self._in_flight.released()  # `stop` releases it in the catalog
                 continue

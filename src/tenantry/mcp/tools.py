@@ -26,6 +26,7 @@ from tenantry.schemas.content import PostPage, PostResponse
 from tenantry.schemas.tenants import ModuleList
 from tenantry.schemas.users import TenantUserProfile
 from tenantry.tenant import modules
+from tenantry.tenant.databases import require_writable
 from tenantry.tenant.entry import Demand
 
 Request = ServerRequestContext[Any, Any]
@@ -72,6 +73,11 @@ class Tool:
     demand: Demand = ANYBODY
     is_persons: bool = False
     names: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def writes(self) -> bool:
+        """Whether it writes to the tenant's data."""
+        return not self.hints.read_only_hint
 
     @property
     def name(self) -> str:
@@ -226,6 +232,8 @@ async def call_tool(request: Request, params: types.CallToolRequestParams) -> di
             types.INVALID_PARAMS, "Unknown tool: `tools/list` names those that this token may call."
         )
     try:
+        if tool.writes:
+            require_writable(call.ctx.tenant)
         wanted = arguments.read(tool.takes, params.arguments)
     except TenantryError as error:
         return results.refused(call, tool.name, error, {})

@@ -23,6 +23,7 @@ class TenantResponse(Schema, frozen=True):
     name: str
     database_name: str
     is_active: bool
+    is_read_only: bool
     created_at: datetime
     schema_revision: str | None
     modules: list[str]
@@ -60,6 +61,7 @@ class UpdateTenantRequest(Schema, frozen=True):
 
     name: str | UnsetType = UNSET
     is_active: bool | UnsetType = UNSET
+    is_read_only: bool | UnsetType = UNSET
     modules: list[str] | UnsetType = UNSET
     requests_per_minute: RequestsPerMinute | UnsetType = UNSET
 
@@ -69,6 +71,7 @@ class TenantPageRequest(PageRequest, frozen=True):
 
     search: str | None = None
     is_active: bool | None = None
+    is_read_only: bool | None = None
     revision: str | None = None
 
 

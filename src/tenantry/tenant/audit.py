@@ -9,6 +9,8 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
+from tenantry.catalog import tenants
+from tenantry.catalog.session import CatalogSession
 from tenantry.db.audit_log import AuditLog
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.tenant.databases import TenantDatabases, TenantPlane
@@ -34,10 +36,12 @@ class Retention:
     """Removes expired entries from the tenant databases that this process has open.
 
     Args:
+        catalog: Lists the tenants.
         databases: The open ones.
     """
 
-    def __init__(self, databases: TenantDatabases) -> None:
+    def __init__(self, catalog: CatalogSession, databases: TenantDatabases) -> None:
+        self._catalog = catalog
         self._databases = databases
         self._due: dict[UUID, datetime] = {}
 
@@ -45,7 +49,7 @@ class Retention:
         """Remove entries from before a time: of each database at most once in `PRUNE_EVERY`.
 
         A database with more than `audit_log.PRUNED_MAX` such entries is due again at once. One
-        that is unavailable waits for the next time.
+        that is unavailable waits for the next time, and so does one of a read-only tenant.
         """
         opened = self._databases.opened()
         self._due = {one: self._due.get(one, now) for one in opened}
@@ -53,6 +57,9 @@ class Retention:
         for tenant_id in due[:DATABASES_EACH]:
             self._due[tenant_id] = now + PRUNE_EVERY
             try:
+                tenant = await tenants.find(self._catalog, tenant_id)
+                if tenant is None or tenant.is_read_only:
+                    continue
                 if await LOG.prune(opened[tenant_id], before=before):
                     self._due[tenant_id] = now
             except DatabaseUnavailable:

@@ -10,7 +10,7 @@ from tenantry.catalog.tenants import Tenant
 from tenantry.db.database import Database
 from tenantry.db.servers import Server
 from tenantry.db.sessions import Session
-from tenantry.kit.errors import Unavailable
+from tenantry.kit.errors import Forbidden, Unavailable
 from tenantry.migration.schema_state import READ_VERSION
 from tenantry.migration.streams import Stream
 
@@ -32,6 +32,10 @@ TenantDatabase = Database[TenantPlane]
 
 class TenantOutdated(Unavailable):
     """The tenant's database is waiting to be migrated."""
+
+
+class TenantReadOnly(Forbidden):
+    """The tenant is read-only: its data can be read, and every write is rejected."""
 
 
 class ServerUnknown(Unavailable):
@@ -69,13 +73,20 @@ class TenantDatabases:
         """Return the open databases by the ids of their tenants."""
         return dict(self._opened)
 
-    async def open(self, tenant: Tenant) -> TenantDatabase:
+    async def open(self, tenant: Tenant, *, writes: bool) -> TenantDatabase:
         """Return the database of *tenant*.
 
+        Args:
+            tenant: As the catalog lists it.
+            writes: Whether the caller may write to it.
+
         Raises:
+            TenantReadOnly: The caller may write, and the tenant is read-only.
             DatabaseUnavailable: It cannot be reached.
             TenantOutdated: Its schema is older than this code can serve.
         """
+        if writes:
+            require_writable(tenant)
         database = self._opened.get(tenant.id)
         if database is None:
             database = await self._add(tenant)
@@ -103,6 +114,16 @@ class TenantDatabases:
         if len(self._opened) > DATABASES_MAX:
             await self._opened.popitem(last=False)[1].close()
         return database
+
+
+def require_writable(tenant: Tenant) -> None:
+    """Check that the data of *tenant* may be changed.
+
+    Raises:
+        TenantReadOnly: They may not.
+    """
+    if tenant.is_read_only:
+        raise TenantReadOnly
 
 
 async def _read_revision(database: TenantDatabase) -> None:

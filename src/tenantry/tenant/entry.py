@@ -50,10 +50,12 @@ class Demand:
     Attributes:
         scope: The scope that an McpToken must have.
         module: The module that must be active for the tenant.
+        writes: Whether it writes to the tenant's data: a read-only tenant rejects it.
     """
 
     scope: Scope | None = None
     module: str | None = None
+    writes: bool = False
 
 
 class TenantContext(OperationContext, frozen=True, kw_only=True):
@@ -156,14 +158,14 @@ class Entry:
         Raises:
             Unauthenticated: The session has ended, or the user was deleted.
             Forbidden: Good credentials that do not suffice.
-            DatabaseUnavailable, TenantOutdated: See `TenantDatabases.open`.
+            TenantReadOnly, DatabaseUnavailable, TenantOutdated: See `TenantDatabases.open`.
         """
         if admission.requires_session and identity.claims is None:
             raise SignInRequired
         if admission.context is not TenantContext and acting_user(identity) is None:
             raise PersonRequired
         require(identity, demand)
-        database = await self._databases.open(identity.tenant)
+        database = await self._databases.open(identity.tenant, writes=demand.writes)
         if admission.context is not Claimant:
             is_admitted = admission.admits_deleted_user and identity.claims is not None
             await _confirm(identity, database, gone_is_refused=not is_admitted)

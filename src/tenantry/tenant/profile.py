@@ -222,7 +222,7 @@ async def login(
         password=password,
     )
     assert usable is not None, "a right password implies an account"
-    if rehashed is not None:
+    if rehashed is not None and not ctx.tenant.is_read_only:
         await ctx.database.execute(_REHASH, user=usable.id, old=usable.password_hash, new=rehashed)
     person = Person(
         usable.id, usable.email, Role.TENANT_USER, usable.generation, tenant_id=ctx.tenant.id

@@ -76,4 +76,6 @@ async def _lines(batches: AsyncGenerator[list[AuditEntry], None]) -> Source:
 
 
 async def _open(services: Services, tenant_id: UUID) -> TenantDatabase:
-    return await services.databases.open(await tenants.get(services.catalog, tenant_id))
+    return await services.databases.open(
+        await tenants.get(services.catalog, tenant_id), writes=False
+    )

@@ -24,6 +24,7 @@ HEADERS = ("host", "origin", "mcp-protocol-version", "mcp-method", "mcp-name")
     errors=[NOT_FOUND],
     headers=HEADERS,
     module=modules.MCP,
+    writes=False,  # each tool is checked when it is called
     is_bare=True,
     body_bytes_max=CONTENT_BYTES_MAX,
 )

@@ -29,6 +29,7 @@ from tenantry.tenant.entry import Claimant, PersonContext, TenantContext
     "/api/tenant/auth/login",
     TENANT_LOGIN,
     errors=[UNAUTHORIZED, TOO_MANY_REQUESTS],
+    writes=False,  # it records the login in the catalog
     holds_secret=True,
     seconds_more=HASHING_SECONDS,
 )

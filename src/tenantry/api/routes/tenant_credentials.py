@@ -115,7 +115,7 @@ async def issue_token(
     issued = await tokens.issue(
         ctx,
         services.catalog,
-        await services.databases.open(tenant),
+        await services.databases.open(tenant, writes=False),
         tenant.id,
         name=request.name,
         user_id=asked.get("user_id"),

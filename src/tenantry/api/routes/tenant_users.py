@@ -23,7 +23,7 @@ async def list_users(
     _ctx: AdminContext, services: Services, request: PageRequest, *, tenant_id: UUID
 ) -> TenantUserPage:
     """List the users of a tenant."""
-    database = await _open(services, tenant_id)
+    database = await _open(services, tenant_id, writes=False)
     return TenantUserPage.of_page(await users.page(database, request.window))
 
 
@@ -39,7 +39,7 @@ async def create_user(
     ctx: AdminContext, services: Services, request: CreateUserRequest, *, tenant_id: UUID
 ) -> TenantUserProfile:
     """Create a user of a tenant."""
-    database = await _open(services, tenant_id)
+    database = await _open(services, tenant_id, writes=True)
     user = await users.create(
         ctx,
         database,
@@ -67,7 +67,7 @@ async def update_user(
     user_id: UUID,
 ) -> TenantUserProfile:
     """Change a user of a tenant."""
-    database = await _open(services, tenant_id)
+    database = await _open(services, tenant_id, writes=True)
     user = await users.update(
         ctx,
         services.catalog,
@@ -92,9 +92,10 @@ async def delete_user(
     ctx: AdminContext, services: Services, _request: Nothing, *, tenant_id: UUID, user_id: UUID
 ) -> None:
     """Delete a user of a tenant."""
-    database = await _open(services, tenant_id)
+    database = await _open(services, tenant_id, writes=True)
     await users.delete(ctx, services.catalog, database, tenant_id, user_id)
 
 
-async def _open(services: Services, tenant_id: UUID) -> TenantDatabase:
-    return await services.databases.open(await tenants.get(services.catalog, tenant_id))
+async def _open(services: Services, tenant_id: UUID, *, writes: bool) -> TenantDatabase:
+    tenant = await tenants.get(services.catalog, tenant_id)
+    return await services.databases.open(tenant, writes=writes)

@@ -53,6 +53,7 @@ async def list_tenants(
         request.window,
         search=request.search,
         is_active=request.is_active,
+        is_read_only=request.is_read_only,
         revision=request.revision,
     )
     return TenantPage.of_page(page)
@@ -70,7 +71,7 @@ async def show_tenant(
 async def update_tenant(
     ctx: AdminContext, services: Services, request: UpdateTenantRequest, *, tenant_id: UUID
 ) -> TenantResponse:
-    """Change, suspend or activate a tenant."""
+    """Change a tenant: suspend it, make it read-only, activate it."""
     tenant = await tenants.get(services.catalog, tenant_id)
     asked = sent_members(request)
     changed = await services.lifecycle.update(
@@ -78,6 +79,7 @@ async def update_tenant(
         tenant,
         name=asked.get("name"),
         is_active=asked.get("is_active"),
+        is_read_only=asked.get("is_read_only"),
         module_keys=asked.get("modules"),
         requests_per_minute=asked.get("requests_per_minute"),
     )

@@ -123,7 +123,7 @@ async def _make(services: Services, sample: SampleTenant, login: Login) -> Provi
     ctx = session.context()
     owner = Owner(email=login.email, full_name=sample.owner, password=login.password)
     made = await services.lifecycle.provision(ctx, name=sample.name, owner=owner, module_keys=None)
-    database = await services.databases.open(made.tenant)
+    database = await services.databases.open(made.tenant, writes=True)
     # The oldest one first: ids and lists follow the order of writing.
     for age, post in reversed(list(enumerate(sample.posts))):
         await posts.write_new(
