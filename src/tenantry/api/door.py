@@ -114,11 +114,11 @@ class Api:
         exchange.endpoint = endpoint
         credentials = read_credentials(headers, endpoint.level.headers)
 
-        def enter() -> Awaitable[Any]:
-            return self._enter(endpoint, exchange.context(scope), credentials)
-
+        # It must not refer to the exchange: the garbage collector would have to free each request.
+        enter = partial(self._enter_again, endpoint, exchange.request_id, scope, credentials)
         exchange.enter, exchange.known = enter, self._services.catalog.cache.generation
-        entering = self._enter(endpoint, exchange.context(scope), credentials, exchange)
+        ctx = _context(exchange.request_id, scope)
+        entering = self._enter(endpoint, ctx, credentials, exchange)
         exchange.ctx = ctx = await exchange.in_time(entering)
         try:
             if endpoint.reads_body:
@@ -142,6 +142,12 @@ class Api:
         more = endpoint.seconds_more
         exchange.seconds_left += math.inf if more is None else more
         return await exchange.in_time(work, receive if exchange.method == "GET" else None)
+
+    async def _enter_again(
+        self, endpoint: Endpoint, request_id: str, scope: Scope, credentials: Credentials
+    ) -> Any:
+        """Authenticate the caller of an admitted request again."""
+        return await self._enter(endpoint, _context(request_id, scope), credentials)
 
     async def _enter(
         self,
@@ -221,6 +227,16 @@ class Api:
                 await exchange.in_time(exchange.enter())
 
 
+def _context(request_id: str, scope: Scope) -> OperationContext:
+    client = scope.get("client")
+    return OperationContext(
+        request_id=request_id,
+        now=utc_now(),
+        actor="anonymous",
+        address=client[0] if client else "",
+    )
+
+
 class _Exchange:
     """The state of one request while it is handled.
 
@@ -248,15 +264,6 @@ class _Exchange:
         self.ctx: OperationContext | None = None
         self.error: str | None = None
         self.quota: Quota | None = None
-
-    def context(self, scope: Scope) -> OperationContext:
-        client = scope.get("client")
-        return OperationContext(
-            request_id=self.request_id,
-            now=utc_now(),
-            actor="anonymous",
-            address=client[0] if client else "",
-        )
 
     async def in_time(self, work: Awaitable[Result], receive: Receive | None = None) -> Result:
         """Await *work* with the deadline of the request, and return its result.
