@@ -19,7 +19,7 @@ WARM_SECONDS = 0.5
 BELOW = ("(typer/", "(tenantry/cli/", "(tenantry/__main__", "(<frozen", "(asyncio/runners")
 
 
-def look_into(contender: Contender, seconds: int) -> list[str]:
+def profile(contender: Contender, seconds: int) -> list[str]:
     """Return the functions that take the time of a server, by themselves and with what they call.
 
     The folded stacks stay in a file, for a flame graph.

@@ -31,8 +31,8 @@ PACKAGES = ("asyncpg", "aiosqlite", "sqlalchemy", "alembic", "uvloop")
 # A check that hangs is a fault; and one that then cannot be ended is not waited for.
 CHECK_SECONDS_MAX = 1_200
 SECONDS_MAX = 2_700
-Tell = Callable[[str], None]
-CHECKS: Mapping[str, Callable[[Path, str, Scale, random.Random, Tell], list[Finding]]] = {
+Progress = Callable[[str], None]
+CHECKS: Mapping[str, Callable[[Path, str, Scale, random.Random, Progress], list[Finding]]] = {
     "kills": kills.check,
     "crowd": crowd.check,
     "broken": broken.check,
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str]) -> int:
     signal.signal(signal.SIGALRM, _give_up)
     faulthandler.dump_traceback_later(SECONDS_MAX, exit=True)
     seed = options.seed or secrets.token_hex(4)
-    tell(f"seed {seed}")
+    progress(f"seed {seed}")
     began = time.monotonic()
     with _scratch() as folder, own_server() as server:
         machine = describe(folder, PACKAGES)
@@ -75,7 +75,7 @@ def main(arguments: Sequence[str]) -> int:
     return 1 if any(one.faults for many in found.values() for one in many) else 0
 
 
-def tell(text: str) -> None:
+def progress(text: str) -> None:
     """Say how far it is."""
     print(text, file=sys.stderr, flush=True)
 
@@ -87,7 +87,7 @@ def _run(name: str, folder: Path, server_url: str, scale: Scale, seed: str) -> l
     below.mkdir()
     chance = random.Random(f"{seed} {name}")  # noqa: S311 - it chooses moments
     try:
-        found = CHECKS[name](below, server_url, scale, chance, tell)
+        found = CHECKS[name](below, server_url, scale, chance, progress)
     except Exception:  # noqa: BLE001 - one check that cannot be done must not cost the others
         lines = traceback.format_exc().splitlines()
         found = [
@@ -95,7 +95,7 @@ def _run(name: str, folder: Path, server_url: str, scale: Scale, seed: str) -> l
         ]
     finally:
         signal.alarm(0)
-    tell(
+    progress(
         f"{name} ({time.monotonic() - began:.0f} s): "
         + "; ".join(f"{one.name}: {one.found}: {one.mark}" for one in found)
     )

@@ -44,7 +44,7 @@ LAST = Step(
     op.execute("CREATE UNIQUE INDEX ux_article_number ON article (number)")""",
     "",
 )
-Tell = Callable[[str], None]
+Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -85,10 +85,10 @@ class _Stage:
 
 
 def check(
-    folder: Path, server_url: str, scale: Scale, chance: random.Random, tell: Tell
+    folder: Path, server_url: str, scale: Scale, chance: random.Random, progress: Progress
 ) -> list[Finding]:
     """Break some, and migrate them all."""
-    del server_url, tell  # who is refused needs a server that asks for a password
+    del server_url, progress  # who is refused needs a server that asks for a password
 
     def one(engine: str, its_chance: random.Random) -> Finding:
         if engine == "sqlite":

@@ -25,11 +25,11 @@ BEGIN_SECONDS_MAX = 10.0
 TRIES_MAX = 3
 # The servers of tests forget the last commits when they are stopped without a warning.
 DURABLE = ("ALTER SYSTEM SET synchronous_commit = on", "SELECT pg_reload_conf()")
-Tell = Callable[[str], None]
+Progress = Callable[[str], None]
 
 
 def check(
-    folder: Path, server_url: str, scale: Scale, chance: random.Random, tell: Tell
+    folder: Path, server_url: str, scale: Scale, chance: random.Random, progress: Progress
 ) -> list[Finding]:
     """Restart it, at random moments; the tenants are on a server of their own."""
     with own_server() as server:
@@ -38,31 +38,33 @@ def check(
             folder / "fleet", scale.kill_tenants, server_url=server_url, catalog_on=server.url
         )
         with serving(folder, fleet.environment) as serving_:
-            torment = _Torment(fleet, serving_, server, chance)
-            asyncio.run(torment.measure())
-            while torment.hits < scale.restarts and torment.tries < TRIES_MAX * scale.restarts:
+            restarts = _Restarts(fleet, serving_, server, chance)
+            asyncio.run(restarts.measure())
+            while restarts.hits < scale.restarts and restarts.tries < TRIES_MAX * scale.restarts:
                 fleet.undo()
-                asyncio.run(torment.restart_once())
-                tell(f"catalog: {torment.hits} restarts hit a run, {len(torment.faults)} faults")
-    if torment.hits < scale.restarts:
-        torment.faults.append(f"only {torment.hits} of {scale.restarts} restarts hit a run")
+                asyncio.run(restarts.restart_once())
+                progress(
+                    f"catalog: {restarts.hits} restarts hit a run, {len(restarts.faults)} faults"
+                )
+    if restarts.hits < scale.restarts:
+        restarts.faults.append(f"only {restarts.hits} of {scale.restarts} restarts hit a run")
     return [
         Finding(
             name="catalog",
-            check=f"PostgreSQL: the catalog restarted {torment.hits} times in the middle of a run "
+            check=f"PostgreSQL: the catalog restarted {restarts.hits} times in the middle of a run "
             f"of {scale.kill_tenants} tenants, politely and not, away for up to "
             f"{AWAY_SECONDS_MAX:g} s",
             must=f"the run ends within {END_SECONDS_MAX} s, with every tenant a success and at "
             "the head",
-            found=f"{len(torment.faults)} faults; it ended {torment.longest:.1f} s after the "
+            found=f"{len(restarts.faults)} faults; it ended {restarts.longest:.1f} s after the "
             "catalog was back at the latest",
-            faults=torment.faults,
+            faults=restarts.faults,
         )
     ]
 
 
 @dataclass
-class _Torment:
+class _Restarts:
     """The check at work.
 
     Attributes:
@@ -137,7 +139,7 @@ class _Torment:
             run = catalog.run(run_id)
         if (run.success, run.failed) != (len(self.fleet.urls), 0):
             self._fault(f"{run}")
-        for tenant_id, state in self.fleet.look().items():
+        for tenant_id, state in self.fleet.read_states().items():
             if state.content != self.fleet.after:
                 self._fault(f"the tenant {tenant_id} is not at the head")
 

@@ -19,18 +19,18 @@ from torture.serving import MIGRATE_ALL, admin, newest_runs, serving
 from torture.states import State
 
 CALLERS = 5
-TOLD_EVERY = 20
-Tell = Callable[[str], None]
+PROGRESS_EVERY = 20
+Progress = Callable[[str], None]
 
 
 def check(
-    folder: Path, server_url: str, scale: Scale, chance: random.Random, tell: Tell
+    folder: Path, server_url: str, scale: Scale, chance: random.Random, progress: Progress
 ) -> list[Finding]:
     """Let them call, round after round, on both engines."""
 
     def one(engine: str, its_chance: random.Random) -> Finding:
         url = server_url if engine == "postgresql" else None
-        return _check(engine, folder, url, scale, chance=its_chance, tell=tell)
+        return _check(engine, folder, url, scale, chance=its_chance, progress=progress)
 
     return on_both(one, chance)
 
@@ -42,12 +42,14 @@ def _check(
     scale: Scale,
     *,
     chance: random.Random,
-    tell: Tell,
+    progress: Progress,
 ) -> Finding:
     fleet = make_fleet(folder / engine, scale.crowd_tenants, server_url=url)
     faults: list[str] = []
     with _two_processes(folder, fleet, engine) as clients:
-        asyncio.run(_rounds(fleet, clients, scale.crowds, chance=chance, faults=faults, tell=tell))
+        asyncio.run(
+            _rounds(fleet, clients, scale.crowds, chance=chance, faults=faults, progress=progress)
+        )
     return Finding(
         name=f"crowd, {ENGINE_NAMES[engine]}",
         check=f"{ENGINE_NAMES[engine]}: {scale.crowds} rounds of {CALLERS} simultaneous "
@@ -84,26 +86,26 @@ async def _rounds(
     *,
     chance: random.Random,
     faults: list[str],
-    tell: Tell,
+    progress: Progress,
 ) -> None:
     async with AsyncExitStack() as stack:
         for client in clients:
             await stack.enter_async_context(client)
         for number in range(rounds):
             await asyncio.to_thread(fleet.undo)
-            logged = await asyncio.to_thread(fleet.look)
+            logged = await asyncio.to_thread(fleet.read_states)
 
             async def call(caller: int) -> httpx.Response:
                 await asyncio.sleep(chance.uniform(0, 0.02))
                 return await clients[caller % len(clients)].post(MIGRATE_ALL)
 
             answers = await asyncio.gather(*(call(caller) for caller in range(CALLERS)))
-            states = await asyncio.to_thread(fleet.look)
-            told = await newest_runs(clients[0], CALLERS)
-            found = [*_wrong(answers, len(fleet.urls)), *_not_once(fleet, states, logged, told)]
+            states = await asyncio.to_thread(fleet.read_states)
+            runs = await newest_runs(clients[0], CALLERS)
+            found = [*_wrong(answers, len(fleet.urls)), *_not_once(fleet, states, logged, runs)]
             faults += [f"round {number + 1}: {one}" for one in found]
-            if (number + 1) % TOLD_EVERY == 0:
-                tell(f"crowd: {number + 1} of {rounds} rounds, {len(faults)} faults")
+            if (number + 1) % PROGRESS_EVERY == 0:
+                progress(f"crowd: {number + 1} of {rounds} rounds, {len(faults)} faults")
 
 
 def _wrong(answers: Sequence[httpx.Response], tenants: int) -> list[str]:
@@ -122,7 +124,7 @@ def _not_once(
     fleet: Fleet,
     states: Mapping[UUID, State],
     logged: Mapping[UUID, State],
-    told: Sequence[Mapping[str, Any]],
+    runs: Sequence[Mapping[str, Any]],
 ) -> list[str]:
     faults = []
     for tenant_id, state in states.items():
@@ -131,7 +133,7 @@ def _not_once(
             faults.append(f"the log of {tenant_id} says {names}")
     by_runs = Counter(
         (detail["customerId"], name)
-        for run in told
+        for run in runs
         for detail in run["details"]
         for name in (detail["appliedMigrations"] or "").split(",")
         if name

@@ -18,7 +18,7 @@ from benchmarks.world import Size, make_world
 from tests.integration.raw_sql import Query, connected
 
 from torture.finding import Finding
-from torture.states import State, look
+from torture.states import State, read_state
 
 Found = TypeVar("Found")
 
@@ -102,9 +102,9 @@ class Fleet:
         """Put every tenant back to where something is pending."""
         self.each(undo)
 
-    def look(self) -> dict[UUID, State]:
+    def read_states(self) -> dict[UUID, State]:
         """Return the state of every tenant."""
-        return dict(zip(self.ours.ids, self.each(look), strict=True))
+        return dict(zip(self.ours.ids, self.each(read_state), strict=True))
 
     def each(self, work: Callable[[str], Found]) -> list[Found]:
         """Return what *work* makes of every database, a few at once."""
@@ -199,6 +199,6 @@ def make_fleet(
     # What a revision leaves behind when it is undone is there before anything is compared.
     made.migrate_all(count, live=live)
     fleet = Fleet(made, environment, "", "")
-    after = look(fleet.urls[0]).content
+    after = read_state(fleet.urls[0]).content
     fleet.undo()
-    return Fleet(made, environment, look(fleet.urls[0]).content, after)
+    return Fleet(made, environment, read_state(fleet.urls[0]).content, after)

@@ -17,17 +17,17 @@ from torture.serving import MIGRATE_ALL, Server, serving
 
 END_SECONDS_MAX = 30
 TOGETHER = 4
-Tell = Callable[[str], None]
+Progress = Callable[[str], None]
 
 
 def check(
-    folder: Path, server_url: str, scale: Scale, chance: random.Random, tell: Tell
+    folder: Path, server_url: str, scale: Scale, chance: random.Random, progress: Progress
 ) -> list[Finding]:
     """Call and hang up, on both engines."""
 
     def one(engine: str, its_chance: random.Random) -> Finding:
         url = server_url if engine == "postgresql" else None
-        return _check(engine, folder, url, scale, chance=its_chance, tell=tell)
+        return _check(engine, folder, url, scale, chance=its_chance, progress=progress)
 
     return on_both(one, chance)
 
@@ -39,7 +39,7 @@ def _check(
     scale: Scale,
     *,
     chance: random.Random,
-    tell: Tell,
+    progress: Progress,
 ) -> Finding:
     fleet = make_fleet(folder / engine, scale.crowd_tenants, server_url=url)
     faults: list[str] = []
@@ -54,10 +54,10 @@ def _check(
             _hang_up(server, fleet, callers, chance, length)
             sent += callers
             # A client that disconnected before its request was read has no run.
-            early = _heard(server, 1 + sent).count(400)
+            early = _logged_statuses(server, 1 + sent).count(400)
             _wait_until_ended(catalog, faults)
             runs = catalog.runs()[: len(catalog.runs()) - known]
-            tell(f"hang-ups, {engine}: {len(runs)} of {scale.hangups}, {len(faults)} faults")
+            progress(f"hang-ups, {engine}: {len(runs)} of {scale.hangups}, {len(faults)} faults")
     finished = sum(run.is_finished for run in runs)
     if len(runs) != sent - early or finished != len(runs):
         faults.append(f"{len(runs)} runs of {sent - early} calls, {finished} of them have ended")
@@ -72,7 +72,7 @@ def _check(
     )
 
 
-def _heard(server: Server, requests: int) -> list[int]:
+def _logged_statuses(server: Server, requests: int) -> list[int]:
     """Return the statuses of all *requests*, when the server has dealt with each of them."""
     until = time.monotonic() + END_SECONDS_MAX
     while True:

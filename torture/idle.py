@@ -22,7 +22,7 @@ MARGIN_SECONDS = 0.2
 READERS_PAUSE_SECONDS = 0.02
 # A request that waits for a lock is answered when it has it.
 SLACK_SECONDS = 1.0
-Tell = Callable[[str], None]
+Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,10 @@ class _Readers:
 
 
 def check(
-    folder: Path, server_url: str, scale: Scale, chance: random.Random, tell: Tell
+    folder: Path, server_url: str, scale: Scale, chance: random.Random, progress: Progress
 ) -> list[Finding]:
     """Read from that tenant, and from the others, while the fleet is migrated."""
-    del chance, tell
+    del chance, progress
     revisions = AlembicFolder(folder / "revisions")
     world = make(folder / "world", "postgresql", server_url, 3)
     environment = {

@@ -16,12 +16,12 @@ from torture.scale import Scale
 from torture.states import State
 
 RESUMED_SECONDS_MAX = 15
-LOOK_SECONDS = 0.1
+POLL_SECONDS = 0.1
 LENGTH_SECONDS_MAX = 60.0
-TOLD_EVERY = 10
+PROGRESS_EVERY = 10
 # Kills that come when the run has ended already are not counted, and there is an end to them.
 TRIES_MAX = 6
-Tell = Callable[[str], None]
+Progress = Callable[[str], None]
 
 
 @dataclass
@@ -60,7 +60,7 @@ class Lane:
 
 
 def check(
-    folder: Path, server_url: str, scale: Scale, chance: random.Random, tell: Tell
+    folder: Path, server_url: str, scale: Scale, chance: random.Random, progress: Progress
 ) -> list[Finding]:
     """Kill, check, restart, check again: on both engines, in one process and two, side by side."""
     lanes = [
@@ -74,7 +74,7 @@ def check(
         fleet = make_fleet(folder / lane.name, scale.kill_tenants, server_url=url, live=lane.live)
         # Of its own, so that it does not matter which lane is the quicker.
         own_chance = random.Random(f"{seed} {lane.name}")  # noqa: S311 - it chooses moments
-        return _torture(lane, fleet, scale.kills // scale.lanes, own_chance, tell)
+        return _torture(lane, fleet, scale.kills // scale.lanes, own_chance, progress)
 
     seed = chance.random()
     with ThreadPoolExecutor(len(lanes)) as threads:
@@ -85,20 +85,24 @@ def check(
     ]
 
 
-def _torture(lane: Lane, fleet: Fleet, kills: int, chance: random.Random, tell: Tell) -> Found:
+def _torture(
+    lane: Lane, fleet: Fleet, kills: int, chance: random.Random, progress: Progress
+) -> Found:
     found = Found()
     with fleet.catalog() as catalog, _runners(fleet, lane.processes) as runners:
-        torment = _Torment(lane, fleet, catalog, runners, chance, found)
-        torment.measure()
+        lane_run = _LaneRun(lane, fleet, catalog, runners, chance, found)
+        lane_run.measure()
         while found.kills < kills and found.kills + found.missed < TRIES_MAX * kills:
-            torment.kill_once()
-            if (found.kills + found.missed) % TOLD_EVERY == 0:
-                tell(f"kills, {lane.name}: {found.kills} of {kills}, {len(found.faults)} faults")
+            lane_run.kill_once()
+            if (found.kills + found.missed) % PROGRESS_EVERY == 0:
+                progress(
+                    f"kills, {lane.name}: {found.kills} of {kills}, {len(found.faults)} faults"
+                )
     return found
 
 
 @dataclass
-class _Torment:
+class _LaneRun:
     """One lane at work.
 
     Attributes:
@@ -124,20 +128,20 @@ class _Torment:
             not self.catalog.run(run_id).is_finished
             and time.monotonic() - began < LENGTH_SECONDS_MAX
         ):
-            time.sleep(LOOK_SECONDS / 10)
+            time.sleep(POLL_SECONDS / 10)
         self.length = time.monotonic() - began
-        self.logged = self.fleet.look()
+        self.logged = self.fleet.read_states()
 
     def kill_once(self) -> None:
         """Begin a run, kill its workers, and check everything until the next has ended."""
         self.fleet.undo()
         known = {run.id for run in self.catalog.runs()}
         killed = self._choose()
-        told = self._run_until_killed(killed)
+        run_id = self._run_until_killed(killed)
         new = [run for run in self.catalog.runs() if run.id not in known]
-        if told is not None and told not in {run.id for run in new}:
-            self._fault(f"the run {told} is lost")
-        self._look_between(landed=any(not run.is_finished for run in new))
+        if run_id is not None and run_id not in {run.id for run in new}:
+            self._fault(f"the run {run_id} is lost")
+        self._check_interrupted(landed=any(not run.is_finished for run in new))
         began = time.monotonic()
         for number in killed:
             self.runners[number] = Runner(self.fleet.environment)
@@ -147,7 +151,7 @@ class _Torment:
             self.runners[number].wait_ready()
         self._check_next()
         if not new:  # the planner was killed before; the next run had all to do
-            self.logged = self.fleet.look()
+            self.logged = self.fleet.read_states()
 
     def _choose(self) -> Sequence[int]:
         if self.lane.processes == 1:
@@ -158,13 +162,15 @@ class _Torment:
         """Return the run, if its planner has reported it."""
         self.runners[0].begin_plan()
         time.sleep(self.chance.uniform(0, self.length))
-        told = self.runners[0].planned() if 0 not in killed else self.runners[0].told()
+        run_id = (
+            self.runners[0].planned() if 0 not in killed else self.runners[0].planned_if_reported()
+        )
         for number in killed:
             self.runners[number].kill()
-        return told
+        return run_id
 
-    def _look_between(self, *, landed: bool) -> None:
-        states = self.fleet.look()
+    def _check_interrupted(self, *, landed: bool) -> None:
+        states = self.fleet.read_states()
         moved = sum(state.content == self.fleet.after for state in states.values())
         for tenant_id, state in states.items():
             if state.content not in {self.fleet.before, self.fleet.after}:
@@ -182,11 +188,11 @@ class _Torment:
             if time.monotonic() - began > RESUMED_SECONDS_MAX:
                 self._fault(f"a run is unfinished {RESUMED_SECONDS_MAX} s after the restart")
                 return
-            time.sleep(LOOK_SECONDS)
+            time.sleep(POLL_SECONDS)
         self.found.resumed_seconds.append(time.monotonic() - began)
 
     def _check_ended(self, run_ids: Sequence[UUID]) -> None:
-        states, logged = self.fleet.look(), self.logged
+        states, logged = self.fleet.read_states(), self.logged
         self.logged = states
         for run_id in run_ids:
             run, items = self.catalog.run(run_id), self.catalog.items(run_id)

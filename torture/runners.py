@@ -54,7 +54,7 @@ class Runner:
         """Return the run that it has planned."""
         return UUID(self._receive(ANSWER_SECONDS_MAX))
 
-    def told(self) -> UUID | None:
+    def planned_if_reported(self) -> UUID | None:
         """Return the run that it has planned, if it has said so already."""
         return self.planned() if self._ours.poll() else None
 

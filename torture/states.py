@@ -58,7 +58,7 @@ class State:
         return ",".join(name for by, name in self.log if by == run_id) or None
 
 
-def look(url: str) -> State:
+def read_state(url: str) -> State:
     """Return the state of the database at *url*, whatever is being done to it."""
     path = sqlite_path(url)
     if path is not None:

@@ -35,7 +35,7 @@ REVISIONS: Mapping[str, str] = {
 POSTS_WRITTEN_FIRST = 10
 PAUSE_SECONDS = 0.3
 SLOWEST = 0.99
-Tell = Callable[[str], None]
+Progress = Callable[[str], None]
 
 
 @dataclass
@@ -54,10 +54,10 @@ class Seen:
 
 
 def check(
-    folder: Path, server_url: str, scale: Scale, chance: random.Random, tell: Tell
+    folder: Path, server_url: str, scale: Scale, chance: random.Random, progress: Progress
 ) -> list[Finding]:
     """Ask and migrate at the same time, on both engines."""
-    del tell
+    del progress
     return [_check(engine, folder, server_url, scale, chance) for engine in ENGINES]
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from benchmarks.figures import Figure
 from benchmarks.fleet.peers import dbmate
-from benchmarks.fleet.rounds import tell
+from benchmarks.fleet.rounds import show_progress
 from benchmarks.fleet.rows import ROWS
 from benchmarks.fleet.yard import Plan, Yard
 from benchmarks.machine import describe
@@ -47,10 +47,10 @@ def main(arguments: Sequence[str]) -> int:
             try:
                 figures[row] = ROWS[row](yard)
             except Exception:  # noqa: BLE001 - a broken peer must not cost the other rows
-                tell(f"{row} is broken:\n{traceback.format_exc()}")
+                show_progress(f"{row} is broken:\n{traceback.format_exc()}")
                 continue
-            said = "; ".join(f"{one.work}: {one.shown} {one.mark}" for one in figures[row])
-            tell(f"{row} ({time.monotonic() - began:.0f} s): {said}")
+            figures_shown = "; ".join(f"{one.work}: {one.shown} {one.mark}" for one in figures[row])
+            show_progress(f"{row} ({time.monotonic() - began:.0f} s): {figures_shown}")
     report = Report(
         f"{utc_now():%Y-%m-%d %H:%M} UTC", _command(options), machine, figures, "bench-fleet"
     )
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str]) -> int:
         report.write_json(options.json)
     broken = [row for row in chosen if row not in figures]
     if broken:
-        tell(f"Broken, and so nothing is recorded: {', '.join(broken)}.")
+        show_progress(f"Broken, and so nothing is recorded: {', '.join(broken)}.")
     elif options.record:
         report.record()
     return 1 if broken or report.failed else 0

@@ -82,7 +82,7 @@ def take_turns(work: str, contenders: Sequence[Contender], rounds: int) -> Seen:
             milliseconds = one.run() / one.count * 1000
             one.check()
             seen[one.name].append(milliseconds)
-            tell(
+            show_progress(
                 f"{work}, round {number + 1} of {rounds}: {one.name}: "
                 f"{shown(milliseconds)} ms for each of {one.count:,} (put back in {reset:.1f} s)"
             )
@@ -95,6 +95,6 @@ def shown(number: float) -> str:
     return f"{number:,.{digits}f}"
 
 
-def tell(text: str) -> None:
-    """Say how far it is."""
+def show_progress(text: str) -> None:
+    """Print a line about the progress."""
     print(text, file=sys.stderr, flush=True)

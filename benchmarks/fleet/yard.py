@@ -9,7 +9,7 @@ from benchmarks import postgres
 from benchmarks.fleet import ours
 from benchmarks.fleet.ours import Ours
 from benchmarks.fleet.peers import alembic_project, dbmate, schemas
-from benchmarks.fleet.rounds import tell
+from benchmarks.fleet.rounds import show_progress
 from benchmarks.world import Size, make_world
 
 # Who has a thousand databases does not want to hear of each of them all the time; and what
@@ -93,11 +93,11 @@ class Yard:
     @functools.cached_property
     def schemas(self) -> schemas.Project:
         """A project of django-tenants, with as many schemas as there are tenants."""
-        tell(f"making {self.plan.postgresql} schemas with django-tenants")
+        show_progress(f"making {self.plan.postgresql} schemas with django-tenants")
         return schemas.make_project(self._folder("django"), self.server_url, self.plan.postgresql)
 
     def _make(self, name: str, count: int) -> Ours:
-        tell(f"making {count:,} tenants ({name})")
+        show_progress(f"making {count:,} tenants ({name})")
         world_folder = self.folder / name
         if name == "sqlite":
             return ours.make(make_world(world_folder, Size(1)), self._folder("files"), count, None)

@@ -154,7 +154,7 @@ def compare(
         for one, process in ours.items():
             if not one.endswith(BEFORE):
                 contender = Contender(one, process, requests)
-                notes += profiler.look_into(contender, bench.plan.profile_seconds)
+                notes += profiler.profile(contender, bench.plan.profile_seconds)
     return seen, notes
 
 

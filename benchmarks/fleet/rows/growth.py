@@ -6,7 +6,7 @@ from datetime import datetime
 
 from benchmarks.figures import Bound, Figure
 from benchmarks.fleet.ours import Ours
-from benchmarks.fleet.rounds import tell
+from benchmarks.fleet.rounds import show_progress
 from benchmarks.fleet.yard import Yard
 
 
@@ -27,7 +27,7 @@ def _measure(engine: str, ours: Ours, count: int, rounds: int) -> Figure:
         ran = ours.migrate_all(count)
         ratios.append(_last_over_first(ran.ends))
         rates.append(count / ran.seconds)
-        tell(f"growth, {engine}, round {number + 1} of {rounds}: {ratios[-1]:.2f}")
+        show_progress(f"growth, {engine}, round {number + 1} of {rounds}: {ratios[-1]:.2f}")
     ratio, tenth = statistics.median(ratios), count // 10
     return Figure(
         work=f"{engine}: the last {tenth} of {count:,} tenants / the first {tenth} after warm-up",

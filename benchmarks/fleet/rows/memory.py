@@ -2,7 +2,7 @@
 
 from benchmarks.figures import Figure
 from benchmarks.fleet.ours import Ours, set_active
-from benchmarks.fleet.rounds import tell
+from benchmarks.fleet.rounds import show_progress
 from benchmarks.fleet.serving import migrate_all, serving_process
 from benchmarks.fleet.yard import Yard
 
@@ -26,7 +26,7 @@ def _measure(yard: Yard, engine: str, ours: Ours, many: int) -> Figure:
         set_active(ours, count)
         ours.tenants.reset(count)
         found[count] = _resident(yard, ours)
-        tell(f"memory, {engine}, {count:,} tenants: {found[count][-1]:.0f} MiB")
+        show_progress(f"memory, {engine}, {count:,} tenants: {found[count][-1]:.0f} MiB")
     before = found[few][0]
     return Figure(
         work=f"{engine}, resident memory of a server: idle → {few:,} tenants migrated → {many:,}",

@@ -5,7 +5,7 @@ import time
 from contextlib import ExitStack
 
 from benchmarks.figures import Bound, Figure
-from benchmarks.fleet.rounds import tell
+from benchmarks.fleet.rounds import show_progress
 from benchmarks.fleet.serving import migrate_all, serving
 from benchmarks.fleet.yard import Yard
 
@@ -33,7 +33,9 @@ def two_over_one(yard: Yard) -> list[Figure]:
                 migrate_all(port, ours)
                 seconds[processes].append(time.perf_counter() - began)
             ours.tenants.check_at_head(count)
-            tell(f"processes, {processes}: {count / seconds[processes][-1]:,.0f} tenants a second")
+            show_progress(
+                f"processes, {processes}: {count / seconds[processes][-1]:,.0f} tenants a second"
+            )
     ratios = [one / two for one, two in zip(seconds[1], seconds[2], strict=True)]
     ratio = statistics.median(ratios)
     rates = [count / statistics.median(seconds[processes]) for processes in (1, 2)]
