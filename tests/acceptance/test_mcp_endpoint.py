@@ -309,7 +309,7 @@ class TestMessages:
             raise RuntimeError("secret-canary")
 
         broken = tools.Tool(
-            run=fail, title="Broken", description="Fails.", tells=WhoAmI, hints=tools.READS
+            run=fail, title="Broken", description="Fails.", returns=WhoAmI, hints=tools.READS
         )
         monkeypatch.setitem(vars(tools)["_BY_NAME"], "broken", broken)
         token = await world.mcp_token(world.acme)

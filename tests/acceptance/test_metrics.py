@@ -7,6 +7,7 @@ import json
 import select
 import socket
 import time
+from importlib.metadata import version
 from pathlib import Path
 
 import httpx
@@ -67,6 +68,12 @@ class TestMetrics:
             "tenantry_build_info",
             "process_resident_memory_bytes",
         }
+
+    async def test_name_the_release(self, world: World):
+        """The label of `tenantry_build_info` is the release of the process."""
+        found = await scraped(world)
+
+        assert value(found, "tenantry_build_info", version=version("tenantry")) == 1
 
     async def test_count_requests_by_route(self, world: World):
         """A request counts under the template of its endpoint, its method and its status."""

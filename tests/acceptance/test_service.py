@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 from tenantry.settings import Settings
@@ -36,8 +37,14 @@ OF_THE_SEED = (
 class TestHealth:
     async def test_needs_no_credentials(self, world: World) -> None:
         """Liveness and readiness need nothing."""
-        for path in ("/livez", "/readyz"):
-            assert ok(await world.stranger().get(path)) == {"status": "ok"}
+        assert ok(await world.stranger().get("/livez")) == {"status": "ok"}
+        assert ok(await world.stranger().get("/readyz"))["status"] == "ok"
+
+    async def test_readiness_names_the_release(self, world: World) -> None:
+        """During a rolling upgrade, it identifies the processes that were restarted."""
+        ready = ok(await world.stranger().get("/readyz"))
+
+        assert ready == {"status": "ok", "release": version("tenantry")}
 
     async def test_is_not_ready_while_it_stops(self, world: World) -> None:
         """It is 503 while it drains; the process still lives."""

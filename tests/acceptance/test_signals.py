@@ -31,7 +31,7 @@ STUCK = """
 import asyncio, os, signal, threading, time
 from tenantry.cli import signals
 
-signals.BREAK_OFF_SECONDS, signals.EXIT_SECONDS_MAX = 0.3, 0.6
+signals.INTERRUPT_SECONDS, signals.EXIT_SECONDS_MAX = 0.3, 0.6
 
 async def serve() -> None:
     with signals.handled(lambda: None):

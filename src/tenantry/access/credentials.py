@@ -208,7 +208,7 @@ async def remove_tokens(
             await credentials.remove_tokens_of_user(session, tenant_id, user_id)
 
 
-async def remove_dead_tokens(
+async def remove_invalid_tokens(
     ctx: OperationContext, catalog: Catalog, tenant_id: UUID, user_id: UUID, *, generation: int
 ) -> None:
     """Remove the McpTokens of a user that are not of *generation*.
@@ -219,7 +219,9 @@ async def remove_dead_tokens(
     found = await credentials.tokens(catalog, tenant_id, user_id=user_id)
     if any(token.user_generation != generation for token in found):
         async with catalog.change(ctx, "mcp-token.end", user_id, tenant_id=tenant_id) as session:
-            await credentials.remove_dead_tokens(session, tenant_id, user_id, generation=generation)
+            await credentials.remove_invalid_tokens(
+                session, tenant_id, user_id, generation=generation
+            )
 
 
 def _in_utc(instant: datetime) -> datetime:

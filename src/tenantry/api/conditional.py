@@ -7,7 +7,6 @@ also covers the tenant, the path and query, and the release.
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
-from importlib.metadata import version as release_of
 from typing import Any
 from uuid import UUID
 
@@ -17,11 +16,12 @@ from tenantry.api.endpoints import Endpoint
 from tenantry.api.envelope import Answer
 from tenantry.api.responses import represent
 from tenantry.kit.negotiation import known_tags
+from tenantry.kit.release import VERSION
 from tenantry.tenant.entry import TenantContext
 
 DIGEST_BYTES = 16
 
-_RELEASE = release_of("tenantry").encode()
+_RELEASE = VERSION.encode()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
-from importlib.metadata import version
 from typing import Any
 
 import msgspec
@@ -12,6 +11,7 @@ from tenantry.api.access_levels import ADMIN, MCP, OPEN, PUBLIC, TENANT_LOGIN
 from tenantry.api.endpoints import Endpoint
 from tenantry.api.examples import example_of, example_of_parameter
 from tenantry.kit.context import OperationContext
+from tenantry.kit.release import VERSION
 from tenantry.schemas.base import EventStream, JsonLines, MetricsText, Nothing
 from tenantry.services import Services
 
@@ -122,7 +122,7 @@ def describe(endpoints: Iterable[Endpoint], *, release: str) -> Json:
 
 def description_of(endpoints: Iterable[Endpoint]) -> OpenApi:
     """Return the OpenAPI description of *endpoints*, for the installed release."""
-    return msgspec.convert(describe(endpoints, release=version("tenantry")), OpenApi)
+    return msgspec.convert(describe(endpoints, release=VERSION), OpenApi)
 
 
 def endpoint_of(description: OpenApi) -> Endpoint:

@@ -1,4 +1,4 @@
-"""Admins: the people of the control plane."""
+"""The accounts of admins, as stored."""
 
 from datetime import datetime
 from typing import Any
@@ -14,7 +14,7 @@ from tenantry.db.statements import Statement, columns_of, insert
 from tenantry.kit.errors import Conflict, NotFound
 
 ADMINS_LISTED_MAX = 1_000
-# Of one admin. Who has ended more of them has all sessions ended, which needs no list.
+# For one admin. Beyond this, all sessions of the admin are ended, which needs no list.
 ENDED_SESSIONS_MAX = 100
 
 
@@ -27,10 +27,10 @@ class AdminNotFound(NotFound):
 
 
 class Admin(msgspec.Struct, frozen=True):
-    """Someone who may manage every tenant.
+    """An account that may manage every tenant.
 
     Attributes:
-        generation: Raised to end every session; a token carries the one it was issued in.
+        generation: Incremented to end every session; a token contains its generation.
     """
 
     id: UUID
@@ -41,7 +41,7 @@ class Admin(msgspec.Struct, frozen=True):
 
 
 class AdminAccount(msgspec.Struct, frozen=True):
-    """What a login needs to know of an admin."""
+    """An admin with the values that a login needs."""
 
     id: UUID
     email: str
@@ -107,7 +107,7 @@ _END_SESSIONS = Statement[Any](
 async def add(
     session: CatalogChange, added: Admin, *, canonical_email: str, password_hash: str
 ) -> None:
-    """Register an admin.
+    """Insert an admin.
 
     Raises:
         AdminEmailInUse: The address is taken.
@@ -148,14 +148,14 @@ async def every(session: CatalogSession) -> list[Admin]:
 
 
 async def lock_active(session: CatalogChange) -> list[Admin]:
-    """Return the active admins, who stay what they are until the change ends."""
+    """Return the active admins, locked until the change ends."""
     return await session.fetch_all(_ACTIVE)
 
 
 async def update(
     session: CatalogChange, admin_id: UUID, *, is_active: bool, password_hash: str | None
 ) -> Admin:
-    """Switch an admin on or off, set the password unless None, and end every session.
+    """Activate or deactivate an admin, set the password unless None, and end every session.
 
     Raises:
         AdminNotFound: There is no such admin.
@@ -169,7 +169,7 @@ async def update(
 
 
 async def ended_sessions(session: CatalogSession, admin_id: UUID) -> frozenset[str]:
-    """Return the `jti` of the sessions that an admin has ended one by one."""
+    """Return the `jti` of the sessions of an admin that were ended individually."""
     return frozenset(one.jti for one in await session.fetch_all(_ENDED_SESSIONS, admin=admin_id))
 
 
@@ -181,7 +181,7 @@ async def end_session(
     expires_at: datetime,
     forget_before: datetime,
 ) -> None:
-    """End one session of an admin, and forget those that expired before *forget_before*."""
+    """End one session of an admin, and remove those that expired before *forget_before*."""
     await session.execute(_FORGET_SESSIONS, before=forget_before)
     await session.execute(_END_SESSION, jti=jti, admin_id=admin_id, expires_at=expires_at)
     if len(await ended_sessions(session, admin_id)) > ENDED_SESSIONS_MAX:
@@ -195,5 +195,5 @@ async def end_sessions(session: CatalogChange, admin_id: UUID) -> None:
 
 
 async def rehash(session: CatalogSession, admin_id: UUID, *, old: str, new: str) -> None:
-    """Store the same password at a higher cost, unless it has changed in between."""
+    """Replace the hash *old* by *new*, of the same password, unless it has changed since."""
     await session.execute(_SET_PASSWORD_HASH, admin=admin_id, old=old, new=new)

@@ -1,19 +1,19 @@
-"""Attempts to guess a password, counted in rows so that restarts and processes do not matter.
+"""Counters of password attempts, in the catalog, so that they hold for all processes.
 
-A guess has three counters, and is allowed when all three allow it:
+An attempt has three counters, and is allowed if all three allow it:
 
-* a *window* of the client's address: so many attempts a minute;
-* a *spacing* of the account, over all addresses: a few attempts, and then one at a time with a
-  fixed wait between them, so that a stranger slows an account down but never locks it;
-* a *backoff* of the two together: a few attempts, and then one each time a growing wait is over.
+* a *window* for the client's address: a number of attempts a minute;
+* a *spacing* for the account, over all addresses: a few attempts, and then one after each fixed
+  interval, so that an attacker delays the owner's login but never locks the account;
+* a *backoff* for the pair of both: a few attempts, and then one after each growing interval.
 
-A device (an account at an address from which it has logged in) is counted by itself, so that
-attacks from elsewhere do not delay it.
+A device (an account at an address from which it has logged in) has its own counter, so that
+attacks from other addresses do not delay it.
 
-One statement counts all three or none, and one statement corrects them after the right
-password: besides its hash, a login costs mostly the round trips of statements.
-All times are those of the database's clock. A row with a later time was written
-before the clock was set back, and is ignored.
+One statement counts all three or none, and one statement corrects them after the right password,
+because the round trips of statements are the main cost of a login besides the hash. All times are
+those of the database's clock. A row with a later time was written before the clock was set back,
+and is ignored.
 """
 
 from collections.abc import Iterable
@@ -30,26 +30,26 @@ from tenantry.db.types import database_clock_ms
 
 ADDRESS_WINDOW_MS = 60_000
 ACCOUNT_WINDOW_MS = 3_600_000
-# The share of an account's hourly attempts that need not wait for each other.
+# The share of an account's hourly attempts that are allowed without an interval.
 ACCOUNT_BURST_SHARE = 5
 BACKOFF_FIRST_MS = 1_000
 BACKOFF_MAX_MS = 900_000
-# Of any first wait it is more than the longest; two to the power of a large count is too large.
+# More doublings than any interval needs; two to the power of a large count would overflow.
 DOUBLINGS_MAX = 20
-# A backoff that was quiet for so long begins again.
+# A backoff without attempts for this long is reset.
 BACKOFF_FORGOTTEN_MS = 3_600_000
 DEVICE_KNOWN_MS = 90 * 86_400_000
-# More than the clock of a database moves while a statement waits for a row.
+# More than the database's clock advances while a statement waits for a row.
 SET_BACK_MS = 10_000
 
 
 class Guess(msgspec.Struct, frozen=True):
-    """The keys of the counters of one guess.
+    """The keys of the counters of one attempt.
 
     Attributes:
-        address: Of the client's window.
-        account: Of the spacing: the account's, or that of a device.
-        pair: Of the backoff.
+        address: The key of the window.
+        account: The key of the spacing: of the account, or of a device.
+        pair: The key of the backoff.
     """
 
     address: str
@@ -58,15 +58,14 @@ class Guess(msgspec.Struct, frozen=True):
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """The limits on guesses at a password.
+    """The limits on password attempts.
 
     Attributes:
-        tries: Failures of one account from one address, before it must wait: for
-            `BACKOFF_FIRST_MS`, and twice as long with every further one, up to
-            `BACKOFF_MAX_MS`.
+        tries: Failures of one account from one address before the first delay. It is
+            `BACKOFF_FIRST_MS`, and doubles with every further failure, up to `BACKOFF_MAX_MS`.
         account_hourly: Failures of one account in an hour, over all addresses: a fifth of them
-            at any time, the others at equal distances.
-        address_minutely: Failures from one address.
+            at any time, the others at equal intervals.
+        address_minutely: Failures from one address in a minute.
     """
 
     tries: int
@@ -75,12 +74,12 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def account_burst(self) -> int:
-        """How many failures of an account need not wait for each other."""
+        """How many failures of an account are allowed without an interval."""
         return max(self.account_hourly // ACCOUNT_BURST_SHARE, 1)
 
     @property
     def account_wait_ms(self) -> int:
-        """The distance of the others."""
+        """The interval between the other failures."""
         return ACCOUNT_WINDOW_MS // max(self.account_hourly - self.account_burst, 1)
 
 
@@ -108,7 +107,7 @@ _account_wait_ms, _first_ms = (
 
 
 def _of_each(address: object, account: object, pair: object) -> sa.ColumnElement[int]:
-    """Return the one of these that is for a row."""
+    """Return the expression for the kind of the row."""
     return sa.case((_is_address, address), (_is_pair, pair), else_=account)
 
 
@@ -127,9 +126,9 @@ def _spacing_after(failures: sa.ColumnElement[int]) -> sa.ColumnElement[int]:
 
 
 def _rows(failures: int, lengths: Iterable[Any]) -> sa.Subquery:
-    """Return a new row of each counter, that is over after so long.
+    """Return a new row for each counter, with the time after which it has no effect.
 
-    They come in this order always, so that no two statements wait for each other.
+    The order is always the same, to avoid deadlocks.
     """
     rows = (
         sa.select(
@@ -230,7 +229,7 @@ _FORGET = Statement[Any](
 
 
 async def take(catalog: Catalog, guess: Guess, limits: Limits, *, owner: str) -> int | None:
-    """Count a guess at the account *owner*; or return how long until one is allowed, in ms."""
+    """Count an attempt on the account *owner*, or return the ms until one is allowed."""
     asked = {
         **msgspec.structs.asdict(guess),
         "owner": owner,
@@ -244,7 +243,7 @@ async def take(catalog: Catalog, guess: Guess, limits: Limits, *, owner: str) ->
     if len(taken) == len(_keys):
         return None
     if taken:
-        # Another guess came at the same moment and was allowed instead.
+        # A concurrent attempt was allowed instead.
         keys = (key if key in taken else "" for key in msgspec.structs.astuple(guess))
         await give_back(catalog, Guess(*keys), owner=owner)
     found = await catalog.fetch_one(_WAIT, **asked)
@@ -252,13 +251,13 @@ async def take(catalog: Catalog, guess: Guess, limits: Limits, *, owner: str) ->
 
 
 async def succeed(catalog: Catalog, guess: Guess, *, owner: str, device: str) -> None:
-    """Uncount a right guess, reset its backoff, and store the device."""
+    """Uncount a successful attempt, reset its backoff, and store the device."""
     await catalog.execute(_SUCCEED, **msgspec.structs.asdict(guess), owner=owner)
     await remember(catalog, owner=owner, device=device)
 
 
 async def give_back(catalog: Catalog, guess: Guess, *, owner: str) -> None:
-    """Uncount a guess without a result."""
+    """Uncount an attempt that ended without a result."""
     await catalog.execute(_GIVE_BACK, **msgspec.structs.asdict(guess), owner=owner)
 
 

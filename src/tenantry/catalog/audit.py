@@ -14,12 +14,12 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tenantry.catalog.session import CatalogPlane, CatalogSession
+from tenantry.catalog.session import CatalogKind, CatalogSession
 from tenantry.catalog.tables import audit_entry
 from tenantry.db.audit_log import AuditEntry, AuditLog
 from tenantry.db.statements import Statement, insert
 
-LOG: AuditLog[CatalogPlane] = AuditLog(audit_entry)
+LOG: AuditLog[CatalogKind] = AuditLog(audit_entry)
 
 _entry = audit_entry.c
 _insert = insert(audit_entry)
@@ -38,6 +38,6 @@ _MERGE = Statement[Any](
 
 async def merge_all(session: CatalogSession, entries: Mapping[str, AuditEntry]) -> None:
     """Add sign-ins by their merge keys, all or none; one that is there already counts up."""
-    # In one order for every process, so that two of them cannot deadlock.
+    # All processes use one order, to avoid deadlocks.
     rows = [LOG.row(entries[key]) | {"merge_key": key} for key in sorted(entries)]
     await session.execute_many(_MERGE, rows)

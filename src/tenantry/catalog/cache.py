@@ -1,7 +1,7 @@
-"""The cache of the catalog, which every change of the catalog's epoch invalidates.
+"""The cache of the catalog, invalidated by the catalog's epoch.
 
 A change of a cached value increments the epoch in the same transaction. Each process reads the
-epoch a few times a second and clears its cache when it has moved. A process that could not read
+epoch a few times a second, and clears its cache if it has changed. A process that could not read
 it for `FRESH_SECONDS` does not use its cache, and reads the catalog each time.
 """
 
@@ -22,7 +22,7 @@ from tenantry.kit.clock import monotonic_seconds
 
 Value = TypeVar("Value")
 
-# A change is seen everywhere within a second: the sum of the two must stay below.
+# Their sum must be below a second: the time within which every process sees a change.
 CHECK_SECONDS = 0.25
 FRESH_SECONDS = 0.75
 ENTRIES_MAX = 10_000
@@ -83,7 +83,7 @@ class CatalogCache:
             return value
         generation = self.generation
         value = await read(self._session)
-        # A read that began before a change may hold what the change replaced.
+        # A read that began before a change may have returned the old value.
         if value is not None and generation == self.generation:
             if len(self._values) >= ENTRIES_MAX:
                 self._values.clear()
@@ -91,12 +91,12 @@ class CatalogCache:
         return value
 
     def clear(self) -> None:
-        """Clear the cache, and do not cache the reads that are under way."""
+        """Clear the cache, and do not cache the results of reads in progress."""
         self.generation += 1
         self._values.clear()
 
     async def check_epoch(self) -> None:
-        """Read the epoch, and clear the cache if it has moved."""
+        """Read the epoch, and clear the cache if it has changed."""
         checked_at = monotonic_seconds()
         row = await self._session.fetch_one(READ_EPOCH)
         assert row is not None, "the first revision writes it"

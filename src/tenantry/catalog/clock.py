@@ -1,4 +1,4 @@
-"""The clock of the catalog's database, by which heartbeats and waits are measured."""
+"""The clock of the catalog's database."""
 
 import msgspec
 import sqlalchemy as sa
@@ -16,7 +16,7 @@ _NOW = Statement(sa.select(database_clock_ms().label("now_ms")), _Now)
 
 
 async def now_ms(session: CatalogSession) -> int:
-    """Return what time it is there, in milliseconds since 1970.
+    """Return the time of the database's clock, in milliseconds since 1970.
 
     Raises:
         DatabaseUnavailable: The catalog cannot be reached.

@@ -1,4 +1,4 @@
-"""API keys and McpTokens as stored: found by digest, never by secret."""
+"""API keys and McpTokens, as stored: identified by the digest of the secret."""
 
 from datetime import datetime
 from typing import Any
@@ -26,10 +26,10 @@ class McpTokenNotFound(NotFound):
 
 
 class ApiKey(msgspec.Struct, frozen=True):
-    """A credential that names a tenant.
+    """A credential that identifies a tenant.
 
     Attributes:
-        replaced_at: Since when there is another to use in its place.
+        replaced_at: When it was rotated; None if it was not.
     """
 
     id: UUID
@@ -45,7 +45,8 @@ class McpToken(msgspec.Struct, frozen=True):
     """A credential that acts for a tenant, or for one of its users.
 
     Attributes:
-        user_generation: Of the user's McpTokens when it was issued; it is invalid with another one.
+        user_generation: The generation of the user's McpTokens when it was issued. It is valid
+            only in that generation.
     """
 
     id: UUID
@@ -124,7 +125,7 @@ _REMOVE_TOKEN = Statement(
     .returning(mcp_token.c.id),
     _Id,
 )
-_REMOVE_DEAD_TOKENS = Statement[Any](
+_REMOVE_INVALID_TOKENS = Statement[Any](
     sa.delete(mcp_token).where(
         mcp_token.c.tenant_id == _of_tenant,
         mcp_token.c.user_id == _user,
@@ -148,22 +149,22 @@ _NOTE_TOKEN_USE = _note_use(mcp_token)
 
 
 async def add_key(session: CatalogChange, added: ApiKey, *, digest: str) -> None:
-    """Let a tenant have one more API key."""
+    """Insert an API key."""
     await session.execute(_ADD_KEY, digest=digest, **msgspec.structs.asdict(added))
 
 
 async def add_token(session: CatalogChange, added: McpToken, *, digest: str) -> None:
-    """Let a tenant have one more McpToken."""
+    """Insert an McpToken."""
     await session.execute(_ADD_TOKEN, digest=digest, **msgspec.structs.asdict(added))
 
 
 async def find_key(session: CatalogSession, digest: str) -> ApiKey | None:
-    """Return the API key with this digest, if there is one, live or expired."""
+    """Return the API key with this digest, if there is one, valid or expired."""
     return await session.fetch_one(_FIND_KEY, digest=digest)
 
 
 async def find_token(session: CatalogSession, digest: str) -> McpToken | None:
-    """Return the McpToken with this digest, if there is one, live or expired."""
+    """Return the McpToken with this digest, if there is one, valid or expired."""
     return await session.fetch_one(_FIND_TOKEN, digest=digest)
 
 
@@ -187,7 +188,7 @@ async def replace_key(
     replaced_at: datetime,
     expires_at: datetime,
 ) -> None:
-    """Let an API key end at *expires_at*, unless it ends earlier.
+    """Mark an API key as replaced; it expires at *expires_at*, or earlier if already set.
 
     Raises:
         ApiKeyNotFound: The tenant has no such key.
@@ -240,12 +241,12 @@ async def remove_token(
         raise McpTokenNotFound
 
 
-async def remove_dead_tokens(
+async def remove_invalid_tokens(
     session: CatalogChange, tenant_id: UUID, user_id: UUID, *, generation: int
 ) -> None:
     """Remove the McpTokens of a user that are not of this *generation*."""
     await session.execute(
-        _REMOVE_DEAD_TOKENS, tenant=tenant_id, user=user_id, generation=generation
+        _REMOVE_INVALID_TOKENS, tenant=tenant_id, user=user_id, generation=generation
     )
 
 
@@ -255,10 +256,10 @@ async def remove_tokens_of_user(session: CatalogChange, tenant_id: UUID, user_id
 
 
 async def note_key_use(session: CatalogSession, key_id: UUID, used_at: datetime) -> None:
-    """Note that an API key was used."""
+    """Store when an API key was last used."""
     await session.execute(_NOTE_KEY_USE, credential=key_id, used_at=used_at)
 
 
 async def note_token_use(session: CatalogSession, token_id: UUID, used_at: datetime) -> None:
-    """Note that an McpToken was used."""
+    """Store when an McpToken was last used."""
     await session.execute(_NOTE_TOKEN_USE, credential=token_id, used_at=used_at)

@@ -1,4 +1,4 @@
-"""The catalog database: how it is read, and the one way to change what others rely on."""
+"""The catalog database: reading it, and changing the values that processes cache."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from tenantry.catalog import audit
 from tenantry.catalog.cache import CatalogCache
-from tenantry.catalog.session import CatalogPlane, CatalogSession
+from tenantry.catalog.session import CatalogKind, CatalogSession
 from tenantry.catalog.tables import catalog
 from tenantry.db.database import Budget, Database
 from tenantry.db.factory import single_connector
@@ -27,12 +27,12 @@ CatalogChange = NewType("CatalogChange", CatalogSession)
 _BUMP = Statement[Any](sa.update(catalog).values(epoch=catalog.c.epoch + 1))
 
 
-class Catalog(Database[CatalogPlane]):
+class Catalog(Database[CatalogKind]):
     """The catalog: a session for reading, and `change` for cached values.
 
     Args:
-        url: Where it is.
-        connections_max: To it, at once.
+        url: The URL of the database.
+        connections_max: The most connections of this process.
         timeout_seconds: How long to wait for a connection.
         synchronous: ``FULL`` or ``NORMAL``, on SQLite.
         statement_seconds: The deadline of each statement.
@@ -71,12 +71,12 @@ class Catalog(Database[CatalogPlane]):
         """Open an audited transaction that invalidates the caches of all processes.
 
         Args:
-            ctx: Who changes.
-            action: What is done, as ``noun.verb``.
-            target: To what: an id.
-            tenant_id: The tenant concerned, if one is.
-            changes: Which fields changed (`audit_log.changes_between`). A list may be filled in
-                the block.
+            ctx: Identifies the actor.
+            action: The action, as ``noun.verb``.
+            target: The id of what is changed.
+            tenant_id: The tenant concerned, if any.
+            changes: The changed fields (`audit_log.changes_between`). The block may add to the
+                list.
         """
         try:
             async with self.begin() as session:
@@ -84,7 +84,7 @@ class Catalog(Database[CatalogPlane]):
                 await audit.LOG.add(
                     session, ctx, action, target, tenant_id=tenant_id, changes=changes
                 )
-                # Last, because it makes other changes wait until this one has ended.
+                # Last, because it blocks other changes until this transaction ends.
                 await session.execute(_BUMP)
         finally:
             self.cache.clear()

@@ -1,4 +1,4 @@
-"""Plans: a run is written down, with one item for each tenant that is selected."""
+"""Plans: insert a run, with one item for each selected tenant."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -24,8 +24,8 @@ class Selection(msgspec.Struct, frozen=True):
     """Selects the tenants of a run: all that are active and not read-only, by default.
 
     Attributes:
-        tenant_ids: Only these.
-        retry_of: Only those that failed in this run.
+        tenant_ids: Only these tenants.
+        retry_of: Only the tenants that failed in this run.
     """
 
     tenant_ids: Sequence[UUID] | None = None
@@ -33,7 +33,7 @@ class Selection(msgspec.Struct, frozen=True):
 
 
 class Selected(msgspec.Struct, frozen=True):
-    """A tenant that is in a run, or would be."""
+    """A tenant that is selected for a run."""
 
     tenant_id: UUID
     tenant_name: str
@@ -117,20 +117,20 @@ async def add(
     selection: Selection = Selection(),  # noqa: B008 - it is frozen
     waits: bool = False,
 ) -> int:
-    """Record a run, with one row for each selected tenant; `begin` says how it is to go.
+    """Insert a run, with one item for each selected tenant; `begin` then sets its options.
 
     Args:
         session: A transaction on the catalog.
-        run_id: Of the new run.
-        now: Its start.
+        run_id: The id of the new run.
+        now: When it starts.
         triggered_by: The actor, as shown in the history.
         head: The position that its tenants must reach.
-        label: What it is called.
-        selection: Which tenants are in it.
+        label: Its label, if any.
+        selection: The selected tenants.
         waits: Whether they wait for their wave; else all of them may start.
 
     Returns:
-        How many tenants are in it.
+        The number of tenants.
     """
     await session.execute(
         _ADD,
@@ -166,15 +166,15 @@ async def begin(
     waves: Sequence[int] = (),
     max_failures: int | None = None,
 ) -> None:
-    """Say how many tenants are in a run, and how it is to go; one of none has ended.
+    """Set the number of tenants and the options of a run; a run without tenants has ended.
 
     Args:
-        session: The transaction that added it.
-        run_id: Of the run.
-        now: Its start.
-        total: How many tenants are in it.
-        waves: How many of them may have started when each wave has begun.
-        max_failures: The failures that it bears; None when it bears all.
+        session: The transaction of `add`.
+        run_id: The id of the run.
+        now: When it starts.
+        total: The number of tenants.
+        waves: The cumulative number of tenants up to each wave.
+        max_failures: The failure budget; None without a limit.
     """
     await session.execute(
         _BEGIN,
@@ -187,7 +187,7 @@ async def begin(
 
 
 async def selected(session: CatalogSession, selection: Selection) -> list[Selected]:
-    """Return the tenants that would be in a run, in the order of their making."""
+    """Return the selected tenants, in the order of their creation."""
     return await session.fetch_all(_SELECTED, **msgspec.structs.asdict(selection))
 
 

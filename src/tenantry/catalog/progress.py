@@ -1,9 +1,9 @@
-"""The progress of a run: how its counts decide what may start next. Nothing here reads or writes.
+"""The progress of a run: which items may start next, computed from its counts, without a database.
 
-A run without waves may start everything at once. With waves only the items of the first one
-are pending, and the others wait; when all that may start has ended, the next wave begins.
-When more tenants have failed than the run bears, or the last wave has ended and items are
-left, the run stops: what has not started is ended as not attempted.
+Without waves, all items may start immediately. With waves, only those of the first one are
+pending, and the others wait; when all items that may start have ended, the next wave starts. If
+more tenants have failed than the run allows, or if items are left after the last wave, the run
+stops: items that have not started end as not attempted.
 """
 
 from datetime import datetime
@@ -12,21 +12,21 @@ from uuid import UUID
 import msgspec
 
 NOT_ATTEMPTED = "not attempted: "
-"""How the error of a tenant begins that was not started; the reason follows it."""
+"""The prefix of the error of a tenant that was not started; the reason follows."""
 CANCELLED = f"{NOT_ATTEMPTED}run cancelled"
 LEFT_OUT = f"{NOT_ATTEMPTED}left out by the last wave"
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """How far a run is, and how it is to go.
+    """The counts and the options of a run.
 
     Attributes:
-        total_count: Its items.
-        finished_at: When the last of them ended.
-        waves: How many items may have started when each wave has begun; None when all may
-            start at once.
-        max_failures: The failures that it bears; None when it bears all.
-        stop_reason: Why nothing more is started: the error of what has not; None while it is.
+        total_count: The number of items.
+        finished_at: When the last item ended; None before that.
+        waves: The cumulative number of items up to each wave; None without waves.
+        max_failures: The failure budget; None without a limit.
+        stop_reason: Why no more items start; it is the error of those that have not started.
+            None while items may start.
         last_sequence: The sequence of the item that ended last; None before the first.
     """
 
@@ -47,17 +47,17 @@ class Progress(msgspec.Struct, frozen=True):
 
     @property
     def opened_count(self) -> int:
-        """How many items may have started by now."""
+        """The number of items that may have started."""
         sizes = (size for size in self.waves or () if size > self.ended_count)
         return next(sizes, self.total_count)
 
 
 class Step(msgspec.Struct, frozen=True):
-    """What follows from some outcomes.
+    """The result of `advance`.
 
     Attributes:
-        progress: After them.
-        opens: How many items that waited may start now.
+        progress: The new progress.
+        opens: How many waiting items may start now.
     """
 
     progress: Progress
@@ -67,7 +67,7 @@ class Step(msgspec.Struct, frozen=True):
 def advance(
     before: Progress, *, successes: int, failures: int, last_sequence: int, now: datetime
 ) -> Step:
-    """Return what follows when some more items have ended."""
+    """Return the progress after some more items have ended."""
     after = msgspec.structs.replace(
         before,
         success_count=before.success_count + successes,

@@ -1,12 +1,11 @@
-"""The items of a run, one for each tenant: claimed, ended, counted.
+"""The items of a run, one for each tenant: claim them, and write their outcomes.
 
-The pending items of a run are its work list. A worker claims some at a time; one that falls
-silent loses them, and only the one that holds an item may write its outcome. There is no
-second copy of what is still to be done.
+The pending items of a run are its work queue. A worker claims some at a time, and loses them
+without a heartbeat. Only the worker that holds an item may write its outcome.
 
-Items end in transactions that hold the row of their run first, so they end one batch after
-the other: the counts add up, each item gets the next number of the run's sequence, and what
-follows (the next wave, the stop, the end) is decided by one of them.
+A transaction that ends items first locks the row of their run, so these transactions are
+serialized: the counts are exact, each item gets the next number of the run's sequence, and
+exactly one transaction starts the next wave, stops the run, or ends it.
 """
 
 from collections.abc import Collection, Sequence
@@ -40,11 +39,11 @@ class MigrationRunEnded(Conflict):
 
 
 class Recorded(msgspec.Struct, frozen=True):
-    """What was written down.
+    """The result of writing outcomes.
 
     Attributes:
-        states: Of the items.
-        runs: How far their runs are now; also those of which nothing was written.
+        states: The states of the written items.
+        runs: The progress of their runs, including runs of which no item was written.
         ended: The runs that have ended with these items.
     """
 
@@ -73,7 +72,7 @@ _goes_on = sa.exists().where(_run.id == sa.bindparam("run"), _run.stop_reason.is
 
 
 def _claim_of(*conditions: sa.ColumnElement[bool]) -> Statement[RunTenant]:
-    """Return the statement that takes the first pending items of a run with these conditions."""
+    """Return the statement that claims the first pending items that meet *conditions*."""
     # SQLite has one writer, and ignores the locking.
     found = (
         sa.select(_item.run_id, _item.tenant_id)
@@ -118,7 +117,7 @@ _MOVE = Statement[Any](
     .values(
         {
             **parameters("success_count", "failed_count", "stop_reason", "last_sequence"),
-            # Another process has started it, perhaps by another clock.
+            # The item was started by another process, perhaps with another clock.
             "finished_at": sa.case(
                 (_run.started_at > _finished_at, _run.started_at), else_=_finished_at
             ),
@@ -158,7 +157,7 @@ _OPEN = Statement[Any](
 )
 _NEVER_CLAIMED = Statement(
     sa.select(_item.tenant_id)
-    # One state, so that the index has them in their order: what has ended is not read again.
+    # One state, so that the index returns them in order: ended items are not read again.
     .where(_of_run, _item.state == sa.bindparam("state"), _item.worker_id.is_(None))
     .order_by(_item.tenant_id)
     .limit(_limit)
@@ -178,11 +177,11 @@ async def claim(
     """Claim up to *limit* unclaimed items that may start; none if the run is stopped.
 
     Args:
-        session: Of the catalog.
-        run_id: Of the run.
-        worker_id: Who claims.
-        limit: How many at most, in the order in which the tenants were created.
-        away: The servers whose tenants are left out.
+        session: A session of the catalog.
+        run_id: The id of the run.
+        worker_id: The worker that claims.
+        limit: The most items, in the order in which the tenants were created.
+        away: Servers that are away; their tenants are not claimed.
     """
     found = await session.fetch_all(
         _CLAIM, run=run_id, worker=worker_id, limit=limit, away=list(away)
@@ -198,9 +197,9 @@ async def claim_abandoned(
     limit: int,
     away: Collection[str] = (),
 ) -> list[RunTenant]:
-    """Claim up to *limit* items that another worker returned, or a dead one held.
+    """Claim up to *limit* items that another worker returned, or a dead worker held.
 
-    It may have started them. The arguments are those of `claim`.
+    They may have been started. The arguments are those of `claim`.
     """
     return await session.fetch_all(
         _CLAIM_ABANDONED, run=run_id, worker=worker_id, limit=limit, away=list(away)
@@ -213,12 +212,12 @@ async def release(session: CatalogSession, worker_id: UUID) -> None:
 
 
 async def abandon(session: CatalogSession, worker_id: UUID) -> None:
-    """Let others take over what *worker_id* holds and may have started."""
+    """Give up the items that *worker_id* holds and may have started, for other workers."""
     await session.execute(_ABANDON, worker=worker_id, no_worker=NO_WORKER)
 
 
 async def progress_of(session: CatalogSession, run_id: UUID) -> Progress:
-    """Return how far a run is.
+    """Return the progress of a run.
 
     Raises:
         MigrationRunNotFound: No run has this id.
@@ -230,7 +229,7 @@ async def progress_of(session: CatalogSession, run_id: UUID) -> Progress:
 
 
 async def open_wave(session: CatalogSession, run_id: UUID, *, count: int) -> None:
-    """Let the next *count* items start that wait."""
+    """Allow the next *count* waiting items to start."""
     if count:
         await session.execute(_OPEN, run=run_id, limit=count)
 
@@ -240,7 +239,7 @@ async def record(session: CatalogSession, outcomes: Sequence[Outcome], worker_id
 
     Args:
         session: A transaction on the catalog.
-        outcomes: What to write.
+        outcomes: The outcomes to write.
         worker_id: The worker.
     """
     by_run: dict[UUID, list[Outcome]] = {}
@@ -267,8 +266,8 @@ async def stop(session: CatalogSession, run_id: UUID, *, reason: str = CANCELLED
 
     Args:
         session: A transaction on the catalog.
-        run_id: Of the run.
-        reason: Why.
+        run_id: The id of the run.
+        reason: The error of the tenants that are not attempted.
 
     Returns:
         False if it was already stopped.
@@ -291,7 +290,7 @@ async def close_some(session: CatalogSession, run_id: UUID, *, now: datetime) ->
 
     Args:
         session: A transaction on the catalog.
-        run_id: Of the run.
+        run_id: The id of the run.
         now: When they end.
     """
     before = await _lock(session, run_id)
@@ -333,7 +332,7 @@ async def _lock(session: CatalogSession, run_id: UUID) -> Progress:
 async def _end(
     session: CatalogSession, before: Progress, outcomes: Sequence[Outcome], holder: UUID | None
 ) -> tuple[list[Outcome], Progress]:
-    """End the items of one run that *holder* has; return which, and how far the run is then."""
+    """End the items of one run that *holder* has; return them and the run's progress."""
     last = before.last_sequence or 0
     rows = [_row(one, last + at, holder) for at, one in enumerate(outcomes, 1)]
     await session.execute_many(_END, rows)

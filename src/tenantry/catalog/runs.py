@@ -39,11 +39,11 @@ class MigrationState(StrEnum):
 
 
 class MigrationRun(msgspec.Struct, frozen=True):
-    """One request to bring active tenants to the head revision.
+    """A migration run: one call to migrate active tenants to the head revision.
 
     Attributes:
-        total_count: Tenants in the run, fixed at its start.
-        last_sequence: Of the item that ended last; None before the first.
+        total_count: The number of tenants, fixed at the start.
+        last_sequence: The sequence of the item that ended last; None before the first.
     """
 
     id: UUID
@@ -64,10 +64,10 @@ class RunTenant(msgspec.Struct, frozen=True):
     """One tenant in a run.
 
     Attributes:
-        applied: Names with commas between them; None when nothing was pending, empty when
-            it failed and nothing stayed applied.
-        sequence: Parts that end later have a greater one, in the whole run; there are gaps.
-            None while it has not ended.
+        applied: The applied revisions, separated by commas; None if nothing was pending, empty if
+            the tenant failed and nothing was committed.
+        sequence: Increases in the order in which the items of the run end; there are gaps. None
+            before the end.
     """
 
     run_id: UUID
@@ -246,14 +246,14 @@ async def ended_some(
     limit: int = ENDED_READ_MAX,
     state: MigrationState | None = None,
 ) -> list[RunTenant]:
-    """Return some items of a run that have ended, in the order of the tenants' making.
+    """Return a batch of the ended items of a run, in the order of the tenants' creation.
 
     Args:
-        session: Of the catalog.
-        run_id: Of the run.
-        after: The tenant of the last item that is known already; None to begin.
-        limit: How many at most; fewer are the last ones.
-        state: Only those that ended so: `SUCCESS` or `FAILED`.
+        session: A session of the catalog.
+        run_id: The id of the run.
+        after: The tenant of the last item of the previous batch; None for the first batch.
+        limit: The size of a batch; fewer items are the last batch.
+        state: Only items in this state: `SUCCESS` or `FAILED`.
     """
     values: dict[str, object] = {"run": run_id, "after": after or _FIRST, "limit": limit}
     if state is None:
@@ -268,7 +268,7 @@ async def each_ended(
     limit: int = ENDED_READ_MAX,
     state: MigrationState | None = None,
 ) -> AsyncIterator[list[RunTenant]]:
-    """Yield all items of a run that have ended, in lists of up to *limit*; see `ended_some`."""
+    """Yield all ended items of a run, in batches of up to *limit*; see `ended_some`."""
     after: UUID | None = None
     while items := await ended_some(session, run_id, after=after, limit=limit, state=state):
         yield items
@@ -276,7 +276,7 @@ async def each_ended(
 
 
 async def ended(session: CatalogSession, run_id: UUID) -> list[RunTenant]:
-    """Return the items of a run that have ended, in the order of the tenants' making."""
+    """Return the ended items of a run, in the order of the tenants' creation."""
     return [item async for items in each_ended(session, run_id) for item in items]
 
 
@@ -285,12 +285,12 @@ async def ended_after(
 ) -> list[RunTenant]:
     """Return the items of a run that ended after the one with this *sequence*, in that order.
 
-    0 is the beginning. A reader that continues with the sequence of the last item misses none,
-    in whichever process they end: a smaller sequence cannot appear later.
+    0 returns all items. A reader that continues with the sequence of the last item misses none,
+    because a smaller sequence is never written later.
     """
     return await session.fetch_all(_ENDED_AFTER, run=run_id, number=sequence, limit=limit)
 
 
 async def failure_causes(session: CatalogSession, run_id: UUID) -> list[Cause]:
-    """Return the causes of the failures in a run, the commonest first, at most `CAUSES_MAX`."""
+    """Return the causes of the failures in a run, most frequent first, at most `CAUSES_MAX`."""
     return await session.fetch_all(_FAILURES, run=run_id)

@@ -3,8 +3,8 @@
 from tenantry.db.sessions import Session
 
 
-class CatalogPlane:
+class CatalogKind:
     """Marks the sessions of the catalog."""
 
 
-CatalogSession = Session[CatalogPlane]
+CatalogSession = Session[CatalogKind]

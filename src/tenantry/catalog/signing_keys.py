@@ -1,4 +1,4 @@
-"""The keys that sign bearer tokens. The private half is sealed before it comes here."""
+"""The keys that sign bearer tokens, as stored: private keys are encrypted."""
 
 from datetime import datetime
 from typing import Any
@@ -25,9 +25,9 @@ class SigningKey(msgspec.Struct, frozen=True):
 
     Attributes:
         public_key: 32 bytes (Ed25519, RFC 8032).
-        sealed_private_key: Of no use without the service's secret key.
-        signs_from: When it begins to sign; it verifies from the moment it is here.
-        signs_until: When its successor begins; None as long as it has none.
+        sealed_private_key: Encrypted with the service's secret key.
+        signs_from: When it starts to sign; it verifies tokens as soon as it is stored.
+        signs_until: When its successor starts to sign; None while it has no successor.
     """
 
     id: UUID
@@ -42,7 +42,7 @@ class _Id(msgspec.Struct, frozen=True):
     id: UUID
 
 
-# SQLite has no row locks: there a transaction that writes is alone from its beginning.
+# SQLite has no row locks; there, a transaction that writes locks the database from its start.
 _LOCK = Statement(sa.select(catalog.c.id).with_for_update(), _Id)
 _ADD = Statement[Any](sa.insert(signing_key))
 _ALL = Statement(
@@ -65,18 +65,18 @@ _REMOVE = Statement(
 
 
 async def lock(session: CatalogChange) -> None:
-    """Wait until no other transaction changes the keys; the next one waits for this one."""
+    """Lock the signing keys until the transaction ends."""
     await session.fetch_one(_LOCK)
 
 
 async def add(session: CatalogChange, added: SigningKey) -> None:
-    """Publish a key, which is the successor of those that have none."""
+    """Insert a key, as the successor of those without a successor."""
     await session.execute(_END, at=added.signs_from)
     await session.execute(_ADD, **msgspec.structs.asdict(added))
 
 
 async def every(session: CatalogSession) -> list[SigningKey]:
-    """Return the keys, in the order in which they (began to) sign."""
+    """Return all keys, by the time at which they start to sign."""
     newest_first = await session.fetch_all(_ALL)
     return newest_first[::-1]
 
@@ -85,7 +85,7 @@ async def remove(session: CatalogChange, key_id: UUID) -> None:
     """Remove a key: the tokens that it has signed become invalid.
 
     Raises:
-        SigningKeyNotFound: There is none with this id.
+        SigningKeyNotFound: No key has this id.
     """
     if await session.fetch_one(_REMOVE, id=key_id) is None:
         raise SigningKeyNotFound

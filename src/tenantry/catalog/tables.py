@@ -13,7 +13,7 @@ catalog = sa.Table(
     sa.Column("epoch", sa.BigInteger, nullable=False),
 )
 
-# A process: whatever it holds is free again when it has been silent for a while.
+# A process with a heartbeat; without one for a while, other workers take over what it holds.
 worker = sa.Table(
     "worker",
     metadata,
@@ -91,7 +91,7 @@ admin = sa.Table(
     sa.UniqueConstraint("canonical_email"),
 )
 
-# Sessions that admins have ended, until their tokens have expired.
+# Sessions that were ended individually, until their tokens have expired.
 ended_session = sa.Table(
     "ended_session",
     metadata,
@@ -112,7 +112,7 @@ signing_key = sa.Table(
     sa.Column("signs_until", Instant, nullable=True),
 )
 
-# Who may try a password, and when again. The keys are digests: no address is kept.
+# Counters of password attempts. The keys are digests, so no address is stored.
 login_attempt = sa.Table(
     "login_attempt",
     metadata,

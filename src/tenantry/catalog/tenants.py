@@ -26,7 +26,7 @@ class TenantNameInUse(Conflict):
 
 
 class DatabaseInUse(Conflict):
-    """A tenant has a database of this name already."""
+    """Another tenant has a database of this name."""
 
 
 class TenantNotFound(NotFound):
@@ -43,13 +43,13 @@ class TenantState(StrEnum):
 
 
 class Tenant(msgspec.Struct, frozen=True):
-    """One isolated customer, and where its database is.
+    """A tenant, and the location of its database.
 
     Attributes:
         is_active: False for a suspended tenant: its credentials are rejected.
         is_read_only: Whether writes to its data are rejected.
         server_name: The tenant server that holds the database.
-        schema_revision: Where the database was seen last; the truth is in the database.
+        schema_revision: The last known revision of the database; the database is authoritative.
         requests_per_minute: The limit of each of its credentials; 0 for that of the settings.
     """
 
@@ -210,11 +210,11 @@ _COUNT_BY_REVISION = Statement(
 
 
 async def add(session: CatalogSession, added: Tenant, *, worker_id: UUID) -> None:
-    """Reserve the name of a tenant that *worker_id* is about to make.
+    """Insert a tenant that *worker_id* is about to create; this reserves its name.
 
     Raises:
         TenantNameInUse: The name is taken.
-        DatabaseInUse: Its database is another tenant's.
+        DatabaseInUse: Another tenant has the database.
     """
     await session.execute(
         _ADD,
@@ -262,7 +262,7 @@ async def page(
     is_read_only: bool | None = None,
     revision: str | None = None,
 ) -> Page[Tenant]:
-    """Return some ready tenants, by name.
+    """Return a page of the ready tenants, by name.
 
     Args:
         session: Of the catalog.
@@ -303,10 +303,10 @@ async def update(
     requests_per_minute: int | None = None,
     is_read_only: bool | None = None,
 ) -> Tenant:
-    """Change what is not None of a tenant; return it as it then is.
+    """Set the values of a tenant that are not None, and return it.
 
     Raises:
-        TenantNotFound: There is none.
+        TenantNotFound: There is no such tenant.
         TenantNameInUse: The name is taken.
     """
     changed = await session.fetch_one(

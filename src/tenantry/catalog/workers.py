@@ -1,8 +1,8 @@
-"""Runners: the processes that work on this catalog, each with a heartbeat.
+"""Workers: the processes that work on this catalog, each with a heartbeat.
 
-With its heartbeat a process publishes which runs it knows, and which tenant servers it cannot
-reach. What a worker holds (a tenant in a run, a tenant that is being made) is free again when the
-worker has been silent for `SILENCE_MS`, by the database's clock.
+With its heartbeat, a process publishes the runs of which it has the revisions, and the tenant
+servers that it cannot reach. Other workers take over what a worker holds (a tenant in a run, a
+tenant in provisioning) after `SILENCE_MS` without a heartbeat, by the database's clock.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ SILENCE_MS = 5_000
 FORGOTTEN_MS = 3_600_000
 
 NO_WORKER = UUID(int=0)
-"""A worker that is always dead: its items can be claimed, and may have been started."""
+"""The id of no worker: its items can be claimed, and may have been started."""
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -85,7 +85,7 @@ living = sa.select(worker.c.id).where(worker.c.seen_at_ms >= _now - SILENCE_MS)
 def is_abandoned(
     holder: sa.ColumnElement[Any], worker_id: sa.BindParameter[Any]
 ) -> sa.ColumnElement[bool]:
-    """Return the condition that the *holder* is dead, as seen by *worker_id*.
+    """Return the condition, for *worker_id*, that the *holder* has no current heartbeat.
 
     A worker ignores its own expired heartbeat: it is still working on what it holds.
     """
@@ -110,6 +110,6 @@ async def published(session: CatalogSession, *, within_ms: int = SILENCE_MS) -> 
 
 
 async def remove(session: CatalogSession, worker_id: UUID) -> None:
-    """Say that a worker has ended, and clear away those that ended without saying so."""
+    """Remove a worker that has ended, and workers that died without being removed."""
     await session.execute(_REMOVE, id=worker_id)
     await session.execute(_FORGET)

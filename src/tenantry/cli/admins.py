@@ -87,7 +87,7 @@ def _show(admin: Admin, *, as_json: bool) -> None:
     if as_json:
         output.show_json(AdminResponse.of(admin))
     else:
-        output.show_facts({"admin": admin.email, "id": admin.id, "active": admin.is_active})
+        output.show_attributes({"admin": admin.email, "id": admin.id, "active": admin.is_active})
 
 
 async def _create(settings: Settings, email: str, password: str) -> Admin:

@@ -87,7 +87,7 @@ def _show(issued: IssuedKey, *, as_json: bool) -> None:
         output.show_json(IssuedApiKeyResponse.of(issued))
         return
     key = issued.key
-    output.show_facts({"API key": issued.secret, "id": key.id, "expires": key.expires_at})
+    output.show_attributes({"API key": issued.secret, "id": key.id, "expires": key.expires_at})
     output.note("The API key is not shown again.")
 
 

@@ -58,7 +58,7 @@ def show_created(created: Provisioned, new: NewOwner, *, as_json: bool) -> None:
         output.show_json(CreatedTenant.of(created.tenant, owner=owner, **secrets))
         return
     tenant = created.tenant
-    output.show_facts(
+    output.show_attributes(
         {
             "tenant": tenant.name,
             "id": tenant.id,

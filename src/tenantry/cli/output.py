@@ -78,10 +78,10 @@ def show_table(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> N
     sys.stdout.writelines(f"{line.rstrip()}\n" for line in captured.get().splitlines())
 
 
-def show_facts(facts: Mapping[str, object]) -> None:
+def show_attributes(attributes: Mapping[str, object]) -> None:
     """Print attributes, one line each."""
-    width = max(len(name) for name in facts)
-    for name, value in facts.items():
+    width = max(len(name) for name in attributes)
+    for name, value in attributes.items():
         line = Text.assemble((name.ljust(width), "bold"), "  ", cell(value))
         result().print(line, soft_wrap=True)
 

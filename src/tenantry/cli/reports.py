@@ -182,7 +182,7 @@ def show_run(found: Found) -> None:
     """Print one run, and the result of each tenant."""
     run, terms = found.run, found.terms
     done = run.success_count + run.failed_count
-    facts = {
+    attributes = {
         "run": run.id,
         "label": terms.label,
         "by": run.triggered_by,
@@ -194,7 +194,7 @@ def show_run(found: Found) -> None:
         "stopped": terms.stop_reason,
         "waiting": waiting_text(found.away).removeprefix("waiting ") or None,
     }
-    output.show_facts({name: fact for name, fact in facts.items() if fact is not None})
+    output.show_attributes({name: value for name, value in attributes.items() if value is not None})
     output.show_line()
     _show_causes(found)
     columns = [

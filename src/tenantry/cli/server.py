@@ -209,7 +209,7 @@ async def _serve(
                 async with connections.checked():
                     await server.serve(list(sockets))
             _log.info("stopping", tenants_in_work=not services.worker.is_idle)
-    return stop.by
+    return stop.received
 
 
 class _Life:

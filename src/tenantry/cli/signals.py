@@ -16,7 +16,7 @@ from dataclasses import dataclass
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 # After SIGTERM: unfinished work is interrupted, and then the process exits in any case.
-BREAK_OFF_SECONDS = 15.0
+INTERRUPT_SECONDS = 15.0
 EXIT_SECONDS_MAX = 19.0
 # EX_SOFTWARE of sysexits.h: the process did not end normally.
 EXIT_STATUS_KILLED = 70
@@ -27,17 +27,17 @@ class Stop:
     """The request to stop this process.
 
     Attributes:
-        by: The first signal, or None before it.
+        received: The first signal; None before it.
     """
 
-    by: signal.Signals | None = None
+    received: signal.Signals | None = None
 
 
 @contextmanager
 def handled(begin: Callable[[], None]) -> Iterator[Stop]:
     """Call *begin* at the first signal; at the second one, cancel the task of the block.
 
-    `BREAK_OFF_SECONDS` after a SIGTERM the task is cancelled as by a second signal.
+    `INTERRUPT_SECONDS` after a SIGTERM the task is cancelled as by a second signal.
     `EXIT_SECONDS_MAX` after it the process exits, even if a thread or the event loop is stuck.
     Committed work is durable, and the database rolls back the rest.
     """
@@ -45,19 +45,19 @@ def handled(begin: Callable[[], None]) -> Iterator[Stop]:
     assert task is not None
 
     def handle(by: signal.Signals) -> None:
-        if stop.by is None:
-            stop.by = by
+        if stop.received is None:
+            stop.received = by
             if by is signal.SIGTERM:
-                loop.call_later(BREAK_OFF_SECONDS, break_off)
+                loop.call_later(INTERRUPT_SECONDS, interrupt)
                 _exit_later()
             begin()
             return
-        break_off()
+        interrupt()
         for number in STOP_SIGNALS:
             loop.remove_signal_handler(number)
             signal.signal(number, signal.SIG_DFL)
 
-    def break_off() -> None:
+    def interrupt() -> None:
         if not has_ended:
             task.cancel()
 

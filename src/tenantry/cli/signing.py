@@ -63,7 +63,7 @@ def rotate(*, as_json: options.Json = False) -> None:
     if as_json:
         output.show_json(SigningKeyResponse.of(added))
         return
-    output.show_facts({"signing key": added.id, "signs from": added.signs_from})
+    output.show_attributes({"signing key": added.id, "signs from": added.signs_from})
     output.note("No new login is needed: tokens signed with old keys stay valid until they expire.")
 
 

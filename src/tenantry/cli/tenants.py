@@ -201,10 +201,10 @@ def _show(tenant: Tenant, *, as_json: bool) -> None:
     if as_json:
         output.show_json(TenantDetails.of(tenant))
     else:
-        output.show_facts(_facts(tenant))
+        output.show_attributes(_attributes(tenant))
 
 
-def _facts(tenant: Tenant) -> dict[str, object]:
+def _attributes(tenant: Tenant) -> dict[str, object]:
     return {
         "tenant": tenant.name,
         "id": tenant.id,

@@ -47,8 +47,8 @@ def issue(
         output.show_json(response)
         return
     token = issued.token
-    facts = {"McpToken": issued.secret, "id": token.id, "scopes": _scopes(token)}
-    output.show_facts({**facts, "expires": token.expires_at})
+    attributes = {"McpToken": issued.secret, "id": token.id, "scopes": _scopes(token)}
+    output.show_attributes({**attributes, "expires": token.expires_at})
     for one in response.client_configurations:
         output.show_line()
         output.show_line(f"{one.client}, in {one.place}:")

@@ -156,8 +156,8 @@ def _show(user: User, *, as_json: bool) -> None:
     if as_json:
         output.show_json(TenantUserProfile.of(user))
     else:
-        facts = {"user": user.email, "name": user.full_name, "id": user.id}
-        output.show_facts({**facts, "active": user.is_active})
+        attributes = {"user": user.email, "name": user.full_name, "id": user.id}
+        output.show_attributes({**attributes, "active": user.is_active})
 
 
 async def _create(

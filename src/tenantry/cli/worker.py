@@ -69,4 +69,4 @@ async def _work(settings: Settings, announce: Callable[[Services], None]) -> sig
                 announce(services)
                 await stopped.wait()
             _log.info("stopping", tenants_in_work=not services.worker.is_idle)
-    return stop.by
+    return stop.received

@@ -16,7 +16,7 @@ from uuid import UUID
 import msgspec
 import sqlalchemy as sa
 
-from tenantry.db.sessions import Plane, Session
+from tenantry.db.sessions import Kind, Session
 from tenantry.db.statements import Count, Statement, parameters
 from tenantry.kit.context import OperationContext
 from tenantry.kit.ids import first_id_at, new_id_at
@@ -102,7 +102,7 @@ class _Id(msgspec.Struct, frozen=True):
     id: UUID
 
 
-class AuditLog(Generic[Plane]):
+class AuditLog(Generic[Kind]):
     """Reads and writes one table of entries.
 
     Args:
@@ -142,7 +142,7 @@ class AuditLog(Generic[Plane]):
 
     async def add(
         self,
-        session: Session[Plane],
+        session: Session[Kind],
         ctx: OperationContext,
         action: str,
         target: object,
@@ -165,12 +165,12 @@ class AuditLog(Generic[Plane]):
         )
         await session.execute(self._add, **self.row(entry))
 
-    async def add_all(self, session: Session[Plane], entries: Sequence[AuditEntry]) -> None:
+    async def add_all(self, session: Session[Kind], entries: Sequence[AuditEntry]) -> None:
         """Add several entries: all of them, or none."""
         await session.execute_many(self._add, [self.row(entry) for entry in entries])
 
     async def page(
-        self, session: Session[Plane], window: Window, wanted: AuditFilter = ANY
+        self, session: Session[Kind], window: Window, wanted: AuditFilter = ANY
     ) -> Page[AuditEntry]:
         """Return one page of the *wanted* entries, the newest first."""
         given, values = self._values(wanted)
@@ -182,7 +182,7 @@ class AuditLog(Generic[Plane]):
         return Page(items, window, total.count if total else 0)
 
     async def each(
-        self, session: Session[Plane], wanted: AuditFilter = ANY
+        self, session: Session[Kind], wanted: AuditFilter = ANY
     ) -> AsyncGenerator[list[AuditEntry], None]:
         """Yield all *wanted* entries, the newest first, at most `EXPORT_ROWS` at a time.
 
@@ -198,7 +198,7 @@ class AuditLog(Generic[Plane]):
                 return
             values["end"] = found[-1].id
 
-    async def prune(self, session: Session[Plane], *, before: datetime) -> bool:
+    async def prune(self, session: Session[Kind], *, before: datetime) -> bool:
         """Remove the oldest entries before a time, at most `PRUNED_MAX` of them.
 
         Returns:

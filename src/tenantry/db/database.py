@@ -15,7 +15,7 @@ from typing import Any
 from tenantry.db.sessions import (
     Connection,
     DatabaseUnavailable,
-    Plane,
+    Kind,
     Session,
     TransactionLost,
 )
@@ -137,7 +137,7 @@ async def wait_for_turn(
         raise
 
 
-class Database(Session[Plane]):
+class Database(Session[Kind]):
     """A database: a session in which each statement commits by itself, unless in `begin`.
 
     Args:
@@ -190,7 +190,7 @@ class Database(Session[Plane]):
             await session.execute_many(statement, rows)
 
     @asynccontextmanager
-    async def begin(self) -> AsyncIterator[Session[Plane]]:
+    async def begin(self) -> AsyncIterator[Session[Kind]]:
         """Open a transaction: committed when the block ends, rolled back if it raises."""
         connection = self._take_idle() or await self._take()
         try:

@@ -18,7 +18,7 @@ STATEMENT_SECONDS_DEFAULT = 5.0
 ROW_SECONDS = 0.001
 
 Result = TypeVar("Result")
-Plane = TypeVar("Plane")
+Kind = TypeVar("Kind")
 """The kind of database. mypy rejects a session on a tenant's where the catalog's is needed."""
 
 
@@ -59,7 +59,7 @@ async def retry_deadlock(work: Callable[[], Awaitable[Result]], *, is_read: bool
     return await work()
 
 
-class Session(ABC, Generic[Plane]):
+class Session(ABC, Generic[Kind]):
     """Runs statements on one database.
 
     Every method takes the statement's parameters by name. If a unique constraint is violated,

@@ -1,8 +1,7 @@
-"""The access log: one line for each request, written without detours.
+"""The access log: one line for each request.
 
-It is on by default, so it must cost next to nothing: a line does not go through the machinery
-of the other logs, which takes ten times as long; and a process that serves makes and writes
-the lines of a moment together, because each by itself is a system call.
+It is on by default, so it must be cheap. It bypasses structlog, which takes ten times as long, and
+a serving process formats and writes lines in batches, because each write is a system call.
 """
 
 import asyncio
@@ -46,8 +45,8 @@ class AccessLog:
     """Writes the access log of one process.
 
     Args:
-        stream: Where to; standard error unless given.
-        as_json: A line of JSON, or of text for people.
+        stream: The output; standard error by default.
+        as_json: Whether a line is JSON, or text for people.
     """
 
     def __init__(self, stream: TextIO | None = None, *, as_json: bool) -> None:
@@ -57,7 +56,7 @@ class AccessLog:
         self._held: list[AccessEntry] = []
 
     def write(self, entry: AccessEntry) -> None:
-        """Write one line; or hold it, see `holding`."""
+        """Write one line, or buffer it inside `holding`."""
         self._held.append(entry)
         if len(self._held) >= self._lines_max:
             self._flush()
@@ -66,9 +65,9 @@ class AccessLog:
 
     @contextmanager
     def holding(self) -> Iterator[None]:
-        """Write what comes within `HELD_SECONDS` together, while the block lasts.
+        """Buffer lines for up to `HELD_SECONDS` while the block runs.
 
-        A process that is killed loses what it holds.
+        A process that is killed loses the buffered lines.
         """
         self._lines_max = HELD_LINES_MAX
         try:

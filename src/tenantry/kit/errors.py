@@ -8,19 +8,17 @@
   - Conflict          well-formed, but the current state does not allow it
   - Unavailable       try again later; nothing the caller can fix
 
-Modules define their own subclasses beside the functions that raise them; this
-module only fixes the categories. No error here knows a transport: each door owns
-one table from category to status.
+Modules define subclasses next to the functions that raise them; this module defines only the
+categories. Errors are independent of HTTP: each door has a table from category to status.
 """
 
 
 class TenantryError(Exception):
-    """Something was refused on purpose.
+    """An expected error, with a message for the caller.
 
     Args:
-        message: Shown to the caller; the first line of the class's docstring unless
-            given. Never put an internal detail here: chain the cause with
-            ``raise ... from``.
+        message: Shown to the caller; by default the first line of the class's docstring. It must
+            not contain internal details: chain the cause with ``raise ... from``.
     """
 
     def __init__(self, message: str | None = None) -> None:
@@ -52,8 +50,8 @@ class Unavailable(TenantryError):
     """The service cannot answer now; the same request may succeed later.
 
     Args:
-        message: As for every error.
-        retry_after_seconds: When it is worth trying again.
+        message: As for `TenantryError`.
+        retry_after_seconds: After how long a retry may succeed.
     """
 
     def __init__(self, message: str | None = None, *, retry_after_seconds: int = 1) -> None:

@@ -15,7 +15,7 @@ _HYPHENATED = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 
 
 def new_id() -> UUID:
-    """Return a new UUIDv7: unique, and ordered by the time of its making."""
+    """Return a new UUIDv7: unique, and ordered by the time of its creation."""
     return uuid_utils.compat.uuid7()
 
 
@@ -33,12 +33,12 @@ def first_id_at(instant: datetime) -> UUID:
 
 
 def new_request_id() -> str:
-    """Return a new UUIDv7 as text: on the way of every request, so the short way."""
+    """Return a new UUIDv7 as text, fast, because every request needs one."""
     return str(uuid_utils.uuid7())
 
 
 def parse_id(text: str) -> UUID | None:
-    """Return the id that *text* spells, hyphenated and in any case, or None if it spells none."""
+    """Return the id in *text*, with hyphens and in any case; None if it is not a UUID."""
     return UUID(text) if _HYPHENATED.fullmatch(text) else None
 
 

@@ -1,6 +1,6 @@
-"""Structured logs on stderr: JSON for machines, text for a terminal. Never a secret.
+"""Structured logs on stderr: JSON for machines, text for a terminal.
 
-What is logged are named values that the code chose: no header, no body, no query string.
+Only named values that the code selects are logged: no header, no body, no query string, no secret.
 """
 
 import logging
@@ -18,11 +18,11 @@ FRAMES_MAX = 12
 
 
 def configure(*, log_format: LogFormat, level: str) -> None:
-    """Set up the logs of this process, ours and those of the libraries.
+    """Set up the logs of this process, including those of libraries.
 
     Args:
         log_format: ``auto`` is text on a terminal, and JSON elsewhere.
-        level: The least important event that is logged.
+        level: The lowest level that is logged.
     """
     as_json = writes_json(log_format)
     # What cannot be logged would else be printed, with everything it holds.

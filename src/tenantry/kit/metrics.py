@@ -1,8 +1,8 @@
 """Metrics of one process: counters, and gauges that are read for each scrape.
 
 Counters are plain numbers, so that a request costs a dictionary lookup; prometheus-client
-formats them. No label names a tenant: there may be a hundred thousand, and readers of metrics
-need not know them.
+formats them. No label contains a tenant: there may be a hundred thousand, and metrics are read by
+people who need not know them.
 """
 
 from bisect import bisect_left
@@ -48,7 +48,7 @@ class Pool(Protocol):
 
 @dataclass(slots=True)
 class _Durations:
-    """How long the requests to one endpoint took: how many fell into which bucket."""
+    """The histogram of the durations of requests to one endpoint."""
 
     ms: float = 0.0
     counts: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS_MS) + 1))
@@ -56,7 +56,7 @@ class _Durations:
 
 @dataclass(slots=True)
 class _Requests:
-    """The requests to one endpoint that were answered with one status."""
+    """The requests to one endpoint with one status."""
 
     durations: _Durations
     count: int = 0
@@ -66,7 +66,7 @@ class Metrics(Collector):
     """The metrics of one process.
 
     Attributes:
-        registry: What prometheus-client asks; it is this process's own, and not the global one.
+        registry: The registry of prometheus-client; not its global one.
     """
 
     def __init__(self) -> None:
@@ -86,12 +86,12 @@ class Metrics(Collector):
         ProcessCollector(registry=self.registry)
 
     def count_request(self, method: str, route: str, status: int, ms: float) -> None:
-        """Count one request that was answered.
+        """Count one request.
 
         Args:
-            method: Of the request.
-            route: The template of the endpoint, or one text for all that is no endpoint.
-            status: Of the answer.
+            method: The method of the request.
+            route: The path template of the endpoint; one constant for all unknown paths.
+            status: The status of the response.
             ms: How long it took.
         """
         requests = self._requests.get((method, route, status))
@@ -111,15 +111,15 @@ class Metrics(Collector):
         self._runs[outcome] += 1
 
     def count_login_failure(self, reason: str) -> None:
-        """Count one guess at a password that was refused."""
+        """Count one rejected password."""
         self._login_failures[reason] += 1
 
     def count_refused_connection(self, reason: str) -> None:
-        """Count one connection of a client that was closed for *reason*: the name of an error."""
+        """Count one client connection that was closed for *reason*, the name of an error."""
         self._refused_connections[reason] += 1
 
     def count_unavailable(self, error: type[Exception]) -> None:
-        """Count one request that was rejected with *error*, and may be repeated later."""
+        """Count one request that was rejected with *error*, and may be retried later."""
         self._unavailable[error.__name__] += 1
 
     def watch_connections(self, read: Callable[[], int]) -> None:
@@ -135,11 +135,11 @@ class Metrics(Collector):
         self._read_queue = read
 
     def render(self) -> bytes:
-        """Return everything, in the text format of Prometheus (version 0.0.4)."""
+        """Return all metrics, in the text format of Prometheus (version 0.0.4)."""
         return generate_latest(self.registry)
 
     def collect(self) -> Iterator[Metric]:
-        """Yield everything, for prometheus-client, from whatever thread it asks."""
+        """Yield all metrics for prometheus-client, in any thread."""
         build = GaugeMetricFamily(
             "tenantry_build_info", "The release of this process; always 1.", labels=["version"]
         )
@@ -195,9 +195,9 @@ class Metrics(Collector):
         yield durations
 
     def _collect_pools(self) -> Iterator[Metric]:
-        told = "Connections of this process to a server, by its name."
+        help_text = "Connections of this process to a server, by its name."
         connections = GaugeMetricFamily(
-            "tenantry_pool_connections", told, labels=["server", "state"]
+            "tenantry_pool_connections", help_text, labels=["server", "state"]
         )
         for server, pool in self._pools.items():
             connections.add_metric([server, "open"], pool.open_count)
@@ -205,8 +205,8 @@ class Metrics(Collector):
         yield connections
 
 
-def _counter(name: str, told: str, counted: Counter[str], *, label: str = "outcome") -> Metric:
-    counter = CounterMetricFamily(name, told, labels=[label])
+def _counter(name: str, help_text: str, counted: Counter[str], *, label: str = "outcome") -> Metric:
+    counter = CounterMetricFamily(name, help_text, labels=[label])
     for value, count in sorted(counted.copy().items()):
         counter.add_metric([value], count)
     return counter

@@ -1,6 +1,6 @@
-"""What a client accepts, and what it has already: the request headers that decide on a body.
+"""Parse the request headers that select a representation: Accept, Accept-Encoding, If-None-Match.
 
-Every sender of files and answers reads them here, so that no two disagree on the same header.
+The API and the console both use this module, so that they agree on the same header.
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,7 +13,7 @@ RawHeaders = Iterable[tuple[bytes, bytes]]
 def accepts_gzip(headers: RawHeaders) -> bool:
     """Return whether the client accepts gzip (RFC 9110, section 12.5.3).
 
-    A weight that cannot be read refuses: without gzip every client can read the body.
+    An invalid weight means no: every client can read an uncompressed body.
     """
     accepted: dict[bytes, bool] = {}
     for element in _elements(headers, b"accept-encoding"):
@@ -23,7 +23,7 @@ def accepts_gzip(headers: RawHeaders) -> bool:
 
 
 def accepts_html(headers: RawHeaders) -> bool:
-    """Return whether the client asks for HTML by name, as browsers do and API clients do not."""
+    """Return whether the client lists ``text/html``, as browsers do and API clients do not."""
     for element in _elements(headers, b"accept"):
         media_type, semicolon, weight = element.lower().partition(b";")
         if media_type.strip() == b"text/html":
@@ -34,7 +34,7 @@ def accepts_html(headers: RawHeaders) -> bool:
 def known_tags(headers: RawHeaders) -> frozenset[bytes]:
     """Return the entity tags in ``If-None-Match``; `ANY` matches all.
 
-    They are compared weakly, so a ``W/`` is left out (RFC 9110, section 13.1.2).
+    The comparison is weak, so a prefix ``W/`` is removed (RFC 9110, section 13.1.2).
     """
     tags = _elements(headers, b"if-none-match")
     return frozenset(tag[2:] if tag.startswith(b'W/"') else tag for tag in tags)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 PAGE_MAX = 2**31 - 1
-"""The last page that can be asked for: clients read numbers of pages as 32-bit integers."""
+"""The last page that can be requested: clients may store page numbers as 32-bit integers."""
 PAGE_SIZE_DEFAULT = 10
 PAGE_SIZE_MAX = 100
 
@@ -13,7 +13,7 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Which part of a list is wanted, limited to `PAGE_MAX` and `PAGE_SIZE_MAX`.
+    """A requested part of a list, limited to `PAGE_MAX` and `PAGE_SIZE_MAX`.
 
     Attributes:
         page: From 1.
@@ -36,7 +36,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[Item]):
-    """One page of a list, and how long the list is."""
+    """One page of a list, and the length of the list."""
 
     items: list[Item]
     window: Window
@@ -44,5 +44,5 @@ class Page(Generic[Item]):
 
     @property
     def total_pages(self) -> int:
-        """How many pages there are: none when there is nothing."""
+        """The number of pages; 0 for an empty list."""
         return -(-self.total_count // self.window.size)

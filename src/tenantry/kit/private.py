@@ -11,10 +11,10 @@ OTHERS = 0o077
 
 
 def make_folder(folder: Path) -> None:
-    """Make *folder* and the parents that are missing; one that exists keeps its mode.
+    """Create *folder* and missing parents; an existing one keeps its mode.
 
     Raises:
-        OSError: The disk refuses, or a file has the name.
+        OSError: It cannot be created, or a file has the name.
     """
     try:
         folder.mkdir(mode=FOLDER_MODE)
@@ -27,12 +27,12 @@ def make_folder(folder: Path) -> None:
 
 
 def make_file(path: Path) -> None:
-    """Make an empty file; one that exists keeps its mode."""
+    """Create an empty file; an existing one keeps its mode."""
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT, FILE_MODE))
 
 
 def open_new(path: Path) -> BinaryIO:
-    """Make a file and open it to write.
+    """Create a file and open it for writing.
 
     Raises:
         FileExistsError: It exists.
@@ -41,7 +41,7 @@ def open_new(path: Path) -> BinaryIO:
 
 
 def is_open_to_others(path: Path) -> bool:
-    """Return whether the mode of *path* gives anything to its group or to other users."""
+    """Return whether the mode of *path* gives access to its group or to other users."""
     try:
         found = path.lstat()
     except FileNotFoundError:

@@ -20,7 +20,7 @@ def run(work: Coroutine[Any, Any, Done]) -> Done:
 
 
 def settle() -> None:
-    """Exclude the objects of the start from garbage collection."""
+    """Exclude the objects created at the start from garbage collection."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(GC_THRESHOLD)

@@ -1,4 +1,4 @@
-"""Which release of Tenantry this is."""
+"""The release of Tenantry that runs."""
 
 from importlib.metadata import version
 

@@ -35,7 +35,7 @@ def digest(secret: str) -> str:
 
 
 def shown_prefix(secret: str) -> str:
-    """Return the beginning of *secret*, by which people recognise it in a list."""
+    """Return the beginning of *secret*, which identifies it in a list."""
     return secret[:PREFIX_CHARS]
 
 

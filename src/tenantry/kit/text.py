@@ -9,7 +9,7 @@ from tenantry.kit.errors import Invalid
 # The part of a client's text that an error message repeats.
 SHOWN_CHARS_MAX = 100
 
-# The categories Cc and Cs of Unicode, and what turns the direction of the text around it.
+# The categories Cc and Cs of Unicode, and characters that change the direction of text.
 _NO_TEXT = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u202a-\\u202e\\u2066-\\u2069\\ud800-\\udfff]")
 
 # Normalisation sorts runs of combining marks and is quadratic in their length, so only texts up to
@@ -21,7 +21,7 @@ MARKS_MAX = 30
 # Every combining mark is among these, and every character that becomes one.
 _MARKS = re.compile(rf"(?:[^\w\s\x00-\x7f]|[\uff9e\uff9f]){{{MARKS_MAX + 1}}}")
 
-# What no text can hold on every engine, and what is no Unicode text.
+# NUL, which PostgreSQL cannot store, and surrogates, which are not Unicode text.
 _BROKEN = re.compile("[\\x00\\ud800-\\udfff]")
 
 
@@ -30,10 +30,10 @@ class BadText(Invalid):
 
 
 def checked_line(name: str, text: str, *, chars_max: int) -> str:
-    """Return *text*, the value of the member *name*, if it can be one line of a form.
+    """Return *text*, the value of the member *name*, if it is a valid single line.
 
     Raises:
-        BadText: It is blank, longer than *chars_max*, or holds control characters.
+        BadText: It is blank, longer than *chars_max*, or contains control characters.
     """
     if not text.strip():
         raise BadText(f"`{name}` must not be blank.")
@@ -45,10 +45,10 @@ def checked_line(name: str, text: str, *, chars_max: int) -> str:
 
 
 def checked_text(name: str, text: str, *, chars_max: int) -> str:
-    """Return *text*, the value of the member *name*, if it can be stored as it was typed.
+    """Return *text*, the value of the member *name*, if it can be stored unchanged.
 
     Raises:
-        BadText: It is longer than *chars_max*, or no Unicode text, or holds NUL.
+        BadText: It is longer than *chars_max*, not Unicode text, or contains NUL.
     """
     if len(text) > chars_max:
         raise BadText(f"`{name}` must have at most {chars_max} characters.")
@@ -64,10 +64,10 @@ def shown(text: str) -> str:
 
 
 def canonical(text: str) -> str:
-    """Return the one form in which *text* is compared: composed (NFC) and in lower case.
+    """Return *text* in the form for comparison: normalized (NFC) and in lower case.
 
-    In Python and not by SQL ``lower()``, which differs between the engines. A text of
-    more than `CANONICAL_CHARS_MAX` characters is not composed: nothing stored is that long.
+    SQL's ``lower()`` differs between the engines, so it is not used. A text of more than
+    `CANONICAL_CHARS_MAX` characters is not normalized: no stored text is that long.
     """
     if len(text) > CANONICAL_CHARS_MAX:
         return text.lower()
@@ -78,7 +78,7 @@ def compatible(text: str) -> str:
     """Return *text* without differences of width and ligatures (NFKC), in linear time.
 
     Raises:
-        BadText: More than `MARKS_MAX` combining marks follow each other, which no language has.
+        BadText: It has more than `MARKS_MAX` combining marks in a row, which no language has.
     """
     for run in _MARKS.finditer(text):
         _check_marks(run.group())
@@ -96,7 +96,7 @@ def _check_marks(run: str) -> None:
 
 @lru_cache(maxsize=1_024)
 def _marks_of(char: str) -> tuple[int, int, bool]:
-    """Return how many marks *char*, decomposed, begins and ends with, and whether it is marks."""
+    """Return how many marks *char*, decomposed, begins and ends with, and if it has only marks."""
     classes = [unicodedata.combining(one) for one in unicodedata.normalize("NFKD", char)]
     leading = next((at for at, one in enumerate(classes) if not one), len(classes))
     trailing = next((at for at, one in enumerate(reversed(classes)) if not one), len(classes))

@@ -1,7 +1,7 @@
-"""Threads that do not keep the process from ending.
+"""A pool of daemon threads, which do not prevent the process from exiting.
 
-The standard pool joins its threads at the end of the process, and a thread in an endless
-loop of a revision cannot be stopped.
+The standard pool joins its threads at exit, and a thread in an endless loop of a revision cannot
+be stopped.
 """
 
 import queue
@@ -17,8 +17,8 @@ class DaemonThreads(Executor):
     """A pool of daemon threads.
 
     Args:
-        threads_max: The maximum; started on demand, and kept.
-        name: Of the threads.
+        threads_max: The most threads; they are started on demand, and kept.
+        name: The name of the threads.
     """
 
     def __init__(self, threads_max: int, name: str) -> None:
@@ -50,7 +50,7 @@ class DaemonThreads(Executor):
         return future
 
     def shutdown(self, wait: bool = False, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002
-        """End the threads that are idle now, and the others when they become so."""
+        """Stop idle threads now, and busy ones when they become idle."""
         del wait, cancel_futures
         for _ in range(self._started):
             self._work.put(None)

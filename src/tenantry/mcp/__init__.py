@@ -1,1 +1,1 @@
-"""The door for assistants: tools and resources over the Model Context Protocol."""
+"""The interface for assistants: tools and resources over the Model Context Protocol."""

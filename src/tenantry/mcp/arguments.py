@@ -23,7 +23,7 @@ Tags = Annotated[list[str], Meta(description="All tags of the post.")]
 
 
 class BadArguments(Invalid):
-    """The arguments of a tool are wrong; the message names one, and the rule that it breaks."""
+    """The arguments of a tool are invalid; the message names one and the rule that it breaks."""
 
 
 class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -102,8 +102,8 @@ def read(type_: type[Wanted], given: dict[str, Any] | None) -> Wanted:
     """Return *given* as the arguments of a tool.
 
     Raises:
-        BadArguments: One is missing, of a wrong type, out of bounds, or not known.
-        BadText: One holds NUL.
+        BadArguments: One is missing, unknown, out of bounds, or of the wrong type.
+        BadText: One contains NUL.
     """
     try:
         wanted = msgspec.convert(given or {}, type_)

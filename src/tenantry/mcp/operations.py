@@ -71,7 +71,7 @@ async def create_post(call: Call, wanted: CreatePost) -> PostResponse:
 
 
 async def update_post(call: Call, wanted: UpdatePost) -> PostResponse:
-    """Change what a post says."""
+    """Change a post."""
     changes = sent_members(wanted)
     post_id = await _id_of(call, changes.pop("slug"))
     if "new_slug" in changes:
@@ -86,7 +86,7 @@ async def publish_post(call: Call, wanted: NamePost) -> PostResponse:
 
 
 async def unpublish_post(call: Call, wanted: NamePost) -> PostResponse:
-    """Make a draft of a post again."""
+    """Turn a post into a draft."""
     post_id = await _id_of(call, wanted.slug)
     return PostResponse.of(await posts.unpublish(call.ctx, post_id))
 

@@ -1,4 +1,4 @@
-"""Posts as resources, for clients that let people choose what a model shall read."""
+"""Posts as resources, for clients in which users select what a model reads."""
 
 from functools import partial
 from typing import Any
@@ -94,10 +94,10 @@ async def list_templates(
 async def read_resource(
     request: Request, params: types.ReadResourceRequestParams
 ) -> types.ReadResourceResult:
-    """Return what is at a URI.
+    """Return the resource at a URI.
 
     Raises:
-        MCPError: Nothing is, or nothing that is open to the token.
+        MCPError: There is no such resource, or the token may not read it.
     """
     call, uri = call_of(request), params.uri
     if not call.allows(READING):

@@ -1,4 +1,4 @@
-"""From what a tool returns or raises to the result that the client gets."""
+"""Convert what a tool returns or raises into a result for the client."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,7 +18,7 @@ _encode = msgspec.json.Encoder().encode
 _log = structlog.get_logger(__name__)
 
 
-def told(data: msgspec.Struct) -> Json:
+def success(data: msgspec.Struct) -> Json:
     """Return the result with *data*: as values, and as text for clients that need it."""
     # The newest revision of the protocol requires "complete"; earlier ones ignore it.
     return {
@@ -28,24 +28,24 @@ def told(data: msgspec.Struct) -> Json:
     }
 
 
-def refused(call: Call, tool: str, error: Exception, names: Mapping[str, str]) -> Json:
+def failure(call: Call, tool: str, error: Exception, names: Mapping[str, str]) -> Json:
     """Return the result for *error*, with a message for the model.
 
-    A `TenantryError` has its message. Other errors are only in the log.
+    The message of a `TenantryError` is returned. Other errors are only logged.
 
     Args:
         call: The caller.
-        tool: Its name.
-        error: What it raised.
-        names: Of arguments with another name in the operation.
+        tool: The name of the tool.
+        error: The error that it raised.
+        names: The tool's names of arguments, by their names in the operation.
     """
     request_id = call.ctx.request_id
     if not isinstance(error, TenantryError):
         _log.error("tool failed", tool=tool, request_id=request_id, exc_info=error)
         return _error(_INTERNAL.format(request_id))
     message = error.message
-    for theirs, ours in names.items():
-        message = message.replace(f"`{theirs}`", f"`{ours}`")
+    for in_operation, in_tool in names.items():
+        message = message.replace(f"`{in_operation}`", f"`{in_tool}`")
     if isinstance(error, Unavailable):
         if isinstance(error.__cause__, Exception):
             cause = explain(error.__cause__)

@@ -1,14 +1,13 @@
-"""The server: one message in, one answer out, by the official SDK, in each revision it speaks.
+"""The MCP server: handle one message with the official SDK, in every revision that it supports.
 
-The SDK's own transport reads the body, bounds it and words what is wrong with it in ways of its
-own. Here the HTTP door has done so already, as for every endpoint; what is left is to hand a
-message to the SDK's dispatch, without a task, a stream or a session between.
+The SDK's own transport would read the body, with its own limits and errors. Here the HTTP door has
+read it, as for every endpoint, and this module passes the message to the SDK's dispatch, without a
+task, a stream or a session.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from importlib.metadata import version
 from typing import Any
 
 import anyio
@@ -31,6 +30,7 @@ from mcp.shared.transport_context import TransportContext
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from msgspec import UNSET
 
+from tenantry.kit.release import VERSION
 from tenantry.kit.text import shown
 from tenantry.mcp import resources, tools
 from tenantry.mcp.call import Call
@@ -49,7 +49,7 @@ returns an error, its message names the argument and the rule: correct it and ca
 SERVER: Server[None] = Server(
     "tenantry",
     title="Tenantry",
-    version=version("tenantry"),
+    version=VERSION,
     instructions=INSTRUCTIONS,
 )
 _Page = types.PaginatedRequestParams
@@ -60,7 +60,7 @@ SERVER.add_request_handler("resources/templates/list", _Page, resources.list_tem
 SERVER.add_request_handler(
     "resources/read", types.ReadResourceRequestParams, resources.read_resource
 )
-# It draws up a span of each request, with names in it that a client chose.
+# This middleware creates a trace span for each request, with names that the client chose.
 SERVER.middleware.clear()
 
 _TRANSPORT = TransportContext(kind="streamable-http", can_send_request=False)
@@ -77,10 +77,10 @@ class Headers:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What comes of a message.
+    """The result of a message.
 
     Attributes:
-        answer: None when the message was a notification.
+        answer: The response; None if the message was a notification.
     """
 
     status: HTTPStatus
@@ -89,7 +89,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class _Exchange:
-    """One request and its answer, as the SDK wants to see it: there is no way back but that."""
+    """The SDK's interface of a request; the only message to the client is the response."""
 
     request_id: MessageId
     message_metadata: ServerMessageMetadata

@@ -53,22 +53,23 @@ class Tool:
     """One tool.
 
     Attributes:
-        run: The operation: takes the caller and the arguments, and has the name of the tool.
-        title: For people.
-        description: For models.
+        run: The operation. It takes the caller and the arguments; its name is that of the tool.
+        title: The title, for people.
+        description: The description, for models.
         takes: The type of the arguments.
-        tells: The result.
-        hints: What a client may assume of its effects.
+        returns: The type of the result.
+        hints: What a client may assume about its effects.
         demand: The required scope and module; without them the tool is not listed.
         is_persons: Whether it needs a token that is bound to a user.
-        names: Arguments with another name in the operation: from that name to the tool's.
+        names: The tool's names of arguments that have another name in the operation, by that
+            name.
     """
 
     run: Callable[[Call, Any], Awaitable[msgspec.Struct]]
     title: str
     description: str
     takes: type[Arguments] = arguments.NoArguments
-    tells: type[msgspec.Struct]
+    returns: type[msgspec.Struct]
     hints: types.ToolAnnotations
     demand: Demand = ANYBODY
     is_persons: bool = False
@@ -86,13 +87,13 @@ class Tool:
 
     @cached_property
     def listed(self) -> types.Tool:
-        """The tool as it is listed."""
+        """The tool in the form of `tools/list`."""
         return types.Tool(
             name=self.name,
             title=self.title,
             description=self.description,
             input_schema=schema_of(self.takes),
-            output_schema=schema_of(self.tells),
+            output_schema=schema_of(self.returns),
             annotations=self.hints,
         )
 
@@ -106,14 +107,14 @@ TOOLS: tuple[Tool, ...] = (
         run=operations.whoami,
         title="Who am I",
         description="Return the customer and the user of this token, and what it allows.",
-        tells=WhoAmI,
+        returns=WhoAmI,
         hints=READS,
     ),
     Tool(
         run=operations.list_modules,
         title="List modules",
         description="List the modules that are active for the customer.",
-        tells=ModuleList,
+        returns=ModuleList,
         hints=READS,
         demand=Demand(Scope.MODULES_READ),
     ),
@@ -122,7 +123,7 @@ TOOLS: tuple[Tool, ...] = (
         title="List posts",
         description="List the posts, the newest first, without their contents.",
         takes=arguments.ListPosts,
-        tells=PostPage,
+        returns=PostPage,
         hints=READS,
         demand=READING,
     ),
@@ -131,7 +132,7 @@ TOOLS: tuple[Tool, ...] = (
         title="Search posts",
         description="List the posts that hold a text in their title or content, the newest first.",
         takes=arguments.SearchPosts,
-        tells=PostPage,
+        returns=PostPage,
         hints=READS,
         demand=READING,
         names={"search": "query"},
@@ -141,7 +142,7 @@ TOOLS: tuple[Tool, ...] = (
         title="Get a post",
         description="Return one post with its content. A draft has no `publishedAt`.",
         takes=arguments.NamePost,
-        tells=PostResponse,
+        returns=PostResponse,
         hints=READS,
         demand=READING,
     ),
@@ -150,7 +151,7 @@ TOOLS: tuple[Tool, ...] = (
         title="Create a post",
         description="Write a new post. It is a draft: `publish_post` lets readers see it.",
         takes=arguments.CreatePost,
-        tells=PostResponse,
+        returns=PostResponse,
         hints=ADDS,
         demand=WRITING,
     ),
@@ -160,7 +161,7 @@ TOOLS: tuple[Tool, ...] = (
         description="Change what a post says; what is left out stays. If it is published, readers "
         "see the change at once.",
         takes=arguments.UpdatePost,
-        tells=PostResponse,
+        returns=PostResponse,
         hints=OVERWRITES,
         demand=WRITING,
         names={"slug": "new_slug"},
@@ -170,7 +171,7 @@ TOOLS: tuple[Tool, ...] = (
         title="Publish a post",
         description="Publish a post. A published post is not changed.",
         takes=arguments.NamePost,
-        tells=PostResponse,
+        returns=PostResponse,
         hints=SWITCHES,
         demand=WRITING,
     ),
@@ -179,7 +180,7 @@ TOOLS: tuple[Tool, ...] = (
         title="Unpublish a post",
         description="Turn a published post into a draft, which readers do not see.",
         takes=arguments.NamePost,
-        tells=PostResponse,
+        returns=PostResponse,
         hints=SWITCHES,
         demand=WRITING,
     ),
@@ -188,7 +189,7 @@ TOOLS: tuple[Tool, ...] = (
         title="Delete a post",
         description="Permanently delete a post or a draft.",
         takes=arguments.NamePost,
-        tells=Done,
+        returns=Done,
         hints=OVERWRITES,
         demand=WRITING,
     ),
@@ -197,7 +198,7 @@ TOOLS: tuple[Tool, ...] = (
         title="Update the profile",
         description="Change the name and the e-mail address of the user for whom this token acts.",
         takes=arguments.UpdateProfile,
-        tells=TenantUserProfile,
+        returns=TenantUserProfile,
         hints=OVERWRITES,
         demand=Demand(Scope.PROFILE_WRITE),
         is_persons=True,
@@ -215,15 +216,15 @@ def open_to(call: Call) -> Iterable[Tool]:
 async def list_tools(
     request: Request, _params: types.PaginatedRequestParams
 ) -> types.ListToolsResult:
-    """List the tools that are open to the token: all of them on one page."""
+    """List all tools that the token may call, on one page."""
     return types.ListToolsResult(tools=[tool.listed for tool in open_to(call_of(request))])
 
 
 async def call_tool(request: Request, params: types.CallToolRequestParams) -> dict[str, Any]:
-    """Call one.
+    """Call a tool.
 
     Raises:
-        MCPError: There is none of this name, or the token may not call it; the message is the same.
+        MCPError: It does not exist, or the token may not call it; the message is the same.
     """
     call = call_of(request)
     tool = _BY_NAME.get(params.name)
@@ -236,8 +237,8 @@ async def call_tool(request: Request, params: types.CallToolRequestParams) -> di
             require_writable(call.ctx.tenant)
         wanted = arguments.read(tool.takes, params.arguments)
     except TenantryError as error:
-        return results.refused(call, tool.name, error, {})
+        return results.failure(call, tool.name, error, {})
     try:
-        return results.told(await retry_deadlock(partial(tool.run, call, wanted)))
+        return results.success(await retry_deadlock(partial(tool.run, call, wanted)))
     except Exception as error:  # noqa: BLE001 - it is a result: the model is to read it
-        return results.refused(call, tool.name, error, tool.names)
+        return results.failure(call, tool.name, error, tool.names)

@@ -1,1 +1,1 @@
-"""The types of requests and responses, with the names of the JSON members."""
+"""The types of requests and responses, with the names of their JSON members."""

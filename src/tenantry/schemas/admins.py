@@ -29,7 +29,7 @@ class CreateAdminRequest(Schema, frozen=True):
 
 
 class UpdateAdminRequest(Schema, frozen=True):
-    """What is to change of an admin; what is left out stays."""
+    """The changes of an admin; omitted members are not changed."""
 
     is_active: bool | UnsetType = UNSET
     password: str | UnsetType = UNSET

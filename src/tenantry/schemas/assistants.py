@@ -8,9 +8,9 @@ from tenantry.schemas.users import TenantUserProfile
 
 
 class WhoAmI(Schema, frozen=True):
-    """For whom the holder of an McpToken acts, and what it allows.
+    """The customer and the user of an McpToken, and its scopes.
 
-    `user` is null when the token is bound to no user, or does not allow to read the profile.
+    `user` is null if the token is bound to no user, or has no scope to read the profile.
     """
 
     customer_id: UUID

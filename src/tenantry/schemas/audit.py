@@ -15,7 +15,7 @@ Sought = Annotated[str, msgspec.Meta(max_length=TARGET_CHARS_MAX)]
 
 
 class TenantAuditExportRequest(Schema, frozen=True):
-    """Which entries of a tenant's audit log; a filter that is left out matches all."""
+    """Filters of a tenant's audit log; an omitted one matches all entries."""
 
     actor: Sought | None = None
     action: Sought | None = None
@@ -36,7 +36,7 @@ class TenantAuditExportRequest(Schema, frozen=True):
 
 
 class TenantAuditRequest(TenantAuditExportRequest, frozen=True):
-    """Which page of which entries of a tenant's audit log."""
+    """A page of a tenant's audit log, and its filters."""
 
     page: AtLeastOne = 1
     page_size: AtLeastOne = PAGE_SIZE_DEFAULT
@@ -48,7 +48,7 @@ class TenantAuditRequest(TenantAuditExportRequest, frozen=True):
 
 
 class AuditExportRequest(TenantAuditExportRequest, frozen=True):
-    """Which entries of the service's audit log; a filter that is left out matches all."""
+    """Filters of the service's audit log; an omitted one matches all entries."""
 
     tenant_id: UUID | None = None
 
@@ -59,7 +59,7 @@ class AuditExportRequest(TenantAuditExportRequest, frozen=True):
 
 
 class AuditRequest(AuditExportRequest, frozen=True):
-    """Which page of which entries of the service's audit log."""
+    """A page of the service's audit log, and its filters."""
 
     page: AtLeastOne = 1
     page_size: AtLeastOne = PAGE_SIZE_DEFAULT
@@ -110,5 +110,5 @@ _encoder = msgspec.json.Encoder()
 
 
 def json_lines(entries: list[AuditEntry]) -> bytes:
-    """Return *entries* as JSON lines: one object each, every line with its end."""
+    """Return *entries* as JSON lines."""
     return _encoder.encode_lines([AuditEntryResponse.of(entry) for entry in entries])

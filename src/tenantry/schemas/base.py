@@ -1,4 +1,4 @@
-"""The base of everything on the wire, and pages."""
+"""The base classes of requests, responses, lists and pages."""
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
@@ -10,17 +10,18 @@ import msgspec
 from msgspec import UNSET
 
 from tenantry.kit.pages import PAGE_SIZE_DEFAULT, Page, Window
+from tenantry.kit.release import VERSION
 
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
 Instant = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class Schema(msgspec.Struct, frozen=True, rename="camel"):
-    """Base of everything on the wire: camelCase there, snake_case here."""
+    """Base of requests and responses: camelCase in JSON, snake_case in Python."""
 
     @classmethod
     def of(cls, source: Any, **more: Any) -> Self:
-        """Return the representation of *source*: its attributes of the same names, and *more*."""
+        """Return the representation of *source*: attributes with the same names, and *more*."""
         if not more:
             return cls(*_members(cls)(source))
         names = (name for name in cls.__struct_fields__ if name not in more)
@@ -36,13 +37,13 @@ Item = TypeVar("Item", bound=Schema)
 
 
 class ListResponse(Schema, Generic[Item], frozen=True):
-    """Base of the lists that are answered whole."""
+    """Base of lists that are returned completely."""
 
     items: list[Item]
 
     @classmethod
     def of_all(cls, found: Iterable[Any]) -> Self:
-        """Return the representation of what was *found*."""
+        """Return the representation of the items *found*."""
         item = cls._item()
         return cls([item.of(one) for one in found])
 
@@ -52,7 +53,7 @@ class ListResponse(Schema, Generic[Item], frozen=True):
 
 
 class PageResponse(ListResponse[Item], Generic[Item], frozen=True):
-    """Base of the lists that are answered in pages."""
+    """Base of lists that are returned in pages."""
 
     page: int
     page_size: int
@@ -68,31 +69,37 @@ class PageResponse(ListResponse[Item], Generic[Item], frozen=True):
 
 
 class Nothing(Schema, frozen=True):
-    """A request that asks nothing."""
+    """A request without members."""
 
 
 class Done(Schema, frozen=True):
-    """That something was done which leaves nothing to show."""
+    """The result of an operation that returns no data."""
 
     message: str
 
 
 class PageRequest(Schema, frozen=True):
-    """Which page of a list."""
+    """A page of a list."""
 
     page: AtLeastOne = 1
     page_size: AtLeastOne = PAGE_SIZE_DEFAULT
 
     @property
     def window(self) -> Window:
-        """The part of the list that is wanted."""
+        """The page as a `Window`."""
         return Window(self.page, self.page_size)
 
 
 class Health(Schema, frozen=True):
-    """That the service is well."""
+    """The result of a liveness check."""
 
     status: str = "ok"
+
+
+class Readiness(Health, frozen=True):
+    """The result of a readiness check, and the release that runs."""
+
+    release: str = VERSION
 
 
 class JwkSet(Schema, frozen=True):
@@ -102,13 +109,13 @@ class JwkSet(Schema, frozen=True):
 
 
 class MetricsText(Schema, frozen=True):
-    """What one process has counted, in the text format of Prometheus: the text is the body."""
+    """The metrics of one process, in the text format of Prometheus; the text is the body."""
 
     text: str
 
 
 class JsonLines(Schema, frozen=True):
-    """One JSON object on each line: the text is the body."""
+    """One JSON object on each line; the text is the body."""
 
     text: str
 
@@ -120,6 +127,6 @@ class EventStream(Schema, frozen=True):
 
 
 def sent_members(request: msgspec.Struct) -> dict[str, Any]:
-    """Return the members of *request* that were sent, by our names."""
+    """Return the members of *request* that were sent, by their Python names."""
     members = ((name, getattr(request, name)) for name in request.__struct_fields__)
     return {name: value for name, value in members if value is not UNSET}

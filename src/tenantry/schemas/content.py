@@ -10,13 +10,13 @@ from tenantry.tenant.blog.content import PostStatus
 
 
 class PublishedPostPageRequest(PageRequest, frozen=True):
-    """Which page of which published posts."""
+    """A page of the published posts, and its filters."""
 
     tag: str | None = None
 
 
 class PublishedPostSummary(Schema, frozen=True):
-    """A published post as a list shows it."""
+    """A published post in a list."""
 
     id: UUID
     title: str
@@ -29,7 +29,7 @@ class PublishedPostSummary(Schema, frozen=True):
 
 
 class PublishedPost(PublishedPostSummary, frozen=True):
-    """A published post, whole."""
+    """A complete published post."""
 
     content: str
 
@@ -39,7 +39,7 @@ class PublishedPostPage(PageResponse[PublishedPostSummary], frozen=True):
 
 
 class PostPageRequest(PageRequest, frozen=True):
-    """Which page of which posts."""
+    """A page of the posts, and its filters."""
 
     status: PostStatus = PostStatus.ALL
     tag: str | None = None
@@ -47,7 +47,7 @@ class PostPageRequest(PageRequest, frozen=True):
 
 
 class PostSummaryResponse(Schema, frozen=True):
-    """A post as a list shows it to those who write; a draft has no `publishedAt`."""
+    """A post in a list, for editors; `publishedAt` is null for a draft."""
 
     id: UUID
     title: str
@@ -61,7 +61,7 @@ class PostSummaryResponse(Schema, frozen=True):
 
 
 class PostResponse(PostSummaryResponse, frozen=True):
-    """A post, whole, for those who write; a draft has no `publishedAt`."""
+    """A complete post, for editors; `publishedAt` is null for a draft."""
 
     content: str
 
@@ -71,7 +71,7 @@ class PostPage(PageResponse[PostSummaryResponse], frozen=True):
 
 
 class WritePostRequest(Schema, frozen=True):
-    """What a post is to say; in a change, what is left out stays."""
+    """The content of a post; in a change, omitted optional members are not changed."""
 
     title: str
     content: str

@@ -33,13 +33,13 @@ class IssueApiKeyRequest(Schema, frozen=True):
 
 
 class RotateApiKeyRequest(Schema, frozen=True):
-    """How long the old API key is to live beside the new one."""
+    """How long the old API key stays valid."""
 
     grace_period_seconds: int | UnsetType = UNSET
 
 
 class IssuedApiKeyResponse(ApiKeyResponse, frozen=True):
-    """A new API key, with its secret, which is shown this once."""
+    """A new API key, with its secret, which is shown only once."""
 
     key: str
 
@@ -72,7 +72,7 @@ class McpTokenList(ListResponse[McpTokenResponse], frozen=True):
 
 
 class IssueOwnMcpTokenRequest(Schema, frozen=True):
-    """A new McpToken of the caller, who gives the password once more."""
+    """A new McpToken of the caller, and the caller's password as a confirmation."""
 
     name: str
     password: str
@@ -81,7 +81,7 @@ class IssueOwnMcpTokenRequest(Schema, frozen=True):
 
 
 class IssueMcpTokenRequest(Schema, frozen=True):
-    """A new McpToken, bound to a user or not."""
+    """A new McpToken, optionally bound to a user."""
 
     name: str
     user_id: UUID | UnsetType = UNSET
@@ -90,13 +90,13 @@ class IssueMcpTokenRequest(Schema, frozen=True):
 
 
 class IssuedMcpTokenResponse(McpTokenResponse, frozen=True):
-    """A new McpToken, with its secret, which is shown this once."""
+    """A new McpToken, with its secret, which is shown only once."""
 
     token: str
     client_configurations: list[ClientConfiguration]
 
     @classmethod
     def of_issued(cls, issued: IssuedMcpToken, *, base_url: str) -> Self:
-        """Return the representation of *issued*, for a service that clients reach at a URL."""
+        """Return the representation of *issued*, with client configurations for *base_url*."""
         clients = configurations(base_url, issued.secret)
         return cls.of(issued.token, token=issued.secret, client_configurations=clients)

@@ -1,4 +1,4 @@
-"""Messages of the Model Context Protocol: JSON-RPC 2.0, one in a request, and one in its answer."""
+"""Messages of the Model Context Protocol: JSON-RPC 2.0, one in each request and response."""
 
 from typing import Annotated, Any, Literal
 
@@ -9,7 +9,7 @@ from tenantry.schemas.base import Schema
 
 METHOD_CHARS_MAX = 100
 ID_CHARS_MAX = 200
-# What every reader of JSON holds exactly (RFC 8259, section 6).
+# Every JSON parser represents these integers exactly (RFC 8259, section 6).
 ID_MAX = 2**53 - 1
 
 MessageId = (
@@ -19,7 +19,7 @@ MessageId = (
 
 
 class McpMessage(Schema, frozen=True):
-    """What a client says: a request, or without `id` a notification, which is only noted."""
+    """A message from a client: a request; without `id` a notification, which is ignored."""
 
     jsonrpc: Literal["2.0"]
     method: Annotated[str, msgspec.Meta(max_length=METHOD_CHARS_MAX)]
@@ -28,7 +28,7 @@ class McpMessage(Schema, frozen=True):
 
 
 class McpError(Schema, frozen=True):
-    """Why a request was refused, in a form for programs."""
+    """A JSON-RPC error."""
 
     code: int
     message: str
@@ -36,7 +36,7 @@ class McpError(Schema, frozen=True):
 
 
 class McpAnswer(Schema, frozen=True):
-    """What the server says to a request: a result, or an error."""
+    """The response to a request: a result or an error."""
 
     jsonrpc: Literal["2.0"]
     id: MessageId

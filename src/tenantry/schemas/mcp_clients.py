@@ -1,6 +1,6 @@
-"""The configurations of MCP clients, with the URL of the server and the token.
+"""Configurations for MCP clients, with the URL of the server and the token.
 
-The forms are those that the clients document; each has its own.
+Each client documents its own format.
 """
 
 import json
@@ -21,7 +21,7 @@ BRIDGE_LOCAL = frozenset({"localhost", "127.0.0.1"})
 
 
 class ClientConfiguration(Schema, frozen=True):
-    """How one MCP client is connected: `text` is for the file, or the terminal, at `place`."""
+    """The configuration of one MCP client: `text` belongs in the file or terminal `place`."""
 
     client: str
     place: str
@@ -29,10 +29,10 @@ class ClientConfiguration(Schema, frozen=True):
 
 
 def configurations(base_url: str, token: str) -> list[ClientConfiguration]:
-    """Return the configurations of the clients that people use.
+    """Return configurations for common clients.
 
     Args:
-        base_url: Where clients reach the service.
+        base_url: The URL of the service for clients.
         token: An McpToken.
     """
     url = f"{base_url}/mcp"
@@ -74,9 +74,9 @@ def _codex(url: str, token: str) -> str:
 
 
 def _bridge(url: str, token: str) -> dict[str, Any]:
-    """Return a server that is a local program, which passes everything on.
+    """Return the configuration of a local program that forwards requests to the server.
 
-    Source: https://github.com/geelen/mcp-remote. Some clients break an argument at a space.
+    Source: https://github.com/geelen/mcp-remote. Some clients split an argument at a space.
     """
     parts = urlsplit(url)
     is_taken = parts.scheme == "https" or parts.hostname in BRIDGE_LOCAL

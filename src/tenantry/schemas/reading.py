@@ -1,4 +1,4 @@
-"""What every door says of a request that it cannot take, in the same words."""
+"""Messages about invalid requests, the same for every door."""
 
 import msgspec
 
@@ -8,23 +8,23 @@ _AT = " - at `$"
 
 
 def readable(error: msgspec.DecodeError) -> str:
-    """Return what msgspec says of a member and of the rule that it breaks, at no great length.
+    """Return a message for an error of msgspec: the member, and the rule that it breaks.
 
-    It repeats the names of unknown members, and what is none of some values.
+    msgspec repeats unknown names and invalid values of the request, so the message is shortened.
     """
-    # "Expected `str`, got `int` - at `$.email`" names the member already, in another place.
-    said = str(error)
-    rule, _, where = said.rpartition(_AT) if _AT in said else (said, "", "")
-    member = shown(where.rstrip("`").lstrip("."))
+    # msgspec writes the member last: "Expected `str`, got `int` - at `$.email`".
+    text = str(error)
+    rule, _, path = text.rpartition(_AT) if _AT in text else (text, "", "")
+    member = shown(path.rstrip("`").lstrip("."))
     text = shown(rule.removesuffix("."))
     return f"`{member}`: {text}." if member else f"{text}."
 
 
 def check_text(request: msgspec.Struct) -> None:
-    """Check that no text in *request* holds what PostgreSQL cannot store: NUL.
+    """Check that no text in *request* contains NUL, which PostgreSQL cannot store.
 
     Raises:
-        BadText: One does.
+        BadText: A text contains NUL.
     """
     fields = zip(request.__struct_fields__, request.__struct_encode_fields__, strict=True)
     for field, name in fields:

@@ -50,10 +50,10 @@ class CreatedTenantResponse(TenantResponse, frozen=True):
     owner: TenantUserProfile
 
     @classmethod
-    def of_provisioned(cls, made: Provisioned) -> Self:
-        """Return the representation of *made*."""
-        owner = TenantUserProfile.of(made.owner)
-        return cls.of(made.tenant, api_key=made.key.secret, owner=owner)
+    def of_provisioned(cls, provisioned: Provisioned) -> Self:
+        """Return the representation of *provisioned*."""
+        owner = TenantUserProfile.of(provisioned.owner)
+        return cls.of(provisioned.tenant, api_key=provisioned.key.secret, owner=owner)
 
 
 class UpdateTenantRequest(Schema, frozen=True):

@@ -1,1 +1,1 @@
-"""One tenant: the way in, and what can be done in its database."""
+"""One tenant: admission of callers, and operations in its database."""

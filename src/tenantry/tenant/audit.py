@@ -1,7 +1,7 @@
-"""The audit log of a tenant: what people, McpTokens, admins and the command line changed in it.
+"""The audit log of a tenant: changes by users, McpTokens, admins and the command line.
 
-An entry is written in the transaction of the change. Neither can be without the other, and no
-write to a tenant waits for the catalog.
+An entry is written in the transaction of the change, in the tenant's own database. So there is
+never one without the other, and no write to a tenant waits for the catalog.
 """
 
 from datetime import datetime, timedelta
@@ -13,11 +13,11 @@ from tenantry.catalog import tenants
 from tenantry.catalog.session import CatalogSession
 from tenantry.db.audit_log import AuditLog
 from tenantry.db.sessions import DatabaseUnavailable
-from tenantry.tenant.databases import TenantDatabases, TenantPlane
+from tenantry.tenant.databases import TenantDatabases, TenantKind
 from tenantry.tenant.tables import audit
 
-# Each entry is one change, and all are of one tenant: its id is given with the filters.
-LOG: AuditLog[TenantPlane] = AuditLog(
+# Entries are never merged, and all are of one tenant: its id is given with the filters.
+LOG: AuditLog[TenantKind] = AuditLog(
     audit,
     {
         "last_at": audit.c.at,
@@ -27,7 +27,7 @@ LOG: AuditLog[TenantPlane] = AuditLog(
 )
 
 PRUNE_EVERY = timedelta(hours=1)
-# Databases that one call of `Retention.prune` works on. Called every 5 s, it gets through all
+# Databases that one call of `Retention.prune` prunes. Called every 5 s, it completes all
 # `DATABASES_MAX` of them in 18 minutes.
 DATABASES_EACH = 20
 

@@ -14,20 +14,20 @@ from tenantry.kit.errors import Forbidden, Unavailable
 from tenantry.migration.schema_state import READ_VERSION
 from tenantry.migration.streams import Stream
 
-# Each is a handful of objects; connections have a budget of their own.
+# Each is a few objects; connections have a separate budget.
 DATABASES_MAX = 4_096
 
 STREAM = Stream("tenantry", Path(__file__).parent / "revisions")
 SERVABLE_FROM = "0001"
-"""The oldest revision of our stream that this code can serve (revisions compare as text)."""
+"""The oldest revision of Tenantry's stream that this code can serve (compared as text)."""
 
 
-class TenantPlane:
+class TenantKind:
     """Marks the sessions of a tenant's database."""
 
 
-TenantSession = Session[TenantPlane]
-TenantDatabase = Database[TenantPlane]
+TenantSession = Session[TenantKind]
+TenantDatabase = Database[TenantKind]
 
 
 class TenantOutdated(Unavailable):
@@ -46,7 +46,7 @@ class TenantDatabases:
     """Opens tenant databases when they are needed, and keeps them.
 
     Args:
-        servers: By the name that a tenant remembers.
+        servers: The servers, by the name that the catalog stores for each tenant.
     """
 
     def __init__(self, servers: Mapping[str, Server]) -> None:
@@ -97,13 +97,13 @@ class TenantDatabases:
         return database
 
     async def forget(self, tenant_id: UUID) -> None:
-        """Close the database of a tenant that is going away."""
+        """Close the database of a tenant that is being removed."""
         database = self._opened.pop(tenant_id, None)
         if database is not None:
             await database.close()
 
     async def close(self) -> None:
-        """Close every database, all at once: each may wait for a server that is silent."""
+        """Close every database, concurrently: each may wait for a server that does not answer."""
         opened = list(self._opened.values())
         self._opened.clear()
         await asyncio.gather(*(database.close() for database in opened))

@@ -1,4 +1,4 @@
-"""The only way into a tenant: from credentials to a context, for every interface."""
+"""Admit callers to a tenant, for every interface: from verified credentials to a context."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -28,10 +28,10 @@ class SignInRequired(Forbidden):
 
 
 class UserInactive(Forbidden):
-    """The user is switched off."""
+    """The user is inactive."""
 
 
-class UserGone(Unauthenticated):
+class UserDeleted(Unauthenticated):
     """The user was deleted."""
 
 
@@ -59,11 +59,11 @@ class Demand:
 
 
 class TenantContext(OperationContext, frozen=True, kw_only=True):
-    """A caller inside a tenant. It is the proof of admission: only this module creates one.
+    """A caller who was admitted to a tenant. Only this module creates one.
 
     Attributes:
-        identity: What the credentials say.
-        database: The tenant's.
+        identity: The verified credentials.
+        database: The tenant's database.
     """
 
     identity: Identity
@@ -76,18 +76,18 @@ class TenantContext(OperationContext, frozen=True, kw_only=True):
 
 
 class _UserContext(TenantContext, frozen=True, kw_only=True):
-    """A user acts, in a session or by an McpToken that is bound to the user."""
+    """The caller is a user, with a session or an McpToken that is bound to the user."""
 
     @property
     def user_id(self) -> UUID:
         """The user."""
         user_id = acting_user(self.identity)
-        assert user_id is not None, "`Entry.admit` has checked it"
+        assert user_id is not None, "checked by `Entry.admit`"
         return user_id
 
 
 class PersonContext(_UserContext, frozen=True, kw_only=True):
-    """A user acts, whose session or McpToken was checked in the tenant's database."""
+    """A user; the session or the McpToken was checked in the tenant's database."""
 
     @property
     def jti(self) -> str | None:
@@ -97,10 +97,10 @@ class PersonContext(_UserContext, frozen=True, kw_only=True):
 
 
 class Claimant(_UserContext, frozen=True, kw_only=True):
-    """A user by good credentials, whose row was not read yet.
+    """A user with valid credentials; the user's row is not checked yet.
 
-    The statement of the operation must check what `confirm_claimant` checks, so that one
-    statement does both. An error before that statement is raised after `confirm_claimant`.
+    The operation's own statement must include the checks of `confirm_claimant`, which saves a
+    statement. An error before that statement is raised after `confirm_claimant`.
     """
 
 
@@ -109,10 +109,10 @@ Ctx = TypeVar("Ctx", bound=TenantContext)
 
 @dataclass(frozen=True, slots=True)
 class Admission(Generic[Ctx]):
-    """How a level of access inside a tenant admits callers.
+    """How a level of access admits callers to a tenant.
 
     Attributes:
-        identify: Verifies the credentials that count at this level.
+        identify: Verifies the credentials of this level.
         context: The type of the context. `PersonContext` and `Claimant` require a user who
             acts; `Claimant` leaves the check of the user's row to the operation.
         requires_session: Whether an McpToken is rejected.
@@ -150,14 +150,14 @@ class Entry:
         """Return the context of a caller who may use a level of access.
 
         Args:
-            admission: Of the level.
-            ctx: Of the request.
-            identity: From `Admission.identify`, which needs no database of a tenant.
-            demand: Of the operation.
+            admission: The rules of the level.
+            ctx: The context of the request.
+            identity: The result of `Admission.identify`.
+            demand: The requirements of the operation.
 
         Raises:
             Unauthenticated: The session has ended, or the user was deleted.
-            Forbidden: Good credentials that do not suffice.
+            Forbidden: The credentials are valid and do not suffice.
             TenantReadOnly, DatabaseUnavailable, TenantOutdated: See `TenantDatabases.open`.
         """
         if admission.requires_session and identity.claims is None:
@@ -168,19 +168,19 @@ class Entry:
         database = await self._databases.open(identity.tenant, writes=demand.writes)
         if admission.context is not Claimant:
             is_admitted = admission.admits_deleted_user and identity.claims is not None
-            await _confirm(identity, database, gone_is_refused=not is_admitted)
+            await _confirm(identity, database, rejects_deleted=not is_admitted)
         return _context(admission.context, ctx, identity, database)
 
 
 def acting_user(identity: Identity) -> UUID | None:
-    """Return the user who acts: of the session, or to whom the McpToken is bound; else None."""
+    """Return the user of the session, or the one that the McpToken is bound to; else None."""
     if identity.claims is not None:
         return identity.claims.nameid
     return identity.mcp_token.user_id if identity.mcp_token is not None else None
 
 
 def require(identity: Identity, demand: Demand) -> None:
-    """Check that what the credentials say suffices for *demand*.
+    """Check that the credentials meet *demand*.
 
     Raises:
         ModuleInactive: A module is off for the tenant.
@@ -196,7 +196,7 @@ def require(identity: Identity, demand: Demand) -> None:
 
 
 def claimant_of(ctx: TenantContext) -> Claimant:
-    """Return the user who acts in *ctx* as a claimant, for a statement that checks the row again.
+    """Return the user of *ctx* as a claimant, for a statement that checks the row again.
 
     Raises:
         PersonRequired: The McpToken is bound to no user.
@@ -207,17 +207,19 @@ def claimant_of(ctx: TenantContext) -> Claimant:
 
 
 async def confirm_claimant(claimant: Claimant) -> None:
-    """Check that the user behind a claimant may act, if there still is one.
+    """Check that the user is active and the session or McpToken is current.
+
+    A deleted user of a session passes: the operation itself returns 404.
 
     Raises:
-        UserInactive, SessionEnded, McpTokenEnded: The user may not.
-        UserGone: There is none, and the McpToken was bound to them.
+        UserInactive, SessionEnded, McpTokenEnded: A check failed.
+        UserDeleted: The user of the McpToken was deleted.
     """
     identity = claimant.identity
-    await _confirm(identity, claimant.database, gone_is_refused=identity.claims is None)
+    await _confirm(identity, claimant.database, rejects_deleted=identity.claims is None)
 
 
-async def _confirm(identity: Identity, database: TenantDatabase, *, gone_is_refused: bool) -> None:
+async def _confirm(identity: Identity, database: TenantDatabase, *, rejects_deleted: bool) -> None:
     user_id = acting_user(identity)
     if user_id is None:
         return
@@ -225,8 +227,8 @@ async def _confirm(identity: Identity, database: TenantDatabase, *, gone_is_refu
     user = await users.find_in_session(database, user_id, jti)
     if user is not None:
         _check_session(user, identity)
-    elif gone_is_refused:
-        raise UserGone
+    elif rejects_deleted:
+        raise UserDeleted
 
 
 def _context(

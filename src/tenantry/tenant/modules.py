@@ -14,11 +14,11 @@ class ModuleInactive(Forbidden):
 
 
 class UnknownModule(Invalid):
-    """`modules` holds something that is no module."""
+    """`modules` contains an unknown module."""
 
 
 class Module(msgspec.Struct, frozen=True):
-    """A part of the product that can be switched on for a tenant."""
+    """A part of the product that can be activated for a tenant."""
 
     key: str
     name: str
@@ -51,7 +51,7 @@ def checked_keys(keys: list[str]) -> frozenset[str]:
     """Return *keys* as a set.
 
     Raises:
-        UnknownModule: One of them is no module.
+        UnknownModule: One of them is unknown.
     """
     if not ALL_KEYS.issuperset(keys):
         raise UnknownModule(f"`modules` may hold {', '.join(sorted(ALL_KEYS))}.")

@@ -1,4 +1,4 @@
-"""What users do with their own account: log in, change the password, change the profile.
+"""Operations of users on their own account: log in, change the password, change the profile.
 
 One statement changes the profile and adds the entry to the audit log.
 """
@@ -12,7 +12,7 @@ import msgspec
 import sqlalchemy as sa
 
 from tenantry.access.addresses import network_of
-from tenantry.access.credentials import remove_dead_tokens
+from tenantry.access.credentials import remove_invalid_tokens
 from tenantry.access.emails import canonical_email, checked_email
 from tenantry.access.login import check_login
 from tenantry.access.passwords import BadPassword, Passwords, Place, WrongPassword
@@ -41,9 +41,9 @@ _FIELDS = {"email": "email", "fullName": "full_name"}
 
 
 def _logged(before: sa.FromClause, source: sa.FromClause) -> sa.Insert:
-    """Return the statement that adds an entry, if something differs from *before*.
+    """Return the statement that adds an audit entry if a value differs from *before*.
 
-    The changes are in the form of `audit_log.changes_between`, of values that are never too long.
+    The changes have the form of `audit_log.changes_between`; the values are never too long.
     """
     changes: sa.ColumnElement[str] = sa.literal_column("''", sa.String)
     differences = []
@@ -73,7 +73,7 @@ def _logged(before: sa.FromClause, source: sa.FromClause) -> sa.Insert:
 
 
 def _update() -> Statement[User]:
-    # What `confirm_claimant` asks for, in the statement itself.
+    # The checks of `confirm_claimant`, in the statement itself.
     may_act = sa.and_(
         user.c.id == sa.bindparam("user"),
         user.c.is_active,
@@ -112,10 +112,10 @@ _UPDATE = _update()
 
 
 async def update_profile(claimant: Claimant, *, full_name: str, email: str) -> User:
-    """Change how the caller is called and reached; return them as they then are.
+    """Change the caller's name and e-mail address, and return the user.
 
     Raises:
-        UserInactive, SessionEnded, McpTokenEnded, UserGone: The caller may not act.
+        UserInactive, SessionEnded, McpTokenEnded, UserDeleted: See `confirm_claimant`.
         BadEmail, BadText: A rule is broken.
         EmailInUse: Another user of the tenant has the address.
         UserNotFound: The caller was deleted.
@@ -215,13 +215,13 @@ async def login(
         throttle,
         sign_ins,
         realm=str(ctx.tenant.id),
-        # By the id: an attacker with a session could change the address to reset the count.
+        # Counted by id: otherwise an attacker with a session resets the count by a new address.
         counted_as=email if account is None else str(account.id),
         account=_named(ctx, None if account is None else account.id),
         stored=usable.password_hash if usable else None,
         password=password,
     )
-    assert usable is not None, "a right password implies an account"
+    assert usable is not None, "check_login raises without an account"
     if rehashed is not None and not ctx.tenant.is_read_only:
         await ctx.database.execute(_REHASH, user=usable.id, old=usable.password_hash, new=rehashed)
     person = Person(
@@ -241,22 +241,22 @@ async def change_password(
     new_password: str,
     keep_mcp_tokens: bool,
 ) -> None:
-    """Change the caller's password, and end every session of theirs but this one.
+    """Change the caller's password, and end the caller's other sessions.
 
     Args:
         ctx: The caller.
         catalog: Holds the McpTokens.
-        passwords: Hash.
-        throttle: Counts.
-        sign_ins: Record.
-        current_password: As it was typed.
-        new_password: As it was typed.
-        keep_mcp_tokens: Whether the McpTokens that are bound to the caller live on.
+        passwords: Verifies and hashes.
+        throttle: Counts the attempt.
+        sign_ins: Records a failure.
+        current_password: The current password.
+        new_password: The new password.
+        keep_mcp_tokens: Whether the McpTokens that are bound to the caller stay valid.
 
     Raises:
         UserNotFound: The caller was deleted.
         BadPassword: The new password breaks a rule.
-        WrongPassword: The current one is wrong, or was changed at this moment.
+        WrongPassword: The current password is wrong, or was changed concurrently.
         TooManyAttempts, TooManyLogins: Try again later.
     """
     account = await _account(ctx)
@@ -281,7 +281,7 @@ async def change_password(
             raise WrongPassword
         changes = audit_log.named_change("password")
         await LOG.add(session, ctx, "password.change", account.id, changes=changes)
-        await remove_dead_tokens(
+        await remove_invalid_tokens(
             ctx, catalog, ctx.tenant.id, account.id, generation=changed.token_generation
         )
 
@@ -294,11 +294,11 @@ async def confirm_password(
     sign_ins: SignIns,
     password: str,
 ) -> int:
-    """Check the caller's password once more; return the generation of their McpTokens.
+    """Verify the caller's password again, and return the generation of their McpTokens.
 
     Raises:
         UserNotFound: The caller was deleted.
-        WrongPassword: It is wrong.
+        WrongPassword: The password is wrong.
         TooManyAttempts, TooManyLogins: Try again later.
     """
     async with _proved(ctx, passwords, throttle, sign_ins, password=password) as (account, _):

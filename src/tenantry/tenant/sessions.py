@@ -1,4 +1,4 @@
-"""Log out: the sessions that users have ended, until their tokens have expired."""
+"""Log out: end the caller's session, or all of them."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -12,9 +12,9 @@ from tenantry.tenant.databases import TenantSession
 from tenantry.tenant.entry import PersonContext
 from tenantry.tenant.tables import ended_session, user
 
-# Of one user. Who has ended more of them has all sessions ended, which needs no list.
+# For one user. Beyond this, all sessions of the user are ended, which needs no list.
 ENDED_SESSIONS_MAX = 100
-# A token that has expired verifies again when the clock is set back.
+# If the clock is set back, an expired token verifies again.
 KEPT_AFTER_EXPIRY = timedelta(hours=2)
 
 _of_user = ended_session.c.user_id == sa.bindparam("user", type_=sa.Uuid)
@@ -36,11 +36,11 @@ _END_ALL = Statement[Any](
 
 
 class NoSession(Forbidden):
-    """Only a person who is logged in can log out."""
+    """Logging out requires a session."""
 
 
 async def end(ctx: PersonContext, sign_ins: SignIns, *, everywhere: bool) -> None:
-    """End the caller's session, or all sessions of the caller; McpTokens live on.
+    """End the caller's session, or all of them; McpTokens stay valid.
 
     Raises:
         NoSession: The caller has none.

@@ -22,7 +22,7 @@ user = sa.Table(
     sa.UniqueConstraint("canonical_email"),
 )
 
-# Sessions that their users have ended, until their tokens have expired.
+# Sessions that were ended individually, until their tokens have expired.
 ended_session = sa.Table(
     "tenantry_ended_session",
     metadata,
@@ -32,9 +32,9 @@ ended_session = sa.Table(
     sa.Index("ix_tenantry_ended_session_user_id", "user_id"),
 )
 
-# The id is a UUIDv7 of the time in `at`, so the key is in the order of time. The rows are stored
-# in the key, and there is no other index: a change of a profile waits for every page that is
-# written, and the log of one tenant is short enough to be read in its order.
+# The id is a UUIDv7 of the time in `at`, so the primary key is ordered by time. There is no other
+# index: a change of a profile waits for every page that is written, and the log of one tenant is
+# short enough to be scanned in this order.
 audit = sa.Table(
     "tenantry_audit",
     metadata,
@@ -68,7 +68,7 @@ post = sa.Table(
     sa.Index("ix_tenantry_post_published_at", "published_at", "id"),
 )
 
-# The tags again, one in each row, to find posts by.
+# The tags of posts, one row each, to find posts by tag.
 post_tag = sa.Table(
     "tenantry_post_tag",
     metadata,
@@ -77,7 +77,7 @@ post_tag = sa.Table(
     sa.Index("ix_tenantry_post_tag_post_id", "post_id"),
 )
 
-# The tags of published posts once more, in the order of their pages.
+# The tags of published posts, in the order of the public lists.
 published_tag = sa.Table(
     "tenantry_published_tag",
     metadata,
@@ -87,7 +87,7 @@ published_tag = sa.Table(
     sa.Index("ix_tenantry_published_tag_post_id", "post_id"),
 )
 
-# How many posts have a tag: one row for each tag that is in use.
+# The number of posts with a tag: one row for each tag in use.
 tag = sa.Table(
     "tenantry_tag",
     metadata,
@@ -104,7 +104,7 @@ post_text = sa.Table(
     sa.Column("text", sa.String, nullable=False),
 )
 
-# One row. Who writes to the blog locks it first, so that writes come one after the other.
+# One row. Every write to the blog locks it first, which serializes the writes.
 blog_state = sa.Table(
     "tenantry_blog_state",
     metadata,

@@ -10,7 +10,7 @@ from uuid import UUID
 import msgspec
 import sqlalchemy as sa
 
-from tenantry.access.credentials import remove_dead_tokens, remove_tokens
+from tenantry.access.credentials import remove_invalid_tokens, remove_tokens
 from tenantry.access.emails import canonical_email, checked_email
 from tenantry.access.passwords import Passwords
 from tenantry.access.throttle import Throttle
@@ -38,12 +38,12 @@ class EmailInUse(Conflict):
 
 
 class User(msgspec.Struct, frozen=True):
-    """A person inside one tenant.
+    """A user of one tenant.
 
     Attributes:
-        generation: Raised to end every session; a token carries the one it was issued in.
-        spared_jti: The one token that outlived the last raise.
-        token_generation: Raised to end every McpToken that is bound to the user.
+        generation: Incremented to end every session; a token contains its generation.
+        spared_jti: The session that stayed valid at the last increment, if any.
+        token_generation: Incremented to end every McpToken that is bound to the user.
     """
 
     id: UUID
@@ -57,7 +57,7 @@ class User(msgspec.Struct, frozen=True):
 
 
 class UserInSession(User, frozen=True):
-    """A user who acts.
+    """A user, with the state of the caller's session.
 
     Attributes:
         session_ended: Whether the user has logged out of this session.
@@ -126,7 +126,7 @@ async def find(session: TenantSession, user_id: UUID) -> User | None:
 async def find_in_session(
     session: TenantSession, user_id: UUID, jti: str | None
 ) -> UserInSession | None:
-    """Return the user with this id, who acts in the session *jti*, or by an McpToken (None)."""
+    """Return the user with this id, for the session *jti*, or for an McpToken if that is None."""
     return await session.fetch_one(_FIND_IN_SESSION, user=user_id, session_jti=jti)
 
 
@@ -148,7 +148,7 @@ async def get(session: TenantSession, user_id: UUID) -> User:
 
 
 async def page(session: TenantSession, window: Window) -> Page[User]:
-    """Return some users, the oldest first."""
+    """Return a page of the users, the oldest first."""
     items = await session.fetch_all(_PAGE, limit=window.size, offset=window.offset)
     total = await session.fetch_one(_COUNT)
     return Page(items, window, total.count if total else 0)
@@ -157,7 +157,7 @@ async def page(session: TenantSession, window: Window) -> Page[User]:
 async def add(
     ctx: OperationContext, session: TenantSession, *, email: str, full_name: str, password_hash: str
 ) -> User:
-    """Return a new user with its audit entry; `check_new` has checked everything before.
+    """Insert a user and an audit entry, and return the user. Call `check_new` first.
 
     Raises:
         EmailInUse: Another user of the tenant has the address.
@@ -175,7 +175,7 @@ async def add(
 
 
 def check_new(passwords: Passwords, *, email: str, full_name: str, password: str) -> None:
-    """Check what a new user would be made of.
+    """Check the values of a new user.
 
     Raises:
         BadEmail, BadText, BadPassword: A rule is broken.
@@ -186,10 +186,10 @@ def check_new(passwords: Passwords, *, email: str, full_name: str, password: str
 
 
 def checked_name(full_name: str) -> str:
-    """Return *full_name* if it can be one.
+    """Return *full_name* if it is valid.
 
     Raises:
-        BadText: It cannot.
+        BadText: It is not.
     """
     return checked_line("fullName", full_name, chars_max=FULL_NAME_CHARS_MAX)
 
@@ -203,7 +203,7 @@ async def create(
     full_name: str,
     password: str,
 ) -> User:
-    """Return a new user.
+    """Create a user.
 
     Raises:
         BadEmail, BadText, BadPassword: A rule is broken.
@@ -229,9 +229,9 @@ async def update(
     is_active: bool | None = None,
     password: str | None = None,
 ) -> User:
-    """Change what is not None; return the user as it then is.
+    """Set the values that are not None, and return the user.
 
-    A new password, or being deactivated, ends every session and McpToken of the user.
+    A new password or a deactivation ends every session and McpToken of the user.
 
     Raises:
         BadEmail, BadText, BadPassword: A rule is broken.
@@ -263,7 +263,7 @@ async def update(
         await audit.LOG.add(session, ctx, "user.update", user_id, changes=changes)
         # An inactive user keeps them, so that the log shows why a request is rejected.
         if user.is_active:
-            await remove_dead_tokens(
+            await remove_invalid_tokens(
                 ctx, catalog, tenant_id, user_id, generation=user.token_generation
             )
     if hashed is not None:
@@ -290,7 +290,7 @@ async def delete(
         await session.execute(_REMOVE, user=user_id)
         changes = audit_log.changes_between(locked, None, "email", "full_name")
         await audit.LOG.add(session, ctx, "user.delete", user_id, changes=changes)
-        # Last before the COMMIT, so that it is not done again when the first is tried again.
+        # Last before the COMMIT, so that a retry of the transaction does not repeat it.
         await remove_tokens(ctx, catalog, tenant_id, user_id)
 
 

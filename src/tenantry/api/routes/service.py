@@ -5,7 +5,7 @@ from tenantry.api.access_levels import ADMIN, OPEN
 from tenantry.api.endpoints import endpoint
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Unavailable
-from tenantry.schemas.base import Health, JwkSet, MetricsText, Nothing
+from tenantry.schemas.base import Health, JwkSet, MetricsText, Nothing, Readiness
 from tenantry.services import Services
 
 
@@ -20,12 +20,12 @@ async def live(_ctx: OperationContext, _services: Services, _request: Nothing) -
 
 
 @endpoint("GET", "/readyz", OPEN)
-async def ready(_ctx: OperationContext, services: Services, _request: Nothing) -> Health:
+async def ready(_ctx: OperationContext, services: Services, _request: Nothing) -> Readiness:
     """Readiness check."""
     if services.worker.is_stopping:
         raise Stopping
     await services.catalog.cache.check_epoch()
-    return Health()
+    return Readiness()
 
 
 @endpoint("GET", "/.well-known/jwks.json", OPEN, is_bare=True)

@@ -111,16 +111,16 @@ async def issue_token(
 ) -> IssuedMcpTokenResponse:
     """Issue an McpToken of a tenant."""
     tenant = await tenants.get(services.catalog, tenant_id)
-    asked = sent_members(request)
+    sent = sent_members(request)
     issued = await tokens.issue(
         ctx,
         services.catalog,
         await services.databases.open(tenant, writes=False),
         tenant.id,
         name=request.name,
-        user_id=asked.get("user_id"),
-        scopes=frozenset(asked["scopes"]) if "scopes" in asked else None,
-        expires_at=asked.get("expires_at"),
+        user_id=sent.get("user_id"),
+        scopes=frozenset(sent["scopes"]) if "scopes" in sent else None,
+        expires_at=sent.get("expires_at"),
     )
     return IssuedMcpTokenResponse.of_issued(issued, base_url=services.settings.base_url)
 

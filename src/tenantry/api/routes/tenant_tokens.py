@@ -38,7 +38,7 @@ async def issue_own(
     ctx: PersonContext, services: Services, request: IssueOwnMcpTokenRequest
 ) -> IssuedMcpTokenResponse:
     """Issue an McpToken that acts as you."""
-    asked = sent_members(request)
+    sent = sent_members(request)
     generation = await profile.confirm_password(
         ctx,
         passwords=services.passwords,
@@ -53,8 +53,8 @@ async def issue_own(
         name=request.name,
         user_id=ctx.user_id,
         user_generation=generation,
-        scopes=frozenset(asked["scopes"]) if "scopes" in asked else None,
-        expires_at=asked.get("expires_at"),
+        scopes=frozenset(sent["scopes"]) if "scopes" in sent else None,
+        expires_at=sent.get("expires_at"),
     )
     return IssuedMcpTokenResponse.of_issued(issued, base_url=services.settings.base_url)
 

@@ -34,13 +34,13 @@ async def create_tenant(
 ) -> CreatedTenantResponse:
     """Create a tenant."""
     owner = request.owner
-    made = await services.lifecycle.provision(
+    provisioned = await services.lifecycle.provision(
         ctx,
         name=request.name,
         owner=Owner(email=owner.email, full_name=owner.full_name, password=owner.password),
         module_keys=sent_members(request).get("modules"),
     )
-    return CreatedTenantResponse.of_provisioned(made)
+    return CreatedTenantResponse.of_provisioned(provisioned)
 
 
 @endpoint("GET", "/api/admin/tenants", ADMIN)
@@ -73,15 +73,15 @@ async def update_tenant(
 ) -> TenantResponse:
     """Change a tenant: suspend it, make it read-only, activate it."""
     tenant = await tenants.get(services.catalog, tenant_id)
-    asked = sent_members(request)
+    sent = sent_members(request)
     changed = await services.lifecycle.update(
         ctx,
         tenant,
-        name=asked.get("name"),
-        is_active=asked.get("is_active"),
-        is_read_only=asked.get("is_read_only"),
-        module_keys=asked.get("modules"),
-        requests_per_minute=asked.get("requests_per_minute"),
+        name=sent.get("name"),
+        is_active=sent.get("is_active"),
+        is_read_only=sent.get("is_read_only"),
+        module_keys=sent.get("modules"),
+        requests_per_minute=sent.get("requests_per_minute"),
     )
     return TenantResponse.of(changed)
 

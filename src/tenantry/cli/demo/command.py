@@ -45,7 +45,7 @@ class Account(Schema, frozen=True):
     password: str
 
 
-class Playing(Schema, frozen=True):
+class DemoResponse(Schema, frozen=True):
     """A running demo: its URLs, logins and credentials."""
 
     console: str
@@ -81,11 +81,11 @@ def demo(
         stage = asyncio.run(set_stage(settings, tenants_wanted=tenants))
 
         def announce() -> None:
-            playing = _playing(settings, stage)
+            response = _response(settings, stage)
             if as_json:
-                output.show_json(playing)
+                output.show_json(response)
             else:
-                _show(playing)
+                _show(response)
             sys.stdout.flush()
 
         if not as_json:
@@ -122,9 +122,9 @@ def _settings(folder: Path, port: int | None) -> Settings:
     )
 
 
-def _playing(settings: Settings, stage: Stage) -> Playing:
+def _response(settings: Settings, stage: Stage) -> DemoResponse:
     url = settings.local_url
-    return Playing(
+    return DemoResponse(
         console=f"{url}/console",
         url=url,
         migration=MigrationResultResponse.of_run(stage.ended.run, stage.ended.items),
@@ -170,23 +170,23 @@ def _curl(url: str, *headers: str, body: str | None = None) -> str:
     return shlex.join(words)
 
 
-def _show(playing: Playing) -> None:
+def _show(response: DemoResponse) -> None:
     output.show_line()
-    output.show_facts(
+    output.show_attributes(
         {
-            "console": playing.console,
-            "API": playing.url,
-            "admin": f"{playing.admin.email}  {playing.admin.password}",
-            "tenant": playing.tenant,
-            "user": f"{playing.user.email}  {playing.user.password}",
-            "API key": playing.api_key,
-            "McpToken": playing.mcp_token,
+            "console": response.console,
+            "API": response.url,
+            "admin": f"{response.admin.email}  {response.admin.password}",
+            "tenant": response.tenant,
+            "user": f"{response.user.email}  {response.user.password}",
+            "API key": response.api_key,
+            "McpToken": response.mcp_token,
         }
     )
     output.show_line()
     output.show_line("Log in as the user, read the posts, read the migration history, call a tool:")
     output.show_line()
     # Unwrapped: a line that is broken at the width of the terminal does not work when pasted.
-    sys.stdout.writelines(f"{request}\n" for request in playing.requests)
+    sys.stdout.writelines(f"{request}\n" for request in response.requests)
     output.show_line()
     output.show_line("Ctrl-C ends the demo. Each start begins with new data.")

@@ -18,7 +18,7 @@ class SlugInUse(Conflict):
 
 
 class PostStatus(StrEnum):
-    """Which posts of a blog; the values are those of the wire."""
+    """A filter of posts by their status; the values are those of the wire."""
 
     ALL = "all"
     DRAFT = "draft"
@@ -45,7 +45,7 @@ class PublicPost(PublicPostSummary, frozen=True):
 
 
 class PostSummary(msgspec.Struct, frozen=True):
-    """A post as a list shows it to those who write: a draft has no `published_at`."""
+    """A post in a list, for editors; `published_at` is None for a draft."""
 
     id: UUID
     title: str
@@ -59,6 +59,6 @@ class PostSummary(msgspec.Struct, frozen=True):
 
 
 class Post(PostSummary, frozen=True):
-    """A post, whole, for those who write."""
+    """A complete post, for editors."""
 
     content: str

@@ -1,4 +1,4 @@
-"""What a post is made of, before it is written: every rule that needs no database."""
+"""Validate the content of a post, without a database."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class Draft:
     """The validated content of a new post.
 
     Attributes:
-        slug: None if it is to be made from the title.
+        slug: None to derive it from the title.
     """
 
     title: str
@@ -42,9 +42,9 @@ class Revised:
     tags: list[str] | None
 
     def of(self, post: Post) -> Draft:
-        """Return what *post* is to say then.
+        """Return the changed content of *post*.
 
-        An excerpt that was made from the content is made again, from what it says then.
+        An excerpt that was derived from the content is derived again.
         """
         content = post.content if self.content is None else self.content
         excerpt = self.excerpt
@@ -68,7 +68,7 @@ def draft(
     excerpt: str | None = None,
     tags: Sequence[str] = (),
 ) -> Draft:
-    """Return what a new post is to say.
+    """Return the validated content of a new post.
 
     Raises:
         BadText, BadSlug, BadTags: A rule is broken; the message names the member.
@@ -92,7 +92,7 @@ def revised(
     excerpt: str | None = None,
     tags: Sequence[str] | None = None,
 ) -> Revised:
-    """Return what is to be otherwise in a post.
+    """Return the validated changes of a post.
 
     Raises:
         BadText, BadSlug, BadTags: A rule is broken; the message names the member.
@@ -113,12 +113,12 @@ def revised(
 
 
 def excerpt_of(content: str) -> str:
-    """Return how *content* begins, on one line, cut between words where there are any."""
-    # Enough of it to fill the excerpt, unless it begins with a desert of blanks.
+    """Return the beginning of *content*, on one line, cut between words if possible."""
+    # Enough to fill the excerpt, unless the content begins with many spaces.
     begun = " ".join(content[: MADE_EXCERPT_CHARS * 10].split())
     if len(begun) <= MADE_EXCERPT_CHARS:
         return begun
     cut = begun[:MADE_EXCERPT_CHARS]
     words, _, rest = cut.rpartition(" ")
-    # Not every script parts its words.
+    # Not every script separates words.
     return (words if len(words) > len(rest) else cut) + _ELLIPSIS

@@ -23,18 +23,18 @@ def page(
     order: Mapping[str, sa.ColumnElement[Any]],
     counted: sa.Select[Any],
 ) -> sa.Select[Any]:
-    """Return the statement of one page; it has a row, without a post, when the page has none.
+    """Return the statement of one page. An empty page has one row, without a post.
 
     Args:
-        columns: Of the posts.
-        source: Where they are read from.
-        conditions: Which are in the list.
-        order: What they are in the order of, the greatest first, by the names of *columns*.
+        columns: The columns of the posts.
+        source: The tables that they are read from.
+        conditions: The filters of the list.
+        order: The columns to order by, in descending order, by the names of *columns*.
         counted: One row: ``version`` and ``total_count``.
 
     Returns:
-        *columns*, then ``has_post``, which is None in the row without one, then those of
-        *counted*.
+        *columns*, then ``has_post``, which is None in the row without a post, then the columns
+        of *counted*.
     """
     listed = (
         sa.select(*columns, _a_post)
@@ -54,12 +54,12 @@ def page(
 
 
 def of_all(number: sa.ColumnElement[int]) -> sa.Select[Any]:
-    """Return the version, and a *number* of the whole blog's."""
+    """Return the version, and the stored *number* of the whole blog."""
     return sa.select(blog_state.c.version, number.label("total_count"))
 
 
 def of_tag(number: sa.ColumnElement[int]) -> sa.Select[Any]:
-    """Return the version, and a *number* of the wanted tag's: 0 if no post has it."""
+    """Return the version, and the stored *number* of the wanted tag; 0 if no post has it."""
     return sa.select(
         blog_state.c.version, sa.func.coalesce(number, 0).label("total_count")
     ).select_from(blog_state.outerjoin(tag, tag.c.tag == wanted_tag))

@@ -1,6 +1,6 @@
-"""The posts of a tenant's blog, as those see and change them who write it.
+"""Read and write the posts of a tenant's blog, for editors.
 
-What an McpToken sees depends on its scopes: without `content:write` there are no drafts.
+Drafts are visible to an McpToken only with the scope `content:write`.
 """
 
 from collections.abc import Sequence
@@ -90,14 +90,14 @@ async def page(
     tag: str | None = None,
     search: str | None = None,
 ) -> Page[PostSummary]:
-    """Return some posts: the newest first, published ones by when they were published.
+    """Return a page of posts, newest first; published ones by the time of publication.
 
     Args:
         ctx: The caller.
-        window: Which part of the list.
-        status: Drafts, published ones, or both.
-        tag: That they have, in any case.
-        search: Part of their title or content, in any case.
+        window: The page.
+        status: Drafts, published posts, or both.
+        tag: Only posts with this tag, ignoring case.
+        search: Only posts with this text in the title or content, ignoring case.
 
     Raises:
         BadText, BadSearch: *tag* or *search* breaks a rule.
@@ -125,7 +125,7 @@ async def get(ctx: TenantContext, post_id: UUID) -> Post:
     """Return a post.
 
     Raises:
-        PostNotFound: There is none with this id, that the caller may see.
+        PostNotFound: The caller sees no post with this id.
     """
     found = await ctx.database.fetch_one(_FIND, post=post_id)
     return _seen(ctx, found)
@@ -135,7 +135,7 @@ async def get_by_slug(ctx: TenantContext, slug: str) -> Post:
     """Return a post.
 
     Raises:
-        PostNotFound: There is none with this slug, that the caller may see.
+        PostNotFound: The caller sees no post with this slug.
     """
     found = await ctx.database.fetch_one(_FIND_BY_SLUG, slug=canonical(slug))
     return _seen(ctx, found)
@@ -155,14 +155,14 @@ async def create(
     Args:
         ctx: The caller.
         title: One line.
-        content: Any text; it is kept as it is typed.
-        slug: Made from the title, and free, unless given.
-        excerpt: Made from the content unless given.
-        tags: Those that mean the same count once.
+        content: Any text; stored unchanged.
+        slug: By default derived from the title, and unique.
+        excerpt: By default derived from the content.
+        tags: Tags that differ only in case or width are stored once.
 
     Raises:
         BadText, BadSlug, BadTags: A rule is broken; the message names the member.
-        SlugInUse: Another post has the slug that was given.
+        SlugInUse: Another post has the given slug.
     """
     says = draft(title=title, content=content, slug=slug, excerpt=excerpt, tags=tags)
     folded = await searching.fold(title, content)
@@ -213,9 +213,9 @@ async def update(
     excerpt: str | None = None,
     tags: Sequence[str] | None = None,
 ) -> Post:
-    """Change what is not None; return the post as it then is.
+    """Set the values that are not None, and return the post.
 
-    An excerpt that was made from the content is made again; so is one that is given blank.
+    An excerpt that was derived from the content is derived again, and so is a blank *excerpt*.
 
     Raises:
         BadText, BadSlug, BadTags: A rule is broken; the message names the member.
@@ -246,7 +246,7 @@ async def publish(ctx: TenantContext, post_id: UUID) -> Post:
 
 
 async def unpublish(ctx: TenantContext, post_id: UUID) -> Post:
-    """Make a draft of a post again. A draft stays as it is.
+    """Turn a post into a draft. A draft is not changed.
 
     Raises:
         PostNotFound: There is no such post.
@@ -290,7 +290,7 @@ async def _find(session: TenantSession, post_id: UUID) -> Post:
 
 
 def _changes(before: Post | None, after: Post | None) -> audit_log.Changes:
-    """Return what the log says of a change: of long texts only that they changed."""
+    """Return the changes for the audit log; long texts are named without their values."""
     changes = audit_log.changes_between(before, after, "title", "slug", "tags")
     for name in ("content", "excerpt"):
         if getattr(before, name, None) != getattr(after, name, None):

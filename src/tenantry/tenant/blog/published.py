@@ -19,7 +19,7 @@ Content = TypeVar("Content")
 
 @dataclass(frozen=True, slots=True)
 class Versioned(Generic[Content]):
-    """What was read, and the version of the blog that it was read from."""
+    """Content, and the version of the blog that it was read from."""
 
     content: Content
     version: UUID
@@ -68,10 +68,10 @@ _FIND = Statement(
 async def page(
     database: TenantDatabase, window: Window, *, tag: str | None = None
 ) -> Versioned[Page[PublicPostSummary]]:
-    """Return some published posts, the newest first; with *tag*, only those that have it.
+    """Return a page of the published posts, newest first; with *tag*, only those that have it.
 
     Raises:
-        BadText: *tag* cannot be one.
+        BadText: *tag* is not a valid tag.
     """
     wanted = {} if tag is None else {"tag": tagging.wanted_tag(tag)}
     statement = _PAGE if tag is None else _PAGE_OF_TAG

@@ -1,7 +1,7 @@
-"""How posts are searched: for a part of their title or content, in any case.
+"""Search posts for a part of their title or content, ignoring case.
 
-The databases fold letters each in a way of its own, and one of them only those of ASCII. So
-what is searched is kept in one form, computed here, and what is searched for is brought to it.
+The databases fold case differently, and SQLite folds only ASCII. So the searchable text is stored
+in a folded form that is computed here, and the search text is folded in the same way.
 """
 
 import asyncio
@@ -17,17 +17,17 @@ from tenantry.kit.errors import Invalid
 from tenantry.kit.text import BadText, checked_text, compatible
 
 SEARCH_CHARS_MAX = 200
-# Twice the longest content. Text in any living language grows by a few percent; a text of
-# nothing but U+FDFA grows to eighteen times its length, and each search would read all of it.
+# Twice the longest content. Text in any language grows by a few percent when it is folded; a text
+# of only U+FDFA grows to eighteen times its length, and each search would read all of it.
 SEARCHABLE_CHARS_MAX = 2_000_000
 
-# A piece that grows to more is refused before the next is folded.
-GROWN_PIECE_CHARS_MAX = 8_192
+# A part that grows to more is rejected before the next one is folded.
+GROWN_PART_CHARS_MAX = 8_192
 
-# One character can become eighteen, and while one call folds a text nothing else in this
-# process runs, in whichever thread. So a long text is folded in pieces, cut before blanks.
-PIECE_CHARS = 2_048
-_PIECE = re.compile(rf".{{1,{PIECE_CHARS}}}(?=\s|\Z)|.{{1,{PIECE_CHARS}}}", re.DOTALL)
+# Folding holds the interpreter lock, so a long text would block all threads of this process. So it
+# is folded in parts, which are split before spaces.
+PART_CHARS = 2_048
+_PART = re.compile(rf".{{1,{PART_CHARS}}}(?=\s|\Z)|.{{1,{PART_CHARS}}}", re.DOTALL)
 
 
 class BadSearch(Invalid):
@@ -37,8 +37,8 @@ class BadSearch(Invalid):
 class Position(FunctionElement[int]):
     """The position of the second argument in the first, from 1; 0 if it does not occur.
 
-    LIKE takes text times pattern where both repeat one letter (44 s for a text of
-    1,000,000 letters in SQLite); these compare as memory is compared.
+    LIKE needs quadratic time if text and pattern repeat one letter (44 s for a text of 1,000,000
+    letters in SQLite); these functions compare memory.
     """
 
     type = sa.Integer()
@@ -56,16 +56,16 @@ def _strpos(element: Position, compiler: Any, **options: Any) -> str:
 
 
 class Folded(msgspec.Struct, frozen=True):
-    """The title and the content of a post as they are searched; None for what is not changed."""
+    """The folded title and content of a post; None for a value that is not changed."""
 
     title: str | None
     content: str | None
 
 
 async def fold(title: str | None, content: str | None) -> Folded:
-    """Return what is kept of a title and a content to be searched.
+    """Return the folded title and content.
 
-    It takes up to a second of a thread, so it is called before a transaction begins.
+    This takes up to a second in a thread, so call it before a transaction begins.
 
     Raises:
         BadText: The result is longer than `SEARCHABLE_CHARS_MAX`, or has too many marks in a row.
@@ -80,7 +80,7 @@ def _fold(title: str | None, content: str | None) -> Folded:
 
 
 def searchable(title: str, content: str) -> str:
-    """Return what is stored of a post to be searched: no match runs from title to content.
+    """Return the searchable text of a post. No match extends from the title to the content.
 
     Raises:
         BadText: As for `fold`.
@@ -89,10 +89,10 @@ def searchable(title: str, content: str) -> str:
 
 
 def searched_for(search: str) -> str:
-    """Return what a searchable text holds if it matches *search*.
+    """Return the folded form of *search*, which matching searchable texts contain.
 
     Raises:
-        BadText: It is longer than `SEARCH_CHARS_MAX`, or no text.
+        BadText: It is longer than `SEARCH_CHARS_MAX`, or not valid text.
         BadSearch: It is blank.
     """
     folded = _folded(checked_text("search", search, chars_max=SEARCH_CHARS_MAX))
@@ -102,7 +102,7 @@ def searched_for(search: str) -> str:
 
 
 def _folded(text: str) -> str:
-    """Return *text* without regard to case, width, ligatures and line breaks.
+    """Return *text* without differences of case, width, ligatures and line breaks.
 
     Raises:
         BadText: It grows too much, or has too many combining marks in a row.
@@ -112,9 +112,9 @@ def _folded(text: str) -> str:
     """
     folded: list[str] = []
     is_parted = True
-    for piece in _PIECE.findall(text):
+    for piece in _PART.findall(text):
         plain = compatible(compatible(piece).casefold())
-        if len(plain) > GROWN_PIECE_CHARS_MAX:
+        if len(plain) > GROWN_PART_CHARS_MAX:
             raise _too_many_ligatures()
         words = " ".join(plain.split())
         if not words:

@@ -1,4 +1,4 @@
-"""Slugs: the part of a post's address that people read."""
+"""Slugs: the readable part of a post's URL."""
 
 import re
 import unicodedata
@@ -10,7 +10,7 @@ from tenantry.kit.text import canonical, compatible
 
 SLUG_CHARS_MAX = 200
 NUMBERS_MAX = 20
-"""How many slugs are tried for one title before a random one is taken."""
+"""How many slugs are tried for one title before a random one is used."""
 
 _RANDOM_CHARS = 12
 _FALLBACK = "post"
@@ -19,14 +19,14 @@ _APOSTROPHES = re.compile("['\N{RIGHT SINGLE QUOTATION MARK}]")
 
 
 class BadSlug(Invalid):
-    """`slug` may hold letters and digits of any script, with single hyphens between them."""
+    """`slug` may contain letters and digits of any script, with single hyphens between them."""
 
 
 def checked_slug(slug: str) -> str:
-    """Return *slug* as it is stored: in lower case.
+    """Return *slug* in its stored form: in lower case.
 
     Raises:
-        BadSlug: It is none.
+        BadSlug: It is not a valid slug.
     """
     if len(slug) > SLUG_CHARS_MAX:
         raise BadSlug(f"`slug` must have at most {SLUG_CHARS_MAX} characters.")
@@ -37,12 +37,12 @@ def checked_slug(slug: str) -> str:
 
 
 def slug_of(title: str) -> str:
-    """Return the slug that *title* makes."""
+    """Return the slug derived from *title*."""
     return _slug(title) or _FALLBACK
 
 
 def candidates(title: str, post_id: UUID) -> Iterator[str]:
-    """Return the slugs to try for a title: its own, numbered ones, and one that is free."""
+    """Return the slugs to try for a title: its own, numbered ones, and a random one."""
     slug = slug_of(title)
     yield slug
     for number in range(2, NUMBERS_MAX + 1):
@@ -62,8 +62,8 @@ def _slug(text: str) -> str:
 def _hyphenated(plain: str) -> str:
     """Return the letters and digits of *plain*, with one hyphen in place of other characters.
 
-    The vowel signs of many scripts are marks: they belong to the letter before them. After
-    anything else (an emoji has marks too) there is nothing that they could belong to.
+    The vowel signs of many scripts are combining marks, and are kept after a letter. After any
+    other character, such as an emoji, marks are dropped.
     """
     kept: list[str] = []
     for char in plain:

@@ -1,8 +1,8 @@
 """The state of a tenant's blog: one row, changed in the transaction of every write.
 
-A write locks it first, so that the writes to one blog are serialised: no
-count is lost, a free slug stays free, and what was read inside still holds when it is
-written. On SQLite the transaction itself is that lock.
+A write locks the row first, which serializes the writes to one blog: counts are exact, a free slug
+stays free, and values that were read in the transaction are current when it writes. On SQLite the
+transaction itself is the lock.
 """
 
 from collections.abc import AsyncIterator
@@ -37,8 +37,8 @@ _CHANGE = Statement[Any](
 async def version(database: TenantDatabase) -> UUID:
     """Return the version of the blog.
 
-    Every write changes it. It is no number, because a blog that was restored from a backup
-    would reach an old number with other posts.
+    Every write changes it. It is random: after a restore from a backup, a counter would return an
+    earlier number with different posts.
     """
     found = await database.fetch_one(_VERSION)
     assert found is not None
@@ -54,5 +54,5 @@ async def writing(database: TenantDatabase) -> AsyncIterator[TenantSession]:
 
 
 async def change(session: TenantSession, *, posts: int = 0, published: int = 0) -> None:
-    """Note a write: how many posts there are more than before, and published ones."""
+    """Record a write: change the version, and add to the numbers of posts."""
     await session.execute(_CHANGE, new=new_id(), posts=posts, published=published)

@@ -1,4 +1,4 @@
-"""The tags of posts: their rules, and the tables by which posts are found and counted."""
+"""The tags of posts: their rules, and the tables that find and count posts by tag."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -64,11 +64,11 @@ _UNLIST = Statement[Any](sa.delete(published_tag).where(published_tag.c.post_id 
 
 
 def checked_tags(tags: Sequence[str]) -> list[str]:
-    """Return *tags* as they are stored: of those that mean the same, the first.
+    """Return *tags* as they are stored: of tags that are equal when compared, the first.
 
     Raises:
         BadTags: There are more than `TAGS_MAX`.
-        BadText: One is blank, longer than `TAG_CHARS_MAX`, or holds control characters.
+        BadText: One is blank, longer than `TAG_CHARS_MAX`, or contains control characters.
     """
     if len(tags) > TAGS_MAX:
         raise BadTags(f"`tags` must have at most {TAGS_MAX} items.")
@@ -80,10 +80,10 @@ def checked_tags(tags: Sequence[str]) -> list[str]:
 
 
 def wanted_tag(tag: str) -> str:
-    """Return *tag*, by which posts are to be found, in the form in which tags are compared.
+    """Return *tag* in the form in which tags are compared.
 
     Raises:
-        BadText: It is longer than `TAG_CHARS_MAX`, or no text.
+        BadText: It is longer than `TAG_CHARS_MAX`, or not valid text.
     """
     return canonical(checked_text("tag", tag, chars_max=TAG_CHARS_MAX).strip())
 
@@ -91,7 +91,7 @@ def wanted_tag(tag: str) -> str:
 async def add(
     session: TenantSession, post_id: UUID, tags: Sequence[str], *, published_at: datetime | None
 ) -> None:
-    """Note that a post, so far without tags, has some."""
+    """Add the tags of a post that has none."""
     for one in tags:
         await session.execute(_ADD, tag=canonical(one), post_id=post_id)
     if not tags:

@@ -1,4 +1,4 @@
-"""Write posts: each function is a part of a transaction of `state.writing`."""
+"""Write posts. Call these functions in a transaction of `state.writing`."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -24,7 +24,7 @@ class Author:
 
     Attributes:
         id: None without a user; then the name is empty.
-        name: As it was when the post was written.
+        name: The user's name when the post was written.
     """
 
     id: UUID | None = None
@@ -51,7 +51,7 @@ _PUBLISH = Statement[Any](
 _REMOVE = Statement[Any](sa.delete(post).where(_by_id))
 _ADD_TEXT = Statement[Any](sa.insert(post_text))
 _line_end = searching.Position(post_text.c.text, sa.literal_column("'\n'", sa.String))
-# The folded title is a line, and what follows it is the content; one that is NULL stays.
+# The folded title is the first line, the content the rest; a part that is NULL is kept.
 _CHANGE_TEXT = Statement[Any](
     sa.update(post_text)
     .values(
@@ -80,18 +80,18 @@ async def add(
     now: datetime,
     published_at: datetime | None = None,
 ) -> Post:
-    """Write a new post.
+    """Insert a post.
 
     Args:
-        session: In the transaction.
-        draft: What it says.
-        folded: The same title and content, to be searched.
-        author: Who has written it.
+        session: The transaction.
+        draft: The validated content.
+        folded: The folded title and content.
+        author: The author.
         now: When it is created.
         published_at: When it was published; None for a draft.
 
     Raises:
-        SlugInUse: Another post has the slug that *draft* insists on.
+        SlugInUse: Another post has the slug of *draft*.
     """
     written = await _add_under_free_slug(session, draft, author, now, published_at)
     await session.execute(_ADD_TEXT, post_id=written.id, text=f"{folded.title}\n{folded.content}")
@@ -103,13 +103,13 @@ async def add(
 async def change(
     session: TenantSession, before: Post, draft: Draft, folded: Folded, *, now: datetime
 ) -> Post:
-    """Let a post say what *draft* says.
+    """Replace the content of a post.
 
     Args:
-        session: In the transaction.
+        session: The transaction.
         before: The post.
-        draft: What it says from now on.
-        folded: The title and the content, to be searched, where they may have changed.
+        draft: The new content.
+        folded: The folded title and content, if they may have changed.
         now: When it is changed.
 
     Raises:
