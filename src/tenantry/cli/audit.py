@@ -117,7 +117,7 @@ def export(
     until: Until = None,
     as_json: options.Json = False,
 ) -> None:
-    """Print the audit log as JSON lines, the newest first, in any case."""
+    """Print the audit log as JSON lines, newest first, with or without --json."""
     del as_json
     wanted = AuditFilter(actor=actor, action=action, target=target, since=since, until=until)
     asyncio.run(_export(session.configure(), wanted, tenant, inside))

@@ -60,7 +60,7 @@ def create(
 @group.command("list")
 def show_all(
     *,
-    search: Annotated[str | None, typer.Option(help="Part of the name, in any case.")] = None,
+    search: Annotated[str | None, typer.Option(help="Part of the name; case-insensitive.")] = None,
     page: options.Page = 1,
     page_size: options.PageSize = PAGE_SIZE_MAX,
     as_json: options.Json = False,

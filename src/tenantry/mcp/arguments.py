@@ -1,4 +1,4 @@
-"""The arguments of the tools, named as models name things: in snake_case."""
+"""The arguments of the tools, with names in snake_case."""
 
 from typing import Annotated, Any, TypeVar
 
@@ -17,8 +17,8 @@ PageSize = Annotated[
 ]
 Slug = Annotated[str, Meta(description="The slug of the post.")]
 Title = Annotated[str, Meta(description="The title: one line.")]
-Content = Annotated[str, Meta(description="The text of the post; it is kept as it is typed.")]
-Excerpt = Annotated[str, Meta(description="A summary; made from the content when left out.")]
+Content = Annotated[str, Meta(description="The text of the post; stored unchanged.")]
+Excerpt = Annotated[str, Meta(description="A summary; by default the beginning of the content.")]
 Tags = Annotated[list[str], Meta(description="All tags of the post.")]
 
 
@@ -43,48 +43,46 @@ class ListPosts(Arguments, frozen=True):
     page: Page = 1
     page_size: PageSize = PAGE_SIZE_DEFAULT
     tag: Annotated[str | None, Meta(description="Only posts with this tag.")] = None
-    status: Annotated[
-        PostStatus, Meta(description="Drafts are seen with the scope content:write alone.")
-    ] = PostStatus.ALL
+    status: Annotated[PostStatus, Meta(description="Drafts require the scope content:write.")] = (
+        PostStatus.ALL
+    )
 
     @property
     def window(self) -> Window:
-        """The part of the list that is wanted."""
+        """The page as a `Window`."""
         return Window(self.page, self.page_size)
 
 
 class SearchPosts(Arguments, frozen=True):
     """The text to search for."""
 
-    query: Annotated[str, Meta(description="Part of a title or a content, in any case.")]
+    query: Annotated[str, Meta(description="Part of the title or the content; case-insensitive.")]
     page: Page = 1
 
 
 class NamePost(Arguments, frozen=True):
-    """Which post."""
+    """The slug of a post."""
 
     slug: Slug
 
 
 class CreatePost(Arguments, frozen=True):
-    """What a new post is to say."""
+    """The content of a new post."""
 
     title: Title
     content: Content
     slug: Annotated[
-        str | UnsetType, Meta(description="What names the post; made from the title when left out.")
+        str | UnsetType, Meta(description="Identifies the post; by default derived from the title.")
     ] = UNSET
     excerpt: Excerpt | UnsetType = UNSET
     tags: Tags | UnsetType = UNSET
 
 
 class UpdatePost(Arguments, frozen=True):
-    """What a post is to say; what is left out stays."""
+    """The changes of a post; omitted arguments are not changed."""
 
     slug: Slug
-    new_slug: Annotated[
-        str | UnsetType, Meta(description="By which the post is to be named from now on.")
-    ] = UNSET
+    new_slug: Annotated[str | UnsetType, Meta(description="The new slug of the post.")] = UNSET
     title: Title | UnsetType = UNSET
     content: Content | UnsetType = UNSET
     excerpt: Excerpt | UnsetType = UNSET
@@ -92,10 +90,10 @@ class UpdatePost(Arguments, frozen=True):
 
 
 class UpdateProfile(Arguments, frozen=True):
-    """How the user wants to be called and reached."""
+    """The name and the e-mail address of a user."""
 
     full_name: Annotated[str, Meta(description="The full name.")]
-    email: Annotated[str, Meta(description="The e-mail address, which is also that of the login.")]
+    email: Annotated[str, Meta(description="The e-mail address, which is also used to log in.")]
 
 
 def read(type_: type[Wanted], given: dict[str, Any] | None) -> Wanted:

@@ -44,7 +44,7 @@ _SCHEMA = types.Resource(
     uri=SCHEMA,
     name="schema-of-a-post",
     title="The schema of a post",
-    description="What each member of a post is, as JSON Schema.",
+    description="The members of a post, as JSON Schema.",
     mime_type=JSON_SCHEMA,
 )
 
@@ -52,10 +52,10 @@ _SCHEMA = types.Resource(
 async def list_resources(
     request: Request, params: types.PaginatedRequestParams
 ) -> types.ListResourcesResult:
-    """List the schema of a post and the posts, the newest first; a cursor is the next page.
+    """List the schema of a post, and the posts, newest first; the cursor selects a page.
 
     Raises:
-        MCPError: The cursor is none of ours.
+        MCPError: The cursor is invalid.
     """
     call = call_of(request)
     page = _page_of(params.cursor)
@@ -84,7 +84,7 @@ async def list_templates(
     """List the form of the posts' URIs.
 
     Raises:
-        MCPError: The cursor is none of ours.
+        MCPError: The cursor is invalid.
     """
     _page_of(params.cursor)
     readable = call_of(request).allows(READING)

@@ -40,10 +40,10 @@ INSTRUCTIONS = """\
 These tools work on the content of one customer of Tenantry: the customer of your token. No tool \
 takes a customer as argument, and other customers cannot be reached.
 
-Begin with `whoami`: it returns for whom you act, and what the token allows. Posts are identified \
-by their `slug`. A new post is a draft, which readers do not see until `publish_post`. Titles and \
-contents are returned exactly as written: text, not HTML that is safe to show. When a tool \
-returns an error, its message names the argument and the rule: correct it and call again.\
+Begin with `whoami`: it returns the user that you act for, and what the token allows. Posts are \
+identified by their `slug`. A new post is a draft, which readers do not see until `publish_post`. \
+Titles and contents are returned exactly as written: text, not HTML that is safe to show. When a \
+tool returns an error, its message names the argument and the rule: correct it and call again.\
 """
 
 SERVER: Server[None] = Server(

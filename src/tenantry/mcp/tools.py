@@ -121,7 +121,7 @@ TOOLS: tuple[Tool, ...] = (
     Tool(
         run=operations.list_posts,
         title="List posts",
-        description="List the posts, the newest first, without their contents.",
+        description="List the posts, newest first, without their contents.",
         takes=arguments.ListPosts,
         returns=PostPage,
         hints=READS,
@@ -130,7 +130,7 @@ TOOLS: tuple[Tool, ...] = (
     Tool(
         run=operations.search_posts,
         title="Search posts",
-        description="List the posts that hold a text in their title or content, the newest first.",
+        description="List the posts that contain a text in the title or the content, newest first.",
         takes=arguments.SearchPosts,
         returns=PostPage,
         hints=READS,
@@ -149,7 +149,7 @@ TOOLS: tuple[Tool, ...] = (
     Tool(
         run=operations.create_post,
         title="Create a post",
-        description="Write a new post. It is a draft: `publish_post` lets readers see it.",
+        description="Create a draft. `publish_post` makes it visible to readers.",
         takes=arguments.CreatePost,
         returns=PostResponse,
         hints=ADDS,
@@ -158,8 +158,8 @@ TOOLS: tuple[Tool, ...] = (
     Tool(
         run=operations.update_post,
         title="Update a post",
-        description="Change what a post says; what is left out stays. If it is published, readers "
-        "see the change at once.",
+        description="Change a post; omitted arguments are not changed. If it is published, readers "
+        "see the change immediately.",
         takes=arguments.UpdatePost,
         returns=PostResponse,
         hints=OVERWRITES,
@@ -196,7 +196,7 @@ TOOLS: tuple[Tool, ...] = (
     Tool(
         run=operations.update_profile,
         title="Update the profile",
-        description="Change the name and the e-mail address of the user for whom this token acts.",
+        description="Change the name and the e-mail address of the token's user.",
         takes=arguments.UpdateProfile,
         returns=TenantUserProfile,
         hints=OVERWRITES,
