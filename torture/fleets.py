@@ -1,4 +1,4 @@
-"""Fleets to be tortured: many tenants that are alike, with revisions that can be undone."""
+"""Fleets for the checks: many equal tenants, with revisions that can be undone."""
 
 import random
 import secrets
@@ -48,7 +48,7 @@ def on_both(check: Callable[[str, random.Random], Finding], chance: random.Rando
 
 @dataclass(frozen=True)
 class Part:
-    """A tenant in a run, as the catalog has it."""
+    """A tenant in a run, as stored in the catalog."""
 
     tenant_id: UUID
     state: str
@@ -58,7 +58,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Run:
-    """A run, as the catalog has it."""
+    """A run, as stored in the catalog."""
 
     id: UUID
     is_finished: bool
@@ -68,7 +68,7 @@ class Run:
 
 
 class RunLost(Exception):
-    """A run that was seen is not in the catalog."""
+    """A run is missing from the catalog."""
 
 
 @dataclass(frozen=True)
@@ -89,17 +89,17 @@ class Fleet:
 
     @property
     def urls(self) -> Sequence[str]:
-        """Where the databases are."""
+        """The URLs of the databases."""
         return self.ours.tenants.urls
 
     @property
     def catalog_url(self) -> str:
-        """Where the catalog is."""
+        """The URL of the catalog."""
         found = self.environment.get("TENANTRY_CATALOG_URL")
         return found or f"sqlite:///{self.environment['TENANTRY_DATA_DIR']}/catalog.db"
 
     def undo(self) -> None:
-        """Put every tenant back to where something is pending."""
+        """Undo the pending revisions in every tenant."""
         self.each(undo)
 
     def read_states(self) -> dict[UUID, State]:
@@ -107,7 +107,7 @@ class Fleet:
         return dict(zip(self.ours.ids, self.each(read_state), strict=True))
 
     def each(self, work: Callable[[str], Found]) -> list[Found]:
-        """Return what *work* makes of every database, a few at once."""
+        """Return the result of *work* for every database, a few concurrently."""
         with ThreadPoolExecutor(AT_ONCE) as threads:
             return list(threads.map(work, self.urls))
 
@@ -157,7 +157,7 @@ class Catalog:
 
 
 def undo(url: str) -> None:
-    """Put one tenant back to where something is pending, if it is not there."""
+    """Undo the pending revisions in one tenant, if they were applied."""
     with connected(url) as query:
         if query("SELECT version_num FROM alembic_version") != [(BEHIND,)]:
             for sql in UNDO:

@@ -19,24 +19,24 @@ RESUMED_SECONDS_MAX = 15
 POLL_SECONDS = 0.1
 LENGTH_SECONDS_MAX = 60.0
 PROGRESS_EVERY = 10
-# Kills that come when the run has ended already are not counted, and there is an end to them.
+# Kills after the end of a run are not counted, and their number is limited.
 TRIES_MAX = 6
 Progress = Callable[[str], None]
 
 
 @dataclass
 class Found:
-    """What was seen in one lane.
+    """The results of one lane.
 
     Attributes:
-        kills: That hit a run before its end.
-        missed: That came too late.
-        split: Of the kills, those after which some tenants had moved and some had not.
+        kills: Kills before the end of a run.
+        missed: Kills after the end of a run.
+        split: Kills after which some tenants were migrated and some were not.
         checks: Databases that were compared with the two states.
-        runs: That had to end.
-        outcomes: That were compared with the log of their tenant.
+        runs: Runs that had to end.
+        outcomes: Outcomes that were compared with the log of their tenant.
         resumed_seconds: How long the runs took to end after the restart.
-        faults: What did not hold.
+        faults: Violated guarantees.
     """
 
     kills: int = 0
@@ -51,7 +51,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Lane:
-    """A fleet, and who works on it."""
+    """A fleet, and the processes that work on it."""
 
     name: str
     engine: str
@@ -62,7 +62,7 @@ class Lane:
 def check(
     folder: Path, server_url: str, scale: Scale, chance: random.Random, progress: Progress
 ) -> list[Finding]:
-    """Kill, check, restart, check again: on both engines, in one process and two, side by side."""
+    """Kill, check, restart, check again: on both engines, with one process and with two."""
     lanes = [
         Lane(f"{engine}-{number}", engine, 1 + number % 2, live=number // 2 % 2 == 1)
         for engine in ENGINES
@@ -72,7 +72,7 @@ def check(
     def run(lane: Lane) -> Found:
         url = server_url if lane.engine == "postgresql" else None
         fleet = make_fleet(folder / lane.name, scale.kill_tenants, server_url=url, live=lane.live)
-        # Of its own, so that it does not matter which lane is the quicker.
+        # One for each lane, so that the result does not depend on their speed.
         own_chance = random.Random(f"{seed} {lane.name}")  # noqa: S311 - it chooses moments
         return _torture(lane, fleet, scale.kills // scale.lanes, own_chance, progress)
 
@@ -103,11 +103,11 @@ def _torture(
 
 @dataclass
 class _LaneRun:
-    """One lane at work.
+    """The run of one lane.
 
     Attributes:
         length: How long an undisturbed run takes, in seconds.
-        logged: The tenants when the last runs had ended; nothing adds to their logs since.
+        logged: The states of the tenants after the last runs.
     """
 
     lane: Lane
@@ -120,7 +120,7 @@ class _LaneRun:
     logged: Mapping[UUID, State] = field(default_factory=dict)
 
     def measure(self) -> None:
-        """Learn how long a run takes."""
+        """Measure how long a run takes."""
         began = time.monotonic()
         self.runners[0].begin_plan()
         run_id = self.runners[0].planned()

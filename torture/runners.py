@@ -43,23 +43,23 @@ class Runner:
         theirs.close()
 
     def wait_ready(self) -> None:
-        """Return when it works."""
+        """Wait until the process has started."""
         self._receive(START_SECONDS_MAX)
 
     def begin_plan(self) -> None:
-        """Let it plan a run."""
+        """Ask the process to plan a run."""
         self._ours.send(PLAN)
 
     def planned(self) -> UUID:
-        """Return the run that it has planned."""
+        """Return the id of the planned run."""
         return UUID(self._receive(ANSWER_SECONDS_MAX))
 
     def planned_if_reported(self) -> UUID | None:
-        """Return the run that it has planned, if it has said so already."""
+        """Return the id of the planned run if it was reported already, else None."""
         return self.planned() if self._ours.poll() else None
 
     def kill(self) -> None:
-        """Kill it with SIGKILL, and return when it is gone."""
+        """Send SIGKILL, and wait for the end of the process."""
         self._process.kill()
         self._process.join()
         self._ours.close()

@@ -1,4 +1,4 @@
-"""A tenant's database as it is at one moment: everything in it, and its log."""
+"""A snapshot of a tenant's database: its content, and its log."""
 
 import hashlib
 import sqlite3
@@ -16,9 +16,8 @@ LOG = "tenantry_migration_log"
 LOCK_SECONDS_MAX = 30
 # In the order of the log.
 READ_LOG = f"SELECT run_id, revision FROM {LOG} WHERE stream = 'user' ORDER BY position"
-# All must be read at one moment. But PostgreSQL keeps the definition of a table separately
-# from the rows' snapshots: only a session with a lock sees both alike. The lock comes first,
-# since the snapshot is that of the first query.
+# The snapshot must be consistent, but PostgreSQL's catalog tables are not part of a transaction's
+# snapshot. So the tables are locked first; the snapshot is taken by the first query.
 PG_BEGIN = (
     "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
     f"SET LOCAL lock_timeout = '{LOCK_SECONDS_MAX}s'",
@@ -43,11 +42,11 @@ Query = Callable[[str], Rows]
 
 @dataclass(frozen=True)
 class State:
-    """A database at one moment.
+    """A snapshot of a database.
 
     Attributes:
-        content: A digest of its schema and of every row, but for the log.
-        log: Which run has applied which revision of the user's, in order.
+        content: A digest of its schema and of every row, except the log.
+        log: The runs and the user revisions that they applied, in order.
     """
 
     content: str
@@ -59,11 +58,11 @@ class State:
 
 
 def read_state(url: str) -> State:
-    """Return the state of the database at *url*, whatever is being done to it."""
+    """Return the state of the database at *url*, which may be in use."""
     path = sqlite_path(url)
     if path is not None:
         with closing(sqlite3.connect(f"file:{path}?mode=rw", uri=True, timeout=30)) as file:
-            file.execute("BEGIN")  # readers of a WAL see one moment
+            file.execute("BEGIN")  # in WAL mode, a read transaction is a snapshot
             return _read_file(lambda sql: file.execute(sql).fetchall())
     with psycopg.connect(url, autocommit=True) as connection:
         for sql in PG_BEGIN:
@@ -79,7 +78,7 @@ def _read_file(query: Query) -> State:
 
 def _read_database(query: Query) -> State:
     names = [name for (name,) in query(PG_TABLES) if name != LOG]
-    # In one statement: there are many tables, and many databases to be read.
+    # In one statement, because there are many tables and many databases.
     each = [f"""SELECT '{name}', t::text FROM "{name}" AS t""" for name in names]
     return _state(query, query(PG_SCHEMA), query(" UNION ALL ".join(each)))
 

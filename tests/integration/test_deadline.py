@@ -22,10 +22,10 @@ DEADLINE_SECONDS = 1.5
 LATE_SECONDS_MAX = 0.4
 BYTES_MAX = 65_536
 CREATE_NOTES = "op.create_table('note', sa.Column('id', sa.Integer))"
-# What a client sends at one moment or another.
+# Bytes that a client sends in each step.
 MOMENTS = {
     "the connection": b"tenantry-migrate",
-    "the look": b"tenantry_version",
+    "the first read": b"tenantry_version",
     "the swap": b"BEGIN",
     "the script": b"CREATE TABLE note",
     "the end": b"COMMIT",
@@ -33,26 +33,26 @@ MOMENTS = {
 
 
 @asynccontextmanager
-async def mute(url: str, moment: bytes, *, cuts: bool = False) -> AsyncIterator[str]:
-    """Yield the URL of a server that falls silent once, after it receives *moment*.
+async def silenced(url: str, moment: bytes, *, cuts: bool = False) -> AsyncIterator[str]:
+    """Yield the URL of a proxy that stops forwarding once, when a client sends *moment*.
 
     Args:
-        url: Of the server behind it.
-        moment: What it is sent.
-        cuts: It cuts the connection instead.
+        url: The URL of the server.
+        moment: The bytes that it waits for.
+        cuts: Whether it closes the connection instead.
     """
     items = urlsplit(url)
-    was_said = False
+    was_sent = False
     silence = asyncio.Event()  # held here: a task that only waits for its own future is collected
 
     async def forward(
         read: asyncio.StreamReader, write: asyncio.StreamWriter, *, to_server: bool
     ) -> None:
-        nonlocal was_said
+        nonlocal was_sent
         with contextlib.suppress(OSError):
             while data := await read.read(BYTES_MAX):
-                if to_server and moment in data and not was_said:
-                    was_said = True
+                if to_server and moment in data and not was_sent:
+                    was_sent = True
                     write.transport.abort() if cuts else await silence.wait()
                 write.write(data)
             write.close()
@@ -110,7 +110,7 @@ class TestDeadline:
     ):
         folder.add("u1_create_notes", CREATE_NOTES)
 
-        async with mute(tenant_url, MOMENTS[moment]) as url:
+        async with silenced(tenant_url, MOMENTS[moment]) as url:
             done, took = await migrate(url)
 
         error = done.error if isinstance(done, MigrationResult) else done
@@ -137,7 +137,7 @@ class TestDeadline:
         """Where another connection can be had."""
         folder.add("u1_create_notes", CREATE_NOTES)
 
-        async with mute(tenant_url, MOMENTS[moment], cuts=True) as url:
+        async with silenced(tenant_url, MOMENTS[moment], cuts=True) as url:
             done, _ = await migrate(url)
 
         assert isinstance(done, MigrationResult)

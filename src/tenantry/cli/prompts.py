@@ -1,4 +1,4 @@
-"""Confirmation at the terminal, before something is deleted."""
+"""Confirmation at the terminal, before a deletion."""
 
 import sys
 

@@ -220,8 +220,8 @@ class Claims:
             found = await run_tenants.claim_abandoned(
                 self._catalog, run.id, worker_id, limit=limit, away=away
             )
-        # After the claim: who makes a tenant read-only, and then finds no claim of it, knows that
-        # no migration of it begins.
+        # After the claim: if a tenant is made read-only and has no claim then, none of its
+        # migrations starts later.
         ids = [item.tenant_id for item in found]
         withheld = await plans.withheld(self._catalog, ids) if found else {}
         self._is_unconfirmed = was_unconfirmed

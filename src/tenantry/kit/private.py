@@ -1,4 +1,4 @@
-"""Folders and files that only their owner can open, whatever the umask is."""
+"""Folders and files that only their owner can open, independent of the umask."""
 
 import os
 import stat

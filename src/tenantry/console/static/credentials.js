@@ -21,7 +21,7 @@ const DAY_MS = 24 * 60 * 60 * 1000;
 // The service limits the lifetime, and its clock may be slower than the browser's.
 const CLOCK_SLACK_MS = 60 * 1000;
 const USERS_OFFERED_MAX = 100;
-const ONCE = "It is shown only now. Store it safely: anyone who has it can use it.";
+const ONCE = "It is shown only once. Store it safely: anyone who has it can use it.";
 const LIFETIMES = [
   ["7", "7 days"],
   ["30", "30 days"],

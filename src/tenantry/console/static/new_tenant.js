@@ -41,7 +41,7 @@ async function create(data) {
   });
   await showSecrets(
     `${tenant.name} was created`,
-    "The API key is shown only now.",
+    "The API key is shown only once.",
     facts({ Database: tenant.databaseName, Owner: tenant.owner.email }),
     copyable("API key", tenant.apiKey),
   );
