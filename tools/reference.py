@@ -24,7 +24,7 @@ from tenantry.api.endpoints import Endpoint
 from tenantry.api.envelope import FIXED_MESSAGES, INTERNAL_CODE, STATUS, HttpError, code_of
 from tenantry.api.openapi import statuses, successes
 from tenantry.api.table import ENDPOINTS
-from tenantry.cli import exits
+from tenantry.cli import errors as cli_errors
 from tenantry.cli import main as cli
 from tenantry.cli.commands import DeferredCommand
 from tenantry.cli.exit_status import ExitStatus
@@ -375,7 +375,7 @@ def _http_status(error: type[TenantryError]) -> str:
 def _exit_status(error: type[TenantryError]) -> str:
     if error.__module__.startswith("tenantry.api"):
         return "-"
-    return str(int(_nearest(error, exits.STATUS)))
+    return str(int(_nearest(error, cli_errors.STATUS)))
 
 
 def _nearest(error: type[TenantryError], table: dict[type[TenantryError], Any]) -> Any:

@@ -19,10 +19,10 @@ from tenantry.access.signing import SigningKeys, read_secret_file
 from tenantry.access.throttle import Throttle
 from tenantry.access.tokens import Tokens
 from tenantry.access.usage import Usage
-from tenantry.catalog import attempts, audit
+from tenantry.catalog import audit, password_attempts
 from tenantry.catalog import database as catalog_database
-from tenantry.catalog.attempts import Limits
 from tenantry.catalog.database import Catalog
+from tenantry.catalog.password_attempts import Limits
 from tenantry.db import files
 from tenantry.db.factory import open_server
 from tenantry.db.servers import Server
@@ -276,7 +276,7 @@ async def _keep_house(services: Services) -> None:
             await services.lifecycle.reap()
             await services.usage.write()
             await services.sign_ins.write()
-            await attempts.forget(services.catalog)
+            await password_attempts.forget(services.catalog)
             await services.signing_keys.retire(
                 system_context("housekeeping"), token_lifetime=services.tokens.lifetime
             )

@@ -16,7 +16,6 @@ import psycopg
 import pytest
 
 from tenantry.app import app_over
-from tenantry.catalog import attempts
 from tenantry.catalog.tenants import Tenant
 from tenantry.db.urls import sqlite_path
 from tenantry.fleet.lifecycle import Provisioned
@@ -341,4 +340,4 @@ def count_hashes(world: World, monkeypatch: pytest.MonkeyPatch) -> CountingHashe
 
 def make_waits_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the first wait after failed logins one minute, whatever the speed of the machine."""
-    monkeypatch.setattr(attempts, "BACKOFF_FIRST_MS", 60_000)
+    monkeypatch.setattr(password_attempts, "BACKOFF_FIRST_MS", 60_000)

@@ -311,7 +311,7 @@ class TestTenant:
             run_id = await fleet.begin(RunOptions())
             run = await fleet.services.fleet.wait(run_id)
             took = time.monotonic() - began
-            failed = await runs.ended_some(
+            failed = await runs.ended_batch(
                 fleet.services.catalog, run_id, state=MigrationState.FAILED
             )
 
@@ -333,7 +333,7 @@ class TestTenant:
             raw_sql.run(url_of(fleet.services, fleet.tenants[1]), "INSERT INTO bad VALUES (1)")
             run_id = await fleet.begin(RunOptions())
             run = await fleet.services.fleet.wait(run_id)
-            failed = await runs.ended_some(
+            failed = await runs.ended_batch(
                 fleet.services.catalog, run_id, state=MigrationState.FAILED
             )
 

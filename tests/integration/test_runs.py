@@ -296,8 +296,8 @@ class TestEndedSome:
         await record(quiet, by, items[6:], MigrationState.FAILED)
         await record(quiet, by, items[:4])
 
-        first = await runs.ended_some(quiet.catalog, run_id, limit=7)
-        rest = await runs.ended_some(quiet.catalog, run_id, after=first[-1].tenant_id, limit=7)
+        first = await runs.ended_batch(quiet.catalog, run_id, limit=7)
+        rest = await runs.ended_batch(quiet.catalog, run_id, after=first[-1].tenant_id, limit=7)
 
         assert [item.tenant_id for item in first + rest] == [
             item.tenant_id for item in items[:4] + items[6:]
@@ -310,7 +310,7 @@ class TestEndedSome:
         await record(quiet, by, items[:3], MigrationState.FAILED)
         await record(quiet, by, items[3:])
 
-        failed = await runs.ended_some(quiet.catalog, run_id, state=MigrationState.FAILED)
+        failed = await runs.ended_batch(quiet.catalog, run_id, state=MigrationState.FAILED)
 
         assert [item.tenant_id for item in failed] == [item.tenant_id for item in items[:3]]
 

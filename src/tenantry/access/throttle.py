@@ -15,9 +15,9 @@ import msgspec
 from tenantry.access.addresses import network_of
 from tenantry.access.emails import canonical_email
 from tenantry.access.passwords import WrongPassword
-from tenantry.catalog import attempts
-from tenantry.catalog.attempts import Guess, Limits
+from tenantry.catalog import password_attempts
 from tenantry.catalog.database import Catalog
+from tenantry.catalog.password_attempts import Guess, Limits
 from tenantry.kit.errors import Unavailable
 from tenantry.kit.metrics import TOO_MANY, WRONG_PASSWORD, Metrics
 
@@ -48,9 +48,11 @@ class Throttle:
             TooManyAttempts: A limit is reached; the block does not run, and nothing is written.
         """
         keys = _keys(realm, account, address)
-        is_known = await attempts.is_known(self._catalog, keys.device)
+        is_known = await password_attempts.is_known(self._catalog, keys.device)
         guess = keys.guess(is_known=is_known)
-        wait_ms = await attempts.take(self._catalog, guess, self._limits, owner=keys.account)
+        wait_ms = await password_attempts.take(
+            self._catalog, guess, self._limits, owner=keys.account
+        )
         if wait_ms is not None:
             self._metrics.count_login_failure(TOO_MANY)
             raise TooManyAttempts(retry_after_seconds=max(math.ceil(wait_ms / 1000), 1))
@@ -60,9 +62,11 @@ class Throttle:
             self._metrics.count_login_failure(WRONG_PASSWORD)
             raise
         except BaseException:
-            await attempts.give_back(self._catalog, guess, owner=keys.account)
+            await password_attempts.give_back(self._catalog, guess, owner=keys.account)
             raise
-        await attempts.succeed(self._catalog, guess, owner=keys.account, device=keys.device)
+        await password_attempts.succeed(
+            self._catalog, guess, owner=keys.account, device=keys.device
+        )
 
     async def lift(self, *, realm: str, account: str, address: str | None = None) -> None:
         """Reset the failures of an account.
@@ -74,9 +78,9 @@ class Throttle:
                 failures from other addresses do not lock it out.
         """
         keys = _keys(realm, account, address or "")
-        await attempts.lift(self._catalog, owner=keys.account)
+        await password_attempts.lift(self._catalog, owner=keys.account)
         if address is not None:
-            await attempts.remember(self._catalog, owner=keys.account, device=keys.device)
+            await password_attempts.remember(self._catalog, owner=keys.account, device=keys.device)
 
 
 class _Keys(msgspec.Struct, frozen=True):

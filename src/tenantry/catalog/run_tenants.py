@@ -285,7 +285,7 @@ async def stop(session: CatalogSession, run_id: UUID, *, reason: str = CANCELLED
     return True
 
 
-async def close_some(session: CatalogSession, run_id: UUID, *, now: datetime) -> Recorded:
+async def close_batch(session: CatalogSession, run_id: UUID, *, now: datetime) -> Recorded:
     """End up to `CLOSE_MAX` unclaimed items of a stopped run.
 
     Args:

@@ -238,7 +238,7 @@ async def unfinished(session: CatalogSession) -> list[UnfinishedRun]:
     return await session.fetch_all(_UNFINISHED)
 
 
-async def ended_some(
+async def ended_batch(
     session: CatalogSession,
     run_id: UUID,
     *,
@@ -268,9 +268,9 @@ async def each_ended(
     limit: int = ENDED_READ_MAX,
     state: MigrationState | None = None,
 ) -> AsyncIterator[list[RunTenant]]:
-    """Yield all ended items of a run, in batches of up to *limit*; see `ended_some`."""
+    """Yield all ended items of a run, in batches of up to *limit*; see `ended_batch`."""
     after: UUID | None = None
-    while items := await ended_some(session, run_id, after=after, limit=limit, state=state):
+    while items := await ended_batch(session, run_id, after=after, limit=limit, state=state):
         yield items
         after = items[-1].tenant_id
 

@@ -97,9 +97,9 @@ class Root(Group):
             raise typer.Exit(ExitStatus.USAGE) from error
         except TenantryError as error:
             # Imported on demand, because it imports the errors of every layer.
-            exits = import_module("tenantry.cli.exits")
-            print_error(exits.explain(error))
-            raise typer.Exit(exits.status_of(error)) from error
+            errors = import_module("tenantry.cli.errors")
+            print_error(errors.explain(error))
+            raise typer.Exit(errors.status_of(error)) from error
         except BrokenPipeError:
             raise  # the reader of our output has exited; typer exits without a message
         except OSError as error:

@@ -130,7 +130,7 @@ class Claims:
         """
         while True:
             async with self._catalog.begin() as session:
-                recorded = await run_tenants.close_some(session, run_id, now=utc_now())
+                recorded = await run_tenants.close_batch(session, run_id, now=utc_now())
             self._closed(recorded)
             if len(recorded.states) < CLOSE_MAX:
                 return

@@ -19,7 +19,7 @@ from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Unavailable
 from tenantry.kit.ids import new_id
-from tenantry.migration.definitions import only_defines
+from tenantry.migration.ddl_only import is_ddl_only
 from tenantry.migration.migrator import Migrator
 from tenantry.migration.run_scripts import RunScripts
 from tenantry.migration.streams import Stream, Streams
@@ -126,5 +126,5 @@ def _shared(streams: Streams, dialect: sa.Dialect) -> Streams:
     """Return the streams up to the first user revision that does more than define the schema."""
     if streams.user is None:
         return streams
-    user = streams.user.while_each(lambda revision: only_defines(revision, dialect))
+    user = streams.user.while_each(lambda revision: is_ddl_only(revision, dialect))
     return Streams(streams.own, user, streams.user_table)

@@ -9,8 +9,8 @@ from tenantry.api.access_levels import ADMIN
 from tenantry.api.endpoints import ACCEPTED, CONFLICT, NOT_FOUND, OK, endpoint
 from tenantry.api.envelope import Reply
 from tenantry.api.events import events_of, sequence_of
-from tenantry.api.histories import stream_page, stream_run
 from tenantry.api.requests import prefers
+from tenantry.api.streamed_runs import stream_page, stream_run
 from tenantry.api.streaming import KEEP_ALIVE_SECONDS, Source
 from tenantry.catalog import runs
 from tenantry.catalog.waiting import away_servers

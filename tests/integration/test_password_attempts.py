@@ -7,9 +7,9 @@ import msgspec
 import pytest
 import sqlalchemy as sa
 
-from tenantry.catalog import attempts
-from tenantry.catalog.attempts import Guess, Limits
+from tenantry.catalog import password_attempts
 from tenantry.catalog.database import Catalog
+from tenantry.catalog.password_attempts import Guess, Limits
 from tenantry.catalog.tables import login_attempt
 from tenantry.db.statements import Statement
 from tenantry.services import Services
@@ -54,7 +54,7 @@ async def failures(catalog: Catalog) -> list[int]:
 
 
 async def fail(catalog: Catalog, times: int = 1, limits: Limits = LIMITS) -> list[int | None]:
-    return [await attempts.take(catalog, GUESS, limits, owner=OWNER) for _ in range(times)]
+    return [await password_attempts.take(catalog, GUESS, limits, owner=OWNER) for _ in range(times)]
 
 
 async def age(catalog: Catalog, counter: str, ms: int) -> None:
@@ -103,7 +103,7 @@ class TestBackoff:
         await age(catalog, GUESS.pair, 1_000)
         await fail(catalog)
 
-        await attempts.succeed(catalog, GUESS, owner=OWNER, device=DEVICE)
+        await password_attempts.succeed(catalog, GUESS, owner=OWNER, device=DEVICE)
 
         assert await failures(catalog) == [3, 3, 0]
         assert await fail(catalog, 3) == [None] * 3
@@ -131,7 +131,7 @@ class TestWindow:
         limits = Limits(tries=9, account_hourly=2, address_minutely=9)
         for _ in range(5):
             assert await fail(catalog, 1, limits) == [None]
-            await attempts.succeed(catalog, GUESS, owner=OWNER, device=DEVICE)
+            await password_attempts.succeed(catalog, GUESS, owner=OWNER, device=DEVICE)
 
         assert await failures(catalog) == [0, 0, 0]
 
@@ -161,7 +161,10 @@ class TestGuesses:
             await catalog.execute(REMOVE_ALL)
 
             waits = await asyncio.gather(
-                *(attempts.take(catalog, guess, limits, owner=guess.account) for guess in guesses)
+                *(
+                    password_attempts.take(catalog, guess, limits, owner=guess.account)
+                    for guess in guesses
+                )
             )
 
             assert waits.count(None) == 1
@@ -174,7 +177,7 @@ class TestGuesses:
             await catalog.execute(REMOVE_ALL)
 
             waits = await asyncio.gather(
-                *(attempts.take(catalog, GUESS, limits, owner=OWNER) for _ in range(8))
+                *(password_attempts.take(catalog, GUESS, limits, owner=OWNER) for _ in range(8))
             )
 
             assert waits.count(None) == 1
@@ -183,6 +186,6 @@ class TestGuesses:
     async def test_that_were_neither_right_nor_wrong_are_given_back(self, catalog: Catalog):
         await fail(catalog, 2)
 
-        await attempts.give_back(catalog, GUESS, owner=OWNER)
+        await password_attempts.give_back(catalog, GUESS, owner=OWNER)
 
         assert await failures(catalog) == [1, 1, 1]

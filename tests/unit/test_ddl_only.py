@@ -2,7 +2,7 @@
 
 import pytest
 
-from tenantry.migration.definitions import is_definition
+from tenantry.migration.ddl_only import is_definition
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ _NAMES = frozenset({"__builtins__", "__file__", "__import__", "__loader__", "__s
 }
 
 
-def only_defines(revision: Revision, dialect: sa.Dialect) -> bool:
+def is_ddl_only(revision: Revision, dialect: sa.Dialect) -> bool:
     """Return whether *revision* has the same result in every database without rows.
 
     In doubt, return False.
