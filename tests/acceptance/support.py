@@ -16,6 +16,7 @@ import psycopg
 import pytest
 
 from tenantry.app import app_over
+from tenantry.catalog import password_attempts
 from tenantry.catalog.tenants import Tenant
 from tenantry.db.urls import sqlite_path
 from tenantry.fleet.lifecycle import Provisioned
