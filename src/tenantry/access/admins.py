@@ -11,7 +11,7 @@ from tenantry.access.passwords import Passwords
 from tenantry.access.principal import AdminContext, Person, Role
 from tenantry.access.sign_ins import LOGOUT, Account, SignIns
 from tenantry.access.throttle import Throttle
-from tenantry.access.tokens import IssuedToken, Tokens
+from tenantry.access.tokens import IssuedToken, Session, Tokens
 from tenantry.catalog import admins
 from tenantry.catalog.admins import Admin
 from tenantry.catalog.database import Catalog
@@ -91,8 +91,17 @@ async def update(
     return changed
 
 
-async def logout(ctx: AdminContext, catalog: Catalog, *, everywhere: bool) -> None:
-    """End the caller's session, or all of them."""
+async def renew(ctx: AdminContext, tokens: Tokens) -> IssuedToken:
+    """Return a new token of the caller's session, which ends `SESSION_MAX` after its login."""
+    person = Person(ctx.admin_id, ctx.email, Role.ADMIN, ctx.generation)
+    session = Session(ctx.jti, ctx.session_began_at, ctx.session_expires_at)
+    return await tokens.issue(person, now=ctx.now, session=session)
+
+
+async def logout(
+    ctx: AdminContext, catalog: Catalog, *, everywhere: bool, lifetime: timedelta
+) -> None:
+    """End the caller's session, or all of them; *lifetime* is that of tokens."""
     async with catalog.change(ctx, LOGOUT, ctx.admin_id) as session:
         if everywhere:
             await admins.end_sessions(session, ctx.admin_id)
@@ -101,7 +110,8 @@ async def logout(ctx: AdminContext, catalog: Catalog, *, everywhere: bool) -> No
             session,
             ctx.admin_id,
             ctx.jti,
-            expires_at=ctx.session_expires_at,
+            # A renewed token of the session may expire later than this one.
+            expires_at=ctx.now + lifetime,
             forget_before=ctx.now - KEPT_AFTER_EXPIRY,
         )
 

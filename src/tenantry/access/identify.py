@@ -148,7 +148,9 @@ class Identifier:
             email=admin.email,
             admin_id=admin.id,
             jti=claims.jti,
+            session_began_at=datetime.fromtimestamp(claims.auth_time, UTC),
             session_expires_at=datetime.fromtimestamp(claims.exp, UTC),
+            generation=claims.generation,
         )
 
     async def key(self, ctx: OperationContext, presented: Credentials) -> Identity:

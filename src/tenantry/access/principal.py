@@ -34,14 +34,18 @@ class AdminContext(OperationContext, frozen=True, kw_only=True):
     Attributes:
         email: The admin's address.
         admin_id: The admin.
-        jti: The id of the session's token.
-        session_expires_at: When the session expires.
+        jti: The session.
+        session_began_at: When its password was verified.
+        session_expires_at: When the presented token expires.
+        generation: Of the admin's sessions.
     """
 
     email: str
     admin_id: UUID
     jti: str
+    session_began_at: datetime
     session_expires_at: datetime
+    generation: int
 
 
 @dataclass(frozen=True, slots=True)

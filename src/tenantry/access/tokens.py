@@ -23,6 +23,8 @@ TYPE = "JWT"
 LEEWAY_SECONDS = 30
 # How far in the future a token's iat may be: the clock may have been set back since.
 AHEAD_SECONDS_MAX = 7_200
+# How long a session can be renewed, since its password was verified.
+SESSION_MAX = timedelta(hours=12)
 VERIFIED_MAX = 10_000
 REQUIRED = ["exp", "iss", "aud", "iat", "nameid", "role"]
 
@@ -45,6 +47,7 @@ class Claims(msgspec.Struct, frozen=True):
     exp: int
     jti: str
     generation: int
+    auth_time: int = 0
     tenant_id: UUID | None = msgspec.field(default=None, name="TenantId")
 
 
@@ -52,6 +55,19 @@ class IssuedToken(msgspec.Struct, frozen=True):
     """A token, and when it expires."""
 
     token: str
+    expires_at: datetime
+
+
+class Session(msgspec.Struct, frozen=True):
+    """A session: all its tokens have its id, so a logout ends all of them.
+
+    Attributes:
+        began_at: When the password was verified.
+        expires_at: When the token that is renewed expires.
+    """
+
+    id: str
+    began_at: datetime
     expires_at: datetime
 
 
@@ -68,10 +84,14 @@ class Tokens:
         self._keys = keys
         self._verified: dict[bytes, tuple[UUID, Claims]] = {}
 
-    async def issue(self, person: Person, *, now: datetime) -> IssuedToken:
-        """Return a new token for a person."""
+    async def issue(
+        self, person: Person, *, now: datetime, session: Session | None = None
+    ) -> IssuedToken:
+        """Return a token for a person: of a new session, or of the *session* that it renews."""
         key = (await self._keys.ring()).signer(now)
-        expires_at = (now + self.lifetime).replace(microsecond=0)
+        session = session or Session(str(new_id()), now, now + self.lifetime)
+        latest = max(session.began_at + SESSION_MAX, session.expires_at)
+        expires_at = min(now + self.lifetime, latest).replace(microsecond=0)
         payload: dict[str, Any] = {
             "nameid": str(person.id),
             "email": person.email,
@@ -80,7 +100,8 @@ class Tokens:
             "aud": AUDIENCES[person.role],
             "iat": int(now.timestamp()),
             "exp": int(expires_at.timestamp()),
-            "jti": str(new_id()),
+            "jti": session.id,
+            "auth_time": int(session.began_at.timestamp()),
             "generation": person.generation,
         }
         if person.tenant_id is not None:
