@@ -129,6 +129,27 @@ MIGRATION_RUN: Shape = {
     "triggeredBy": is_email,
     "details": list_of(MIGRATION_RUN_DETAIL),
 }
+IN_WORK: Shape = {
+    "customerId": is_guid,
+    "customerName": is_text,
+    "server": is_text,
+    "since": is_instant,
+}
+RUN_TENANT: Shape = {**MIGRATION_RUN_DETAIL, "isAttempted": is_flag, "cause": maybe(is_text)}
+# Without `inWork` and `waitingFor`, which are there at times.
+RUN: Shape = {
+    **{name: of for name, of in MIGRATION_RUN.items() if name != "details"},
+    "state": one_of(
+        "running", "stopping", "cancelling", "success", "failed", "stopped", "cancelled"
+    ),
+    "notAttemptedCount": is_count,
+    "label": maybe(is_text),
+    "head": maybe(is_text),
+    "waves": maybe(lambda value: all(is_count(one) for one in value)),
+    "maxFailures": maybe(is_count),
+    "stopReason": maybe(is_text),
+    "retryOf": maybe(is_guid),
+}
 
 # Of admin endpoints.
 MODULE: Shape = {"key": is_text, "name": is_text, "description": is_text}
@@ -159,6 +180,8 @@ TENANT: Shape = {
     "schemaRevision": maybe(is_text),
     "modules": is_words,
     "requestsPerMinute": is_count,
+    "serverName": is_text,
+    "failingRunId": maybe(is_guid),
 }
 CREATED_TENANT: Shape = {**TENANT, "apiKey": is_text, "owner": is_a(TENANT_USER_PROFILE)}
 API_KEY: Shape = {

@@ -52,7 +52,9 @@ class TestMigrateAll:
             ],
         }
         assert (after["upToDate"], after["behind"], after["unknown"]) == (2, 0, 0)
-        assert after["revisions"] == [{"revision": after["head"], "count": 2}]
+        assert after["revisions"] == [
+            {"revision": after["head"], "place": "head", "count": 2, "failing": 0}
+        ]
         assert after["running"] == []
 
     def test_ends_with_1_when_a_tenant_failed(self, tenantry: Commands):

@@ -14,7 +14,8 @@ import psycopg
 import pytest
 from prove.toxics import Proxy
 
-from tenantry.catalog import runs, waiting
+from tenantry.catalog import runs
+from tenantry.catalog.activity import activity_of
 from tenantry.catalog.runs import MigrationRun, MigrationState, RunTenant
 from tenantry.catalog.tenants import Tenant
 from tenantry.db.sessions import DatabaseUnavailable, retry_deadlock
@@ -144,7 +145,7 @@ async def waited_for(fleet: Fleet, run_id: UUID, server: str = "default") -> Non
     """Return when the catalog says that the run waits for a server."""
     while True:
         run = await runs.get(fleet.services.catalog, run_id)
-        found = await waiting.away_servers(fleet.services.catalog, run)
+        found = (await activity_of(fleet.services.catalog, run)).away
         if server in [one.server for one in found]:
             return
         await asyncio.sleep(0.05)
@@ -207,7 +208,7 @@ class TestServer:
             finally:
                 await asyncio.to_thread(away.start)
             run = await fleet.services.fleet.wait(run_id)
-            left = await waiting.away_servers(fleet.services.catalog, run)
+            left = (await activity_of(fleet.services.catalog, run)).away
 
         assert (meanwhile.success_count, meanwhile.failed_count, servers) == (10, 0, {"default"})
         assert (run.success_count, run.failed_count) == (20, 0)

@@ -241,7 +241,7 @@ class TestLabel:
     async def test_is_kept_and_audited(self, services: Services):
         run_id = await plan(services, RunOptions(label="spring release"))
 
-        assert (await runs.terms(services.catalog, run_id)).label == "spring release"
+        assert (await runs.get(services.catalog, run_id)).label == "spring release"
         entry = (await audit.LOG.page(services.catalog, Window(1, 1))).items[0]
         assert (entry.action, entry.target) == ("migration-run.start", f"{run_id} spring release")
 

@@ -92,9 +92,9 @@ async def record(
                 error=None if state is MigrationState.SUCCESS else error,
                 started_at=utc_now(),
                 finished_at=utc_now(),
+                cause=None if state is MigrationState.SUCCESS else cause or error,
             ),
             HEAD,
-            None if state is MigrationState.SUCCESS else cause or error,
         )
         for item in items
     ]

@@ -37,7 +37,7 @@ class TestInFlight:
 
         in_flight.claimed(1)
         counts.append(in_flight.count)
-        in_flight.started()
+        in_flight.started(ended.item)
         counts.append(in_flight.count)
         in_flight.finished(ended)
         counts.append(in_flight.count)
@@ -56,13 +56,14 @@ class TestInFlight:
 
     def test_only_writes_when_all_tenants_are_finished(self, in_flight: InFlight):
         in_flight.claimed(2)
-        in_flight.started()
+        in_flight.started(outcome(new_id()).item)
         in_flight.finished(outcome(new_id()))
         before = in_flight.only_writes
 
-        in_flight.started()
+        last = outcome(new_id())
+        in_flight.started(last.item)
         between = in_flight.only_writes
-        in_flight.finished(outcome(new_id()))
+        in_flight.finished(last)
 
         assert (before, between, in_flight.only_writes) == (False, False, True)
 
@@ -71,7 +72,7 @@ class TestInFlight:
         ended = [outcome(first, MigrationState.FAILED), outcome(second), outcome(first)]
         in_flight.claimed(3)
         for one in ended:
-            in_flight.started()
+            in_flight.started(one.item)
             in_flight.finished(one)
         assert [in_flight.failures_unwritten(run) for run in (first, second)] == [1, 0]
 
@@ -80,10 +81,22 @@ class TestInFlight:
         assert [in_flight.failures_unwritten(run) for run in (first, second)] == [0, 0]
         assert in_flight.is_idle
 
+    def test_lists_a_tenant_from_its_start_to_its_end(self, in_flight: InFlight):
+        ended = outcome(new_id())
+        in_flight.claimed(1)
+        before = in_flight.in_work
+        in_flight.started(ended.item)
+        started = in_flight.in_work
+        in_flight.finished(ended)
+
+        assert (before, in_flight.in_work) == ([], [])
+        assert [one.tenant_id for one in started] == [ended.item.tenant_id]
+        assert started[0].ms >= 0
+
     def test_keeps_a_stop_when_it_is_reset(self, in_flight: InFlight):
         run_id = new_id()
         in_flight.claimed(2)
-        in_flight.started()
+        in_flight.started(outcome(run_id).item)
         in_flight.finished(outcome(run_id, MigrationState.FAILED))
         in_flight.stop()
 

@@ -12,7 +12,7 @@ from tenantry.api.streaming import Source
 from tenantry.fleet.watchers import RunUpdate
 from tenantry.kit.clock import monotonic_seconds
 from tenantry.kit.errors import Forbidden, Unauthenticated
-from tenantry.schemas.migrations import MigrationRunDetailResponse, MigrationRunStateResponse
+from tenantry.schemas.runs import RunResponse, RunTenantResponse
 
 # After this time without an event, a comment is sent, so that proxies keep the connection open.
 COMMENT_SECONDS = 15.0
@@ -64,11 +64,9 @@ async def events_of(
 
 def _events(update: RunUpdate) -> Iterator[bytes]:
     for item in update.items:
-        yield _event(b"tenant", item.sequence or 0, MigrationRunDetailResponse.of(item))
+        yield _event(b"tenant", item.sequence or 0, RunTenantResponse.of(item))
     if update.run is not None:
-        yield _event(
-            b"run", update.sequence, MigrationRunStateResponse.of_state(update.run, update.away)
-        )
+        yield _event(b"run", update.sequence, RunResponse.of_run(update.run, update.activity))
 
 
 def _event(name: bytes, sequence: int, data: object) -> bytes:

@@ -89,7 +89,11 @@ _BY_TYPE: Mapping[tuple[str, str], Any] = {
     ("McpTokenResponse", "name"): "assistant",
     ("McpTokenResponse", "prefix"): "tnm_8sYq0LdK",
     ("MigrationRunDetailResponse", "status"): "Success",
+    ("MapTenantResponse", "place"): "head",
     ("Module", "name"): "Blog",
+    ("RevisionCountResponse", "place"): "head",
+    ("RunResponse", "state"): "running",
+    ("RunTenantResponse", "status"): "Success",
 }
 # Parameters that have another meaning in a query.
 _BY_PARAMETER: Mapping[str, Any] = {"details": "failed", "status": "draft"}

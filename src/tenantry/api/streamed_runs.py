@@ -10,9 +10,9 @@ import msgspec
 
 from tenantry.api.streaming import Source
 from tenantry.catalog import runs
+from tenantry.catalog.activity import activity_of
 from tenantry.catalog.runs import MigrationRun, MigrationState
 from tenantry.catalog.session import CatalogSession
-from tenantry.catalog.waiting import away_servers
 from tenantry.kit.pages import Page
 from tenantry.schemas.migrations import (
     Details,
@@ -32,8 +32,8 @@ async def stream_run(catalog: CatalogSession, run: MigrationRun, details: Detail
         details: Which details to include.
     """
     # The object and the array are left open until the details are in them.
-    away = await away_servers(catalog, run)
-    yield _encode(MigrationRunStateResponse.of_state(run, away))[:-1] + b',"details":['
+    activity = await activity_of(catalog, run)
+    yield _encode(MigrationRunStateResponse.of_state(run, activity))[:-1] + b',"details":['
     async with contextlib.aclosing(_details(catalog, run, details)) as chunks:
         async for chunk in chunks:
             yield chunk

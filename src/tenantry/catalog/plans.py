@@ -26,10 +26,12 @@ class Selection(msgspec.Struct, frozen=True):
     Attributes:
         tenant_ids: Only these tenants.
         retry_of: Only the tenants that failed in this run.
+        cause: Only the tenants that failed with this cause; needs `retry_of`.
     """
 
     tenant_ids: Sequence[UUID] | None = None
     retry_of: UUID | None = None
+    cause: str | None = None
 
 
 class Selected(msgspec.Struct, frozen=True):
@@ -54,6 +56,7 @@ class _State(msgspec.Struct, frozen=True):
 _run, _item = migration_run.c, tenant_migration.c
 _ids = sa.bindparam("tenant_ids", type_=Ids)
 _retry_of = sa.bindparam("retry_of", type_=sa.Uuid)
+_cause = sa.bindparam("cause", type_=sa.String)
 _is_selected = sa.and_(
     is_migrated,
     sa.or_(_ids.is_(None), is_listed(tenant.c.id, _ids)),
@@ -61,7 +64,9 @@ _is_selected = sa.and_(
         _retry_of.is_(None),
         tenant.c.id.in_(
             sa.select(_item.tenant_id).where(
-                _item.run_id == _retry_of, _item.state == MigrationState.FAILED.value
+                _item.run_id == _retry_of,
+                _item.state == MigrationState.FAILED.value,
+                sa.or_(_cause.is_(None), _item.cause == _cause),
             )
         ),
     ),
@@ -147,6 +152,8 @@ async def add(
         max_failures=None,
         stop_reason=None,
         last_sequence=None,
+        retry_of=selection.retry_of,
+        not_attempted_count=0,
     )
     state = MigrationState.WAITING if waits else MigrationState.PENDING
     await session.execute(

@@ -16,7 +16,8 @@ from uuid import UUID
 import msgspec
 import sqlalchemy as sa
 
-from tenantry.catalog import progress, tenants
+from tenantry.catalog import latest_attempts, progress
+from tenantry.catalog.latest_attempts import Attempt
 from tenantry.catalog.progress import CANCELLED, Progress
 from tenantry.catalog.runs import (
     MigrationRunNotFound,
@@ -117,6 +118,8 @@ _MOVE = Statement[Any](
     .values(
         {
             **parameters("success_count", "failed_count", "stop_reason", "last_sequence"),
+            "not_attempted_count": _run.not_attempted_count
+            + sa.bindparam("not_attempted", type_=sa.Integer),
             # The item was started by another process, perhaps with another clock.
             "finished_at": sa.case(
                 (_run.started_at > _finished_at, _run.started_at), else_=_finished_at
@@ -256,8 +259,8 @@ async def record(session: CatalogSession, outcomes: Sequence[Outcome], worker_id
         moved.append(after)
         if own and after.finished_at is not None:
             ended.append(after)
-    seen = {one.item.tenant_id: one.schema_revision for one in written if one.schema_revision}
-    await tenants.set_revisions(session, seen)
+    attempts = {one.item.tenant_id: _attempt(one) for one in written if one.item.is_attempted}
+    await latest_attempts.set_attempts(session, attempts)
     return Recorded([one.item.state for one in written], moved, ended)
 
 
@@ -318,8 +321,9 @@ def _not_attempted(run: Progress, item: _TenantId, now: datetime) -> Outcome:
         error=run.stop_reason,
         started_at=now,
         finished_at=now,
+        cause=run.stop_reason,
     )
-    return Outcome(closed, cause=run.stop_reason)
+    return Outcome(closed)
 
 
 async def _lock(session: CatalogSession, run_id: UUID) -> Progress:
@@ -352,7 +356,8 @@ async def _end(
         last_sequence=last + len(outcomes),
         now=max(one.item.finished_at for one in written if one.item.finished_at),
     )
-    await _move(session, step.progress)
+    skipped = sum(not one.item.is_attempted for one in written)
+    await _move(session, step.progress, not_attempted=skipped)
     await open_wave(session, before.id, count=step.opens)
     return written, step.progress
 
@@ -367,13 +372,19 @@ def _row(outcome: Outcome, number: int, holder: UUID | None) -> dict[str, object
         "state": item.state,
         "applied": item.applied,
         "error": item.error,
-        "cause": outcome.cause,
+        "cause": item.cause,
         "started_at": item.started_at,
         "finished_at": item.finished_at,
     }
 
 
-async def _move(session: CatalogSession, after: Progress) -> None:
+def _attempt(outcome: Outcome) -> Attempt:
+    item = outcome.item
+    is_failed = item.state == MigrationState.FAILED.value
+    return Attempt(outcome.schema_revision, item.run_id if is_failed else None)
+
+
+async def _move(session: CatalogSession, after: Progress, *, not_attempted: int = 0) -> None:
     await session.execute(
         _MOVE,
         run=after.id,
@@ -382,4 +393,5 @@ async def _move(session: CatalogSession, after: Progress) -> None:
         finished_at=after.finished_at,
         stop_reason=after.stop_reason,
         last_sequence=after.last_sequence,
+        not_attempted=not_attempted,
     )

@@ -12,8 +12,9 @@ from uuid import UUID
 import msgspec
 import sqlalchemy as sa
 
+from tenantry.catalog.progress import CANCELLED, NOT_ATTEMPTED
 from tenantry.catalog.session import CatalogSession
-from tenantry.catalog.tables import migration_run, tenant_migration
+from tenantry.catalog.tables import migration_run, tenant, tenant_migration
 from tenantry.db.statements import Count, Statement, columns_of
 from tenantry.kit.errors import NotFound
 from tenantry.kit.pages import Page, Window
@@ -38,12 +39,32 @@ class MigrationState(StrEnum):
     FAILED = "Failed"
 
 
+class RunState(StrEnum):
+    """The state of a run. Before its end, *stopping* and *cancelling* start no more tenants."""
+
+    RUNNING = "running"
+    STOPPING = "stopping"  # by its failure budget, or by its last wave
+    CANCELLING = "cancelling"
+    SUCCESS = "success"
+    FAILED = "failed"
+    STOPPED = "stopped"
+    CANCELLED = "cancelled"
+
+
 class MigrationRun(msgspec.Struct, frozen=True):
     """A migration run: one call to migrate active tenants to the head revision.
 
     Attributes:
         total_count: The number of tenants, fixed at the start.
+        failed_count: The tenants that failed, or were not attempted.
         last_sequence: The sequence of the item that ended last; None before the first.
+        head: The position that its tenants must reach; None if its planner could not read it.
+        waves: How many items may have started when each wave has begun; None when all may
+            start at once.
+        max_failures: The failure budget; None without a limit.
+        stop_reason: Why no more tenants are started; None if they are.
+        retry_of: The earlier run of which it retries the failures.
+        not_attempted_count: Tenants that were never started.
     """
 
     id: UUID
@@ -54,6 +75,25 @@ class MigrationRun(msgspec.Struct, frozen=True):
     success_count: int
     failed_count: int
     last_sequence: int | None = None
+    head: str | None = None
+    label: str | None = None
+    waves: list[int] | None = None
+    max_failures: int | None = None
+    stop_reason: str | None = None
+    retry_of: UUID | None = None
+    not_attempted_count: int = 0
+
+    @property
+    def state(self) -> RunState:
+        """The state of the run."""
+        is_cancelled = self.stop_reason == CANCELLED
+        if self.finished_at is None:
+            if self.stop_reason is None:
+                return RunState.RUNNING
+            return RunState.CANCELLING if is_cancelled else RunState.STOPPING
+        if self.stop_reason is not None:
+            return RunState.CANCELLED if is_cancelled else RunState.STOPPED
+        return RunState.FAILED if self.failed_count else RunState.SUCCESS
 
     def counts(self, item: "RunTenant") -> bool:
         """Return whether the counts include *item*, which may have ended after they were read."""
@@ -68,6 +108,7 @@ class RunTenant(msgspec.Struct, frozen=True):
             the tenant failed and nothing was committed.
         sequence: Increases in the order in which the items of the run end; there are gaps. None
             before the end.
+        cause: The failure group of its error; None for a success.
     """
 
     run_id: UUID
@@ -81,6 +122,12 @@ class RunTenant(msgspec.Struct, frozen=True):
     started_at: datetime | None
     finished_at: datetime | None
     sequence: int | None = None
+    cause: str | None = None
+
+    @property
+    def is_attempted(self) -> bool:
+        """Whether the run has started the tenant, as far as is known."""
+        return not (self.error or "").startswith(NOT_ATTEMPTED)
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -88,12 +135,10 @@ class Outcome(msgspec.Struct, frozen=True):
 
     Attributes:
         schema_revision: Of its database, if that is known.
-        cause: What its failure has in common with others; None for a success.
     """
 
     item: RunTenant
     schema_revision: str | None = None
-    cause: str | None = None
 
 
 class UnfinishedRun(msgspec.Struct, frozen=True):
@@ -113,23 +158,6 @@ class UnfinishedRun(msgspec.Struct, frozen=True):
     stop_reason: str | None
 
 
-class Terms(msgspec.Struct, frozen=True):
-    """The options of a run, which the command line shows and the history omits.
-
-    Attributes:
-        label: What it is called.
-        waves: How many items may have started when each wave has begun; None when all may
-            start at once.
-        max_failures: The failure budget; None without a limit.
-        stop_reason: Why no more tenants are started; None if they are.
-    """
-
-    label: str | None
-    waves: list[int] | None
-    max_failures: int | None
-    stop_reason: str | None
-
-
 class Cause(msgspec.Struct, frozen=True):
     """Errors of one kind in a run.
 
@@ -137,11 +165,13 @@ class Cause(msgspec.Struct, frozen=True):
         cause: What they have in common.
         count: How many tenants failed of it.
         sample_tenant_id: One of them.
+        left: How many of them still exist, and have not been migrated since.
     """
 
     cause: str
     count: int
     sample_tenant_id: UUID
+    left: int
 
 
 _run, _item = migration_run.c, tenant_migration.c
@@ -150,18 +180,23 @@ _ITEM_COLUMNS = columns_of(tenant_migration, RunTenant)
 _of_run = _item.run_id == sa.bindparam("run")
 _has_ended = _item.finished_at.is_not(None)
 _limit = sa.bindparam("limit", type_=sa.BigInteger)
-_FIND = Statement(sa.select(*_RUN_COLUMNS).where(_run.id == sa.bindparam("run")), MigrationRun)
-_TERMS = Statement(
-    sa.select(*columns_of(migration_run, Terms)).where(_run.id == sa.bindparam("run")), Terms
+_FIND_ITEM = Statement(
+    sa.select(*_ITEM_COLUMNS).where(_of_run, _item.tenant_id == sa.bindparam("tenant")), RunTenant
 )
+_FIND = Statement(sa.select(*_RUN_COLUMNS).where(_run.id == sa.bindparam("run")), MigrationRun)
+_is_finished = sa.bindparam("is_finished", type_=sa.Boolean)
+_is_wanted = sa.or_(_is_finished.is_(None), _run.finished_at.is_not(None) == _is_finished)
 _PAGE = Statement(
     sa.select(*_RUN_COLUMNS)
+    .where(_is_wanted)
     .order_by(_run.id.desc())
     .limit(_limit)
     .offset(sa.bindparam("offset", type_=sa.BigInteger)),
     MigrationRun,
 )
-_COUNT = Statement(sa.select(sa.func.count().label("count")).select_from(migration_run), Count)
+_COUNT = Statement(
+    sa.select(sa.func.count().label("count")).select_from(migration_run).where(_is_wanted), Count
+)
 _UNFINISHED = Statement(
     sa.select(*columns_of(migration_run, UnfinishedRun))
     .where(_run.finished_at.is_(None))
@@ -185,6 +220,9 @@ _ENDED_AFTER = Statement(
     RunTenant,
 )
 _count = sa.func.count()
+_is_left = sa.or_(
+    tenant.c.failing_run_id.is_not(None), tenant.c.schema_revision.is_distinct_from(_run.head)
+)
 _FAILURES = Statement(
     sa.select(
         _item.cause,
@@ -193,6 +231,13 @@ _FAILURES = Statement(
         sa.cast(sa.func.min(sa.cast(_item.tenant_id, sa.String)), sa.Uuid).label(
             "sample_tenant_id"
         ),
+        # A tenant that was not attempted is left until it reaches the head of that run.
+        sa.func.count(sa.case((_is_left, tenant.c.id))).label("left"),
+    )
+    .select_from(
+        tenant_migration.join(migration_run, _run.id == _item.run_id).outerjoin(
+            tenant, tenant.c.id == _item.tenant_id
+        )
     )
     .where(_of_run, _item.state == MigrationState.FAILED.value)
     .group_by(_item.cause)
@@ -214,22 +259,19 @@ async def get(session: CatalogSession, run_id: UUID) -> MigrationRun:
     return run
 
 
-async def terms(session: CatalogSession, run_id: UUID) -> Terms:
-    """Return how a run is to go.
-
-    Raises:
-        MigrationRunNotFound: No run has this id.
-    """
-    found = await session.fetch_one(_TERMS, run=run_id)
-    if found is None:
-        raise MigrationRunNotFound
-    return found
+async def find_item(session: CatalogSession, run_id: UUID, tenant_id: UUID) -> RunTenant | None:
+    """Return the item of a tenant in a run, if there is one."""
+    return await session.fetch_one(_FIND_ITEM, run=run_id, tenant=tenant_id)
 
 
-async def page(session: CatalogSession, window: Window) -> Page[MigrationRun]:
-    """Return some runs, the newest first."""
-    items = await session.fetch_all(_PAGE, limit=window.size, offset=window.offset)
-    total = await session.fetch_one(_COUNT)
+async def page(
+    session: CatalogSession, window: Window, *, is_finished: bool | None = None
+) -> Page[MigrationRun]:
+    """Return some runs, the newest first: all, or only those that have ended, or have not."""
+    items = await session.fetch_all(
+        _PAGE, limit=window.size, offset=window.offset, is_finished=is_finished
+    )
+    total = await session.fetch_one(_COUNT, is_finished=is_finished)
     return Page(items, window, total.count if total else 0)
 
 

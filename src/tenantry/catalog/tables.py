@@ -22,6 +22,9 @@ worker = sa.Table(
     # The unfinished runs whose revisions it knows, and the tenant servers that it cannot reach.
     sa.Column("runs", Words, nullable=False, server_default=sa.text("''")),
     sa.Column("away", Records, nullable=False, server_default="[]"),
+    # The tenants that it is migrating, and the program: host, process id, release.
+    sa.Column("in_work", Records, nullable=False, server_default="[]"),
+    sa.Column("program", sa.String, nullable=False, server_default=sa.text("''")),
 )
 
 tenant = sa.Table(
@@ -40,6 +43,8 @@ tenant = sa.Table(
     sa.Column("created_at", Instant, nullable=False),
     sa.Column("schema_revision", sa.String, nullable=True),
     sa.Column("requests_per_minute", sa.BigInteger, nullable=False, server_default="0"),
+    # The run of the latest attempt to migrate it, if that attempt failed.
+    sa.Column("failing_run_id", sa.Uuid, nullable=True),
     sa.UniqueConstraint("canonical_name"),
     sa.UniqueConstraint("server_name", "database_name", name="uq_tenant_server_name_database_name"),
     sa.Index("ix_tenant_schema_revision", "schema_revision"),
@@ -168,6 +173,9 @@ migration_run = sa.Table(
     sa.Column("max_failures", sa.Integer, nullable=True),
     sa.Column("stop_reason", sa.String, nullable=True),
     sa.Column("last_sequence", sa.Integer, nullable=True),
+    sa.Column("retry_of", sa.Uuid, nullable=True),
+    # Counted in `failed_count` too.
+    sa.Column("not_attempted_count", sa.Integer, nullable=False, server_default="0"),
     sa.Index("ix_migration_run_finished_at", "finished_at"),
 )
 

@@ -1,6 +1,5 @@
 """Tenants."""
 
-from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -15,6 +14,7 @@ from tenantry.catalog.tables import tenant
 from tenantry.catalog.workers import is_abandoned
 from tenantry.db.statements import Count, Statement, columns_of
 from tenantry.kit.errors import Conflict, NotFound
+from tenantry.kit.ids import parse_id
 from tenantry.kit.pages import Page, Window
 from tenantry.kit.text import canonical
 
@@ -51,6 +51,7 @@ class Tenant(msgspec.Struct, frozen=True):
         server_name: The tenant server that holds the database.
         schema_revision: The last known revision of the database; the database is authoritative.
         requests_per_minute: The limit of each of its credentials; 0 for that of the settings.
+        failing_run_id: The run of the latest attempt to migrate it, if that attempt failed.
     """
 
     id: UUID
@@ -64,13 +65,7 @@ class Tenant(msgspec.Struct, frozen=True):
     schema_revision: str | None
     requests_per_minute: int = 0
     is_read_only: bool = False
-
-
-class RevisionCount(msgspec.Struct, frozen=True):
-    """How many tenants were last seen at a revision."""
-
-    revision: str | None
-    count: int
+    failing_run_id: UUID | None = None
 
 
 class _Database(msgspec.Struct, frozen=True):
@@ -181,12 +176,21 @@ _search = sa.bindparam("search", type_=sa.String)
 _active = sa.bindparam("is_active", type_=sa.Boolean)
 _read_only = sa.bindparam("is_read_only", type_=sa.Boolean)
 _revision = sa.bindparam("revision", type_=sa.String)
+_server = sa.bindparam("server", type_=sa.String)
+_is_failing = sa.bindparam("is_failing", type_=sa.Boolean)
 _matches = sa.and_(
     _is_ready,
-    sa.or_(_search.is_(None), tenant.c.canonical_name.like(_search, escape="\\")),
+    sa.or_(
+        _search.is_(None),
+        tenant.c.canonical_name.like(_search, escape="\\"),
+        tenant.c.database_name == sa.bindparam("sought_name", type_=sa.String),
+        tenant.c.id == sa.bindparam("sought_id", type_=sa.Uuid),
+    ),
     sa.or_(_active.is_(None), tenant.c.is_active == _active),
     sa.or_(_read_only.is_(None), tenant.c.is_read_only == _read_only),
     sa.or_(_revision.is_(None), tenant.c.schema_revision == _revision),
+    sa.or_(_server.is_(None), tenant.c.server_name == _server),
+    sa.or_(_is_failing.is_(None), tenant.c.failing_run_id.is_not(None) == _is_failing),
 )
 _PAGE = Statement(
     sa.select(*_COLUMNS)
@@ -198,14 +202,6 @@ _PAGE = Statement(
 )
 _COUNT = Statement(
     sa.select(sa.func.count().label("count")).select_from(tenant).where(_matches), Count
-)
-
-_COUNT_BY_REVISION = Statement(
-    sa.select(tenant.c.schema_revision.label("revision"), sa.func.count().label("count"))
-    .where(is_migrated)
-    .group_by(tenant.c.schema_revision)
-    .order_by(tenant.c.schema_revision),
-    RevisionCount,
 )
 
 
@@ -261,22 +257,30 @@ async def page(
     is_active: bool | None = None,
     is_read_only: bool | None = None,
     revision: str | None = None,
+    server: str | None = None,
+    is_failing: bool | None = None,
 ) -> Page[Tenant]:
     """Return a page of the ready tenants, by name.
 
     Args:
         session: Of the catalog.
         window: Which ones.
-        search: Part of their names, in any case.
+        search: Part of their names, in any case; or their id, or the name of their database.
         is_active: Only active, or only suspended ones.
         is_read_only: Only read-only, or only writable ones.
         revision: Only those with this last seen revision.
+        server: Only those on this tenant server.
+        is_failing: Only those that failed in their latest attempt, or only the others.
     """
     wanted = {
         "search": None if search is None else f"%{_escape(search)}%",
         "is_active": is_active,
         "is_read_only": is_read_only,
+        "sought_name": None if search is None else search.strip(),
+        "sought_id": None if search is None else parse_id(search.strip()),
         "revision": revision,
+        "server": server,
+        "is_failing": is_failing,
     }
     items = await session.fetch_all(_PAGE, limit=window.size, offset=window.offset, **wanted)
     total = await session.fetch_one(_COUNT, **wanted)
@@ -286,11 +290,6 @@ async def page(
 async def database_names(session: CatalogSession, *, server_name: str) -> set[str]:
     """Return the names of the databases of all ready tenants on a server."""
     return {one.database_name for one in await session.fetch_all(_DATABASES, server=server_name)}
-
-
-async def count_by_revision(session: CatalogSession) -> list[RevisionCount]:
-    """Return the last seen revisions of the tenants that runs migrate, with their counts."""
-    return await session.fetch_all(_COUNT_BY_REVISION)
 
 
 async def update(
@@ -352,13 +351,6 @@ async def take_abandoned(session: CatalogSession, *, worker_id: UUID) -> list[Te
 async def set_revision(session: CatalogSession, tenant_id: UUID, revision: str) -> None:
     """Store the last seen revision of a tenant's database."""
     await session.execute(_SET_REVISION, tenant=tenant_id, revision=revision)
-
-
-async def set_revisions(session: CatalogSession, seen: Mapping[UUID, str]) -> None:
-    """Store the last seen revisions of several tenants' databases."""
-    # In a fixed order, to avoid deadlocks.
-    rows = [{"tenant": tenant_id, "revision": seen[tenant_id]} for tenant_id in sorted(seen)]
-    await session.execute_many(_SET_REVISION, rows)
 
 
 async def condemn(session: CatalogSession, tenant_id: UUID, *, worker_id: UUID) -> bool:

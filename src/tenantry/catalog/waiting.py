@@ -1,20 +1,17 @@
-"""Tenants of a run that wait because their server is away, and the servers they wait for."""
+"""Tenants of a run that go back to the queue, because their server is away."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
 import msgspec
 import sqlalchemy as sa
 
-from tenantry.catalog import workers
-from tenantry.catalog.runs import MigrationRun, RunTenant
+from tenantry.catalog.runs import RunTenant
 from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.tables import tenant_migration
 from tenantry.catalog.workers import NO_WORKER
 from tenantry.db.statements import Statement
-from tenantry.db.types import Texts, is_listed
 
 
 class Returned(msgspec.Struct, frozen=True):
@@ -29,21 +26,6 @@ class Returned(msgspec.Struct, frozen=True):
     may_have_started: bool
 
 
-class AwayServer(msgspec.Struct, frozen=True):
-    """A server that tenants of a run wait for.
-
-    Attributes:
-        since: When a worker first did not reach it, by the clock of the catalog's database.
-    """
-
-    server: str
-    since: datetime
-
-
-class _Name(msgspec.Struct, frozen=True):
-    server_name: str
-
-
 _item = tenant_migration.c
 _is_open = _item.finished_at.is_(None)
 _RETURN = Statement[Any](
@@ -55,16 +37,6 @@ _RETURN = Statement[Any](
         _item.worker_id == sa.bindparam("worker", type_=sa.Uuid),
         _is_open,
     )
-)
-_NEEDED = Statement(
-    sa.select(_item.server_name)
-    .where(
-        _item.run_id == sa.bindparam("run"),
-        _is_open,
-        is_listed(_item.server_name, sa.bindparam("names", type_=Texts)),
-    )
-    .distinct(),
-    _Name,
 )
 
 
@@ -80,18 +52,3 @@ async def give_back(session: CatalogSession, returned: Sequence[Returned], worke
         for one in returned
     ]
     await session.execute_many(_RETURN, rows)
-
-
-async def away_servers(session: CatalogSession, run: MigrationRun) -> list[AwayServer]:
-    """Return the servers that tenants of a run wait for, by name."""
-    if run.finished_at is not None:
-        return []
-    since_ms: dict[str, int] = {}
-    for process in await workers.published(session):
-        for name, ms in process.away_since_ms.items():
-            since_ms[name] = min(ms, since_ms.get(name, ms))
-    if not since_ms:
-        return []
-    needed = await session.fetch_all(_NEEDED, run=run.id, names=sorted(since_ms))
-    names = sorted(one.server_name for one in needed)
-    return [AwayServer(name, datetime.fromtimestamp(since_ms[name] / 1000, UTC)) for name in names]

@@ -5,7 +5,7 @@ servers that it cannot reach. Other workers take over what a worker holds (a ten
 tenant in provisioning) after `SILENCE_MS` without a heartbeat, by the database's clock.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -30,10 +30,24 @@ class Report(msgspec.Struct, frozen=True):
     Attributes:
         runs: The unfinished runs whose revisions it knows.
         away: For how many seconds it has not reached a tenant server, by the server's name.
+        in_work: The tenants that it is migrating.
+        program: Its host, process id and release, as text.
     """
 
     runs: frozenset[UUID] = frozenset()
     away: Mapping[str, float] = {}
+    in_work: Sequence["InWork"] = ()
+    program: str = ""
+
+
+class InWork(msgspec.Struct, frozen=True):
+    """A tenant that a process is migrating, and for how long."""
+
+    run_id: UUID
+    tenant_id: UUID
+    tenant_name: str
+    server_name: str
+    ms: int
 
 
 class Published(msgspec.Struct, frozen=True):
@@ -43,6 +57,8 @@ class Published(msgspec.Struct, frozen=True):
     seen_at_ms: int
     runs: frozenset[str]
     away: list[dict[str, Any]]
+    in_work: list[dict[str, Any]]
+    program: str
 
     def knows(self, run_id: UUID) -> bool:
         """Return whether the process knows the revisions of a run."""
@@ -59,6 +75,8 @@ _reported = {
     "seen_at_ms": _now,
     "runs": sa.bindparam("runs", type_=worker.c.runs.type),
     "away": sa.bindparam("away", type_=worker.c.away.type),
+    "in_work": sa.bindparam("in_work", type_=worker.c.in_work.type),
+    "program": sa.bindparam("program", type_=sa.String),
 }
 _BEAT = Statement[Any](
     insert(worker)
@@ -100,7 +118,10 @@ async def beat(
     """Write the heartbeat of a process, and its report."""
     runs = frozenset(map(str, report.runs))
     away = [{"server": name, "ms": round(s * 1000)} for name, s in report.away.items()]
-    await session.execute(_BEAT, id=worker_id, runs=runs, away=away)
+    in_work = [msgspec.to_builtins(one) for one in report.in_work]
+    await session.execute(
+        _BEAT, id=worker_id, runs=runs, away=away, in_work=in_work, program=report.program
+    )
     await session.execute(_CORRECT)
 
 

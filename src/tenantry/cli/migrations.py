@@ -9,9 +9,9 @@ import typer
 
 from tenantry.access.emails import canonical_email
 from tenantry.catalog import admins, runs
+from tenantry.catalog.activity import activity_of
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.runs import MigrationRun, MigrationRunNotFound, RunTenant
-from tenantry.catalog.waiting import away_servers
 from tenantry.cli import options, output, progress, reports, revision_template, run_options, session
 from tenantry.cli.commands import new_group
 from tenantry.cli.exit_status import ExitStatus
@@ -167,7 +167,7 @@ def show(
     """
     found = asyncio.run(_find(session.configure(), run, watch=watch))
     if as_json:
-        output.show_json(MigrationRunResponse.of_run(found.run, found.items, found.away))
+        output.show_json(MigrationRunResponse.of_run(found.run, found.items, found.activity))
     else:
         reports.show_run(found)
     _exit_after(found.run)
@@ -219,7 +219,7 @@ async def _status(settings: Settings) -> StatusResponse:
         found = await schema_status(services.catalog, services.streams())
         catalog = services.catalog
         unfinished = [await runs.get(catalog, run.id) for run in await runs.unfinished(catalog)]
-        running = [(run, await away_servers(catalog, run)) for run in unfinished]
+        running = [(run, await activity_of(catalog, run)) for run in unfinished]
         return StatusResponse.with_runs(found, running)
 
 
@@ -234,7 +234,7 @@ async def _page_with_details(settings: Settings, window: Window) -> MigrationRun
         page = await runs.page(catalog, window)
         items = [
             MigrationRunResponse.of_run(
-                run, await runs.ended(catalog, run.id), await away_servers(catalog, run)
+                run, await runs.ended(catalog, run.id), await activity_of(catalog, run)
             )
             for run in page.items
         ]

@@ -20,9 +20,9 @@ from rich.progress import (
 from rich.text import Text
 
 from tenantry.catalog import runs
+from tenantry.catalog.activity import Activity, AwayServer, activity_of
 from tenantry.catalog.database import Catalog
-from tenantry.catalog.runs import Cause, MigrationRun, RunTenant, Terms
-from tenantry.catalog.waiting import AwayServer, away_servers
+from tenantry.catalog.runs import Cause, MigrationRun, RunTenant
 from tenantry.cli import output, session, signals
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.fleet.migration_runs import RunContinues
@@ -40,22 +40,20 @@ Show = Callable[[MigrationRun, Sequence[AwayServer]], None]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A run: its options, the result of each tenant, and the causes of failures."""
+    """A run: the result of each tenant, and the causes of failures."""
 
     run: MigrationRun
-    terms: Terms
     items: Sequence[RunTenant]
     causes: Sequence[Cause]
-    away: Sequence[AwayServer]
+    activity: Activity
 
 
 async def found(catalog: Catalog, run: MigrationRun) -> Found:
     """Return *run* with its details in the catalog."""
     # Causes first: each refers to an item, and items are only added while the run continues.
     causes = await runs.failure_causes(catalog, run.id) if run.failed_count else []
-    terms = await runs.terms(catalog, run.id)
-    away = await away_servers(catalog, run)
-    return Found(run, terms, await runs.ended(catalog, run.id), causes, away)
+    activity = await activity_of(catalog, run)
+    return Found(run, await runs.ended(catalog, run.id), causes, activity)
 
 
 def waiting_text(away: Sequence[AwayServer]) -> str:
@@ -170,7 +168,7 @@ async def _follow(
     while True:
         try:
             run = await runs.get(catalog, run_id)
-            away = await away_servers(catalog, run)
+            away = (await activity_of(catalog, run)).away
         except DatabaseUnavailable:
             if monotonic_seconds() - seen_at > lost_seconds_max:
                 raise

@@ -8,9 +8,9 @@ import msgspec
 from rich.table import Column
 from rich.text import Text
 
+from tenantry.catalog.activity import Activity
 from tenantry.catalog.progress import NOT_ATTEMPTED
 from tenantry.catalog.runs import MigrationRun, MigrationState, RunTenant
-from tenantry.catalog.waiting import AwayServer
 from tenantry.cli import output
 from tenantry.cli.progress import Found, waiting_text
 from tenantry.fleet.dry_run import Preview, TenantPreview
@@ -28,11 +28,11 @@ class StatusResponse(SchemaStatusResponse, frozen=True):
 
     @classmethod
     def with_runs(
-        cls, status: SchemaStatus, running: Sequence[tuple[MigrationRun, Sequence[AwayServer]]]
+        cls, status: SchemaStatus, running: Sequence[tuple[MigrationRun, Activity]]
     ) -> "StatusResponse":
-        """Return *status* with the runs that are *running*, and the servers they wait for."""
+        """Return *status* with the runs that are *running*, and their activity."""
         seen = msgspec.structs.asdict(SchemaStatusResponse.of(status))
-        runs = [MigrationRunStateResponse.of_state(run, away) for run, away in running]
+        runs = [MigrationRunStateResponse.of_state(run, activity) for run, activity in running]
         return cls(**seen, running=runs)
 
 
@@ -180,19 +180,19 @@ def show_history(page: Page[MigrationRun]) -> None:
 
 def show_run(found: Found) -> None:
     """Print one run, and the result of each tenant."""
-    run, terms = found.run, found.terms
+    run = found.run
     done = run.success_count + run.failed_count
     attributes = {
         "run": run.id,
-        "label": terms.label,
+        "label": run.label,
         "by": run.triggered_by,
         "started": run.started_at,
         "took": _took(run.started_at, run.finished_at),
         "tenants": f"{done:,} of {run.total_count:,}, {run.failed_count:,} failed",
-        "waves": " ".join(map(str, terms.waves)) if terms.waves else None,
-        "failures allowed": None if terms.max_failures is None else f"{terms.max_failures:,}",
-        "stopped": terms.stop_reason,
-        "waiting": waiting_text(found.away).removeprefix("waiting ") or None,
+        "waves": " ".join(map(str, run.waves)) if run.waves else None,
+        "failures allowed": None if run.max_failures is None else f"{run.max_failures:,}",
+        "stopped": run.stop_reason,
+        "waiting": waiting_text(found.activity.away).removeprefix("waiting ") or None,
     }
     output.show_attributes({name: value for name, value in attributes.items() if value is not None})
     output.show_line()

@@ -2,10 +2,16 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import islice
 from uuid import UUID
 
-from tenantry.catalog.runs import MigrationState, Outcome
+from tenantry.catalog.runs import MigrationState, Outcome, RunTenant
 from tenantry.catalog.waiting import Returned
+from tenantry.catalog.workers import InWork
+from tenantry.kit.clock import monotonic_seconds
+
+# As many as a page of a run can show; they are published with every heartbeat.
+IN_WORK_MAX = 64
 
 
 class InFlight:
@@ -22,6 +28,7 @@ class InFlight:
         self._finished = 0
         self._is_stopping = False
         self._failures: Counter[UUID] = Counter()
+        self._in_work: dict[tuple[UUID, UUID], tuple[RunTenant, float]] = {}
 
     @property
     def count(self) -> int:
@@ -43,6 +50,22 @@ class InFlight:
         """Whether this process claims and starts no more tenants."""
         return self._is_stopping
 
+    @property
+    def in_work(self) -> list[InWork]:
+        """The started tenants, the longest at work first, at most `IN_WORK_MAX`."""
+        now = monotonic_seconds()
+        oldest = islice(self._in_work.values(), IN_WORK_MAX)
+        return [
+            InWork(
+                one.run_id,
+                one.tenant_id,
+                one.tenant_name,
+                one.server_name,
+                round((now - since) * 1000),
+            )
+            for one, since in oldest
+        ]
+
     def failures_unwritten(self, run_id: UUID) -> int:
         """Return how many tenants of a run failed here and are not in the catalog's count yet."""
         return self._failures[run_id]
@@ -51,8 +74,9 @@ class InFlight:
         """Add *count* tenants that were claimed in the catalog."""
         self._claimed += count
 
-    def started(self) -> None:
+    def started(self, item: RunTenant) -> None:
         """Move one tenant from claimed to started."""
+        self._in_work[item.run_id, item.tenant_id] = (item, monotonic_seconds())
         self._claimed -= 1
         self._started += 1
 
@@ -62,6 +86,7 @@ class InFlight:
 
     def finished(self, outcome: Outcome | Returned) -> None:
         """Move one tenant from started to finished."""
+        self._in_work.pop((outcome.item.run_id, outcome.item.tenant_id), None)
         self._started -= 1
         self._finished += 1
         if _is_failure(outcome):
@@ -80,6 +105,7 @@ class InFlight:
         """Remove everything: the tasks that worked on it have ended. A stop stays."""
         self._claimed = self._started = self._finished = 0
         self._failures.clear()
+        self._in_work.clear()
 
 
 def _is_failure(outcome: Outcome | Returned) -> bool:

@@ -149,8 +149,9 @@ class OutcomeWriter:
             item,
             applied=item.applied and _in_ascii(item.applied),
             error=item.error and UNWRITABLE,
+            cause=item.error and UNWRITABLE,
         )
-        self.put(Outcome(plain, cause=item.error and UNWRITABLE))
+        self.put(Outcome(plain))
 
 
 def succeeded(
@@ -223,8 +224,9 @@ def _failed(
         error=reason,
         started_at=started_at,
         finished_at=max(started_at, utc_now()),  # the clock may have been set back
+        cause=cause,
     )
-    return Outcome(ended, position, cause)
+    return Outcome(ended, position)
 
 
 def _in_ascii(text: str) -> str:

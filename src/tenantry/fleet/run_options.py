@@ -35,6 +35,7 @@ class RunOptions:
             run of no tenant.
         retry_of: Only the tenants that failed in this run and are active now. With
             `tenant_ids` too, those that are both.
+        cause: With `retry_of`: only the tenants that failed with this cause.
         waves: The cumulative number of tenants up to each wave, in the order of their creation. A
             wave starts when all tenants of the previous one have ended. Tenants after the last
             wave are not attempted.
@@ -44,6 +45,7 @@ class RunOptions:
 
     tenant_ids: Sequence[UUID] | None = None
     retry_of: UUID | None = None
+    cause: str | None = None
     waves: Sequence[Amount] | None = None
     max_failures: Amount | None = None
     label: str | None = None
@@ -56,6 +58,8 @@ class RunOptions:
         """
         if self.label is not None:
             checked_line("label", self.label, chars_max=LABEL_CHARS_MAX)
+        if self.cause is not None and self.retry_of is None:
+            raise BadRunOptions("`cause` needs `retryOf`.")
         if self.tenant_ids is not None and len(self.tenant_ids) > TENANTS_NAMED_MAX:
             raise BadRunOptions(f"`tenantIds` must name at most {TENANTS_NAMED_MAX:,} tenants.")
         if self.max_failures is not None and _least(self.max_failures) < 0:
@@ -94,13 +98,13 @@ async def select(session: CatalogSession, options: RunOptions) -> Selection:
     if options.retry_of is not None:
         await runs.get(session, options.retry_of)
     if options.tenant_ids is None:
-        return Selection(retry_of=options.retry_of)
+        return Selection(retry_of=options.retry_of, cause=options.cause)
     named = list(dict.fromkeys(options.tenant_ids))
     wrong = await plans.left_out(session, named)
     if wrong:
         more = f", and {len(wrong) - 1} more of them" if len(wrong) > 1 else ""
         raise BadRunOptions(f"`tenantIds`: {wrong[0]} is no active, writable tenant{more}.")
-    return Selection(tenant_ids=named, retry_of=options.retry_of)
+    return Selection(tenant_ids=named, retry_of=options.retry_of, cause=options.cause)
 
 
 def _check_waves(waves: Sequence[Amount]) -> None:

@@ -3,11 +3,14 @@
 import asyncio
 from collections import Counter
 from dataclasses import dataclass
-from enum import Enum, auto
+from enum import StrEnum
+from uuid import UUID
 
-from tenantry.catalog import tenants
+import msgspec
+
+from tenantry.catalog import fleet_map
+from tenantry.catalog.fleet_map import MapTenant, RevisionCount
 from tenantry.catalog.session import CatalogSession
-from tenantry.catalog.tenants import RevisionCount
 from tenantry.migration.schema_state import BASE
 from tenantry.migration.streams import Stream, Streams
 
@@ -20,6 +23,9 @@ class SchemaStatus:
         head: Where they should be.
         behind: At an older revision.
         unknown: Never seen, or at a revision that this code does not know.
+        failing: Failed in the latest attempt to migrate them, wherever they were last seen.
+        suspended: The tenants that are not active, and not in the other counts.
+        read_only: The active tenants that are read-only, and not in the other counts.
     """
 
     head: str
@@ -27,13 +33,35 @@ class SchemaStatus:
     up_to_date: int
     behind: int
     unknown: int
-    revisions: list[RevisionCount]
+    failing: int
+    suspended: int
+    read_only: int
+    revisions: list["PlacedCount"]
 
 
-class _Place(Enum):
-    HEAD = auto()
-    BEHIND = auto()
-    UNKNOWN = auto()
+class Place(StrEnum):
+    """Where a tenant is, by the revision at which it was last seen."""
+
+    HEAD = "head"
+    BEHIND = "behind"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlacedCount:
+    """How many active tenants are at a revision."""
+
+    revision: str | None
+    place: Place
+    count: int
+    failing: int
+
+
+class PlacedTenant(msgspec.Struct, frozen=True):
+    """A tenant of the map, and where it is."""
+
+    tenant: MapTenant
+    place: Place
 
 
 async def schema_status(catalog: CatalogSession, streams: Streams) -> SchemaStatus:
@@ -43,29 +71,66 @@ async def schema_status(catalog: CatalogSession, streams: Streams) -> SchemaStat
         BadStream: The directory of revisions cannot be read.
         DatabaseUnavailable: The catalog cannot be reached.
     """
-    counts = await tenants.count_by_revision(catalog)
-    places: Counter[_Place] = Counter()
-    for one in counts:
-        places[await asyncio.to_thread(_place, one.revision, streams)] += one.count
+    counts = await fleet_map.count_by_revision(catalog)
+    others = await fleet_map.count_others(catalog)
+    placed = await asyncio.to_thread(_placed, counts, streams)
+    places: Counter[Place] = Counter()
+    for one in placed:
+        places[one.place] += one.count
     return SchemaStatus(
-        head=str(await asyncio.to_thread(lambda: streams.head)),
+        head=str(streams.head),
         total=places.total(),
-        up_to_date=places[_Place.HEAD],
-        behind=places[_Place.BEHIND],
-        unknown=places[_Place.UNKNOWN],
-        revisions=counts,
+        up_to_date=places[Place.HEAD],
+        behind=places[Place.BEHIND],
+        unknown=places[Place.UNKNOWN],
+        failing=sum(one.failing for one in placed),
+        suspended=others.suspended,
+        read_only=others.read_only,
+        revisions=placed,
     )
 
 
-def _place(revision: str | None, streams: Streams) -> _Place:
+async def tenant_map(
+    catalog: CatalogSession, streams: Streams, *, after: UUID | None
+) -> list[PlacedTenant]:
+    """Return up to `MAP_MAX` tenants created after the one with the id *after*, with their places.
+
+    Raises:
+        BadStream: The directory of revisions cannot be read.
+        DatabaseUnavailable: The catalog cannot be reached.
+    """
+    found = await fleet_map.map_after(catalog, after)
+    revisions = {one.schema_revision for one in found}
+    places = await asyncio.to_thread(lambda: {one: place_of(one, streams) for one in revisions})
+    return [PlacedTenant(one, places[one.schema_revision]) for one in found]
+
+
+def place_of(revision: str | None, streams: Streams) -> Place:
+    """Return where a tenant is that was last seen at *revision*; this may read files.
+
+    Raises:
+        BadStream: The directory of revisions cannot be read.
+    """
     if revision == str(streams.head):
-        return _Place.HEAD
+        return Place.HEAD
     if revision is None:
-        return _Place.UNKNOWN
+        return Place.UNKNOWN
     own, _, user = revision.partition("/")
     # A stream that the code has lost, or never had, leaves nothing to compare with.
     is_known = _knows(streams.own, own) and (not user or _knows(streams.user, user))
-    return _Place.BEHIND if is_known else _Place.UNKNOWN
+    return Place.BEHIND if is_known else Place.UNKNOWN
+
+
+def _placed(counts: list[RevisionCount], streams: Streams) -> list[PlacedCount]:
+    return [
+        PlacedCount(
+            revision=one.revision,
+            place=place_of(one.revision, streams),
+            count=one.count,
+            failing=one.failing,
+        )
+        for one in counts
+    ]
 
 
 def _knows(stream: Stream | None, revision: str) -> bool:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from tenantry.catalog import runs
+from tenantry.catalog.activity import Activity, activity_of
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.runs import MigrationRun, RunTenant
-from tenantry.catalog.waiting import AwayServer, away_servers
 from tenantry.fleet.worker import Worker
 from tenantry.kit.errors import Unavailable
 
@@ -31,14 +31,14 @@ class RunUpdate:
     Attributes:
         sequence: The sequence of the last item that was yielded, to continue from.
         items: Tenants that have ended, in that order.
-        run: The run, if it has changed, or what it waits for.
-        away: The servers that its tenants wait for; with *run* alone.
+        run: The run, if it or its activity has changed.
+        activity: Its activity; only if `run` is set.
     """
 
     sequence: int
     items: list[RunTenant] = field(default_factory=list)
     run: MigrationRun | None = None
-    away: list[AwayServer] = field(default_factory=list)
+    activity: Activity = field(default_factory=Activity)
 
 
 class Watchers:
@@ -80,25 +80,25 @@ class Watchers:
         self._count += 1
         try:
             sequence = after if after <= (run.last_sequence or 0) else 0
-            away = await away_servers(self._catalog, run)
-            yield RunUpdate(sequence, run=run, away=away)
+            activity = await activity_of(self._catalog, run)
+            yield RunUpdate(sequence, run=run, activity=activity)
             if run.last_sequence is None and run.finished_at is not None:
                 # An older release ended it, and has left no order.
                 async for items in runs.each_ended(self._catalog, run_id):
                     yield RunUpdate(sequence, items)
-            async with contextlib.aclosing(self._follow(run, away, sequence)) as updates:
+            async with contextlib.aclosing(self._follow(run, activity, sequence)) as updates:
                 async for update in updates:
                     yield update
         finally:
             self._count -= 1
 
     async def _follow(
-        self, told: MigrationRun, told_away: list[AwayServer], sequence: int
+        self, known: MigrationRun, known_activity: Activity, sequence: int
     ) -> AsyncGenerator[RunUpdate, None]:
         while True:
             written = self._worker.written
             # Read before its items, so that they include every tenant that it counts.
-            run = await runs.get(self._catalog, told.id)
+            run = await runs.get(self._catalog, known.id)
             while items := await runs.ended_after(self._catalog, run.id, sequence):
                 sequence = items[-1].sequence or sequence
                 yield RunUpdate(sequence, items)
@@ -107,15 +107,11 @@ class Watchers:
                 return
             if self._worker.is_stopping:
                 return
-            away = await away_servers(self._catalog, run)
-            is_new = run != told or _names(away) != _names(told_away)
-            yield RunUpdate(sequence, run=run if is_new else None, away=away)
-            told, told_away = run, away
+            activity = await activity_of(self._catalog, run)
+            is_new = run != known or not activity.is_like(known_activity)
+            yield RunUpdate(sequence, run=run if is_new else None, activity=activity)
+            known, known_activity = run, activity
             await asyncio.sleep(POLL_SECONDS_MIN)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(POLL_SECONDS):
                     await written.wait()
-
-
-def _names(away: list[AwayServer]) -> list[str]:
-    return [one.server for one in away]

@@ -6,6 +6,8 @@ the outcomes. `InFlight` counts what lies between the claim and the written outc
 
 import asyncio
 import contextlib
+import os
+import socket
 from collections.abc import Callable
 from datetime import datetime
 from uuid import UUID
@@ -27,6 +29,7 @@ from tenantry.fleet.outages import Outages, Verdict
 from tenantry.fleet.outcomes import OutcomeWriter
 from tenantry.kit.clock import utc_now
 from tenantry.kit.metrics import FAILED, SUCCESS, Metrics
+from tenantry.kit.release import VERSION
 from tenantry.migration.migrator import MigrationResult, Migrator
 from tenantry.migration.run_scripts import RunScripts
 from tenantry.migration.streams import Streams
@@ -34,6 +37,8 @@ from tenantry.tenant.databases import TenantDatabases
 
 # How long a process that stops waits until the catalog has stored its last outcomes.
 LAST_OUTCOMES_SECONDS_MAX = 20.0
+
+PROGRAM = f"{socket.gethostname()}, process {os.getpid()}, release {VERSION}"
 
 _log = structlog.get_logger(__name__)
 
@@ -110,7 +115,9 @@ class Worker:
 
     def report(self) -> Report:
         """Return what this process publishes to the others with its heartbeat."""
-        return Report(self._runs.known, self._outages.seconds_away)
+        return Report(
+            self._runs.known, self._outages.seconds_away, self._in_flight.in_work, PROGRAM
+        )
 
     def begin(self, run_id: UUID, scripts: RunScripts) -> None:
         """Start to claim tenants of a new run, and migrate them with these scripts."""
@@ -169,7 +176,7 @@ class Worker:
             if self._in_flight.is_stopping:
                 self._in_flight.released()  # `stop` releases it in the catalog
                 continue
-            self._in_flight.started()
+            self._in_flight.started(claimed.item)
             if stop_reason is None:
                 outcome = await self._migrate(claimed)
             else:

@@ -8,11 +8,11 @@ from uuid import UUID
 
 from msgspec import UNSET, UnsetType, field
 
+from tenantry.catalog.activity import Activity
 from tenantry.catalog.runs import MigrationRun, RunTenant
-from tenantry.catalog.waiting import AwayServer
 from tenantry.fleet.dry_run import Preview
 from tenantry.fleet.run_options import RunOptions
-from tenantry.fleet.status import SchemaStatus
+from tenantry.fleet.status import Place, SchemaStatus
 from tenantry.schemas.base import ListResponse, PageRequest, PageResponse, Schema
 
 
@@ -32,6 +32,7 @@ class MigrateAllRequest(Schema, frozen=True, forbid_unknown_fields=True):
 
     tenant_ids: list[UUID] | UnsetType = UNSET
     retry_of: UUID | UnsetType = UNSET
+    cause: str | UnsetType = UNSET
     waves: list[int | str] | UnsetType = UNSET
     max_failures: int | str | UnsetType = UNSET
     label: str | UnsetType = UNSET
@@ -41,7 +42,7 @@ class MigrateAllRequest(Schema, frozen=True, forbid_unknown_fields=True):
     @property
     def options(self) -> RunOptions:
         """The options that are given."""
-        members = ("tenant_ids", "retry_of", "waves", "max_failures", "label")
+        members = ("tenant_ids", "retry_of", "cause", "waves", "max_failures", "label")
         given = {name: getattr(self, name) for name in members}
         return RunOptions(**{name: one for name, one in given.items() if one is not UNSET})
 
@@ -122,9 +123,9 @@ class MigrationRunStateResponse(Schema, frozen=True):
     waiting_for: list[WaitingForResponse] | UnsetType
 
     @classmethod
-    def of_state(cls, run: MigrationRun, away: Sequence[AwayServer] = ()) -> Self:
-        """Return the representation of *run*, whose tenants wait for the servers in *away*."""
-        return cls.of(run, waiting_for=_waiting_for(away))
+    def of_state(cls, run: MigrationRun, activity: Activity) -> Self:
+        """Return the representation of *run* and its *activity*."""
+        return cls.of(run, waiting_for=waiting_for(activity))
 
 
 class MigrationRunResponse(MigrationRunStateResponse, frozen=True):
@@ -137,11 +138,11 @@ class MigrationRunResponse(MigrationRunStateResponse, frozen=True):
         cls,
         run: MigrationRun,
         items: Sequence[RunTenant],
-        away: Sequence[AwayServer] = (),
+        activity: Activity,
     ) -> Self:
         """Return the representation of *run* with its *items*; see `of_state`."""
         details = [MigrationRunDetailResponse.of(item) for item in items]
-        return cls.of(run, details=details, waiting_for=_waiting_for(away))
+        return cls.of(run, details=details, waiting_for=waiting_for(activity))
 
 
 class MigrationPreviewDetailResponse(Schema, frozen=True):
@@ -171,10 +172,14 @@ class MigrationPreviewResponse(Schema, frozen=True):
 
 
 class FailureCauseResponse(Schema, frozen=True):
-    """Errors of one kind, and a customer that has one."""
+    """Errors of one kind, and a customer that has one.
+
+    ``left`` counts the customers that exist and have not been migrated since.
+    """
 
     cause: str
     count: int
+    left: int
     sample_tenant_id: UUID = field(name="sampleCustomerId")
 
 
@@ -183,20 +188,32 @@ class FailureCauseList(ListResponse[FailureCauseResponse], frozen=True):
 
 
 class RevisionCountResponse(Schema, frozen=True):
-    """How many customers were last seen at a revision; null: never seen."""
+    """How many customers were last seen at a revision; null: never seen.
+
+    ``failing`` of them failed in the latest attempt to migrate them.
+    """
 
     revision: str | None
+    place: Place
     count: int
+    failing: int
 
 
 class SchemaStatusResponse(Schema, frozen=True):
-    """Where the databases of the active customers were last seen."""
+    """Where the databases of the active customers were last seen.
+
+    ``failing`` customers are also counted where they were last seen. Migration runs leave out
+    ``suspended`` and ``readOnly`` ones, which are not in ``total``.
+    """
 
     head: str
     total: int
     up_to_date: int
     behind: int
     unknown: int
+    failing: int
+    suspended: int
+    read_only: int
     revisions: list[RevisionCountResponse]
 
     @classmethod
@@ -210,5 +227,6 @@ class MigrationRunPage(PageResponse[MigrationRunResponse], frozen=True):
     """One page of the history."""
 
 
-def _waiting_for(away: Sequence[AwayServer]) -> list[WaitingForResponse] | UnsetType:
-    return [WaitingForResponse.of(one) for one in away] or UNSET
+def waiting_for(activity: Activity) -> list[WaitingForResponse] | UnsetType:
+    """Return the representation of the servers that are away, if there are any."""
+    return [WaitingForResponse.of(one) for one in activity.away] or UNSET

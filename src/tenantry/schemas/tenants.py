@@ -1,13 +1,16 @@
 """Tenants, as admins see them, and their modules."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any, Self
 from uuid import UUID
 
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, Meta, UnsetType, field
 
+from tenantry.catalog.fleet_map import MAP_MAX
 from tenantry.catalog.tenants import REQUESTS_PER_MINUTE_MAX, Tenant
 from tenantry.fleet.lifecycle import Provisioned
+from tenantry.fleet.status import Place, PlacedTenant
 from tenantry.schemas.base import PageRequest, PageResponse, Schema
 from tenantry.schemas.users import CreateUserRequest, TenantUserProfile
 from tenantry.tenant.modules import Module
@@ -17,7 +20,7 @@ RequestsPerMinute = Annotated[int, Meta(ge=0, le=REQUESTS_PER_MINUTE_MAX)]
 
 
 class TenantResponse(Schema, frozen=True):
-    """One customer."""
+    """One customer. With ``failingRunId``, the latest attempt to migrate it failed in that run."""
 
     id: UUID
     name: str
@@ -28,6 +31,8 @@ class TenantResponse(Schema, frozen=True):
     schema_revision: str | None
     modules: list[str]
     requests_per_minute: int
+    server_name: str
+    failing_run_id: UUID | None
 
     @classmethod
     def of(cls, source: Tenant, **more: Any) -> Self:
@@ -73,6 +78,88 @@ class TenantPageRequest(PageRequest, frozen=True):
     is_active: bool | None = None
     is_read_only: bool | None = None
     revision: str | None = None
+    server: str | None = None
+    is_failing: bool | None = None
+
+
+class AppliedRevisionResponse(Schema, frozen=True):
+    """A revision that a run has applied to a customer's database."""
+
+    stream: str
+    revision: str
+    run_id: UUID
+    applied_at: datetime
+
+
+class FailureResponse(Schema, frozen=True):
+    """Why the latest attempt to migrate a customer failed."""
+
+    run_id: UUID
+    cause: str | None
+    error: str | None = field(name="errorMessage")
+    finished_at: datetime | None
+
+
+class TenantMigrationsResponse(Schema, frozen=True):
+    """What was applied to a customer's database, the newest first.
+
+    ``failure`` is null unless the latest attempt failed. ``items`` is null if the database cannot
+    be read.
+    """
+
+    items: list[AppliedRevisionResponse] | None
+    failure: FailureResponse | None
+
+
+class TenantMapRequest(Schema, frozen=True):
+    """From which customer on: the one after this id, in the order of their creation."""
+
+    after: UUID | None = None
+
+
+class MapTenantResponse(Schema, frozen=True):
+    """One customer on the map of the fleet.
+
+    ``place`` is by the revision at which it was last seen. With ``cause``, the latest attempt to
+    migrate it failed.
+    """
+
+    id: UUID
+    name: str
+    place: Place
+    is_active: bool
+    is_read_only: bool
+    revision: str | None
+    server: str
+    cause: str | None
+    failing_run_id: UUID | None
+
+
+class TenantMapResponse(Schema, frozen=True):
+    """Customers in the order of their creation, and the id to continue after; null at the end."""
+
+    head: str
+    items: list[MapTenantResponse]
+    next_after: UUID | None
+
+    @classmethod
+    def of_map(cls, head: str, found: Sequence[PlacedTenant]) -> Self:
+        """Return the representation of the tenants that were *found*."""
+        items = [
+            MapTenantResponse(
+                one.tenant.id,
+                one.tenant.name,
+                one.place,
+                one.tenant.is_active,
+                one.tenant.is_read_only,
+                one.tenant.schema_revision,
+                one.tenant.server_name,
+                one.tenant.cause,
+                one.tenant.failing_run_id,
+            )
+            for one in found
+        ]
+        return cls(head, items, items[-1].id if len(items) == MAP_MAX else None)
 
 
 class TenantPage(PageResponse[TenantResponse], frozen=True):

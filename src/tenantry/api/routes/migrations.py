@@ -13,7 +13,7 @@ from tenantry.api.requests import prefers
 from tenantry.api.streamed_runs import stream_page, stream_run
 from tenantry.api.streaming import KEEP_ALIVE_SECONDS, Source
 from tenantry.catalog import runs
-from tenantry.catalog.waiting import away_servers
+from tenantry.catalog.activity import activity_of
 from tenantry.fleet.run_options import BadRunOptions
 from tenantry.fleet.status import schema_status
 from tenantry.schemas.base import EventStream, Nothing
@@ -146,7 +146,7 @@ async def _accepted(services: Services, run_id: UUID) -> Reply:
     ended = [item for item in await runs.ended(services.catalog, run_id) if run.counts(item)]
     where = f"/api/admin/tenants/migration-history/{run_id}"
     return Reply(
-        MigrationRunResponse.of_run(run, ended, await away_servers(services.catalog, run)),
+        MigrationRunResponse.of_run(run, ended, await activity_of(services.catalog, run)),
         HTTPStatus.ACCEPTED,
         [(b"location", where.encode()), (b"preference-applied", RESPOND_ASYNC.encode())],
     )

@@ -1,11 +1,16 @@
 """Health checks, the public signing keys, and metrics."""
 
+from datetime import UTC, datetime
+
 from tenantry.access.principal import AdminContext
 from tenantry.api.access_levels import ADMIN, OPEN
 from tenantry.api.endpoints import endpoint
+from tenantry.catalog import workers
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Unavailable
+from tenantry.kit.release import VERSION
 from tenantry.schemas.base import Health, JwkSet, MetricsText, Nothing, Readiness
+from tenantry.schemas.health import ServerResponse, ServiceHealthResponse, WorkerResponse
 from tenantry.services import Services
 
 
@@ -34,7 +39,44 @@ async def key_set(_ctx: OperationContext, services: Services, _request: Nothing)
     return JwkSet(await services.tokens.jwks())
 
 
+@endpoint("GET", "/api/admin/health", ADMIN)
+async def show_health(
+    ctx: AdminContext, services: Services, _request: Nothing
+) -> ServiceHealthResponse:
+    """Show the workers with their heartbeats, and the tenant servers."""
+    found = await workers.published(services.catalog, within_ms=workers.FORGOTTEN_MS)
+    newest_ms = max((one.seen_at_ms for one in found), default=0)
+    alive = [one for one in found if newest_ms - one.seen_at_ms <= workers.SILENCE_MS]
+    away: dict[str, int] = {}
+    for one in alive:
+        for name, ms in one.away_since_ms.items():
+            away[name] = min(ms, away.get(name, ms))
+    return ServiceHealthResponse(
+        release=VERSION,
+        now=ctx.now,
+        workers=[
+            WorkerResponse(
+                id=one.id,
+                program=one.program,
+                seen_at=_instant(one.seen_at_ms),
+                is_alive=one in alive,
+                in_work_count=len(one.in_work),
+                is_this=one.id == services.heartbeat.worker_id,
+            )
+            for one in sorted(found, key=lambda one: one.id)
+        ],
+        servers=[
+            ServerResponse(name, _instant(away[name]) if name in away else None)
+            for name in sorted(services.databases.server_names)
+        ],
+    )
+
+
 @endpoint("GET", "/metrics", ADMIN, is_bare=True)
 async def show_metrics(_ctx: AdminContext, services: Services, _request: Nothing) -> MetricsText:
     """Metrics of this process."""
     return MetricsText(services.metrics.render().decode())
+
+
+def _instant(ms: int) -> datetime:
+    return datetime.fromtimestamp(ms / 1000, UTC)

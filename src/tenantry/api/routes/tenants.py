@@ -5,19 +5,27 @@ from uuid import UUID
 from tenantry.access.principal import AdminContext
 from tenantry.api.access_levels import ADMIN
 from tenantry.api.endpoints import CONFLICT, CREATED, NOT_FOUND, endpoint
-from tenantry.catalog import tenants
+from tenantry.catalog import runs, tenants
 from tenantry.fleet.lifecycle import Owner
+from tenantry.fleet.status import tenant_map
+from tenantry.kit.errors import Unavailable
 from tenantry.schemas.base import Nothing, sent_members
 from tenantry.schemas.tenants import (
+    AppliedRevisionResponse,
     CreatedTenantResponse,
     CreateTenantRequest,
     DeleteTenantRequest,
+    FailureResponse,
+    TenantMapRequest,
+    TenantMapResponse,
+    TenantMigrationsResponse,
     TenantPage,
     TenantPageRequest,
     TenantResponse,
     UpdateTenantRequest,
 )
 from tenantry.services import Services
+from tenantry.tenant import migrations
 
 
 @endpoint(
@@ -55,8 +63,20 @@ async def list_tenants(
         is_active=request.is_active,
         is_read_only=request.is_read_only,
         revision=request.revision,
+        server=request.server,
+        is_failing=request.is_failing,
     )
     return TenantPage.of_page(page)
+
+
+@endpoint("GET", "/api/admin/tenants/map", ADMIN)
+async def show_map(
+    _ctx: AdminContext, services: Services, request: TenantMapRequest
+) -> TenantMapResponse:
+    """List tenants with their places, in the order of their creation."""
+    streams = services.streams()
+    found = await tenant_map(services.catalog, streams, after=request.after)
+    return TenantMapResponse.of_map(str(streams.head), found)
 
 
 @endpoint("GET", "/api/admin/tenants/{tenantId}", ADMIN, errors=[NOT_FOUND])
@@ -65,6 +85,24 @@ async def show_tenant(
 ) -> TenantResponse:
     """Show a tenant."""
     return TenantResponse.of(await tenants.get(services.catalog, tenant_id))
+
+
+@endpoint("GET", "/api/admin/tenants/{tenantId}/migrations", ADMIN, errors=[NOT_FOUND])
+async def list_migrations(
+    _ctx: AdminContext, services: Services, _request: Nothing, *, tenant_id: UUID
+) -> TenantMigrationsResponse:
+    """List the revisions applied to a tenant, newest first, and its latest failure."""
+    tenant = await tenants.get(services.catalog, tenant_id)
+    failure = None
+    if tenant.failing_run_id is not None:
+        item = await runs.find_item(services.catalog, tenant.failing_run_id, tenant_id)
+        failure = None if item is None else FailureResponse.of(item)
+    try:
+        entries = await migrations.entries(await services.databases.open(tenant, writes=False))
+    except Unavailable:  # the failure says why, and is needed most in this case
+        return TenantMigrationsResponse(None, failure)
+    items = [AppliedRevisionResponse.of(entry) for entry in entries]
+    return TenantMigrationsResponse(items, failure)
 
 
 @endpoint("PATCH", "/api/admin/tenants/{tenantId}", ADMIN, errors=[NOT_FOUND, CONFLICT])

@@ -34,6 +34,8 @@ def _create_catalog(op: Operations) -> None:
         sa.Column("seen_at_ms", sa.BigInteger, nullable=False),
         sa.Column("runs", sa.String, nullable=False, server_default=sa.text("''")),
         sa.Column("away", sa.String, nullable=False, server_default="[]"),
+        sa.Column("in_work", sa.String, nullable=False, server_default="[]"),
+        sa.Column("program", sa.String, nullable=False, server_default=sa.text("''")),
     )
 
 
@@ -53,6 +55,7 @@ def _create_tenants(op: Operations) -> None:
         sa.Column("created_at", INSTANT, nullable=False),
         sa.Column("schema_revision", sa.String, nullable=True),
         sa.Column("requests_per_minute", sa.BigInteger, nullable=False, server_default="0"),
+        sa.Column("failing_run_id", sa.Uuid, nullable=True),
         sa.UniqueConstraint("canonical_name", name="uq_tenant_canonical_name"),
         sa.UniqueConstraint(
             "server_name", "database_name", name="uq_tenant_server_name_database_name"
@@ -173,6 +176,8 @@ def _create_runs(op: Operations) -> None:
         sa.Column("max_failures", sa.Integer, nullable=True),
         sa.Column("stop_reason", sa.String, nullable=True),
         sa.Column("last_sequence", sa.Integer, nullable=True),
+        sa.Column("retry_of", sa.Uuid, nullable=True),
+        sa.Column("not_attempted_count", sa.Integer, nullable=False, server_default="0"),
     )
     op.create_index("ix_migration_run_finished_at", "migration_run", ["finished_at"])
     op.create_table(

@@ -1,0 +1,146 @@
+"""GET /api/admin/migration-runs, one of them, its tenants; the map, and the health."""
+
+from tests.acceptance.shapes import (
+    RUN,
+    RUN_TENANT,
+    is_count,
+    is_flag,
+    is_guid,
+    is_instant,
+    is_text,
+    list_of,
+    maybe,
+    must_be,
+    one_of,
+    page_of,
+)
+from tests.acceptance.support import (
+    MIGRATE_ALL,
+    NOBODY,
+    TENANTS,
+    database_of,
+    must_be_for_admins,
+    ok,
+    patch_tenant,
+    refused,
+)
+from tests.conftest import World
+
+RUNS = "/api/admin/migration-runs"
+MAP = f"{TENANTS}/map"
+HEALTH = "/api/admin/health"
+MAP_TENANT = {
+    "id": is_guid,
+    "name": is_text,
+    "place": one_of("head", "behind", "unknown"),
+    "isActive": is_flag,
+    "isReadOnly": is_flag,
+    "revision": maybe(is_text),
+    "server": is_text,
+    "cause": maybe(is_text),
+    "failingRunId": maybe(is_guid),
+}
+APPLIED = {"stream": is_text, "revision": is_text, "runId": is_guid, "appliedAt": is_instant}
+WORKER = {
+    "id": is_guid,
+    "program": is_text,
+    "seenAt": is_instant,
+    "isAlive": is_flag,
+    "inWorkCount": is_count,
+    "isThis": is_flag,
+}
+SERVER = {"name": is_text, "awaySince": maybe(is_instant)}
+
+
+async def destroyed(world: World) -> None:
+    await world.services.databases.forget(world.globex.tenant.id)
+    database_of(world, world.globex.tenant).destroy()
+
+
+class TestRuns:
+    async def test_have_their_options_and_the_causes_of_their_failures(self, world: World) -> None:
+        admin = await world.admin()
+        await destroyed(world)
+        ok(await admin.post(MIGRATE_ALL, json={"label": "spring", "maxFailures": 1}))
+
+        page = ok(await admin.get(RUNS))
+        must_be(page, page_of(RUN))
+        [run] = page["items"]
+        assert (run["state"], run["label"], run["maxFailures"]) == ("failed", "spring", 1)
+        assert ok(await admin.get(f"{RUNS}/{run['id']}")) == run
+        assert ok(await admin.get(RUNS, params={"isFinished": "false"}))["items"] == []
+
+        path = f"{RUNS}/{run['id']}/tenants"
+        every = ok(await admin.get(path))
+        must_be(every, {"items": list_of(RUN_TENANT)})
+        failed = ok(await admin.get(path, params={"onlyFailed": "true"}))["items"]
+        assert [one["customerName"] for one in failed] == [world.globex.tenant.name]
+        assert [one for one in every["items"] if one["status"] == "Failed"] == failed
+        assert (failed[0]["isAttempted"], bool(failed[0]["cause"])) == (True, True)
+
+    async def test_tell_what_was_not_attempted(self, world: World) -> None:
+        admin = await world.admin()
+        ok(await admin.post(MIGRATE_ALL, json={"waves": [1]}))
+
+        [run] = ok(await admin.get(RUNS))["items"]
+
+        assert (run["state"], run["notAttemptedCount"], run["failedCount"]) == ("stopped", 1, 1)
+        found = ok(await admin.get(f"{RUNS}/{run['id']}/tenants"))["items"]
+        assert sorted(one["isAttempted"] for one in found) == [False, True]
+
+    async def test_are_for_admins(self, world: World) -> None:
+        for path in (RUNS, f"{RUNS}/{NOBODY}", f"{RUNS}/{NOBODY}/tenants", MAP, HEALTH):
+            await must_be_for_admins(world, lambda client, path=path: client.get(path))
+        admin = await world.admin()
+        for path in (f"{RUNS}/{NOBODY}", f"{RUNS}/{NOBODY}/tenants"):
+            refused(await admin.get(path), 404)
+
+
+class TestMap:
+    async def test_has_every_tenant_with_its_place(self, world: World) -> None:
+        """In the order of their creation; one that failed with the cause."""
+        admin = await world.admin()
+        await destroyed(world)
+        ok(await admin.post(MIGRATE_ALL))
+        await patch_tenant(world, world.acme, isActive=False)
+
+        found = ok(await admin.get(MAP))
+
+        must_be(found, {"head": is_text, "items": list_of(MAP_TENANT), "nextAfter": maybe(is_guid)})
+        acme, globex = found["items"]
+        assert (acme["name"], acme["isActive"], acme["cause"]) == ("acme", False, None)
+        assert (globex["name"], bool(globex["cause"])) == ("globex", True)
+        later = ok(await admin.get(MAP, params={"after": acme["id"]}))
+        assert [one["id"] for one in later["items"]] == [globex["id"]]
+        refused(await admin.get(MAP, params={"after": "no id"}), 400)
+
+
+class TestTenantMigrations:
+    async def test_are_its_log_and_its_latest_failure(self, world: World) -> None:
+        admin = await world.admin()
+        await destroyed(world)
+        ok(await admin.post(MIGRATE_ALL))
+
+        acme = ok(await admin.get(f"{TENANTS}/{world.acme.tenant.id}/migrations"))
+        globex = ok(await admin.get(f"{TENANTS}/{world.globex.tenant.id}/migrations"))
+
+        must_be(acme, {"items": list_of(APPLIED), "failure": lambda value: value is None})
+        assert acme["items"]
+        assert globex["items"] is None
+        assert globex["failure"]["errorMessage"]
+        refused(await admin.get(f"{TENANTS}/{NOBODY}/migrations"), 404)
+
+
+class TestHealth:
+    async def test_has_the_workers_and_the_servers(self, world: World) -> None:
+        found = ok(await (await world.admin()).get(HEALTH))
+
+        shape = {
+            "release": is_text,
+            "now": is_instant,
+            "workers": list_of(WORKER),
+            "servers": list_of(SERVER),
+        }
+        must_be(found, shape)
+        assert [one["isAlive"] for one in found["workers"] if one["isThis"]] == [True]
+        assert [one["awaySince"] for one in found["servers"]] == [None]
