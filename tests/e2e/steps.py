@@ -1,5 +1,7 @@
 """What is done again and again with the console."""
 
+import re
+
 from playwright.sync_api import Page, expect
 
 from tests.e2e.stage import ADMIN, PASSWORD
@@ -18,6 +20,18 @@ def go(page: Page, fragment: str, heading: str) -> None:
     """Go to a view of the console, and wait until it is there."""
     page.evaluate("fragment => { location.hash = fragment; }", fragment)
     page.get_by_role("heading", name=heading, level=1).wait_for()
+
+
+def choose(page: Page, thing: str, action: str) -> None:
+    """Open the menu of a row or a page, and press one of its actions."""
+    page.get_by_role("button", name=f"Actions for {thing}").click()
+    page.get_by_role("menuitem", name=action).click()
+
+
+def wait_for_successes(page: Page) -> None:
+    """Wait until a run that is watched has migrated some tenants."""
+    outcomes = page.get_by_role("list", name="Tenants by outcome")
+    expect(outcomes).to_contain_text(re.compile(r"[1-9]\d* succeeded"), timeout=20_000)
 
 
 def dialog_button(page: Page, name: str) -> None:

@@ -1,5 +1,7 @@
 """An operator's day: plan, run, watch, understand a failure, retry, issue a token."""
 
+import re
+
 import httpx
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
@@ -7,7 +9,7 @@ from playwright.sync_api import BrowserContext, Page, expect
 from tests.e2e.checks import violations
 from tests.e2e.conftest import Fleet, Take, Watched
 from tests.e2e.stage import GONE, TAKEN, TENANTS
-from tests.e2e.steps import dialog_button, go, secret_shown_once, sign_in
+from tests.e2e.steps import dialog_button, go, secret_shown_once, sign_in, wait_for_successes
 
 RUN_MS_MAX = 60_000
 # Enough to be watched for some seconds.
@@ -30,7 +32,7 @@ def begin_a_run(page: Page, fleet: Fleet) -> None:
     go(page, "#/runs/plan", "Plan a run")
     page.get_by_role("button", name="Show the plan").click()
     page.get_by_role("button", name=f"Migrate {len(fleet.tenants)} tenants").click()
-    page.locator(".cell.is-success").first.wait_for()
+    wait_for_successes(page)
 
 
 class TestOperator:
@@ -46,37 +48,44 @@ class TestOperator:
         self.retries(page, fleet)
         go(page, "#/fleet", "Fleet")
         assert total(page, "at head") == TENANTS - len(GONE)
-        assert total(page, "behind") == len(GONE)
+        assert total(page, "failing") == len(GONE)
+        assert total(page, "behind") == 0
         take(page, "fleet")
         self.issues_a_token(page, fleet, take)
 
     def plans(self, page: Page, take: Take) -> None:
         page.get_by_role("link", name="Plan a run").click()
-        page.get_by_label("Waves").fill("1, 10%, 100%")
+        page.get_by_label("Canary: 1, then 10 %, then all").check()
         page.get_by_label("Failure budget").fill("5%")
         expect(page.locator(".words")).to_contain_text("First 1 tenant, then 10 % of")
         expect(page.locator(".words")).to_contain_text("more than 5 % of the tenants have failed")
         page.get_by_role("button", name="Show the plan").click()
         plan = page.get_by_role("region", name="The plan")
         expect(plan).to_contain_text(f"{TENANTS - len(GONE)} tenants of {TENANTS} would be migrat")
+        paths = page.get_by_role("table", name="Pending work by path").get_by_role("row")
+        expect(paths.nth(1)).to_contain_text("0002_create_invoices")
         expect(plan).to_contain_text("about 20")
         assert violations(page) == []
         take(page, "plan")
-        page.get_by_role("button", name=f"Migrate {TENANTS} tenants").click()
+        action = f"Migrate {TENANTS} tenants · 3 waves · stop after more than 5% failures"
+        page.get_by_role("button", name=action).click()
 
     def watches(self, page: Page, take: Take) -> None:
         page.get_by_role("heading", name="Run of", level=1).wait_for()
-        page.locator(".cell.is-failed").nth(2).wait_for(timeout=RUN_MS_MAX)
-        assert 0 < page.locator(".cell.is-success").count() < TENANTS
-        assert page.locator(".cell:not(.is-success, .is-failed)").count() > 0
-        expect(page.locator(".rate")).to_contain_text("per second, about")
+        outcomes = page.get_by_role("list", name="Tenants by outcome")
+        expect(outcomes).to_contain_text("3 failed", timeout=RUN_MS_MAX)
+        expect(outcomes).to_contain_text("remaining")
+        assert page.locator("canvas.grid").get_attribute("data-cells") == str(TENANTS)
+        expect(page.locator(".rate")).to_contain_text("per second · about")
+        expect(page.locator("[aria-current=step]")).to_contain_text("Wave 3")
+        expect(page.locator(".budget")).to_contain_text("of 10 failures allowed")
         assert violations(page) == []
         take(page, "run-in-progress")
 
     def understands(self, page: Page, fleet: Fleet, take: Take) -> None:
         durations = page.get_by_role("region", name="Durations")
         expect(durations).to_be_visible(timeout=RUN_MS_MAX)
-        groups = page.get_by_role("region", name="Failures by cause").get_by_role("listitem")
+        groups = page.get_by_role("list", name="Causes").get_by_role("listitem")
         expect(groups).to_have_count(2)
         expect(groups.nth(0)).to_contain_text(f"{len(TAKEN)} tenants")
         expect(groups.nth(0)).to_contain_text("table … already exists")
@@ -97,12 +106,16 @@ class TestOperator:
         page.get_by_role("button", name="Show the plan").click()
         page.get_by_role("button", name=f"Migrate {len(TAKEN)} tenants").click()
         page.get_by_role("heading", name="Run of", level=1).wait_for()
-        expect(page.locator(".facts")).to_contain_text("success", timeout=RUN_MS_MAX)
+        expect(page.locator(".head .badge")).to_have_text("succeeded", timeout=RUN_MS_MAX)
+        page.get_by_role("link", name="an earlier run").click()
+        fixed = f"{len(TAKEN)} fixed, 0 left"
+        expect(page.get_by_role("list", name="Causes")).to_contain_text(fixed)
 
     def issues_a_token(self, page: Page, fleet: Fleet, take: Take) -> None:
         tenant = fleet.tenants[0]
-        page.get_by_label("Search").fill(tenant.name)
-        page.get_by_role("link", name=f"{tenant.name} 0").first.click()
+        page.get_by_role("searchbox", name="Search").fill(tenant.name)
+        matches = page.get_by_role("region", name="Matches")
+        matches.get_by_role("link", name=tenant.name, exact=True).click()
         page.get_by_role("heading", name=tenant.name, level=1).wait_for()
         page.get_by_role("button", name="Issue a token").click()
         page.get_by_label("Name", exact=True).fill("Ada's assistant")
@@ -124,15 +137,21 @@ class TestOperator:
 
 class TestRun:
     def test_is_cancelled(self, watched: Watched, fleet: Fleet):
-        """What has not started is not attempted, and that is one cause."""
+        """What has not started is not attempted: a state of its own, neither failed nor timed."""
         page = watched.page
         begin_a_run(page, fleet)
         page.get_by_role("button", name="Cancel the run").click()
         dialog_button(page, "Cancel the run")
 
-        cause = page.get_by_role("listitem").filter(has_text="not attempted: run cancelled")
-        expect(cause).to_be_visible(timeout=RUN_MS_MAX)
-        expect(page.locator(".facts")).to_contain_text("with failures", timeout=RUN_MS_MAX)
+        expect(page.get_by_role("button", name="Cancel the run")).to_have_count(0)
+        state = page.locator(".head .badge")
+        expect(state).to_have_text("cancelled", timeout=RUN_MS_MAX)
+        outcomes = page.get_by_role("list", name="Tenants by outcome")
+        expect(outcomes).to_contain_text(re.compile(r"[1-9]\d* not attempted"))
+        cause = page.get_by_role("list", name="Causes").get_by_role("listitem")
+        expect(cause.filter(has_text="run cancelled")).to_contain_text("not attempted")
+        rows = page.get_by_role("table", name="Tenants of the run").get_by_role("row")
+        expect(rows.filter(has_text="run cancelled").first).not_to_contain_text(" ms")
 
     def test_is_watched_to_its_end(self, context: BrowserContext, fleet: Fleet):
         """Though the process was killed, and another one ended it."""

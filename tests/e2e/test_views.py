@@ -16,13 +16,16 @@ VIEWS = {
     "plan": ("#/runs/plan", "Plan a run"),
     "tenants": ("#/tenants", "Tenants"),
     "new-tenant": ("#/tenants/new", "New tenant"),
+    "admins": ("#/admins", "Admins"),
     "audit": ("#/audit", "Audit log"),
+    "health": ("#/health", "Health"),
 }
 # What is reached by the first link in a table of another view.
 INNER = {"run": "runs", "tenant": "tenants"}
 SCREENS = {
-    "light-wide": ("light", 1280, 800),
-    "dark-wide": ("dark", 1280, 800),
+    "light-wide": ("light", 1440, 900),
+    "dark-wide": ("dark", 1440, 900),
+    "light-medium": ("light", 768, 1024),
     "light-narrow": ("light", 360, 740),
     "dark-narrow": ("dark", 360, 740),
 }

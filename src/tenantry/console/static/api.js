@@ -4,10 +4,15 @@ import * as session from "./session.js";
 
 const LOGIN = "/api/admin/auth/login";
 const LOGOUT = "/api/admin/auth/logout";
+const RENEW = "/api/admin/auth/renew";
 export const TENANTS = "/api/admin/tenants";
 export const SCHEMA_STATUS = `${TENANTS}/schema-status`;
 export const MIGRATE_ALL = `${TENANTS}/migrate-all`;
 export const HISTORY = `${TENANTS}/migration-history`;
+export const RUNS = "/api/admin/migration-runs";
+export const TENANT_MAP = `${TENANTS}/map`;
+export const ADMINS = "/api/admin/admins";
+export const HEALTH = "/api/admin/health";
 export const AUDIT_LOG = "/api/admin/audit-log";
 
 const UNREACHABLE = "The service cannot be reached.";
@@ -19,11 +24,13 @@ export class ApiError extends Error {
    * @param {number} status 0 if there was no response.
    * @param {string} message
    * @param {string|null} requestId The id of the request in the service's log.
+   * @param {number|null} retryAfter When a retry can succeed, in seconds.
    */
-  constructor(status, message, requestId = null) {
+  constructor(status, message, requestId = null, retryAfter = null) {
     super(message);
     this.status = status;
     this.requestId = requestId;
+    this.retryAfter = retryAfter;
   }
 }
 
@@ -40,6 +47,11 @@ export async function send(method, path, body, { headers, signal } = /** @type {
 /** Exchange a password for a token. */
 export async function logIn(email, password) {
   return (await request("POST", LOGIN, { body: { email, password }, isOpen: true })).data;
+}
+
+/** Exchange the token for one that expires later. */
+export async function renewSession() {
+  session.renew((await request("POST", RENEW, { body: {} })).data);
 }
 
 /** End the session: immediately in the browser, and on the server if it can be reached. */
@@ -59,6 +71,16 @@ export async function open(path, { headers, signal }) {
     await throwError(response, false);
   }
   return response;
+}
+
+/** Return a function that cancels the previous call's requests: `const signal = next()`. */
+export function latestOf(signal) {
+  let previous = new AbortController();
+  return () => {
+    previous.abort();
+    previous = new AbortController();
+    return AbortSignal.any([signal, previous.signal]);
+  };
 }
 
 /** Return the path with its query. */
@@ -109,5 +131,6 @@ async function throwError(response, isOpen) {
   const wait = response.headers.get("Retry-After");
   const { message } = await envelope(response);
   const text = wait === null ? message : `${message} Try again in ${wait} s.`;
-  throw new ApiError(response.status, text, response.headers.get("X-Request-Id"));
+  const id = response.headers.get("X-Request-Id");
+  throw new ApiError(response.status, text, id, wait === null ? null : Number(wait));
 }

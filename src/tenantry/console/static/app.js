@@ -1,11 +1,16 @@
 // The frame: the session, the navigation, and the view of the current address.
 
-import { logIn, logOut } from "./api.js";
+import { logIn } from "./api.js";
 import { all, byId, el, fill } from "./dom.js";
 import { field, form, input } from "./forms.js";
-import { resolve } from "./router.js";
+import { header, skip } from "./frame.js";
+import { brand } from "./icons.js";
+import { keepSession } from "./keeper.js";
+import { go, resolve } from "./router.js";
+import { runBar } from "./run_bar.js";
 import * as session from "./session.js";
-import { failure, notice } from "./widgets.js";
+import { applyTheme } from "./theme.js";
+import { failure, notice, skeleton, speak } from "./widgets.js";
 
 // A view is loaded when it is first shown: `view({params, query, signal})` of its module.
 /** @type {Route[]} */
@@ -17,41 +22,47 @@ const ROUTES = [
   ["/tenants", () => import("./tenants.js"), "Tenants"],
   ["/tenants/new", () => import("./new_tenant.js"), "Tenants"],
   ["/tenants/:id", () => import("./tenant.js"), "Tenants"],
+  ["/admins", () => import("./admins.js"), "Admins"],
   ["/audit", () => import("./audit.js"), "Audit log"],
+  ["/health", () => import("./health.js"), "Health"],
 ];
 const NAVIGATION = [
-  ["Fleet", "#/fleet"],
-  ["Runs", "#/runs"],
-  ["Tenants", "#/tenants"],
-  ["Audit log", "#/audit"],
-  ["API", "/docs"],
+  ["Fleet", "#/fleet", "fleet"],
+  ["Runs", "#/runs", "runs"],
+  ["Tenants", "#/tenants", "tenants"],
+  ["Admins", "#/admins", "admins"],
+  ["Audit log", "#/audit", "audit"],
+  ["Health", "#/health", "health"],
+  ["API", "/docs", "docs"],
 ];
 const NAME = "Tenantry";
+const SKELETON_AFTER_MS = 150;
 
 const app = byId("app");
 let leaving = new AbortController();
-/** @type {number|undefined} */
-let expiry;
+let signedIn = new AbortController();
 
+applyTheme();
 session.changes.addEventListener("begin", () => frame());
 session.changes.addEventListener("end", (event) =>
   signIn(/** @type {CustomEvent} */ (event).detail),
 );
 addEventListener("hashchange", () => session.current() !== null && show({ isFirst: false }));
+addEventListener("keydown", openPalette);
 start();
 
-function start() {
-  if (session.current() === null) {
-    signIn(null);
-  } else {
+async function start() {
+  if (session.current() !== null || (await session.takeOver())) {
     frame();
+  } else {
+    signIn(null);
   }
 }
 
 /** Show the sign-in form. The address is kept, so that its view is shown afterwards. */
 function signIn(reason) {
   leave();
-  clearTimeout(expiry);
+  signedIn.abort();
   document.title = `Sign in · ${NAME}`;
   const email = input("email", { type: "email", required: true, autocomplete: "username" });
   const password = input("password", {
@@ -69,7 +80,7 @@ function signIn(reason) {
     el(
       "main",
       { class: "sign-in" },
-      el("h1", {}, NAME),
+      el("h1", { class: "brand-name" }, brand(), NAME),
       reason !== null && notice("info", reason),
       loginForm,
     ),
@@ -79,22 +90,19 @@ function signIn(reason) {
 
 /** Build the header and the navigation, and show the first view. */
 function frame() {
-  const { email, expiresAt } = session.current();
-  expiry = setTimeout(() => session.end(session.EXPIRED), Date.parse(expiresAt) - Date.now());
-  const links = NAVIGATION.map(([text, href]) => el("a", { href, "data-section": text }, text));
-  const out = el("button", { type: "button", onclick: logOut }, "Sign out");
+  signedIn = new AbortController();
   fill(
     app,
     el("a", { class: "skip", href: "#main", onclick: skip }, "Skip to content"),
+    header(NAVIGATION, showPalette),
     el(
-      "header",
-      {},
-      el("a", { class: "name", href: "#/fleet" }, NAME),
-      el("nav", { "aria-label": "Main" }, links),
-      el("div", { class: "who" }, el("span", { title: email }, email), out),
+      "div",
+      { class: "page" },
+      runBar(signedIn.signal),
+      el("main", { id: "main", tabindex: "-1" }),
     ),
-    el("main", { id: "main", tabindex: "-1" }),
   );
+  keepSession(signedIn.signal);
   show({ isFirst: true });
 }
 
@@ -105,21 +113,31 @@ async function show({ isFirst }) {
   const { load, params, query, section } = resolve(location.hash, ROUTES);
   const main = byId("main");
   for (const link of all("header nav a")) {
-    link.toggleAttribute("aria-current", link.dataset.section === section);
+    const isCurrent = link.dataset.section === section;
+    link.toggleAttribute("aria-current", isCurrent);
+    if (isCurrent) {
+      link.scrollIntoView({ block: "nearest", inline: "nearest" });
+    }
   }
   main.setAttribute("aria-busy", "true");
+  const waiting = setTimeout(() => isFirst && fill(main, skeleton(8)), SKELETON_AFTER_MS);
   const content = await contentOf(load, { params, query, signal });
+  clearTimeout(waiting);
   if (signal.aborted) {
     return;
   }
+  main.replaceChildren();
   fill(main, content);
   main.removeAttribute("aria-busy");
   const [heading] = all("main h1");
   document.title = `${heading.textContent} · ${NAME}`;
+  heading.setAttribute("tabindex", "-1");
   if (!isFirst) {
-    heading.setAttribute("tabindex", "-1");
-    heading.focus();
     scrollTo(0, 0);
+    speak(heading.textContent);
+  }
+  if (document.querySelector("dialog[open]") === null) {
+    heading.focus({ preventScroll: true });
   }
 }
 
@@ -138,16 +156,27 @@ async function contentOf(load, page) {
   }
 }
 
-/** Cancel the requests of the current view, and close its dialogs. */
+/** Cancel the requests of the current view, and close its dialogs; a secret stays. */
 function leave() {
   leaving.abort();
   leaving = new AbortController();
   for (const dialog of document.querySelectorAll("dialog")) {
-    dialog.close();
+    if (dialog.dataset.stays === undefined) {
+      dialog.close();
+    }
   }
 }
 
-function skip(event) {
-  event.preventDefault();
-  byId("main").focus();
+function openPalette(event) {
+  if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") {
+    event.preventDefault();
+    showPalette();
+  }
+}
+
+async function showPalette() {
+  if (session.current() !== null && document.querySelector("dialog[open]") === null) {
+    const { view } = await import("./palette.js");
+    view(NAVIGATION, { go, signal: signedIn.signal });
+  }
 }

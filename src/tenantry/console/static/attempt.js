@@ -1,12 +1,15 @@
 // Try a request of the documentation: the form, the equivalent command, and the response.
 
 import { withQuery } from "./api.js";
+import { dialog } from "./dialogs.js";
 import { el, fill } from "./dom.js";
 import { field, form, input } from "./forms.js";
 import { schemesOf } from "./openapi.js";
+import { claimsOf } from "./session.js";
 import { button } from "./widgets.js";
 
 const BODY_CHARS_SHOWN_MAX = 100_000;
+const PREFIX_CHARS = 12;
 const HEADERS = { mcpToken: "X-Mcp-Token", apiKey: "X-Api-Key", bearer: "Authorization" };
 const PLACEHOLDERS = { mcpToken: "$MCP_TOKEN", apiKey: "$API_KEY", bearer: "Bearer $TOKEN" };
 
@@ -35,10 +38,53 @@ export function attempt({ method, path, operation }, credentials) {
   return [
     form([...fields, body && field("Body", body)], { action: `Send ${method}` }, async () => {
       const request = { method, ...addressed(path, parameters), body: body?.value };
-      await exchange(request, sentCredentials(operation, credentials), answer);
+      const secrets = sentCredentials(operation, credentials);
+      if (method === "GET" || (await isConfirmed(request, secrets))) {
+        await exchange(request, secrets, answer);
+      }
     }),
     answer,
   ];
+}
+
+/** Ask before a request that can change something, and say for whom it is sent. */
+async function isConfirmed({ method, url }, secrets) {
+  let isSent = false;
+  await dialog(`Send ${method} ${url}?`, (close) =>
+    form(
+      [
+        el("p", {}, "This request can change data of the service at ", location.origin, "."),
+        el("p", {}, callerOf(secrets)),
+      ],
+      { action: "Send", cancel: close, kind: "danger" },
+      () => {
+        isSent = true;
+        close();
+      },
+    ),
+  );
+  return isSent;
+}
+
+/** Say with which credentials a request is sent, without the secrets. */
+function callerOf(secrets) {
+  const named = secrets.map(({ scheme, value }) => {
+    if (scheme !== "bearer") {
+      const kind = scheme === "apiKey" ? "API key" : "McpToken";
+      return `the ${kind} ${value.slice(0, PREFIX_CHARS)}…`;
+    }
+    try {
+      const { email, role } = claimsOf(value);
+      return role === "Admin"
+        ? `the admin ${email}, who may change every tenant`
+        : `the user ${email}`;
+    } catch {
+      return "the bearer token";
+    }
+  });
+  return named.length === 0
+    ? "It is sent without credentials."
+    : `It is sent for ${named.join(" and ")}.`;
 }
 
 function addressed(path, parameters) {

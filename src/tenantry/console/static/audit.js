@@ -1,35 +1,165 @@
 // The audit log: who changed what, newest first.
 
-import { AUDIT_LOG, get } from "./api.js";
+import { ADMINS, AUDIT_LOG, get, latestOf, TENANTS } from "./api.js";
 import { el, fill } from "./dom.js";
+import { now } from "./format.js";
+import { field, input, select } from "./forms.js";
 import { keepQuery } from "./router.js";
-import { pager, table, time } from "./widgets.js";
+import { pager, table } from "./table.js";
+import { cut, failure, shortId, time } from "./widgets.js";
 
 const ROWS_ON_A_PAGE = 50;
-
-const COLUMNS = [
-  { title: "When", cell: (entry) => time(entry.at) },
-  { title: "Action", cell: (entry) => entry.action },
-  { title: "Actor", cell: (entry) => entry.actor },
-  { title: "Target", kind: "minor code", cell: (entry) => entry.target },
-  { title: "Request", kind: "minor code", cell: (entry) => entry.requestId },
+const NAMED_MAX = 25; // names that one page asks for
+const VALUE_CHARS_MAX = 40;
+const TYPING_PAUSE_MS = 250;
+const DAY_MS = 24 * 60 * 60 * 1000;
+const FILTERS = ["actor", "action", "target", "since", "page"];
+const PERIODS = [
+  ["", "Any time"],
+  ["1", "Last day"],
+  ["7", "Last 7 days"],
+  ["30", "Last 30 days"],
 ];
+const ID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
 /** Show the audit log. */
 export async function view({ query, signal }) {
+  const filters = Object.fromEntries(FILTERS.map((name) => [name, query.get(name) ?? ""]));
   const log = el("div", { class: "results" });
+  const names = new Map();
+  const next = latestOf(signal);
+  const columns = [
+    { title: "When", cell: (entry) => time(entry.at) },
+    { title: "Action", cell: (entry) => filterLink(entry.action, "action") },
+    { title: "Target", kind: "name", cell: (entry) => targetOf(entry, names) },
+    { title: "Actor", kind: "name", cell: (entry) => filterLink(entry.actor, "actor") },
+    { title: "Changes", kind: "minor wide", cell: (entry) => changesOf(entry.changes) },
+    { title: "Address", kind: "minor code", cell: (entry) => entry.address },
+    { title: "Request", kind: "minor", cell: (entry) => shortId(entry.requestId, "request id") },
+  ];
 
-  async function turn(page) {
-    const found = await get(AUDIT_LOG, { query: { page, pageSize: ROWS_ON_A_PAGE }, signal });
-    const rows = table("Audit log", COLUMNS, found.items, "There are no entries yet.");
-    fill(log, pager(found, show, "the audit log"), rows);
+  async function load() {
+    const ours = next();
+    const { since, ...others } = filters;
+    const from = since === "" ? "" : new Date(now() - Number(since) * DAY_MS).toISOString();
+    try {
+      const wanted = { ...others, since: from, pageSize: ROWS_ON_A_PAGE };
+      const found = await get(AUDIT_LOG, { query: wanted, signal: ours });
+      const rows = () => table("Audit log", columns, found.items, "No entry matches.");
+      fill(
+        log,
+        pager(found, (page) => set({ page: String(page) }), "the audit log"),
+        rows(),
+      );
+      await readNames(found.items, names, ours);
+      fill(
+        log,
+        pager(found, (page) => set({ page: String(page) }), "the audit log"),
+        rows(),
+      );
+    } catch (error) {
+      if (!ours.aborted) {
+        fill(log, failure(error, load));
+      }
+    }
   }
 
-  async function show(page) {
-    keepQuery({ page: String(page) });
-    await turn(page);
+  function set(changed) {
+    Object.assign(filters, { page: "" }, changed);
+    for (const [name, control] of Object.entries(controls)) {
+      if (control !== document.activeElement) {
+        control.value = filters[name];
+      }
+    }
+    keepQuery(filters);
+    return load();
   }
 
-  await turn(query.get("page") ?? 1);
-  return [el("h1", {}, "Audit log"), log];
+  function filterLink(text, name) {
+    const press = () => set({ [name]: text });
+    return el("button", { type: "button", class: "link cut", title: text, onclick: press }, text);
+  }
+
+  const controls = {
+    actor: input("actor", { type: "search", value: filters.actor, placeholder: "ada@example.com" }),
+    action: input("action", {
+      type: "search",
+      value: filters.action,
+      placeholder: "tenant.create",
+    }),
+    target: input("target", { type: "search", value: filters.target, placeholder: "Id or name" }),
+    since: select("since", PERIODS, filters.since),
+  };
+  /** @type {number|undefined} */
+  let typing;
+  for (const [name, control] of Object.entries(controls)) {
+    control.addEventListener("input", () => {
+      clearTimeout(typing);
+      typing = setTimeout(() => set({ [name]: control.value.trim() }), TYPING_PAUSE_MS);
+    });
+  }
+  await load();
+  return [
+    el("h1", {}, "Audit log"),
+    el(
+      "search",
+      { class: "toolbar" },
+      field("Actor", controls.actor),
+      field("Action", controls.action),
+      field("Target", controls.target),
+      field("Period", controls.since),
+    ),
+    log,
+  ];
+}
+
+/** A link with the name of the target, if there is one; else the text of the entry. */
+function targetOf(entry, names) {
+  const id = entry.tenantId ?? entry.target;
+  if (entry.action.startsWith("migration-run.") && ID.test(entry.target.slice(0, 36))) {
+    const [run, label] = [entry.target.slice(0, 36), entry.target.slice(37)];
+    return el("a", { class: "cut", href: `#/runs/${run}` }, label || `Run ${run.slice(0, 8)}`);
+  }
+  const name = names.get(id);
+  if (name !== undefined && name.href !== null) {
+    return el("a", { class: "cut", href: name.href }, name.text);
+  }
+  return ID.test(entry.target) ? shortId(entry.target, "target") : cut(entry.target);
+}
+
+/** Read the names of the tenants and admins of a page that are not known yet. */
+async function readNames(entries, names, signal) {
+  const ids = entries.map((entry) => entry.tenantId ?? entry.target).filter((id) => ID.test(id));
+  const unknown = [...new Set(ids)].filter((id) => !names.has(id)).slice(0, NAMED_MAX);
+  if (unknown.length === 0) {
+    return;
+  }
+  const admins = await get(ADMINS, { signal });
+  for (const admin of admins.items) {
+    names.set(admin.id, { text: admin.email, href: "#/admins" });
+  }
+  const tenants = unknown.filter((id) => !names.has(id));
+  await Promise.all(
+    tenants.map(async (id) => {
+      const query = { search: id, pageSize: 1 };
+      const [found] = (await get(TENANTS, { query, signal })).items;
+      names.set(
+        id,
+        found ? { text: found.name, href: `#/tenants/${id}` } : { text: id, href: null },
+      );
+    }),
+  );
+}
+
+function changesOf(changes) {
+  return changes
+    .map(({ field: name, old, new: fresh }) =>
+      fresh === undefined ? name : `${name}: ${shortened(old)} → ${shortened(fresh)}`,
+    )
+    .join("; ");
+}
+
+function shortened(value) {
+  const text = String(value ?? "–");
+  return text.length > VALUE_CHARS_MAX ? `${text.slice(0, VALUE_CHARS_MAX)}…` : text;
 }

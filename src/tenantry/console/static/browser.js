@@ -1,10 +1,11 @@
 // A paged list of tenants; the service searches and filters.
 
-import { get, TENANTS } from "./api.js";
-import { all, el, fill } from "./dom.js";
+import { get, latestOf, TENANTS } from "./api.js";
+import { el, fill } from "./dom.js";
 import { field, input, select } from "./forms.js";
 import { keepQuery } from "./router.js";
-import { failure, pager } from "./widgets.js";
+import { pager } from "./table.js";
+import { failure, skeleton } from "./widgets.js";
 
 const TYPING_PAUSE_MS = 250;
 const ACTIVITY = [
@@ -32,18 +33,16 @@ export function tenantBrowser({ query, signal }, { pageSize, status, render }) {
     search: input("search", {
       type: "search",
       value: filters.search,
-      placeholder: "Part of the name",
+      placeholder: "Name, id or database",
     }),
     isActive: select("isActive", ACTIVITY, filters.isActive),
     revision: select("revision", revisionsOf(status, filters.revision), filters.revision),
   };
-  const results = el("div", { class: "results" });
-  let loading = new AbortController();
+  const results = el("div", { class: "results" }, skeleton(10));
+  const next = latestOf(signal);
 
   async function load() {
-    loading.abort();
-    loading = new AbortController();
-    const ours = AbortSignal.any([signal, loading.signal]);
+    const ours = next();
     results.setAttribute("aria-busy", "true");
     try {
       const found = await get(TENANTS, { query: { ...filters, pageSize }, signal: ours });
@@ -64,11 +63,7 @@ export function tenantBrowser({ query, signal }, { pageSize, status, render }) {
   }
 
   async function turn(page) {
-    const turned = all(":focus")[0]?.dataset.turn;
     await ask({ page: String(page) });
-    // The pressed button was replaced, and the new one may be disabled.
-    const buttons = all("[data-turn]:enabled", results);
-    (buttons.find((one) => one.dataset.turn === turned) ?? buttons[0])?.focus();
   }
 
   /** @type {number|undefined} */
@@ -90,7 +85,7 @@ export function tenantBrowser({ query, signal }, { pageSize, status, render }) {
     field("Revision", controls.revision),
   );
   return {
-    element: el("div", {}, toolbar, results),
+    element: el("div", { class: "stack" }, toolbar, results),
     filter(chosen) {
       for (const [name, value] of Object.entries(chosen)) {
         controls[name].value = value;

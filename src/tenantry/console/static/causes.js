@@ -1,33 +1,165 @@
-// Failures grouped by cause. The service returns the causes; this module assigns the failures.
+// The failures of a run by cause: the causes on the left, the tenants of the chosen one right.
 
-const PLACEHOLDER = "…"; // replaces names and numbers in a cause
+import { el, fill } from "./dom.js";
+import { count, plural } from "./format.js";
+import { field, input } from "./forms.js";
+import { icon } from "./icons.js";
+import { badge } from "./states.js";
+import { table } from "./table.js";
+import { announce, button, linkButton, section, gauge } from "./widgets.js";
 
-/**
- * Return `{cause, count, details}` for each cause, the most frequent first.
- *
- * @param {{cause: string, count: number}[]} causes
- * @param {Object<string, any>[]} failures Details of the run.
- */
-export function byCause(causes, failures) {
-  const groups = causes.map((one) => ({ ...one, details: /** @type {any[]} */ ([]) }));
-  // If a text matches two causes, it belongs to the one with more literal text.
-  const forms = groups
-    .map((group) => ({ group, pattern: patternOf(group.cause) }))
-    .sort((one, other) => literalLength(other.group.cause) - literalLength(one.group.cause));
-  for (const failure of failures) {
-    const form = forms.find(({ pattern }) => pattern.test(failure.errorMessage ?? ""));
-    form?.group.details.push(failure);
+const ROWS_SHOWN_MAX = 100;
+const NOT_ATTEMPTED = /^not attempted: /;
+const HOW_TO = "docs/howto/when-a-tenant-fails.md";
+
+const COLUMNS = [
+  {
+    title: "Tenant",
+    kind: "name",
+    cell: (one) => el("a", { href: `#/tenants/${one.customerId}` }, one.customerName),
+  },
+  {
+    title: "Error",
+    kind: "wide",
+    cell: (one) => el("span", { class: "raw code" }, one.errorMessage),
+  },
+  { title: "Database", kind: "minor code name", cell: (one) => one.databaseName },
+];
+
+/** Return the element, and the function that updates it: `draw(run, causes, failures)`. */
+export function causeBench() {
+  const list = el("ul", { class: "causes", "aria-label": "Causes" });
+  const title = el("h3", { class: "code raw" });
+  const actions = el("div", { class: "actions" });
+  const search = input("tenant", { type: "search", placeholder: "Name, database or error" });
+  const rows = el("div", { class: "stack" });
+  const hint = el("p", { class: "hint" });
+  const group = el(
+    "div",
+    { class: "panel stack cause-group" },
+    title,
+    hint,
+    actions,
+    field("Search in this group", search),
+    rows,
+  );
+  const element = section("Failures by cause", {}, el("div", { class: "bench" }, list, group));
+  element.hidden = true;
+  /** @type {{run: any, causes: any[], failures: any[]}} */
+  let now = { run: null, causes: [], failures: [] };
+  let chosen = "";
+
+  function draw(run, causes, failures) {
+    now = { run, causes, failures };
+    element.hidden = causes.length === 0;
+    if (!causes.some((one) => one.cause === chosen)) {
+      chosen = causes[0]?.cause ?? "";
+    }
+    drawCauses();
+    drawGroup();
   }
-  return groups;
+
+  function drawCauses() {
+    const largest = Math.max(...now.causes.map((one) => one.count));
+    fill(
+      list,
+      now.causes.map((one) => {
+        const state = NOT_ATTEMPTED.test(one.cause) ? "skipped" : "failed";
+        const choose = () => {
+          chosen = one.cause;
+          search.value = "";
+          drawCauses();
+          drawGroup();
+        };
+        return el(
+          "li",
+          {},
+          el(
+            "button",
+            {
+              type: "button",
+              class: `cause is-${state}`,
+              "aria-pressed": String(one.cause === chosen),
+              "data-turn": one.cause,
+              onclick: choose,
+            },
+            el(
+              "span",
+              { class: "cause-head" },
+              badge(state, plural(one.count, "tenant")),
+              progressOf(one),
+            ),
+            gauge(one.count, largest, state),
+            el("span", { class: "code cause-text" }, one.cause),
+          ),
+        );
+      }),
+    );
+  }
+
+  /** "27 fixed, 9 left": by all retries since. */
+  function progressOf({ count: all, left }) {
+    const fixed = all - left;
+    return (
+      now.run.finishedAt !== null &&
+      fixed > 0 &&
+      el("span", { class: "hint" }, `${count(fixed)} fixed, ${count(left)} left`)
+    );
+  }
+
+  function drawGroup() {
+    const details = now.failures.filter((one) => one.cause === chosen);
+    const query = { retryOf: now.run?.id ?? "", cause: chosen };
+    const to = (more = {}) => `#/runs/plan?${new URLSearchParams({ ...query, ...more })}`;
+    const isOver = now.run?.finishedAt !== null;
+    fill(title, chosen);
+    fill(
+      hint,
+      NOT_ATTEMPTED.test(chosen)
+        ? "These tenants were never started. Nothing has changed in their databases."
+        : `Each of these tenants is at the revision before the failed one. What to do: ${HOW_TO}`,
+    );
+    fill(
+      actions,
+      isOver && linkButton(to(), "Retry this group", "primary"),
+      isOver && linkButton(to({ rehearse: "true" }), "Rehearse this group"),
+      button([icon("copy"), "Copy"], () => copy(details), { label: "Copy this group" }),
+    );
+    drawRows();
+  }
+
+  function drawRows() {
+    const text = search.value.trim().toLowerCase();
+    const details = now.failures.filter(
+      (one) =>
+        one.cause === chosen &&
+        `${one.customerName} ${one.databaseName} ${one.errorMessage}`.toLowerCase().includes(text),
+    );
+    const more = details.length - ROWS_SHOWN_MAX;
+    fill(
+      rows,
+      table(
+        "Tenants of this cause",
+        COLUMNS,
+        details.slice(0, ROWS_SHOWN_MAX),
+        "No tenant matches.",
+      ),
+      more > 0 && el("p", { class: "hint" }, `And ${plural(more, "more tenant")}.`),
+    );
+  }
+
+  search.addEventListener("input", drawRows);
+  return { element, draw };
 }
 
-function patternOf(cause) {
-  const literals = cause
-    .split(PLACEHOLDER)
-    .map((text) => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
-  return new RegExp(`^${literals.join(".*")}$`, "s");
-}
-
-function literalLength(cause) {
-  return cause.replaceAll(PLACEHOLDER, "").length;
+async function copy(details) {
+  const lines = details.map(
+    (one) => `${one.customerName}\t${one.databaseName}\t${one.errorMessage}`,
+  );
+  try {
+    await navigator.clipboard.writeText(lines.join("\n"));
+    announce(`Copied ${plural(lines.length, "tenant")}.`);
+  } catch {
+    announce("This browser allows no access to the clipboard.");
+  }
 }

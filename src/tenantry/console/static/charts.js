@@ -3,12 +3,13 @@
 import { svg } from "./dom.js";
 import { count, duration, localTime, plural, secondsBetween } from "./format.js";
 
-const HEIGHT = 184;
-const BAND = 60; // height of one of the two rows of the timeline
+const BAND = 72; // height of one of the two rows of the timeline
 const TOP = 18;
-const SECOND_TOP = TOP + BAND + 28;
+const SECOND_TOP = TOP + BAND + 32;
+const HEIGHT = SECOND_TOP + BAND + 42;
 const BAR_SHARE = 0.7;
 const SLOTS_MIN = 30; // so that the bars of a few runs stay narrow
+const PART_MIN = 4; // so that 3 failures of 300 are seen
 // The upper bounds of the bins of a histogram, in seconds.
 const BOUNDS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800];
 
@@ -40,9 +41,10 @@ export function timeline(runs) {
   return svg(
     "svg",
     { class: "chart", height: HEIGHT, role: "group", "aria-label": summary(shown, took) },
-    label(0, TOP - 6, `Duration, up to ${duration(longest)}`),
-    label(0, SECOND_TOP - 6, `Tenants, up to ${count(largest)}; × marks failures`),
+    axis(TOP, "Duration", duration(longest)),
+    axis(SECOND_TOP, "Tenants; below, the number of failures", count(largest)),
     bars,
+    dates(shown, width),
   );
 }
 
@@ -81,27 +83,79 @@ export function histogram(seconds) {
   );
 }
 
-function tenantsOf(run, place, largest) {
-  const failed = run.failedCount / largest;
-  const ended = (run.successCount + run.failedCount) / largest;
-  const middle = `${place.x + place.width / 2}%`;
+/** A row of the chart: its title, its largest value, and lines at the top, middle and bottom. */
+function axis(top, title, largest) {
   return [
-    bar("bar-all", place, SECOND_TOP, run.totalCount / largest),
-    bar("bar-failed", place, SECOND_TOP, ended),
-    bar("bar-success", place, SECOND_TOP, ended - failed),
-    run.failedCount > 0 &&
+    [0, 0.5, 1].map((share) =>
+      svg("line", {
+        class: "axis",
+        x1: 0,
+        x2: "100%",
+        y1: top + BAND * share,
+        y2: top + BAND * share,
+      }),
+    ),
+    label(0, top - 6, title),
+    label("100%", top - 6, largest, "end"),
+  ];
+}
+
+/** The dates of the oldest and the newest run, and one in the middle if there is space. */
+function dates(runs, width) {
+  const places = [...new Set([0, Math.floor(runs.length / 2), runs.length - 1])];
+  const used = runs.length < SLOTS_MIN / 3 ? [runs.length - 1] : places;
+  return used.map((index) => {
+    const middle = 100 - (runs.length - index - 0.5) * width;
+    const anchor = index === runs.length - 1 ? "end" : index === 0 ? "start" : "middle";
+    const x = index === runs.length - 1 ? "100%" : `${middle}%`;
+    return label(x, HEIGHT - 6, localTime(runs[index].startedAt).slice(0, 16), anchor);
+  });
+}
+
+function tenantsOf(run, place, largest) {
+  const failed = run.failedCount - run.notAttemptedCount;
+  const success = heightOf(run.successCount / largest);
+  const failure = heightOf(failed / largest);
+  const skipped = heightOf(run.notAttemptedCount / largest);
+  const middle = `${place.x + place.width / 2}%`;
+  const bottom = SECOND_TOP + BAND;
+  const top = bottom - success - failure - skipped;
+  return [
+    part("bar-all", place, bottom - heightOf(run.totalCount / largest), bottom),
+    part("bar-success", place, bottom - success, bottom),
+    part("bar-skipped", place, bottom - success - skipped, bottom - success),
+    part("bar-failed", place, top, bottom - success - skipped),
+    failed > 0 &&
       svg(
         "text",
-        { class: "alarm", x: middle, y: SECOND_TOP + BAND + 14, "text-anchor": "middle" },
-        "×",
+        {
+          class: "alarm",
+          x: middle,
+          y: bottom + 16,
+          "text-anchor": "middle",
+        },
+        count(failed),
       ),
   ];
 }
 
-function bar(kind, { x, width }, top, share) {
-  const height = share > 0 ? Math.max(2, BAND * share) : 0;
-  const y = top + BAND - height;
-  return svg("rect", { class: kind, x: `${x}%`, y, width: `${width}%`, height });
+function heightOf(share) {
+  return share > 0 ? Math.max(PART_MIN, BAND * share) : 0;
+}
+
+function part(kind, { x, width }, from, to) {
+  return svg("rect", {
+    class: kind,
+    x: `${x}%`,
+    y: from,
+    width: `${width}%`,
+    height: Math.max(0, to - from),
+  });
+}
+
+function bar(kind, place, top, share) {
+  const bottom = top + BAND;
+  return part(kind, place, bottom - heightOf(share), bottom);
 }
 
 function label(x, y, text, anchor = "start") {
@@ -116,13 +170,14 @@ function boundsOf(bin) {
 }
 
 function titleOf(run, seconds) {
-  const failures = run.failedCount > 0 ? `, ${count(run.failedCount)} failed` : "";
+  const failed = run.failedCount - run.notAttemptedCount;
+  const failures = failed > 0 ? `, ${count(failed)} failed` : "";
   const tenants = plural(run.totalCount, "tenant");
   return `${localTime(run.startedAt)}: ${tenants}${failures}, ${duration(seconds)}`;
 }
 
 function summary(runs, took) {
-  const failing = runs.filter((run) => run.failedCount > 0).length;
+  const failing = runs.filter((run) => run.failedCount > run.notAttemptedCount).length;
   const longest = duration(Math.max(...took));
   const counts = `${plural(runs.length, "run")}; ${count(failing)} with failures`;
   return `${counts}; the longest took ${longest}. The table below lists them.`;

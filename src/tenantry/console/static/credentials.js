@@ -1,21 +1,14 @@
 // The API keys and the McpTokens of a tenant. A secret is shown once, and never stored.
 
 import { get, send } from "./api.js";
+import { confirm, copyable, dialog, showSecrets } from "./dialogs.js";
 import { el } from "./dom.js";
-import {
-  choices,
-  confirm,
-  copyable,
-  dialog,
-  field,
-  form,
-  input,
-  select,
-  showSecrets,
-} from "./forms.js";
+import { now } from "./format.js";
+import { choices, field, form, input, select } from "./forms.js";
 import { listing } from "./listing.js";
+import { menu } from "./menu.js";
 import { SCOPES } from "./modules.js";
-import { announce, button, time, timeAgo } from "./widgets.js";
+import { announce, button, cut, time } from "./widgets.js";
 
 const DAY_MS = 24 * 60 * 60 * 1000;
 // The service limits the lifetime, and its clock may be slower than the browser's.
@@ -41,16 +34,17 @@ export function apiKeys(tenantPath, signal) {
   const path = `${tenantPath}/api-keys`;
   const columns = [
     { title: "Begins with", kind: "code", cell: (key) => `${key.prefix}…` },
-    { title: "Last used", cell: (key) => timeAgo(key.lastUsedAt) },
+    { title: "Last used", cell: (key) => time(key.lastUsedAt) },
     { title: "Expires", cell: (key) => time(key.expiresAt, "never") },
     { title: "Created", kind: "minor", cell: (key) => time(key.createdAt) },
     {
       title: "Actions",
       kind: "actions",
-      cell: (key) => [
-        button("Rotate", () => rotate(path, key, list), { label: `Rotate ${key.prefix}` }),
-        button("Revoke", () => revoke(path, key, list), { label: `Revoke ${key.prefix}` }),
-      ],
+      cell: (key) =>
+        menu(`Actions for ${key.prefix}`, [
+          { text: "Rotate…", press: () => rotate(path, key, list) },
+          { text: "Revoke…", press: () => revoke(path, key, list), kind: "danger" },
+        ]),
     },
   ];
   const list = listing("API keys", {
@@ -67,21 +61,23 @@ export function apiKeys(tenantPath, signal) {
 export function mcpTokens(tenantPath, signal) {
   const path = `${tenantPath}/mcp-tokens`;
   const columns = [
-    { title: "Name", cell: (token) => token.name },
+    { title: "Name", kind: "name", cell: (token) => cut(token.name) },
     { title: "Begins with", kind: "minor code", cell: (token) => `${token.prefix}…` },
     {
       title: "Acts for",
       kind: "minor",
       cell: (token) => (token.userId === null ? "the tenant" : "a user"),
     },
-    { title: "Scopes", cell: (token) => token.scopes.join(", ") },
-    { title: "Last used", cell: (token) => timeAgo(token.lastUsedAt) },
+    { title: "Scopes", kind: "minor", cell: (token) => token.scopes.join(", ") },
+    { title: "Last used", kind: "minor", cell: (token) => time(token.lastUsedAt) },
     { title: "Expires", cell: (token) => time(token.expiresAt) },
     {
       title: "Actions",
       kind: "actions",
       cell: (token) =>
-        button("Revoke", () => revoke(path, token, list), { label: `Revoke ${token.name}` }),
+        menu(`Actions for ${token.name}`, [
+          { text: "Revoke…", press: () => revoke(path, token, list), kind: "danger" },
+        ]),
     },
   ];
   const list = listing("McpTokens", {
@@ -103,7 +99,7 @@ function issueKey(path, list) {
       async (data) => {
         const issued = await send("POST", path, expiry(data));
         close();
-        showSecrets("The new API key", ONCE, copyable("API key", issued.key));
+        await showSecrets("The new API key", ONCE, copyable("API key", issued.key));
         await list.reload();
       },
     ),
@@ -123,7 +119,7 @@ function rotate(path, key, list) {
         const body = { gracePeriodSeconds: Number(data.get("gracePeriodSeconds")) };
         const issued = await send("POST", `${path}/${key.id}/rotate`, body);
         close();
-        showSecrets("The new API key", ONCE, copyable("API key", issued.key));
+        await showSecrets("The new API key", ONCE, copyable("API key", issued.key));
         await list.reload();
       },
     ),
@@ -167,7 +163,7 @@ async function issueToken(tenantPath, list, signal) {
         ...expiry(data),
       });
       close();
-      showSecrets(
+      await showSecrets(
         "The new McpToken",
         ONCE,
         copyable("McpToken", issued.token),
@@ -183,7 +179,7 @@ function expiry(data) {
   if (days === "") {
     return {};
   }
-  const expiresAt = new Date(Date.now() + Number(days) * DAY_MS - CLOCK_SLACK_MS);
+  const expiresAt = new Date(now() + Number(days) * DAY_MS - CLOCK_SLACK_MS);
   return { expiresAt: expiresAt.toISOString() };
 }
 

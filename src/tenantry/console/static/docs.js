@@ -3,9 +3,11 @@
 import { attempt } from "./attempt.js";
 import { byId, el, fill } from "./dom.js";
 import { field, input } from "./forms.js";
+import { brand } from "./icons.js";
 import { byLevel, membersOf, typeOf } from "./openapi.js";
 import * as session from "./session.js";
-import { table } from "./widgets.js";
+import { table } from "./table.js";
+import { applyTheme } from "./theme.js";
 
 const MEMBERS = [
   { title: "Member", kind: "code", cell: (one) => one.name },
@@ -20,6 +22,7 @@ const PARAMETERS = [
 ];
 
 const app = byId("app");
+applyTheme();
 start();
 
 async function start() {
@@ -44,7 +47,7 @@ function show(description) {
     el(
       "header",
       {},
-      el("a", { class: "name", href: "/console" }, "Tenantry"),
+      el("a", { class: "brand-name", href: "/console" }, brand(), "Tenantry"),
       el("nav", { "aria-label": "Levels of access" }, links),
     ),
     el(

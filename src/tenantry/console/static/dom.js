@@ -25,15 +25,67 @@ export function el(tag, attributes = {}, ...children) {
   return filled(document.createElement(tag), attributes, children);
 }
 
+/** Set properties in the style of an element. */
+function style(element, properties) {
+  for (const [property, setting] of Object.entries(properties)) {
+    element.style.setProperty(property, setting);
+  }
+}
+
 /** Create an SVG element; the arguments are those of `el`. */
 export function svg(tag, attributes = {}, ...children) {
   return filled(document.createElementNS(SVG, tag), attributes, children);
 }
 
-/** Replace the children of an element. */
+/** Replace the children of an element. A focused control keeps the focus if it is still there. */
 export function fill(element, ...children) {
+  const focused = document.activeElement;
+  const isInside = focused !== null && focused !== element && element.contains(focused);
+  const mark = isInside ? signature(focused) : "";
   element.replaceChildren(...nodes(children));
+  if (isInside && !element.contains(focused)) {
+    focusLike(element, mark);
+  }
   return element;
+}
+
+/** Update the children of an element: a child with the same key is kept, with its focus. */
+export function keyed(element, items, { key, create, update }) {
+  const known = new Map([...element.children].map((child) => [child.dataset.key, child]));
+  const wanted = items.map((item) => {
+    const id = String(key(item));
+    const child = known.get(id) ?? create(item);
+    child.dataset.key = id;
+    update(child, item);
+    known.delete(id);
+    return child;
+  });
+  for (const gone of known.values()) {
+    gone.remove();
+  }
+  for (const [index, child] of wanted.entries()) {
+    if (element.children[index] !== child) {
+      element.insertBefore(child, element.children[index] ?? null);
+    }
+  }
+}
+
+/** What a control is, for finding its successor after an update. */
+export function signature(element) {
+  const { dataset } = element;
+  const label = element.getAttribute("aria-label");
+  return dataset.turn || label || element.name || element.textContent;
+}
+
+/** Focus the control in `root` with a signature, or else its heading, or else itself. */
+export function focusLike(root, mark) {
+  const controls = all("a[href], button, input, select, textarea, summary", root);
+  const same = controls.find((one) => mark !== "" && signature(one) === mark);
+  const place = same ?? all("h1, h2, h3", root)[0] ?? root;
+  if (same === undefined && place.tabIndex < 0) {
+    place.setAttribute("tabindex", "-1");
+  }
+  place.focus({ preventScroll: true });
 }
 
 function filled(element, attributes, children) {
@@ -51,9 +103,7 @@ function set(element, name, value) {
   if (typeof value === "function") {
     element.addEventListener(name.slice("on".length), value);
   } else if (name === "style") {
-    for (const [property, setting] of Object.entries(value)) {
-      element.style.setProperty(property, setting);
-    }
+    style(element, value);
   } else {
     element.setAttribute(name, value === true ? "" : value);
   }

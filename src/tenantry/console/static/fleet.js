@@ -1,147 +1,196 @@
-// The fleet: the number of tenants at each revision, and the tenants as tiles.
+// The fleet: every tenant as a cell of a map, and the totals as its filters.
 
-import { get, HISTORY, SCHEMA_STATUS } from "./api.js";
-import { tenantBrowser } from "./browser.js";
-import { el } from "./dom.js";
-import { count, percent, plural } from "./format.js";
-import { badge, mark, STATES, stateOf } from "./states.js";
-import { button, linkButton, section, table, heading } from "./widgets.js";
+import { get, latestOf, SCHEMA_STATUS, TENANT_MAP, TENANTS } from "./api.js";
+import { el, fill } from "./dom.js";
+import { isMatch, toolbar } from "./fleet_filters.js";
+import {
+  firstPage,
+  legend,
+  matchList,
+  revisionBars,
+  totalsOf,
+  zoomButtons,
+} from "./fleet_parts.js";
+import { count, plural } from "./format.js";
+import { cellGrid } from "./grid.js";
+import { hoverCard, sidePanel } from "./map_panel.js";
+import { keepQuery } from "./router.js";
+import { runChanges, unfinishedRuns } from "./run_bar.js";
+import { stateOnMap, STATES } from "./states.js";
+import { failure, heading, linkButton, section, speak } from "./widgets.js";
 
-const TILES_ON_A_PAGE = 100;
-const REVISIONS_SHOWN_MAX = 12;
-// With more failures in the last run, the tiles show only revisions.
-const FAILURES_MARKED_MAX = 500;
+const CELLS_MAX = 100_000;
+// A larger fleet is not read again while a run is running.
+const REFRESHED_MAX = 5_000;
+const FILTERS = ["state", "search", "server", "revision", "cause"];
 
 /** Show the fleet. */
-export async function view(page) {
-  const { signal } = page;
-  const [status, history] = await Promise.all([
+export async function view({ query, signal }) {
+  const [status, first] = await Promise.all([
     get(SCHEMA_STATUS, { signal }),
-    get(HISTORY, { query: { pageSize: 1, details: "none" }, signal }),
+    get(TENANT_MAP, { signal }),
   ]);
-  const lastRun = history.items[0] ?? null;
-  const failing = await failingIn(lastRun, signal);
-  const render = (tenants) => tiles(tenants, status.head, failing);
-  const browser = tenantBrowser(page, { pageSize: TILES_ON_A_PAGE, status, render });
-  const showOnly = async (revision) => {
-    await browser.filter({ revision });
-    browser.element.scrollIntoView({ block: "start" });
-  };
+  if (status.total + status.suspended + status.readOnly === 0) {
+    return firstPage();
+  }
+  return fleetPage(status, first, query, signal);
+}
+
+function fleetPage(status, first, query, signal) {
+  const filters = Object.fromEntries(FILTERS.map((name) => [name, query.get(name) ?? ""]));
+  let tenants = first.items;
+  let now = status;
+  let found = /** @type {Set<string>} */ (new Set()); // by the service: databases
+  const card = hoverCard();
+  const panel = sidePanel(signal);
+  const grid = cellGrid("Map of the fleet", {
+    signal,
+    describe: (index) => `${tenants[index].name}, ${STATES[stateOf(tenants[index])]}`,
+    pick: (index) => panel.show(tenants[index], stateOf(tenants[index]), grid.canvas),
+    hover: (index, at) => card.show(index === null ? null : tenants[index], at, stateOf),
+  });
+  const totals = el("ul", { class: "totals", "aria-label": "Totals" });
+  const revisions = el("div", { class: "stack" });
+  const matches = el("div", { class: "stack" });
+  const trouble = el("div");
+  const matched = el("p", { class: "hint", role: "status" });
+  const next = latestOf(signal);
+
+  const moving = () =>
+    new Set(unfinishedRuns().flatMap((run) => (run.inWork ?? []).map((one) => one.customerId)));
+  let inWork = moving();
+  function stateOf(tenant) {
+    return inWork.has(tenant.id) ? "moving" : stateOnMap(tenant);
+  }
+
+  function draw() {
+    inWork = moving();
+    const isFiltered = FILTERS.some((name) => filters[name] !== "");
+    const chosen = isFiltered ? new Set() : null;
+    const states = tenants.map((tenant, index) => {
+      const state = stateOf(tenant);
+      if (chosen !== null && isMatch(tenant, state, filters, found)) {
+        chosen.add(index);
+      }
+      return state;
+    });
+    grid.set(states);
+    grid.highlight(chosen);
+    fill(
+      matched,
+      chosen === null ? "" : `${plural(chosen.size, "tenant")} of ${count(tenants.length)}`,
+    );
+    fill(
+      matches,
+      chosen !== null &&
+        matchList(
+          [...chosen].map((index) => tenants[index]),
+          stateOf,
+        ),
+    );
+    fill(
+      totals,
+      totalsOf(now, inWork.size, filters.state, (state) => set({ state })),
+    );
+    fill(
+      revisions,
+      revisionBars(now, (revision) => set({ revision, state: "" })),
+    );
+  }
+
+  async function set(changed) {
+    Object.assign(filters, changed);
+    controls.sync(filters);
+    keepQuery(filters);
+    found = new Set();
+    draw();
+    if (filters.search !== "") {
+      await findByService();
+    }
+    speak(matched.textContent ?? "");
+  }
+
+  async function findByService() {
+    const ours = next();
+    try {
+      const query = { search: filters.search, pageSize: 100 };
+      const page = await get(TENANTS, { query, signal: ours });
+      found = new Set(page.items.map((one) => one.id));
+      draw();
+    } catch {
+      // The names that match are shown.
+    }
+  }
+
+  async function readAll(from) {
+    let more = from;
+    while (more.nextAfter !== null && tenants.length < CELLS_MAX) {
+      more = await get(TENANT_MAP, { query: { after: more.nextAfter }, signal });
+      tenants = [...tenants, ...more.items];
+      draw();
+      controls.offer(tenants);
+    }
+  }
+
+  async function refresh() {
+    if (tenants.length > REFRESHED_MAX) {
+      draw();
+      return;
+    }
+    try {
+      const [freshStatus, fresh] = await Promise.all([
+        get(SCHEMA_STATUS, { signal }),
+        get(TENANT_MAP, { signal }),
+      ]);
+      now = freshStatus;
+      tenants = fresh.items;
+      fill(trouble);
+      draw();
+    } catch (error) {
+      if (!signal.aborted) {
+        fill(trouble, failure(error, refresh));
+      }
+    }
+  }
+
+  let wasRunning = unfinishedRuns().length > 0;
+  runChanges.addEventListener(
+    "change",
+    () => {
+      const isRunning = unfinishedRuns().length > 0;
+      if (isRunning || wasRunning) {
+        refresh();
+      }
+      wasRunning = isRunning;
+    },
+    { signal },
+  );
+  const controls = toolbar(filters, set);
+  controls.offer(tenants);
+  draw();
+  readAll(first).catch((error) => signal.aborted || fill(trouble, failure(error, refresh)));
+  if (filters.search !== "") {
+    findByService();
+  }
   return [
     heading("Fleet", linkButton("#/runs/plan", "Plan a run", "primary")),
-    totals(status, lastRun),
-    section("Revisions", {}, map(status), revisions(status, showOnly)),
-    section("Tenants", {}, browser.element),
-  ];
-}
-
-/** Return the ids of the tenants that failed in a run. */
-async function failingIn(run, signal) {
-  if (run === null || run.failedCount === 0 || run.failedCount > FAILURES_MARKED_MAX) {
-    return new Set();
-  }
-  const { details } = await get(`${HISTORY}/${run.id}`, { query: { details: "failed" }, signal });
-  return new Set(details.map((one) => one.customerId));
-}
-
-function totals(status, lastRun) {
-  const failed = lastRun === null ? 0 : lastRun.failedCount;
-  const link = failed > 0 && el("a", { href: `#/runs/${lastRun.id}` }, "failed in the last run");
-  return el(
-    "ul",
-    { class: "totals", "aria-label": "Totals" },
-    total("head", status.upToDate, `at head (${status.head})`),
-    total("behind", status.behind, "behind"),
-    total("failed", failed, link || "failed in the last run"),
-    total("unknown", status.unknown, "unknown"),
-  );
-}
-
-function total(state, number, text) {
-  return el(
-    "li",
-    { class: number > 0 ? `total is-${state}` : "total" },
-    el("span", { class: "number" }, mark(state), count(number)),
-    el("span", {}, text),
-  );
-}
-
-/** The fleet as one bar, with a part for each revision; the table below has the same data. */
-function map(status) {
-  const parts = status.revisions.map(({ revision, count: number }) =>
-    el("span", {
-      class: `part part-${placeOf(revision, status)}`,
-      style: { "flex-grow": number },
-      title: `${revision ?? "never seen"}: ${plural(number, "tenant")}`,
-    }),
-  );
-  return el("div", { class: "map", "aria-hidden": "true" }, parts);
-}
-
-function revisions(status, showOnly) {
-  const columns = [
-    { title: "Revision", cell: (one) => one.revision ?? "never seen" },
-    { title: "State", cell: (one) => badge(placeOf(one.revision, status)) },
-    { title: "Tenants", kind: "number", cell: (one) => count(one.count) },
-    { title: "Share", kind: "number minor", cell: (one) => percent(one.count, status.total) },
-    {
-      title: "Actions",
-      kind: "actions",
-      // The service has no filter for tenants without a known revision.
-      cell: ({ revision }) =>
-        revision !== null &&
-        button("Show", () => showOnly(revision), { label: `Show the tenants at ${revision}` }),
-    },
-  ];
-  const largest = status.revisions.toSorted((one, other) => other.count - one.count);
-  const more = largest.length - REVISIONS_SHOWN_MAX;
-  return [
-    table(
-      "Tenants by revision",
-      columns,
-      largest.slice(0, REVISIONS_SHOWN_MAX),
-      "There are no active tenants.",
+    totals,
+    el(
+      "div",
+      { class: "with-panel" },
+      el(
+        "section",
+        { class: "panel map", "aria-label": "Map" },
+        el("div", { class: "map-head" }, controls.element, zoomButtons(grid)),
+        matched,
+        trouble,
+        grid.element,
+        legend(),
+      ),
+      panel.element,
     ),
-    more > 0 &&
-      el("p", { class: "hint" }, `And ${plural(more, "other revision")} with fewer tenants.`),
+    matches,
+    section("Revisions", {}, revisions),
+    card.element,
   ];
-}
-
-/** Return the state of a revision. Unknown revisions are counted together. */
-function placeOf(revision, status) {
-  if (revision === null) {
-    return "unknown";
-  }
-  return revision === status.head ? "head" : "behind";
-}
-
-function tiles(tenants, head, failing) {
-  if (tenants.length === 0) {
-    return el("p", { class: "empty" }, "No tenant matches.");
-  }
-  return el(
-    "ul",
-    { class: "tiles" },
-    tenants.map((tenant) => {
-      const state = stateOf(tenant, head);
-      // A tenant that has since reached the head, or is suspended, is not shown as failed.
-      const fails = state === "behind" && failing.has(tenant.id);
-      return el("li", {}, tile(tenant, fails ? "failed" : state));
-    }),
-  );
-}
-
-function tile(tenant, state) {
-  const where = tenant.schemaRevision ?? "never seen";
-  return el(
-    "a",
-    {
-      class: `tile is-${state}`,
-      href: `#/tenants/${tenant.id}`,
-      title: `${tenant.name}: ${STATES[state]}`,
-    },
-    mark(state),
-    el("span", { class: "called" }, tenant.name),
-    el("span", { class: "where" }, `${where}, ${STATES[state]}`),
-  );
 }

@@ -1,8 +1,11 @@
 // Numbers, times and durations for display.
 
+let offsetMs = 0;
+
 const MINUTE = 60;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
+const SKEW = 5; // between clocks
 
 const numbers = new Intl.NumberFormat("en");
 
@@ -48,7 +51,7 @@ export function duration(seconds) {
 
 /** The seconds between two timestamps; until now when the second is null. */
 export function secondsBetween(startedAt, finishedAt) {
-  const end = finishedAt === null ? Date.now() : Date.parse(finishedAt);
+  const end = finishedAt === null ? now() : Date.parse(finishedAt);
   return Math.max(0, (end - Date.parse(startedAt)) / 1000);
 }
 
@@ -63,13 +66,23 @@ export function localTime(timestamp) {
 
 /** "just now", "12 min ago", "in 30 days" */
 export function distance(timestamp) {
-  const seconds = (Date.parse(timestamp) - Date.now()) / 1000;
+  const seconds = (Date.parse(timestamp) - now()) / 1000;
   const size = Math.abs(seconds);
   if (size < MINUTE) {
-    return seconds > 0 ? "within a minute" : "just now";
+    return seconds > SKEW ? "within a minute" : "just now";
   }
   const [unit, name] = size < HOUR ? [MINUTE, "min"] : size < DAY ? [HOUR, "h"] : [DAY, "day"];
   const amount = Math.round(size / unit);
   const text = name === "day" ? plural(amount, "day") : `${amount} ${name}`;
   return seconds > 0 ? `in ${text}` : `${text} ago`;
+}
+
+/** Take the offset of the service's clock from the browser's, in milliseconds. */
+export function setOffset(ms) {
+  offsetMs = ms;
+}
+
+/** Return the time of the service, in milliseconds since 1970. */
+export function now() {
+  return Date.now() + offsetMs;
 }

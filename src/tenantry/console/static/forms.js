@@ -1,10 +1,8 @@
 // Forms and dialogs: labelled fields, one error message, and no double submission.
 
-import { el, fill } from "./dom.js";
-import { announce, button, notice } from "./widgets.js";
+import { all, el, fill } from "./dom.js";
+import { button, notice } from "./widgets.js";
 
-const COPIED_FOR_MS = 2000;
-const ROWS_MAX = 12;
 let lastId = 0;
 
 /**
@@ -55,8 +53,25 @@ export function choices(legend, name, options) {
   );
 }
 
+/** A choice of one of a few; `options` are triples of a value, a text, and whether it is chosen. */
+export function radios(legend, name, options) {
+  return el(
+    "fieldset",
+    { class: "segments" },
+    el("legend", {}, legend),
+    el(
+      "div",
+      { class: "segment-row" },
+      options.map(([value, text, checked]) =>
+        el("label", {}, el("input", { type: "radio", name, value, checked }), el("span", {}, text)),
+      ),
+    ),
+  );
+}
+
 /**
- * A form that is disabled while it is sent, and shows errors above its button.
+ * A form that is sent once at a time. An error is shown above its button, and tied to the field
+ * that it names.
  *
  * @param {HTMLElement[]} fields
  * @param {{action: string, cancel?: () => void, kind?: string}} buttons The text of
@@ -66,102 +81,88 @@ export function choices(legend, name, options) {
 export function form(fields, { action, cancel, kind = "primary" }, submit) {
   const problem = el("div", { class: "problem" });
   const submitter = el("button", { class: kind, type: "submit" }, action);
+  const canceller = cancel && button("Cancel", cancel);
+  if (canceller && kind === "danger") {
+    canceller.setAttribute("autofocus", "");
+  }
   const made = el(
     "form",
-    { autocomplete: "off" },
+    { autocomplete: "off", novalidate: true },
     fields,
     problem,
-    el("div", { class: "actions" }, submitter, cancel && button("Cancel", cancel)),
+    el("div", { class: "actions" }, canceller, submitter),
   );
+  let isBusy = false;
   made.addEventListener("submit", async (event) => {
     event.preventDefault();
-    submitter.disabled = true;
-    fill(problem);
+    if (isBusy || !isComplete(made, problem)) {
+      return;
+    }
+    isBusy = true;
+    // A disabled button would lose the focus.
+    submitter.setAttribute("aria-busy", "true");
+    clear(made, problem);
     try {
       await submit(new FormData(made));
     } catch (error) {
       if (error.name !== "AbortError") {
-        fill(problem, notice("bad", error.message));
+        show(error.message, made, problem);
       }
     }
-    submitter.disabled = false;
+    isBusy = false;
+    submitter.removeAttribute("aria-busy");
   });
   return made;
 }
 
-/**
- * Show a modal dialog, which restores the focus at its end. Return when it is closed.
- *
- * @param {string} title
- * @param {(close: () => void) => any} content Receives the function that
- *   closes the dialog.
- * @param {{mustBeClosed?: boolean}} [options] Whether Escape does not close it.
- */
-export function dialog(title, content, { mustBeClosed = false } = {}) {
-  const shown = el("dialog", { "aria-label": title, closedby: mustBeClosed ? "none" : null });
-  const close = () => shown.close();
-  fill(shown, el("h2", {}, title), content(close));
-  // For browsers without support of closedby.
-  shown.addEventListener("cancel", (event) => mustBeClosed && event.preventDefault());
-  document.body.append(shown);
-  shown.showModal();
-  return new Promise((resolve) => {
-    shown.addEventListener("close", () => {
-      shown.remove();
-      resolve(undefined);
-    });
-  });
+/** Check the required fields; show the first problem and focus its field. */
+function isComplete(made, problem) {
+  clear(made, problem);
+  const control = controlsOf(made).find((one) => !one.checkValidity());
+  if (control === undefined) {
+    return true;
+  }
+  const label = labelOf(control);
+  const text = control.validity.valueMissing ? `${label} is required.` : control.validationMessage;
+  mark(control, text, problem);
+  return false;
 }
 
-/** Ask for confirmation of an irreversible action, and perform it. */
-export function confirm(title, text, action, perform) {
-  dialog(title, (close) =>
-    form([el("p", {}, text)], { action, cancel: close, kind: "danger" }, async () => {
-      await perform();
-      close();
-    }),
-  );
-}
-
-/** A read-only control with `text`, and a button that copies it. */
-export function copyable(label, text, { hint = "" } = {}) {
-  const lines = text.split("\n").length;
-  const control =
-    lines > 1
-      ? el("textarea", { readonly: true, rows: Math.min(ROWS_MAX, lines) }, text)
-      : el("input", { readonly: true, value: text });
-  control.classList.add("code");
-  control.addEventListener("focus", () => control.select());
-  const copy = button("Copy", () => copied(copy, control), { label: `Copy: ${label}` });
-  const labelled = field(label, control, hint);
-  labelled.classList.add("copyable");
-  control.after(copy);
-  return labelled;
-}
-
-/** Show secrets, which are shown only once. Return when the dialog is closed. */
-export function showSecrets(title, text, ...children) {
-  return dialog(
-    title,
-    (close) => [
-      notice("warning", text),
-      children,
-      el("div", { class: "actions" }, button("I have copied it", close, { kind: "primary" })),
-    ],
-    { mustBeClosed: true },
-  );
-}
-
-async function copied(copy, control) {
-  try {
-    await navigator.clipboard.writeText(control.value);
-  } catch {
-    // Without TLS, browsers allow the clipboard only with the keyboard.
-    control.focus();
-    announce("Press Ctrl+C to copy the selected text.");
+/** Show an error; one that names a member of the request is shown with the label of its field. */
+function show(message, made, problem) {
+  const name = /^`(\w+)`/.exec(message)?.[1] ?? /at `\$\.([\w.]+)`/.exec(message)?.[1];
+  const last = name?.split(".").at(-1);
+  const control = controlsOf(made).find((one) => one.name === last);
+  if (control === undefined) {
+    fill(problem, notice("bad", message));
     return;
   }
-  fill(copy, "Copied");
-  announce("Copied.");
-  setTimeout(() => fill(copy, "Copy"), COPIED_FOR_MS);
+  mark(control, message.replace(/^`\w+`/, labelOf(control)), problem);
+}
+
+function mark(control, text, problem) {
+  lastId += 1;
+  const id = `problem-${lastId}`;
+  fill(problem, el("div", { id }, notice("bad", text)));
+  const described = control.getAttribute("aria-describedby") ?? "";
+  control.dataset.described = described;
+  control.setAttribute("aria-describedby", `${described} ${id}`.trim());
+  control.setAttribute("aria-invalid", "true");
+  control.focus();
+}
+
+function clear(made, problem) {
+  fill(problem);
+  for (const control of all("[aria-invalid]", made)) {
+    control.removeAttribute("aria-invalid");
+    control.setAttribute("aria-describedby", control.dataset.described ?? "");
+  }
+}
+
+function controlsOf(made) {
+  return [...made.elements].filter((one) => one.name);
+}
+
+function labelOf(control) {
+  return control.labels?.[0]?.textContent ?? control.name;
 }

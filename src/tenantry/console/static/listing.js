@@ -1,8 +1,9 @@
 // A section with a table that loads its data, and reloads after each change.
 
-import { get } from "./api.js";
+import { get, latestOf } from "./api.js";
 import { el, fill } from "./dom.js";
-import { failure, pager, section, table } from "./widgets.js";
+import { pager, table } from "./table.js";
+import { failure, section, skeleton } from "./widgets.js";
 
 /**
  * @param {string} title
@@ -11,18 +12,24 @@ import { failure, pager, section, table } from "./widgets.js";
  * @returns {{element: HTMLElement, reload: () => Promise<void>}}
  */
 export function listing(title, { path, columns, empty, signal, pageSize, actions = [] }) {
-  const body = el("div", { class: "results" });
+  const body = el("div", { class: "results" }, skeleton());
+  const next = latestOf(signal);
   let shown = 1;
 
   async function turn(page) {
     shown = page;
+    const ours = next();
     try {
       const query = pageSize ? { page, pageSize } : {};
-      const found = await get(path, { query, signal });
+      const found = await get(path, { query, signal: ours });
+      if (found.items.length === 0 && page > 1 && found.totalPages > 0) {
+        await turn(found.totalPages);
+        return;
+      }
       const pages = pageSize ? pager(found, turn, title) : null;
       fill(body, found.totalPages > 1 && pages, table(title, columns, found.items, empty));
     } catch (error) {
-      if (!signal.aborted) {
+      if (!ours.aborted) {
         fill(
           body,
           failure(error, () => turn(page)),

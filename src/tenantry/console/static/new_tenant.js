@@ -1,8 +1,9 @@
 // The form for a new tenant. Its first API key is shown once.
 
 import { send, TENANTS } from "./api.js";
+import { copyable, showSecrets } from "./dialogs.js";
 import { el } from "./dom.js";
-import { choices, copyable, field, form, input, showSecrets } from "./forms.js";
+import { choices, field, form, input } from "./forms.js";
 import { MODULES } from "./modules.js";
 import { go } from "./router.js";
 import { facts } from "./widgets.js";
@@ -26,7 +27,7 @@ export async function view() {
     ),
   ];
   const made = form(fields, { action: "Create tenant", cancel: () => go("/tenants") }, create);
-  return [el("h1", {}, "New tenant"), el("div", { class: "panel" }, made)];
+  return [el("h1", {}, "New tenant"), el("div", { class: "panel plan" }, made)];
 }
 
 async function create(data) {

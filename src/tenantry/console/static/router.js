@@ -1,11 +1,18 @@
 // The view of an address. Addresses are fragments (`#/runs/…`), which are never sent.
 
+const HOME = "#/fleet";
+// Every parameter is an id. Anything else could make a request to another endpoint.
+const ID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+/** @type {Route} */
+const MISSING = ["", () => import("./missing.js"), ""];
+
 /**
  * Return the view of a fragment: `{load, params, query, section}`.
  *
  * @param {string} fragment `location.hash`
  * @param {Route[]} routes A path with segments such as `:name`, the
- *   function that loads its view, and its navigation entry. The first route is the default.
+ *   function that loads its view, and its navigation entry. The first route is the default; an
+ *   unknown path is a page that says so.
  */
 export function resolve(fragment, routes) {
   const [path, search = ""] = fragment.replace(/^#/, "").split("?");
@@ -16,13 +23,14 @@ export function resolve(fragment, routes) {
       return { load, params, query: new URLSearchParams(search), section };
     }
   }
-  const [, load, section] = routes[0];
-  return { load, params: {}, query: new URLSearchParams(), section };
+  const isHome = path === "" || path === "/";
+  const [, load, section] = isHome ? routes[0] : MISSING;
+  return { load, params: {}, query: new URLSearchParams(search), section };
 }
 
 /** Store the state of a view in its address, without an entry in the browser's history. */
 export function keepQuery(query) {
-  const path = location.hash.split("?")[0];
+  const path = location.hash.split("?")[0] || HOME;
   const given = Object.entries(query).filter(([, value]) => value !== "");
   const search = new URLSearchParams(given).toString();
   history.replaceState(null, "", search === "" ? path : `${path}?${search}`);
@@ -40,6 +48,9 @@ function match(pattern, segments) {
   const params = {};
   for (const [index, segment] of pattern.entries()) {
     if (segment.startsWith(":")) {
+      if (!ID.test(segments[index])) {
+        return null;
+      }
       params[segment.slice(1)] = segments[index];
     } else if (segment !== segments[index]) {
       return null;

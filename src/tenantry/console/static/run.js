@@ -1,14 +1,17 @@
-// One run: its progress while it is running, and then its result.
+// One run, while it is running and afterwards: the same view.
 
-import { get, HISTORY, send } from "./api.js";
+import { get, HISTORY, RUNS } from "./api.js";
+import { causeBench } from "./causes.js";
+import { histogram } from "./charts.js";
 import { el, fill } from "./dom.js";
-import { confirm } from "./forms.js";
-import { duration, localTime, plural, secondsBetween } from "./format.js";
-import { liveProgress } from "./live.js";
-import { causeGroups, durations, parts } from "./outcome.js";
-import { runState } from "./runs.js";
-import { announce, button, facts, failure, heading, linkButton, notice } from "./widgets.js";
+import { plural, secondsBetween } from "./format.js";
+import { keepWatching } from "./keeper.js";
+import { runProgress } from "./progress.js";
+import { drawElapsed, drawHead } from "./run_head.js";
+import { runChanges } from "./run_bar.js";
+import { tenantsOf } from "./run_tenants.js";
 import { watch } from "./watch.js";
+import { announce, failure, notice, section } from "./widgets.js";
 
 const DETAILS_READ_MAX = 5000;
 const DRAW_EVERY_MS = 250;
@@ -17,50 +20,79 @@ const BROKEN = "The connection was lost. Reconnecting…";
 
 /** Show one run. */
 export async function view({ params, signal }) {
-  const path = `${HISTORY}/${encodeURIComponent(params.id)}`;
-  const bare = await get(path, { query: { details: "none" }, signal });
-  const details = bare.totalCount > DETAILS_READ_MAX ? "failed" : "all";
+  const id = encodeURIComponent(params.id);
+  const [path, history] = [`${RUNS}/${id}`, `${HISTORY}/${id}`];
+  const run = await get(path, { signal });
   const page = {
     path,
-    details,
+    history,
     signal,
+    run,
     head: el("div", { class: "stack" }),
-    body: el("div", { class: "stack" }),
+    trouble: el("div"),
+    progress: runProgress(run, signal),
+    bench: causeBench(),
+    after: el("div", { class: "stack" }),
   };
-  if (bare.finishedAt === null) {
-    follow(page, bare);
+  drawHead(page);
+  if (run.finishedAt === null) {
+    page.progress.draw();
+    follow(page);
   } else {
     await showEnded(page);
   }
-  return [page.head, page.body];
+  return [page.head, page.trouble, page.progress.element, page.bench.element, page.after];
 }
 
 /** Show the progress until the run has ended, and then its result. */
-async function follow(page, bare) {
-  const { path, signal } = page;
-  const progress = liveProgress(bare);
-  const failing = failuresSoFar(path, bare, signal);
-  const trouble = el("div");
-  drawHead(page, bare);
-  fill(page.body, trouble, progress.element, failing.element);
-  const drawing = setInterval(progress.draw, DRAW_EVERY_MS);
-  const counting = setInterval(failing.draw, CAUSES_EVERY_MS);
+async function follow(page) {
+  const { path, signal, progress } = page;
+  const failures = new Map();
+  let counted = -1;
+  keepWatching(signal);
+  const tick = () => {
+    progress.draw();
+    drawElapsed(page);
+  };
+  const count = async () => {
+    if (failures.size !== counted) {
+      counted = failures.size;
+      try {
+        const causes = await get(`${page.history}/failure-causes`, { signal });
+        page.bench.draw(page.run, causes.items, [...failures.values()]);
+      } catch {
+        counted = -1; // `watch` reports a service that does not answer
+      }
+    }
+  };
+  const drawing = setInterval(tick, DRAW_EVERY_MS);
+  const counting = setInterval(count, CAUSES_EVERY_MS);
   try {
-    const ended = await watch(path, bare, {
+    page.run = await watch(`${page.history}/events`, path, page.run, {
       signal,
       onTenant: (detail) => {
         progress.take(detail);
-        failing.take(detail);
+        if (detail.status === "Failed") {
+          failures.set(detail.customerId, detail);
+        }
       },
-      onRun: progress.update,
-      onBreak: () => fill(trouble, notice("warning", BROKEN)),
-      onBack: () => fill(trouble),
+      onRun: (changed) => {
+        const isNew = changed.state !== page.run.state;
+        page.run = changed;
+        progress.update(changed);
+        if (isNew) {
+          drawHead(page);
+        }
+      },
+      onBreak: () => fill(page.trouble, notice("warning", BROKEN)),
+      onBack: () => fill(page.trouble),
     });
-    announce(`The run has ended: ${plural(ended.failedCount, "failure")}.`);
+    runChanges.dispatchEvent(new Event("ended"));
+    announce(endOf(page.run));
     await showEnded(page);
   } catch (error) {
     if (!signal.aborted) {
-      fill(trouble, failure(error));
+      fill(page.trouble, failure(error));
     }
   } finally {
     clearInterval(drawing);
@@ -68,83 +100,36 @@ async function follow(page, bare) {
   }
 }
 
-/** The failures by cause, updated while the run is running. */
-function failuresSoFar(path, run, signal) {
-  const failures = new Map();
-  const element = el("div");
-  let shown = 0;
-
-  function take(detail) {
-    if (detail.status === "Failed") {
-      failures.set(detail.customerId, detail);
-    }
-  }
-
-  async function draw() {
-    if (failures.size === shown) {
-      return;
-    }
-    shown = failures.size;
-    try {
-      const causes = await get(`${path}/failure-causes`, { signal });
-      fill(element, causeGroups(run, causes.items, [...failures.values()]));
-    } catch {
-      shown = 0; // `follow` reports a service that does not answer
-    }
-  }
-
-  return { element, take, draw };
+function endOf(run) {
+  const failed = run.failedCount - run.notAttemptedCount;
+  return `The run has ended: ${plural(run.successCount, "tenant")} succeeded, ${failed} failed.`;
 }
 
 async function showEnded(page) {
-  const { path, details, signal } = page;
-  const [ended, causes] = await Promise.all([
-    get(path, { query: { details }, signal }),
-    get(`${path}/failure-causes`, { signal }),
+  const { path, progress, signal } = page;
+  const onlyFailed = page.run.totalCount > DETAILS_READ_MAX;
+  const [ended, found, causes] = await Promise.all([
+    get(path, { signal }),
+    get(`${path}/tenants`, { query: { onlyFailed: String(onlyFailed) }, signal }),
+    get(`${page.history}/failure-causes`, { signal }),
   ]);
-  const failures = ended.details.filter((one) => one.status === "Failed");
-  drawHead(page, ended);
+  page.run = ended;
+  const details = found.items;
+  if (progress.taken().length < details.length) {
+    progress.takeAll(details);
+  }
+  progress.update(ended);
+  progress.draw();
+  drawHead(page);
+  const failures = details.filter((one) => one.status === "Failed");
+  page.bench.draw(ended, causes.items, failures);
+  const attempted = details.filter((one) => one.isAttempted);
+  const seconds = attempted.map((one) => secondsBetween(one.startedAt, one.finishedAt));
   fill(
-    page.body,
-    failures.length > 0 && causeGroups(ended, causes.items, failures),
-    details === "all" && ended.details.length > 0 && durations(ended.details),
-    parts(ended, failures),
-  );
-}
-
-function drawHead(page, run) {
-  const isRunning = run.finishedAt === null;
-  const cancel = () =>
-    confirm(
-      "Cancel the run?",
-      "Tenants in work finish. The others are not attempted.",
-      "Cancel the run",
-      async () => {
-        await send("POST", `${page.path}/cancel`);
-        announce("The run is being cancelled.");
-      },
-    );
-  const actions = [
-    isRunning && button("Cancel the run", cancel, { kind: "danger" }),
-    !isRunning &&
-      run.failedCount > 0 &&
-      linkButton(`#/runs/plan?retryOf=${run.id}`, "Retry all failures"),
-  ];
-  const results = isRunning
-    ? {}
-    : {
-        Took: duration(secondsBetween(run.startedAt, run.finishedAt)),
-        Tenants: plural(run.totalCount, "tenant"),
-        Failed: plural(run.failedCount, "tenant"),
-      };
-  fill(
-    page.head,
-    heading(`Run of ${localTime(run.startedAt)}`, actions),
-    facts({
-      State: runState(run),
-      ...results,
-      By: run.triggeredBy,
-      Id: el("span", { class: "code" }, run.id),
-    }),
+    page.after,
+    !onlyFailed &&
+      seconds.length > 0 &&
+      section("Durations", {}, el("div", { class: "panel" }, histogram(seconds))),
+    tenantsOf(ended, details),
   );
 }

@@ -1,21 +1,32 @@
 // The history of runs: a timeline, and a table with the same data.
 
-import { get, HISTORY } from "./api.js";
+import { get, RUNS, latestOf } from "./api.js";
 import { timeline } from "./charts.js";
 import { el, fill } from "./dom.js";
-import { count, duration, secondsBetween } from "./format.js";
+import { count, duration, localTime, secondsBetween } from "./format.js";
 import { keepQuery } from "./router.js";
 import { badge } from "./states.js";
-import { heading, linkButton, pager, section, table, time } from "./widgets.js";
+import { pager, table } from "./table.js";
+import { heading, linkButton, section, time } from "./widgets.js";
 
 // As many as a chart can show on a narrow screen.
 const RUNS_ON_A_PAGE = 30;
 
 const COLUMNS = [
-  { title: "Started", cell: (run) => el("a", { href: `#/runs/${run.id}` }, time(run.startedAt)) },
-  { title: "State", cell: (run) => runState(run) },
+  {
+    title: "Run",
+    kind: "name",
+    cell: (run) => el("a", { href: `#/runs/${run.id}` }, run.label ?? localTime(run.startedAt)),
+  },
+  { title: "State", cell: (run) => badge(run.state) },
+  { title: "Started", cell: (run) => time(run.startedAt) },
   { title: "Tenants", kind: "number", cell: (run) => count(run.totalCount) },
-  { title: "Failed", kind: "number", cell: (run) => count(run.failedCount) },
+  {
+    title: "Failed",
+    kind: "number",
+    cell: (run) => failuresOf(run.failedCount - run.notAttemptedCount),
+  },
+  { title: "Not attempted", kind: "number minor", cell: (run) => count(run.notAttemptedCount) },
   {
     title: "Took",
     kind: "number minor",
@@ -29,9 +40,11 @@ const COLUMNS = [
 export async function view({ query, signal }) {
   const list = el("div", { class: "stack" });
 
+  const next = latestOf(signal);
+
   async function turn(page) {
-    const wanted = { page, pageSize: RUNS_ON_A_PAGE, details: "none" };
-    const found = await get(HISTORY, { query: wanted, signal });
+    const wanted = { page, pageSize: RUNS_ON_A_PAGE };
+    const found = await get(RUNS, { query: wanted, signal: next() });
     fill(
       list,
       found.items.length > 0 &&
@@ -54,10 +67,6 @@ export async function view({ query, signal }) {
   return [heading("Runs", linkButton("#/runs/plan", "Plan a run", "primary")), list];
 }
 
-/** A badge with the state of a run. */
-export function runState(run) {
-  if (run.finishedAt === null) {
-    return badge("running");
-  }
-  return run.failedCount > 0 ? badge("failed", "with failures") : badge("success");
+function failuresOf(number) {
+  return number === 0 ? "0" : el("strong", { class: "alarm" }, count(number));
 }

@@ -6,23 +6,67 @@ import { el } from "./dom.js";
 export const STATES = {
   head: "at head",
   behind: "behind",
+  failing: "failing",
   unknown: "unknown",
   suspended: "suspended",
-  success: "success",
+  readonly: "read-only",
+  moving: "migrating",
+  success: "succeeded",
   failed: "failed",
-  pending: "pending",
+  skipped: "not attempted",
+  pending: "remaining",
   running: "running",
+  stopping: "stopping",
+  cancelling: "cancelling",
+  stopped: "stopped",
+  cancelled: "cancelled",
 };
 
-/** Return the state of a tenant. */
-export function stateOf(tenant, head) {
+/**
+ * Return the state of a tenant of the list, by the response of schema-status.
+ *
+ * A tenant that failed in its latest attempt is failing, wherever its database was last seen.
+ */
+export function stateOf(tenant, status) {
   if (!tenant.isActive) {
     return "suspended";
   }
-  if (tenant.schemaRevision === null) {
-    return "unknown";
+  if (tenant.isReadOnly) {
+    return "readonly";
   }
-  return tenant.schemaRevision === head ? "head" : "behind";
+  if (tenant.failingRunId !== null) {
+    return "failing";
+  }
+  const known = status.revisions.find((one) => one.revision === tenant.schemaRevision);
+  return known?.place ?? "unknown";
+}
+
+/** Return the state of a tenant of the map. */
+export function stateOnMap(tenant) {
+  if (!tenant.isActive) {
+    return "suspended";
+  }
+  if (tenant.isReadOnly) {
+    return "readonly";
+  }
+  return tenant.failingRunId === null ? tenant.place : "failing";
+}
+
+/** Return the number of tenants in each state; they add up to all tenants. */
+export function countsOf(status) {
+  const counts = { head: 0, behind: 0, failing: status.failing, unknown: 0 };
+  for (const { place, count, failing } of status.revisions) {
+    counts[place] += count - failing;
+  }
+  return { ...counts, suspended: status.suspended, readonly: status.readOnly };
+}
+
+/** Return the state of a tenant in a run that has ended it. */
+export function outcomeOf(detail) {
+  if (detail.status === "Success") {
+    return "success";
+  }
+  return detail.isAttempted ? "failed" : "skipped";
 }
 
 /** A small shape for a state; the word must be next to it, for screen readers. */

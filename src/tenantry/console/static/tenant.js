@@ -1,18 +1,31 @@
-// One tenant: its state, modules, users and credentials, and their actions.
+// One tenant: its state, migrations, modules, users, credentials and posts, and their actions.
 
 import { get, SCHEMA_STATUS, send, TENANTS, withQuery } from "./api.js";
 import { apiKeys, mcpTokens } from "./credentials.js";
+import { confirm, dialog } from "./dialogs.js";
 import { el, fill } from "./dom.js";
-import { choices, confirm, dialog, field, form, input } from "./forms.js";
+import { choices, field, form, input } from "./forms.js";
+import { menu } from "./menu.js";
 import { MODULES } from "./modules.js";
 import { go } from "./router.js";
-import { users } from "./users.js";
 import { badge, stateOf } from "./states.js";
-import { announce, button, facts, heading, section, time } from "./widgets.js";
+import { table } from "./table.js";
+import { users } from "./users.js";
+import {
+  announce,
+  cut,
+  facts,
+  failure,
+  linkButton,
+  section,
+  shortId,
+  skeleton,
+  time,
+} from "./widgets.js";
 
 /** Show one tenant. */
 export async function view({ params, signal }) {
-  const path = `${TENANTS}/${params.id}`;
+  const path = `${TENANTS}/${encodeURIComponent(params.id)}`;
   const [found, status] = await Promise.all([
     get(path, { signal }),
     get(SCHEMA_STATUS, { signal }),
@@ -22,32 +35,107 @@ export async function view({ params, signal }) {
     draw(await send("PATCH", path, body));
     announce(done);
   };
-  const draw = (now) =>
-    fill(top, head(now, path, change), state(now, status), modules(now, change));
+  const draw = (now) => fill(top, head(now, status, path, change), state(now, status));
   draw(found);
-  return [top, users(path, signal), apiKeys(path, signal), mcpTokens(path, signal)];
+  return [
+    top,
+    migrations(path, status, signal),
+    users(path, signal),
+    apiKeys(path, signal),
+    mcpTokens(path, signal),
+    modules(found, change),
+  ];
 }
 
-function head(now, path, change) {
-  const actions = [
-    button("Rename", () => rename(now, change)),
-    now.isActive
-      ? button("Suspend", () => suspend(now, change))
-      : button("Activate", () => change({ isActive: true }, "The tenant was activated.")),
-    !now.isActive && button("Delete", () => remove(now, path), { kind: "danger" }),
-  ];
-  return heading(now.name, actions);
+function head(now, status, path, change) {
+  const plan = `#/runs/plan?${new URLSearchParams({ tenant: now.id, name: now.name })}`;
+  return el(
+    "div",
+    { class: "head" },
+    el("h1", {}, now.name),
+    badge(stateOf(now, status)),
+    el(
+      "div",
+      { class: "actions" },
+      now.isActive && linkButton(plan, "Migrate this tenant", "primary"),
+      menu(`Actions for ${now.name}`, [
+        { text: "Rename…", press: () => rename(now, change) },
+        now.isActive
+          ? { text: "Suspend…", press: () => suspend(now, change) }
+          : {
+              text: "Activate",
+              press: () => change({ isActive: true }, "The tenant was activated."),
+            },
+        !now.isActive && { text: "Delete…", press: () => remove(now, path), kind: "danger" },
+      ]),
+    ),
+  );
 }
 
 function state(now, status) {
   return facts({
-    State: badge(stateOf(now, status.head)),
-    Revision: now.schemaRevision ?? "never seen",
-    Head: status.head,
-    Database: el("span", { class: "code" }, now.databaseName),
+    Revision: el("span", { class: "code" }, now.schemaRevision ?? "never seen"),
+    Head: el("span", { class: "code" }, status.head),
+    Server: now.serverName,
+    Database: el("span", { class: "code" }, cut(now.databaseName)),
     Created: time(now.createdAt),
-    Id: el("span", { class: "code" }, now.id),
+    "Requests per minute": now.requestsPerMinute === 0 ? "default" : now.requestsPerMinute,
+    Id: shortId(now.id, "id of the tenant"),
   });
+}
+
+const LOG = [
+  { title: "Revision", kind: "code", cell: (one) => one.revision },
+  { title: "Stream", kind: "minor", cell: (one) => (one.stream === "user" ? "yours" : "Tenantry") },
+  { title: "Applied", cell: (one) => time(one.appliedAt) },
+  { title: "Run", kind: "minor", cell: (one) => shortId(one.runId, "id of the run") },
+];
+const LOG_SHOWN_MAX = 10;
+
+/** The revisions that the database has, and why the latest attempt failed. */
+function migrations(path, status, signal) {
+  const body = el("div", { class: "stack" }, skeleton());
+  const load = async () => {
+    try {
+      const found = await get(`${path}/migrations`, { signal });
+      const more = (found.items ?? []).slice(LOG_SHOWN_MAX);
+      fill(
+        body,
+        found.failure !== null && lastFailure(found.failure),
+        found.items === null
+          ? el("p", { class: "empty" }, "The database of the tenant cannot be read.")
+          : table(
+              "Migrations",
+              LOG,
+              found.items.slice(0, LOG_SHOWN_MAX),
+              `Nothing was applied. The head is ${status.head}.`,
+            ),
+        more.length > 0 &&
+          el(
+            "details",
+            {},
+            el("summary", {}, `${more.length} older`),
+            table("Older migrations", LOG, more, ""),
+          ),
+      );
+    } catch (error) {
+      if (!signal.aborted) {
+        fill(body, failure(error, load));
+      }
+    }
+  };
+  load();
+  return section("Migrations", {}, body);
+}
+
+function lastFailure({ runId, errorMessage, finishedAt }) {
+  return el(
+    "div",
+    { class: "notice is-bad failure" },
+    el("p", {}, "The latest attempt failed ", time(finishedAt), "."),
+    el("p", { class: "raw code" }, errorMessage),
+    el("a", { href: `#/runs/${runId}` }, "Show the run"),
+  );
 }
 
 function modules(now, change) {
@@ -96,6 +184,7 @@ function remove(now, path) {
       async (data) => {
         await send("DELETE", withQuery(path, { name: data.get("name") }));
         close();
+        announce("The tenant was deleted.");
         go("/tenants");
       },
     ),

@@ -1,10 +1,12 @@
 // The users of a tenant.
 
 import { send } from "./api.js";
-import { dialog, confirm, field, form, input } from "./forms.js";
+import { confirm, dialog } from "./dialogs.js";
+import { field, form, input } from "./forms.js";
 import { listing } from "./listing.js";
+import { menu } from "./menu.js";
 import { badge } from "./states.js";
-import { announce, button, time } from "./widgets.js";
+import { announce, button, cut, time } from "./widgets.js";
 
 const USERS_ON_A_PAGE = 20;
 
@@ -22,8 +24,8 @@ export function users(tenantPath, signal) {
     announce("The user was deleted.");
   };
   const columns = [
-    { title: "E-mail address", cell: (user) => user.email },
-    { title: "Full name", cell: (user) => user.fullName },
+    { title: "E-mail address", kind: "name", cell: (user) => cut(user.email) },
+    { title: "Full name", kind: "name minor", cell: (user) => cut(user.fullName) },
     {
       title: "State",
       cell: (user) => (user.isActive ? badge("head", "active") : badge("suspended", "inactive")),
@@ -45,30 +47,25 @@ export function users(tenantPath, signal) {
 function actions(user, change, remove) {
   const { email, isActive } = user;
   const done = `${email} was ${isActive ? "deactivated" : "activated"}.`;
-  return [
-    button("Edit", () => edit(user, change), { label: `Edit ${email}` }),
-    button("Set password", () => setPassword(user, change), {
-      label: `Set the password of ${email}`,
-    }),
-    button(
-      isActive ? "Deactivate" : "Activate",
-      () => change(user, { isActive: !isActive }, done),
-      {
-        label: `${isActive ? "Deactivate" : "Activate"} ${email}`,
-      },
-    ),
-    button(
-      "Delete",
-      () =>
+  return menu(`Actions for ${email}`, [
+    { text: "Edit…", press: () => edit(user, change) },
+    { text: "Set password…", press: () => setPassword(user, change) },
+    {
+      text: isActive ? "Deactivate" : "Activate",
+      press: () => change(user, { isActive: !isActive }, done),
+    },
+    {
+      text: "Delete…",
+      kind: "danger",
+      press: () =>
         confirm(
           `Delete ${email}?`,
           "The sessions and tokens of the user are revoked. This cannot be undone.",
           "Delete",
           () => remove(user),
         ),
-      { label: `Delete ${email}` },
-    ),
-  ];
+    },
+  ]);
 }
 
 function add(path, list) {
@@ -78,8 +75,9 @@ function add(path, list) {
       { action: "Add", cancel: close },
       async (data) => {
         await send("POST", path, Object.fromEntries(data));
-        close();
         await list.reload();
+        close();
+        announce(`${data.get("email")} was added.`);
       },
     ),
   );

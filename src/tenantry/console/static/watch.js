@@ -4,23 +4,26 @@ import { ApiError, get } from "./api.js";
 import { events } from "./events.js";
 
 const RETRY_AFTER_MS = 2000;
+const TOO_MANY_REQUESTS = 429;
 
 /**
  * Call back for every event of a run. Return the run when it has ended.
  *
- * @param {string} path Of the run.
+ * @param {string} path Of the events.
+ * @param {string} runPath Of the run.
  * @param {any} run Its current state, without details.
  * @param {{signal: AbortSignal, onTenant: (detail: any) => void, onRun: (run: any) => void,
  *   onBreak: () => void, onBack: () => void}} callbacks `onTenant` may be
  *   called several times for one tenant.
  * @throws {ApiError} The service rejects the request.
  */
-export async function watch(path, run, { signal, onTenant, onRun, onBreak, onBack }) {
+export async function watch(path, runPath, run, { signal, onTenant, onRun, onBreak, onBack }) {
   let now = run;
   let lastId = null;
   while (now.finishedAt === null) {
+    let wait = RETRY_AFTER_MS;
     try {
-      for await (const event of events(`${path}/events`, { lastId, signal })) {
+      for await (const event of events(path, { lastId, signal })) {
         lastId = event.id;
         onBack();
         if (event.type === "tenant") {
@@ -32,11 +35,12 @@ export async function watch(path, run, { signal, onTenant, onRun, onBreak, onBac
       }
     } catch (error) {
       throwUnlessTransient(error, signal);
+      wait = Math.max(RETRY_AFTER_MS, (error.retryAfter ?? 0) * 1000);
     }
     if (now.finishedAt === null) {
       onBreak();
-      await pause(RETRY_AFTER_MS, signal);
-      now = (await currentState(path, signal)) ?? now;
+      await pause(wait, signal);
+      now = (await currentState(runPath, signal)) ?? now;
       onRun(now);
     }
   }
@@ -47,9 +51,9 @@ export async function watch(path, run, { signal, onTenant, onRun, onBreak, onBac
  * Read the run; return null if the service does not answer. The stream then sends the missed
  * tenants, because it continues after the last received event.
  */
-async function currentState(path, signal) {
+async function currentState(runPath, signal) {
   try {
-    return await get(path, { query: { details: "none" }, signal });
+    return await get(runPath, { signal });
   } catch (error) {
     throwUnlessTransient(error, signal);
     return null;
@@ -58,7 +62,8 @@ async function currentState(path, signal) {
 
 /** Throw the error, unless a retry can succeed. */
 function throwUnlessTransient(error, signal) {
-  const isRefusal = error instanceof ApiError && error.status >= 400 && error.status < 500;
+  const { status = 0 } = error instanceof ApiError ? error : {};
+  const isRefusal = status >= 400 && status < 500 && status !== TOO_MANY_REQUESTS;
   if (signal.aborted || isRefusal) {
     throw error;
   }

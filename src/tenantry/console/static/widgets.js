@@ -1,89 +1,19 @@
 // The elements of views: headings, tables, pages, times, notices, buttons.
 
 import { byId, el, fill } from "./dom.js";
-import { count, distance, localTime } from "./format.js";
+import { distance, localTime } from "./format.js";
+import { icon } from "./icons.js";
 
-/** A timestamp, exact to the second; its tooltip has the distance from now. */
-export function time(timestamp, missing = "–") {
-  if (timestamp === null) {
-    return missing;
-  }
-  return el("time", { datetime: timestamp, title: distance(timestamp) }, localTime(timestamp));
-}
+const TOAST_MS = 5000;
 
-/** A timestamp as a distance; its tooltip has the exact time. */
-export function timeAgo(timestamp, missing = "never") {
+const COPIED_MS = 1500;
+
+/** A timestamp as a distance from now; its tooltip has the exact time. */
+export function time(timestamp, missing = "never") {
   if (timestamp === null) {
     return missing;
   }
   return el("time", { datetime: timestamp, title: localTime(timestamp) }, distance(timestamp));
-}
-
-/**
- * A table in a region that scrolls horizontally if necessary.
- *
- * @param {string} caption For screen readers; a heading is above.
- * @param {Column[]} columns Of the kinds "number", "minor" (hidden on narrow screens), "actions".
- * @param {Object[]} rows
- * @param {string} empty The text for a table without rows.
- */
-export function table(caption, columns, rows, empty) {
-  if (rows.length === 0) {
-    return el("p", { class: "empty" }, empty);
-  }
-  const heads = columns.map(({ title, kind }) =>
-    el(
-      "th",
-      { scope: "col", class: kind },
-      kind === "actions" ? el("span", { class: "unseen" }, title) : title,
-    ),
-  );
-  const body = rows.map((row) =>
-    el(
-      "tr",
-      {},
-      columns.map(({ cell, kind }) => el("td", { class: kind }, cell(row))),
-    ),
-  );
-  return el(
-    "div",
-    { class: "scroller", role: "group", tabindex: "0", "aria-label": caption },
-    el(
-      "table",
-      {},
-      el("caption", {}, caption),
-      el("thead", {}, el("tr", {}, heads)),
-      el("tbody", {}, body),
-    ),
-  );
-}
-
-/**
- * "51–100 of 10,000", with buttons for other pages.
- *
- * @param {{page: number, pageSize: number, totalCount: number, totalPages: number}} at
- * @param {(page: number) => any} turn Shows another page.
- * @param {string} what The kind of items.
- */
-export function pager(at, turn, what) {
-  if (at.totalCount === 0) {
-    return null;
-  }
-  const first = (at.page - 1) * at.pageSize + 1;
-  const last = Math.min(at.page * at.pageSize, at.totalCount);
-  const range = `${count(first)}–${count(last)} of ${count(at.totalCount)}`;
-  const to = (page, text, id) => {
-    const made = button(text, () => turn(page));
-    made.dataset.turn = id;
-    made.disabled = page < 1 || page > at.totalPages;
-    return made;
-  };
-  return el(
-    "nav",
-    { class: "pager", "aria-label": `Pages of ${what}` },
-    el("span", {}, range),
-    at.totalPages > 1 && [to(at.page - 1, "Previous", "previous"), to(at.page + 1, "Next", "next")],
-  );
 }
 
 /** A message in the flow of the page: of the kind "info", "good", "warning" or "bad". */
@@ -122,8 +52,14 @@ export function heading(title, ...actions) {
   );
 }
 
-/** A section of a page, with its heading and its actions. */
-export function section(title, { actions = /** @type {any[]} */ ([]) } = {}, ...children) {
+/**
+ * A section of a page, with its heading and its actions.
+ *
+ * @param {string} title
+ * @param {{actions?: any}} options
+ * @param {...any} children
+ */
+export function section(title, { actions = [] }, ...children) {
   const head = el(
     "div",
     { class: "head" },
@@ -150,22 +86,89 @@ export function button(text, press, { kind = "", label = /** @type {any} */ (nul
   return el("button", { type: "button", class: kind, "aria-label": label, onclick }, text);
 }
 
+/** The beginning of an id, with a button that copies all of it. */
+export function shortId(id, what = "id") {
+  const copy = el(
+    "button",
+    {
+      type: "button",
+      class: "quiet square",
+      "aria-label": `Copy the ${what} ${id}`,
+      onclick: async () => {
+        try {
+          await navigator.clipboard.writeText(id);
+        } catch {
+          announce(id);
+          return;
+        }
+        fill(copy, icon("check"));
+        announce("Copied.");
+        setTimeout(() => fill(copy, icon("copy")), COPIED_MS);
+      },
+    },
+    icon("copy"),
+  );
+  return el(
+    "span",
+    { class: "id" },
+    el("span", { class: "code", title: id }, `${id.slice(0, 13)}…`),
+    copy,
+  );
+}
+
+/** A bar that shows a share; without a label it only repeats a number beside it. */
+export function gauge(value, max, state, label = /** @type {any} */ (null)) {
+  const share = max > 0 ? Math.min(1, value / max) : 0;
+  const described = { role: "meter", "aria-label": label, "aria-valuemin": 0 };
+  const values = { "aria-valuemax": max, "aria-valuenow": value };
+  return el(
+    "span",
+    {
+      class: `gauge is-${state}`,
+      ...(label ? { ...described, ...values } : { "aria-hidden": "true" }),
+    },
+    el("span", { style: { width: `${100 * share}%` } }),
+  );
+}
+
+/** A placeholder for content that is being loaded. */
+export function skeleton(lines = 4) {
+  return el(
+    "div",
+    { class: "skeleton", "aria-hidden": "true" },
+    Array.from({ length: lines }, () => el("span")),
+  );
+}
+
+/** A text on one line, cut off at the end if necessary; its tooltip has all of it. */
+export function cut(text) {
+  return el("span", { class: "cut", title: text }, text);
+}
+
+/** Show for a moment that something was done; screen readers read it. */
+export function announce(text) {
+  const shown = el("p", { class: "toast" }, icon("check"), text);
+  const place = byId("announcements");
+  fill(place, shown);
+  setTimeout(() => shown.remove(), TOAST_MS);
+}
+
+/** Read a text to screen readers, without showing it. */
+export function speak(text) {
+  fill(byId("spoken"), text);
+}
+
 /** Show the error of an action, visible at any scroll position. */
-function complain(error) {
+export function complain(error) {
   const place = byId("complaints");
   if (error.name !== "AbortError") {
     fill(
       place,
       notice(
         "bad",
-        error.message,
+        el("p", {}, error.message),
         button("Dismiss", () => fill(place)),
       ),
     );
   }
-}
-
-/** Announce a text to screen readers. */
-export function announce(text) {
-  fill(byId("announcements"), text);
 }

@@ -1,0 +1,84 @@
+// The filters of the map of the fleet.
+
+import { el, fill } from "./dom.js";
+import { field, input, select } from "./forms.js";
+
+const TYPING_PAUSE_MS = 200;
+
+/** Return whether a tenant of the map matches the filters. */
+export function isMatch(tenant, state, filters, found) {
+  const text = filters.search.trim().toLowerCase();
+  return (
+    (filters.state === "" || filters.state === state) &&
+    (filters.server === "" || filters.server === tenant.server) &&
+    (filters.revision === "" || filters.revision === tenant.revision) &&
+    (filters.cause === "" || filters.cause === tenant.cause) &&
+    (text === "" ||
+      tenant.name.toLowerCase().includes(text) ||
+      tenant.id === text ||
+      found.has(tenant.id))
+  );
+}
+
+/** The controls of the filters: `offer` sets their choices, `sync` their values. */
+export function toolbar(filters, set) {
+  const search = input("search", {
+    type: "search",
+    value: filters.search,
+    placeholder: "Name, id or database",
+  });
+  const lists = {
+    server: select("server", []),
+    revision: select("revision", []),
+    cause: select("cause", []),
+  };
+  const labels = { server: "Server", revision: "Revision", cause: "Cause" };
+  const places = Object.fromEntries(
+    Object.entries(lists).map(([name, list]) => [name, field(labels[name], list)]),
+  );
+  /** @type {number|undefined} */
+  let typing;
+  search.addEventListener("input", () => {
+    clearTimeout(typing);
+    typing = setTimeout(() => set({ search: search.value }), TYPING_PAUSE_MS);
+  });
+  for (const [name, list] of Object.entries(lists)) {
+    list.addEventListener("change", () => set({ [name]: list.value }));
+  }
+
+  function offer(tenants) {
+    const values = {
+      server: tenants.map((one) => one.server),
+      revision: tenants.map((one) => one.revision),
+      cause: tenants.map((one) => one.cause),
+    };
+    for (const [name, list] of Object.entries(lists)) {
+      const known = [...new Set(values[name])].filter((one) => one !== null).sort();
+      const chosen = filters[name];
+      const offered = chosen === "" || known.includes(chosen) ? known : [...known, chosen];
+      fill(
+        list,
+        el("option", { value: "" }, "Any"),
+        offered.map((one) => el("option", { value: one, selected: one === chosen }, one)),
+      );
+      places[name].hidden = offered.length < (name === "cause" ? 1 : 2);
+    }
+  }
+
+  function sync(now) {
+    for (const [name, list] of Object.entries(lists)) {
+      list.value = now[name];
+    }
+    if (document.activeElement !== search) {
+      search.value = now.search;
+    }
+  }
+
+  const element = el(
+    "search",
+    { class: "toolbar" },
+    field("Search", search),
+    Object.values(places),
+  );
+  return { element, offer, sync };
+}

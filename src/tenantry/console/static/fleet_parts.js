@@ -1,0 +1,152 @@
+// Parts of the page of the fleet.
+
+import { el } from "./dom.js";
+import { count, percent, plural } from "./format.js";
+import { badge, countsOf, mark, STATES } from "./states.js";
+import { table } from "./table.js";
+import { button, gauge, linkButton, section } from "./widgets.js";
+
+const MATCHES_SHOWN_MAX = 20;
+
+/** The page of a service without tenants. */
+export function firstPage() {
+  return [
+    el("h1", {}, "Fleet"),
+    el(
+      "div",
+      { class: "panel first" },
+      el("h2", {}, "Create the first tenant"),
+      el(
+        "p",
+        {},
+        "Each tenant gets a database of its own. A migration run then brings all databases to " +
+          "the same revision with one call.",
+      ),
+      el(
+        "ol",
+        {},
+        el("li", {}, "Create a tenant: its owner, its database and its first API key."),
+        el("li", {}, "Send requests with the API key, or connect an MCP client."),
+        el("li", {}, "Add revisions, and plan a run: every tenant is migrated."),
+      ),
+      el(
+        "div",
+        { class: "actions" },
+        linkButton("#/tenants/new", "Create a tenant", "primary"),
+        linkButton("/docs", "Read the API reference"),
+      ),
+    ),
+  ];
+}
+
+/** The meaning of the cells. */
+export function legend() {
+  const shown = ["head", "behind", "failing", "unknown", "suspended", "readonly", "moving"];
+  return el(
+    "ul",
+    { class: "legend", "aria-label": "Legend" },
+    shown.map((state) => el("li", { class: `is-${state}` }, mark(state), STATES[state])),
+  );
+}
+
+/** The tenants that match the filters, as a table. */
+export function matchList(matching, stateOf) {
+  const columns = [
+    {
+      title: "Name",
+      kind: "name",
+      cell: (one) => el("a", { href: `#/tenants/${one.id}` }, one.name),
+    },
+    { title: "State", cell: (one) => badge(stateOf(one)) },
+    { title: "Revision", kind: "minor", cell: (one) => one.revision ?? "never seen" },
+    { title: "Cause", kind: "minor name", cell: (one) => one.cause ?? "–" },
+  ];
+  const more = matching.length - MATCHES_SHOWN_MAX;
+  return section(
+    "Matches",
+    {},
+    table("Matches", columns, matching.slice(0, MATCHES_SHOWN_MAX), "No tenant matches."),
+    more > 0 && el("p", { class: "hint" }, `And ${plural(more, "more tenant")} on the map.`),
+  );
+}
+
+/** The number of tenants at each revision, as bars that filter the map. */
+export function revisionBars(status, showOnly) {
+  const largest = status.revisions.toSorted((one, other) => other.count - one.count);
+  return el(
+    "ul",
+    { class: "bars" },
+    largest.map(({ revision, place, count: number }) =>
+      el(
+        "li",
+        {},
+        el(
+          "button",
+          {
+            type: "button",
+            class: "bar",
+            "data-turn": `revision-${revision}`,
+            "aria-label": `${named(revision)}: ${plural(number, "tenant")}, ${STATES[place]}`,
+            onclick: () => showOnly(revision ?? ""),
+          },
+          el("span", { class: "bar-name code" }, named(revision)),
+          badge(place),
+          gauge(number, status.total, place),
+          el("span", { class: "number" }, count(number)),
+          el("span", { class: "number hint" }, percent(number, status.total)),
+        ),
+      ),
+    ),
+  );
+}
+
+/** Buttons that change the size of the cells of a grid. */
+export function zoomButtons(grid) {
+  const smaller = button("−", () => press(-1), { kind: "square", label: "Smaller cells" });
+  const larger = button("+", () => press(1), { kind: "square", label: "Larger cells" });
+  smaller.setAttribute("aria-disabled", "true");
+  function press(step) {
+    const { isSmallest, isLargest } = grid.zoomBy(step);
+    smaller.setAttribute("aria-disabled", String(isSmallest));
+    larger.setAttribute("aria-disabled", String(isLargest));
+  }
+  return el("div", { class: "zoom", role: "group", "aria-label": "Zoom" }, smaller, larger);
+}
+
+/** The totals, which add up to all tenants; each one filters the map. */
+export function totalsOf(status, moving, chosen, choose) {
+  const counts = countsOf(status);
+  const all = status.total + status.suspended + status.readOnly;
+  const entry = (state, number, text) =>
+    el(
+      "li",
+      {},
+      el(
+        "button",
+        {
+          type: "button",
+          class: `total is-${state || "all"}`,
+          "aria-pressed": String(chosen === state),
+          "aria-label": `${count(number)} ${text}`,
+          "data-turn": `total-${state}`,
+          onclick: () => choose(chosen === state ? "" : state),
+        },
+        el("span", { class: "number" }, state !== "" && mark(state), count(number)),
+        el("span", {}, text),
+      ),
+    );
+  return [
+    entry("", all, all === 1 ? "tenant" : "tenants"),
+    entry("head", counts.head, "at head"),
+    entry("behind", counts.behind, "behind"),
+    entry("failing", counts.failing, "failing"),
+    entry("unknown", counts.unknown, "unknown"),
+    entry("suspended", counts.suspended, "suspended"),
+    counts.readonly > 0 && entry("readonly", counts.readonly, "read-only"),
+    moving > 0 && entry("moving", moving, "migrating"),
+  ];
+}
+
+function named(revision) {
+  return revision ?? "never seen";
+}

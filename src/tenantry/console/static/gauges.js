@@ -1,0 +1,82 @@
+// The gauges of a run: its waves, its failure budget, and the tenants in work.
+
+import { el, fill, keyed } from "./dom.js";
+import { count, duration, secondsBetween } from "./format.js";
+import { gauge } from "./widgets.js";
+
+const IN_WORK_SHOWN_MAX = 12;
+
+/** The waves as steps; hidden without waves. */
+export function waveSteps() {
+  const element = el("ol", { class: "steps", "aria-label": "Waves" });
+
+  function draw(run, ended) {
+    const sizes = run.waves ?? [];
+    element.hidden = sizes.length === 0;
+    const current = sizes.findIndex((size) => ended < size);
+    fill(
+      element,
+      sizes.map((size, index) => {
+        const isCurrent = index === current && run.finishedAt === null;
+        const from = index === 0 ? 0 : sizes[index - 1];
+        const inWave = Math.max(0, Math.min(ended, size) - from);
+        const kind = inWave === size - from ? "is-done" : isCurrent ? "is-current" : "";
+        return el(
+          "li",
+          { class: kind, "aria-current": isCurrent && "step" },
+          el("strong", {}, `Wave ${index + 1}`),
+          el("span", {}, `${count(inWave)} of ${count(size - from)}`),
+        );
+      }),
+    );
+  }
+
+  return { element, draw };
+}
+
+/** The failure budget as a meter; hidden without a budget. */
+export function budgetMeter() {
+  const meter = el("span");
+  const text = el("span", { class: "number" });
+  const element = el("div", { class: "budget" }, el("span", {}, "Failure budget"), meter, text);
+
+  function draw(run, failed) {
+    const most = run.maxFailures;
+    element.hidden = most === null;
+    if (most !== null) {
+      const state = failed > most ? "failed" : "behind";
+      fill(meter, gauge(Math.min(failed, most), Math.max(1, most), state, "Failures"));
+      fill(text, `${count(failed)} of ${count(most)} failures allowed`);
+    }
+  }
+
+  return { element, draw };
+}
+
+/** The tenants in work, each with its seconds; hidden after the end of the run. */
+export function inWorkStrip() {
+  const list = el("ul", { class: "in-work", "aria-label": "Tenants in work" });
+  const rest = el("p", { class: "hint" });
+  const element = el("div", { class: "strip" }, el("span", {}, "In work now"), list, rest);
+
+  function draw(run, ended, isStalled) {
+    const inWork = (run.inWork ?? []).filter((one) => !ended.has(one.customerId));
+    element.hidden = run.finishedAt !== null;
+    keyed(list, inWork.slice(0, IN_WORK_SHOWN_MAX), {
+      key: (one) => one.customerId,
+      create: (one) =>
+        el(
+          "li",
+          {},
+          el("a", { class: "cut", href: `#/tenants/${one.customerId}` }, one.customerName),
+          el("span", { class: "number" }),
+        ),
+      update: (item, one) => fill(item.lastElementChild, duration(secondsBetween(one.since, null))),
+    });
+    const more = inWork.length - IN_WORK_SHOWN_MAX;
+    const none = inWork.length === 0 && (isStalled ? "no tenant" : "each for less than a second");
+    fill(rest, more > 0 ? `and ${count(more)} more` : none);
+  }
+
+  return { element, draw };
+}

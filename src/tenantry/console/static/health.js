@@ -1,0 +1,84 @@
+// The health of the service: readiness, workers, tenant servers and the release.
+
+import { get, HEALTH } from "./api.js";
+import { el, fill } from "./dom.js";
+import { distance } from "./format.js";
+import { badge } from "./states.js";
+import { table } from "./table.js";
+import { facts, failure, heading, section, shortId, time } from "./widgets.js";
+
+const POLL_MS = 5000;
+const MISSING = "This worker has no heartbeat. Others take over what it has claimed.";
+
+const WORKERS = [
+  {
+    title: "Worker",
+    kind: "wide",
+    cell: (one) => [
+      one.program || "unknown",
+      one.isThis && el("span", { class: "hint" }, " (answers here)"),
+    ],
+  },
+  {
+    title: "State",
+    cell: (one) => (one.isAlive ? badge("head", "alive") : badge("failed", "silent")),
+  },
+  { title: "Heartbeat", cell: (one) => (one.isAlive ? "now" : distance(one.seenAt)) },
+  { title: "In work", kind: "number", cell: (one) => one.inWorkCount },
+  { title: "Id", kind: "minor", cell: (one) => shortId(one.id, "id of the worker") },
+];
+const SERVERS = [
+  { title: "Tenant server", kind: "name", cell: (one) => one.name },
+  {
+    title: "State",
+    cell: (one) => (one.awaySince === null ? badge("head", "reachable") : badge("failed", "away")),
+  },
+  { title: "Away since", cell: (one) => (one.awaySince === null ? "–" : time(one.awaySince)) },
+];
+
+/** Show the health, updated every few seconds. */
+export async function view({ signal }) {
+  const body = el("div", { class: "stack" });
+  const trouble = el("div");
+  const read = async () => {
+    const [health, isReady] = await Promise.all([get(HEALTH, { signal }), readiness(signal)]);
+    fill(trouble);
+    draw(body, health, isReady);
+  };
+  await read();
+  const timer = setInterval(async () => {
+    try {
+      await read();
+    } catch (error) {
+      if (!signal.aborted) {
+        fill(trouble, failure(error));
+      }
+    }
+  }, POLL_MS);
+  signal.addEventListener("abort", () => clearInterval(timer));
+  return [heading("Health"), trouble, body];
+}
+
+async function readiness(signal) {
+  const response = await fetch("/readyz", { cache: "no-store", credentials: "omit", signal });
+  return response.ok;
+}
+
+function draw(body, health, isReady) {
+  const silent = health.workers.filter((one) => !one.isAlive);
+  fill(
+    body,
+    facts({
+      Readiness: isReady ? badge("head", "ready") : badge("failed", "not ready"),
+      Release: health.release,
+      Workers: `${health.workers.length - silent.length} alive`,
+    }),
+    section(
+      "Workers",
+      {},
+      table("Workers", WORKERS, health.workers, "No worker has a heartbeat: runs do not start."),
+      silent.length > 0 && el("p", { class: "hint" }, MISSING),
+    ),
+    section("Tenant servers", {}, table("Tenant servers", SERVERS, health.servers, "None.")),
+  );
+}

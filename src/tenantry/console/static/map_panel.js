@@ -1,0 +1,87 @@
+// The card and the side panel of a tenant on the map of the fleet.
+
+import { el, fill } from "./dom.js";
+import { icon } from "./icons.js";
+import { badge } from "./states.js";
+import { facts, linkButton, shortId } from "./widgets.js";
+
+/** A card next to a cell: `show(tenant, at, stateOf)`, with null to hide it. */
+export function hoverCard() {
+  const element = el("div", { class: "card", "aria-hidden": "true" });
+  element.hidden = true;
+
+  function show(tenant, at, stateOf) {
+    element.hidden = tenant === null;
+    if (tenant === null || at === null) {
+      return;
+    }
+    fill(
+      element,
+      el("strong", { class: "cut" }, tenant.name),
+      badge(stateOf(tenant)),
+      el("span", { class: "hint code" }, `${tenant.revision ?? "never seen"} · ${tenant.server}`),
+      tenant.cause !== null && el("span", { class: "alarm" }, tenant.cause),
+    );
+    const { width, height } = element.getBoundingClientRect();
+    const left = Math.min(at.left, innerWidth - width - 8);
+    const isBelow = at.bottom + height + 8 < innerHeight;
+    element.style.setProperty("left", `${Math.max(8, left)}px`);
+    element.style.setProperty("top", `${isBelow ? at.bottom + 6 : at.top - height - 6}px`);
+  }
+
+  return { element, show };
+}
+
+/** The panel of the chosen tenant; closing it returns the focus. */
+export function sidePanel(signal) {
+  const element = el("aside", { class: "panel side", "aria-label": "Chosen tenant" });
+  element.hidden = true;
+  let opener = /** @type {HTMLElement|null} */ (null);
+
+  function close() {
+    element.hidden = true;
+    opener?.focus({ preventScroll: true });
+  }
+
+  function show(tenant, state, from) {
+    opener = from;
+    const title = el("h2", { tabindex: "-1" }, tenant.name);
+    const plan = `#/runs/plan?${new URLSearchParams({ tenant: tenant.id, name: tenant.name })}`;
+    fill(
+      element,
+      el(
+        "div",
+        { class: "head" },
+        title,
+        el(
+          "button",
+          { type: "button", class: "quiet square", "aria-label": "Close", onclick: close },
+          icon("close"),
+        ),
+      ),
+      facts({
+        State: badge(state),
+        Revision: el("span", { class: "code" }, tenant.revision ?? "never seen"),
+        Server: tenant.server,
+        Id: shortId(tenant.id),
+      }),
+      tenant.cause !== null && [
+        el("p", { class: "raw code" }, tenant.cause),
+        el("a", { href: `#/runs/${tenant.failingRunId}` }, "Show the run that failed"),
+      ],
+      el(
+        "div",
+        { class: "actions" },
+        linkButton(`#/tenants/${tenant.id}`, "Open", "primary"),
+        tenant.isActive && linkButton(plan, "Plan its migration"),
+      ),
+    );
+    element.hidden = false;
+    title.focus({ preventScroll: true });
+  }
+
+  addEventListener("keydown", (event) => event.key === "Escape" && !element.hidden && close(), {
+    signal,
+  });
+  return { element, show };
+}

@@ -1,0 +1,29 @@
+// The tenants of a run that is planned: all, one, or those that failed.
+
+import { get, HISTORY, RUNS, SCHEMA_STATUS } from "./api.js";
+import { plural } from "./format.js";
+
+/** Return the selected tenants, as the body of a request, a description and their number. */
+export async function selectionOf(query, signal) {
+  const tenant = query.get("tenant");
+  if (tenant !== null) {
+    const name = query.get("name") ?? tenant;
+    return { body: { tenantIds: [tenant] }, description: `One tenant: ${name}.`, total: 1 };
+  }
+  const retryOf = query.get("retryOf");
+  if (retryOf === null) {
+    const { total } = await get(SCHEMA_STATUS, { signal });
+    return { body: {}, description: `All ${plural(total, "active tenant")}.`, total };
+  }
+  const path = `${HISTORY}/${encodeURIComponent(retryOf)}`;
+  const cause = query.get("cause");
+  if (cause === null) {
+    const run = await get(`${RUNS}/${encodeURIComponent(retryOf)}`, { signal });
+    const description = `The ${plural(run.failedCount, "tenant")} that failed in the chosen run.`;
+    return { body: { retryOf }, description, total: run.failedCount };
+  }
+  const { items } = await get(`${path}/failure-causes`, { signal });
+  const total = items.find((one) => one.cause === cause)?.count ?? 0;
+  const description = `The ${plural(total, "tenant")} that failed with “${cause}”.`;
+  return { body: { retryOf, cause }, description, total };
+}
