@@ -29,6 +29,7 @@ from tenantry.db.servers import Server
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.urls import sqlite_path
 from tenantry.fleet.adoption import Adoption
+from tenantry.fleet.deletion import Deletion
 from tenantry.fleet.dry_run import Previewer
 from tenantry.fleet.heartbeat import Heartbeat
 from tenantry.fleet.lifecycle import Lifecycle
@@ -85,6 +86,7 @@ class Services:
     worker: Worker
     watchers: Watchers
     lifecycle: Lifecycle
+    deletion: Deletion
     adoption: Adoption
     migrator: Migrator
     passwords: Passwords
@@ -178,6 +180,7 @@ def _build(settings: Settings, threads: Executor) -> Services:
         worker=worker,
         watchers=Watchers(catalog, worker),
         lifecycle=lifecycle,
+        deletion=Deletion(lifecycle=lifecycle, kept=timedelta(days=settings.deleted_days)),
         adoption=_adoption(settings, lifecycle, threads),
         migrator=migrator,
         passwords=passwords,
@@ -274,6 +277,7 @@ async def _keep_house(services: Services) -> None:
     while True:
         with contextlib.suppress(DatabaseUnavailable):
             await services.lifecycle.reap()
+            await services.deletion.purge_expired(system_context("housekeeping"))
             await services.usage.write()
             await services.sign_ins.write()
             await password_attempts.forget(services.catalog)

@@ -185,6 +185,9 @@ class Settings(BaseSettings):
         le=36500,
         description="Days after which entries of the audit log are removed; 0 keeps them.",
     )
+    deleted_days: int = Field(
+        7, ge=0, le=36500, description="Days for which a deleted tenant can be undeleted; 0: none."
+    )
     connections: int = Field(
         0,
         ge=0,

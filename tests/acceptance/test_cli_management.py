@@ -57,8 +57,9 @@ KEY = {"id", "prefix", "createdAt", "lastUsedAt", "expiresAt"}
 TOKEN = KEY | {"name", "userId", "scopes"}
 POSTS = "/api/public/blog/posts"
 PROFILE = "/api/tenant/auth/profile"
-NAME_ASKED = (
-    "This deletes the tenant and its database and cannot be undone. Type `acme` to confirm: "
+NAME_ASKED = "The tenant can be undeleted for 7 days. Type `acme` to confirm: "
+PURGE_ASKED = (
+    "This removes the tenant and its database and cannot be undone. Type `acme` to confirm: "
 )
 
 
@@ -196,8 +197,8 @@ class TestTenantDelete:
         assert (active.status, misnamed.status) == (2, 2)
         assert "tenant suspend" in only_line(active.stderr)
         assert "tenant show" in only_line(misnamed.stderr)
-        assert deleted.data == {"message": "The tenant was deleted."}
-        assert not _database_exists(tenantry, made["databaseName"])
+        assert "It can be undeleted until 20" in deleted.data["message"]
+        assert _database_exists(tenantry, made["databaseName"])
         assert tenantry("tenant", "show", "acme").status == 2
         assert tenantry.create_tenant("acme")["id"] != made["id"]
 
@@ -232,6 +233,87 @@ class TestTenantDelete:
         assert "exact name" in refused
         assert "The tenant was deleted." in deleted
         assert alone("tenant", "list", "--json").data["totalCount"] == 0
+
+    def test_with_zero_days_cannot_be_undone(self, alone: Commands):
+        made = alone.create_tenant("acme")
+        alone("tenant", "suspend", "acme")
+
+        ended = alone(
+            "tenant", "delete", "acme", "--name", "acme", "--json", TENANTRY_DELETED_DAYS="0"
+        )
+
+        assert ended.data == {"message": "The tenant was deleted."}
+        assert not _database_exists(alone, made["databaseName"])
+        assert alone("tenant", "undelete", "acme").status == 2
+
+
+class TestTenantUndelete:
+    def test_restores_a_deleted_tenant(self, tenantry: Commands):
+        made = _deleted(tenantry)
+        key = {"X-Api-Key": made["apiKey"]}
+        rejected = _asked(tenantry, POSTS, key).status_code
+        listed = tenantry("tenant", "list", "--deleted")
+
+        restored = tenantry("tenant", "undelete", "acme", "--json").data
+        tenantry("tenant", "activate", "acme")
+
+        assert rejected == 401
+        assert made["id"] in listed.stdout
+        assert (restored["id"], restored["isActive"]) == (made["id"], False)
+        assert _asked(tenantry, POSTS, key).status_code == 200
+        assert tenantry("tenant", "list", "--deleted", "--json").data["items"] == []
+
+    def test_takes_a_new_name(self, alone: Commands):
+        made = _deleted(alone)
+        alone.create_tenant("acme")
+
+        taken = alone("tenant", "undelete", made["id"])
+        renamed = alone("tenant", "undelete", made["id"], "--name", "acme 2")
+
+        assert taken.status == 2
+        assert "--name" in only_line(taken.stderr)
+        assert "acme 2" in renamed.stdout
+
+    def test_of_an_ambiguous_name_needs_the_id(self, alone: Commands):
+        first, second = _deleted(alone), _deleted(alone)
+
+        ended = alone("tenant", "undelete", "acme")
+
+        assert ended.status == 2
+        assert "--deleted" in only_line(ended.stderr)
+        listed = alone("tenant", "list", "--deleted", "--json").data
+        assert {one["id"] for one in listed["items"]} == {first["id"], second["id"]}
+        assert set(listed["items"][0]) == {
+            "id",
+            "name",
+            "databaseName",
+            "createdAt",
+            "deletedAt",
+            "purgedAfter",
+        }
+
+
+class TestTenantPurge:
+    def test_removes_a_deleted_tenant(self, tenantry: Commands):
+        made = _deleted(tenantry)
+
+        misnamed = tenantry("tenant", "purge", made["id"], "--name", "ACME")
+        purged = tenantry("tenant", "purge", made["id"], "--name", "acme", "--json")
+
+        assert misnamed.status == 2
+        assert purged.data == {"message": "The tenant was purged."}
+        assert not _database_exists(tenantry, made["databaseName"])
+        assert tenantry("tenant", "undelete", made["id"]).status == 2
+
+    def test_asks_at_a_terminal(self, alone: Commands):
+        _deleted(alone)
+
+        purged, status = at_a_terminal(
+            alone.folder, ["tenant", "purge", "acme"], {PURGE_ASKED: "acme"}
+        )
+
+        assert status == 0
+        assert "The tenant was purged." in purged
 
 
 class TestTenantCreate:
@@ -802,6 +884,14 @@ def _logs_in(tenantry: Commands, tenant: Any, email: str, password: str) -> bool
 def _admin_logs_in(tenantry: Commands, password: str) -> bool:
     body = {"email": ADA, "password": password}
     return _asked(tenantry, "/api/admin/auth/login", body=body).status_code == 200
+
+
+def _deleted(tenantry: Commands) -> Any:
+    """Create a tenant, delete it, and return it."""
+    made = tenantry.create_tenant("acme")
+    tenantry("tenant", "suspend", "acme")
+    tenantry("tenant", "delete", "acme", "--name", "acme")
+    return made
 
 
 def _database_exists(tenantry: Commands, name: str) -> bool:

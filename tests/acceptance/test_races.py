@@ -34,10 +34,11 @@ async def _other(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> AsyncIt
 
 
 async def delete(world: World) -> None:
-    """Delete acme in the one process."""
+    """Delete acme and its database in the one process."""
     await patch_tenant(world, world.acme, isActive=False)
-    path = f"{TENANTS}/{world.acme.tenant.id}"
-    done(await (await world.admin()).delete(path, params={"name": world.acme.tenant.name}))
+    for parent in (TENANTS, "/api/admin/deleted-tenants"):
+        path = f"{parent}/{world.acme.tenant.id}"
+        done(await (await world.admin()).delete(path, params={"name": world.acme.tenant.name}))
 
 
 class TestDeletedTenant:

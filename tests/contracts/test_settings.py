@@ -18,9 +18,16 @@ SAMPLES = {
     "trusted_proxies": "10.0.0.1",
 }
 # What takes any text: a path, or a name that only the machine can look up.
-ANY_TEXT = {"CORS_ORIGINS", "DATA_DIR", "HOST", "METRICS_HOST", "TENANT_MIGRATIONS"}
+ANY_TEXT = {
+    "CORS_ORIGINS",
+    "DATA_DIR",
+    "HOST",
+    "METRICS_HOST",
+    "TENANT_MIGRATIONS",
+}
 WRONG = {
     "AUDIT_DAYS": ["-1", "36501", "long"],
+    "DELETED_DAYS": ["-1", "36501", "soon"],
     "CATALOG_CONNECTIONS": ["0", "1001", "x"],
     "CONNECT_TIMEOUT_S": ["0", "-1", "61", "nan", "inf", "soon"],
     "LOGIN_ACCOUNT_HOURLY": ["0", "1000001", "x"],

@@ -17,7 +17,7 @@ import psycopg
 import pytest
 
 from tenantry.app import app_over
-from tenantry.catalog import audit, runs, tenants
+from tenantry.catalog import audit, deleted_tenants, runs, tenants
 from tenantry.catalog.tenants import DatabaseInUse, Tenant, TenantNameInUse, TenantState
 from tenantry.db.inspection import (
     DatabaseMissing,
@@ -368,7 +368,9 @@ def _bytes(foreign: Foreign) -> bytes:
 async def delete(services: Services, tenant: Tenant) -> None:
     ctx = system_context("test")
     suspended = await services.lifecycle.update(ctx, tenant, is_active=False)
-    await services.lifecycle.delete(ctx, suspended, name=tenant.name)
+    await services.deletion.delete(ctx, suspended, name=tenant.name)
+    deleted = await deleted_tenants.get(services.catalog, tenant.id)
+    await services.deletion.purge(ctx, deleted, name=tenant.name)
 
 
 def _exists(server_url: str, name: str) -> bool:

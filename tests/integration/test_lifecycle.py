@@ -221,7 +221,8 @@ class TestReap:
         self, settings: Settings, monkeypatch: pytest.MonkeyPatch
     ):
         """The deletion was interrupted: the tenant is invisible, and its database exists."""
-        async with open_services(settings, works=False) as services:
+        at_once = settings.model_copy(update={"deleted_days": 0})
+        async with open_services(at_once, works=False) as services:
             made = (await provision(services, "acme")).tenant
             ctx = system_context("test")
             suspended = await services.lifecycle.update(ctx, made, is_active=False)
@@ -232,7 +233,7 @@ class TestReap:
 
             monkeypatch.setattr(services.databases, "forget", cut_short)
             with pytest.raises(asyncio.CancelledError):
-                await services.lifecycle.delete(ctx, suspended, name="acme")
+                await services.deletion.delete(ctx, suspended, name="acme")
             monkeypatch.setattr(services.databases, "forget", forget)
             assert made.database_name in await all_names(services)
 
@@ -276,10 +277,11 @@ class TestUnansweredCommit:
         async with _cutting_proxy(host, int(port)) as (own_port, cut):
             values = settings.model_dump()
             values["catalog_url"] = settings.catalog.replace(f":{port}/", f":{own_port}/")
+            values["deleted_days"] = 0
             async with open_services(Settings(**values), works=False) as services:
                 cut.set()
                 with pytest.raises(DatabaseUnavailable):
-                    await services.lifecycle.delete(ctx, suspended, name="acme")
+                    await services.deletion.delete(ctx, suspended, name="acme")
                 cut.clear()
 
                 await services.lifecycle.reap()

@@ -7,6 +7,7 @@ from tenantry.api.routes import (
     admins,
     audit_logs,
     blog,
+    deleted_tenants,
     mcp,
     migration_runs,
     migrations,
@@ -34,6 +35,7 @@ _MODULES = (
     admins,
     audit_logs,
     tenants,
+    deleted_tenants,
     tenant_users,
     tenant_credentials,
 )

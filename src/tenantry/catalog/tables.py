@@ -45,9 +45,12 @@ tenant = sa.Table(
     sa.Column("requests_per_minute", sa.BigInteger, nullable=False, server_default="0"),
     # The run of the latest attempt to migrate it, if that attempt failed.
     sa.Column("failing_run_id", sa.Uuid, nullable=True),
+    # Set in the state `deleted`.
+    sa.Column("deleted_at", Instant, nullable=True),
     sa.UniqueConstraint("canonical_name"),
     sa.UniqueConstraint("server_name", "database_name", name="uq_tenant_server_name_database_name"),
     sa.Index("ix_tenant_schema_revision", "schema_revision"),
+    sa.Index("ix_tenant_deleted_at", "deleted_at"),
 )
 
 api_key = sa.Table(

@@ -39,6 +39,7 @@ class TenantState(StrEnum):
     PROVISIONING = "provisioning"
     ADOPTING = "adopting"  # its database has foreign content, which must survive a failure
     READY = "ready"
+    DELETED = "deleted"  # kept, and can be undeleted: see `catalog.deleted_tenants`
     DELETING = "deleting"
 
 
@@ -66,6 +67,7 @@ class Tenant(msgspec.Struct, frozen=True):
     requests_per_minute: int = 0
     is_read_only: bool = False
     failing_run_id: UUID | None = None
+    deleted_at: datetime | None = None
 
 
 class _Database(msgspec.Struct, frozen=True):
@@ -143,6 +145,7 @@ _TAKE_ABANDONED = Statement(
     )
     .where(
         ~_is_ready,
+        tenant.c.state != TenantState.DELETED.value,
         sa.or_(tenant.c.worker_id.is_(None), is_abandoned(tenant.c.worker_id, _worker)),
     )
     .returning(*_COLUMNS),

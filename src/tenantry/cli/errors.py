@@ -3,10 +3,12 @@
 from tenantry.access.signing import WrongSecretKey
 from tenantry.catalog.admins import AdminEmailInUse, AdminNotFound
 from tenantry.catalog.credentials import ApiKeyNotFound, McpTokenNotFound
+from tenantry.catalog.deleted_tenants import DeletedTenantNotFound
 from tenantry.catalog.runs import MigrationRunNotFound
 from tenantry.catalog.tenants import TenantNameInUse, TenantNotFound
 from tenantry.cli.exit_status import ExitStatus
-from tenantry.fleet.lifecycle import ActivationFailed, TenantActive, UnknownServer, WrongName
+from tenantry.fleet.deletion import TenantActive, WrongName
+from tenantry.fleet.lifecycle import ActivationFailed, UnknownServer
 from tenantry.fleet.migration_runs import RunContinues
 from tenantry.kit.errors import (
     Conflict,
@@ -42,11 +44,12 @@ ADVICE: dict[type[TenantryError], str] = {
     AdminNotFound: "`tenantry admin list` lists the admins.",
     ApiKeyNotFound: "`tenantry key list TENANT` lists the keys.",
     CatalogUnusable: "Run `tenantry doctor`.",
+    DeletedTenantNotFound: "`tenantry tenant list --deleted` lists the deleted tenants.",
     EmailInUse: "`tenantry user list TENANT` lists the users.",
     McpTokenNotFound: "`tenantry token list TENANT` lists the tokens.",
     MigrationRunNotFound: "`tenantry migrate history` lists the runs.",
     TenantActive: "Run `tenantry tenant suspend TENANT`.",
-    TenantNameInUse: "Choose another name.",
+    TenantNameInUse: "Choose another name (`undelete` has the option --name).",
     TenantNotFound: "`tenantry tenant list` lists the tenants.",
     TenantReadOnly: "Run `tenantry tenant activate TENANT`.",
     UnknownServer: "The setting TENANTRY_TENANT_SERVERS has the names of the servers.",

@@ -1,6 +1,7 @@
 """``tenantry tenant``: the tenants."""
 
 import asyncio
+from datetime import datetime
 from typing import Annotated, Any
 
 import typer
@@ -9,11 +10,12 @@ from rich.table import Column
 from tenantry.catalog import tenants
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.tenants import Tenant
-from tenantry.cli import adoption, options, output, session
+from tenantry.cli import adoption, deletion, options, output, session
 from tenantry.cli.commands import new_group
 from tenantry.cli.new_tenant import OwnerEmail, OwnerName, read_owner, show_created
 from tenantry.cli.prompts import ask_to_confirm
-from tenantry.fleet.lifecycle import Owner, Provisioned, TenantActive
+from tenantry.fleet.deletion import TenantActive
+from tenantry.fleet.lifecycle import Owner, Provisioned
 from tenantry.kit.errors import Invalid
 from tenantry.kit.ids import parse_id
 from tenantry.kit.pages import PAGE_SIZE_MAX, Page, Window
@@ -23,10 +25,16 @@ from tenantry.tenant.modules import ALL_KEYS
 
 group = new_group("Manage tenants.")
 group.command("adopt")(adoption.adopt)
+group.command("undelete")(deletion.undelete)
+group.command("purge")(deletion.purge)
 
 
 class NoModules(Invalid):
     """List the modules to activate, or use --none."""
+
+
+class NoSearch(Invalid):
+    """--search does not apply to deleted tenants."""
 
 
 class TenantDetails(TenantResponse, frozen=True):
@@ -61,11 +69,19 @@ def create(
 def show_all(
     *,
     search: Annotated[str | None, typer.Option(help="Part of the name; case-insensitive.")] = None,
+    deleted: Annotated[
+        bool, typer.Option("--deleted", help="The deleted tenants that can be undeleted.")
+    ] = False,
     page: options.Page = 1,
     page_size: options.PageSize = PAGE_SIZE_MAX,
     as_json: options.Json = False,
 ) -> None:
     """List tenants, by name."""
+    if deleted:
+        if search is not None:
+            raise NoSearch
+        deletion.show_all(Window(page, page_size), as_json=as_json)
+        return
     found = asyncio.run(_page(session.configure(), Window(page, page_size), search))
     if as_json:
         output.show_json(TenantPage.of_page(found))
@@ -171,19 +187,16 @@ def delete(
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Delete a suspended tenant and its database. This cannot be undone."""
+    """Delete a suspended tenant. It can be undeleted for TENANTRY_DELETED_DAYS."""
     settings = session.configure()
     found = asyncio.run(_find(settings, tenant))
     if found.is_active:
         raise TenantActive
     if name is None:
-        question = (
-            f"This deletes the tenant and its database and cannot be undone. "
-            f"Type `{found.name}` to confirm: "
-        )
+        question = f"{deletion.consequence(settings)} Type `{found.name}` to confirm: "
         name = ask_to_confirm(question, option="--name")
-    asyncio.run(_delete(settings, str(found.id), name))
-    output.show_done("The tenant was deleted.", as_json=as_json)
+    kept_until = asyncio.run(_delete(settings, str(found.id), name))
+    output.show_done(deletion.done(kept_until), as_json=as_json)
 
 
 async def find(catalog: Catalog, id_or_name: str) -> Tenant:
@@ -248,7 +261,7 @@ async def _update(settings: Settings, id_or_name: str, **changes: Any) -> Tenant
         return await services.lifecycle.update(session.context(), found, **changes)
 
 
-async def _delete(settings: Settings, id_or_name: str, name: str) -> None:
+async def _delete(settings: Settings, id_or_name: str, name: str) -> datetime | None:
     async with session.opened(settings) as services:
         found = await find(services.catalog, id_or_name)
-        await services.lifecycle.delete(session.context(), found, name=name)
+        return await services.deletion.delete(session.context(), found, name=name)

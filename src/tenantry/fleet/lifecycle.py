@@ -1,8 +1,8 @@
-"""Create, update, activate and delete tenants, and clean up after failures."""
+"""Create tenants, change them, and clean up what an interrupted operation has left."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from uuid import UUID
@@ -13,7 +13,6 @@ import structlog
 from tenantry.access import credentials
 from tenantry.access.credentials import IssuedKey
 from tenantry.access.passwords import Passwords
-from tenantry.catalog import credentials as stored
 from tenantry.catalog import tenants
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.tenants import Tenant, TenantNameInUse, TenantState
@@ -50,14 +49,6 @@ class ProvisioningFailed(Unavailable):
 
 class UnknownServer(Invalid):
     """There is no tenant server of this name."""
-
-
-class WrongName(Invalid):
-    """`name` must be the exact name of the tenant."""
-
-
-class TenantActive(Conflict):
-    """The tenant is active; suspend it before you delete it."""
 
 
 class ActivationFailed(Conflict):
@@ -161,7 +152,7 @@ class Lifecycle:
             TenantNotFound: It was deleted in the meantime.
         """
         if name is not None:
-            _checked_name(name)
+            checked_name(name)
         keys = None if module_keys is None else modules.checked_keys(module_keys)
         becomes = msgspec.structs.replace(
             tenant,
@@ -186,38 +177,6 @@ class Lifecycle:
             changes += audit_log.changes_between(tenant, changed, *_LOGGED)
         return changed
 
-    async def delete(self, ctx: OperationContext, tenant: Tenant, *, name: str) -> None:
-        """Permanently delete an inactive tenant with its keys, tokens and database.
-
-        Args:
-            ctx: The context of the caller.
-            tenant: The tenant.
-            name: Its exact name, as a confirmation.
-
-        Raises:
-            WrongName: *name* is not its name.
-            TenantActive: It must be suspended first.
-        """
-        if name != tenant.name:
-            raise WrongName
-        try:
-            changes = audit_log.changes_between(
-                tenant, None, "name", "database_name", "server_name"
-            )
-            async with self.catalog.change(
-                ctx, "tenant.delete", tenant.id, tenant_id=tenant.id, changes=changes
-            ) as session:
-                deleting = await tenants.set_deleting(
-                    session, tenant.id, worker_id=self.heartbeat.worker_id
-                )
-                if deleting is None:
-                    raise TenantActive
-                await stored.remove_all(session, tenant.id)
-        except (Unavailable, asyncio.CancelledError):
-            self.uncleared[tenant.id] = tenant  # the commit may have succeeded
-            raise
-        await self.clear(tenant)
-
     async def reap(self) -> None:
         """Remove tenants that a dead process left unfinished while creating or deleting them.
 
@@ -231,8 +190,20 @@ class Lifecycle:
         for tenant in list(self.uncleared.values()):
             await self.clear(tenant)
 
+    @contextmanager
+    def clearing_if_interrupted(self, tenant: Tenant) -> Iterator[None]:
+        """Clear a tenant later, if the block that takes it for its removal is interrupted."""
+        try:
+            yield
+        except (Unavailable, asyncio.CancelledError):
+            self.uncleared[tenant.id] = tenant  # the COMMIT may have succeeded
+            raise
+
     async def clear(self, tenant: Tenant) -> None:
-        """Remove an unfinished tenant, which is not visible in the API; retry later on failure."""
+        """Remove the database and the row of a tenant that is not listed; retry later if it fails.
+
+        A tenant that this process has not taken is left as it is.
+        """
         self.uncleared.pop(tenant.id, None)
         worker_id = self.heartbeat.worker_id
         try:
@@ -351,7 +322,7 @@ def new_tenant(
     tenant_id = new_id()
     return Tenant(
         id=tenant_id,
-        name=_checked_name(name),
+        name=checked_name(name),
         database_name=f"tenantry_{tenant_id.hex}",
         server_name=server_name,
         state=TenantState.PROVISIONING.value,
@@ -377,5 +348,10 @@ def _is_writable(tenant: Tenant) -> bool:
     return tenant.is_active and not tenant.is_read_only
 
 
-def _checked_name(name: str) -> str:
+def checked_name(name: str) -> str:
+    """Return *name*, if a tenant may have it.
+
+    Raises:
+        BadText: It breaks a rule.
+    """
     return checked_line("name", name, chars_max=NAME_CHARS_MAX)

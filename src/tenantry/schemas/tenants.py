@@ -1,7 +1,7 @@
 """Tenants, as admins see them, and their modules."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, Any, Self
 from uuid import UUID
 
@@ -11,6 +11,7 @@ from tenantry.catalog.fleet_map import MAP_MAX
 from tenantry.catalog.tenants import REQUESTS_PER_MINUTE_MAX, Tenant
 from tenantry.fleet.lifecycle import Provisioned
 from tenantry.fleet.status import Place, PlacedTenant
+from tenantry.kit.pages import Page
 from tenantry.schemas.base import PageRequest, PageResponse, Schema
 from tenantry.schemas.users import CreateUserRequest, TenantUserProfile
 from tenantry.tenant.modules import Module
@@ -168,6 +169,43 @@ class TenantPage(PageResponse[TenantResponse], frozen=True):
 
 class DeleteTenantRequest(Schema, frozen=True):
     """The exact name of the customer to delete."""
+
+    name: str
+
+
+class DeletedTenantResponse(Schema, frozen=True):
+    """A deleted customer, and after when its database is removed."""
+
+    id: UUID
+    name: str
+    database_name: str
+    created_at: datetime
+    deleted_at: datetime
+    purged_after: datetime
+
+
+class DeletedTenantPage(PageResponse[DeletedTenantResponse], frozen=True):
+    """One page of the deleted customers."""
+
+    @classmethod
+    def of_deleted(cls, page: Page[Tenant], kept: timedelta) -> Self:
+        """Return the representation of *page*; deleted tenants are kept for a time."""
+        items = [
+            DeletedTenantResponse.of(one, purged_after=one.deleted_at + kept)
+            for one in page.items
+            if one.deleted_at is not None
+        ]
+        return cls(items, page.window.page, page.window.size, page.total_count, page.total_pages)
+
+
+class UndeleteTenantRequest(Schema, frozen=True):
+    """A new name for the customer, if another one has its name by now."""
+
+    name: str | UnsetType = UNSET
+
+
+class PurgeTenantRequest(Schema, frozen=True):
+    """The exact name of the deleted customer to remove for good."""
 
     name: str
 

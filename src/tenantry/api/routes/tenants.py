@@ -135,6 +135,6 @@ async def update_tenant(
 async def delete_tenant(
     ctx: AdminContext, services: Services, request: DeleteTenantRequest, *, tenant_id: UUID
 ) -> None:
-    """Permanently delete an inactive tenant."""
+    """Delete a suspended tenant; it can be undeleted for some days."""
     tenant = await tenants.get(services.catalog, tenant_id)
-    await services.lifecycle.delete(ctx, tenant, name=request.name)
+    await services.deletion.delete(ctx, tenant, name=request.name)

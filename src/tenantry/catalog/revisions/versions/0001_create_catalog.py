@@ -56,12 +56,14 @@ def _create_tenants(op: Operations) -> None:
         sa.Column("schema_revision", sa.String, nullable=True),
         sa.Column("requests_per_minute", sa.BigInteger, nullable=False, server_default="0"),
         sa.Column("failing_run_id", sa.Uuid, nullable=True),
+        sa.Column("deleted_at", INSTANT, nullable=True),
         sa.UniqueConstraint("canonical_name", name="uq_tenant_canonical_name"),
         sa.UniqueConstraint(
             "server_name", "database_name", name="uq_tenant_server_name_database_name"
         ),
     )
     op.create_index("ix_tenant_schema_revision", "tenant", ["schema_revision"])
+    op.create_index("ix_tenant_deleted_at", "tenant", ["deleted_at"])
     op.create_table(
         "api_key",
         sa.Column("id", sa.Uuid, primary_key=True),

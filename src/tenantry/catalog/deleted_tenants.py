@@ -1,0 +1,155 @@
+"""Deleted tenants: the row and the database are kept for some days, so that an admin can undelete.
+
+A deleted tenant is in the state `deleted`: invisible, with all of its credentials rejected. It
+has no worker, and nothing cleans it up before it is purged. Its name is free for another tenant.
+"""
+
+from datetime import datetime
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from tenantry.catalog.database import CatalogChange
+from tenantry.catalog.session import CatalogSession
+from tenantry.catalog.tables import tenant
+from tenantry.catalog.tenants import Tenant, TenantNameInUse, TenantState
+from tenantry.db.statements import Count, Statement, columns_of
+from tenantry.kit.errors import NotFound
+from tenantry.kit.pages import Page, Window
+from tenantry.kit.text import canonical
+
+
+class DeletedTenantNotFound(NotFound):
+    """There is no such deleted tenant: it was purged, or never deleted."""
+
+
+_COLUMNS = columns_of(tenant, Tenant)
+_by_id = tenant.c.id == sa.bindparam("tenant")
+_is_deleted = tenant.c.state == TenantState.DELETED.value
+_limit = sa.bindparam("limit", type_=sa.BigInteger)
+_name = sa.bindparam("name", type_=sa.String)
+
+_ADD = Statement(
+    sa.update(tenant)
+    .values(
+        state=TenantState.DELETED.value,
+        # A unique value: the name becomes available.
+        canonical_name=sa.cast(tenant.c.id, sa.String),
+        deleted_at=sa.bindparam("now", type_=tenant.c.deleted_at.type),
+    )
+    .where(_by_id, tenant.c.state == TenantState.READY.value, ~tenant.c.is_active)
+    .returning(*_COLUMNS),
+    Tenant,
+)
+_FIND = Statement(sa.select(*_COLUMNS).where(_by_id, _is_deleted), Tenant)
+_NAMED = Statement(
+    sa.select(*_COLUMNS).where(_is_deleted, tenant.c.name == _name).order_by(tenant.c.id).limit(2),
+    Tenant,
+)
+_RESTORE = Statement(
+    sa.update(tenant)
+    .values(
+        state=TenantState.READY.value,
+        name=_name,
+        canonical_name=sa.bindparam("canonical_name"),
+        deleted_at=None,
+    )
+    .where(_by_id, _is_deleted)
+    .returning(*_COLUMNS),
+    Tenant,
+    conflicts={"uq_tenant_canonical_name": TenantNameInUse},
+)
+_PAGE = Statement(
+    sa.select(*_COLUMNS)
+    .where(_is_deleted)
+    .order_by(tenant.c.deleted_at.desc(), tenant.c.id)
+    .limit(_limit)
+    .offset(sa.bindparam("offset", type_=sa.BigInteger)),
+    Tenant,
+)
+_COUNT = Statement(
+    sa.select(sa.func.count().label("count")).select_from(tenant).where(_is_deleted), Count
+)
+_EXPIRED = Statement(
+    sa.select(*_COLUMNS)
+    .where(
+        _is_deleted,
+        tenant.c.deleted_at <= sa.bindparam("before", type_=tenant.c.deleted_at.type),
+    )
+    .order_by(tenant.c.deleted_at)
+    .limit(_limit),
+    Tenant,
+)
+_TAKE = Statement(
+    sa.update(tenant)
+    .values(state=TenantState.DELETING.value, worker_id=sa.bindparam("worker"))
+    .where(_by_id, _is_deleted)
+    .returning(*_COLUMNS),
+    Tenant,
+)
+
+
+async def add(session: CatalogChange, tenant_id: UUID, *, now: datetime) -> Tenant | None:
+    """Mark a suspended tenant as deleted; return None if it is active, or missing."""
+    return await session.fetch_one(_ADD, tenant=tenant_id, now=now)
+
+
+async def get(session: CatalogSession, tenant_id: UUID) -> Tenant:
+    """Return a deleted tenant.
+
+    Raises:
+        DeletedTenantNotFound: There is none with this id.
+    """
+    found = await session.fetch_one(_FIND, tenant=tenant_id)
+    return _found(found)
+
+
+async def get_by_name(session: CatalogSession, name: str) -> Tenant:
+    """Return the only deleted tenant with exactly this name.
+
+    Raises:
+        DeletedTenantNotFound: There is none, or there are several.
+    """
+    found = await session.fetch_all(_NAMED, name=name)
+    return _found(found[0] if len(found) == 1 else None)
+
+
+async def page(session: CatalogSession, window: Window) -> Page[Tenant]:
+    """Return some deleted tenants, the last deleted first."""
+    items = await session.fetch_all(_PAGE, limit=window.size, offset=window.offset)
+    total = await session.fetch_one(_COUNT)
+    return Page(items, window, total.count if total else 0)
+
+
+async def restore(session: CatalogChange, tenant_id: UUID, *, name: str) -> Tenant:
+    """Make a deleted tenant visible again, suspended, under a name; return it.
+
+    Raises:
+        DeletedTenantNotFound: There is none with this id.
+        TenantNameInUse: Another tenant has the name.
+    """
+    restored = await session.fetch_one(
+        _RESTORE, tenant=tenant_id, name=name, canonical_name=canonical(name)
+    )
+    return _found(restored)
+
+
+async def expired(session: CatalogSession, *, before: datetime, limit: int) -> list[Tenant]:
+    """Return up to *limit* tenants that were deleted at a time or before it, the oldest first."""
+    return await session.fetch_all(_EXPIRED, before=before, limit=limit)
+
+
+async def take(session: CatalogChange, tenant_id: UUID, *, worker_id: UUID) -> Tenant:
+    """Take a deleted tenant to purge it: from now on it cannot be undeleted.
+
+    Raises:
+        DeletedTenantNotFound: There is none with this id.
+    """
+    taken = await session.fetch_one(_TAKE, tenant=tenant_id, worker=worker_id)
+    return _found(taken)
+
+
+def _found(tenant: Tenant | None) -> Tenant:
+    if tenant is None:
+        raise DeletedTenantNotFound
+    return tenant

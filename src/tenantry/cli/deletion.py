@@ -1,0 +1,127 @@
+"""``tenantry tenant list --deleted``, ``undelete`` and ``purge``: deleted tenants."""
+
+import asyncio
+from datetime import datetime
+from typing import Annotated
+
+import typer
+from rich.table import Column
+
+from tenantry.catalog import deleted_tenants
+from tenantry.catalog.database import Catalog
+from tenantry.catalog.deleted_tenants import DeletedTenantNotFound
+from tenantry.catalog.tenants import Tenant
+from tenantry.cli import options, output, session
+from tenantry.cli.prompts import ask_to_confirm
+from tenantry.kit.ids import parse_id
+from tenantry.kit.pages import Window
+from tenantry.schemas.tenants import DeletedTenantPage, TenantResponse
+from tenantry.settings import Settings
+
+Deleted = Annotated[
+    str, typer.Argument(metavar="TENANT", help="The deleted tenant's id, or its exact name.")
+]
+
+
+def undelete(
+    tenant: Deleted,
+    *,
+    name: Annotated[
+        str | None, typer.Option(help="A new name, if another tenant has its name by now.")
+    ] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Undo the deletion of a tenant; it is then suspended, with its keys and McpTokens."""
+    restored = asyncio.run(_undelete(session.configure(), tenant, name))
+    if as_json:
+        output.show_json(TenantResponse.of(restored))
+        return
+    output.show_done(
+        f"The tenant {restored.name} is suspended: `tenantry tenant activate` migrates and "
+        "activates it.",
+        as_json=False,
+    )
+
+
+def purge(
+    tenant: Deleted,
+    *,
+    name: Annotated[
+        str | None, typer.Option(help="Its exact name. Without it, the terminal prompts for it.")
+    ] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Remove a deleted tenant and its database now. This cannot be undone."""
+    settings = session.configure()
+    found = asyncio.run(_find(settings, tenant))
+    if name is None:
+        question = (
+            "This removes the tenant and its database and cannot be undone. "
+            f"Type `{found.name}` to confirm: "
+        )
+        name = ask_to_confirm(question, option="--name")
+    asyncio.run(_purge(settings, str(found.id), name))
+    output.show_done("The tenant was purged.", as_json=as_json)
+
+
+def show_all(window: Window, *, as_json: bool) -> None:
+    """Print one page of the deleted tenants."""
+    page = asyncio.run(_page(session.configure(), window))
+    if as_json:
+        output.show_json(page)
+        return
+    columns = [
+        Column("ID", no_wrap=True),
+        Column("Name", overflow="fold"),
+        Column("Deleted", no_wrap=True),
+        Column("Purged after", no_wrap=True),
+    ]
+    rows = [(one.id, one.name, one.deleted_at, one.purged_after) for one in page.items]
+    output.show_table(columns, rows)
+
+
+def consequence(settings: Settings) -> str:
+    """Return what the deletion of a tenant means with these settings."""
+    if settings.deleted_days:
+        return f"The tenant can be undeleted for {settings.deleted_days} days."
+    return "This deletes the tenant and its database and cannot be undone."
+
+
+def done(kept_until: datetime | None) -> str:
+    """Return the result of a deletion."""
+    if kept_until is None:
+        return "The tenant was deleted."
+    return f"The tenant was deleted. It can be undeleted until {kept_until:%Y-%m-%d %H:%M} UTC."
+
+
+async def _page(settings: Settings, window: Window) -> DeletedTenantPage:
+    async with session.opened(settings) as services:
+        found = await deleted_tenants.page(services.catalog, window)
+        return DeletedTenantPage.of_deleted(found, services.deletion.kept)
+
+
+async def _find(settings: Settings, id_or_name: str) -> Tenant:
+    async with session.opened(settings) as services:
+        return await _get(services.catalog, id_or_name)
+
+
+async def _undelete(settings: Settings, id_or_name: str, name: str | None) -> Tenant:
+    async with session.opened(settings) as services:
+        found = await _get(services.catalog, id_or_name)
+        return await services.deletion.undelete(session.context(), found, name=name)
+
+
+async def _purge(settings: Settings, id_or_name: str, name: str) -> None:
+    async with session.opened(settings) as services:
+        found = await _get(services.catalog, id_or_name)
+        await services.deletion.purge(session.context(), found, name=name)
+
+
+async def _get(catalog: Catalog, id_or_name: str) -> Tenant:
+    tenant_id = parse_id(id_or_name)
+    if tenant_id is None:
+        return await deleted_tenants.get_by_name(catalog, id_or_name)
+    try:
+        return await deleted_tenants.get(catalog, tenant_id)
+    except DeletedTenantNotFound:
+        return await deleted_tenants.get_by_name(catalog, id_or_name)

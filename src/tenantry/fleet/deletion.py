@@ -1,0 +1,157 @@
+"""Delete tenants: keep them for some days, undelete them, and then remove them for good."""
+
+import contextlib
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import structlog
+
+from tenantry.catalog import credentials as stored
+from tenantry.catalog import deleted_tenants, tenants
+from tenantry.catalog.deleted_tenants import DeletedTenantNotFound
+from tenantry.catalog.tenants import Tenant
+from tenantry.db import audit_log
+from tenantry.fleet.lifecycle import Lifecycle, checked_name
+from tenantry.kit.context import OperationContext
+from tenantry.kit.errors import Conflict, Invalid
+
+# Tenants that one call of `Deletion.purge_expired` removes; it is called every 5 s.
+PURGED_MAX = 5
+
+_LOGGED = ("name", "database_name", "server_name")
+
+_log = structlog.get_logger(__name__)
+
+
+class WrongName(Invalid):
+    """`name` must be the exact name of the tenant."""
+
+
+class TenantActive(Conflict):
+    """The tenant is active; suspend it before you delete it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deletion:
+    """Deletes tenants.
+
+    Attributes:
+        lifecycle: Of all tenants.
+        kept: How long a deleted tenant can be undeleted; zero if it is removed at once.
+    """
+
+    lifecycle: Lifecycle
+    kept: timedelta
+
+    async def delete(self, ctx: OperationContext, tenant: Tenant, *, name: str) -> datetime | None:
+        """Delete a suspended tenant: its credentials are rejected, and it is not listed.
+
+        Args:
+            ctx: Identifies the actor.
+            tenant: The tenant.
+            name: Its exact name.
+
+        Returns:
+            Until when it can be undeleted; None if it was removed at once.
+
+        Raises:
+            WrongName: It has another name.
+            TenantActive: It must be suspended first.
+        """
+        if name != tenant.name:
+            raise WrongName
+        if not self.kept:
+            await self._remove(ctx, tenant)
+            return None
+        catalog = self.lifecycle.catalog
+        changes = audit_log.changes_between(tenant, None, *_LOGGED)
+        async with catalog.change(
+            ctx, "tenant.delete", tenant.id, tenant_id=tenant.id, changes=changes
+        ) as session:
+            if await deleted_tenants.add(session, tenant.id, now=ctx.now) is None:
+                raise TenantActive
+        await self.lifecycle.databases.forget(tenant.id)
+        return ctx.now + self.kept
+
+    async def undelete(
+        self, ctx: OperationContext, deleted: Tenant, *, name: str | None = None
+    ) -> Tenant:
+        """Undo the deletion of a tenant; return it, suspended, with the credentials that it had.
+
+        Args:
+            ctx: Identifies the actor.
+            deleted: The tenant.
+            name: Its new name; None for the one that it had.
+
+        Raises:
+            BadText: The name breaks a rule.
+            TenantNameInUse: Another tenant has the name.
+            DeletedTenantNotFound: It was purged, or undeleted, at the same time.
+        """
+        name = deleted.name if name is None else checked_name(name)
+        changes: audit_log.Changes = []
+        async with self.lifecycle.catalog.change(
+            ctx, "tenant.undelete", deleted.id, tenant_id=deleted.id, changes=changes
+        ) as session:
+            restored = await deleted_tenants.restore(session, deleted.id, name=name)
+            changes += audit_log.changes_between(deleted, restored, "name")
+        return restored
+
+    async def purge(self, ctx: OperationContext, deleted: Tenant, *, name: str) -> None:
+        """Remove a deleted tenant and its database now. This cannot be undone.
+
+        Args:
+            ctx: Identifies the actor.
+            deleted: The tenant.
+            name: Its exact name.
+
+        Raises:
+            WrongName: It has another name.
+            DeletedTenantNotFound: It was purged, or undeleted, at the same time.
+        """
+        if name != deleted.name:
+            raise WrongName
+        await self._purge(ctx, deleted)
+
+    async def purge_expired(self, ctx: OperationContext) -> None:
+        """Purge up to `PURGED_MAX` tenants that were deleted long enough ago.
+
+        A process that is killed meanwhile leaves a tenant that another one cleans up, as after
+        an interrupted creation.
+
+        Raises:
+            DatabaseUnavailable: The catalog cannot be reached.
+        """
+        catalog = self.lifecycle.catalog
+        for deleted in await deleted_tenants.expired(
+            catalog, before=ctx.now - self.kept, limit=PURGED_MAX
+        ):
+            # Another process may have purged or undeleted it.
+            with contextlib.suppress(DeletedTenantNotFound):
+                await self._purge(ctx, deleted)
+                _log.info("deleted tenant purged", tenant=str(deleted.id))
+
+    async def _purge(self, ctx: OperationContext, deleted: Tenant) -> None:
+        lifecycle = self.lifecycle
+        changes = audit_log.changes_between(deleted, None, *_LOGGED)
+        with lifecycle.clearing_if_interrupted(deleted):
+            async with lifecycle.catalog.change(
+                ctx, "tenant.purge", deleted.id, tenant_id=deleted.id, changes=changes
+            ) as session:
+                worker_id = lifecycle.heartbeat.worker_id
+                await deleted_tenants.take(session, deleted.id, worker_id=worker_id)
+                await stored.remove_all(session, deleted.id)
+        await lifecycle.clear(deleted)
+
+    async def _remove(self, ctx: OperationContext, tenant: Tenant) -> None:
+        lifecycle = self.lifecycle
+        changes = audit_log.changes_between(tenant, None, *_LOGGED)
+        with lifecycle.clearing_if_interrupted(tenant):
+            async with lifecycle.catalog.change(
+                ctx, "tenant.delete", tenant.id, tenant_id=tenant.id, changes=changes
+            ) as session:
+                worker_id = lifecycle.heartbeat.worker_id
+                if await tenants.set_deleting(session, tenant.id, worker_id=worker_id) is None:
+                    raise TenantActive
+                await stored.remove_all(session, tenant.id)
+        await lifecycle.clear(tenant)
