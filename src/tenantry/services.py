@@ -149,7 +149,7 @@ def _build(settings: Settings, threads: Executor) -> Services:
     servers = {name: _open_server(settings, url) for name, url in settings.servers.items()}
     databases = TenantDatabases(servers)
     passwords = Passwords(threads=settings.password_threads, chars_min=settings.password_min_length)
-    keys = SigningKeys(catalog, _secret(settings))
+    keys = SigningKeys(catalog, _secret(settings), settings.secret_key_old.get_secret_value())
     tokens = Tokens(keys, lifetime=timedelta(minutes=settings.token_minutes))
     usage = Usage(catalog)
     identifier = Identifier(catalog, tokens, usage)

@@ -142,6 +142,9 @@ class Settings(BaseSettings):
         description="Seals the signing keys in the catalog; at least 32 characters. Required "
         "with a PostgreSQL catalog; otherwise a file `secret-key` is created in the data folder.",
     )
+    secret_key_old: SecretStr = Field(
+        SecretStr(""), description="The previous secret key, until `tenantry secret rotate`."
+    )
     host: str = Field("127.0.0.1", description="The address to listen on.")
     port: int = Field(8000, ge=1, le=65535, description="The port to listen on.")
     public_url: str = Field(

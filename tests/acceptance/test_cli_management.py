@@ -21,6 +21,7 @@ from tenantry.services import open_services, system_context
 from tests.acceptance.commands import (
     ADA,
     CREATE_WIDGETS,
+    OTHER_KEY,
     PAGE,
     SLOWLY,
     TENANT,
@@ -291,6 +292,28 @@ class TestTenantUndelete:
             "deletedAt",
             "purgedAfter",
         }
+
+
+class TestSecretRotate:
+    def test_replaces_the_secret_key(self, tenantry: Commands):
+        made = tenantry.create_tenant("acme")
+        old = tenantry.settings.secret_key.get_secret_value()
+        old = old or (tenantry.settings.data_dir / "secret-key").read_text()
+        both = {"TENANTRY_SECRET_KEY": OTHER_KEY, "TENANTRY_SECRET_KEY_OLD": old}
+
+        alone_ = tenantry("secret", "rotate")
+        warned = tenantry("doctor", "--json", **both).data
+        rotated = tenantry("secret", "rotate", "--json", **both)
+        with_new = tenantry("tenant", "show", "acme", "--json", TENANTRY_SECRET_KEY=OTHER_KEY)
+        with_old = tenantry("tenant", "show", "acme")
+
+        assert alone_.status == 2
+        assert "TENANTRY_SECRET_KEY_OLD" in only_line(alone_.stderr)
+        assert "tenantry secret rotate" in str(warned)
+        assert rotated.data == {"resealed": 1}
+        assert with_new.data["id"] == made["id"]
+        assert with_old.status == 3
+        assert old not in rotated.stdout + rotated.stderr
 
 
 class TestTenantPurge:

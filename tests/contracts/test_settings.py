@@ -19,6 +19,7 @@ SAMPLES = {
 }
 # What takes any text: a path, or a name that only the machine can look up.
 ANY_TEXT = {
+    "SECRET_KEY_OLD",
     "CORS_ORIGINS",
     "DATA_DIR",
     "HOST",

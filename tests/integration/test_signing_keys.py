@@ -8,9 +8,17 @@ from typing import Any
 import jwt
 import msgspec
 import pytest
+from pydantic import SecretStr
 
-from tenantry.access.signing import BadSecretFile, read_secret_file
+from tenantry.access.signing import (
+    BadSecretFile,
+    NoOldSecretKey,
+    SigningKeys,
+    WrongSecretKey,
+    read_secret_file,
+)
 from tenantry.access.tokens import BadToken
+from tenantry.catalog import audit as catalog_audit
 from tenantry.catalog import signing_keys
 from tenantry.kit.clock import utc_now
 from tenantry.services import Services, open_services, system_context
@@ -19,6 +27,14 @@ from tests.conftest import World
 
 LIFETIME = timedelta(hours=1)
 TEN_YEARS = timedelta(days=3_650)
+NEW_SECRET = SecretStr("a new secret key that replaces the old one")
+
+
+def secret_of(settings: Settings) -> str:
+    """Return the secret key of a service."""
+    return settings.secret_key.get_secret_value() or read_secret_file(
+        settings.data_dir / "secret-key"
+    )
 
 
 def ctx_at(now: datetime) -> Any:
@@ -161,6 +177,67 @@ class TestRevoke:
 
         assert list((await services.signing_keys.ring()).keys) == [new.id]
         assert await is_good(services, await world.token(world.acme))
+
+
+class TestReseal:
+    async def test_replaces_the_secret_while_processes_with_both_serve(
+        self, world: World, settings: Settings
+    ):
+        """No token becomes invalid; then the old secret opens no key, and the new one all."""
+        services = world.services
+        await services.signing_keys.rotate(system_context("test"))
+        token = await world.token(world.acme)
+        both = settings.model_copy(
+            update={"secret_key": NEW_SECRET, "secret_key_old": SecretStr(secret_of(settings))}
+        )
+        async with open_services(both, works=False) as one, open_services(both) as other:
+            assert await is_good(other, token)
+
+            count = await one.signing_keys.reseal(system_context("test"))
+            again = await one.signing_keys.reseal(system_context("test"))
+            await other.catalog.cache.check_epoch()
+
+            assert (count, again) == (2, 0)
+            assert await is_good(one, token)
+            assert await is_good(other, token)
+        new = settings.model_copy(update={"secret_key": NEW_SECRET})
+        async with open_services(new, works=False) as after:
+            assert await is_good(after, token)
+        with pytest.raises(WrongSecretKey):
+            async with open_services(settings, works=False):
+                pass
+
+    async def test_of_keys_under_a_third_secret_changes_nothing(self, world: World):
+        keys = SigningKeys(world.services.catalog, "a" * 40, "b" * 40)
+        before = await signing_keys.every(world.services.catalog)
+
+        with pytest.raises(WrongSecretKey):
+            await keys.reseal(system_context("test"))
+
+        assert await signing_keys.every(world.services.catalog) == before
+
+    async def test_that_fails_half_way_changes_nothing(
+        self, world: World, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    ):
+        services = world.services
+        await services.signing_keys.rotate(system_context("test"))
+        before = await signing_keys.every(services.catalog)
+        keys = SigningKeys(services.catalog, "a" * 40, secret_of(settings))
+        add = catalog_audit.LOG.add
+
+        async def cut_short(*_: object, **__: object) -> None:
+            raise asyncio.CancelledError
+
+        monkeypatch.setattr(catalog_audit.LOG, "add", cut_short)
+        with pytest.raises(asyncio.CancelledError):
+            await keys.reseal(system_context("test"))
+        monkeypatch.setattr(catalog_audit.LOG, "add", add)
+
+        assert await signing_keys.every(services.catalog) == before
+
+    async def test_needs_the_old_secret(self, world: World):
+        with pytest.raises(NoOldSecretKey):
+            await world.services.signing_keys.reseal(system_context("test"))
 
 
 class TestUnknownKey:

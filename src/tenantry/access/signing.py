@@ -32,10 +32,16 @@ NONCE_BYTES = 12
 KEYS = "signing keys"
 """The key of the cached value."""
 SECRET_FILE_BYTES = 32
+# More keys than a rotation every minute leaves for the longest life of a token.
+RESEALED_MAX = 1_000_000
 
 
 class WrongSecretKey(Invalid):
     """The signing keys in the catalog were encrypted with another TENANTRY_SECRET_KEY."""
+
+
+class NoOldSecretKey(Invalid):
+    """Set the new key as TENANTRY_SECRET_KEY and the previous one as TENANTRY_SECRET_KEY_OLD."""
 
 
 class BadSecretFile(Invalid):
@@ -104,11 +110,14 @@ class SigningKeys:
     Args:
         catalog: Stores the keys; private keys are encrypted.
         secret: The secret that the encryption key is derived from.
+        old_secret: The previous one, while it is replaced; empty if there is none. It opens
+            keys, and seals none.
     """
 
-    def __init__(self, catalog: Catalog, secret: str) -> None:
+    def __init__(self, catalog: Catalog, secret: str, old_secret: str = "") -> None:
         self._catalog = catalog
         self._seal = AESGCM(_derive(secret))
+        self._old_seal = AESGCM(_derive(old_secret)) if old_secret else None
         self._reloaded_at = float("-inf")
 
     async def ring(self) -> KeyRing:
@@ -165,6 +174,29 @@ class SigningKeys:
             await signing_keys.add(session, added)
             return added
 
+    async def reseal(self, ctx: OperationContext) -> int:
+        """Encrypt all keys with the current secret; return how many were under the old one.
+
+        It is one transaction: after it, the old secret opens none of them. A key that the current
+        secret already opens is left as it is, so that a repeated call is harmless.
+
+        Raises:
+            NoOldSecretKey: The old secret is not known.
+            WrongSecretKey: A key cannot be decrypted with either secret; nothing is changed.
+        """
+        if self._old_seal is None:
+            raise NoOldSecretKey
+        async with self._catalog.change(ctx, "secret.rotate", "signing-keys") as session:
+            await signing_keys.lock(session)
+            keys = await signing_keys.every(session, limit=RESEALED_MAX)
+            sealed = {
+                key.id: self._sealed(key.id, self._open(key))
+                for key in keys
+                if _opened(self._seal, key) is None
+            }
+            await signing_keys.reseal(session, sealed)
+        return len(sealed)
+
     async def retire(self, ctx: OperationContext, *, token_lifetime: timedelta) -> None:
         """Remove the keys of which all tokens have expired."""
         for key_id in (await self.ring()).retired(ctx.now, token_lifetime):
@@ -187,10 +219,12 @@ class SigningKeys:
     def _new(self, ctx: OperationContext, *, signs_from: datetime) -> SigningKey:
         private = Ed25519PrivateKey.generate()
         key_id = new_id()
-        nonce = os.urandom(NONCE_BYTES)
-        sealed = nonce + self._seal.encrypt(nonce, private.private_bytes_raw(), key_id.bytes)
         public = private.public_key().public_bytes_raw()
-        return SigningKey(key_id, public, sealed, ctx.now, signs_from, None)
+        return SigningKey(key_id, public, self._sealed(key_id, private), ctx.now, signs_from, None)
+
+    def _sealed(self, key_id: UUID, private: Ed25519PrivateKey) -> bytes:
+        nonce = os.urandom(NONCE_BYTES)
+        return nonce + self._seal.encrypt(nonce, private.private_bytes_raw(), key_id.bytes)
 
     async def _read(self, session: CatalogSession) -> KeyRing:
         keys = await signing_keys.every(session)
@@ -208,12 +242,11 @@ class SigningKeys:
         )
 
     def _open(self, key: SigningKey) -> Ed25519PrivateKey:
-        sealed = key.sealed_private_key
-        nonce, ciphertext = sealed[:NONCE_BYTES], sealed[NONCE_BYTES:]
-        try:
-            raw = self._seal.decrypt(nonce, ciphertext, key.id.bytes)
-        except InvalidTag as error:
-            raise WrongSecretKey from error
+        raw = _opened(self._seal, key)
+        if raw is None and self._old_seal is not None:
+            raw = _opened(self._old_seal, key)
+        if raw is None:
+            raise WrongSecretKey
         return Ed25519PrivateKey.from_private_bytes(raw)
 
     def _may_reload(self) -> bool:
@@ -252,6 +285,15 @@ def _make_secret_file(path: Path) -> None:
             os.link(unfinished, path)
     finally:
         unfinished.unlink()
+
+
+def _opened(seal: AESGCM, key: SigningKey) -> bytes | None:
+    """Return the private half of *key*; None if it was sealed with another secret."""
+    sealed = key.sealed_private_key
+    try:
+        return seal.decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], key.id.bytes)
+    except InvalidTag:
+        return None
 
 
 def _derive(secret: str) -> bytes:

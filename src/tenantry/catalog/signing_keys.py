@@ -1,5 +1,6 @@
 """The keys that sign bearer tokens, as stored: private keys are encrypted."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -48,8 +49,13 @@ _ADD = Statement[Any](sa.insert(signing_key))
 _ALL = Statement(
     sa.select(*columns_of(signing_key, SigningKey))
     .order_by(signing_key.c.signs_from.desc(), signing_key.c.id.desc())
-    .limit(SIGNING_KEYS_MAX),
+    .limit(sa.bindparam("limit", type_=sa.BigInteger)),
     SigningKey,
+)
+_RESEAL = Statement[Any](
+    sa.update(signing_key)
+    .values(sealed_private_key=sa.bindparam("sealed"))
+    .where(signing_key.c.id == sa.bindparam("key"))
 )
 _END = Statement[Any](
     sa.update(signing_key)
@@ -75,10 +81,17 @@ async def add(session: CatalogChange, added: SigningKey) -> None:
     await session.execute(_ADD, **msgspec.structs.asdict(added))
 
 
-async def every(session: CatalogSession) -> list[SigningKey]:
-    """Return all keys, by the time at which they start to sign."""
-    newest_first = await session.fetch_all(_ALL)
+async def every(session: CatalogSession, *, limit: int = SIGNING_KEYS_MAX) -> list[SigningKey]:
+    """Return the newest *limit* keys, in the order in which they sign."""
+    newest_first = await session.fetch_all(_ALL, limit=limit)
     return newest_first[::-1]
+
+
+async def reseal(session: CatalogChange, sealed: Mapping[UUID, bytes]) -> None:
+    """Replace the sealed private halves of keys."""
+    await session.execute_many(
+        _RESEAL, [{"key": key_id, "sealed": sealed[key_id]} for key_id in sorted(sealed)]
+    )
 
 
 async def remove(session: CatalogChange, key_id: UUID) -> None:

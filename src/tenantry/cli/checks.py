@@ -139,11 +139,16 @@ async def _check_keys(settings: Settings, catalog: Catalog) -> Finding:
     if not secret and not file.exists():
         return Finding("signing keys", State.FAILED, f"{file} is missing.", advice)
     try:
-        ring = await SigningKeys(catalog, secret or read_secret_file(file)).ring()
+        old = settings.secret_key_old.get_secret_value()
+        ring = await SigningKeys(catalog, secret or read_secret_file(file), old).ring()
     except WrongSecretKey as error:
         return Finding("signing keys", State.FAILED, error.message, advice)
     except (DatabaseUnavailable, OSError) as error:
         return Finding("signing keys", State.FAILED, explain(error), advice)
+    if old:
+        detail = f"{len(ring.keys)}, and TENANTRY_SECRET_KEY_OLD is still set."
+        advice = "Run `tenantry secret rotate`, and restart every process without the old key."
+        return Finding("signing keys", State.WARNING, detail, advice)
     return Finding("signing keys", State.OK, f"{len(ring.keys)}, and the secret key opens them.")
 
 

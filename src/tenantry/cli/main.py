@@ -26,6 +26,7 @@ COMMANDS = (
     DeferredCommand("token", "Manage the McpTokens of a tenant.", "tenantry.cli.tokens"),
     DeferredCommand("audit", "Read the audit log.", "tenantry.cli.audit"),
     DeferredCommand("signing-key", "Manage the keys that sign logins.", "tenantry.cli.signing"),
+    DeferredCommand("secret", "Manage the secret key.", "tenantry.cli.secret_key"),
     DeferredCommand("migrate", "Migrate every tenant database.", "tenantry.cli.migrations"),
 )
 
