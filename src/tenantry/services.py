@@ -31,6 +31,7 @@ from tenantry.db.urls import sqlite_path
 from tenantry.fleet.adoption import Adoption
 from tenantry.fleet.deletion import Deletion
 from tenantry.fleet.dry_run import Previewer
+from tenantry.fleet.export import Export
 from tenantry.fleet.heartbeat import Heartbeat
 from tenantry.fleet.lifecycle import Lifecycle
 from tenantry.fleet.migration_runs import Fleet
@@ -87,6 +88,7 @@ class Services:
     watchers: Watchers
     lifecycle: Lifecycle
     deletion: Deletion
+    export: Export
     adoption: Adoption
     migrator: Migrator
     passwords: Passwords
@@ -181,6 +183,9 @@ def _build(settings: Settings, threads: Executor) -> Services:
         watchers=Watchers(catalog, worker),
         lifecycle=lifecycle,
         deletion=Deletion(lifecycle=lifecycle, kept=timedelta(days=settings.deleted_days)),
+        export=Export(
+            catalog=catalog, databases=databases, connect_seconds=settings.connect_timeout_s
+        ),
         adoption=_adoption(settings, lifecycle, threads),
         migrator=migrator,
         passwords=passwords,

@@ -10,7 +10,7 @@ from rich.table import Column
 from tenantry.catalog import tenants
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.tenants import Tenant
-from tenantry.cli import adoption, deletion, options, output, session
+from tenantry.cli import adoption, deletion, export, options, output, session
 from tenantry.cli.commands import new_group
 from tenantry.cli.new_tenant import OwnerEmail, OwnerName, read_owner, show_created
 from tenantry.cli.prompts import ask_to_confirm
@@ -27,6 +27,7 @@ group = new_group("Manage tenants.")
 group.command("adopt")(adoption.adopt)
 group.command("undelete")(deletion.undelete)
 group.command("purge")(deletion.purge)
+group.command("export")(export.export)
 
 
 class NoModules(Invalid):

@@ -1,0 +1,41 @@
+"""``tenantry tenant export``: the data of a tenant as files."""
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Column
+
+from tenantry.catalog import tenants
+from tenantry.cli import options, output, session
+from tenantry.fleet.export import Manifest
+from tenantry.kit.ids import parse_id
+from tenantry.settings import Settings
+
+
+def export(
+    tenant: options.Tenant,
+    folder: Annotated[Path, typer.Argument(help="The new folder for the files.")],
+    *,
+    as_json: options.Json = False,
+) -> None:
+    """Export every table of a tenant as JSON lines, with the schema.
+
+    Password hashes and sessions are left out.
+    """
+    manifest = asyncio.run(_export(session.configure(), tenant, folder))
+    if as_json:
+        output.show_json(manifest)
+        return
+    columns = [Column("Table"), Column("Rows", justify="right"), Column("File")]
+    rows = [(one.name, f"{one.rows:,}", folder / one.file) for one in manifest.tables]
+    output.show_table(columns, rows)
+
+
+async def _export(settings: Settings, id_or_name: str, folder: Path) -> Manifest:
+    async with session.opened(settings) as services:
+        tenant_id = parse_id(id_or_name)
+        found = None if tenant_id is None else await tenants.find(services.catalog, tenant_id)
+        found = found or await tenants.get_by_name(services.catalog, id_or_name)
+        return await services.export.write(session.context(), found, folder)
