@@ -19,6 +19,12 @@ FIND_CHROMIUM := { command -v chromium || command -v chromium-browser || \
 COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 INSTALL := $(UV) pip install --quiet --python $(BIN)/python
 
+# What `test-pooler` runs through PgBouncer: requests of every kind, runs, races and restarts.
+POOLED_SHORT := $(patsubst %,tests/acceptance/test_%.py,profile tenant_users migrate_all)
+POOLED := $(POOLED_SHORT) $(patsubst %,tests/acceptance/test_%.py,admin_login api_keys audit_log \
+	change_password logout mcp_tokens mcp_tools migration_history modules public_blog races \
+	run_events run_options tenant_blog tenant_login tenants)
+
 # Whoever has an environment of their own active still gets the project's.
 unexport VIRTUAL_ENV CONDA_PREFIX
 # Without compiled files, each start of a program compiles its libraries: 4 s instead of 0.5.
@@ -27,7 +33,7 @@ export UV_PYTHON_DOWNLOADS := never
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo serve test test-slow test-all test-e2e test-edge pictures check bench bench-fleet torture prove docs format lint types layers words javascript lock wheel sbom audit clean
+.PHONY: help demo serve test test-slow test-all test-e2e test-edge test-pooler pictures check bench bench-fleet torture prove docs format lint types layers words javascript lock wheel sbom audit clean
 
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,7 +46,7 @@ serve: .venv/.runtime ## Serve what the settings name; without any, SQLite in ./
 
 test: .venv/.dev ## Run the quick tests; T="tests/unit -k name" chooses, also among the slow ones
 	$(BIN)/pytest $(if $(T),$(T),$(SIDE_BY_SIDE) -m "not slow")
-	@$(if $(T),,echo "LEFT OUT: slow tests (make test-slow), the console in a browser (make test-e2e), and a shared cache in front (make test-edge)." >&2)
+	@$(if $(T),,echo "LEFT OUT: slow tests (make test-slow), the console in a browser (make test-e2e), a shared cache in front (make test-edge), and PgBouncer (make test-pooler)." >&2)
 
 # The small version of `torture` is among them.
 test-slow: .venv/.dev ## Run the tests that kill, wait, or try thousands of inputs
@@ -60,6 +66,13 @@ test-edge: .venv/.dev ## Put Varnish in front, a real shared cache; installs it,
 		test "$$(id -u)" = 0 || { echo "Needs Varnish: apt-get install varnish" >&2; exit 1; }; \
 		apt-get update -qq && apt-get install -qq --no-install-recommends varnish; fi >/dev/null
 	$(BIN)/pytest $(if $(T),$(T),tests/edge)
+
+# In transaction mode, there is one connection to each database.
+test-pooler: .venv/.dev ## Put PgBouncer between the service and PostgreSQL; SHORT=1, MODE=session
+	@set -e; program=$$(tools/new_pgbouncer.sh .pgbouncer); export TENANTRY_TEST_PGBOUNCER="$$program"; set -x; \
+		$(BIN)/pytest $(if $(T),$(T),tests/pooler); \
+		for mode in $(or $(MODE),session transaction); do TENANTRY_TEST_POOLER=$$mode \
+			$(BIN)/pytest -k "not sqlite" $(or $(T),$(if $(SHORT),$(POOLED_SHORT),$(POOLED))); done
 
 pictures: .venv/.dev ## Take the pictures in docs/images anew, in Chromium
 	$(BIN)/pytest --pictures docs/images tests/e2e
@@ -135,7 +148,7 @@ lock: $(UV) ## Take up the newest versions that pyproject.toml allows
 	@touch $@
 
 clean: ## Remove all that make made
-	rm -rf .venv .uv .node .supply dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv .uv .node .supply .pgbouncer dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 
 # Both environments are one: `demo` needs less of it, and takes nothing away from `test`.
 .venv/.runtime: requirements.lock pyproject.toml | .venv/bin/python

@@ -1,6 +1,7 @@
 """A world: the services over SQLite or PostgreSQL, with two tenants and their people."""
 
 import contextlib
+import os
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
@@ -22,11 +23,12 @@ from tenantry.fleet.lifecycle import Owner, Provisioned
 from tenantry.kit import log
 from tenantry.kit.clock import utc_now
 from tenantry.services import Services, open_services, system_context
-from tenantry.settings import Settings
+from tenantry.settings import SERVER_DEFAULT, Settings
 from tenantry.tenant import tables as tenant_tables
 from tenantry.tenant import tokens
 from tenantry.tenant.blog import posts
 from tenantry.tenant.blog.writing import Author
+from tests.pgbouncer import MODE_VARIABLE, PgBouncer, pgbouncer
 from tests.postgres import postgres
 
 PASSWORD = "correct horse battery staple"
@@ -182,6 +184,17 @@ def _new_database(engine: str, tmp_path: Path, request: pytest.FixtureRequest) -
     return make
 
 
+@pytest.fixture(name="pooler", scope="session")
+def _pooler(server_url: str) -> Iterator[PgBouncer | None]:
+    """The pooler that requests go through, if the environment says so."""
+    mode = os.environ.get(MODE_VARIABLE)  # noqa: TID251 - it is for the tests alone
+    if not mode:
+        yield None
+        return
+    with pgbouncer(server_url, mode) as pooler:
+        yield pooler
+
+
 @pytest.fixture(name="settings")
 def _settings(
     engine: str, new_database: Callable[[], str], tmp_path: Path, request: pytest.FixtureRequest
@@ -197,6 +210,12 @@ def _settings(
         "host": HOST,
         "tenant_connections": 16,
     }
+    pooler: PgBouncer | None = request.getfixturevalue("pooler")
+    if pooler is not None:
+        direct = values.pop("tenant_server_url")
+        through = {"url": pooler.through(direct), "admin_url": direct}
+        values["tenant_servers"] = {SERVER_DEFAULT: through}
+        values["catalog_url"] = pooler.through(values["catalog_url"])
     return Settings(**values)
 
 

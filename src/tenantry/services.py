@@ -44,6 +44,7 @@ from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Unavailable
 from tenantry.kit.ids import new_id
 from tenantry.kit.metrics import Metrics
+from tenantry.kit.server_settings import TenantServer
 from tenantry.kit.threads import DaemonThreads
 from tenantry.migration.errors import explain
 from tenantry.migration.migrator import Migrator, TimeLimits
@@ -135,6 +136,18 @@ async def open_services(settings: Settings, *, works: bool = True) -> AsyncItera
         threads.shutdown()
 
 
+def open_tenant_server(settings: Settings, server: TenantServer) -> Server:
+    """Return the server, without connecting to it yet."""
+    return open_server(
+        server.address,
+        admin_url=server.admin_address,
+        connections_max=settings.tenant_connections,
+        timeout_seconds=settings.connect_timeout_s,
+        synchronous=settings.sqlite_synchronous,
+        statement_seconds=settings.statement_timeout_s,
+    )
+
+
 def system_context(actor: str) -> OperationContext:
     """Return the context of background work, or of a command."""
     return OperationContext(request_id=str(new_id()), now=utc_now(), actor=actor, address="local")
@@ -148,7 +161,7 @@ def _build(settings: Settings, threads: Executor) -> Services:
         synchronous=settings.sqlite_synchronous,
         statement_seconds=settings.statement_timeout_s,
     )
-    servers = {name: _open_server(settings, url) for name, url in settings.servers.items()}
+    servers = {name: open_tenant_server(settings, one) for name, one in settings.servers.items()}
     databases = TenantDatabases(servers)
     passwords = Passwords(threads=settings.password_threads, chars_min=settings.password_min_length)
     keys = SigningKeys(catalog, _secret(settings), settings.secret_key_old.get_secret_value())
@@ -323,16 +336,6 @@ def _tenant_streams(settings: Settings) -> Streams:
     folder = settings.tenant_migrations
     user = None if folder is None else Stream("user", folder)
     return Streams(tenant_databases.STREAM, user, settings.tenant_version_table)
-
-
-def _open_server(settings: Settings, url: str) -> Server:
-    return open_server(
-        url,
-        connections_max=settings.tenant_connections,
-        timeout_seconds=settings.connect_timeout_s,
-        synchronous=settings.sqlite_synchronous,
-        statement_seconds=settings.statement_timeout_s,
-    )
 
 
 def _adoption(settings: Settings, lifecycle: Lifecycle, threads: Executor) -> Adoption:

@@ -1,29 +1,26 @@
 """Settings: read once at the start, then passed explicitly."""
 
 import ipaddress
-import json
 import os
 from collections.abc import Mapping
 from io import StringIO
 from pathlib import Path
 from typing import Annotated, Literal, Self
-from urllib.parse import urlsplit
 
 from dotenv import dotenv_values
 from dotenv.parser import parse_stream
 from pydantic import (
     AfterValidator,
-    BeforeValidator,
     Field,
     SecretStr,
-    StringConstraints,
     ValidationError,
     model_validator,
 )
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from tenantry.kit.errors import Invalid
 from tenantry.kit.secrets import fault_of_secret_key
+from tenantry.kit.server_settings import DatabaseUrl, TenantServer, TenantServers
 
 PREFIX = "TENANTRY_"
 # Variables of the test suite; processes that it starts inherit them.
@@ -33,46 +30,10 @@ SERVER_DEFAULT = "default"
 # The local address of a server that listens on every address.
 WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - nothing is bound here
 IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
-SCHEMES = ("sqlite:///", "postgresql://", "postgres://")
 
 
 class BadSettings(Invalid):
     """The settings are invalid."""
-
-
-def _database_url(url: str) -> str:
-    """Return *url* if it is well-formed. The messages never contain it: it has a password."""
-    if not url:
-        return url
-    scheme, is_url, _ = url.partition("://")
-    if (
-        is_url
-        and scheme.partition("+")[0] in {"postgresql", "postgres", "sqlite"}
-        and "+" in scheme
-    ):
-        raise ValueError("must not contain a driver: begin with sqlite:/// or postgresql://")
-    if not url.startswith(SCHEMES):
-        raise ValueError("must begin with sqlite:/// or postgresql://")
-    if url.startswith("sqlite:///"):
-        if url == "sqlite:///":
-            raise ValueError("must have a path after sqlite:///")
-        return url
-    try:
-        parts = urlsplit(url)
-        is_bad = bool(parts.fragment) or parts.port == 0
-    except ValueError:
-        is_bad = True
-    if is_bad or any(char.isspace() for char in url):
-        raise ValueError(
-            "is not a valid URL: check host and port, and percent-encode special characters "
-            "in the password (%23 for #, %2F for /, %3F for ?)"
-        )
-    return url
-
-
-DatabaseUrl = Annotated[
-    SecretStr, AfterValidator(lambda v: SecretStr(_database_url(v.get_secret_value())))
-]
 
 
 def _proxy_addresses(text: str) -> str:
@@ -87,27 +48,6 @@ def _proxy_addresses(text: str) -> str:
 
 # Only addresses and networks: a host name, or `*`, would let clients choose their address.
 ProxyAddresses = Annotated[str, AfterValidator(_proxy_addresses)]
-
-ServerName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,31}$")]
-
-
-def _named_urls(given: object) -> object:
-    """Parse the JSON object here, because the error of pydantic would not name the setting."""
-    if not isinstance(given, str):
-        return given
-    try:
-        named = json.loads(given) if given.strip() else {}
-    except (ValueError, RecursionError):
-        named = None
-    if not isinstance(named, dict):
-        raise ValueError(  # noqa: TRY004 - pydantic takes it for the message
-            'must be a JSON object of names and URLs, such as {"eu": "postgresql://..."}'
-        )
-    return named
-
-
-# NoDecode: otherwise the JSON is parsed before `_named_urls`, with another message.
-ServerUrls = Annotated[dict[ServerName, DatabaseUrl], NoDecode, BeforeValidator(_named_urls)]
 
 
 class Settings(BaseSettings):
@@ -131,11 +71,12 @@ class Settings(BaseSettings):
         "`postgresql://…` of a server and a role that may create databases. "
         "Empty: the folder `tenants` in the data folder.",
     )
-    tenant_servers: ServerUrls = Field(
+    tenant_servers: TenantServers = Field(
         default_factory=dict,
-        description="More tenant servers by name, as JSON: "
-        '`{"eu": "postgresql://…", "us": "postgresql://…"}`. A tenant stays on the server that '
-        "it was created on. The name `default` is reserved.",
+        description="Tenant servers by name, as JSON: "
+        '`{"eu": "postgresql://…", "us": {"url": "postgresql://…"}}`. A tenant stays on the server '
+        "that it was created on. `admin_url` of a server behind a connection pooler is its URL "
+        "without the pooler. The server `default` is here or in `TENANTRY_TENANT_SERVER_URL`.",
     )
     secret_key: SecretStr = Field(
         SecretStr(""),
@@ -295,8 +236,11 @@ class Settings(BaseSettings):
         fault = fault_of_secret_key(secret) if secret else None
         if fault is not None:
             raise ValueError(f"TENANTRY_SECRET_KEY {fault}")
-        if SERVER_DEFAULT in self.tenant_servers:
-            raise ValueError(f"TENANTRY_TENANT_SERVERS must not contain {SERVER_DEFAULT!r}")
+        if SERVER_DEFAULT in self.tenant_servers and self.tenant_server_url.get_secret_value():
+            raise ValueError(
+                f"TENANTRY_TENANT_SERVERS contains {SERVER_DEFAULT!r}: "
+                "then TENANTRY_TENANT_SERVER_URL must be empty"
+            )
         if self.metrics_port == self.port:
             raise ValueError(
                 "TENANTRY_METRICS_PORT must not be TENANTRY_PORT: it needs no credentials"
@@ -330,14 +274,13 @@ class Settings(BaseSettings):
     @property
     def tenant_server(self) -> str:
         """The URL of the default server, or folder, of tenants."""
-        return self.servers[SERVER_DEFAULT]
+        return self.servers[SERVER_DEFAULT].address
 
     @property
-    def servers(self) -> dict[str, str]:
-        """The URLs of the servers, or folders, of the tenant databases, by name."""
-        default = self.tenant_server_url.get_secret_value()
-        named = {name: url.get_secret_value() for name, url in self.tenant_servers.items()}
-        return {SERVER_DEFAULT: default or f"sqlite:///{self.data_dir / 'tenants'}", **named}
+    def servers(self) -> dict[str, TenantServer]:
+        """The servers, or folders, of the tenant databases, by name."""
+        url = self.tenant_server_url.get_secret_value() or f"sqlite:///{self.data_dir / 'tenants'}"
+        return {SERVER_DEFAULT: TenantServer(url=SecretStr(url)), **self.tenant_servers}
 
 
 def read_settings(**overrides: object) -> Settings:

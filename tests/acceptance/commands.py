@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 
 from tenantry.cli.commands import DeferredCommand
 from tenantry.cli.main import cli
-from tenantry.db.factory import open_server
-from tenantry.settings import Settings
+from tenantry.services import open_tenant_server
+from tenantry.settings import SERVER_DEFAULT, Settings
 from tests.acceptance.programs import environment_of
 from tests.conftest import PASSWORD
 from tests.integration.raw_sql import connected
@@ -131,22 +131,12 @@ class Commands:
 
     def drop_database(self, tenant: Any) -> None:
         """Remove the database of a tenant, as a lost disk would."""
-        server = open_server(
-            self.settings.tenant_server,
-            connections_max=1,
-            timeout_seconds=1,
-            synchronous="FULL",
-        )
+        server = open_tenant_server(self.settings, self.settings.servers[SERVER_DEFAULT])
         asyncio.run(server.drop(tenant["databaseName"]))
 
     def break_tenant(self, tenant: Any) -> None:
         """Make the next revision fail: its table exists already."""
-        server = open_server(
-            self.settings.tenant_server,
-            connections_max=1,
-            timeout_seconds=1,
-            synchronous="FULL",
-        )
+        server = open_tenant_server(self.settings, self.settings.servers[SERVER_DEFAULT])
         with connected(server.url(tenant["databaseName"])) as query:
             query("CREATE TABLE widgets (id INTEGER)")
 

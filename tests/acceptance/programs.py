@@ -1,5 +1,6 @@
 """``tenantry`` as a process: starting, reading its output, ending."""
 
+import json
 import os
 import re
 import signal
@@ -97,9 +98,19 @@ def variables(settings: Settings) -> dict[str, str]:
         "TENANTRY_DATA_DIR": str(settings.data_dir),
         "TENANTRY_CATALOG_URL": settings.catalog_url.get_secret_value(),
         "TENANTRY_TENANT_SERVER_URL": settings.tenant_server_url.get_secret_value(),
+        "TENANTRY_TENANT_SERVERS": _servers(settings),
         "TENANTRY_SECRET_KEY": settings.secret_key.get_secret_value(),
     }
     return {name: value for name, value in values.items() if value}
+
+
+def _servers(settings: Settings) -> str:
+    servers = settings.tenant_servers
+    named = {
+        name: {"url": server.address, "admin_url": server.admin_address}
+        for name, server in servers.items()
+    }
+    return json.dumps(named) if named else ""
 
 
 def free_port() -> int:

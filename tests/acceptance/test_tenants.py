@@ -163,7 +163,7 @@ class TestCreateTenantWithoutServer:
             "postgresql": f"postgresql://postgres@127.0.0.1:{port}/postgres",
         }[engine]
         values = {name: getattr(settings, name) for name in type(settings).model_fields}
-        return Settings(**{**values, "tenant_server_url": nowhere})
+        return Settings(**{**values, "tenant_servers": {}, "tenant_server_url": nowhere})
 
     async def test_is_all_or_nothing(self, settings: Settings) -> None:
         """503 when the database cannot be made; no trace is left, and the name is free."""

@@ -96,6 +96,31 @@ class TestRead:
         assert read_settings().catalog == "postgresql://u:hunter2@h/x"
 
 
+class TestTenantServers:
+    def test_may_have_an_admin_url(self):
+        named = {"eu": {"url": "postgresql://p/x", "admin_url": "postgresql://d/x"}}
+        servers = Settings(tenant_servers=named).servers
+
+        assert (servers["eu"].address, servers["eu"].admin_address) == (
+            "postgresql://p/x",
+            "postgresql://d/x",
+        )
+        assert servers["default"].address == "sqlite:///data/tenants"
+
+    def test_may_hold_the_default_server(self):
+        settings = Settings(tenant_servers={"default": "postgresql://p/x"})
+
+        assert settings.tenant_server == "postgresql://p/x"
+        assert settings.servers["default"].admin_address == "postgresql://p/x"
+
+    def test_hold_the_default_server_once(self, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setenv("TENANTRY_TENANT_SERVERS", '{"default": "postgresql://p/x"}')
+        monkeypatch.setenv("TENANTRY_TENANT_SERVER_URL", "postgresql://q/x")
+
+        with pytest.raises(BadSettings, match="TENANTRY_TENANT_SERVER_URL must be empty"):
+            read_settings()
+
+
 class TestSettings:
     def test_show_no_secret(self):
         settings = Settings(

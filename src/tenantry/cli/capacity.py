@@ -5,13 +5,15 @@ from collections import defaultdict
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from pydantic import SecretStr
+
 from tenantry.catalog import tenants
 from tenantry.catalog.database import Catalog
 from tenantry.cli.findings import Finding, State
-from tenantry.db.factory import open_server
-from tenantry.db.servers import Server
-from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.urls import sqlite_path
+from tenantry.kit.errors import Unavailable
+from tenantry.kit.server_settings import TenantServer
+from tenantry.services import open_tenant_server
 from tenantry.settings import Settings
 
 FREE_BYTES_WARNING = 2**30
@@ -25,8 +27,8 @@ def check_space(settings: Settings) -> list[Finding]:
     catalog = sqlite_path(settings.catalog)
     if catalog is not None:
         folders.setdefault(catalog.parent, "disk space of the catalog")
-    for name, url in settings.servers.items():
-        folder = sqlite_path(url)
+    for name, server in settings.servers.items():
+        folder = sqlite_path(server.address)
         if folder is not None:
             folders.setdefault(folder, f"disk space of tenant server {name}")
     disks: dict[int, Finding] = {}
@@ -56,11 +58,11 @@ def nearest(path: Path) -> Path:
 async def check_databases(settings: Settings, catalog: Catalog) -> list[Finding]:
     """Check that the database of every tenant exists."""
     findings = []
-    for name, url in settings.servers.items():
+    for name, server in settings.servers.items():
         try:
             expected = await tenants.database_names(catalog, server_name=name)
-            missing = sorted(await _server(settings, url).missing(expected))
-        except DatabaseUnavailable:
+            missing = sorted(await open_tenant_server(settings, server).missing(expected))
+        except Unavailable:
             continue  # the check of the server reports it
         if not missing:
             continue
@@ -75,20 +77,21 @@ async def check_databases(settings: Settings, catalog: Catalog) -> list[Finding]
 async def check_connections(settings: Settings) -> list[Finding]:
     """Compare the connections of one process with the limit of each PostgreSQL server."""
     needed: dict[str, int] = defaultdict(int)
-    urls: dict[str, str] = {}
-    needs = [(settings.catalog, settings.catalog_connections)]
+    servers: dict[str, TenantServer] = {}
+    catalog = TenantServer(url=SecretStr(settings.catalog))
+    needs = [(catalog, settings.catalog_connections)]
     tenant_needs = settings.tenant_connections + settings.migrate_concurrency
-    needs += [(url, tenant_needs) for url in settings.servers.values()]
-    for url, count in needs:
-        if sqlite_path(url) is None:
-            host = urlsplit(url).netloc.rpartition("@")[2] or "the local server"
+    needs += [(server, tenant_needs) for server in settings.servers.values()]
+    for server, count in needs:
+        if sqlite_path(server.address) is None:
+            host = urlsplit(server.admin_address).netloc.rpartition("@")[2] or "the local server"
             needed[host] += count
-            urls[host] = url
+            servers[host] = server
     findings = []
     for host, count in needed.items():
         try:
-            allowed = await _server(settings, urls[host]).connections_allowed()
-        except DatabaseUnavailable:
+            allowed = await open_tenant_server(settings, servers[host]).connections_allowed()
+        except Unavailable:
             continue  # the checks of the catalog and of the servers report it
         findings.append(_connections_finding(host, count, allowed))
     return findings
@@ -105,12 +108,3 @@ def _connections_finding(host: str, needed: int, allowed: int) -> Finding:
         "max_connections of the server."
     )
     return Finding(check, State.WARNING, detail, advice)
-
-
-def _server(settings: Settings, url: str) -> Server:
-    return open_server(
-        url,
-        connections_max=1,
-        timeout_seconds=settings.connect_timeout_s,
-        synchronous=settings.sqlite_synchronous,
-    )

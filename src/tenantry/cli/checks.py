@@ -15,18 +15,21 @@ from tenantry.cli.capacity import check_connections, check_databases, check_spac
 from tenantry.cli.configuration import check_configuration
 from tenantry.cli.exposure import check_modes, check_public
 from tenantry.cli.findings import Finding, State
-from tenantry.db.factory import open_server
+from tenantry.cli.poolers import check_poolers
+from tenantry.db.postgres_server import BehindPooler
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.urls import sqlite_path
 from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id
 from tenantry.kit.release import VERSION
+from tenantry.kit.server_settings import TenantServer
 from tenantry.migration.environment import read_environment
 from tenantry.migration.errors import explain
 from tenantry.migration.migrator import Migrator, TimeLimits
 from tenantry.migration.project import BadProject, find_project
 from tenantry.migration.schema_state import NoVersion
 from tenantry.migration.streams import BadStream, Stream, Streams
+from tenantry.services import open_tenant_server
 from tenantry.settings import Settings
 from tenantry.tenant import databases as tenant_databases
 
@@ -35,6 +38,10 @@ CLOCK_DIFFERENCE_MS_MAX = 2_000
 CHECK_SECONDS_MAX = 15.0
 CATALOG_ADVICE = (
     "Check TENANTRY_CATALOG_URL, and that the server accepts connections from this machine."
+)
+ADMIN_URL_ADVICE = (
+    'Set it in TENANTRY_TENANT_SERVERS: {"default": {"url": "…", "admin_url": "…"}}, with the URL '
+    "of the PostgreSQL server itself."
 )
 SERVER_ADVICE = "Check its URL, and that its role may create databases."
 
@@ -51,6 +58,7 @@ async def examine(settings: Settings) -> list[Finding]:
     findings += await asyncio.to_thread(check_space, settings)
     findings += await _check_catalog(settings)
     findings += await _check_tenant_servers(settings)
+    findings += await check_poolers(settings)
     findings += await check_connections(settings)
     findings += await asyncio.to_thread(_check_revisions, settings)
     return findings
@@ -171,26 +179,23 @@ async def _check_clock(path: Path | None, catalog: Catalog) -> list[Finding]:
 
 async def _check_tenant_servers(settings: Settings) -> list[Finding]:
     return [
-        await _check_tenant_server(settings, f"tenant server {name}", url)
-        for name, url in settings.servers.items()
+        await _check_tenant_server(settings, f"tenant server {name}", server)
+        for name, server in settings.servers.items()
     ]
 
 
-async def _check_tenant_server(settings: Settings, check: str, url: str) -> Finding:
-    folder = sqlite_path(url)
+async def _check_tenant_server(settings: Settings, check: str, wanted: TenantServer) -> Finding:
+    folder = sqlite_path(wanted.address)
     if folder is not None:
         return _check_folder(check, folder)
-    server = open_server(
-        url,
-        connections_max=1,
-        timeout_seconds=settings.connect_timeout_s,
-        synchronous=settings.sqlite_synchronous,
-    )
+    server = open_tenant_server(settings, wanted)
     probe = f"tenantry_doctor_{new_id().hex}"
     try:
         async with asyncio.timeout(CHECK_SECONDS_MAX):
             await server.create(probe)
             await server.drop(probe)
+    except BehindPooler as error:
+        return Finding(check, State.FAILED, error.message, ADMIN_URL_ADVICE)
     except (DatabaseUnavailable, TimeoutError) as error:
         return Finding(check, State.FAILED, explain(error.__cause__ or error), SERVER_ADVICE)
     return Finding(check, State.OK, "Reachable, and its role can create databases.")

@@ -9,11 +9,11 @@ from tenantry.catalog import tenants
 from tenantry.catalog.database import Catalog
 from tenantry.cli.findings import Finding, State
 from tenantry.cli.server import LOCK_FILE
-from tenantry.db.factory import open_server
 from tenantry.db.files import SIDE_FILES
-from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.urls import sqlite_path
 from tenantry.kit import private
+from tenantry.kit.errors import Unavailable
+from tenantry.services import open_tenant_server
 from tenantry.settings import Settings
 
 PATHS_MAX = 100_000
@@ -22,7 +22,8 @@ PATHS_MAX = 100_000
 
 def check_modes(settings: Settings) -> list[Finding]:
     """Check that only the owner can open the files that Tenantry has created."""
-    folders = [path for url in settings.servers.values() if (path := sqlite_path(url)) is not None]
+    found = [sqlite_path(server.address) for server in settings.servers.values()]
+    folders = [path for path in found if path is not None]
     made = [path for path in (*_files(settings), *folders) if path.exists()]
     if not made:
         return []
@@ -37,17 +38,11 @@ def check_modes(settings: Settings) -> list[Finding]:
 async def check_public(settings: Settings, catalog: Catalog) -> list[Finding]:
     """Check that no other role may connect to a tenant's database on PostgreSQL."""
     findings = []
-    for name, url in settings.servers.items():
-        server = open_server(
-            url,
-            connections_max=1,
-            timeout_seconds=settings.connect_timeout_s,
-            synchronous=settings.sqlite_synchronous,
-        )
+    for name, server in settings.servers.items():
         try:
-            public = await server.public_names()
+            public = await open_tenant_server(settings, server).public_names()
             ours = await tenants.database_names(catalog, server_name=name) if public else set()
-        except DatabaseUnavailable:
+        except Unavailable:
             continue  # the check of the server reports it
         if found := [one for one in public if one in ours]:
             detail = f"Every role of the server may connect to {_first(found)}."

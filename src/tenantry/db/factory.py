@@ -5,6 +5,7 @@ from functools import partial
 
 from tenantry.db import postgres
 from tenantry.db.database import Budget
+from tenantry.db.postgres_connector import PostgresConnector
 from tenantry.db.postgres_server import PostgresServer
 from tenantry.db.servers import Server
 from tenantry.db.sessions import STATEMENT_SECONDS_DEFAULT, Connection
@@ -20,8 +21,18 @@ def open_server(
     timeout_seconds: float,
     synchronous: str,
     statement_seconds: float = STATEMENT_SECONDS_DEFAULT,
+    admin_url: str = "",
 ) -> Server:
-    """Return the server, or the folder, at *url*."""
+    """Return the server, or the folder, at *url*.
+
+    Args:
+        url: Its URL.
+        connections_max: The budget of connections for requests.
+        timeout_seconds: How long to wait for a connection.
+        synchronous: ``FULL`` or ``NORMAL``, on SQLite.
+        statement_seconds: The deadline of each statement of a request.
+        admin_url: The URL of a PostgreSQL server without a pooler, if *url* has one.
+    """
     folder = sqlite_path(url)
     budget = Budget(connections_max)
     if folder is not None:
@@ -29,7 +40,11 @@ def open_server(
             folder, budget, synchronous=synchronous, statement_seconds=statement_seconds
         )
     return PostgresServer(
-        url, budget, timeout_seconds=timeout_seconds, statement_seconds=statement_seconds
+        url,
+        budget,
+        admin_url=admin_url or url,
+        timeout_seconds=timeout_seconds,
+        statement_seconds=statement_seconds,
     )
 
 
@@ -46,9 +61,6 @@ def single_connector(
     if path is not None:
         file = SqliteFile(path, synchronous=synchronous, statement_seconds=statement_seconds)
         return file.connect, SQLITE_CONNECTIONS_MAX
-    return partial(
-        postgres.connect,
-        url,
-        timeout_seconds=timeout_seconds,
-        statement_seconds=statement_seconds,
-    ), connections_max
+    connector = PostgresConnector(url, timeout_seconds=timeout_seconds)
+    connect = partial(postgres.connect, connector, statement_seconds=statement_seconds)
+    return connect, connections_max

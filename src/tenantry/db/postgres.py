@@ -8,14 +8,15 @@ import asyncpg
 from asyncpg.prepared_stmt import PreparedStatement
 
 from tenantry.db.deadline import Deadline
+from tenantry.db.postgres_connector import PostgresConnector, Raw
 from tenantry.db.sessions import (
     ROW_SECONDS,
-    STATEMENT_SECONDS_DEFAULT,
     Connection,
     DatabaseUnavailable,
     TransactionLost,
 )
 from tenantry.db.statements import Statement
+from tenantry.kit.ids import new_id
 
 CLOSE_SECONDS_MAX = 2.0
 # The server ends a statement at its deadline. If no response has arrived this much later, the
@@ -36,6 +37,9 @@ UNAVAILABLE = (
     asyncpg.UndefinedColumnError,
     asyncpg.InterfaceError,
     asyncpg.InternalClientError,
+    # A pooler in transaction mode that does not keep prepared statements.
+    asyncpg.InvalidSQLStatementNameError,
+    asyncpg.DuplicatePreparedStatementError,
     OSError,
 )
 
@@ -45,15 +49,23 @@ class PostgresConnection(Connection):
 
     Args:
         raw: The driver's connection.
-        seconds_max: How long a statement may take before the connection is aborted.
+        statement_seconds: How long a statement may take.
+        is_pooled: Whether a pooler rejected the setting `statement_timeout`. Then the client
+            cancels a statement at its deadline.
     """
 
-    def __init__(self, raw: "asyncpg.Connection[asyncpg.Record]", seconds_max: float) -> None:
+    def __init__(self, raw: Raw, statement_seconds: float, *, is_pooled: bool = False) -> None:
         self._raw = raw
         # asyncpg's own timeout asks the server to cancel, and a silent server does not do so.
-        self._deadline = Deadline(seconds_max, self._abort)
+        self._deadline = Deadline(statement_seconds + SILENCE_SECONDS, self._abort)
+        self._seconds_pooled = statement_seconds if is_pooled else None
+        if is_pooled:
+            # In the message that begins the transaction: a pooler may give the next one to
+            # another session of the server.
+            self.begin_sql = f"BEGIN; SET LOCAL statement_timeout = {_ms(statement_seconds)}"
         self._prepared: dict[str, PreparedStatement[Any]] = {}
         self._is_spent = False
+        self._is_stale = False
 
     async def run(self, statement: Statement[Any], values: dict[str, object]) -> list[Any]:
         """Run *statement* and return its rows."""
@@ -110,7 +122,9 @@ class PostgresConnection(Connection):
     async def _within_deadline(self, sent: Awaitable[Answer], seconds_more: float = 0) -> Answer:
         self._deadline.begin(seconds_more)
         try:
-            return await sent
+            if self._seconds_pooled is None:
+                return await sent
+            return await self._within_client_timeout(sent, self._seconds_pooled + seconds_more)
         except asyncio.CancelledError:
             self._is_spent = True
             raise
@@ -127,6 +141,21 @@ class PostgresConnection(Connection):
         finally:
             self._deadline.end()
 
+    async def _within_client_timeout(self, sent: Awaitable[Answer], seconds: float) -> Answer:
+        """Return the result of *sent*; after *seconds*, ask the server to cancel it."""
+        try:
+            async with asyncio.timeout(seconds):
+                return await sent
+        except TimeoutError:
+            # The driver has asked the server to cancel, and waits for the response on closing.
+            self._is_spent = True
+            self._deadline.close()
+            try:
+                await self._raw.close(timeout=SILENCE_SECONDS)
+            except TimeoutError:
+                self._abort()
+            raise
+
     def _abort(self) -> None:
         """Abort the connection: the statement that waits for a response fails immediately."""
         self.is_silent = True
@@ -140,6 +169,7 @@ class PostgresConnection(Connection):
             # A migration has changed the table since this connection prepared its statements.
             # In a transaction, the whole transaction must be retried.
             self._prepared.clear()
+            self._is_stale = True
             if self._raw.is_in_transaction():
                 raise TransactionLost from None
             prepared = await self._prepare(sql)
@@ -148,30 +178,37 @@ class PostgresConnection(Connection):
     async def _prepare(self, sql: str) -> "PreparedStatement[Any]":
         # asyncpg has its own cache, but it is slower. The number of entries is bounded by the
         # number of statements in the code.
-        prepared = self._prepared[sql] = await self._raw.prepare(sql)
+        text = sql
+        if self._is_stale:
+            # A pooler shares the statements of equal text, so the text must be a new one.
+            text = f"{sql} /* {new_id()} */"
+        prepared = self._prepared[sql] = await self._raw.prepare(text)
         return prepared
 
 
 async def connect(
-    url: str, *, timeout_seconds: float, statement_seconds: float = STATEMENT_SECONDS_DEFAULT
+    connector: PostgresConnector, *, statement_seconds: float, database: str | None = None
 ) -> PostgresConnection:
     """Open a connection for requests.
 
     Args:
-        url: The URL of the database.
-        timeout_seconds: How long to wait for the connection.
+        connector: Opens the driver's connection.
         statement_seconds: The deadline of each statement.
+        database: The name of the database; that of the connector's URL if not given.
 
     Raises:
         DatabaseUnavailable: The server or the database does not exist, or does not answer.
     """
-    timeout_ms = max(1, round(statement_seconds * 1000))
-    settings = {"application_name": "tenantry", "statement_timeout": str(timeout_ms)}
+    session = {"statement_timeout": str(_ms(statement_seconds))}
     try:
-        raw = await asyncpg.connect(url, timeout=timeout_seconds, server_settings=settings)
+        raw = await connector.connect(session=session, database=database)
     except (asyncpg.PostgresError, *UNAVAILABLE) as error:
         raise DatabaseUnavailable from error
-    return PostgresConnection(raw, statement_seconds + SILENCE_SECONDS)
+    return PostgresConnection(raw, statement_seconds, is_pooled=connector.is_pooled)
+
+
+def _ms(seconds: float) -> int:
+    return max(1, round(seconds * 1000))
 
 
 def _conflict(statement: Statement[Any], error: asyncpg.UniqueViolationError) -> Exception:

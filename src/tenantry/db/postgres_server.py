@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Collection
-from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any
 
@@ -12,6 +11,7 @@ import asyncpg
 from tenantry.db import inspection, outages, postgres
 from tenantry.db.database import Budget, Database
 from tenantry.db.outages import ServerAway
+from tenantry.db.postgres_connector import PostgresConnector, Raw, is_behind_pooler
 from tenantry.db.servers import PROBE_SECONDS_MAX, Server, checked_name, quoted
 from tenantry.db.sessions import (
     STATEMENT_SECONDS_DEFAULT,
@@ -20,6 +20,7 @@ from tenantry.db.sessions import (
     Session,
 )
 from tenantry.db.urls import with_database
+from tenantry.kit.errors import Unavailable
 
 POSTGRESQL_CONNECTIONS_MAX = 4
 
@@ -57,11 +58,16 @@ SELECT current_setting('max_connections')::int
 """
 
 
+class BehindPooler(Unavailable):
+    """The tenant server is behind a connection pooler: set its admin_url, without the pooler."""
+
+
 class PostgresServer(Server):
     """A PostgreSQL server, through a role that may create databases.
 
     Args:
-        url: The URL of its maintenance database.
+        url: The URL for requests; it can be a pooler's.
+        admin_url: The URL of the maintenance database, without a pooler.
         budget: The limit of connections from this process to the server.
         timeout_seconds: How long to wait for a connection.
         statement_seconds: The deadline of each statement of a request.
@@ -74,22 +80,30 @@ class PostgresServer(Server):
         url: str,
         budget: Budget,
         *,
+        admin_url: str,
         timeout_seconds: float,
         statement_seconds: float = STATEMENT_SECONDS_DEFAULT,
     ) -> None:
-        self._url = url
+        self._url = admin_url
+        self._requests = PostgresConnector(url, timeout_seconds=timeout_seconds)
+        self._administration = (
+            self._requests
+            if admin_url == url
+            else PostgresConnector(admin_url, timeout_seconds=timeout_seconds)
+        )
+        self._is_direct = False
         self.budget = budget
         self.timeout_seconds = timeout_seconds
         self._statement_seconds = statement_seconds
 
     def url(self, name: str) -> str:
-        """Return the URL of the database *name*."""
+        """Return the URL of the database *name*, without a pooler."""
         return with_database(self._url, name)
 
     async def probe(self) -> None:
         """Connect to the maintenance database, and check that it accepts writes."""
         try:
-            async with asyncio.timeout(PROBE_SECONDS_MAX), self._connected(self._url) as raw:
+            async with asyncio.timeout(PROBE_SECONDS_MAX), self._connected() as raw:
                 is_read_only = await raw.fetchval(_IS_READ_ONLY)
         except TimeoutError as error:
             raise ServerAway from error
@@ -104,7 +118,7 @@ class PostgresServer(Server):
     def open(self, name: str) -> Database[Any]:
         """Return the database *name*."""
         return Database(
-            partial(self._connect, name),
+            partial(self._connect, name, self._requests),
             self.budget,
             POSTGRESQL_CONNECTIONS_MAX,
             wait_seconds_max=self.timeout_seconds,
@@ -134,7 +148,7 @@ class PostgresServer(Server):
     @contextlib.asynccontextmanager
     async def filling(self, name: str) -> AsyncIterator[Session[Any]]:
         """Open a session on the database *name*, outside the budget."""
-        connection = await self._connect(name)
+        connection = await self._connect(name, self._administration)
         try:
             yield connection
         finally:
@@ -142,7 +156,7 @@ class PostgresServer(Server):
 
     async def publish(self, draft: str, template: str) -> None:
         """Rename the database *draft* to *template*, or drop it if *template* exists."""
-        async with self._connected(self.url(draft)) as raw:
+        async with self._connected(draft) as raw:
             await raw.execute(_RESET_SEQUENCES)
         async with self._maintenance() as raw:
             await raw.execute(f"ALTER DATABASE {_generated(draft)} ALLOW_CONNECTIONS false")
@@ -197,26 +211,32 @@ class PostgresServer(Server):
     async def adopt_database(self, database: str, name: str) -> None:
         """Do nothing: the database is on this server."""
 
-    def _maintenance(
-        self,
-    ) -> "AbstractAsyncContextManager[asyncpg.Connection[asyncpg.Record]]":
-        return self._connected(self._url)
+    @contextlib.asynccontextmanager
+    async def _maintenance(self) -> AsyncIterator[Raw]:
+        """Connect to the maintenance database.
 
-    async def _connect(self, name: str) -> Connection:
+        Raises:
+            BehindPooler: The connection is a pooler's.
+        """
+        async with self._connected() as raw:
+            if not self._is_direct:
+                if await is_behind_pooler(raw):
+                    raise BehindPooler
+                self._is_direct = True
+            yield raw
+
+    async def _connect(self, name: str, connector: PostgresConnector) -> Connection:
         return await postgres.connect(
-            self.url(name),
-            timeout_seconds=self.timeout_seconds,
-            statement_seconds=self._statement_seconds,
+            connector, database=name, statement_seconds=self._statement_seconds
         )
 
     @contextlib.asynccontextmanager
-    async def _connected(self, url: str) -> "AsyncIterator[asyncpg.Connection[asyncpg.Record]]":
+    async def _connected(self, database: str | None = None) -> AsyncIterator[Raw]:
         try:
-            raw = await asyncpg.connect(
-                url,
-                timeout=self.timeout_seconds,
-                command_timeout=CREATE_SECONDS_MAX,
-                server_settings={"application_name": "tenantry", "client_min_messages": "warning"},
+            raw = await self._administration.connect(
+                session={"client_min_messages": "warning"},
+                command_seconds=CREATE_SECONDS_MAX,
+                database=database,
             )
             try:
                 yield raw
@@ -226,7 +246,7 @@ class PostgresServer(Server):
             raise DatabaseUnavailable from error
 
 
-async def _close_to_public(raw: "asyncpg.Connection[asyncpg.Record]", name: str) -> None:
+async def _close_to_public(raw: Raw, name: str) -> None:
     """Revoke the access of PUBLIC to a new database: a copy does not inherit the ACL."""
     await raw.execute(f"REVOKE CONNECT, TEMPORARY ON DATABASE {_generated(name)} FROM PUBLIC")
 

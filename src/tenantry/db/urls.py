@@ -1,7 +1,7 @@
 """The URLs of databases: ``sqlite:///path`` or ``postgresql://…``."""
 
 from pathlib import Path
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 SQLITE_PREFIX = "sqlite:///"
 
@@ -13,4 +13,7 @@ def sqlite_path(url: str) -> Path | None:
 
 def with_database(url: str, name: str) -> str:
     """Return the URL of another database on the PostgreSQL server of *url*."""
-    return urlsplit(url)._replace(path=f"/{quote(name, safe='')}").geturl()
+    place, question_mark, query = url.partition("?")
+    scheme, _, rest = place.partition("://")
+    netloc = rest.partition("/")[0]
+    return f"{scheme}://{netloc}/{quote(name, safe='')}{question_mark}{query}"

@@ -7,19 +7,24 @@ import socket
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import asyncpg
 import psycopg
 import sqlalchemy as sa
 
+from tenantry.db import postgres_connector
 from tenantry.db.outages import ConnectTimeout
 from tenantry.db.postgres import CLOSE_SECONDS_MAX
+from tenantry.kit.errors import Unavailable
 from tenantry.migration import dialects, live
 from tenantry.migration.execution import Execution
-from tenantry.migration.statements import Statement, Step, is_recorded, messages
+from tenantry.migration.statements import AutocommitRevision, Statement, Step, is_recorded, messages
 
 # Constraints that are only checked at COMMIT must fail in a rehearsal, too.
 CHECK_DEFERRED = "SET CONSTRAINTS ALL IMMEDIATE"
 _BEGIN = Statement("BEGIN")
+
+
+class PooledConnection(Unavailable):
+    """An autocommit_block cannot run through a connection pooler: set admin_url of the server."""
 
 
 class PostgresExecution(Execution):
@@ -62,6 +67,8 @@ class PostgresExecution(Execution):
         if is_recorded(steps):
             self._transact(self._connect(), [_BEGIN, *steps], None)
             return
+        if any(isinstance(step, AutocommitRevision) for step in steps):
+            self._check_direct()
         with self._live_connection() as connection:
             connection.begin()
             self._transact(self._raw, steps, connection)
@@ -116,6 +123,16 @@ class PostgresExecution(Execution):
             finally:
                 self._raw = None
 
+    def _check_direct(self) -> None:
+        """Check that there is no pooler: the revision needs settings and locks of a session.
+
+        Raises:
+            PooledConnection: There is one. It invents the process id that it sends to a client.
+        """
+        raw = self._connect()
+        if raw.execute("SELECT pg_backend_pid()").fetchone() != (raw.info.backend_pid,):
+            raise PooledConnection
+
     def _transact(self, raw: Any, steps: Sequence[Step], connection: sa.Connection | None) -> None:
         try:
             self._send(raw, messages(steps) if live.takes_several(raw) else steps, connection)
@@ -142,7 +159,7 @@ def _refusal(url: str, timeout_seconds: float) -> Exception | None:
     """Return the server's error on connecting, with its SQLSTATE, which libpq does not provide."""
 
     async def connect() -> None:
-        raw = await asyncpg.connect(url, timeout=timeout_seconds)
+        raw = await postgres_connector.connect(url, timeout_seconds=timeout_seconds)
         await raw.close(timeout=CLOSE_SECONDS_MAX)
 
     try:

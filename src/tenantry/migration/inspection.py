@@ -9,6 +9,7 @@ from uuid import UUID
 
 import asyncpg
 
+from tenantry.db import postgres_connector
 from tenantry.db.inspection import DatabaseMissing, open_to_read
 from tenantry.db.postgres import CLOSE_SECONDS_MAX, UNAVAILABLE
 from tenantry.db.servers import Server
@@ -19,6 +20,7 @@ from tenantry.migration import schema_state, stamp
 from tenantry.migration.scripts import BOOTSTRAP_LOCK, BOOTSTRAP_WAIT_MS
 
 PREFIX = "tenantry_"
+APPLICATION = "tenantry-adopt"
 CLASHES_SHOWN_MAX = 10
 
 _MAY_CREATE = "SELECT COALESCE(has_schema_privilege(current_schema(), 'CREATE'), FALSE)"
@@ -119,14 +121,12 @@ async def check_postgres(url: str, *, version_table: str, timeout_seconds: float
         AlreadyTenantry, NamesTaken, MayNotCreate: It cannot be adopted.
         Exception: Any error of the driver.
     """
-    raw = await asyncpg.connect(
+    raw = await postgres_connector.connect(
         url,
-        timeout=timeout_seconds,
-        command_timeout=timeout_seconds,
-        server_settings={
-            "application_name": "tenantry-adopt",
-            "default_transaction_read_only": "on",
-        },
+        timeout_seconds=timeout_seconds,
+        application=APPLICATION,
+        session={"default_transaction_read_only": "on"},
+        command_seconds=timeout_seconds,
     )
     try:
         _check_names([str(row[0]) for row in await raw.fetch(_CLASHES)])
@@ -205,11 +205,11 @@ async def remove_added(url: str, run_id: UUID, *, timeout_seconds: float) -> Non
         Exception: Any error of the driver.
     """
     try:
-        raw = await asyncpg.connect(
+        raw = await postgres_connector.connect(
             url,
-            timeout=timeout_seconds,
-            command_timeout=timeout_seconds,
-            server_settings={"application_name": "tenantry-adopt"},
+            timeout_seconds=timeout_seconds,
+            application=APPLICATION,
+            command_seconds=timeout_seconds,
         )
     except asyncpg.InvalidCatalogNameError:
         return

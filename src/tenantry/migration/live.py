@@ -10,14 +10,13 @@ import importlib
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache, partial
 from typing import Any
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 import psycopg
 import sqlalchemy as sa
 from alembic.runtime.migration import MigrationContext
-from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy.pool import NullPool
 
+from tenantry.kit import postgres_urls
 from tenantry.kit.errors import Unavailable
 from tenantry.migration.alembic_modules import RevisionContext
 from tenantry.migration.dialects import SERVERS_REMEMBERED_MAX
@@ -279,29 +278,12 @@ def _named(driver: str, parameters: Mapping[str, Any]) -> sa.URL:
 
 
 def _parameters(url: str, timeout_seconds: float = 0) -> dict[str, Any]:
-    """Return the parameters of a connection, with the names of libpq.
-
-    A URL may set parameters of the server (``?search_path=app``); libpq needs them as an option.
-    """
+    """Return the parameters of a connection, with the names of libpq."""
+    parsed = postgres_urls.parse(url)
+    seconds = min(timeout_seconds, parsed.connect_seconds or timeout_seconds)
     return {
         "application_name": APPLICATION,
         "client_encoding": "utf8",
-        **_parameters_in(url),
-        "connect_timeout": max(2, round(timeout_seconds)),
+        **parsed.for_libpq(),
+        "connect_timeout": max(2, round(seconds)),
     }
-
-
-def _parameters_in(url: str) -> dict[str, Any]:
-    parts = urlsplit(url)
-    known = _libpq_keywords()
-    query = dict(parse_qsl(parts.query, keep_blank_values=True))
-    settings = [f"-c {name}={value}" for name, value in query.items() if name not in known]
-    kept = {name: value for name, value in query.items() if name in known}
-    if settings:
-        kept["options"] = " ".join([*filter(None, [kept.get("options")]), *settings])
-    return dict(conninfo_to_dict(parts._replace(query=urlencode(kept, quote_via=quote)).geturl()))
-
-
-@lru_cache
-def _libpq_keywords() -> frozenset[str]:
-    return frozenset(one.keyword.decode() for one in psycopg.pq.Conninfo.get_defaults())

@@ -1,0 +1,136 @@
+"""Open connections of asyncpg: to one of several hosts, and behind a connection pooler."""
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+import asyncpg
+
+from tenantry.kit import postgres_urls
+
+Raw: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
+
+APPLICATION = "tenantry"
+# A pooler names a startup parameter that it does not accept.
+# Source: PgBouncer's src/client.c; its SQLSTATE is that of any protocol violation.
+REFUSED_PARAMETER = "unsupported startup parameter"
+
+# The next host is tried after these: the host is down, or is not the primary.
+_NEXT_HOST = (
+    OSError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.ConnectionDoesNotExistError,
+    asyncpg.TargetServerAttributeNotMatched,
+)
+
+
+class PostgresConnector:
+    """Opens connections to one URL.
+
+    asyncpg has one timeout for all hosts, so a first host that does not answer would use it up.
+    Here each host has its share, and the host that answered last is tried first.
+
+    Args:
+        url: The URL of a database.
+        timeout_seconds: How long to wait for a connection, over all hosts.
+
+    Attributes:
+        is_pooled: Whether the server, a pooler, rejected the settings of a session. From then on,
+            connections are opened without them.
+    """
+
+    def __init__(self, url: str, *, timeout_seconds: float) -> None:
+        self._url = postgres_urls.parse(url)
+        self._hosts = self._url.hosts or (None,)
+        self._first = 0
+        seconds = min(timeout_seconds, self._url.connect_seconds or timeout_seconds)
+        self._seconds_each = seconds / len(self._hosts)
+        self.is_pooled = False
+
+    async def connect(
+        self,
+        *,
+        application: str = APPLICATION,
+        session: Mapping[str, str] | None = None,
+        command_seconds: float | None = None,
+        database: str | None = None,
+    ) -> Raw:
+        """Open a connection.
+
+        Args:
+            application: The name of the program in the server's list of sessions.
+            session: Settings of the session. A pooler rejects them, and then they are omitted.
+            command_seconds: The deadline of each command.
+            database: The name of another database; that of the URL if not given.
+
+        Raises:
+            Exception: Any error of the driver.
+        """
+        settings = {"application_name": application, **self._url.server_settings()}
+        if session and not self.is_pooled:
+            try:
+                return await self._connect({**settings, **session}, command_seconds, database)
+            except asyncpg.PostgresError as error:
+                if not _is_refused(error, session):
+                    raise
+                self.is_pooled = True
+        return await self._connect(settings, command_seconds, database)
+
+    async def _connect(
+        self, settings: dict[str, str], command_seconds: float | None, database: str | None
+    ) -> Raw:
+        arguments = self._url.for_asyncpg()
+        if database is not None:
+            arguments["database"] = database
+        first, count = self._first, len(self._hosts)
+        for number in (*range(first, count), *range(first)):
+            host = self._hosts[number]
+            if host is not None:
+                arguments |= {"host": [host[0]], "port": [host[1]]}
+            try:
+                raw: Raw = await asyncpg.connect(
+                    **arguments,
+                    timeout=self._seconds_each,
+                    command_timeout=command_seconds,
+                    server_settings=settings,
+                )
+            except _NEXT_HOST as error:
+                last_error = error
+            else:
+                self._first = number
+                return raw
+        raise last_error
+
+
+async def is_behind_pooler(raw: Raw) -> bool:
+    """Return whether *raw* is a connection to a pooler.
+
+    A pooler invents the process id that it sends to the client, for its own cancel requests.
+    """
+    try:
+        return bool(await raw.fetchval("SELECT pg_backend_pid()") != raw.get_server_pid())
+    except (asyncpg.InvalidSQLStatementNameError, asyncpg.DuplicatePreparedStatementError):
+        return True  # in transaction mode, without prepared statements
+
+
+async def connect(
+    url: str,
+    *,
+    timeout_seconds: float,
+    application: str = APPLICATION,
+    session: Mapping[str, str] | None = None,
+    command_seconds: float | None = None,
+) -> Raw:
+    """Open one connection to *url*; see `PostgresConnector`.
+
+    Raises:
+        Exception: Any error of the driver.
+    """
+    connector = PostgresConnector(url, timeout_seconds=timeout_seconds)
+    return await connector.connect(
+        application=application, session=session, command_seconds=command_seconds
+    )
+
+
+def _is_refused(error: asyncpg.PostgresError, session: Mapping[str, str]) -> bool:
+    message = str(error)
+    return REFUSED_PARAMETER in message and any(name in message for name in session)

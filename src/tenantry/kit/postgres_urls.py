@@ -1,0 +1,271 @@
+"""URLs of PostgreSQL databases, for both drivers: asyncpg and libpq.
+
+The two drivers know different parameters, and asyncpg sends one that it does not know to the
+server as a setting. So the URL is parsed here, once for both. A parameter that only one of them
+supports is rejected by name: otherwise it would hold for migrations and not for requests.
+"""
+
+import ipaddress
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
+
+SCHEMES = ("postgresql", "postgres")
+PORT_DEFAULT = 5432
+PORT_MAX = 65_535
+# Tenantry writes, so it cannot use a standby.
+SESSION_ATTRIBUTES = ("any", "primary", "read-write")
+# Both drivers support these.
+# Source: PostgreSQL manual, 32.1.2 "Parameter Key Words"; asyncpg's `connect_utils`.
+TLS_PARAMETERS = frozenset(
+    {
+        "ssl_max_protocol_version",
+        "ssl_min_protocol_version",
+        "sslcert",
+        "sslcrl",
+        "sslkey",
+        "sslmode",
+        "sslnegotiation",
+        "sslpassword",
+        "sslrootcert",
+    }
+)
+_PLACES = ("host", "port", "user", "password")
+SUPPORTED = TLS_PARAMETERS | {
+    *_PLACES,
+    "application_name",
+    "channel_binding",
+    "client_encoding",
+    "connect_timeout",
+    "gssencmode",
+    "options",
+    "passfile",
+    "target_session_attrs",
+}
+# Parameters of libpq that asyncpg does not have, or that contradict the rest of the URL.
+REJECTED = {
+    "dbname": "write the database after the slash",
+    "fallback_application_name": "use application_name",
+    "gssdelegation": "Kerberos is not supported",
+    "gsslib": "Kerberos is not supported",
+    "hostaddr": "use host",
+    "keepalives": "set net.ipv4.tcp_keepalive_time of the machine",
+    "keepalives_count": "set net.ipv4.tcp_keepalive_probes of the machine",
+    "keepalives_idle": "set net.ipv4.tcp_keepalive_time of the machine",
+    "keepalives_interval": "set net.ipv4.tcp_keepalive_intvl of the machine",
+    "krbsrvname": "Kerberos is not supported",
+    "load_balance_hosts": "the hosts are tried in their order",
+    "max_protocol_version": "",
+    "min_protocol_version": "",
+    "oauth_client_id": "OAuth is not supported",
+    "oauth_client_secret": "OAuth is not supported",
+    "oauth_issuer": "OAuth is not supported",
+    "oauth_scope": "OAuth is not supported",
+    "replication": "",
+    "require_auth": "",
+    "requirepeer": "",
+    "scram_client_key": "use password or passfile",
+    "scram_server_key": "use password or passfile",
+    "service": "write the parameters of the service into the URL",
+    "sslcertmode": "",
+    "sslcompression": "",
+    "sslcrldir": "use sslcrl",
+    "sslkeylogfile": "",
+    "sslsni": "",
+    "tcp_user_timeout": "TENANTRY_STATEMENT_TIMEOUT_S bounds every statement",
+}
+# Values that both drivers treat alike: asyncpg has neither GSSAPI encryption nor channel binding.
+_VALUES = {
+    "channel_binding": ("disable", "prefer"),
+    "client_encoding": ("utf8", "utf-8", "auto"),
+    "gssencmode": ("disable", "prefer"),
+    "target_session_attrs": SESSION_ATTRIBUTES,
+}
+_INSTEAD = {
+    "channel_binding": "use sslmode=verify-full",
+    "gssencmode": "use sslmode=verify-full",
+    "target_session_attrs": "Tenantry writes",
+}
+_HINT = (
+    "is not a valid URL: check host and port, and percent-encode special characters "
+    "in the password (%23 for #, %2F for /, %3F for ?, %40 for @)"
+)
+
+
+class BadPostgresUrl(ValueError):
+    """A URL is malformed, or has an unsupported parameter; the message has no secret."""
+
+
+@dataclass(frozen=True)
+class PostgresUrl:
+    """The parts of a URL.
+
+    Attributes:
+        hosts: Hosts and ports in the order of the URL; a host that begins with a slash is the
+            folder of a socket. Empty without a host: each driver uses its default.
+        user: The role; None if it is not given.
+        password: None if it is not given.
+        database: The name of the database; None if it is not given.
+        parameters: The parameters of the connection, by their names in libpq.
+        settings: The settings of the server, such as ``search_path``.
+    """
+
+    hosts: tuple[tuple[str, int], ...]
+    user: str | None
+    password: str | None
+    database: str | None
+    parameters: dict[str, str]
+    settings: dict[str, str]
+
+    @property
+    def connect_seconds(self) -> float | None:
+        """``connect_timeout``, or None if it is not given, or not limited."""
+        return float(self.parameters.get("connect_timeout", 0)) or None
+
+    def for_libpq(self) -> dict[str, str]:
+        """Return the parameters for psycopg and psycopg2."""
+        hosts, ports = [host for host, _ in self.hosts], [str(port) for _, port in self.hosts]
+        options = [self.parameters.get("options", "")]
+        options += [f"-c {name}={_escaped(value)}" for name, value in self.settings.items()]
+        found: dict[str, str | None] = {
+            **self.parameters,
+            "host": ",".join(hosts),
+            "port": ",".join(ports),
+            "user": self.user,
+            "password": self.password,
+            "dbname": self.database,
+            "options": " ".join(filter(None, options)),
+        }
+        return {name: value for name, value in found.items() if value}
+
+    def for_asyncpg(self) -> dict[str, Any]:
+        """Return the arguments of `asyncpg.connect`, without hosts and server settings."""
+        tls = {name: self.parameters[name] for name in TLS_PARAMETERS & self.parameters.keys()}
+        return {
+            # asyncpg reads these from a URL only.
+            "dsn": f"postgresql://?{urlencode(tls, quote_via=quote)}" if tls else None,
+            "user": self.user,
+            "password": self.password,
+            "database": self.database,
+            "passfile": self.parameters.get("passfile"),
+            "target_session_attrs": self.parameters.get("target_session_attrs"),
+        }
+
+    def server_settings(self) -> dict[str, str]:
+        """Return what asyncpg sends to the server when it connects."""
+        kept = ("application_name", "options")
+        named = {name: self.parameters[name] for name in kept if name in self.parameters}
+        return {**named, **self.settings}
+
+
+def parse(url: str) -> PostgresUrl:
+    """Return the parts of *url*.
+
+    Raises:
+        BadPostgresUrl: It is malformed, or a parameter is not supported.
+    """
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise BadPostgresUrl(_HINT) from None
+    place, named = _parameters(parts)
+    is_bad = parts.scheme not in SCHEMES or parts.fragment or parts.netloc.count("@") > 1
+    if is_bad or any(char.isspace() for char in url):
+        raise BadPostgresUrl(_HINT)
+    login, _, netloc = parts.netloc.rpartition("@")
+    user, _, password = login.partition(":")
+    hosts = _hosts(place.get("host") or netloc, place.get("port", ""))
+    parameters = {name: value for name, value in named.items() if name in SUPPORTED}
+    parameters.pop("client_encoding", None)  # it is always UTF-8
+    if len(hosts) > 1:
+        parameters.setdefault("target_session_attrs", "read-write")
+    return PostgresUrl(
+        hosts=hosts,
+        user=place.get("user") or unquote(user) or None,
+        password=place.get("password") or unquote(password) or None,
+        database=unquote(parts.path.removeprefix("/")) or None,
+        parameters=parameters,
+        settings={name: value for name, value in named.items() if name not in SUPPORTED},
+    )
+
+
+def _parameters(parts: SplitResult) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the parameters that name a place or a credential, and the others."""
+    # In libpq, a plus sign is no space.
+    query = parts.query.replace("+", "%2B")
+    try:
+        found = dict(parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query)))
+    except ValueError:
+        raise BadPostgresUrl(_HINT) from None
+    for name, value in found.items():
+        _check_parameter(name, value)
+    place = {name: found.pop(name) for name in _PLACES if name in found}
+    return place, {name: value for name, value in found.items() if value}
+
+
+def _check_parameter(name: str, value: str) -> None:
+    if name in REJECTED:
+        reason = f": {REJECTED[name]}" if REJECTED[name] else ""
+        raise BadPostgresUrl(f"has the parameter {name}, which is not supported{reason}")
+    values = _VALUES.get(name)
+    if values is not None and value.lower() not in values:
+        reason = f" ({_INSTEAD[name]})" if name in _INSTEAD else ""
+        raise BadPostgresUrl(
+            f"has a value of {name} that is not supported: it can be {', '.join(values)}{reason}"
+        )
+    if name == "connect_timeout" and not value.isdecimal():
+        raise BadPostgresUrl("has a value of connect_timeout that is not a number of seconds")
+    if name == "sslrootcert" and value == "system":
+        raise BadPostgresUrl(
+            "has sslrootcert=system, which is not supported: set the path of the file with the "
+            "certificates, such as /etc/ssl/certs/ca-certificates.crt"
+        )
+
+
+def _hosts(text: str, ports: str) -> tuple[tuple[str, int], ...]:
+    if not text and not ports:
+        return ()
+    given = [_host_and_port(one) for one in text.split(",")]
+    numbers = [_port(one) for one in ports.split(",")]
+    if len(numbers) == 1:
+        numbers *= len(given)
+    if len(numbers) != len(given):
+        raise BadPostgresUrl(
+            f"has {len(numbers)} ports for {len(given)} hosts: set one, or one for each host"
+        )
+    pairs = zip(given, numbers, strict=True)
+    return tuple((host or "localhost", own or port) for (host, own), port in pairs)
+
+
+def _host_and_port(text: str) -> tuple[str, int | None]:
+    """Return a host and its own port. An IPv6 address with a port is in square brackets."""
+    if _is_ipv6(text):
+        return text, None
+    host, port = text, ""
+    if not text.endswith("]"):
+        host, _, port = text.partition(":") if "]" not in text else text.rpartition(":")
+    if host.startswith("["):
+        host = host.removeprefix("[").removesuffix("]")
+        if not _is_ipv6(host):
+            raise BadPostgresUrl(_HINT)
+    return unquote(host), _port(port) if port else None
+
+
+def _is_ipv6(text: str) -> bool:
+    try:
+        return ipaddress.ip_address(text).version == 6  # noqa: PLR2004 - the name of the protocol
+    except ValueError:
+        return False
+
+
+def _port(text: str) -> int:
+    if not text:
+        return PORT_DEFAULT
+    if not text.isdecimal() or not 0 < int(text[:6]) <= PORT_MAX:
+        raise BadPostgresUrl(_HINT)
+    return int(text)
+
+
+def _escaped(value: str) -> str:
+    """Return a value for the command line of a server process."""
+    return value.replace("\\", "\\\\").replace(" ", "\\ ")

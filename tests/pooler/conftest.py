@@ -1,0 +1,5 @@
+"""Fixtures of the tests with a pooler: those of the integration tests that migrate."""
+
+from tests.integration.conftest import _folder, _make_migrator, _rig, _tenant_url
+
+__all__ = ["_folder", "_make_migrator", "_rig", "_tenant_url"]
