@@ -29,7 +29,7 @@ from tenantry.tenant import tokens
 from tenantry.tenant.blog import posts
 from tenantry.tenant.blog.writing import Author
 from tests.pgbouncer import MODE_VARIABLE, PgBouncer, pgbouncer
-from tests.postgres import postgres
+from tests.postgres import find_binaries, postgres
 
 PASSWORD = "correct horse battery staple"
 HOST = "tenantry.test"
@@ -209,6 +209,7 @@ def _settings(
         "secret_key": SECRET_KEY,
         "host": HOST,
         "tenant_connections": 16,
+        "pg_tools": find_binaries(),
     }
     pooler: PgBouncer | None = request.getfixturevalue("pooler")
     if pooler is not None:

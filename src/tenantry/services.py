@@ -19,12 +19,16 @@ from tenantry.access.signing import SigningKeys, read_secret_file
 from tenantry.access.throttle import Throttle
 from tenantry.access.tokens import Tokens
 from tenantry.access.usage import Usage
+from tenantry.backup import jobs as backup_jobs
+from tenantry.backup.archive import Keys
+from tenantry.backup.jobs import Copying
 from tenantry.catalog import audit, password_attempts
 from tenantry.catalog import database as catalog_database
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.password_attempts import Limits
 from tenantry.db import files
 from tenantry.db.factory import open_server
+from tenantry.db.postgres_tools import PostgresTools
 from tenantry.db.servers import Server
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.urls import sqlite_path
@@ -91,6 +95,7 @@ class Services:
     deletion: Deletion
     export: Export
     adoption: Adoption
+    copying: Copying
     migrator: Migrator
     passwords: Passwords
     throttle: Throttle
@@ -200,6 +205,7 @@ def _build(settings: Settings, threads: Executor) -> Services:
             catalog=catalog, databases=databases, connect_seconds=settings.connect_timeout_s
         ),
         adoption=_adoption(settings, lifecycle, threads),
+        copying=_copying(settings, lifecycle),
         migrator=migrator,
         passwords=passwords,
         throttle=Throttle(catalog, _limits(settings), metrics),
@@ -296,6 +302,7 @@ async def _keep_house(services: Services) -> None:
         with contextlib.suppress(DatabaseUnavailable):
             await services.lifecycle.reap()
             await services.deletion.purge_expired(system_context("housekeeping"))
+            await backup_jobs.reap(services.copying)
             await services.usage.write()
             await services.sign_ins.write()
             await password_attempts.forget(services.catalog)
@@ -341,6 +348,25 @@ def _tenant_streams(settings: Settings) -> Streams:
 def _adoption(settings: Settings, lifecycle: Lifecycle, threads: Executor) -> Adoption:
     return Adoption(
         lifecycle=lifecycle, threads=threads, connect_seconds=settings.connect_timeout_s
+    )
+
+
+def archive_keys(settings: Settings) -> Keys:
+    """Return the keys of archives: of the secret key, and of the old one."""
+    old = settings.secret_key_old.get_secret_value()
+    return Keys([_secret(settings), *([old] if old else [])])
+
+
+def _copying(settings: Settings, lifecycle: Lifecycle) -> Copying:
+    return Copying(
+        catalog=lifecycle.catalog,
+        catalog_url=settings.catalog,
+        databases=lifecycle.databases,
+        lifecycle=lifecycle,
+        heartbeat=lifecycle.heartbeat,
+        tools=PostgresTools(settings.pg_tools),
+        keys=archive_keys(settings),
+        scratch=settings.data_dir / "scratch",
     )
 
 

@@ -124,10 +124,7 @@ class Settings(BaseSettings):
         300, ge=1, le=1_000_000, description="Failed logins from one client address in a minute."
     )
     audit_days: int = Field(
-        365,
-        ge=0,
-        le=36500,
-        description="Days after which entries of the audit log are removed; 0 keeps them.",
+        365, ge=0, le=36500, description="Days after which audit entries are removed; 0 keeps them."
     )
     deleted_days: int = Field(
         7, ge=0, le=36500, description="Days for which a deleted tenant can be undeleted; 0: none."
@@ -222,6 +219,12 @@ class Settings(BaseSettings):
         "alembic_version",
         pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,62}$",
         description="The version table of your own migrations.",
+    )
+    backup_target: str = Field(
+        "", description="A folder or `s3://…` for archives. Empty: `backups` in the data folder."
+    )
+    pg_tools: Path | None = Field(
+        None, description="The folder of `pg_dump` and `pg_restore`. Empty: the `PATH`."
     )
     log_format: Literal["auto", "json", "text"] = Field(
         "auto", description="`auto` is text on a terminal and JSON elsewhere."

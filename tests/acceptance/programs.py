@@ -100,6 +100,7 @@ def variables(settings: Settings) -> dict[str, str]:
         "TENANTRY_TENANT_SERVER_URL": settings.tenant_server_url.get_secret_value(),
         "TENANTRY_TENANT_SERVERS": _servers(settings),
         "TENANTRY_SECRET_KEY": settings.secret_key.get_secret_value(),
+        "TENANTRY_PG_TOOLS": str(settings.pg_tools or ""),
     }
     return {name: value for name, value in values.items() if value}
 

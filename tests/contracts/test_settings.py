@@ -20,10 +20,12 @@ SAMPLES = {
 # What takes any text: a path, or a name that only the machine can look up.
 ANY_TEXT = {
     "SECRET_KEY_OLD",
+    "BACKUP_TARGET",
     "CORS_ORIGINS",
     "DATA_DIR",
     "HOST",
     "METRICS_HOST",
+    "PG_TOOLS",
     "TENANT_MIGRATIONS",
 }
 WRONG = {

@@ -204,3 +204,27 @@ tenant_migration = sa.Table(
     sa.Index("ix_tenant_migration_sequence", "run_id", "sequence", unique=True),
     sa.Index("ix_tenant_migration_worker_id", "worker_id"),
 )
+
+# A backup, a restore or a copy. `database_name` is a database that no tenant has: the one that is
+# being filled, or the old one of a tenant that was replaced.
+job = sa.Table(
+    "job",
+    metadata,
+    sa.Column("id", sa.Uuid, primary_key=True),
+    sa.Column("kind", sa.String, nullable=False),
+    sa.Column("tenant_id", sa.Uuid, nullable=True),
+    sa.Column("tenant_name", sa.String, nullable=True),
+    sa.Column("archive", sa.String, nullable=True),
+    sa.Column("server_name", sa.String, nullable=True),
+    sa.Column("database_name", sa.String, nullable=True),
+    sa.Column("state", sa.String, nullable=False),
+    sa.Column("worker_id", sa.Uuid, nullable=True),
+    sa.Column("actor", sa.String, nullable=False),
+    sa.Column("started_at", Instant, nullable=False),
+    sa.Column("finished_at", Instant, nullable=True),
+    sa.Column("bytes_done", sa.BigInteger, nullable=False),
+    sa.Column("error", sa.String, nullable=True),
+    # Whether it has suspended the tenant, which is activated again if the job fails.
+    sa.Column("has_suspended", sa.Boolean, nullable=False),
+    sa.Index("ix_job_state", "state"),
+)

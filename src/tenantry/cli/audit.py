@@ -12,8 +12,9 @@ from rich.table import Column
 
 from tenantry.catalog import audit
 from tenantry.catalog.database import Catalog
-from tenantry.cli import options, output, session, tenants
+from tenantry.cli import options, output, session
 from tenantry.cli.commands import new_group
+from tenantry.cli.finding import find_tenant
 from tenantry.db.audit_log import AuditEntry, AuditFilter
 from tenantry.kit.errors import Invalid
 from tenantry.kit.ids import parse_id
@@ -166,7 +167,7 @@ async def _of_tenant(catalog: Catalog, wanted: AuditFilter, tenant: str | None) 
     if tenant is None:
         return wanted
     # Entries remain after their tenant was deleted, so the id of a deleted tenant is valid.
-    tenant_id: UUID = parse_id(tenant) or (await tenants.find(catalog, tenant)).id
+    tenant_id: UUID = parse_id(tenant) or (await find_tenant(catalog, tenant)).id
     return msgspec.structs.replace(wanted, tenant_id=tenant_id)
 
 
@@ -175,6 +176,6 @@ async def _inside(
 ) -> tuple[TenantDatabase, AuditFilter]:
     if tenant is not None:
         raise TwoLogs
-    found = await tenants.find(services.catalog, inside)
+    found = await find_tenant(services.catalog, inside)
     database = await services.databases.open(found, writes=False)
     return database, msgspec.structs.replace(wanted, tenant_id=found.id)

@@ -1,6 +1,9 @@
 """The exit status of each error, and what to do about it."""
 
 from tenantry.access.signing import WrongSecretKey
+from tenantry.backup.archive import ArchiveDamaged, ArchiveForeign
+from tenantry.backup.dumps import CopyDiffers
+from tenantry.backup.targets import ArchiveNotFound
 from tenantry.catalog.admins import AdminEmailInUse, AdminNotFound
 from tenantry.catalog.credentials import ApiKeyNotFound, McpTokenNotFound
 from tenantry.catalog.deleted_tenants import DeletedTenantNotFound
@@ -29,6 +32,8 @@ STATUS: dict[type[TenantryError], ExitStatus] = {
     BadSettings: ExitStatus.UNUSABLE,
     WrongSecretKey: ExitStatus.UNUSABLE,
     ActivationFailed: ExitStatus.TENANTS_FAILED,
+    ArchiveDamaged: ExitStatus.TENANTS_FAILED,
+    CopyDiffers: ExitStatus.TENANTS_FAILED,
     RunContinues: ExitStatus.INTERRUPTED,
     Unavailable: ExitStatus.UNUSABLE,
     Invalid: ExitStatus.USAGE,
@@ -42,6 +47,8 @@ STATUS: dict[type[TenantryError], ExitStatus] = {
 ADVICE: dict[type[TenantryError], str] = {
     AdminEmailInUse: "`tenantry admin list` lists the admins.",
     AdminNotFound: "`tenantry admin list` lists the admins.",
+    ArchiveForeign: "Set that key, or restore it with --as NAME --foreign.",
+    ArchiveNotFound: "`tenantry backup list` lists the archives.",
     ApiKeyNotFound: "`tenantry key list TENANT` lists the keys.",
     CatalogUnusable: "Run `tenantry doctor`.",
     DeletedTenantNotFound: "`tenantry tenant list --deleted` lists the deleted tenants.",

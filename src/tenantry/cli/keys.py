@@ -12,8 +12,9 @@ from tenantry.access import credentials
 from tenantry.access.credentials import GRACE_SECONDS_DEFAULT, GRACE_SECONDS_MAX, IssuedKey
 from tenantry.catalog import credentials as stored
 from tenantry.catalog.credentials import ApiKey, ApiKeyNotFound
-from tenantry.cli import options, output, session, tenants
+from tenantry.cli import options, output, session
 from tenantry.cli.commands import new_group
+from tenantry.cli.finding import find_tenant
 from tenantry.kit.ids import parse_id
 from tenantry.schemas.credentials import ApiKeyList, IssuedApiKeyResponse
 from tenantry.settings import Settings
@@ -93,7 +94,7 @@ def _show(issued: IssuedKey, *, as_json: bool) -> None:
 
 async def _issue(settings: Settings, tenant: str, expires_at: datetime | None) -> IssuedKey:
     async with session.opened(settings) as services:
-        found = await tenants.find(services.catalog, tenant)
+        found = await find_tenant(services.catalog, tenant)
         return await credentials.issue_key(
             session.context(), services.catalog, found.id, expires_at=expires_at
         )
@@ -101,13 +102,13 @@ async def _issue(settings: Settings, tenant: str, expires_at: datetime | None) -
 
 async def _every(settings: Settings, tenant: str) -> list[ApiKey]:
     async with session.opened(settings) as services:
-        found = await tenants.find(services.catalog, tenant)
+        found = await find_tenant(services.catalog, tenant)
         return await stored.keys(services.catalog, found.id)
 
 
 async def _rotate(settings: Settings, tenant: str, key_id: str, grace_seconds: int) -> IssuedKey:
     async with session.opened(settings) as services:
-        found = await tenants.find(services.catalog, tenant)
+        found = await find_tenant(services.catalog, tenant)
         return await credentials.rotate_key(
             session.context(),
             services.catalog,
@@ -119,7 +120,7 @@ async def _rotate(settings: Settings, tenant: str, key_id: str, grace_seconds: i
 
 async def _revoke(settings: Settings, tenant: str, key_id: str) -> None:
     async with session.opened(settings) as services:
-        found = await tenants.find(services.catalog, tenant)
+        found = await find_tenant(services.catalog, tenant)
         await credentials.revoke_key(session.context(), services.catalog, found.id, _parse(key_id))
 
 

@@ -27,6 +27,9 @@ COMMANDS = (
     DeferredCommand("audit", "Read the audit log.", "tenantry.cli.audit"),
     DeferredCommand("signing-key", "Manage the keys that sign logins.", "tenantry.cli.signing"),
     DeferredCommand("secret", "Manage the secret key.", "tenantry.cli.secret_key"),
+    DeferredCommand(
+        "backup", "Back up tenants, and restore them from archives.", "tenantry.cli.backups"
+    ),
     DeferredCommand("migrate", "Migrate every tenant database.", "tenantry.cli.migrations"),
 )
 

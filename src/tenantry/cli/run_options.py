@@ -7,7 +7,7 @@ import typer
 
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.runs import MigrationRunNotFound
-from tenantry.cli import tenants
+from tenantry.cli.finding import find_tenant
 from tenantry.fleet.run_options import Amount, RunOptions
 from tenantry.kit.ids import parse_id
 
@@ -51,7 +51,7 @@ async def options_of(
     retry_of = None if retry is None else parse_id(retry)
     if retry is not None and retry_of is None:
         raise MigrationRunNotFound
-    found = [(await tenants.find(catalog, one)).id for one in named] if named else None
+    found = [(await find_tenant(catalog, one)).id for one in named] if named else None
     return RunOptions(
         tenant_ids=found,
         retry_of=retry_of,

@@ -8,16 +8,15 @@ import typer
 from rich.table import Column
 
 from tenantry.catalog import tenants
-from tenantry.catalog.database import Catalog
 from tenantry.catalog.tenants import Tenant
-from tenantry.cli import adoption, deletion, export, options, output, session
+from tenantry.cli import adoption, cloning, deletion, export, options, output, session
 from tenantry.cli.commands import new_group
+from tenantry.cli.finding import find_tenant
 from tenantry.cli.new_tenant import OwnerEmail, OwnerName, read_owner, show_created
 from tenantry.cli.prompts import ask_to_confirm
 from tenantry.fleet.deletion import TenantActive
 from tenantry.fleet.lifecycle import Owner, Provisioned
 from tenantry.kit.errors import Invalid
-from tenantry.kit.ids import parse_id
 from tenantry.kit.pages import PAGE_SIZE_MAX, Page, Window
 from tenantry.schemas.tenants import TenantPage, TenantResponse
 from tenantry.settings import SERVER_DEFAULT, Settings
@@ -28,6 +27,7 @@ group.command("adopt")(adoption.adopt)
 group.command("undelete")(deletion.undelete)
 group.command("purge")(deletion.purge)
 group.command("export")(export.export)
+group.command("clone")(cloning.clone)
 
 
 class NoModules(Invalid):
@@ -200,17 +200,6 @@ def delete(
     output.show_done(deletion.done(kept_until), as_json=as_json)
 
 
-async def find(catalog: Catalog, id_or_name: str) -> Tenant:
-    """Return the tenant with this id or name.
-
-    Raises:
-        TenantNotFound: There is no such tenant.
-    """
-    tenant_id = parse_id(id_or_name)
-    found = None if tenant_id is None else await tenants.find(catalog, tenant_id)
-    return found or await tenants.get_by_name(catalog, id_or_name)
-
-
 def _show(tenant: Tenant, *, as_json: bool) -> None:
     if as_json:
         output.show_json(TenantDetails.of(tenant))
@@ -252,17 +241,17 @@ async def _page(settings: Settings, window: Window, search: str | None) -> Page[
 
 async def _find(settings: Settings, id_or_name: str) -> Tenant:
     async with session.opened(settings) as services:
-        return await find(services.catalog, id_or_name)
+        return await find_tenant(services.catalog, id_or_name)
 
 
 async def _update(settings: Settings, id_or_name: str, **changes: Any) -> Tenant:
     """Change a tenant; *changes* are arguments of `Lifecycle.update`."""
     async with session.opened(settings) as services:
-        found = await find(services.catalog, id_or_name)
+        found = await find_tenant(services.catalog, id_or_name)
         return await services.lifecycle.update(session.context(), found, **changes)
 
 
 async def _delete(settings: Settings, id_or_name: str, name: str) -> datetime | None:
     async with session.opened(settings) as services:
-        found = await find(services.catalog, id_or_name)
+        found = await find_tenant(services.catalog, id_or_name)
         return await services.deletion.delete(session.context(), found, name=name)

@@ -12,8 +12,9 @@ from tenantry.access.credentials import IssuedMcpToken
 from tenantry.access.principal import ALL_SCOPES, Scope
 from tenantry.catalog import credentials as stored
 from tenantry.catalog.credentials import McpToken, McpTokenNotFound
-from tenantry.cli import options, output, session, tenants, users
+from tenantry.cli import options, output, session, users
 from tenantry.cli.commands import new_group
+from tenantry.cli.finding import find_tenant
 from tenantry.kit.ids import parse_id
 from tenantry.schemas.credentials import IssuedMcpTokenResponse, McpTokenList
 from tenantry.settings import Settings
@@ -112,7 +113,7 @@ async def _issue(
     expires_at: datetime | None,
 ) -> IssuedMcpToken:
     async with session.opened(settings) as services:
-        found = await tenants.find(services.catalog, tenant)
+        found = await find_tenant(services.catalog, tenant)
         database = await services.databases.open(found, writes=False)
         return await tokens.issue(
             session.context(),
@@ -128,13 +129,13 @@ async def _issue(
 
 async def _every(settings: Settings, tenant: str) -> list[McpToken]:
     async with session.opened(settings) as services:
-        found = await tenants.find(services.catalog, tenant)
+        found = await find_tenant(services.catalog, tenant)
         return await stored.tokens(services.catalog, found.id)
 
 
 async def _revoke(settings: Settings, tenant: str, token_id: str) -> None:
     async with session.opened(settings) as services:
-        found = await tenants.find(services.catalog, tenant)
+        found = await find_tenant(services.catalog, tenant)
         parsed = parse_id(token_id)
         if parsed is None:
             raise McpTokenNotFound

@@ -8,8 +8,9 @@ import typer
 from rich.table import Column
 
 from tenantry.access.emails import canonical_email
-from tenantry.cli import options, output, session, tenants
+from tenantry.cli import options, output, session
 from tenantry.cli.commands import new_group
+from tenantry.cli.finding import find_tenant
 from tenantry.cli.passwords import read_password
 from tenantry.cli.prompts import ask_to_confirm
 from tenantry.kit.errors import Invalid
@@ -164,7 +165,7 @@ async def _create(
     settings: Settings, tenant: str, email: str, full_name: str, password: str
 ) -> User:
     async with session.opened(settings) as services:
-        found = await tenants.find(services.catalog, tenant)
+        found = await find_tenant(services.catalog, tenant)
         return await users.create(
             session.context(),
             await services.databases.open(found, writes=True),
@@ -177,14 +178,14 @@ async def _create(
 
 async def _page(settings: Settings, tenant: str, window: Window) -> Page[User]:
     async with session.opened(settings) as services:
-        found = await tenants.find(services.catalog, tenant)
+        found = await find_tenant(services.catalog, tenant)
         return await users.page(await services.databases.open(found, writes=False), window)
 
 
 async def _update(settings: Settings, tenant: str, user: str, **changes: Any) -> User:
     """Change a user; *changes* are those of `users.update`."""
     async with session.opened(settings) as services:
-        found = await tenants.find(services.catalog, tenant)
+        found = await find_tenant(services.catalog, tenant)
         database = await services.databases.open(found, writes=True)
         return await users.update(
             session.context(),
@@ -200,19 +201,19 @@ async def _update(settings: Settings, tenant: str, user: str, **changes: Any) ->
 
 async def _find(settings: Settings, tenant: str, user: str) -> User:
     async with session.opened(settings) as services:
-        found = await tenants.find(services.catalog, tenant)
+        found = await find_tenant(services.catalog, tenant)
         return await find(await services.databases.open(found, writes=False), user)
 
 
 async def _delete(settings: Settings, tenant: str, user_id: UUID) -> None:
     async with session.opened(settings) as services:
-        found = await tenants.find(services.catalog, tenant)
+        found = await find_tenant(services.catalog, tenant)
         database = await services.databases.open(found, writes=True)
         await users.delete(session.context(), services.catalog, database, found.id, user_id)
 
 
 async def _unlock(settings: Settings, tenant: str, user: str, address: str | None) -> None:
     async with session.opened(settings) as services:
-        found = await tenants.find(services.catalog, tenant)
+        found = await find_tenant(services.catalog, tenant)
         account = await find(await services.databases.open(found, writes=False), user)
         await services.throttle.lift(realm=str(found.id), account=str(account.id), address=address)

@@ -52,6 +52,7 @@ class TenantDatabases:
     def __init__(self, servers: Mapping[str, Server]) -> None:
         self._servers = servers
         self._opened: OrderedDict[UUID, TenantDatabase] = OrderedDict()
+        self._places: dict[UUID, tuple[str, str]] = {}
 
     @property
     def server_names(self) -> frozenset[str]:
@@ -88,8 +89,14 @@ class TenantDatabases:
         if writes:
             require_writable(tenant)
         database = self._opened.get(tenant.id)
-        if database is None:
-            database = await self._add(tenant)
+        if database is not None and self._places[tenant.id] != _place(tenant):
+            # A restore has given the tenant another database. Added before the wait below, so that
+            # a concurrent request finds it.
+            stale, database = database, self._add(tenant)
+            await stale.close()
+        elif database is None:
+            database = self._add(tenant)
+            await self._evict()
         else:
             self._opened.move_to_end(tenant.id)
         if not database.revision:
@@ -97,8 +104,9 @@ class TenantDatabases:
         return database
 
     async def forget(self, tenant_id: UUID) -> None:
-        """Close the database of a tenant that is being removed."""
+        """Close the database of a tenant."""
         database = self._opened.pop(tenant_id, None)
+        self._places.pop(tenant_id, None)
         if database is not None:
             await database.close()
 
@@ -108,12 +116,19 @@ class TenantDatabases:
         self._opened.clear()
         await asyncio.gather(*(database.close() for database in opened))
 
-    async def _add(self, tenant: Tenant) -> TenantDatabase:
+    def _add(self, tenant: Tenant) -> TenantDatabase:
         database: TenantDatabase = self.server(tenant.server_name).open(tenant.database_name)
         self._opened[tenant.id] = database
-        if len(self._opened) > DATABASES_MAX:
-            await self._opened.popitem(last=False)[1].close()
+        self._places[tenant.id] = _place(tenant)
         return database
+
+    async def _evict(self) -> None:
+        if len(self._opened) > DATABASES_MAX:
+            await self.forget(next(iter(self._opened)))
+
+
+def _place(tenant: Tenant) -> tuple[str, str]:
+    return tenant.server_name, tenant.database_name
 
 
 def require_writable(tenant: Tenant) -> None:

@@ -28,6 +28,15 @@ _FORGET = Statement[Any](
     )
 )
 _REMOVE = Statement[Any](sa.delete(ended_session).where(_of_user))
+_generation = sa.bindparam("generation", type_=sa.Integer)
+_END_EVERY = Statement[Any](
+    sa.update(user).values(
+        {
+            column.name: sa.case((column < _generation, _generation), else_=column + 1)
+            for column in (user.c.generation, user.c.token_generation)
+        },
+    )
+)
 _END_ALL = Statement[Any](
     sa.update(user)
     .values(generation=user.c.generation + 1, spared_jti=None)
@@ -59,6 +68,15 @@ async def end(ctx: PersonContext, sign_ins: SignIns, *, everywhere: bool) -> Non
         count = await session.fetch_one(_COUNT, user=ctx.user_id)
         if count is not None and count.count > ENDED_SESSIONS_MAX:
             await _end_all(session, ctx)
+
+
+async def end_every(session: TenantSession, *, now: datetime) -> None:
+    """End every session and McpToken of every user of a restored database.
+
+    The counters in it are older than those that tokens were issued with since the backup. The
+    minutes since 1970 are higher than any count of changes.
+    """
+    await session.execute(_END_EVERY, generation=int(now.timestamp()) // 60)
 
 
 async def _end_all(session: TenantSession, ctx: PersonContext) -> None:

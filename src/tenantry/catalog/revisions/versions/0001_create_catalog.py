@@ -19,6 +19,7 @@ def upgrade(op: Operations) -> None:
     _create_people(op)
     _create_audit_log(op)
     _create_runs(op)
+    _create_jobs(op)
 
 
 def _create_catalog(op: Operations) -> None:
@@ -206,3 +207,25 @@ def _create_runs(op: Operations) -> None:
         "ix_tenant_migration_sequence", "tenant_migration", ["run_id", "sequence"], unique=True
     )
     op.create_index("ix_tenant_migration_worker_id", "tenant_migration", ["worker_id"])
+
+
+def _create_jobs(op: Operations) -> None:
+    op.create_table(
+        "job",
+        sa.Column("id", sa.Uuid, primary_key=True),
+        sa.Column("kind", sa.String, nullable=False),
+        sa.Column("tenant_id", sa.Uuid, nullable=True),
+        sa.Column("tenant_name", sa.String, nullable=True),
+        sa.Column("archive", sa.String, nullable=True),
+        sa.Column("server_name", sa.String, nullable=True),
+        sa.Column("database_name", sa.String, nullable=True),
+        sa.Column("state", sa.String, nullable=False),
+        sa.Column("worker_id", sa.Uuid, nullable=True),
+        sa.Column("actor", sa.String, nullable=False),
+        sa.Column("started_at", INSTANT, nullable=False),
+        sa.Column("finished_at", INSTANT, nullable=True),
+        sa.Column("bytes_done", sa.BigInteger, nullable=False),
+        sa.Column("error", sa.String, nullable=True),
+        sa.Column("has_suspended", sa.Boolean, nullable=False),
+    )
+    op.create_index("ix_job_state", "job", ["state"])

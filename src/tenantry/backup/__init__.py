@@ -1,0 +1,1 @@
+"""Copies of tenants: archives, restores and clones."""

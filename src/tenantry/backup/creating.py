@@ -1,0 +1,159 @@
+"""Back up one tenant, or the catalog, into one archive."""
+
+from collections.abc import Callable
+from uuid import UUID
+
+import msgspec
+
+from tenantry.backup import dumps
+from tenantry.backup.archive import ArchiveWriter, Header, Manifest
+from tenantry.backup.jobs import Copying, Progress, new_job, running
+from tenantry.backup.targets import Destination, archive_name
+from tenantry.catalog import audit, jobs, records
+from tenantry.catalog.jobs import Job
+from tenantry.catalog.tenants import Tenant
+from tenantry.kit.clock import utc_now
+from tenantry.kit.context import OperationContext
+from tenantry.kit.errors import Unavailable
+from tenantry.kit.ids import new_id
+from tenantry.kit.release import VERSION
+
+TENANT, CATALOG = "tenant", "catalog"
+
+
+class BackupLost(Unavailable):
+    """Another process has ended this job, because this one was silent for too long: try again."""
+
+
+class CatalogRecord(msgspec.Struct, frozen=True):
+    """The record of an archive of the catalog: everything is in its database."""
+
+
+async def back_up_tenant(
+    ctx: OperationContext,
+    copying: Copying,
+    tenant: Tenant,
+    target: Destination,
+    *,
+    progress: Progress,
+) -> Job:
+    """Write an archive of a tenant.
+
+    Args:
+        ctx: Who backs up.
+        copying: The services.
+        tenant: The tenant; it is served during the backup.
+        target: Where it is written to.
+        progress: Counts the bytes.
+
+    Raises:
+        DatabaseUnavailable: Its database cannot be read.
+        ToolMissing, ToolTooOld, ToolFailed: See `db.postgres_tools`.
+        OSError: The archive cannot be written.
+    """
+    record = await records.read(copying.catalog, tenant)
+    url = copying.databases.server(tenant.server_name).url(tenant.database_name)
+    header = _header(ctx, copying, TENANT, url, tenant=tenant)
+    return await _back_up(
+        ctx, copying, header=header, record=record, url=url, target=target, progress=progress
+    )
+
+
+async def back_up_catalog(
+    ctx: OperationContext, copying: Copying, target: Destination, *, progress: Progress
+) -> Job:
+    """Write an archive of the catalog: tenants, credentials, admins, runs, the audit log.
+
+    Raises:
+        Exception: As for `back_up_tenant`.
+    """
+    header = _header(ctx, copying, CATALOG, copying.catalog_url, tenant=None)
+    return await _back_up(
+        ctx,
+        copying,
+        header=header,
+        record=CatalogRecord(),
+        url=copying.catalog_url,
+        target=target,
+        progress=progress,
+    )
+
+
+def _header(
+    ctx: OperationContext, copying: Copying, kind: str, url: str, *, tenant: Tenant | None
+) -> Header:
+    return Header(
+        id=new_id(),
+        key_id=copying.keys.current_id,
+        release=VERSION,
+        created_at=ctx.now,
+        kind=kind,
+        engine=dumps.engine_of(url),
+        tenant_id=None if tenant is None else tenant.id,
+        tenant_name=None if tenant is None else tenant.name,
+        revision=None if tenant is None else tenant.schema_revision,
+    )
+
+
+async def _back_up(
+    ctx: OperationContext,
+    copying: Copying,
+    *,
+    header: Header,
+    record: msgspec.Struct,
+    url: str,
+    target: Destination,
+    progress: Progress,
+) -> Job:
+    name = archive_name(header)
+    tenant = (header.tenant_id, header.tenant_name)
+    job = new_job(ctx, "backup", tenant=tenant, archive=target.place(name))
+    async with running(copying, job, progress):
+        with target.writing(name) as sink:
+            writer = ArchiveWriter(sink, copying.keys, header)
+            writer.add_record(record)
+            await _write(copying, writer, url=url, count=progress.add)
+        return await _finish(ctx, copying, job, tenant_id=header.tenant_id, progress=progress)
+
+
+async def _write(
+    copying: Copying, writer: ArchiveWriter, *, url: str, count: Callable[[bytes], None]
+) -> None:
+
+    def write(data: bytes) -> None:
+        writer.add_chunk(data)
+        count(data)
+
+    contents = await dumps.dump(url, write, tools=copying.tools, scratch=copying.scratch)
+    writer.finish(
+        Manifest(
+            chunk_count=writer.chunk_count,
+            database_bytes=writer.database_bytes,
+            sha256=writer.sha256,
+            schema_fingerprint=contents.survey.schema_fingerprint,
+            row_counts=contents.survey.row_counts,
+            search_path=contents.search_path,
+        )
+    )
+
+
+async def _finish(
+    ctx: OperationContext,
+    copying: Copying,
+    job: Job,
+    *,
+    tenant_id: UUID | None,
+    progress: Progress,
+) -> Job:
+    async with copying.catalog.begin() as session:
+        await jobs.note(session, job.id, bytes_done=progress.bytes_done)
+        done = await jobs.finish(
+            session,
+            job.id,
+            worker_id=copying.heartbeat.worker_id,
+            at=utc_now(),
+        )
+        if done is None:
+            raise BackupLost
+        await audit.LOG.add(session, ctx, "backup.create", job.id, tenant_id=tenant_id, changes=[])
+    return done

@@ -1,0 +1,324 @@
+"""The contents of a database as bytes: read from a live one, written to a new one.
+
+A SQLite database is a file, copied with SQLite's online backup. On PostgreSQL it is a dump of
+pg_dump in its custom format, read by pg_restore. At most `CHUNK_BYTES` are in memory.
+"""
+
+import asyncio
+import contextlib
+import os
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+
+from tenantry.backup.archive import CHUNK_BYTES
+from tenantry.db import files, postgres_connector, postgres_tools, snapshots, sqlite, survey
+from tenantry.db.postgres import CLOSE_SECONDS_MAX, UNAVAILABLE
+from tenantry.db.postgres_tools import DUMP, RESTORE, PostgresTools
+from tenantry.db.sessions import DatabaseUnavailable
+from tenantry.db.survey import Survey
+from tenantry.db.urls import sqlite_path
+from tenantry.kit import private
+from tenantry.kit.errors import Conflict
+from tenantry.kit.stopping import Stop, run_in_thread
+
+SQLITE, POSTGRESQL = "sqlite", "postgresql"
+CONNECT_SECONDS = 10.0
+# A count of all rows reads each table once: 10 GB take a minute or two.
+STATEMENT_SECONDS_MAX = 3_600.0
+
+# Roles that can run programs or read files on the server.
+_IS_POWERFUL = """
+SELECT rolsuper OR EXISTS (
+    SELECT FROM pg_roles AS granted WHERE pg_has_role(current_user, granted.oid, 'MEMBER')
+    AND granted.rolname IN ('pg_execute_server_program', 'pg_read_server_files',
+        'pg_write_server_files'))
+FROM pg_roles WHERE rolname = current_user
+"""
+
+Write = Callable[[bytes], None]
+
+
+class RoleTooPowerful(Conflict):
+    """A foreign archive is not restored by a superuser, or by a role that may run programs."""
+
+
+class CopyDiffers(Conflict):
+    """The restored database differs from what was saved; it was removed again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a dump contains.
+
+    Attributes:
+        survey: Its tables and rows.
+        search_path: The search path of the database; None on SQLite.
+    """
+
+    survey: Survey
+    search_path: str | None
+
+
+def engine_of(url: str) -> str:
+    """Return the engine of the database at *url*."""
+    return POSTGRESQL if sqlite_path(url) is None else SQLITE
+
+
+async def dump(url: str, write: Write, *, tools: PostgresTools, scratch: Path) -> Contents:
+    """Read one snapshot of a live database.
+
+    Args:
+        url: The database.
+        write: Called in a thread with each part, of at most `CHUNK_BYTES`.
+        tools: The programs of PostgreSQL.
+        scratch: A folder for the copy of a SQLite file.
+
+    Raises:
+        DatabaseUnavailable: It cannot be read.
+        ToolMissing, ToolTooOld, ToolFailed: See `db.postgres_tools`.
+        OSError: The disk is full.
+    """
+    path = sqlite_path(url)
+    if path is None:
+        async with _snapshot(url) as (raw, snapshot):
+            program = await _find(raw, tools, DUMP)
+            return await _with_survey(
+                raw, lambda stop: _dump_postgres(program, url, snapshot, write, stop)
+            )
+    return await run_in_thread(lambda stop: _dump_sqlite(path, scratch, write, stop))
+
+
+async def load(url: str, chunks: Iterator[bytes], *, tools: PostgresTools) -> None:
+    """Write the contents of a dump to a new database.
+
+    Args:
+        url: An empty PostgreSQL database, or the path of a SQLite file that does not exist.
+        chunks: The parts; they are read in a thread.
+        tools: The programs of PostgreSQL.
+
+    Raises:
+        DatabaseUnavailable: The server cannot be reached.
+        ToolMissing, ToolTooOld, ToolFailed: See `db.postgres_tools`.
+        Exception: Any error of *chunks*, or of the disk.
+    """
+    path = sqlite_path(url)
+    if path is not None:
+        await run_in_thread(lambda stop: _load_sqlite(path, chunks, stop))
+        return
+    async with connected(url) as raw:
+        program = await _find(raw, tools, RESTORE)
+    await run_in_thread(lambda stop: _load_postgres(program, url, chunks, stop))
+    async with connected(url) as raw:
+        await raw.execute("ANALYZE", timeout=None)
+
+
+async def copy(source: str, target: str, count: Write, *, tools: PostgresTools) -> Contents:
+    """Write one snapshot of a live database to a new one of the same engine.
+
+    Args:
+        source: The URL of the live database.
+        target: As for `load`.
+        count: Called in a thread with each part.
+        tools: The programs of PostgreSQL.
+
+    Raises:
+        Exception: As for `dump` and `load`.
+    """
+    path, new = sqlite_path(source), sqlite_path(target)
+    if path is not None and new is not None:
+        await run_in_thread(lambda stop: _copy_sqlite(path, new, stop))
+        return Contents(await asyncio.to_thread(survey.survey_sqlite, new, is_private=True), None)
+    async with _snapshot(source) as (raw, snapshot):
+        dumper, loader = await _find(raw, tools, DUMP), await _find(raw, tools, RESTORE)
+
+        def work(stop: Stop) -> None:
+            with postgres_tools.restoring(loader, target, stop=stop) as sink:
+
+                def forward(data: bytes) -> None:
+                    sink.write(data)
+                    count(data)
+
+                _dump_postgres(dumper, source, snapshot, forward, stop)
+
+        return await _with_survey(raw, work)
+
+
+async def check_loaded(url: str, expected: Contents, *, is_foreign: bool) -> None:
+    """Compare a new database with what was saved, and set its search path.
+
+    Raises:
+        CopyDiffers: Rows or tables are missing, or there are too many.
+        DatabaseUnavailable: It cannot be read.
+    """
+    path = sqlite_path(url)
+    if path is not None:
+        if is_foreign:
+            await asyncio.to_thread(survey.check_sqlite, path)
+        found = await asyncio.to_thread(survey.survey_sqlite, path, is_private=True)
+    else:
+        async with connected(url) as raw:
+            found = await survey.survey_postgres(raw)
+            await _set_search_path(raw, expected.search_path)
+    if found != expected.survey:
+        raise CopyDiffers(_explain(found, expected.survey))
+
+
+async def execute(url: str, sql: str) -> None:
+    """Execute statements of the operator in a new database, which is dropped if one fails.
+
+    Raises:
+        Exception: Any error of the driver.
+    """
+    path = sqlite_path(url)
+    if path is not None:
+        await run_in_thread(lambda _stop: _execute_sqlite(path, sql))
+        return
+    async with connected(url) as raw, raw.transaction():
+        await raw.execute(sql, timeout=None)
+
+
+async def has_tables(url: str) -> bool:
+    """Return whether a PostgreSQL database has any tables.
+
+    Raises:
+        DatabaseUnavailable: It cannot be reached.
+    """
+    async with connected(url) as raw:
+        return bool((await survey.survey_postgres(raw)).row_counts)
+
+
+async def check_role(url: str) -> None:
+    """Check that the role of a server may be given the SQL of a foreign archive.
+
+    Raises:
+        RoleTooPowerful: It could run programs on the server.
+        DatabaseUnavailable: The server cannot be reached.
+    """
+    if sqlite_path(url) is None:
+        async with connected(url) as raw:
+            if await raw.fetchval(_IS_POWERFUL):
+                raise RoleTooPowerful
+
+
+@asynccontextmanager
+async def connected(url: str) -> AsyncIterator[Any]:
+    """Open a connection to a PostgreSQL database, outside all budgets.
+
+    Raises:
+        DatabaseUnavailable: It cannot be reached, or returns an error.
+    """
+    try:
+        raw = await postgres_connector.connect(
+            url,
+            timeout_seconds=CONNECT_SECONDS,
+            application="tenantry-backup",
+            command_seconds=STATEMENT_SECONDS_MAX,
+        )
+        try:
+            yield raw
+        finally:
+            await raw.close(timeout=CLOSE_SECONDS_MAX)
+    except (asyncpg.PostgresError, *UNAVAILABLE) as error:
+        raise DatabaseUnavailable from error
+
+
+@asynccontextmanager
+async def _snapshot(url: str) -> AsyncIterator[tuple[Any, str]]:
+    """Open a connection in a transaction, and export its snapshot."""
+    async with connected(url) as raw, raw.transaction(isolation="repeatable_read", readonly=True):
+        yield raw, str(await raw.fetchval("SELECT pg_export_snapshot()"))
+
+
+async def _with_survey(raw: Any, work: Callable[[Stop], None]) -> Contents:
+    """Run *work* in a thread while the rows are counted in the same snapshot."""
+    search_path = str(await raw.fetchval("SHOW search_path"))
+    counting = asyncio.create_task(survey.survey_postgres(raw))
+    try:
+        await run_in_thread(work)
+        return Contents(await counting, search_path)
+    finally:
+        counting.cancel()
+        await asyncio.gather(counting, return_exceptions=True)
+
+
+async def _find(raw: Any, tools: PostgresTools, name: str) -> Path:
+    number = int(await raw.fetchval("SHOW server_version_num"))
+    return await asyncio.to_thread(tools.find, name, server_major=number // 10_000)
+
+
+async def _set_search_path(raw: Any, search_path: str | None) -> None:
+    if search_path is None or search_path == await raw.fetchval("SHOW search_path"):
+        return
+    name = await raw.fetchval("SELECT format('%I', current_database())")
+    await raw.execute("SELECT set_config('search_path', $1, false)", search_path)
+    await raw.execute(f"ALTER DATABASE {name} SET search_path FROM CURRENT")
+
+
+def _dump_sqlite(path: Path, scratch: Path, write: Write, stop: Stop) -> Contents:
+    with snapshots.scratch_folder(scratch) as folder:
+        copied = folder / "database"
+        snapshots.copy_live(path, copied, stop)
+        found = survey.survey_sqlite(copied, is_private=True)
+        with copied.open("rb") as file:
+            while data := file.read(CHUNK_BYTES):
+                stop.check()
+                write(data)
+    return Contents(found, None)
+
+
+def _dump_postgres(program: Path, url: str, snapshot: str, write: Write, stop: Stop) -> None:
+    with postgres_tools.dumping(program, url, snapshot=snapshot, stop=stop) as output:
+        while data := output.read(CHUNK_BYTES):
+            write(data)
+
+
+def _load_sqlite(path: Path, chunks: Iterator[bytes], stop: Stop) -> None:
+    private.make_folder(path.parent)
+    with private.open_new(path) as file:
+        for data in chunks:
+            stop.check()
+            file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    files.sync_folder(path.parent)
+
+
+def _load_postgres(program: Path, url: str, chunks: Iterator[bytes], stop: Stop) -> None:
+    with postgres_tools.restoring(program, url, stop=stop) as sink:
+        for data in chunks:
+            stop.check()
+            sink.write(data)
+
+
+def _copy_sqlite(path: Path, target: Path, stop: Stop) -> None:
+    snapshots.copy_live(path, target, stop)
+    files.sync(target)
+    files.sync_folder(target.parent)
+
+
+def _execute_sqlite(path: Path, sql: str) -> None:
+    with contextlib.closing(
+        sqlite3.connect(sqlite.file_uri(path), uri=True, isolation_level=None)
+    ) as raw:
+        raw.executescript(sql)
+    files.sync(path)
+
+
+def _explain(found: Survey, expected: Survey) -> str:
+    names = sorted({*found.row_counts, *expected.row_counts})
+    differing = [
+        name for name in names if found.row_counts.get(name) != expected.row_counts.get(name)
+    ]
+    if not differing:
+        return "The restored database has other columns, indexes or constraints than the saved one."
+    first = differing[0]
+    return (
+        f"The restored database has {found.row_counts.get(first, 0)} rows in {first}, and the "
+        f"saved one {expected.row_counts.get(first, 0)}."
+    )

@@ -1,0 +1,162 @@
+"""Fill a new database from an archive, and compare it with what the archive has saved."""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tenantry.backup import dumps
+from tenantry.backup.archive import ArchiveReader
+from tenantry.backup.dumps import POSTGRESQL, Contents
+from tenantry.backup.jobs import Copying, Progress
+from tenantry.catalog.records import TenantRecord
+from tenantry.db.servers import Server
+from tenantry.db.survey import Survey
+from tenantry.fleet.lifecycle import UnknownServer
+from tenantry.kit.context import OperationContext
+from tenantry.kit.errors import Conflict, Invalid
+from tenantry.kit.ids import new_id
+from tenantry.migration.errors import explain
+from tenantry.migration.run_scripts import RunScripts
+from tenantry.settings import SERVER_DEFAULT
+from tenantry.tenant import sessions
+
+
+@dataclass(frozen=True, slots=True)
+class Revised:
+    """The revision of a filled database.
+
+    Attributes:
+        revision: Where it is.
+        behind: Why it could not be migrated to the head; None if it is there.
+    """
+
+    revision: str
+    behind: str | None
+
+
+class WrongEngine(Conflict):
+    """The archive is of the other engine than the tenant server; the message has both."""
+
+
+class NotATenant(Invalid):
+    """The archive is of the catalog, and not of a tenant."""
+
+
+async def read_record(reader: ArchiveReader) -> TenantRecord:
+    """Return the catalog rows in an archive of a tenant.
+
+    Raises:
+        NotATenant: It is of the catalog.
+        ArchiveDamaged: They cannot be read.
+    """
+    if reader.header.kind != "tenant":
+        raise NotATenant
+    return await asyncio.to_thread(reader.record, TenantRecord)
+
+
+def server_for(copying: Copying, reader: ArchiveReader, wanted: str | None) -> str:
+    """Return the name of a tenant server for an archive.
+
+    Args:
+        copying: The services.
+        reader: The archive.
+        wanted: The server to use; None for the default one, or else one of the right engine.
+
+    Raises:
+        UnknownServer: There is no server with the name *wanted*.
+        WrongEngine: The server, or every server, is of the other engine.
+    """
+    names = copying.databases.server_names
+    if wanted is not None and wanted not in names:
+        raise UnknownServer
+    engine = reader.header.engine
+    candidates = [wanted] if wanted else [SERVER_DEFAULT, *sorted(names)]
+    for name in candidates:
+        if _engine(copying.databases.server(name)) == engine:
+            return name
+    raise WrongEngine(
+        f"The archive is of {engine}, and "
+        f"{f'the tenant server {wanted}' if wanted else 'every tenant server'} is of the other "
+        "engine."
+    )
+
+
+def check_engine(server: Server, engine: str) -> None:
+    """Check that a server is of this engine.
+
+    Raises:
+        WrongEngine: It is of the other one.
+    """
+    if _engine(server) != engine:
+        raise WrongEngine(
+            f"The data are of {engine}, and the tenant server is of the other engine."
+        )
+
+
+async def fill(
+    copying: Copying,
+    reader: ArchiveReader,
+    *,
+    server_name: str,
+    database_name: str,
+    progress: Progress,
+) -> None:
+    """Create a database on a tenant server and fill it from an archive.
+
+    Raises:
+        ArchiveDamaged, CopyDiffers, RoleTooPowerful: The archive is not used.
+        ToolMissing, ToolTooOld, ToolFailed: See `db.postgres_tools`.
+        DatabaseUnavailable: The server cannot be reached.
+        OSError: The disk is full.
+    """
+    server = copying.databases.server(server_name)
+    url = server.url(database_name)
+    await create_empty(server, database_name)
+    if reader.is_foreign:
+        await dumps.check_role(url)
+    await dumps.load(url, _counted(reader.chunks(), progress), tools=copying.tools)
+    manifest = reader.manifest
+    expected = Contents(
+        Survey(manifest.row_counts, manifest.schema_fingerprint), manifest.search_path
+    )
+    await dumps.check_loaded(url, expected, is_foreign=reader.is_foreign)
+
+
+async def create_empty(server: Server, database_name: str) -> None:
+    """Create the empty database that a copy is written to; a SQLite file is created by the copy."""
+    if dumps.engine_of(server.url(database_name)) == POSTGRESQL:
+        await server.create(database_name)
+
+
+async def end_sessions(ctx: OperationContext, server: Server, database_name: str) -> None:
+    """End every session and McpToken of the users of a filled database."""
+    async with server.filling(database_name) as session:
+        await sessions.end_every(session, now=ctx.now)
+
+
+async def bring_to_head(copying: Copying, server: Server, database_name: str) -> Revised:
+    """Migrate a filled database, to which the catalog does not refer yet.
+
+    Raises:
+        Exception: Its revision cannot be read: it is no tenant database.
+    """
+    lifecycle, url = copying.lifecycle, server.url(database_name)
+    streams = lifecycle.streams()
+    revision = await lifecycle.migrator.read_revision(url, streams)
+    try:
+        migrated = await lifecycle.migrator.migrate(url, RunScripts(streams), run_id=new_id())
+    except Exception as error:  # noqa: BLE001 - the data are complete, at their old revision
+        return Revised(str(revision), explain(error))
+    if migrated.error is not None:
+        return Revised(str(migrated.revision), explain(migrated.error))
+    return Revised(str(migrated.revision), None)
+
+
+def _engine(server: Server) -> str:
+    return dumps.engine_of(server.url("any"))
+
+
+def _counted(chunks: Iterator[bytes], progress: Progress) -> Iterator[bytes]:
+    for data in chunks:
+        progress.add(data)
+        yield data

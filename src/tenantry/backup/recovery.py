@@ -1,0 +1,114 @@
+"""Recover a whole installation: first the catalog, then every tenant without a database."""
+
+import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+from uuid import UUID
+
+from tenantry.backup import dumps
+from tenantry.backup.archive import ArchiveReader
+from tenantry.backup.creating import CATALOG, CatalogRecord
+from tenantry.backup.dumps import Contents
+from tenantry.backup.jobs import Copying
+from tenantry.backup.loading import WrongEngine
+from tenantry.backup.targets import Stored
+from tenantry.catalog import tenants
+from tenantry.catalog.tenants import Tenant
+from tenantry.db import files
+from tenantry.db.postgres_tools import PostgresTools
+from tenantry.db.survey import Survey
+from tenantry.db.urls import SQLITE_PREFIX, sqlite_path
+from tenantry.kit.errors import Conflict, Invalid
+from tenantry.kit.pages import PAGE_SIZE_MAX, Window
+
+
+class NotACatalog(Invalid):
+    """The archive is of a tenant, and not of the catalog."""
+
+
+class CatalogExists(Conflict):
+    """There is a catalog at TENANTRY_CATALOG_URL: it is only restored where there is none."""
+
+
+async def restore_catalog(url: str, reader: ArchiveReader, *, tools: PostgresTools) -> None:
+    """Restore the catalog where there is none, completely or not at all.
+
+    Args:
+        url: Where it will be: an empty PostgreSQL database, or a file that does not exist.
+        reader: An archive of the catalog, of this installation's secret key.
+        tools: The programs of PostgreSQL.
+
+    Raises:
+        NotACatalog, CatalogExists, WrongEngine: It cannot be restored there.
+        ArchiveDamaged, CopyDiffers: The archive is not used.
+        DatabaseUnavailable, ToolMissing, ToolTooOld, ToolFailed, OSError: As for a tenant.
+    """
+    if reader.header.kind != CATALOG:
+        raise NotACatalog
+    if dumps.engine_of(url) != reader.header.engine:
+        raise WrongEngine(
+            f"The archive is of {reader.header.engine}, and TENANTRY_CATALOG_URL of the other "
+            "engine."
+        )
+    await asyncio.to_thread(reader.record, CatalogRecord)
+    path = sqlite_path(url)
+    if path is None:
+        if await dumps.has_tables(url):
+            raise CatalogExists
+        await _load(url, reader, tools)
+    else:
+        await _load_file(path, reader, tools)
+
+
+async def tenants_without_database(copying: Copying) -> list[Tenant]:
+    """Return the listed tenants that have no database.
+
+    Raises:
+        DatabaseUnavailable: The catalog or a tenant server cannot be reached.
+    """
+    found = await every_tenant(copying)
+    missing: set[UUID] = set()
+    for server_name in {one.server_name for one in found}:
+        there = {one.database_name: one.id for one in found if one.server_name == server_name}
+        names = await copying.databases.server(server_name).missing(list(there))
+        missing |= {there[name] for name in names}
+    return [one for one in found if one.id in missing]
+
+
+def newest_archives(archives: Iterable[Stored]) -> dict[UUID, Stored]:
+    """Return the newest usable archive of each tenant; *archives* are the newest first."""
+    newest: dict[UUID, Stored] = {}
+    for one in archives:
+        if one.fault is None and one.header is not None and one.header.tenant_id is not None:
+            newest.setdefault(one.header.tenant_id, one)
+    return newest
+
+
+async def every_tenant(copying: Copying) -> list[Tenant]:
+    """Return every listed tenant."""
+    found: list[Tenant] = []
+    number = 0
+    while len(found) == number * PAGE_SIZE_MAX:
+        number += 1
+        found += (await tenants.page(copying.catalog, Window(number, PAGE_SIZE_MAX))).items
+    return found
+
+
+async def _load_file(path: Path, reader: ArchiveReader, tools: PostgresTools) -> None:
+    if await asyncio.to_thread(path.exists):
+        raise CatalogExists
+    unfinished = path.with_name(f"{path.name}.{reader.header.id}")
+    try:
+        await _load(f"{SQLITE_PREFIX}{unfinished}", reader, tools)
+        await asyncio.to_thread(files.move, unfinished, path)
+    finally:
+        await asyncio.to_thread(files.remove, unfinished)
+
+
+async def _load(url: str, reader: ArchiveReader, tools: PostgresTools) -> None:
+    await dumps.load(url, reader.chunks(), tools=tools)
+    manifest = reader.manifest
+    expected = Contents(
+        Survey(manifest.row_counts, manifest.schema_fingerprint), manifest.search_path
+    )
+    await dumps.check_loaded(url, expected, is_foreign=False)

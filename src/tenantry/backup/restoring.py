@@ -1,0 +1,324 @@
+"""Restore a tenant from an archive: as a new one, as it was, or in place of a tenant.
+
+The database is filled and checked before the catalog refers to it. So a restore that fails, or is
+killed, changes nothing: the new database is dropped.
+"""
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from uuid import UUID
+
+import msgspec
+
+from tenantry.access import credentials
+from tenantry.access.credentials import IssuedKey
+from tenantry.backup import loading
+from tenantry.backup.archive import ArchiveForeign, ArchiveReader
+from tenantry.backup.jobs import Copying, Progress, drop_kept, new_job, running
+from tenantry.backup.loading import Revised
+from tenantry.catalog import audit, deleted_tenants, jobs, moves, records, tenants
+from tenantry.catalog.deleted_tenants import DeletedTenantNotFound
+from tenantry.catalog.jobs import Job
+from tenantry.catalog.records import TenantRecord
+from tenantry.catalog.tenants import Tenant
+from tenantry.db import audit_log
+from tenantry.fleet.lifecycle import new_tenant
+from tenantry.kit.clock import utc_now
+from tenantry.kit.context import OperationContext
+from tenantry.kit.errors import Conflict, NotFound, Unavailable
+from tenantry.kit.ids import new_id
+from tenantry.tenant.modules import ALL_KEYS
+
+Fill = Callable[[str, str], Awaitable[None]]
+"""Fills the database of this server and name."""
+
+
+class TenantChanged(Conflict):
+    """The tenant was activated, moved or deleted during the restore. Nothing was changed."""
+
+
+class TenantExists(Conflict):
+    """The tenant of the archive exists: use --replace to restore in its place, or --as NAME."""
+
+
+class TenantKept(Conflict):
+    """The tenant of the archive is deleted and can be undeleted: undelete or purge it first."""
+
+
+class RestoreLost(Unavailable):
+    """Another process has ended this job, because this one was silent for too long: try again."""
+
+
+class NothingKept(NotFound):
+    """No old database of this tenant is kept."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Restored:
+    """A restored or copied tenant.
+
+    Attributes:
+        tenant: As it is now.
+        key: Its new API key, if it is a new tenant; its secret is known only now.
+        behind: Why it could not be migrated to the head, and so is suspended; None if it was.
+    """
+
+    tenant: Tenant
+    key: IssuedKey | None
+    behind: str | None
+
+
+async def restore_as(
+    ctx: OperationContext,
+    copying: Copying,
+    reader: ArchiveReader,
+    *,
+    name: str,
+    server_name: str | None,
+    progress: Progress,
+) -> Restored:
+    """Restore an archive as a new tenant: another id, one new API key, no sessions.
+
+    Raises:
+        TenantNameInUse, BadText: The name cannot be used.
+        UnknownServer, WrongEngine, NotATenant: See `backup.loading`.
+        ArchiveDamaged, CopyDiffers, RoleTooPowerful: The archive is not used.
+    """
+    record = await loading.read_record(reader)
+    server = loading.server_for(copying, reader, server_name)
+    # A module that this release does not have is left out.
+    tenant = msgspec.structs.replace(
+        new_tenant(ctx, name, sorted(record.modules & ALL_KEYS), server),
+        requests_per_minute=record.requests_per_minute,
+    )
+
+    async def fill(server_name: str, database_name: str) -> None:
+        await loading.fill(
+            copying,
+            reader,
+            server_name=server_name,
+            database_name=database_name,
+            progress=progress,
+        )
+
+    return await create_tenant(ctx, copying, tenant, fill, kind="restore", progress=progress)
+
+
+async def restore_back(
+    ctx: OperationContext,
+    copying: Copying,
+    reader: ArchiveReader,
+    *,
+    server_name: str | None,
+    progress: Progress,
+) -> Restored:
+    """Bring a deleted tenant back: its id, its name, its API keys; no sessions.
+
+    Raises:
+        ArchiveForeign: The archive is of another installation: only `restore_as` accepts it.
+        TenantExists, TenantKept: It exists, or is deleted and kept.
+        CredentialsInUse: A key of it belongs to another tenant.
+        TenantNameInUse, UnknownServer, WrongEngine, NotATenant, ArchiveDamaged, CopyDiffers: As
+            for `restore_as`.
+    """
+    if reader.is_foreign:
+        raise ArchiveForeign
+    record = await loading.read_record(reader)
+    if await tenants.find(copying.catalog, record.id) is not None:
+        raise TenantExists
+    with suppress(DeletedTenantNotFound):
+        await deleted_tenants.get(copying.catalog, record.id)
+        raise TenantKept
+    server = loading.server_for(copying, reader, server_name)
+    tenant = msgspec.structs.replace(
+        new_tenant(ctx, record.name, sorted(record.modules & ALL_KEYS), server),
+        id=record.id,
+        created_at=record.created_at,
+        is_active=record.is_active,
+        is_read_only=record.is_read_only,
+        requests_per_minute=record.requests_per_minute,
+    )
+
+    async def fill(server_name: str, database_name: str) -> None:
+        await loading.fill(
+            copying,
+            reader,
+            server_name=server_name,
+            database_name=database_name,
+            progress=progress,
+        )
+
+    return await create_tenant(
+        ctx, copying, tenant, fill, kind="restore", progress=progress, record=record
+    )
+
+
+async def create_tenant(
+    ctx: OperationContext,
+    copying: Copying,
+    tenant: Tenant,
+    fill: Fill,
+    *,
+    kind: str,
+    progress: Progress,
+    record: TenantRecord | None = None,
+) -> Restored:
+    """List a new tenant with a database that *fill* has filled, and migrate it to the head.
+
+    Args:
+        ctx: Who creates it.
+        copying: The services.
+        tenant: The new tenant.
+        fill: Creates and fills its database.
+        kind: ``restore`` or ``clone``: the action in the audit log.
+        progress: Counts the bytes.
+        record: Its credentials; None for one new API key.
+    """
+    worker_id = copying.heartbeat.worker_id
+    server = copying.databases.server(tenant.server_name)
+    job = new_job(ctx, kind, tenant=(tenant.id, tenant.name))
+    async with running(copying, job, progress):
+        try:
+            # As in provisioning: if this process dies, another one drops the database.
+            await tenants.add(copying.catalog, tenant, worker_id=worker_id)
+            await fill(tenant.server_name, tenant.database_name)
+            await loading.end_sessions(ctx, server, tenant.database_name)
+            revised = await loading.bring_to_head(copying, server, tenant.database_name)
+            return await _publish(ctx, copying, job, tenant, revised=revised, record=record)
+        except (tenants.TenantNameInUse, tenants.DatabaseInUse):
+            raise
+        except BaseException:
+            await copying.lifecycle.clear(tenant)
+            raise
+
+
+async def replace(
+    ctx: OperationContext,
+    copying: Copying,
+    reader: ArchiveReader,
+    tenant: Tenant,
+    *,
+    server_name: str | None,
+    progress: Progress,
+) -> Restored:
+    """Restore an archive in place of a tenant, which is suspended for that time.
+
+    The tenant keeps its id, name, API keys and settings; sessions end. Its old database is kept
+    until `confirm`.
+
+    Raises:
+        TenantChanged: The tenant was changed during the restore.
+        UnknownServer, WrongEngine, NotATenant, ArchiveDamaged, CopyDiffers, RoleTooPowerful: As
+            for `restore_as`.
+    """
+    await loading.read_record(reader)
+    server_name = loading.server_for(copying, reader, server_name)
+    server = copying.databases.server(server_name)
+    database_name = f"tenantry_{new_id().hex}"
+    job = new_job(
+        ctx,
+        "replace",
+        tenant=(tenant.id, tenant.name),
+        database=(server_name, database_name),
+        has_suspended=tenant.is_active,
+    )
+    async with running(copying, job, progress):
+        if job.has_suspended:
+            tenant = await copying.lifecycle.update(ctx, tenant, is_active=False)
+        await loading.fill(
+            copying,
+            reader,
+            server_name=server_name,
+            database_name=database_name,
+            progress=progress,
+        )
+        await loading.end_sessions(ctx, server, database_name)
+        revised = await loading.bring_to_head(copying, server, database_name)
+        replaced = await _swap(ctx, copying, job, tenant, revised=revised)
+    return Restored(tenant=replaced, key=None, behind=revised.behind)
+
+
+async def confirm(ctx: OperationContext, copying: Copying, tenant_id: UUID) -> int:
+    """Drop the old databases of a tenant; return how many.
+
+    Raises:
+        NothingKept: There is none.
+    """
+    async with copying.catalog.begin() as session:
+        taken = await jobs.take_kept(session, tenant_id, worker_id=copying.heartbeat.worker_id)
+        if not taken:
+            raise NothingKept
+        await audit.LOG.add(session, ctx, "backup.confirm", tenant_id, tenant_id=tenant_id)
+    await drop_kept(copying, taken)
+    return len(taken)
+
+
+async def _publish(
+    ctx: OperationContext,
+    copying: Copying,
+    job: Job,
+    tenant: Tenant,
+    *,
+    revised: Revised,
+    record: TenantRecord | None,
+) -> Restored:
+    """Make a new tenant visible, with its credentials, and end the job: all, or nothing."""
+    worker_id = copying.heartbeat.worker_id
+    changes = audit_log.changes_between(None, tenant, "name", "server_name", "modules")
+    async with copying.catalog.change(
+        ctx, f"tenant.{job.kind}", tenant.id, tenant_id=tenant.id, changes=changes
+    ) as session:
+        ready = await tenants.set_ready(
+            session, tenant.id, worker_id=worker_id, revision=revised.revision
+        )
+        if ready is None:
+            raise RestoreLost
+        if revised.behind is not None:
+            ready = await tenants.update(
+                session, tenant.id, name=None, is_active=False, modules=None
+            )
+        key = None
+        if record is None:
+            key = await credentials.add_key(ctx, session, tenant.id, expires_at=None)
+        else:
+            await records.add_credentials(session, record)
+        if await jobs.finish(session, job.id, worker_id=worker_id, at=utc_now()) is None:
+            raise RestoreLost
+    return Restored(tenant=ready, key=key, behind=revised.behind)
+
+
+async def _swap(
+    ctx: OperationContext, copying: Copying, job: Job, tenant: Tenant, *, revised: Revised
+) -> Tenant:
+    """Give the tenant the job's database, and let the job keep the old one: both, or neither."""
+    assert job.server_name is not None
+    assert job.database_name is not None
+    changes: audit_log.Changes = []
+    async with copying.catalog.change(
+        ctx, "tenant.replace", tenant.id, tenant_id=tenant.id, changes=changes
+    ) as session:
+        moved = await moves.move(
+            session,
+            tenant,
+            server_name=job.server_name,
+            database_name=job.database_name,
+            revision=revised.revision,
+            is_active=job.has_suspended and revised.behind is None,
+        )
+        if moved is None:
+            raise TenantChanged
+        done = await jobs.finish(
+            session,
+            job.id,
+            worker_id=copying.heartbeat.worker_id,
+            at=utc_now(),
+            kept=(tenant.server_name, tenant.database_name),
+        )
+        if done is None:
+            raise RestoreLost
+        changes += audit_log.changes_between(
+            tenant, moved, "server_name", "database_name", "is_active"
+        )
+    await copying.databases.forget(tenant.id)
+    return moved

@@ -1,0 +1,227 @@
+"""Where archives are stored: a folder, or S3. These functions block: call them in a thread."""
+
+import contextlib
+import fcntl
+import os
+import re
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+from tenantry.backup.archive import ArchiveDamaged, ArchiveReader, Header, Keys, Sink
+from tenantry.db import files
+from tenantry.kit import private
+from tenantry.kit.errors import NotFound
+
+SUFFIX = ".tar"
+PARTIAL = ".partial"
+NAME_CHARS_MAX = 40
+BUFFER_BYTES = 2**20
+
+
+class ArchiveNotFound(NotFound):
+    """There is no archive of this name in the target, and no such file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """An archive in a target.
+
+    Attributes:
+        header: What it is of; None if it cannot be read.
+        fault: Why it cannot be used here; None if nothing is wrong.
+    """
+
+    name: str
+    size: int
+    header: Header | None
+    fault: str | None
+
+
+def archive_name(header: Header) -> str:
+    """Return the file name of an archive: the tenant, the time, and a part of the id.
+
+    A tenant's name can contain any character, so all but letters and digits become hyphens.
+    """
+    label = re.sub(r"[^a-z0-9]+", "-", (header.tenant_name or header.kind).lower()).strip("-")
+    stamp = f"{header.created_at:%Y%m%dT%H%M%SZ}"
+    return f"{label[:NAME_CHARS_MAX] or 'tenant'}-{stamp}-{header.id.hex[-8:]}{SUFFIX}"
+
+
+class Destination(Protocol):
+    """Where an archive is written to."""
+
+    def place(self, name: str) -> str:
+        """Return where the archive *name* is, for people."""
+        ...
+
+    def writing(self, name: str) -> AbstractContextManager[Sink]:
+        """Yield a sink, which becomes the archive *name* when the block ends without error."""
+        ...
+
+
+class Target(Destination, Protocol):
+    """Where archives are stored. Only complete archives are listed."""
+
+    def names(self) -> list[str]:
+        """Return the names of the archives."""
+        ...
+
+    def size(self, name: str) -> int:
+        """Return the size of an archive in bytes."""
+        ...
+
+    def reading(self, name: str) -> AbstractContextManager[BinaryIO]:
+        """Open an archive.
+
+        Raises:
+            ArchiveNotFound: There is none of this name.
+        """
+        ...
+
+    def remove(self, name: str) -> None:
+        """Remove an archive."""
+        ...
+
+    def remove_partial(self) -> list[str]:
+        """Remove what killed processes have left; return the names."""
+        ...
+
+
+class StreamTarget:
+    """A stream, which gets one archive.
+
+    Args:
+        stream: Standard output, for example.
+    """
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+
+    def place(self, name: str) -> str:
+        """Return a hyphen: the archive has no name."""
+        del name
+        return "-"
+
+    @contextmanager
+    def writing(self, name: str) -> Iterator[BinaryIO]:
+        """Yield the stream, and flush it at the end."""
+        del name
+        yield self._stream
+        self._stream.flush()
+
+
+class FolderTarget:
+    """A folder of archives. Only complete archives have a name that ends in `SUFFIX`.
+
+    Args:
+        folder: Created when it is needed; files in it have the mode 0600.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def place(self, name: str) -> str:
+        """Return where the archive *name* is, for people."""
+        return str(self._folder / name)
+
+    @contextmanager
+    def writing(self, name: str) -> Iterator[BinaryIO]:
+        """Yield a new file, which becomes the archive *name* when the block ends without error.
+
+        Raises:
+            OSError: The disk is full, or rejects the file.
+        """
+        private.make_folder(self._folder)
+        self.remove_partial()
+        partial = self._folder / f".{name}{PARTIAL}"
+        try:
+            with private.open_new(partial) as file:
+                fcntl.flock(file, fcntl.LOCK_EX)  # as long as this process lives
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+                partial.rename(self._folder / name)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
+        files.sync_folder(self._folder)
+
+    def names(self) -> list[str]:
+        """Return the names of the archives."""
+        return sorted(path.name for path in self._folder.glob(f"*{SUFFIX}") if path.is_file())
+
+    def size(self, name: str) -> int:
+        """Return the size of an archive in bytes."""
+        return (self._folder / name).stat().st_size
+
+    @contextmanager
+    def reading(self, name: str) -> Iterator[BinaryIO]:
+        """Open an archive of this folder, or a file at the path *name*.
+
+        Raises:
+            ArchiveNotFound: There is neither.
+        """
+        path = self._folder / name if name in self.names() else Path(name)
+        if not path.is_file():
+            raise ArchiveNotFound
+        with path.open("rb", buffering=BUFFER_BYTES) as file:
+            yield file
+
+    def remove(self, name: str) -> None:
+        """Remove an archive."""
+        (self._folder / name).unlink(missing_ok=True)
+
+    def remove_partial(self) -> list[str]:
+        """Remove the incomplete archives of processes that were killed; return their names."""
+        removed = []
+        for path in self._folder.glob(f".*{SUFFIX}{PARTIAL}"):
+            with contextlib.suppress(FileNotFoundError, BlockingIOError), path.open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                path.unlink()
+                removed.append(path.name)
+        return removed
+
+
+def stored(target: Target, keys: Keys) -> list[Stored]:
+    """Return the archives of a target, the newest first, then those that cannot be read.
+
+    Only the beginning of each is read; `verify` reads all of it.
+    """
+    found = [_stored(target, name, keys) for name in target.names()]
+    return sorted(found, key=_newest_first)
+
+
+def expired(archives: list[Stored], *, before: datetime, keep_last: int) -> list[Stored]:
+    """Return the archives to remove: older than *before*, and not of the newest *keep_last*.
+
+    Each tenant, and the catalog, is counted separately. Archives that cannot be read, and those
+    of another installation, are never removed.
+    """
+    counts: dict[object, int] = {}
+    chosen = []
+    for one in archives:
+        if one.header is None or one.fault is not None:
+            continue
+        of = one.header.tenant_id or one.header.kind
+        counts[of] = counts.get(of, 0) + 1
+        if counts[of] > keep_last and one.header.created_at < before:
+            chosen.append(one)
+    return chosen
+
+
+def _stored(target: Target, name: str, keys: Keys) -> Stored:
+    size = target.size(name)
+    try:
+        with target.reading(name) as file:
+            reader = ArchiveReader(file, keys, accepts_foreign=True)
+    except ArchiveDamaged:
+        return Stored(name, size, None, "damaged")
+    return Stored(name, size, reader.header, "another secret key" if reader.is_foreign else None)
+
+
+def _newest_first(one: Stored) -> tuple[float, str]:
+    return (-one.header.created_at.timestamp() if one.header else 0.0, one.name)

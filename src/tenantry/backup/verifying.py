@@ -1,0 +1,57 @@
+"""Verify an archive: restore it into a scratch database, compare it, drop it."""
+
+import asyncio
+
+from tenantry.backup import loading
+from tenantry.backup.archive import ArchiveReader, Manifest
+from tenantry.backup.creating import TENANT, BackupLost, CatalogRecord
+from tenantry.backup.jobs import Copying, Progress, new_job, running
+from tenantry.catalog import jobs
+from tenantry.catalog.records import TenantRecord
+from tenantry.kit.clock import utc_now
+from tenantry.kit.context import OperationContext
+from tenantry.kit.ids import new_id
+
+
+async def verify(
+    ctx: OperationContext,
+    copying: Copying,
+    reader: ArchiveReader,
+    *,
+    server_name: str | None,
+    progress: Progress,
+) -> Manifest:
+    """Restore an archive into a scratch database on a tenant server, and compare it.
+
+    Raises:
+        ArchiveDamaged, CopyDiffers, RoleTooPowerful: It cannot be restored.
+        UnknownServer, WrongEngine: No server can be used for it.
+    """
+    is_tenant = reader.header.kind == TENANT
+    await asyncio.to_thread(reader.record, TenantRecord if is_tenant else CatalogRecord)
+    server_name = loading.server_for(copying, reader, server_name)
+    database_name = f"tenantry_{new_id().hex}"
+    job = new_job(
+        ctx,
+        "verify",
+        tenant=(reader.header.tenant_id, reader.header.tenant_name),
+        database=(server_name, database_name),
+    )
+    async with running(copying, job, progress):
+        await loading.fill(
+            copying,
+            reader,
+            server_name=server_name,
+            database_name=database_name,
+            progress=progress,
+        )
+        await copying.databases.server(server_name).drop(database_name)
+        done = await jobs.finish(
+            copying.catalog,
+            job.id,
+            worker_id=copying.heartbeat.worker_id,
+            at=utc_now(),
+        )
+        if done is None:
+            raise BackupLost
+    return reader.manifest

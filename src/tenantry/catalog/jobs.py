@@ -1,0 +1,219 @@
+"""Jobs: backups, restores and copies, as durable rows.
+
+A job holds at most one database that no tenant has. While the job runs, that is the one it fills;
+if its process dies, another one drops it. After a replacement, it is the tenant's old database,
+which is kept until an operator confirms the new one.
+"""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import sqlalchemy as sa
+
+from tenantry.catalog.session import CatalogSession
+from tenantry.catalog.tables import job
+from tenantry.catalog.workers import is_abandoned
+from tenantry.db.statements import Count, Statement, columns_of
+from tenantry.kit.errors import NotFound
+from tenantry.kit.pages import Page, Window
+
+INTERRUPTED = "The process ended before the job did. What it had begun was removed."
+
+
+class JobNotFound(NotFound):
+    """There is no such job."""
+
+
+class JobState(StrEnum):
+    """The state of a job."""
+
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    KEPT = "kept"  # done, and the old database is kept
+    DROPPING = "dropping"
+
+
+class Job(msgspec.Struct, frozen=True):
+    """A backup, a restore or a copy.
+
+    Attributes:
+        archive: Where the archive is, if the job has one.
+        database_name: A database on the server *server_name* that no tenant has.
+        bytes_done: How much of the database was copied.
+        error: Why the job failed.
+        has_suspended: Whether it has suspended the tenant; if it fails, the tenant is activated.
+    """
+
+    id: UUID
+    kind: str
+    tenant_id: UUID | None
+    tenant_name: str | None
+    actor: str
+    started_at: datetime
+    archive: str | None = None
+    server_name: str | None = None
+    database_name: str | None = None
+    state: str = JobState.RUNNING.value
+    finished_at: datetime | None = None
+    bytes_done: int = 0
+    error: str | None = None
+    has_suspended: bool = False
+
+
+_COLUMNS = columns_of(job, Job)
+_by_id = job.c.id == sa.bindparam("job")
+_is_held = sa.and_(_by_id, job.c.worker_id == sa.bindparam("worker"))
+_is_open = sa.or_(job.c.state == JobState.RUNNING.value, job.c.state == JobState.DROPPING.value)
+_at = sa.bindparam("at", type_=job.c.finished_at.type)
+
+_ADD = Statement[Any](sa.insert(job))
+_NOTE = Statement[Any](sa.update(job).values(bytes_done=sa.bindparam("bytes_done")).where(_by_id))
+_FINISH = Statement(
+    sa.update(job)
+    .values(
+        state=sa.bindparam("state"),
+        error=sa.bindparam("error", type_=sa.String),
+        server_name=sa.bindparam("server", type_=sa.String),
+        database_name=sa.bindparam("database", type_=sa.String),
+        finished_at=_at,
+        worker_id=None,
+    )
+    .where(_is_held, _is_open)
+    .returning(*_COLUMNS),
+    Job,
+)
+_CONDEMN = Statement(
+    sa.update(job)
+    .values(
+        state=JobState.DROPPING.value,
+        error=sa.func.coalesce(sa.bindparam("error", type_=sa.String), job.c.error),
+    )
+    .where(_is_held, _is_open)
+    .returning(*_COLUMNS),
+    Job,
+)
+_ABANDON = Statement[Any](sa.update(job).values(worker_id=None).where(_is_held, _is_open))
+_worker = sa.bindparam("worker", type_=sa.Uuid)
+_TAKE_ABANDONED = Statement(
+    sa.update(job)
+    .values(
+        worker_id=_worker,
+        error=sa.case((job.c.state == JobState.RUNNING.value, INTERRUPTED), else_=job.c.error),
+        state=JobState.DROPPING.value,
+    )
+    .where(
+        _is_open,
+        sa.or_(job.c.worker_id.is_(None), is_abandoned(job.c.worker_id, _worker)),
+    )
+    .returning(*_COLUMNS),
+    Job,
+)
+_TAKE_KEPT = Statement(
+    sa.update(job)
+    .values(worker_id=_worker, state=JobState.DROPPING.value)
+    .where(job.c.state == JobState.KEPT.value, job.c.tenant_id == sa.bindparam("tenant"))
+    .returning(*_COLUMNS),
+    Job,
+)
+_FIND = Statement(sa.select(*_COLUMNS).where(_by_id), Job)
+_PAGE = Statement(
+    sa.select(*_COLUMNS)
+    .order_by(job.c.id.desc())
+    .limit(sa.bindparam("limit", type_=sa.BigInteger))
+    .offset(sa.bindparam("offset", type_=sa.BigInteger)),
+    Job,
+)
+_COUNT = Statement(sa.select(sa.func.count().label("count")).select_from(job), Count)
+
+
+async def add(session: CatalogSession, added: Job, *, worker_id: UUID) -> None:
+    """Begin a job of *worker_id*."""
+    await session.execute(_ADD, worker_id=worker_id, **msgspec.structs.asdict(added))
+
+
+async def get(session: CatalogSession, job_id: UUID) -> Job:
+    """Return a job.
+
+    Raises:
+        JobNotFound: There is none.
+    """
+    found = await session.fetch_one(_FIND, job=job_id)
+    if found is None:
+        raise JobNotFound
+    return found
+
+
+async def page(session: CatalogSession, window: Window) -> Page[Job]:
+    """Return some jobs, the newest first."""
+    items = await session.fetch_all(_PAGE, limit=window.size, offset=window.offset)
+    total = await session.fetch_one(_COUNT)
+    return Page(items, window, total.count if total else 0)
+
+
+async def note(session: CatalogSession, job_id: UUID, *, bytes_done: int) -> None:
+    """Store the progress of a job."""
+    await session.execute(_NOTE, job=job_id, bytes_done=bytes_done)
+
+
+async def finish(
+    session: CatalogSession,
+    job_id: UUID,
+    *,
+    worker_id: UUID,
+    at: datetime,
+    error: str | None = None,
+    kept: tuple[str, str] | None = None,
+) -> Job | None:
+    """End a job; return None if *worker_id* does not hold it.
+
+    Args:
+        session: Of the catalog.
+        job_id: The job.
+        worker_id: The process that runs it.
+        at: Now.
+        error: Why it failed; None if it has succeeded.
+        kept: The server and the name of a database that is kept.
+    """
+    state = JobState.FAILED if error else JobState.KEPT if kept else JobState.DONE
+    server_name, database_name = kept or (None, None)
+    return await session.fetch_one(
+        _FINISH,
+        job=job_id,
+        worker=worker_id,
+        state=state.value,
+        error=error,
+        server=server_name,
+        database=database_name,
+        at=at,
+    )
+
+
+async def condemn(
+    session: CatalogSession, job_id: UUID, *, worker_id: UUID, error: str | None
+) -> Job | None:
+    """Prevent a job from succeeding, if *worker_id* holds it; its database may then be dropped.
+
+    Returns:
+        None if it is not held, or has ended because a COMMIT without a received response has
+        succeeded.
+    """
+    return await session.fetch_one(_CONDEMN, job=job_id, worker=worker_id, error=error)
+
+
+async def abandon(session: CatalogSession, job_id: UUID, *, worker_id: UUID) -> None:
+    """Release an unfinished job for cleanup by any process."""
+    await session.execute(_ABANDON, job=job_id, worker=worker_id)
+
+
+async def take_abandoned(session: CatalogSession, *, worker_id: UUID) -> list[Job]:
+    """Claim the unfinished jobs of dead processes, for cleanup."""
+    return await session.fetch_all(_TAKE_ABANDONED, worker=worker_id)
+
+
+async def take_kept(session: CatalogSession, tenant_id: UUID, *, worker_id: UUID) -> list[Job]:
+    """Claim the old databases of a tenant, to drop them."""
+    return await session.fetch_all(_TAKE_KEPT, tenant=tenant_id, worker=worker_id)

@@ -1,0 +1,385 @@
+"""``tenantry backup``: archives of tenants."""
+
+import asyncio
+from datetime import timedelta
+from functools import partial
+from typing import Annotated
+
+import typer
+from rich.table import Column
+
+from tenantry.backup import creating, restoring, targets, verifying
+from tenantry.backup.archive import ArchiveReader
+from tenantry.backup.jobs import Progress
+from tenantry.backup.recovery import every_tenant
+from tenantry.backup.restoring import Restored
+from tenantry.backup.targets import Stored, StreamTarget, Target
+from tenantry.catalog import jobs
+from tenantry.catalog.jobs import Job
+from tenantry.catalog.tenants import Tenant
+from tenantry.cli import options, output, recovery, session, transfer
+from tenantry.cli.commands import new_group
+from tenantry.cli.exit_status import ExitStatus
+from tenantry.cli.finding import find_tenant
+from tenantry.cli.recovery import Archive, Place
+from tenantry.cli.restored import show_restored
+from tenantry.cli.transfer import STREAM
+from tenantry.kit.clock import utc_now
+from tenantry.kit.errors import Invalid, TenantryError
+from tenantry.kit.ids import parse_id
+from tenantry.kit.pages import PAGE_SIZE_MAX, Page, Window
+from tenantry.schemas.backups import (
+    ArchiveList,
+    ArchiveResponse,
+    JobList,
+    JobPage,
+    JobResponse,
+    VerifiedResponse,
+)
+from tenantry.services import Services
+from tenantry.settings import Settings
+
+CONCURRENT = 4
+"""Tenants that `create --all` backs up at the same time."""
+
+group = new_group("Back up tenants, and restore them from archives.")
+
+group.command("restore-catalog")(recovery.restore_catalog)
+group.command("restore-missing")(recovery.restore_missing)
+
+Server = Annotated[
+    str | None,
+    typer.Option(help="The tenant server to use. Default: one of the archive's engine."),
+]
+Foreign = Annotated[
+    bool,
+    typer.Option(
+        "--foreign",
+        help="Accept an archive that was made with another secret key. Its SQL is executed with "
+        "the privileges of Tenantry's role: use it only if you trust its source.",
+    ),
+]
+
+
+class NothingToBackUp(Invalid):
+    """Name tenants with --tenant, or use --all."""
+
+
+class OneStream(Invalid):
+    """Standard output takes one archive: name one tenant."""
+
+
+class TwoModes(Invalid):
+    """Use either --as NAME or --replace TENANT."""
+
+
+class ForeignNeedsName(Invalid):
+    """A foreign archive is restored as a new tenant: use --as NAME."""
+
+
+@group.command("create")
+def create(
+    *,
+    tenant: Annotated[
+        list[str] | None, typer.Option(metavar="TENANT", help="An id or a name; repeatable.")
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Every tenant, and the catalog.")
+    ] = False,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TARGET",
+            help="Where the archives are written: a folder, s3://bucket/prefix, or - for standard "
+            "output. Default: TENANTRY_BACKUP_TARGET.",
+        ),
+    ] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Back up tenants: one archive for each, with its database and its catalog rows.
+
+    Tenants are served during the backup. Each archive is one consistent snapshot. It contains no
+    secret, but all data of the tenant. Restoring it needs the same TENANTRY_SECRET_KEY.
+    """
+    if bool(tenant) == everything:
+        raise NothingToBackUp
+    settings = session.configure()
+    if to == STREAM:
+        if everything or len(tenant or []) != 1:
+            raise OneStream
+        stream = StreamTarget(transfer.output_stream())
+        name = (tenant or [])[0]
+
+        async def work(services: Services, progress: Progress) -> Job:
+            found = await find_tenant(services.catalog, name)
+            return await creating.back_up_tenant(
+                session.context(), services.copying, found, stream, progress=progress
+            )
+
+        asyncio.run(transfer.run(settings, work))
+        return
+    target = transfer.target_at(settings, to)
+    made = asyncio.run(transfer.run(settings, partial(_create, target=target, names=tenant or [])))
+    _show_made(*made, as_json=as_json)
+
+
+@group.command("list")
+def show_archives(*, folder: Place = None, as_json: options.Json = False) -> None:
+    """List archives, the newest first. Only their beginning is read."""
+    settings = session.configure()
+    found = asyncio.run(_stored(settings, transfer.target_at(settings, folder)))
+    if as_json:
+        output.show_json(ArchiveList([ArchiveResponse.of_stored(one) for one in found]))
+        return
+    _show_archives(found)
+
+
+@group.command("verify")
+def verify(
+    archive: Archive,
+    *,
+    folder: Place = None,
+    server: Server = None,
+    foreign: Foreign = False,
+    as_json: options.Json = False,
+) -> None:
+    """Restore an archive into a scratch database, compare it, and drop the database."""
+    settings = session.configure()
+
+    async def work(services: Services, progress: Progress) -> VerifiedResponse:
+        keys = services.copying.keys
+        with transfer.opened_archive(settings, archive, folder) as file:
+            reader = ArchiveReader(file, keys, accepts_foreign=foreign)
+            manifest = await verifying.verify(
+                session.context(), services.copying, reader, server_name=server, progress=progress
+            )
+        counts = manifest.row_counts
+        return VerifiedResponse(archive, len(counts), sum(counts.values()), manifest.database_bytes)
+
+    verified = asyncio.run(transfer.run(settings, work))
+    if as_json:
+        output.show_json(verified)
+        return
+    output.show_line(
+        f"{verified.name} is complete: {verified.rows} rows in {verified.tables} tables."
+    )
+
+
+@group.command("prune")
+def prune(
+    *,
+    folder: Place = None,
+    keep_days: Annotated[
+        int, typer.Option(min=0, max=36_500, help="Keep every archive of so many days.")
+    ] = 30,
+    keep_last: Annotated[
+        int, typer.Option(min=1, max=10_000, help="Keep so many archives of each tenant anyway.")
+    ] = 3,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Remove nothing.")] = False,
+    as_json: options.Json = False,
+) -> None:
+    """Remove old archives, and incomplete ones of processes that were killed.
+
+    Archives that cannot be read, and those of another installation, are kept.
+    """
+    settings = session.configure()
+    target = transfer.target_at(settings, folder)
+    found = asyncio.run(_stored(settings, target))
+    before = utc_now() - timedelta(days=keep_days)
+    chosen = targets.expired(found, before=before, keep_last=keep_last)
+    if not dry_run:
+        for one in chosen:
+            target.remove(one.name)
+        target.remove_partial()
+    if as_json:
+        output.show_json(ArchiveList([ArchiveResponse.of_stored(one) for one in chosen]))
+        return
+    for one in chosen:
+        output.show_line(one.name)
+    done = "would be removed" if dry_run else "removed"
+    output.note(f"{len(chosen)} of {len(found)} archives {done}.")
+
+
+@group.command("restore")
+def restore(
+    archive: Archive,
+    *,
+    name: Annotated[
+        str | None, typer.Option("--as", metavar="NAME", help="Restore as a new tenant.")
+    ] = None,
+    replaced: Annotated[
+        str | None,
+        typer.Option(
+            "--replace",
+            metavar="TENANT",
+            help="Restore in place of this tenant. Its old database is kept until "
+            "`tenantry backup confirm`.",
+        ),
+    ] = None,
+    folder: Place = None,
+    server: Server = None,
+    foreign: Foreign = False,
+    as_json: options.Json = False,
+) -> None:
+    """Restore a tenant from an archive, completely or not at all.
+
+    Without --as and --replace, a deleted tenant comes back with its id, its name and its API keys.
+    With --as, the copy has another id and one new API key. All logins end. The tenant is migrated
+    to the head; if that fails, it stays suspended.
+    """
+    if name is not None and replaced is not None:
+        raise TwoModes
+    if foreign and name is None:
+        raise ForeignNeedsName
+    settings = session.configure()
+
+    async def work(services: Services, progress: Progress) -> Restored:
+        ctx, copying = session.context(), services.copying
+        tenant = None if replaced is None else await find_tenant(services.catalog, replaced)
+        with transfer.opened_archive(settings, archive, folder) as file:
+            reader = ArchiveReader(file, copying.keys, accepts_foreign=foreign)
+            if tenant is not None:
+                return await restoring.replace(
+                    ctx, copying, reader, tenant, server_name=server, progress=progress
+                )
+            if name is not None:
+                return await restoring.restore_as(
+                    ctx, copying, reader, name=name, server_name=server, progress=progress
+                )
+            return await restoring.restore_back(
+                ctx, copying, reader, server_name=server, progress=progress
+            )
+
+    restored = asyncio.run(transfer.run(settings, work))
+    show_restored(restored, as_json=as_json)
+    if replaced is not None and not as_json:
+        output.note(
+            f"The old database is kept. `tenantry backup confirm {restored.tenant.id}` drops it."
+        )
+
+
+@group.command("confirm")
+def confirm(tenant: options.Tenant, *, as_json: options.Json = False) -> None:
+    """Drop the old database of a tenant that was restored with --replace."""
+    settings = session.configure()
+
+    async def work(services: Services, _progress: Progress) -> int:
+        tenant_id = parse_id(tenant)
+        if tenant_id is None:
+            tenant_id = (await find_tenant(services.catalog, tenant)).id
+        return await restoring.confirm(session.context(), services.copying, tenant_id)
+
+    count = asyncio.run(transfer.run(settings, work))
+    output.show_done(f"Dropped {count} database{'s' * (count > 1)}.", as_json=as_json)
+
+
+@group.command("jobs")
+def show_jobs(
+    *,
+    page: options.Page = 1,
+    page_size: options.PageSize = PAGE_SIZE_MAX,
+    as_json: options.Json = False,
+) -> None:
+    """List backups, restores and copies, and the databases that they keep, the newest first."""
+    found = asyncio.run(_jobs(session.configure(), Window(page, page_size)))
+    if as_json:
+        output.show_json(JobPage.of_page(found))
+        return
+    columns = [
+        Column("Started", no_wrap=True),
+        Column("Kind", no_wrap=True),
+        Column("Tenant", overflow="fold"),
+        Column("State", no_wrap=True),
+        Column("Kept database or error", overflow="fold"),
+    ]
+    rows = [
+        (
+            output.minute(one.started_at),
+            one.kind,
+            one.tenant_name,
+            one.state,
+            one.error or one.database_name,
+        )
+        for one in found.items
+    ]
+    output.show_table(columns, rows)
+    output.note_page(found, "jobs")
+
+
+async def _create(
+    services: Services, progress: Progress, *, target: Target, names: list[str]
+) -> tuple[list[Job], list[tuple[str, str]]]:
+    """Back up the tenants *names*, or everything; return the jobs, and what failed and why."""
+    ctx, copying = session.context(), services.copying
+    chosen = [await find_tenant(services.catalog, name) for name in names]
+    made: list[Job] = []
+    failed: list[tuple[str, str]] = []
+    places = asyncio.Semaphore(CONCURRENT)
+
+    async def back_up(tenant: Tenant) -> None:
+        async with places:
+            try:
+                made.append(
+                    await creating.back_up_tenant(ctx, copying, tenant, target, progress=progress)
+                )
+            except TenantryError as error:
+                failed.append((tenant.name, error.message))
+
+    if not names:
+        made.append(await creating.back_up_catalog(ctx, copying, target, progress=progress))
+        chosen = await every_tenant(copying)
+    if len(chosen) == 1 and names:  # its error is the result of the command
+        return [
+            await creating.back_up_tenant(ctx, copying, chosen[0], target, progress=progress)
+        ], []
+    async with asyncio.TaskGroup() as tasks:
+        for tenant in chosen:
+            tasks.create_task(back_up(tenant))
+    return made, failed
+
+
+async def _stored(settings: Settings, target: Target) -> list[Stored]:
+    async with session.opened(settings) as services:
+        return await asyncio.to_thread(targets.stored, target, services.copying.keys)
+
+
+async def _jobs(settings: Settings, window: Window) -> Page[Job]:
+    async with session.opened(settings) as services:
+        return await jobs.page(services.catalog, window)
+
+
+def _show_made(made: list[Job], failed: list[tuple[str, str]], *, as_json: bool) -> None:
+    if as_json:
+        output.show_json(JobList([JobResponse.of(job) for job in made]))
+    else:
+        for job in made:
+            output.show_line(str(job.archive))
+    for name, message in failed:
+        output.note(f"Not backed up: {name}: {message}")
+    if failed:
+        raise typer.Exit(ExitStatus.TENANTS_FAILED)
+
+
+def _show_archives(found: list[Stored]) -> None:
+    columns = [
+        Column("Archive", overflow="fold"),
+        Column("Tenant", overflow="fold"),
+        Column("Created", no_wrap=True),
+        Column("Revision", no_wrap=True),
+        Column("MB", no_wrap=True, justify="right"),
+        Column("Fault", no_wrap=True),
+    ]
+    rows = [
+        (
+            one.name,
+            None if one.header is None else one.header.tenant_name or one.header.kind,
+            output.minute(None if one.header is None else one.header.created_at),
+            None if one.header is None else one.header.revision,
+            f"{one.size / 1e6:.1f}",
+            one.fault,
+        )
+        for one in found
+    ]
+    output.show_table(columns, rows)
+    if not found:
+        output.note("No archives.")

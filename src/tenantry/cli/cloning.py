@@ -1,0 +1,72 @@
+"""``tenantry tenant clone``: copy a tenant to a new one."""
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tenantry.backup import cloning
+from tenantry.backup.cloning import SQL_BYTES_MAX, BadAnonymisation
+from tenantry.backup.jobs import Progress
+from tenantry.backup.restoring import Restored
+from tenantry.cli import options, session, transfer
+from tenantry.cli.finding import find_tenant
+from tenantry.cli.restored import show_restored
+from tenantry.services import Services
+
+
+def clone(
+    tenant: options.Tenant,
+    *,
+    name: Annotated[str, typer.Option("--as", metavar="NAME", help="The name of the clone.")],
+    anonymise: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="SQL that is executed in the clone before it can be used."
+        ),
+    ] = None,
+    server: Annotated[
+        str | None,
+        typer.Option(help="Its tenant server, of the same engine. Default: that of the tenant."),
+    ] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Copy a tenant to a new one, with the data of this moment.
+
+    The tenant is served during the copy. The clone has another id, one new API key and no logins,
+    and is migrated to the head. If anything fails, it is removed.
+    """
+    settings = session.configure()
+    sql = None if anonymise is None else _read(anonymise)
+
+    async def work(services: Services, progress: Progress) -> Restored:
+        return await cloning.clone(
+            session.context(),
+            services.copying,
+            await find_tenant(services.catalog, tenant),
+            name=name,
+            server_name=server,
+            anonymise=sql,
+            progress=progress,
+        )
+
+    show_restored(asyncio.run(transfer.run(settings, work)), as_json=as_json)
+
+
+def _read(path: Path) -> str:
+    """Return the SQL in a file.
+
+    Raises:
+        BadAnonymisation: It is too large, or not UTF-8.
+        OSError: It cannot be read.
+    """
+    with path.open("rb") as file:
+        data = file.read(SQL_BYTES_MAX + 1)
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        raise BadAnonymisation from error
+    if len(data) > SQL_BYTES_MAX:
+        raise BadAnonymisation
+    return text

@@ -1,0 +1,92 @@
+"""``tenantry backup restore-catalog`` and ``restore-missing``: recover a whole installation."""
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from tenantry.backup import recovery, restoring, targets
+from tenantry.backup.archive import ArchiveReader
+from tenantry.backup.jobs import Progress
+from tenantry.catalog.tenants import Tenant
+from tenantry.cli import options, output, session, transfer
+from tenantry.cli.exit_status import ExitStatus
+from tenantry.db.postgres_tools import PostgresTools
+from tenantry.kit.errors import TenantryError
+from tenantry.services import Services, archive_keys
+
+Archive = Annotated[
+    str,
+    typer.Argument(help="An archive: its name in the target, its path, or - for standard input."),
+]
+Place = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        metavar="TARGET",
+        help="Where the archives are: a folder or s3://bucket/prefix. Default: "
+        "TENANTRY_BACKUP_TARGET.",
+    ),
+]
+
+
+def restore_catalog(
+    archive: Archive, *, place: Place = None, as_json: options.Json = False
+) -> None:
+    """Restore the catalog where there is none: a new machine, or an empty database.
+
+    Then `tenantry backup restore-missing` restores the tenants that it lists.
+    """
+    settings = session.configure()
+
+    async def work() -> None:
+        with transfer.opened_archive(settings, archive, place) as file:
+            reader = ArchiveReader(file, archive_keys(settings))
+            await recovery.restore_catalog(
+                settings.catalog, reader, tools=PostgresTools(settings.pg_tools)
+            )
+
+    asyncio.run(work())
+    output.show_done(
+        "The catalog was restored. `tenantry backup restore-missing` restores its tenants.",
+        as_json=as_json,
+    )
+
+
+def restore_missing(*, place: Place = None, as_json: options.Json = False) -> None:
+    """Restore every tenant without a database from its newest archive.
+
+    Tenants that have their database are not changed. If a tenant cannot be restored, the others
+    are, and the exit status is 1.
+    """
+    settings = session.configure()
+    target = transfer.target_at(settings, place)
+
+    async def work(services: Services, progress: Progress) -> tuple[list[Tenant], list[str]]:
+        ctx, copying = session.context(), services.copying
+        archives = recovery.newest_archives(
+            await asyncio.to_thread(targets.stored, target, copying.keys)
+        )
+        done, failed = [], []
+        for tenant in await recovery.tenants_without_database(copying):
+            try:
+                if tenant.id not in archives:
+                    raise targets.ArchiveNotFound
+                with target.reading(archives[tenant.id].name) as file:
+                    reader = ArchiveReader(file, copying.keys)
+                    restored = await restoring.replace(
+                        ctx, copying, reader, tenant, server_name=None, progress=progress
+                    )
+                done.append(restored.tenant)
+                if restored.behind is not None:
+                    failed.append(f"{tenant.name} is suspended: {restored.behind}")
+            except TenantryError as error:
+                failed.append(f"{tenant.name}: {error.message}")
+        return done, failed
+
+    done, failed = asyncio.run(transfer.run(settings, work))
+    for line in failed:
+        output.note(f"Not restored: {line}")
+    output.show_done(f"Restored {len(done)} tenants.", as_json=as_json)
+    if failed:
+        raise typer.Exit(ExitStatus.TENANTS_FAILED)

@@ -1,0 +1,101 @@
+"""Archives on the command line: where they are, and the progress of a job."""
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, TypeVar
+
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+from tenantry.backup import jobs
+from tenantry.backup.jobs import Progress as Counter
+from tenantry.backup.s3 import SCHEME, S3Target
+from tenantry.backup.targets import FolderTarget, Target
+from tenantry.cli import output, session, signals
+from tenantry.kit.errors import Invalid
+from tenantry.services import Services
+from tenantry.settings import Settings
+
+STREAM = "-"
+POLL_SECONDS = 0.2
+
+Result = TypeVar("Result")
+
+
+class TerminalOutput(Invalid):
+    """An archive is not written to a terminal: redirect standard output, or use --to FOLDER."""
+
+
+def target_at(settings: Settings, place: str | None) -> Target:
+    """Return where archives are: *place*, which is a folder or a URL of S3, or as in the settings.
+
+    Raises:
+        S3Missing: It is a URL, and the library is not installed.
+    """
+    place = place or settings.backup_target or str(settings.data_dir / "backups")
+    return S3Target(place) if place.startswith(SCHEME) else FolderTarget(Path(place))
+
+
+def output_stream() -> BinaryIO:
+    """Return standard output for an archive.
+
+    Raises:
+        TerminalOutput: It is a terminal.
+    """
+    if sys.stdout.isatty():
+        raise TerminalOutput
+    return sys.stdout.buffer
+
+
+@contextmanager
+def opened_archive(settings: Settings, archive: str, place: str | None) -> Iterator[BinaryIO]:
+    """Open an archive: a name in the folder of archives, a path, or `-` for standard input.
+
+    Raises:
+        ArchiveNotFound: There is no such archive.
+    """
+    if archive == STREAM:
+        yield sys.stdin.buffer
+        return
+    with target_at(settings, place).reading(archive) as file:
+        yield file
+
+
+async def run(settings: Settings, work: Callable[[Services, Counter], Awaitable[Result]]) -> Result:
+    """Run *work* with the services, show its progress, and cancel it at the first signal."""
+    task = asyncio.current_task()
+    assert task is not None
+    async with session.opened(settings) as services:
+        await services.lifecycle.reap()
+        await jobs.reap(services.copying)
+        counter = Counter()
+        with signals.handled(lambda: _cancel(task)), _shown(counter):
+            return await work(services, counter)
+
+
+def _cancel(task: "asyncio.Task[Any]") -> None:
+    task.cancel()
+
+
+@contextmanager
+def _shown(counter: Counter) -> Iterator[None]:
+    console = output.progress()
+    if not console.is_terminal:
+        yield
+        return
+    columns = (TextColumn("Copying"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        shown = progress.add_task("", total=None)
+
+        async def follow() -> None:
+            while True:
+                progress.update(shown, completed=counter.bytes_done)
+                await asyncio.sleep(POLL_SECONDS)
+
+        following = asyncio.get_running_loop().create_task(follow())
+        try:
+            yield
+        finally:
+            following.cancel()

@@ -1,0 +1,171 @@
+"""pg_dump and pg_restore: found, version checked, and run as child processes.
+
+These functions block: call them in a thread. A password is passed in the environment of the child,
+which only its own user can read, and never on the command line.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+from urllib.parse import unquote, urlsplit
+
+from tenantry.kit.errors import Unavailable
+from tenantry.kit.stopping import Stop
+
+DUMP, RESTORE = "pg_dump", "pg_restore"
+VERSION_SECONDS_MAX = 10
+# The first lines of a failed program: the later ones repeat them for other objects.
+ERROR_BYTES_MAX = 4_096
+_VERSION = re.compile(r"\) (\d+)")
+
+
+class ToolMissing(Unavailable):
+    """pg_dump and pg_restore are not installed: install them, or set TENANTRY_PG_TOOLS."""
+
+
+class ToolTooOld(Unavailable):
+    """pg_dump and pg_restore are older than the server: the message has both versions."""
+
+
+class ToolFailed(Unavailable):
+    """pg_dump or pg_restore has failed; the message has its first error."""
+
+
+@dataclass(frozen=True)
+class PostgresTools:
+    """The programs of PostgreSQL.
+
+    Attributes:
+        folder: Where they are; None for those on the PATH.
+    """
+
+    folder: Path | None
+
+    def find(self, name: str, *, server_major: int) -> Path:
+        """Return the path of a program that is not older than the server.
+
+        Args:
+            name: ``pg_dump`` or ``pg_restore``.
+            server_major: The major version of the server.
+
+        Raises:
+            ToolMissing, ToolTooOld: It cannot be used.
+        """
+        found = shutil.which(name, path=None if self.folder is None else str(self.folder))
+        if found is None:
+            raise ToolMissing
+        major = _major(found)
+        if major < server_major:
+            raise ToolTooOld(
+                f"{name} has version {major}, and the server {server_major}: set TENANTRY_PG_TOOLS "
+                "to the folder of a newer one."
+            )
+        return Path(found)
+
+
+@contextmanager
+def dumping(program: Path, url: str, *, snapshot: str, stop: Stop) -> Iterator[IO[bytes]]:
+    """Run pg_dump in its custom format; yield its output.
+
+    Args:
+        program: pg_dump.
+        url: The URL of the database.
+        snapshot: The snapshot that it exports, of `pg_export_snapshot`.
+        stop: Kills it.
+
+    Raises:
+        ToolFailed: It has failed; raised at the end of the block.
+    """
+    arguments = ["--format=custom", "--compress=1", f"--snapshot={snapshot}"]
+    # Owners and privileges are those of the server; the copy belongs to the role that restores it.
+    arguments += ["--no-owner", "--no-privileges", "--no-comments", "--no-publications"]
+    arguments += ["--no-subscriptions", "--no-security-labels", "--lock-wait-timeout=60s"]
+    with _running(program, url, arguments, stop, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        with child.stdout:
+            yield child.stdout
+
+
+@contextmanager
+def restoring(program: Path, url: str, *, stop: Stop) -> Iterator[IO[bytes]]:
+    """Run pg_restore in one transaction; yield its input.
+
+    Raises:
+        ToolFailed: It has failed; raised at the end of the block.
+        BrokenPipeError: It has failed while its input was written.
+    """
+    arguments = ["--exit-on-error", "--single-transaction", "--no-owner", "--no-privileges"]
+    with _running(program, url, arguments, stop, stdin=subprocess.PIPE) as child:
+        assert child.stdin is not None
+        with child.stdin:
+            yield child.stdin
+
+
+@contextmanager
+def _running(
+    program: Path,
+    url: str,
+    arguments: list[str],
+    stop: Stop,
+    *,
+    stdin: int = subprocess.DEVNULL,
+    stdout: int = subprocess.DEVNULL,
+) -> Iterator["subprocess.Popen[bytes]"]:
+    public_url, password = _without_password(url)
+    environment = dict(os.environ)  # noqa: TID251 - the child inherits it
+    if password is not None:
+        environment["PGPASSWORD"] = password
+    with tempfile.TemporaryFile() as errors:
+        child = subprocess.Popen(  # noqa: S603 - a program of the operator, with our arguments
+            [program, *arguments, "--no-password", f"--dbname={public_url}"],
+            stdin=stdin,
+            stdout=stdout,
+            stderr=errors,
+            env=environment,
+        )
+        broken: BrokenPipeError | None = None
+        with stop.killing(child):
+            try:
+                yield child
+            except BrokenPipeError as error:  # it has failed: its exit status says so
+                broken = error
+        stop.check()
+        if child.returncode or broken is not None:
+            errors.seek(0)
+            raise ToolFailed(_explain(program.name, errors.read(ERROR_BYTES_MAX))) from broken
+
+
+def _explain(program: str, output: bytes) -> str:
+    lines = output.decode(errors="replace").splitlines()
+    chosen = next((line for line in lines if "error" in line.lower()), "no message")
+    return f"{program} has failed: {chosen.removeprefix(f'{program}: ')}"
+
+
+def _without_password(url: str) -> tuple[str, str | None]:
+    parts = urlsplit(url)
+    if parts.password is None:
+        return url, None
+    user, _, host = parts.netloc.rpartition("@")
+    bare = parts._replace(netloc=f"{user.partition(':')[0]}@{host}")
+    return bare.geturl(), unquote(parts.password)
+
+
+def _major(program: str) -> int:
+    done = subprocess.run(  # noqa: S603 - as above
+        [program, "--version"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=VERSION_SECONDS_MAX,
+        check=False,
+    )
+    found = _VERSION.search(done.stdout.decode(errors="replace"))
+    if found is None:
+        raise ToolMissing
+    return int(found[1])

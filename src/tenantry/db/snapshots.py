@@ -1,0 +1,85 @@
+"""Snapshots of live SQLite files, and the folder for temporary copies.
+
+These functions block: call them in a thread.
+"""
+
+import contextlib
+import fcntl
+import os
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tenantry.db import sqlite
+from tenantry.db.sessions import DatabaseUnavailable
+from tenantry.kit import private
+from tenantry.kit.stopping import Stop
+
+# SQLite's online backup copies so many pages between two checks for a stop: 16 MiB.
+PAGES_COPIED_AT_ONCE = 4_096
+PREFIX = "copy-"
+
+
+def copy_live(source: Path, target: Path, stop: Stop) -> None:
+    """Copy a snapshot of *source*, which other processes may write to, to the new file *target*.
+
+    SQLite's online backup, because it can be stopped between two steps. It takes as long as VACUUM
+    INTO: 0.9 s and 1.1 s for 200 MB, measured.
+
+    Raises:
+        DatabaseUnavailable: *source* cannot be read, or *target* cannot be written.
+        Stopped: *stop* was set.
+        FileExistsError: *target* exists.
+    """
+    private.make_folder(target.parent)
+    private.open_new(target).close()
+    # Not read-only: such a connection leaves the -wal and -shm files that it has created.
+    uri = sqlite.file_uri(source)
+    try:
+        with (
+            contextlib.closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as read,
+            contextlib.closing(sqlite3.connect(target, isolation_level=None)) as written,
+        ):
+            # The caller syncs the file.
+            written.execute("PRAGMA synchronous = OFF")
+            # Without a read transaction, a write between two steps would restart the backup.
+            read.execute("BEGIN")
+            read.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            read.backup(written, pages=PAGES_COPIED_AT_ONCE, progress=stop.check)
+    except sqlite3.Error as error:
+        raise DatabaseUnavailable from error
+
+
+@contextmanager
+def scratch_folder(parent: Path) -> Iterator[Path]:
+    """Create a temporary folder; remove it after the block, and those of dead processes before.
+
+    A folder is locked as long as its process lives, so another one recognises what is left.
+    """
+    private.make_folder(parent)
+    remove_left(parent)
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(handle)
+
+
+def remove_left(parent: Path) -> None:
+    """Remove the temporary folders of processes that were killed."""
+    for folder in parent.glob(f"{PREFIX}*"):
+        with contextlib.suppress(FileNotFoundError):
+            handle = os.open(folder, os.O_RDONLY)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
+            except BlockingIOError:
+                pass  # its process lives
+            finally:
+                os.close(handle)

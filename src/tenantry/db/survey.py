@@ -1,0 +1,136 @@
+"""What a database contains: the rows of each table, and a fingerprint of its schema.
+
+A copy is compared with its source by these. The fingerprint on PostgreSQL leaves out expressions,
+because a server writes some of them differently after a restore.
+"""
+
+import contextlib
+import hashlib
+import sqlite3
+from dataclasses import dataclass
+from pathlib import Path
+
+import asyncpg
+import msgspec
+
+from tenantry.db import sqlite
+from tenantry.db.sessions import DatabaseUnavailable
+
+_SQLITE_TABLES = """
+SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'
+ORDER BY name
+"""
+_SQLITE_SCHEMA = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY type, name"
+
+# Without what belongs to the system, to a session or to an extension.
+_OWN = """
+nspname <> 'information_schema' AND NOT starts_with(nspname, 'pg_')
+    AND NOT EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_class'::regclass
+        AND objid = pg_class.oid AND deptype = 'e')
+"""
+_TABLES = f"""
+SELECT format('%I.%I', nspname, relname) FROM pg_class
+JOIN pg_namespace ON pg_namespace.oid = relnamespace
+WHERE relkind = 'r' AND {_OWN} ORDER BY 1
+"""  # noqa: S608 - constants
+# In the order of the columns, not by their numbers: a restore closes the gaps of dropped ones.
+_SCHEMA = f"""
+SELECT 'column', nspname, relname, relkind::text, attname,
+    format_type(atttypid, atttypmod), attnotnull::text,
+    (rank() OVER (PARTITION BY pg_class.oid ORDER BY attnum))::text
+FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+JOIN pg_attribute ON attrelid = pg_class.oid AND attnum > 0 AND NOT attisdropped
+WHERE relkind IN ('r', 'p', 'v', 'm', 'f') AND {_OWN}
+UNION ALL
+SELECT 'index', nspname, pg_class.relname, named.relname, indisunique::text, '', '', ''
+FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+JOIN pg_index ON indrelid = pg_class.oid JOIN pg_class named ON named.oid = indexrelid
+WHERE {_OWN}
+UNION ALL
+SELECT 'constraint', nspname, relname, conname, contype::text, '', '', ''
+FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+JOIN pg_constraint ON conrelid = pg_class.oid AND contype <> 'n'
+WHERE {_OWN}
+UNION ALL
+SELECT 'trigger', nspname, relname, tgname, '', '', '', ''
+FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+JOIN pg_trigger ON tgrelid = pg_class.oid AND NOT tgisinternal
+WHERE {_OWN}
+"""  # noqa: S608 - constants
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What a database contains.
+
+    Attributes:
+        row_counts: By table; on PostgreSQL with its schema.
+        schema_fingerprint: A SHA-256 in hex.
+    """
+
+    row_counts: dict[str, int]
+    schema_fingerprint: str
+
+
+def survey_sqlite(path: Path, *, is_private: bool) -> Survey:
+    """Count the rows of a file in one snapshot.
+
+    Args:
+        path: The file.
+        is_private: Whether no other process has the file open; then no files are added to it.
+
+    Raises:
+        DatabaseUnavailable: It is not readable.
+    """
+    option = "&immutable=1" if is_private else ""
+    uri = f"{path.absolute().as_uri()}?mode=ro{option}"
+    try:
+        with contextlib.closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as raw:
+            # Functions and virtual tables in the schema of the file run nothing unsafe.
+            raw.execute("PRAGMA trusted_schema = OFF")
+            raw.execute("BEGIN")
+            names = [str(row[0]) for row in raw.execute(_SQLITE_TABLES)]
+            counts = {name: _count(raw, name) for name in names}
+            return Survey(counts, _fingerprint(raw.execute(_SQLITE_SCHEMA).fetchall()))
+    except sqlite3.Error as error:
+        raise DatabaseUnavailable from error
+
+
+async def survey_postgres(raw: "asyncpg.Connection[asyncpg.Record]") -> Survey:
+    """Count the rows of a database in the transaction of *raw*.
+
+    Raises:
+        Exception: Any error of the driver.
+    """
+    tables = [str(row[0]) for row in await raw.fetch(_TABLES)]
+    counts = {
+        table: int(await raw.fetchval(f"SELECT count(*) FROM {table}", timeout=None))  # noqa: S608
+        for table in tables
+    }
+    rows = sorted(tuple(row) for row in await raw.fetch(_SCHEMA))
+    return Survey(counts, _fingerprint(rows))
+
+
+def _count(raw: sqlite3.Connection, table: str) -> int:
+    quoted = table.replace('"', '""')
+    return int(raw.execute(f'SELECT count(*) FROM "{quoted}"').fetchone()[0])  # noqa: S608
+
+
+def _fingerprint(rows: object) -> str:
+    return hashlib.sha256(msgspec.json.encode(rows)).hexdigest()
+
+
+def check_sqlite(path: Path) -> None:
+    """Check the structure of a file that comes from elsewhere.
+
+    Raises:
+        DatabaseUnavailable: It is damaged, or not a SQLite file.
+    """
+    try:
+        with contextlib.closing(sqlite3.connect(sqlite.file_uri(path), uri=True)) as raw:
+            raw.execute("PRAGMA trusted_schema = OFF")
+            found = raw.execute("PRAGMA quick_check(1)").fetchone()
+    except sqlite3.Error as error:
+        raise DatabaseUnavailable from error
+    if found != ("ok",):
+        raise DatabaseUnavailable

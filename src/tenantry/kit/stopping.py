@@ -1,0 +1,70 @@
+"""Blocking work in a thread that can be stopped: a thread itself cannot be cancelled."""
+
+import asyncio
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Event, Lock
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
+
+
+class Stopped(Exception):
+    """The work was stopped."""
+
+
+class Stop:
+    """Stops work in a thread: the work calls `check`, and its child processes are killed."""
+
+    def __init__(self) -> None:
+        self._event = Event()
+        self._lock = Lock()
+        self._children: set[subprocess.Popen[bytes]] = set()
+
+    def set(self) -> None:
+        """Stop the work, and kill its child processes."""
+        with self._lock:
+            self._event.set()
+            for child in self._children:
+                child.kill()
+
+    def check(self, *_: Any) -> None:
+        """Raise an error if the work is to stop.
+
+        Raises:
+            Stopped: It is.
+        """
+        if self._event.is_set():
+            raise Stopped
+
+    @contextmanager
+    def killing(self, child: "subprocess.Popen[bytes]") -> Iterator[None]:
+        """Kill *child* when the work is stopped, or when the block raises; it has ended after."""
+        with self._lock:
+            self._children.add(child)
+            if self._event.is_set():
+                child.kill()
+        try:
+            yield
+        except BaseException:
+            child.kill()
+            raise
+        finally:
+            child.wait()
+            with self._lock:
+                self._children.discard(child)
+
+
+async def run_in_thread(work: Callable[[Stop], Result]) -> Result:
+    """Return what *work* returns; on a cancellation, stop it and wait for its end."""
+    stop = Stop()
+    running = asyncio.ensure_future(asyncio.to_thread(work, stop))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        stop.set()
+        await asyncio.wait([running])
+        if not running.cancelled():
+            running.exception()
+        raise

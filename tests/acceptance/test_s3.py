@@ -1,0 +1,84 @@
+"""Archives in S3-compatible storage, on moto's server."""
+
+import secrets
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from moto.server import ThreadedMotoServer
+
+from tenantry.backup.s3 import S3Target, S3Unavailable
+from tests.acceptance.commands import Commands
+
+SHOP = "Shop"
+
+
+@pytest.fixture(name="bucket")
+def _bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The URL of a bucket; the standard variables lead to its server."""
+    name = f"backups-{secrets.token_hex(4)}"  # the server keeps buckets after its end
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
+    server.start()
+    try:
+        endpoint = "http://{}:{}".format(*server.get_host_and_port())
+        monkeypatch.setenv("AWS_ENDPOINT", endpoint)
+        monkeypatch.setenv("AWS_REGION", "us-east-1")
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+        created = urllib.request.Request(f"{endpoint}/{name}", method="PUT")  # noqa: S310
+        urllib.request.urlopen(created).close()  # noqa: S310
+        yield f"s3://{name}/tenantry"
+    finally:
+        server.stop()
+
+
+class TestS3Target:
+    def test_has_an_archive_only_when_it_is_complete(self, bucket: str):
+        target = S3Target(bucket)
+        parts = [bytes([number]) * 2**20 for number in range(20)]
+
+        def interrupted() -> None:
+            with target.writing("b.tar") as sink:
+                for part in parts:
+                    sink.write(part)
+                raise KeyError
+
+        with pytest.raises(KeyError):
+            interrupted()
+        assert target.names() == []
+        with target.writing("a.tar") as sink:
+            for part in parts:
+                sink.write(part)
+
+        assert target.names() == ["a.tar"]
+        assert target.size("a.tar") == 20 * 2**20
+        with target.reading("a.tar") as file:
+            assert file.read() == b"".join(parts)
+
+    def test_says_that_the_storage_cannot_be_reached(
+        self, bucket: str, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setenv("AWS_ENDPOINT", "http://127.0.0.1:1")
+
+        with pytest.raises(S3Unavailable) as raised:
+            S3Target(bucket).names()
+
+        assert "secret" not in str(raised.value)
+
+
+class TestBackup:
+    def test_is_saved_listed_restored_and_removed(self, tenantry: Commands, bucket: str):
+        shop: Any = tenantry.create_tenant(SHOP)
+
+        (made,) = tenantry("backup", "create", "--tenant", SHOP, "--to", bucket, "--json").data[
+            "items"
+        ]
+        assert made["archive"].startswith(f"{bucket}/shop-")
+        (listed,) = tenantry("backup", "list", "--from", bucket, "--json").data["items"]
+        assert listed["tenantId"] == shop["id"]
+        place = {"TENANTRY_BACKUP_TARGET": bucket}
+        assert tenantry("backup", "verify", listed["name"], **place).status == 0
+        made = tenantry("backup", "restore", listed["name"], "--as", "Copy", "--json", **place).data
+        assert made["name"] == "Copy"
+        assert tenantry("backup", "verify", "none.tar", **place).status == 2
