@@ -21,7 +21,7 @@ from benchmarks.report import put_into, table
 from tests.postgres import own_server
 
 from tenantry.kit.clock import utc_now
-from torture import broken, catalog, crowd, hangups, idle, kills, traffic
+from torture import broken, catalog, copies, crowd, hangups, idle, kills, traffic
 from torture.finding import Finding
 from torture.scale import SHORT, WHOLE, Scale
 
@@ -40,6 +40,7 @@ CHECKS: Mapping[str, Callable[[Path, str, Scale, random.Random, Progress], list[
     "idle": idle.check,
     "hangups": hangups.check,
     "catalog": catalog.check,
+    "copies": copies.check,
 }
 
 

@@ -21,6 +21,7 @@ class Scale:
         traffic_tenants: That are asked and migrated.
         hangups: Callers who hang up, on each engine.
         restarts: Of the catalog, in the middle of a run of `kill_tenants`.
+        copies: Kills of backups, restores and clones, on each engine.
     """
 
     kills: int
@@ -36,6 +37,7 @@ class Scale:
     traffic_tenants: int
     hangups: int
     restarts: int
+    copies: int
 
 
 WHOLE = Scale(
@@ -52,6 +54,7 @@ WHOLE = Scale(
     traffic_tenants=20,
     hangups=100,
     restarts=10,
+    copies=100,
 )
 SHORT = Scale(
     kills=2,
@@ -67,4 +70,5 @@ SHORT = Scale(
     traffic_tenants=4,
     hangups=8,
     restarts=1,
+    copies=3,
 )

@@ -1,0 +1,239 @@
+"""SIGKILL at random moments of backups, restores and clones."""
+
+import asyncio
+import multiprocessing
+import os
+import random
+import secrets
+import shutil
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks import postgres
+from tests.integration.raw_sql import connected, run
+from tests.postgres import find_binaries
+
+from tenantry.db.factory import open_server
+from tenantry.db.servers import Server
+from torture.finding import Finding
+from torture.fleets import ENGINE_NAMES, on_both
+from torture.scale import Scale
+
+SHOP, COPY = "Shop", "Copy"
+# A worker is dead after 5 s without a heartbeat; then any command cleans up.
+SILENCE_SECONDS = 5.5
+LENGTH_SECONDS_MAX = 60
+ROWS = 20_000
+# After so many kills everything is cleaned up and compared.
+ROUND = 5
+Tell = Callable[[str], None]
+
+_context = multiprocessing.get_context("forkserver")
+_context.set_forkserver_preload(["torture.copies", "tenantry.cli.backups", "tenantry.cli.tenants"])
+
+
+@dataclass
+class _Stage:
+    """An installation with one tenant of some megabytes.
+
+    Attributes:
+        archive: Of the tenant.
+        kills: That hit a command before its end.
+        after: How many commands had succeeded, seen from what they left.
+        faults: What did not hold.
+    """
+
+    engine: str
+    folder: Path
+    environment: Mapping[str, str]
+    server: Server
+    catalog: str
+    chance: random.Random
+    archive: str = ""
+    kills: int = 0
+    missed: int = 0
+    checks: int = 0
+    lengths: dict[str, float] = field(default_factory=dict)
+    faults: list[str] = field(default_factory=list)
+
+    def command(self, *arguments: str, kill_after: float | None = None) -> int | None:
+        """Run a command in a process; return its exit status, None if it was killed."""
+        process = _context.Process(
+            target=_run, args=(dict(self.environment), str(self.folder), arguments), daemon=False
+        )
+        process.start()
+        process.join(LENGTH_SECONDS_MAX if kill_after is None else kill_after)
+        if process.exitcode is None:
+            process.kill()
+            process.join()
+            return None
+        return process.exitcode
+
+    def must(self, *arguments: str) -> None:
+        """Run a command that must succeed."""
+        status = self.command(*arguments)
+        if status != 0:
+            self.fault(f"`tenantry {' '.join(arguments)}` ended with {status}")
+
+    def fault(self, text: str) -> None:
+        self.faults.append(f"kill {self.kills}: {text}")
+
+
+def check(
+    folder: Path, server_url: str, scale: Scale, chance: random.Random, tell: Tell
+) -> list[Finding]:
+    """Kill commands, clean up, and compare what exists with what is listed."""
+
+    def on(engine: str, own_chance: random.Random) -> Finding:
+        stage = _make_stage(engine, folder / engine, server_url, own_chance)
+        while stage.kills < scale.copies and stage.missed < 4 * scale.copies:
+            for _ in range(min(ROUND, scale.copies)):
+                _kill_once(stage)
+            _check(stage)
+            tell(f"copies, {engine}: {stage.kills} of {scale.copies}, {len(stage.faults)} faults")
+        return _finding(engine, stage)
+
+    return on_both(on, chance)
+
+
+def _make_stage(engine: str, folder: Path, server_url: str, chance: random.Random) -> _Stage:
+    folder.mkdir(parents=True)
+    environment = {
+        "TENANTRY_DATA_DIR": str(folder / "data"),
+        "TENANTRY_SECRET_KEY": "a secret key that only this check uses",
+        "TENANTRY_PG_TOOLS": str(find_binaries()),
+        "TENANTRY_DELETED_DAYS": "0",
+    }
+    catalog, server = (
+        f"sqlite:///{folder / 'data' / 'catalog.db'}",
+        f"sqlite:///{folder}/data/tenants",
+    )
+    if engine == "postgresql":
+        # A server of its own: every database that it has is compared with the catalog.
+        catalog, server = (
+            postgres.create_database(server_url, f"copies_{secrets.token_hex(4)}"),
+            server_url,
+        )
+        environment |= {"TENANTRY_CATALOG_URL": catalog, "TENANTRY_TENANT_SERVER_URL": server}
+    opened = open_server(server, connections_max=1, timeout_seconds=10, synchronous="FULL")
+    stage = _Stage(engine, folder, environment, opened, catalog, chance)
+    owner = ("--owner-email", "a@example.com")
+    stage.must("tenant", "create", SHOP, *owner)
+    run(
+        _url(stage, SHOP),
+        "CREATE TABLE note (id INTEGER PRIMARY KEY, body VARCHAR(200) NOT NULL)",
+        "INSERT INTO note WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n "
+        f"WHERE i < {ROWS}) SELECT i, 'some text of a note, again and again' FROM n",
+    )
+    stage.must("backup", "create", "--tenant", SHOP)
+    (archive,) = (folder / "data" / "backups").glob("*.tar")
+    saved = folder / "saved.tar"
+    shutil.copy(archive, saved)
+    stage.archive = str(saved)
+    for words in _commands(stage).values():
+        began = time.monotonic()
+        stage.must(*words)
+        stage.lengths[" ".join(words[:2])] = time.monotonic() - began
+        _remove_copy(stage)
+    return stage
+
+
+def _commands(stage: _Stage) -> dict[str, tuple[str, ...]]:
+    return {
+        "backup": ("backup", "create", "--tenant", SHOP),
+        "restore": ("backup", "restore", stage.archive, "--as", COPY),
+        "replace": ("backup", "restore", stage.archive, "--replace", SHOP),
+        "clone": ("tenant", "clone", SHOP, "--as", COPY),
+        "verify": ("backup", "verify", stage.archive),
+    }
+
+
+def _kill_once(stage: _Stage) -> None:
+    words = stage.chance.choice(list(_commands(stage).values()))
+    length = stage.lengths[" ".join(words[:2])]
+    status = stage.command(*words, kill_after=stage.chance.uniform(0, length))
+    stage.kills += status is None
+    stage.missed += status is not None
+    _remove_copy(stage, after_kill=True)
+
+
+def _check(stage: _Stage) -> None:
+    """Clean up as any later command does, and compare everything."""
+    time.sleep(SILENCE_SECONDS)
+    stage.must("backup", "create", "--tenant", SHOP)
+    with connected(stage.catalog) as query:
+        tenants = query("SELECT name, database_name, state, is_active FROM tenant")
+        kept = query("SELECT database_name, state FROM job WHERE database_name IS NOT NULL")
+        running = query("SELECT kind, state FROM job WHERE state IN ('running', 'dropping')")
+    listed = {row[1] for row in tenants} | {row[0] for row in kept if row[1] == "kept"}
+    names = asyncio.run(stage.server.names("tenantry_"))
+    existing = {one for one in names if not one.startswith("tenantry_template")}
+    if existing != listed:
+        stage.fault(f"listed {sorted(listed - existing)}, not listed {sorted(existing - listed)}")
+    if running:
+        stage.fault(f"jobs are unfinished: {running}")
+    if bad := [row for row in tenants if row[2] != "ready" or not row[3]]:
+        stage.fault(f"tenants that are not ready and active: {bad}")
+    for name, *_ in tenants:
+        stage.checks += 1
+        with connected(_url(stage, name)) as query:
+            ((count,),) = query("SELECT count(*) FROM note")
+        if count != ROWS:
+            stage.fault(f"{name} has {count} rows")
+    if SHOP not in {row[0] for row in tenants}:
+        stage.fault("the tenant is lost")
+    data = stage.folder / "data"
+    if left := [*(data / "scratch").glob("*"), *(data / "backups").glob(".*")]:
+        stage.fault(f"files are left: {left}")
+    for archive in sorted((data / "backups").glob("*.tar"))[-1:]:
+        stage.must("backup", "verify", str(archive))
+    if kept:
+        stage.command("backup", "confirm", SHOP)
+
+
+def _remove_copy(stage: _Stage, *, after_kill: bool = False) -> None:
+    """Delete the copy, if it is listed, so that its name is free again."""
+    with connected(stage.catalog) as query:
+        found = query(f"SELECT state FROM tenant WHERE name = '{COPY}'")
+    if found and found[0][0] == "ready":
+        stage.must("tenant", "suspend", COPY)
+        stage.must("tenant", "delete", COPY, "--name", COPY)
+    elif found and after_kill:
+        time.sleep(SILENCE_SECONDS)  # the name is reserved until the dead process is noticed
+
+
+def _url(stage: _Stage, name: str) -> str:
+    with connected(stage.catalog) as query:
+        ((database,),) = query(f"SELECT database_name FROM tenant WHERE name = '{name}'")
+    return stage.server.url(database)
+
+
+def _finding(engine: str, stage: _Stage) -> Finding:
+    return Finding(
+        name=f"copies, {ENGINE_NAMES[engine]}",
+        check=f"{ENGINE_NAMES[engine]}: {stage.kills} SIGKILLs in backups, restores, replacements, "
+        "clones and verifications",
+        must="no tenant lost, incomplete or suspended; no database, archive or file that no "
+        "command lists; no unfinished job after the next command",
+        found=f"{len(stage.faults)} faults; {stage.checks} tenants compared; {stage.missed} "
+        "commands ended before the kill",
+        faults=stage.faults,
+    )
+
+
+def _run(environment: Mapping[str, str], folder: str, arguments: tuple[str, ...]) -> None:
+    """Run a command of Tenantry in this process."""
+    from tenantry.cli.main import cli  # noqa: PLC0415
+
+    for name in [name for name in os.environ if name.startswith("TENANTRY_")]:
+        del os.environ[name]
+    os.environ.update(environment)
+    os.chdir(folder)
+    with open(os.devnull, "w") as nothing, suppress(BrokenPipeError):  # noqa: PTH123
+        sys.stdout = sys.stderr = nothing
+        sys.stdin = open(os.devnull)  # noqa: PTH123, SIM115
+        cli(list(arguments))
