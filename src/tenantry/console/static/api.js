@@ -10,6 +10,7 @@ export const SCHEMA_STATUS = `${TENANTS}/schema-status`;
 export const MIGRATE_ALL = `${TENANTS}/migrate-all`;
 export const HISTORY = `${TENANTS}/migration-history`;
 export const RUNS = "/api/admin/migration-runs";
+export const DELETED_TENANTS = "/api/admin/deleted-tenants";
 export const TENANT_MAP = `${TENANTS}/map`;
 export const ADMINS = "/api/admin/admins";
 export const HEALTH = "/api/admin/health";

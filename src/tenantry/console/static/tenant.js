@@ -1,4 +1,4 @@
-// One tenant: its state, migrations, modules, users, credentials and posts, and their actions.
+// One tenant: its state, migrations, modules, users and credentials, and their actions.
 
 import { get, SCHEMA_STATUS, send, TENANTS, withQuery } from "./api.js";
 import { apiKeys, mcpTokens } from "./credentials.js";
@@ -9,19 +9,9 @@ import { menu } from "./menu.js";
 import { MODULES } from "./modules.js";
 import { go } from "./router.js";
 import { badge, stateOf } from "./states.js";
-import { table } from "./table.js";
+import { migrations } from "./tenant_migrations.js";
 import { users } from "./users.js";
-import {
-  announce,
-  cut,
-  facts,
-  failure,
-  linkButton,
-  section,
-  shortId,
-  skeleton,
-  time,
-} from "./widgets.js";
+import { announce, cut, facts, linkButton, section, shortId, time } from "./widgets.js";
 
 /** Show one tenant. */
 export async function view({ params, signal }) {
@@ -66,6 +56,10 @@ function head(now, status, path, change) {
               text: "Activate",
               press: () => change({ isActive: true }, "The tenant was activated."),
             },
+        {
+          text: now.isReadOnly ? "Make writable" : "Make read-only…",
+          press: () => setReadOnly(now, change),
+        },
         !now.isActive && { text: "Delete…", press: () => remove(now, path), kind: "danger" },
       ]),
     ),
@@ -82,60 +76,6 @@ function state(now, status) {
     "Requests per minute": now.requestsPerMinute === 0 ? "default" : now.requestsPerMinute,
     Id: shortId(now.id, "id of the tenant"),
   });
-}
-
-const LOG = [
-  { title: "Revision", kind: "code", cell: (one) => one.revision },
-  { title: "Stream", kind: "minor", cell: (one) => (one.stream === "user" ? "yours" : "Tenantry") },
-  { title: "Applied", cell: (one) => time(one.appliedAt) },
-  { title: "Run", kind: "minor", cell: (one) => shortId(one.runId, "id of the run") },
-];
-const LOG_SHOWN_MAX = 10;
-
-/** The revisions that the database has, and why the latest attempt failed. */
-function migrations(path, status, signal) {
-  const body = el("div", { class: "stack" }, skeleton());
-  const load = async () => {
-    try {
-      const found = await get(`${path}/migrations`, { signal });
-      const more = (found.items ?? []).slice(LOG_SHOWN_MAX);
-      fill(
-        body,
-        found.failure !== null && lastFailure(found.failure),
-        found.items === null
-          ? el("p", { class: "empty" }, "The database of the tenant cannot be read.")
-          : table(
-              "Migrations",
-              LOG,
-              found.items.slice(0, LOG_SHOWN_MAX),
-              `Nothing was applied. The head is ${status.head}.`,
-            ),
-        more.length > 0 &&
-          el(
-            "details",
-            {},
-            el("summary", {}, `${more.length} older`),
-            table("Older migrations", LOG, more, ""),
-          ),
-      );
-    } catch (error) {
-      if (!signal.aborted) {
-        fill(body, failure(error, load));
-      }
-    }
-  };
-  load();
-  return section("Migrations", {}, body);
-}
-
-function lastFailure({ runId, errorMessage, finishedAt }) {
-  return el(
-    "div",
-    { class: "notice is-bad failure" },
-    el("p", {}, "The latest attempt failed ", time(finishedAt), "."),
-    el("p", { class: "raw code" }, errorMessage),
-    el("a", { href: `#/runs/${runId}` }, "Show the run"),
-  );
 }
 
 function modules(now, change) {
@@ -173,10 +113,20 @@ function suspend(now, change) {
   );
 }
 
+function setReadOnly(now, change) {
+  if (now.isReadOnly) {
+    return change({ isReadOnly: false }, "The tenant is writable.");
+  }
+  const text = `Reads of ${now.name} work, writes are rejected, and migration runs skip it.`;
+  return confirm(`Make ${now.name} read-only?`, text, "Make read-only", () =>
+    change({ isReadOnly: true }, "The tenant is read-only."),
+  );
+}
+
 function remove(now, path) {
   const text =
-    `This deletes the database of ${now.name}, its users, keys and tokens. ` +
-    "This cannot be undone. The migration history keeps its name.";
+    `Credentials of ${now.name} are rejected, and its name is free. Its database is kept for ` +
+    "some days, in which you can undelete it on the page of the tenants.";
   dialog(`Delete ${now.name}?`, (close) =>
     form(
       [el("p", {}, text), field("Type the name of the tenant", input("name", { required: true }))],

@@ -2,6 +2,7 @@
 
 import { get, SCHEMA_STATUS } from "./api.js";
 import { tenantBrowser } from "./browser.js";
+import { deletedTenants } from "./deleted_tenants.js";
 import { el } from "./dom.js";
 import { badge, stateOf } from "./states.js";
 import { table } from "./table.js";
@@ -11,12 +12,16 @@ const ROWS_ON_A_PAGE = 50;
 
 /** Show the tenants. */
 export async function view(page) {
-  const status = await get(SCHEMA_STATUS, { signal: page.signal });
+  const [status, deleted] = await Promise.all([
+    get(SCHEMA_STATUS, { signal: page.signal }),
+    deletedTenants(page.signal),
+  ]);
   const render = (found) => rows(found, status);
   const browser = tenantBrowser(page, { pageSize: ROWS_ON_A_PAGE, status, render });
   return [
     heading("Tenants", linkButton("#/tenants/new", "New tenant", "primary")),
     browser.element,
+    deleted,
   ];
 }
 

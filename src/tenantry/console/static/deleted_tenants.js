@@ -1,0 +1,64 @@
+// The deleted tenants, which are kept for some days and can be undeleted.
+
+import { DELETED_TENANTS, get, send, withQuery } from "./api.js";
+import { el, fill } from "./dom.js";
+import { dialog } from "./dialogs.js";
+import { field, form, input } from "./forms.js";
+import { menu } from "./menu.js";
+import { go } from "./router.js";
+import { table } from "./table.js";
+import { announce, section, time } from "./widgets.js";
+
+const SHOWN_MAX = 100;
+
+/** A section with the deleted tenants; hidden without any. */
+export async function deletedTenants(signal) {
+  const rows = el("div", { class: "stack" });
+  const element = section("Deleted tenants", {}, rows);
+
+  async function load() {
+    const { items } = await get(DELETED_TENANTS, { query: { pageSize: SHOWN_MAX }, signal });
+    element.hidden = items.length === 0;
+    fill(rows, table("Deleted tenants", columns, items, ""));
+  }
+
+  const columns = [
+    { title: "Name", kind: "name", cell: (one) => one.name },
+    { title: "Deleted", cell: (one) => time(one.deletedAt) },
+    { title: "Kept until", cell: (one) => time(one.purgedAfter) },
+    {
+      title: "Actions",
+      kind: "actions",
+      cell: (one) =>
+        menu(`Actions for ${one.name}`, [
+          { text: "Undelete", press: () => undelete(one) },
+          { text: "Remove now…", press: () => purge(one, load), kind: "danger" },
+        ]),
+    },
+  ];
+  await load();
+  return element;
+}
+
+async function undelete(tenant) {
+  await send("POST", `${DELETED_TENANTS}/${encodeURIComponent(tenant.id)}/undelete`);
+  announce("The tenant is back, and suspended.");
+  go(`/tenants/${tenant.id}`);
+}
+
+function purge(tenant, load) {
+  const text = `This removes the database of ${tenant.name} now. This cannot be undone.`;
+  return dialog(`Remove ${tenant.name}?`, (close) =>
+    form(
+      [el("p", {}, text), field("Type the name of the tenant", input("name", { required: true }))],
+      { action: "Remove", cancel: close, kind: "danger" },
+      async (data) => {
+        const path = `${DELETED_TENANTS}/${encodeURIComponent(tenant.id)}`;
+        await send("DELETE", withQuery(path, { name: data.get("name") }));
+        await load();
+        close();
+        announce("The tenant was removed.");
+      },
+    ),
+  );
+}
