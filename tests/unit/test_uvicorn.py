@@ -7,16 +7,19 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 from uvicorn.protocols.http import flow_control, httptools_impl
+from uvicorn.supervisors import multiprocess
 
 ROOT = Path(__file__).parents[2]
 READ = {
     httptools_impl: "1d4e1c579df41684",
     flow_control: "d39d16560df512f3",
+    multiprocess: "53541976227fec0b",
 }
 CHANGED = (
-    "uvicorn's own HTTP connection has changed ({name}, now of {version}). Read it beside "
-    "src/tenantry/api/protocol.py, which overrides and calls its inner parts; run "
-    "tests/unit/test_protocol.py and tests/acceptance/test_connections.py; then put {digest} here."
+    "A module of uvicorn has changed ({name}, now of {version}). Read it beside "
+    "src/tenantry/api/protocol.py and src/tenantry/cli/processes.py, which override and call its "
+    "inner parts; run tests/unit/test_protocol.py, tests/acceptance/test_connections.py and "
+    "tests/acceptance/test_processes.py; then put {digest} here."
 )
 
 

@@ -34,6 +34,8 @@ from tenantry.kit.ids import new_request_id
 # The request line and the headers. `api.requests` has a lower limit for the headers.
 HEAD_BYTES_MAX = 32_768
 EMPTY_LINE = b"\r\n\r\n"
+# When the server ends: how long a connection without a request may take to send one.
+LAST_REQUEST_SECONDS = 1.0
 
 
 def protocol_for(connections: Connections) -> Callable[..., asyncio.Protocol]:
@@ -166,6 +168,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._refusal: HttpError | None = None
         self._unread = 0
         self._stalled_since: float | None = None
+        self._is_last = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Admit the connection, or refuse it."""
@@ -210,6 +213,21 @@ class BoundedProtocol(HttpToolsProtocol):
         else:
             self._close()
 
+    def shutdown(self) -> None:
+        """End after the answer to the current request, or to the first one.
+
+        A client that has just connected has sent its request, or is about to.
+        """
+        if self._state in (NEW, HEAD):
+            self._is_last = True
+            asyncio.get_running_loop().call_later(LAST_REQUEST_SECONDS, self._end_if_new)
+        else:
+            super().shutdown()
+
+    def _end_if_new(self) -> None:
+        if self._state in (NEW, HEAD):
+            self._close()
+
     # Called by the parser
 
     def on_message_begin(self) -> None:
@@ -237,6 +255,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._passes_parser = is_upgrade and framing.body_bytes > 0
         self._enter(BODY)
         super().on_headers_complete()
+        if self._is_last:
+            self.cycle.keep_alive = False
 
     def on_body(self, body: bytes) -> None:
         """Store a part of the body."""

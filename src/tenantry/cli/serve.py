@@ -6,9 +6,11 @@ from typing import Annotated
 import structlog
 import typer
 
-from tenantry.cli import options, output, server, session
+from tenantry.cli import options, output, processes, server, session
 from tenantry.cli.commands import new_group
 from tenantry.cli.exit_status import ExitStatus
+from tenantry.db.urls import sqlite_path
+from tenantry.kit.errors import Invalid
 from tenantry.schemas.base import Schema
 
 _log = structlog.get_logger(__name__)
@@ -17,6 +19,21 @@ Port = Annotated[
     int | None,
     typer.Option(min=1, max=65535, help="The port to listen on. Default: TENANTRY_PORT."),
 ]
+
+
+Workers = Annotated[
+    int,
+    typer.Option(
+        min=1,
+        max=processes.PROCESSES_MAX,
+        help="Serving processes, about one for each core; more than one needs a PostgreSQL "
+        "catalog. Limits and connections in the settings are for each process.",
+    ),
+]
+
+
+class OneProcessOnSqlite(Invalid):
+    """With a SQLite catalog, one process serves: use PostgreSQL for --workers, or omit it."""
 
 
 class Serving(Schema, frozen=True):
@@ -35,10 +52,16 @@ def serve(
         str | None, typer.Option(help="The address to listen on. Default: TENANTRY_HOST.")
     ] = None,
     port: Port = None,
+    workers: Workers = 1,
     as_json: options.Json = False,
 ) -> None:
-    """Serve the API until SIGTERM or Ctrl-C."""
+    """Serve the API until SIGTERM or Ctrl-C.
+
+    With several processes, SIGHUP replaces them one after another, without a failed request.
+    """
     settings = session.configure(log_level="info", host=host, port=port)
+    if workers > 1 and sqlite_path(settings.catalog) is not None:
+        raise OneProcessOnSqlite
 
     def announce() -> None:
         url = settings.local_url
@@ -48,7 +71,13 @@ def serve(
             output.show_line(f"Tenantry answers at {url}")
         _log.info("serving", url=url)
 
-    with server.sole_server(settings), server.listening(settings.host, settings.port) as sockets:
-        ended_by = server.serve(settings, sockets, on_answering=announce)
+    with (
+        server.sole_server(settings),
+        server.listening(settings.host, settings.port, workers) as groups,
+    ):
+        if workers == 1:
+            ended_by = server.serve(settings, groups[0], on_answering=announce)
+        else:
+            ended_by = processes.serve_all(settings, groups, on_answering=announce)
     if ended_by is signal.SIGINT:
         raise typer.Exit(ExitStatus.INTERRUPTED)

@@ -11,12 +11,14 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 import uvicorn
+from prometheus_client import CollectorRegistry
 
 from tenantry.api.connections import ConnectionLimits, Connections
 from tenantry.api.protocol import protocol_for
@@ -46,6 +48,15 @@ CONNECTIONS_MIN = 16
 NO_SUCH_ADDRESS = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
 
 _log = structlog.get_logger(__name__)
+
+
+class HasRegistry(Protocol):
+    """Metrics of one process, or of several."""
+
+    registry: CollectorRegistry
+
+
+Publish = Callable[[Metrics], AbstractContextManager[None]]
 
 
 class AddressUnusable(Unavailable):
@@ -88,6 +99,7 @@ def serve(
     *,
     on_answering: Callable[[], None],
     grace_seconds: int = GRACE_SECONDS,
+    publish: Publish | None = None,
 ) -> signal.Signals | None:
     """Serve on *sockets* until a signal arrives; return the signal.
 
@@ -99,27 +111,41 @@ def serve(
         sockets: Bound sockets; closed when this returns.
         on_answering: Called when the server accepts requests.
         grace_seconds: How long active requests may continue after the signal.
+        publish: Publishes the metrics while requests are served; `serving_metrics` by default.
 
     Raises:
         AddressUnusable: Another process began to listen on the address first.
         CatalogUnusable, WrongSecretKey: As for `open_services`.
     """
-    return process.run(_serve(settings, sockets, on_answering, grace_seconds))
+    publish = publish or partial(serving_metrics, settings)
+    return process.run(_serve(settings, sockets, on_answering, grace_seconds, publish))
 
 
 @contextmanager
-def listening(host: str, port: int) -> Iterator[list[socket.socket]]:
+def listening(host: str, port: int, count: int = 1) -> Iterator[list[list[socket.socket]]]:
     """Yield sockets that are bound to the address, to reserve it before any other work.
+
+    Args:
+        host: The address.
+        port: Its port.
+        count: The number of processes that listen; each gets sockets of its own.
 
     Raises:
         AddressUnusable: It is in use, or not an address of this machine.
     """
     with contextlib.ExitStack() as stack:
         try:
-            sockets = [stack.enter_context(bound) for bound in _bind(host, port)]
+            if count > 1:
+                # Sockets with SO_REUSEPORT would share the port with another Tenantry.
+                for bound in _bind(host, port):
+                    bound.close()
+            groups = [
+                [stack.enter_context(bound) for bound in _bind(host, port, is_shared=count > 1)]
+                for _ in range(count)
+            ]
         except OSError as error:
             raise _unusable(host, port, error, "--port") from error
-        yield sockets
+        yield groups
 
 
 @contextmanager
@@ -162,7 +188,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def serving_metrics(settings: Settings, metrics: Metrics) -> Iterator[None]:
+def serving_metrics(settings: Settings, metrics: HasRegistry) -> Iterator[None]:
     """Serve the metrics without credentials during the block, if the settings have a port.
 
     They are served by threads, so they are available while the event loop is blocked.
@@ -193,6 +219,7 @@ async def _serve(
     sockets: Sequence[socket.socket],
     on_answering: Callable[[], None],
     grace_seconds: int,
+    publish: Publish,
 ) -> signal.Signals | None:
     logging.getLogger("uvicorn.error").addFilter(is_logged)
     life = _Life()
@@ -205,7 +232,7 @@ async def _serve(
             config = _config(app, settings, connections, grace_seconds)
             server = _Server(config, on_answering)
             life.begin(services, server)
-            with serving_metrics(settings, services.metrics), access_log.holding():
+            with publish(services.metrics), access_log.holding():
                 async with connections.checked():
                     await server.serve(list(sockets))
             _log.info("stopping", tenants_in_work=not services.worker.is_idle)
@@ -283,14 +310,14 @@ def _config(
     )
 
 
-def _bind(host: str, port: int) -> list[socket.socket]:
+def _bind(host: str, port: int, *, is_shared: bool = False) -> list[socket.socket]:
     """Return a bound socket for each address of *host* that this machine has."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     sockets: list[socket.socket] = []
     missing: OSError | None = None
     for family, address in dict.fromkeys((one[0], one[4]) for one in found):
         try:
-            sockets.append(_bound(family, address))
+            sockets.append(_bound(family, address, is_shared=is_shared))
         except OSError as error:
             if error.errno not in NO_SUCH_ADDRESS:
                 for bound in sockets:
@@ -302,11 +329,13 @@ def _bind(host: str, port: int) -> list[socket.socket]:
     return sockets
 
 
-def _bound(family: socket.AddressFamily, address: Any) -> socket.socket:
+def _bound(family: socket.AddressFamily, address: Any, *, is_shared: bool) -> socket.socket:
     bound = socket.socket(family, socket.SOCK_STREAM)
     try:
         # Ignore connections in TIME_WAIT of an earlier process.
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if is_shared:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         if family is socket.AF_INET6:
             bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         bound.bind(address)

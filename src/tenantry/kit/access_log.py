@@ -16,6 +16,9 @@ import msgspec
 
 HELD_SECONDS = 0.1
 HELD_LINES_MAX = 100
+# Several processes can write to the same pipe. A write of up to 4 KiB is not divided by others.
+# Source: POSIX, write(2), PIPE_BUF
+LINES_AT_ONCE = 10
 
 _encoder = msgspec.json.Encoder()
 
@@ -78,8 +81,8 @@ class AccessLog:
 
     def _flush(self) -> None:
         held, self._held = self._held, []
-        if held:
-            self._stream.write(self._lines_of(held))
+        for first in range(0, len(held), LINES_AT_ONCE):
+            self._stream.write(self._lines_of(held[first : first + LINES_AT_ONCE]))
 
 
 def _json_lines(entries: list[AccessEntry]) -> str:

@@ -77,7 +77,7 @@ def demo(
     One of their databases is broken. All of them are migrated. Ctrl-C ends the demo.
     """
     settings = _settings(folder, port)
-    with server.listening(settings.host, settings.port) as sockets, fresh(folder):
+    with server.listening(settings.host, settings.port) as [sockets], fresh(folder):
         stage = asyncio.run(set_stage(settings, tenants_wanted=tenants))
 
         def announce() -> None:

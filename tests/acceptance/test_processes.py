@@ -1,0 +1,226 @@
+"""``tenantry serve --workers``: several processes on one port, restarted without a failure."""
+
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tenantry.settings import Settings
+from tests.acceptance.commands import Commands
+from tests.acceptance.programs import (
+    END_SECONDS_MAX,
+    Program,
+    free_port,
+    only_line,
+    run,
+    running,
+    variables,
+)
+from tests.integration.engines import on_postgresql, on_sqlite
+
+pytestmark = pytest.mark.slow
+
+PROCESSES = 2
+CLIENTS = 4
+REQUESTS = 100
+REPLACED_SECONDS_MAX = 40.0
+REQUEST = b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
+
+
+@dataclass
+class Load:
+    """Clients that send one request after another, each on a new connection."""
+
+    port: int
+    answered: int = 0
+    failures: list[str] = field(default_factory=list)
+    _ends: threading.Event = field(default_factory=threading.Event)
+
+    @contextmanager
+    def sent(self) -> Iterator["Load"]:
+        clients = [threading.Thread(target=self._send) for _ in range(CLIENTS)]
+        for client in clients:
+            client.start()
+        try:
+            yield self
+        finally:
+            self._ends.set()
+            for client in clients:
+                client.join()
+
+    def wait_for_more(self, count: int = REQUESTS) -> None:
+        wanted = self.answered + count
+        wait_until(lambda: self.answered >= wanted)
+
+    def _send(self) -> None:
+        while not self._ends.is_set():
+            answer = exchange(self.port)
+            if answer.startswith(b"HTTP/1.1 200 "):
+                self.answered += 1
+            else:
+                self.failures.append(answer.decode(errors="replace") or "closed")
+
+
+def exchange(port: int) -> bytes:
+    """Return the answer to one request; what failed, if it has none."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=30) as client:
+            client.sendall(REQUEST)
+            answer = b""
+            while data := client.recv(4096):
+                answer += data
+            return answer
+    except OSError as error:
+        return str(error).encode()
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    ends = time.monotonic() + REPLACED_SECONDS_MAX
+    while not is_so():
+        assert time.monotonic() < ends
+        time.sleep(0.05)
+
+
+def serving_ids(program: Program) -> set[int]:
+    """Return the ids of the serving processes."""
+    parent = program.process.pid
+    children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+    found = {int(child) for child in children}
+    return {one for one in found if b"spawn_main" in Path(f"/proc/{one}/cmdline").read_bytes()}
+
+
+def is_alive(process_id: int) -> bool:
+    """Return whether a process has not ended yet; its parent may not have waited for it."""
+    try:
+        return Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@dataclass(frozen=True)
+class Served:
+    """Several processes that serve."""
+
+    program: Program
+    port: int
+    metrics_port: int
+
+    def metric(self, name: str) -> dict[str, float]:
+        """Return the sums of the samples of this name, for each process."""
+        text = httpx.get(f"http://127.0.0.1:{self.metrics_port}/metrics").text
+        sums: dict[str, float] = {}
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                if sample.name == name:
+                    process = sample.labels.get("process", "")
+                    sums[process] = sums.get(process, 0) + sample.value
+        return sums
+
+
+@pytest.fixture(name="served")
+def _served(settings: Settings, elsewhere: Path) -> Iterator[Served]:
+    port, metrics_port = free_port(), free_port()
+    environment = variables(settings) | {"TENANTRY_METRICS_PORT": str(metrics_port)}
+    arguments = ("serve", "--workers", str(PROCESSES), "--port", str(port))
+    with running(elsewhere, *arguments, **environment) as program:
+        program.wait_for("^Tenantry answers at")
+        yield Served(program, port, metrics_port)
+        if program.process.poll() is None:
+            program.end()
+
+
+@on_sqlite
+class TestOnSqlite:
+    def test_is_refused(self, settings: Settings, elsewhere: Path):
+        ended = run(elsewhere, "serve", "--workers", "2", **variables(settings))
+
+        assert ended.returncode == 2
+        assert "With a SQLite catalog, one process serves" in only_line(ended.stderr)
+
+
+@on_postgresql
+class TestServe:
+    def test_spreads_connections_and_shows_all_metrics(self, served: Served):
+        with Load(served.port).sent() as load:
+            load.wait_for_more()
+
+        assert not load.failures
+        counts = served.metric("tenantry_requests_total")
+        assert set(counts) == {"1", "2"}
+        assert sum(counts.values()) >= REQUESTS
+        assert all(counts.values())
+        assert served.metric("tenantry_processes") == {"": PROCESSES}
+
+    def test_replaces_a_killed_process(self, served: Served):
+        """Only the requests that it had in work fail: at most one of each client."""
+        before = serving_ids(served.program)
+        with Load(served.port).sent() as load:
+            load.wait_for_more()
+            os.kill(min(before), signal.SIGKILL)
+            wait_until(lambda: served.metric("tenantry_processes") == {"": PROCESSES})
+            wait_until(lambda: len(serving_ids(served.program) - before) == 1)
+            load.wait_for_more()
+
+        assert len(load.failures) <= CLIENTS, load.failures
+        assert served.metric("tenantry_replaced_processes_total") == {"": 1}
+        assert "a serving process has ended" in served.program.stderr
+
+    def test_is_restarted_without_a_failed_request(self, served: Served):
+        before = serving_ids(served.program)
+        with Load(served.port).sent() as load:
+            load.wait_for_more()
+            served.program.process.send_signal(signal.SIGHUP)
+            wait_until(lambda: "restarted" in served.program.stderr)
+            load.wait_for_more()
+
+        assert not load.failures
+        assert not before & serving_ids(served.program)
+
+    def test_ends_at_sigterm(self, served: Served):
+        """With all processes, and after their requests."""
+        processes = serving_ids(served.program)
+        with Load(served.port).sent() as load:
+            load.wait_for_more()
+            began = time.monotonic()
+            assert served.program.end() == 0
+
+        assert time.monotonic() - began < END_SECONDS_MAX
+        assert not any(map(is_alive, processes))
+
+    def test_ends_with_its_supervisor(self, served: Served):
+        processes = serving_ids(served.program)
+        served.program.process.kill()
+        served.program.process.wait()
+
+        wait_until(lambda: not any(map(is_alive, processes)))
+
+    def test_reserves_its_port(self, served: Served, settings: Settings, elsewhere: Path):
+        arguments = ("serve", "--workers", "2", "--port", str(served.port))
+        ended = run(elsewhere, *arguments, **variables(settings))
+
+        assert ended.returncode == 3
+        assert f"Port {served.port} of 127.0.0.1 is in use" in ended.stderr
+
+
+@on_postgresql
+class TestStart:
+    def test_that_fails_ends_the_supervisor(self, tenantry: Commands):
+        """It does not try for ever with settings that cannot work."""
+        environment = tenantry.environment | {
+            "TENANTRY_CATALOG_URL": f"postgresql://127.0.0.1:{free_port()}/x"
+        }
+        ended = run(
+            tenantry.folder, "serve", "--workers", "2", "--port", str(free_port()), **environment
+        )
+
+        assert ended.returncode == 3
+        assert "The catalog cannot be used" in ended.stderr
