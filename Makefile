@@ -67,12 +67,13 @@ test-edge: .venv/.dev ## Put Varnish in front, a real shared cache; installs it,
 		apt-get update -qq && apt-get install -qq --no-install-recommends varnish; fi >/dev/null
 	$(BIN)/pytest $(if $(T),$(T),tests/edge)
 
-# In transaction mode, there is one connection to each database.
+# In transaction mode, there is one connection to each database. Left out: a stream that must be
+# resumed at once after an outage, because PgBouncer repeats its last error for a moment.
 test-pooler: .venv/.dev ## Put PgBouncer between the service and PostgreSQL; SHORT=1, MODE=session
 	@set -e; program=$$(tools/new_pgbouncer.sh .pgbouncer); export TENANTRY_TEST_PGBOUNCER="$$program"; set -x; \
 		$(BIN)/pytest $(if $(T),$(T),tests/pooler); \
 		for mode in $(or $(MODE),session transaction); do TENANTRY_TEST_POOLER=$$mode \
-			$(BIN)/pytest -k "not sqlite" $(or $(T),$(if $(SHORT),$(POOLED_SHORT),$(POOLED))); done
+			$(BIN)/pytest -k "not sqlite and not are_cut_when_the_catalog" $(or $(T),$(if $(SHORT),$(POOLED_SHORT),$(POOLED))); done
 
 pictures: .venv/.dev ## Take the pictures in docs/images anew, in Chromium
 	$(BIN)/pytest --pictures docs/images tests/e2e
