@@ -30,6 +30,7 @@ from tenantry.api.protocol import sent_at_once
 from tenantry.api.requests import (
     decode_body,
     decode_query,
+    is_token,
     read_body,
     read_credentials,
     read_headers,
@@ -62,6 +63,9 @@ UNKNOWN_PATH = "-"
 # A database connection cancels a statement 1 s after its deadline, and reports that the server
 # does not answer. The deadline of a request is later, so that the more precise error comes first.
 DEADLINE_LATER_SECONDS = SILENCE_SECONDS + 0.5
+# After a slower body, the caller is authenticated again. Otherwise a client that holds back a body
+# could act for as long as `requests.BODY_SECONDS_MAX` with a revoked credential.
+SLOW_BODY_SECONDS = 0.5
 
 Result = TypeVar("Result")
 
@@ -120,6 +124,7 @@ class Api:
         ctx = _context(exchange.request_id, scope)
         entering = self._enter(endpoint, ctx, credentials, exchange)
         exchange.ctx = ctx = await exchange.in_time(entering)
+        body_from = monotonic_seconds()
         try:
             if endpoint.reads_body:
                 request = decode_body(endpoint, await read_body(endpoint, headers, receive))
@@ -128,6 +133,9 @@ class Api:
         except TenantryError:
             await exchange.in_time(endpoint.level.confirm(ctx))
             raise
+        if monotonic_seconds() - body_from > SLOW_BODY_SECONDS:
+            entering = self._in_turn(endpoint, exchange.caller, enter)
+            exchange.ctx = ctx = await exchange.in_time(entering)
         parameters: dict[str, Any] = read_parameters(values) if values else {}
         if endpoint.headers:
             parameters |= read_headers(headers, endpoint.headers)
@@ -291,7 +299,7 @@ class _Exchange:
         if isinstance(error, Unavailable):
             self.log_cause(error)
         tokens = self.endpoint.level.headers & TOKENS if self.endpoint else frozenset()
-        token_sent = any(name in tokens and _is_token(name, value) for name, value in self.headers)
+        token_sent = any(name in tokens and is_token(name, value) for name, value in self.headers)
         return envelope.failure(error, token_sent=token_sent)
 
     def log_cause(self, error: Unavailable) -> None:
@@ -350,14 +358,6 @@ async def _work(
     if isinstance(data, AsyncGeneratorType):
         return await streamed_answer(endpoint, data, scope["headers"])
     return represent(endpoint, data)
-
-
-def _is_token(name: bytes, value: bytes) -> bool:
-    """Return whether the value of a credential header has the form of a token."""
-    if name != AUTHORIZATION:
-        return bool(value.strip())
-    scheme, _, token = value.strip().partition(b" ")
-    return scheme.lower() == b"bearer" and bool(token.strip())
 
 
 async def _send(send: Send, receive: Receive, answer: Answer, exchange: _Exchange) -> None:

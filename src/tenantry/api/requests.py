@@ -91,6 +91,14 @@ def read_credentials(headers: RawHeaders, counted: frozenset[bytes]) -> Credenti
     )
 
 
+def is_token(name: bytes, value: bytes) -> bool:
+    """Return whether the value of a credential header has the form of a token."""
+    if name != AUTHORIZATION:
+        return bool(value.strip())
+    scheme, _, token = value.strip().partition(b" ")
+    return scheme.lower() == b"bearer" and bool(token.strip())
+
+
 def read_headers(headers: RawHeaders, names: Iterable[str]) -> dict[str, str]:
     """Return the values of the headers *names*, as keyword arguments for a handler."""
     found: dict[str, list[str]] = {name.lower(): [] for name in names}
