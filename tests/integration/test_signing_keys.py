@@ -17,7 +17,7 @@ from tenantry.access.signing import (
     WrongSecretKey,
     read_secret_file,
 )
-from tenantry.access.tokens import BadToken
+from tenantry.access.tokens import AHEAD_SECONDS_MAX, BadToken
 from tenantry.catalog import audit as catalog_audit
 from tenantry.catalog import signing_keys
 from tenantry.kit.clock import utc_now
@@ -73,6 +73,15 @@ class TestForgedTokens:
                 iat=int(issued_at.timestamp()),
                 exp=int((now + TEN_YEARS).timestamp()),
             )
+            assert not await is_good(world.services, token)
+
+    async def test_name_no_login_far_in_the_future(self, world: World):
+        """It would bound no renewals."""
+        iat = int(utc_now().timestamp())
+
+        assert await is_good(world.services, await forged(world, auth_time=iat, iat=iat))
+        for auth_time in (iat + AHEAD_SECONDS_MAX + 60, 2**60, -1):
+            token = await forged(world, auth_time=auth_time, iat=iat)
             assert not await is_good(world.services, token)
 
     async def test_must_say_that_they_are_a_jwt(self, world: World):

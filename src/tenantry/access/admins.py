@@ -92,9 +92,13 @@ async def update(
 
 
 async def renew(ctx: AdminContext, tokens: Tokens) -> IssuedToken:
-    """Return a new token of the caller's session, which ends `SESSION_MAX` after its login."""
+    """Return a new token of the caller's session, which ends `SESSION_MAX` after its login.
+
+    Raises:
+        SessionNotRenewable: The signing key was replaced since the token was issued.
+    """
     person = Person(ctx.admin_id, ctx.email, Role.ADMIN, ctx.generation)
-    session = Session(ctx.jti, ctx.session_began_at, ctx.session_expires_at)
+    session = Session(ctx.jti, ctx.session_began_at, ctx.session_expires_at, ctx.signing_key_id)
     return await tokens.issue(person, now=ctx.now, session=session)
 
 

@@ -150,6 +150,7 @@ class Identifier:
             jti=claims.jti,
             session_began_at=datetime.fromtimestamp(claims.auth_time, UTC),
             session_expires_at=datetime.fromtimestamp(claims.exp, UTC),
+            signing_key_id=claims.kid,
             generation=claims.generation,
         )
 

@@ -37,6 +37,7 @@ class AdminContext(OperationContext, frozen=True, kw_only=True):
         jti: The session.
         session_began_at: When its password was verified.
         session_expires_at: When the presented token expires.
+        signing_key_id: The key that signed the presented token.
         generation: Of the admin's sessions.
     """
 
@@ -45,6 +46,7 @@ class AdminContext(OperationContext, frozen=True, kw_only=True):
     jti: str
     session_began_at: datetime
     session_expires_at: datetime
+    signing_key_id: UUID
     generation: int
 
 

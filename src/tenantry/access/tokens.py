@@ -12,7 +12,7 @@ import msgspec
 
 from tenantry.access.principal import Person, Role
 from tenantry.access.signing import RingKey, SigningKeys
-from tenantry.kit.errors import Unauthenticated
+from tenantry.kit.errors import Conflict, Unauthenticated
 from tenantry.kit.ids import new_id, parse_id
 
 ALGORITHM = "EdDSA"
@@ -21,7 +21,7 @@ AUDIENCES = {Role.ADMIN: "tenantry/admin", Role.TENANT_USER: "tenantry/tenant"}
 TYPE = "JWT"
 # For nbf, because clocks differ. It does not extend exp, which `verify` checks exactly.
 LEEWAY_SECONDS = 30
-# How far in the future a token's iat may be: the clock may have been set back since.
+# How far in the future a token's iat and auth_time may be: the clock may have been set back since.
 AHEAD_SECONDS_MAX = 7_200
 # How long a session can be renewed, since its password was verified.
 SESSION_MAX = timedelta(hours=12)
@@ -37,8 +37,17 @@ class BadToken(Unauthenticated):
     """The bearer token is missing, malformed, forged or expired."""
 
 
+class SessionNotRenewable(Conflict):
+    """The signing key was replaced since the token was issued: log in again."""
+
+
 class Claims(msgspec.Struct, frozen=True):
-    """The claims of a token; the members are named as on the wire."""
+    """The claims of a token; the members are named as on the wire.
+
+    Attributes:
+        kid: The key that signed the token: from its header.
+        auth_time: When the password was verified.
+    """
 
     nameid: UUID
     email: str
@@ -47,6 +56,7 @@ class Claims(msgspec.Struct, frozen=True):
     exp: int
     jti: str
     generation: int
+    kid: UUID
     auth_time: int = 0
     tenant_id: UUID | None = msgspec.field(default=None, name="TenantId")
 
@@ -64,11 +74,13 @@ class Session(msgspec.Struct, frozen=True):
     Attributes:
         began_at: When the password was verified.
         expires_at: When the token that is renewed expires.
+        key_id: The key that signed that token.
     """
 
     id: str
     began_at: datetime
     expires_at: datetime
+    key_id: UUID
 
 
 class Tokens:
@@ -87,9 +99,16 @@ class Tokens:
     async def issue(
         self, person: Person, *, now: datetime, session: Session | None = None
     ) -> IssuedToken:
-        """Return a token for a person: of a new session, or of the *session* that it renews."""
+        """Return a token for a person: of a new session, or of the *session* that it renews.
+
+        Raises:
+            SessionNotRenewable: The key of the session's token does not sign any more.
+        """
         key = (await self._keys.ring()).signer(now)
-        session = session or Session(str(new_id()), now, now + self.lifetime)
+        session = session or Session(str(new_id()), now, now + self.lifetime, key.id)
+        if session.key_id != key.id:
+            # A forged token would become a genuine one, which outlives the stolen key.
+            raise SessionNotRenewable
         latest = max(session.began_at + SESSION_MAX, session.expires_at)
         expires_at = min(now + self.lifetime, latest).replace(microsecond=0)
         payload: dict[str, Any] = {
@@ -154,7 +173,7 @@ class Tokens:
                 leeway=LEEWAY_SECONDS,
                 options={"require": REQUIRED, "verify_iat": False},
             )
-            claims = msgspec.convert(payload, Claims)
+            claims = msgspec.convert({**payload, "kid": str(key_id)}, Claims)
         except (jwt.PyJWTError, msgspec.ValidationError, ValueError, RecursionError) as error:
             raise BadToken from error
         if payload["aud"] != AUDIENCES[claims.role] or not self._has_valid_times(claims, key, now):
@@ -169,6 +188,7 @@ class Tokens:
         """
         return (
             claims.exp - claims.iat <= self.lifetime.total_seconds()
+            and 0 <= claims.auth_time <= now.timestamp() + AHEAD_SECONDS_MAX
             and claims.iat <= now.timestamp() + AHEAD_SECONDS_MAX
             and key.may_have_signed(claims.iat)
         )

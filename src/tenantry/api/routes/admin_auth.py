@@ -3,7 +3,13 @@
 from tenantry.access import admins
 from tenantry.access.principal import AdminContext
 from tenantry.api.access_levels import ADMIN, OPEN
-from tenantry.api.endpoints import HASHING_SECONDS, TOO_MANY_REQUESTS, UNAUTHORIZED, endpoint
+from tenantry.api.endpoints import (
+    CONFLICT,
+    HASHING_SECONDS,
+    TOO_MANY_REQUESTS,
+    UNAUTHORIZED,
+    endpoint,
+)
 from tenantry.kit.context import OperationContext
 from tenantry.schemas.base import Nothing
 from tenantry.schemas.users import LoginRequest, LoginResult, LogoutRequest
@@ -33,7 +39,7 @@ async def login(ctx: OperationContext, services: Services, request: LoginRequest
     return LoginResult.of(issued)
 
 
-@endpoint("POST", "/api/admin/auth/renew", ADMIN, holds_secret=True)
+@endpoint("POST", "/api/admin/auth/renew", ADMIN, errors=[CONFLICT], holds_secret=True)
 async def renew(ctx: AdminContext, services: Services, _request: Nothing) -> LoginResult:
     """Renew the session: a token that expires later, until 12 hours after the login."""
     return LoginResult.of(await admins.renew(ctx, services.tokens))
