@@ -14,8 +14,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
-from urllib.parse import unquote, urlsplit
 
+from psycopg.conninfo import make_conninfo
+
+from tenantry.kit import postgres_urls
 from tenantry.kit.errors import Unavailable
 from tenantry.kit.stopping import Stop
 
@@ -149,12 +151,10 @@ def _explain(program: str, output: bytes) -> str:
 
 
 def _without_password(url: str) -> tuple[str, str | None]:
-    parts = urlsplit(url)
-    if parts.password is None:
-        return url, None
-    user, _, host = parts.netloc.rpartition("@")
-    bare = parts._replace(netloc=f"{user.partition(':')[0]}@{host}")
-    return bare.geturl(), unquote(parts.password)
+    """Return the connection string without the password, which a URL has in one of two places."""
+    parameters = postgres_urls.parse(url).for_libpq()
+    password = parameters.pop("password", None)
+    return make_conninfo("", **parameters), password
 
 
 def _major(program: str) -> int:

@@ -1,0 +1,34 @@
+"""The command lines of pg_dump and pg_restore."""
+
+from pathlib import Path
+
+import pytest
+
+from tenantry.db import postgres_tools
+from tenantry.kit.stopping import Stop
+
+# Prints its arguments, and the password that it was given.
+PROGRAM = '#!/bin/sh\necho "$@"\necho "password: $PGPASSWORD"\n'
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://ada:hunter2@db.example.com:6432/acme",
+        "postgresql://ada@db.example.com:6432/acme?password=hunter2",
+        "postgresql:///acme?host=db.example.com&port=6432&user=ada&password=hunter2",
+    ],
+)
+def test_password_is_not_on_the_command_line(url: str, tmp_path: Path) -> None:
+    """Every user of a machine can read the command lines of its processes."""
+    program = tmp_path / "pg_dump"
+    program.write_text(PROGRAM)
+    program.chmod(0o700)
+
+    with postgres_tools.dumping(program, url, snapshot="1", stop=Stop()) as output:
+        arguments, password = output.read().decode().splitlines()
+
+    assert "hunter2" not in arguments
+    assert password == "password: hunter2"
+    for part in ("host=db.example.com", "port=6432", "user=ada", "dbname=acme"):
+        assert part in arguments
