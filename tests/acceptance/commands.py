@@ -36,6 +36,8 @@ TENANT = {
     "schemaRevision",
     "modules",
     "requestsPerMinute",
+    "serverName",
+    "failingRunId",
 }
 RUN = {
     "id",

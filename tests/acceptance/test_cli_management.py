@@ -73,7 +73,7 @@ class TestTenantSuspend:
         while_suspended = _asked(tenantry, POSTS, key).status_code
         activated = tenantry("tenant", "activate", made["id"], "--json").data
 
-        assert set(suspended) == TENANT | {"serverName"}
+        assert set(suspended) == TENANT
         assert (suspended["isActive"], activated["isActive"]) == (False, True)
         assert while_suspended == 403
         assert _asked(tenantry, POSTS, key).status_code == 200
@@ -144,7 +144,7 @@ class TestTenantRename:
 
         renamed = tenantry("tenant", "rename", "acme", "Acme Ltd", "--json").data
 
-        assert renamed == {**_without_secrets(made), "name": "Acme Ltd", "serverName": "default"}
+        assert renamed == {**_without_secrets(made), "name": "Acme Ltd"}
         assert tenantry("tenant", "show", "acme").status == 2
 
     def test_refuses_a_name_that_is_taken(self, alone: Commands):
