@@ -41,6 +41,7 @@ class _Stage:
     """An installation with one tenant of some megabytes.
 
     Attributes:
+        before: The databases that other checks left on the server.
         archive: Of the tenant.
         kills: That hit a command before its end.
         after: How many commands had succeeded, seen from what they left.
@@ -53,6 +54,7 @@ class _Stage:
     server: Server
     catalog: str
     chance: random.Random
+    before: frozenset[str] = frozenset()
     archive: str = ""
     kills: int = 0
     missed: int = 0
@@ -113,14 +115,14 @@ def _make_stage(engine: str, folder: Path, server_url: str, chance: random.Rando
         f"sqlite:///{folder}/data/tenants",
     )
     if engine == "postgresql":
-        # A server of its own: every database that it has is compared with the catalog.
         catalog, server = (
             postgres.create_database(server_url, f"copies_{secrets.token_hex(4)}"),
             server_url,
         )
         environment |= {"TENANTRY_CATALOG_URL": catalog, "TENANTRY_TENANT_SERVER_URL": server}
     opened = open_server(server, connections_max=1, timeout_seconds=10, synchronous="FULL")
-    stage = _Stage(engine, folder, environment, opened, catalog, chance)
+    before = frozenset(asyncio.run(opened.names("tenantry_")))
+    stage = _Stage(engine, folder, environment, opened, catalog, chance, before)
     owner = ("--owner-email", "a@example.com")
     stage.must("tenant", "create", SHOP, *owner)
     run(
@@ -171,7 +173,7 @@ def _check(stage: _Stage) -> None:
         running = query("SELECT kind, state FROM job WHERE state IN ('running', 'dropping')")
     listed = {row[1] for row in tenants} | {row[0] for row in kept if row[1] == "kept"}
     names = asyncio.run(stage.server.names("tenantry_"))
-    existing = {one for one in names if not one.startswith("tenantry_template")}
+    existing = {one for one in names if not one.startswith("tenantry_template")} - stage.before
     if existing != listed:
         stage.fault(f"listed {sorted(listed - existing)}, not listed {sorted(existing - listed)}")
     if running:
