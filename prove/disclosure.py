@@ -128,7 +128,7 @@ async def _send_secrets(
     errors = ""
     async with Line(process.port) as line:
         for number, endpoint in enumerate(ENDPOINTS):
-            if endpoint.goes_on:
+            if endpoint.is_event_stream:
                 continue
             mine = canary.format(number)
             secrets.append((f"canary of {endpoint.path}", mine))

@@ -92,7 +92,7 @@ async def _matrix(world: World, port: int, faults: list[str], *, short: bool) ->
         for endpoint in ENDPOINTS:
             if short and endpoint.method == "GET" and level_of(endpoint.path) == "Admin":
                 continue
-            if endpoint.method == "GET" and not endpoint.goes_on:
+            if endpoint.method == "GET" and not endpoint.is_event_stream:
                 # The other tenant uses the service, too: what it gets must not be kept for us.
                 await _ask_cell(line, endpoint, other, signed_in(other.tenant))
             for case, headers in itertools.product((mine, other), _presented(mine, other)):
@@ -154,7 +154,7 @@ async def _furnish(line: Line, world: World, case: _Case) -> None:
 
 async def _ask_cell(line: Line, endpoint: Endpoint, case: _Case, headers: dict[str, str]) -> Answer:
     path = path_of(endpoint, case.ids)
-    if endpoint.goes_on:
+    if endpoint.is_event_stream:
         return await line.get(path, headers=headers)  # no caller here may watch
     if not endpoint.reads_body:
         query = query_of(endpoint, name="Tenant 1").decode()

@@ -157,7 +157,7 @@ async def _offer_urls(world: World, port: int, faults: list[str]) -> int:
     asked = 0
     async with Line(port) as line, listener:
         for endpoint in ENDPOINTS:
-            if endpoint.goes_on or endpoint.path == MIGRATE_ALL:
+            if endpoint.is_event_stream or endpoint.path == MIGRATE_ALL:
                 continue
             admin = level_of(endpoint.path) == "Admin"
             headers = as_admin(world) if admin else signed_in(tenant)
