@@ -45,7 +45,7 @@ FIXED = {401: UNAUTHENTICATED, 403: FORBIDDEN}
 LOOKS_MAX = 500
 
 NEW_PASSWORD = "a new password nobody has guessed"
-NOBODY = "01890a5d-ac96-774b-bcce-b302099a8057"
+UNKNOWN_ID = "01890a5d-ac96-774b-bcce-b302099a8057"
 
 # What no endpoint with an e-mail and a password takes for a body.
 BROKEN_JSON: tuple[bytes, ...] = (

@@ -8,10 +8,10 @@ from tenantry.kit.clock import utc_now
 from tests.acceptance.shapes import API_KEY, ISSUED_API_KEY, instant, list_of, must_be
 from tests.acceptance.support import (
     LOGIN,
-    NOBODY,
     POSTS,
     PROFILE,
     TENANTS,
+    UNKNOWN_ID,
     catalog_of,
     done,
     encoded,
@@ -55,7 +55,7 @@ class TestListKeys:
         assert len(key["prefix"]) < 20
         assert key["expiresAt"] is None
         assert world.acme.key.secret not in answer.text
-        refused(await admin.get(f"{TENANTS}/{NOBODY}/api-keys"), 404)
+        refused(await admin.get(f"{TENANTS}/{UNKNOWN_ID}/api-keys"), 404)
         await must_be_for_admins(world, lambda client: client.get(path_of(world)))
 
     async def test_returns_when_a_key_was_used(self, world: World) -> None:
@@ -128,7 +128,7 @@ class TestIssueKey:
             body = encoded({"expiresAt": expiry})
             refused(await admin.post(path_of(world), content=body), 400)
         refused(await admin.post(path_of(world), content=b"[]"), 400)
-        refused(await admin.post(f"{TENANTS}/{NOBODY}/api-keys", json={}), 404)
+        refused(await admin.post(f"{TENANTS}/{UNKNOWN_ID}/api-keys", json={}), 404)
         await must_be_for_admins(world, lambda client: client.post(path_of(world), json={}))
 
         assert len(ok(await admin.get(path_of(world)))["items"]) == 1
@@ -167,7 +167,7 @@ class TestRevokeKey:
         admin = await world.admin()
         others = world.globex.key.key.id
 
-        for key in (NOBODY, "rubbish", others):
+        for key in (UNKNOWN_ID, "rubbish", others):
             refused(await admin.delete(f"{path_of(world)}/{key}"), 404)
 
         ok(await world.public(world.globex).get(POSTS))

@@ -34,7 +34,7 @@ from tests.acceptance.programs import only_line, running
 from tests.conftest import PASSWORD, client_of
 from tests.integration.raw_sql import rows
 
-NOBODY = "01890a5d-ac96-774b-bcce-b302099a8057"
+UNKNOWN_ID = "01890a5d-ac96-774b-bcce-b302099a8057"
 OWNER = "owner@example.com"
 BOB = "bob@example.com"
 ANOTHER = "another fine password"
@@ -466,7 +466,7 @@ class TestUser:
             (("create", "acme", BOB, "--full-name", " "), "fullName"),
             (("create", "globex", BOB, "--full-name", "Bob"), "tenant list"),
             (("reset-password", "acme", BOB), "user list"),
-            (("reset-password", "acme", NOBODY), "user list"),
+            (("reset-password", "acme", UNKNOWN_ID), "user list"),
         ],
     )
     def test_is_refused_in_one_line(self, alone: Commands, arguments: tuple[str, ...], said: str):
@@ -533,8 +533,8 @@ class TestKey:
             (("create", "acme", "--expires-at", "2100-01-31T12:00:00"), "offset"),
             (("create", "acme", "--expires-at", "tomorrow"), "offset"),
             (("create", "acme", "--expires-at", "9999-12-31T23:59:59-01:00"), "offset"),
-            (("rotate", "acme", NOBODY), "key list"),
-            (("revoke", "acme", NOBODY), "key list"),
+            (("rotate", "acme", UNKNOWN_ID), "key list"),
+            (("revoke", "acme", UNKNOWN_ID), "key list"),
             (("revoke", "acme", "nonsense"), "key list"),
         ],
     )
@@ -612,9 +612,9 @@ class TestToken:
             (("issue", "globex", "--name", "n"), "tenant list"),
             (("issue", "acme", "--name", " "), "name"),
             (("issue", "acme", "--name", "n", "--user", BOB), "user list"),
-            (("issue", "acme", "--name", "n", "--user", NOBODY), "user list"),
+            (("issue", "acme", "--name", "n", "--user", UNKNOWN_ID), "user list"),
             (("issue", "acme", "--name", "n", "--expires-at", "2100-01-31T12:00:00Z"), "365"),
-            (("revoke", "acme", NOBODY), "token list"),
+            (("revoke", "acme", UNKNOWN_ID), "token list"),
             (("revoke", "acme", "nonsense"), "token list"),
         ],
     )

@@ -23,7 +23,7 @@ from tests.acceptance.shapes import (
     page_of,
 )
 from tests.acceptance.sockets import served
-from tests.acceptance.support import HISTORY, NOBODY, ok, refused
+from tests.acceptance.support import HISTORY, UNKNOWN_ID, ok, refused
 from tests.conftest import World
 
 pytestmark = pytest.mark.slow
@@ -165,7 +165,7 @@ class TestFailureCauses:
         admin = await world.admin()
 
         assert ok(await admin.get(f"{HISTORY}/{run_id}/failure-causes")) == {"items": []}
-        for unknown in (NOBODY, "1"):
+        for unknown in (UNKNOWN_ID, "1"):
             refused(await admin.get(f"{HISTORY}/{unknown}/failure-causes"), 404)
 
 

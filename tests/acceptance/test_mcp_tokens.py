@@ -15,11 +15,11 @@ from tests.acceptance.support import (
     LOGIN,
     MODULES,
     NEW_PASSWORD,
-    NOBODY,
     OWN_TOKENS,
     POSTS,
     PROFILE,
     TENANTS,
+    UNKNOWN_ID,
     add_user,
     catalog_of,
     done,
@@ -59,7 +59,7 @@ BAD_TOKENS: tuple[Any, ...] = (
     {**FULL, "expiresAt": 4102444800},
 )
 BAD_BINDINGS: tuple[Any, ...] = (
-    {**FULL, "userId": NOBODY},
+    {**FULL, "userId": UNKNOWN_ID},
     {**FULL, "userId": "rubbish"},
     {**FULL, "userId": 1},
 )
@@ -140,8 +140,8 @@ class TestIssueAsAdmin:
 
         for body in (*BAD_TOKENS, *BAD_BINDINGS, other, far):
             refused(await admin.post(path_of(world), content=encoded(body)), 400)
-        refused(await admin.post(f"{TENANTS}/{NOBODY}/mcp-tokens", json=FULL), 404)
-        refused(await admin.get(f"{TENANTS}/{NOBODY}/mcp-tokens"), 404)
+        refused(await admin.post(f"{TENANTS}/{UNKNOWN_ID}/mcp-tokens", json=FULL), 404)
+        refused(await admin.get(f"{TENANTS}/{UNKNOWN_ID}/mcp-tokens"), 404)
         await must_be_for_admins(world, lambda client: client.post(path_of(world), json=FULL))
         await must_be_for_admins(world, lambda client: client.get(path_of(world)))
 
@@ -199,7 +199,7 @@ class TestIssueAsUser:
         listed = ok(await user.get(OWN_TOKENS))
         must_be(listed, {"items": list_of(MCP_TOKEN)})
         assert [one["id"] for one in listed["items"]] == [mine["id"]]
-        for one in (theirs, nobodys, {"id": NOBODY}, {"id": "rubbish"}):
+        for one in (theirs, nobodys, {"id": UNKNOWN_ID}, {"id": "rubbish"}):
             refused(await user.delete(f"{OWN_TOKENS}/{one['id']}"), 404)
         done(await user.delete(f"{OWN_TOKENS}/{mine['id']}"))
 
@@ -223,7 +223,7 @@ class TestIssueAsUser:
         sends = (
             lambda client: client.get(OWN_TOKENS),
             lambda client: client.post(OWN_TOKENS, json=OWN),
-            lambda client: client.delete(f"{OWN_TOKENS}/{NOBODY}"),
+            lambda client: client.delete(f"{OWN_TOKENS}/{UNKNOWN_ID}"),
         )
         for send in sends:
             await must_be_for_tenants(world, send)

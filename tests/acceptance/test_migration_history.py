@@ -10,7 +10,7 @@ from tests.acceptance.support import (
     ADMIN_LOGIN,
     HISTORY,
     MIGRATE_ALL,
-    NOBODY,
+    UNKNOWN_ID,
     database_of,
     must_be_for_admins,
     ok,
@@ -153,6 +153,13 @@ class TestShowRun:
         ok(await admin.post(MIGRATE_ALL))
         tenants = str(world.acme.tenant.id)
 
-        for unknown in (NOBODY, tenants, "1", "rubbish", NOBODY.replace("-", ""), f"{{{NOBODY}}}"):
+        for unknown in (
+            UNKNOWN_ID,
+            tenants,
+            "1",
+            "rubbish",
+            UNKNOWN_ID.replace("-", ""),
+            f"{{{UNKNOWN_ID}}}",
+        ):
             refused(await admin.get(f"{HISTORY}/{unknown}"), 404)
-        await must_be_for_admins(world, lambda client: client.get(f"{HISTORY}/{NOBODY}"))
+        await must_be_for_admins(world, lambda client: client.get(f"{HISTORY}/{UNKNOWN_ID}"))

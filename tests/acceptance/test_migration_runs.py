@@ -16,8 +16,8 @@ from tests.acceptance.shapes import (
 )
 from tests.acceptance.support import (
     MIGRATE_ALL,
-    NOBODY,
     TENANTS,
+    UNKNOWN_ID,
     database_of,
     must_be_for_admins,
     ok,
@@ -89,10 +89,10 @@ class TestRuns:
         assert sorted(one["isAttempted"] for one in found) == [False, True]
 
     async def test_are_for_admins(self, world: World) -> None:
-        for path in (RUNS, f"{RUNS}/{NOBODY}", f"{RUNS}/{NOBODY}/tenants", MAP, HEALTH):
+        for path in (RUNS, f"{RUNS}/{UNKNOWN_ID}", f"{RUNS}/{UNKNOWN_ID}/tenants", MAP, HEALTH):
             await must_be_for_admins(world, lambda client, path=path: client.get(path))
         admin = await world.admin()
-        for path in (f"{RUNS}/{NOBODY}", f"{RUNS}/{NOBODY}/tenants"):
+        for path in (f"{RUNS}/{UNKNOWN_ID}", f"{RUNS}/{UNKNOWN_ID}/tenants"):
             refused(await admin.get(path), 404)
 
 
@@ -128,7 +128,7 @@ class TestTenantMigrations:
         assert acme["items"]
         assert globex["items"] is None
         assert globex["failure"]["errorMessage"]
-        refused(await admin.get(f"{TENANTS}/{NOBODY}/migrations"), 404)
+        refused(await admin.get(f"{TENANTS}/{UNKNOWN_ID}/migrations"), 404)
 
 
 class TestHealth:

@@ -214,7 +214,7 @@ class TestServe:
 @on_postgresql
 class TestStart:
     def test_that_fails_ends_the_supervisor(self, tenantry: Commands):
-        """It does not try for ever with settings that cannot work."""
+        """It stops trying with settings that cannot work."""
         environment = tenantry.environment | {
             "TENANTRY_CATALOG_URL": f"postgresql://127.0.0.1:{free_port()}/x"
         }

@@ -32,7 +32,7 @@ from tests.acceptance.streams import Event, watching
 from tests.acceptance.support import (
     HISTORY,
     MIGRATE_ALL,
-    NOBODY,
+    UNKNOWN_ID,
     catalog_of,
     lost,
     must_be_for_admins,
@@ -192,7 +192,7 @@ class TestEvents(WithMigrations):
         await must_be_for_admins(world, lambda client: client.get(events_of(run_id)))
         admin = await world.admin()
 
-        for unknown in (NOBODY, "1", world.acme.tenant.id):
+        for unknown in (UNKNOWN_ID, "1", world.acme.tenant.id):
             refused(await admin.get(events_of(unknown)), 404)
 
     async def test_are_those_of_every_process(
@@ -302,7 +302,7 @@ class TestBound:
             async with watching(admin, events_of(run_id)) as stream:
                 assert await stream.next() is not None
                 refused(await admin.get(events_of(run_id)), 503)
-                refused(await admin.get(events_of(NOBODY)), 404)
+                refused(await admin.get(events_of(UNKNOWN_ID)), 404)
                 assert (await admin.head(events_of(run_id))).status_code == 503
             await until(
                 lambda: admin.head(events_of(run_id)), lambda answer: answer.status_code == 200

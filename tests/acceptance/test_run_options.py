@@ -29,7 +29,7 @@ from tests.acceptance.sockets import served
 from tests.acceptance.support import (
     HISTORY,
     MIGRATE_ALL,
-    NOBODY,
+    UNKNOWN_ID,
     catalog_of,
     database_of,
     lost,
@@ -120,7 +120,7 @@ class TestBody(WithMigrations):
             ("tenantIds", "all"),
             ("tenantIds", ["x"]),
             ("tenantIds", [None]),
-            ("tenantIds", [NOBODY]),
+            ("tenantIds", [UNKNOWN_ID]),
             ("tenantIds", [str(world.acme.tenant.id), str(inactive.tenant.id)]),
             ("retryOf", None),
             ("retryOf", "x"),
@@ -149,7 +149,7 @@ class TestBody(WithMigrations):
             assert member in refused(answer, 400), (member, value)
         for unknown in ("dryrun", "dry_run", "DryRun", "tenants", "waves "):
             assert unknown in refused(await admin.post(MIGRATE_ALL, json={unknown: True}), 400)
-        refused(await admin.post(MIGRATE_ALL, json={"retryOf": NOBODY}), 404)
+        refused(await admin.post(MIGRATE_ALL, json={"retryOf": UNKNOWN_ID}), 404)
 
         assert await count_runs(world) == 0
 
@@ -220,7 +220,9 @@ class TestDryRun(WithMigrations):
             world, tenantIds=[str(world.acme.tenant.id)], waves=[1], maxFailures=1, label="x"
         )
         refused(
-            await (await world.admin()).post(MIGRATE_ALL, json={"dryRun": True, "retryOf": NOBODY}),
+            await (await world.admin()).post(
+                MIGRATE_ALL, json={"dryRun": True, "retryOf": UNKNOWN_ID}
+            ),
             404,
         )
 
@@ -350,8 +352,8 @@ class TestLongCall(WithMigrations):
         bearer = f"Bearer {await world.admin_token()}"
 
         async with served(world.app) as at, at.client(authorization=bearer) as admin:
-            refused(await admin.post(MIGRATE_ALL, json={"retryOf": NOBODY}), 404)
-            refused(await admin.post(MIGRATE_ALL, json={"tenantIds": [NOBODY]}), 400)
+            refused(await admin.post(MIGRATE_ALL, json={"retryOf": UNKNOWN_ID}), 404)
+            refused(await admin.post(MIGRATE_ALL, json={"tenantIds": [UNKNOWN_ID]}), 400)
 
     async def test_is_cut_when_the_process_stops(self, world: World, mine: Migrations) -> None:
         """The run goes on elsewhere; the response is visibly incomplete."""
@@ -428,6 +430,6 @@ class TestCancel(WithMigrations):
         """An unknown or malformed id; and only an admin may cancel."""
         admin = await world.admin()
 
-        for unknown in (NOBODY, "1"):
+        for unknown in (UNKNOWN_ID, "1"):
             refused(await admin.post(f"{HISTORY}/{unknown}/cancel"), 404)
-        refused(await world.stranger().post(f"{HISTORY}/{NOBODY}/cancel"), 401)
+        refused(await world.stranger().post(f"{HISTORY}/{UNKNOWN_ID}/cancel"), 401)

@@ -10,9 +10,9 @@ import pytest
 from tests.acceptance.blogs import Blog, blog_of
 from tests.acceptance.shapes import OWN_POST, OWN_POST_SUMMARY, instant, must_be, page_of
 from tests.acceptance.support import (
-    NOBODY,
     OWN_POSTS,
     POSTS,
+    UNKNOWN_ID,
     catalog_of,
     database_of,
     done,
@@ -360,7 +360,7 @@ class TestUpdate:
 
     async def test_refuses_what_breaks_a_rule_before_it_reads_the_post(self, blog: Blog) -> None:
         """400 for a bad body even if there is no such post; 404 for a good one."""
-        path = f"{OWN_POSTS}/{NOBODY}"
+        path = f"{OWN_POSTS}/{UNKNOWN_ID}"
 
         refused(await blog.owner.put(path, json={"title": "", "content": ""}), 400)
         refused(await blog.owner.put(path, json={"title": "A", "content": ""}), 404)
@@ -515,7 +515,7 @@ class TestAccess:
 
         for method, path in paths_of(post)[2:]:
             theirs = await other.request(method, path, json=body)
-            absent = await other.request(method, path.replace(post["id"], NOBODY), json=body)
+            absent = await other.request(method, path.replace(post["id"], UNKNOWN_ID), json=body)
             refused(theirs, 404)
             assert theirs.content == absent.content
         assert ok(await blog.owner.get(f"{OWN_POSTS}/{post['id']}")) == post

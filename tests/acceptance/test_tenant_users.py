@@ -9,9 +9,9 @@ from tests.acceptance.support import (
     LOGIN_REFUSED,
     MODULES,
     NEW_PASSWORD,
-    NOBODY,
     PROFILE,
     TENANTS,
+    UNKNOWN_ID,
     add_user,
     done,
     encoded,
@@ -75,7 +75,7 @@ class TestListUsers:
         assert [one["email"] for one in second["items"]] == ["2@acme.example.com"]
         assert second["totalPages"] == 2
         refused(await admin.get(path_of(world), params={"page": 0}), 400)
-        refused(await admin.get(f"{TENANTS}/{NOBODY}/users"), 404)
+        refused(await admin.get(f"{TENANTS}/{UNKNOWN_ID}/users"), 404)
         await must_be_for_admins(world, lambda client: client.get(path_of(world)))
 
 
@@ -101,7 +101,7 @@ class TestCreateUser:
             refused(await admin.post(path_of(world), content=broken), 400)
         for body in BAD_USERS:
             refused(await admin.post(path_of(world), content=encoded(body)), 400)
-        refused(await admin.post(f"{TENANTS}/{NOBODY}/users", json=BOB), 404)
+        refused(await admin.post(f"{TENANTS}/{UNKNOWN_ID}/users", json=BOB), 404)
         await must_be_for_admins(world, lambda client: client.post(path_of(world), json=BOB))
 
         assert ok(await admin.get(path_of(world)))["totalCount"] == 1
@@ -132,7 +132,7 @@ class TestUpdateUser:
         refused(await admin.patch(path, json=taken), 409)
         for body in BAD_CHANGES:
             refused(await admin.patch(path, content=encoded(body)), 400)
-        refused(await admin.patch(path_of(world, NOBODY), json={"fullName": "x"}), 404)
+        refused(await admin.patch(path_of(world, UNKNOWN_ID), json={"fullName": "x"}), 404)
         refused(await admin.patch(path_of(world, "bob"), json={"fullName": "x"}), 404)
         stranger = path_of(world, world.globex.owner.id)
         refused(await admin.patch(stranger, json={"fullName": "x"}), 404)

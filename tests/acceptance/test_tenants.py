@@ -16,10 +16,10 @@ from tests.acceptance.support import (
     BROKEN_JSON,
     LOGIN,
     MODULES,
-    NOBODY,
     POSTS,
     PROFILE,
     TENANTS,
+    UNKNOWN_ID,
     Raw,
     add_user,
     catalog_of,
@@ -259,7 +259,7 @@ class TestShowTenant:
         assert tenant["databaseName"] == world.acme.tenant.database_name
         assert ok(await admin.get(f"{TENANTS}/{tenant_id.upper()}")) == tenant
         for unknown in (
-            NOBODY,
+            UNKNOWN_ID,
             "acme",
             tenant_id[:-1],
             tenant_id.replace("-", ""),
@@ -319,8 +319,8 @@ class TestUpdateTenant:
             refused(await admin.patch(path, content=broken), 400)
         for body in BAD_CHANGES:
             refused(await admin.patch(path, content=encoded(body)), 400)
-        refused(await admin.patch(f"{TENANTS}/{NOBODY}", json={"name": "x"}), 404)
-        refused(await admin.patch(f"{TENANTS}/{NOBODY}", json={"name": 1}), 400)
+        refused(await admin.patch(f"{TENANTS}/{UNKNOWN_ID}", json={"name": "x"}), 404)
+        refused(await admin.patch(f"{TENANTS}/{UNKNOWN_ID}", json={"name": 1}), 400)
         refused(await admin.patch(f"{TENANTS}/acme", json={"name": "x"}), 404)
         await must_be_for_admins(world, lambda client: client.patch(path, json={"name": "x"}))
 

@@ -70,7 +70,7 @@ def name_of(url: str) -> str:
 
 class TestSeveralHosts:
     async def test_are_tried_until_one_accepts_writes(self, hosts: str):
-        """A standby rejects the name of the database, too, so the address tells them apart."""
+        """A standby rejects the name of the database, too, so only the address differs."""
         url = with_database(hosts, "postgres")
         primary = urlsplit(hosts).netloc.rpartition(":")[2]
 

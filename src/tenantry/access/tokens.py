@@ -102,7 +102,7 @@ class Tokens:
         """Return a token for a person: of a new session, or of the *session* that it renews.
 
         Raises:
-            SessionNotRenewable: The key of the session's token does not sign any more.
+            SessionNotRenewable: The key of the session's token no longer signs.
         """
         key = (await self._keys.ring()).signer(now)
         session = session or Session(str(new_id()), now, now + self.lifetime, key.id)

@@ -63,9 +63,9 @@ async def clone(
         requests_per_minute=source.requests_per_minute,
     )
 
-    async def fill(_server_name: str, database_name: str) -> None:
-        target = server.url(database_name)
-        await loading.create_empty(server, database_name)
+    async def fill() -> None:
+        target = server.url(tenant.database_name)
+        await loading.create_empty(server, tenant.database_name)
         contents = await dumps.copy(url, target, progress.add, tools=copying.tools)
         await dumps.check_loaded(target, contents, is_foreign=False)
         if anonymise is not None:

@@ -7,6 +7,7 @@ killed, changes nothing: the new database is dropped.
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from uuid import UUID
 
 import msgspec
@@ -30,8 +31,8 @@ from tenantry.kit.errors import Conflict, NotFound, Unavailable
 from tenantry.kit.ids import new_id
 from tenantry.tenant.modules import ALL_KEYS
 
-Fill = Callable[[str, str], Awaitable[None]]
-"""Fills the database of this server and name."""
+Fill = Callable[[], Awaitable[None]]
+"""Creates and fills the database of a new tenant."""
 
 
 class TenantChanged(Conflict):
@@ -92,16 +93,7 @@ async def restore_as(
         new_tenant(ctx, name, sorted(record.modules & ALL_KEYS), server),
         requests_per_minute=record.requests_per_minute,
     )
-
-    async def fill(server_name: str, database_name: str) -> None:
-        await loading.fill(
-            copying,
-            reader,
-            server_name=server_name,
-            database_name=database_name,
-            progress=progress,
-        )
-
+    fill = _filling(copying, reader, tenant, progress)
     return await create_tenant(ctx, copying, tenant, fill, kind="restore", progress=progress)
 
 
@@ -139,18 +131,20 @@ async def restore_back(
         is_read_only=record.is_read_only,
         requests_per_minute=record.requests_per_minute,
     )
-
-    async def fill(server_name: str, database_name: str) -> None:
-        await loading.fill(
-            copying,
-            reader,
-            server_name=server_name,
-            database_name=database_name,
-            progress=progress,
-        )
-
+    fill = _filling(copying, reader, tenant, progress)
     return await create_tenant(
         ctx, copying, tenant, fill, kind="restore", progress=progress, record=record
+    )
+
+
+def _filling(copying: Copying, reader: ArchiveReader, tenant: Tenant, progress: Progress) -> Fill:
+    return partial(
+        loading.fill,
+        copying,
+        reader,
+        server_name=tenant.server_name,
+        database_name=tenant.database_name,
+        progress=progress,
     )
 
 
@@ -182,7 +176,7 @@ async def create_tenant(
         try:
             # As in provisioning: if this process dies, another one drops the database.
             await tenants.add(copying.catalog, tenant, worker_id=worker_id)
-            await fill(tenant.server_name, tenant.database_name)
+            await fill()
             await loading.end_sessions(ctx, server, tenant.database_name)
             revised = await loading.bring_to_head(copying, server, tenant.database_name)
             return await _publish(ctx, copying, job, tenant, revised=revised, record=record)

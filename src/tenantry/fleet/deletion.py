@@ -116,7 +116,7 @@ class Deletion:
     async def purge_expired(self, ctx: OperationContext) -> None:
         """Purge up to `PURGED_MAX` tenants that were deleted long enough ago.
 
-        A process that is killed meanwhile leaves a tenant that another one cleans up, as after
+        A process that is killed during this leaves a tenant that another one cleans up, as after
         an interrupted creation.
 
         Raises:
