@@ -160,6 +160,20 @@ class TestServe:
         assert all(counts.values())
         assert served.metric("tenantry_processes") == {"": PROCESSES}
 
+    def test_shows_the_metrics_of_now_after_a_process_was_silent(self, served: Served):
+        """Not those that the process sent too late."""
+        silent = min(serving_ids(served.program))
+        os.kill(silent, signal.SIGSTOP)
+        try:
+            assert served.metric("tenantry_processes") == {"": PROCESSES - 1}
+        finally:
+            os.kill(silent, signal.SIGCONT)
+        wait_until(lambda: served.metric("tenantry_processes") == {"": PROCESSES})
+        with Load(served.port).sent() as load:
+            load.wait_for_more()
+
+        assert sum(served.metric("tenantry_requests_total").values()) >= load.answered
+
     def test_replaces_a_killed_process(self, served: Served):
         """Only the requests that it had in work fail: at most one of each client."""
         before = serving_ids(served.program)

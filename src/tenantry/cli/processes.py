@@ -102,6 +102,8 @@ class ServingProcess(Process):
     def scrape(self) -> str | None:
         """Return the metrics of the process; None if it does not answer."""
         try:
+            while self._scrape_conn.poll():
+                self._scrape_conn.recv_bytes()  # it answered an earlier scrape too late
             self._scrape_conn.send_bytes(_SCRAPE)
             if self._scrape_conn.poll(SCRAPE_SECONDS_MAX):
                 return self._scrape_conn.recv_bytes().decode()
