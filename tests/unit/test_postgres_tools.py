@@ -7,8 +7,12 @@ import pytest
 from tenantry.db import postgres_tools
 from tenantry.kit.stopping import Stop
 
-# Prints its arguments, and the password that it was given.
-PROGRAM = '#!/bin/sh\necho "$@"\necho "password: $PGPASSWORD"\n'
+# Prints its arguments, the password that it was given, and a secret that it was not.
+PROGRAM = """#!/bin/sh
+echo "$@"
+echo "password: $PGPASSWORD"
+echo "secret: $TENANTRY_SECRET_KEY"
+"""
 
 
 @pytest.mark.parametrize(
@@ -19,16 +23,20 @@ PROGRAM = '#!/bin/sh\necho "$@"\necho "password: $PGPASSWORD"\n'
         "postgresql:///acme?host=db.example.com&port=6432&user=ada&password=hunter2",
     ],
 )
-def test_password_is_not_on_the_command_line(url: str, tmp_path: Path) -> None:
-    """Every user of a machine can read the command lines of its processes."""
+def test_password_is_not_on_the_command_line(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every user of a machine can read the command lines; our other secrets are not passed on."""
+    monkeypatch.setenv("TENANTRY_SECRET_KEY", "a secret key")
     program = tmp_path / "pg_dump"
     program.write_text(PROGRAM)
     program.chmod(0o700)
 
     with postgres_tools.dumping(program, url, snapshot="1", stop=Stop()) as output:
-        arguments, password = output.read().decode().splitlines()
+        arguments, password, secret = output.read().decode().splitlines()
 
     assert "hunter2" not in arguments
     assert password == "password: hunter2"
+    assert secret == "secret: "
     for part in ("host=db.example.com", "port=6432", "user=ada", "dbname=acme"):
         assert part in arguments

@@ -121,7 +121,9 @@ def _running(
     stdout: int = subprocess.DEVNULL,
 ) -> Iterator["subprocess.Popen[bytes]"]:
     public_url, password = _without_password(url)
-    environment = dict(os.environ)  # noqa: TID251 - the child inherits it
+    # The settings have secrets that it does not need.
+    names = [name for name in os.environ if not name.startswith("TENANTRY_")]  # noqa: TID251
+    environment = {name: os.environ[name] for name in names}  # noqa: TID251
     if password is not None:
         environment["PGPASSWORD"] = password
     with tempfile.TemporaryFile() as errors:
