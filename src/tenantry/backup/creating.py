@@ -1,5 +1,6 @@
 """Back up one tenant, or the catalog, into one archive."""
 
+import asyncio
 from collections.abc import Callable
 from uuid import UUID
 
@@ -17,6 +18,7 @@ from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Unavailable
 from tenantry.kit.ids import new_id
 from tenantry.kit.release import VERSION
+from tenantry.kit.stopping import entered_in_thread
 
 TENANT, CATALOG = "tenant", "catalog"
 
@@ -109,9 +111,9 @@ async def _back_up(
     tenant = (header.tenant_id, header.tenant_name)
     job = new_job(ctx, "backup", tenant=tenant, archive=target.place(name))
     async with running(copying, job, progress):
-        with target.writing(name) as sink:
-            writer = ArchiveWriter(sink, copying.keys, header)
-            writer.add_record(record)
+        async with entered_in_thread(target.writing(name)) as sink:
+            writer = await asyncio.to_thread(ArchiveWriter, sink, copying.keys, header)
+            await asyncio.to_thread(writer.add_record, record)
             await _write(copying, writer, url=url, count=progress.add)
         return await _finish(ctx, copying, job, tenant_id=header.tenant_id, progress=progress)
 

@@ -139,8 +139,7 @@ class FolderTarget:
         self.remove_partial()
         partial = self._folder / f".{name}{PARTIAL}"
         try:
-            with private.open_new(partial) as file:
-                fcntl.flock(file, fcntl.LOCK_EX)  # as long as this process lives
+            with _open_locked(partial) as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
@@ -181,9 +180,30 @@ class FolderTarget:
         for path in self._folder.glob(f".*{SUFFIX}{PARTIAL}"):
             with contextlib.suppress(FileNotFoundError, BlockingIOError), path.open("rb") as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                path.unlink()
-                removed.append(path.name)
+                if _is_linked(file):  # else the name is already that of another file
+                    path.unlink()
+                    removed.append(path.name)
         return removed
+
+
+def _open_locked(path: Path) -> BinaryIO:
+    """Create a file, locked as long as this process lives, so that no other one removes it.
+
+    Another process can remove it before it is locked; then it is created again.
+
+    Raises:
+        OSError: It cannot be created.
+    """
+    while True:
+        file = private.open_new(path)
+        fcntl.flock(file, fcntl.LOCK_EX)
+        if _is_linked(file):
+            return file
+        file.close()
+
+
+def _is_linked(file: BinaryIO) -> bool:
+    return os.fstat(file.fileno()).st_nlink > 0
 
 
 def stored(target: Target, keys: Keys) -> list[Stored]:

@@ -10,6 +10,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from tenantry.cli.exit_status import ExitStatus
 from tenantry.kit.errors import TenantryError
+from tenantry.kit.text import printable
 
 
 def new_group(description: str = "") -> typer.Typer:
@@ -112,7 +113,7 @@ class Root(Group):
 
 def print_error(line: str) -> None:
     """Print one line to stderr."""
-    sys.stderr.write(f"tenantry: error: {line}\n")
+    sys.stderr.write(f"tenantry: error: {printable(line)}\n")
 
 
 def _explain_usage(error: Any) -> str:

@@ -11,6 +11,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from tenantry.kit.pages import Page
+from tenantry.kit.text import printable
 from tenantry.schemas.base import Done
 
 PIPE_COLUMNS = 120
@@ -42,7 +43,7 @@ def json_text(data: object) -> str:
 
 def show_line(line: str = "") -> None:
     """Print one line."""
-    result().print(_printable(line), soft_wrap=True)
+    result().print(printable(line), soft_wrap=True)
 
 
 def show_text(text: str) -> None:
@@ -88,7 +89,7 @@ def show_attributes(attributes: Mapping[str, object]) -> None:
 
 def note(line: str) -> None:
     """Print a line to stderr."""
-    progress().print(line, style="dim", soft_wrap=True)
+    progress().print(printable(line), style="dim", soft_wrap=True)
 
 
 def note_page(page: Page[Any], noun: str) -> None:
@@ -110,11 +111,7 @@ def cell(value: object) -> Text:
     """Return *value* as text, without markup and control codes."""
     if isinstance(value, Text):
         return value
-    return Text(_printable(_plain(value)))
-
-
-def _printable(text: str) -> str:
-    return "".join(char if char.isprintable() else " " for char in text)
+    return Text(printable(_plain(value)))
 
 
 def _plain(value: object) -> str:

@@ -2,8 +2,9 @@
 
 import asyncio
 import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from functools import partial
 from threading import Event, Lock
 from typing import Any, TypeVar
 
@@ -68,3 +69,28 @@ async def run_in_thread(work: Callable[[Stop], Result]) -> Result:
         if not running.cancelled():
             running.exception()
         raise
+
+
+@asynccontextmanager
+async def entered_in_thread(manager: AbstractContextManager[Result]) -> AsyncIterator[Result]:
+    """Enter and leave *manager* in a thread: both can take seconds, such as a sync of a file.
+
+    On a cancellation, the end of the thread is awaited, and what was entered is left.
+    """
+    entered = False
+
+    def enter() -> Result:
+        nonlocal entered
+        value = manager.__enter__()
+        entered = True
+        return value
+
+    try:
+        value = await run_in_thread(lambda _stop: enter())
+        yield value
+    except BaseException as error:
+        leaving = partial(manager.__exit__, type(error), error, error.__traceback__)
+        if not entered or not await run_in_thread(lambda _stop: leaving()):
+            raise
+    else:
+        await run_in_thread(lambda _stop: manager.__exit__(None, None, None))

@@ -1,4 +1,4 @@
-"""Text in requests."""
+"""Text in requests, and text for a terminal."""
 
 import re
 import unicodedata
@@ -61,6 +61,11 @@ def shown(text: str) -> str:
     """Return the part of a client's *text* that an error message repeats."""
     beginning = text[:SHOWN_CHARS_MAX]
     return text if beginning == text else f"{beginning}…"
+
+
+def printable(text: str) -> str:
+    """Return *text* with spaces for control characters, which a terminal would obey."""
+    return "".join(char if char.isprintable() else " " for char in text)
 
 
 def canonical(text: str) -> str:

@@ -1,0 +1,25 @@
+"""The output of commands: text of archives and databases does not control the terminal."""
+
+import pytest
+from rich.table import Column
+
+from tenantry.cli import commands, output
+
+HOSTILE = "\x1b]0;owned\x07Shop\x1b[2J\u202e"
+
+
+class TestOutput:
+    @pytest.mark.parametrize("kind", ["table", "attributes", "line", "note", "error"])
+    def test_has_no_control_characters(self, capsys: pytest.CaptureFixture[str], kind: str):
+        shown = {
+            "table": lambda: output.show_table([Column("Tenant")], [(HOSTILE,)]),
+            "attributes": lambda: output.show_attributes({"tenant": HOSTILE}),
+            "line": lambda: output.show_line(HOSTILE),
+            "note": lambda: output.note(HOSTILE),
+            "error": lambda: commands.print_error(HOSTILE),
+        }
+        shown[kind]()
+
+        written = "".join(capsys.readouterr())
+        assert "Shop" in written
+        assert all(char.isprintable() or char == "\n" for char in written)

@@ -1,0 +1,48 @@
+"""A folder of archives: what is being written, and what killed processes have left."""
+
+from pathlib import Path
+
+import pytest
+
+from tenantry.backup.targets import FolderTarget
+from tenantry.kit import private
+
+NAME = "shop-20261122T000000Z-00000000.tar"
+
+
+class TestFolderTarget:
+    def test_lists_an_archive_when_it_is_complete(self, tmp_path: Path):
+        target = FolderTarget(tmp_path)
+
+        with target.writing(NAME) as sink:
+            sink.write(b"all")
+            assert target.names() == []
+
+        assert target.names() == [NAME]
+
+    def test_keeps_what_is_being_written(self, tmp_path: Path):
+        target = FolderTarget(tmp_path)
+
+        with target.writing(NAME):
+            assert FolderTarget(tmp_path).remove_partial() == []
+
+        assert target.names() == [NAME]
+
+    def test_creates_a_file_again_that_was_removed_before_it_was_locked(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        """As by the cleanup of another process, between the creation and the lock."""
+        target, open_new, removed = FolderTarget(tmp_path), private.open_new, []
+
+        def open_and_remove(path: Path) -> object:
+            file = open_new(path)
+            if not removed:
+                removed.extend(FolderTarget(tmp_path).remove_partial())
+            return file
+
+        monkeypatch.setattr(private, "open_new", open_and_remove)
+        with target.writing(NAME) as sink:
+            sink.write(b"all")
+
+        assert len(removed) == 1
+        assert (tmp_path / NAME).read_bytes() == b"all"
