@@ -2,14 +2,13 @@
 
 import asyncio
 import os
-import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import asyncpg
-from tests import postgres as launcher
+
+from testkit.postgres import own_server
 
 # Of the defaults only what more than one process with its pools needs.
 SETTINGS = """
@@ -35,30 +34,9 @@ def durable_server(folder: Path, settings: str = "") -> Iterator[str]:
     Raises:
         PostgresMissing: There are no binaries.
     """
-    found = launcher.find_binaries()
     folder.mkdir()
-    run_as = launcher._run_as(folder)
-    binaries = launcher._reachable(found, folder, run_as)
-    with _patiently_guarded(folder, binaries, run_as):
-        server = launcher.Server(binaries, folder, run_as)
-        server._run("initdb", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync")
-        with (folder / "data" / "postgresql.conf").open("a") as file:
-            file.write(SETTINGS + settings)
-        server.port = launcher._free_port()
-        server.start()
+    with own_server(folder, SETTINGS + settings) as server:
         yield server.url
-
-
-@contextmanager
-def _patiently_guarded(folder: Path, binaries: Path, run_as: dict[str, Any]) -> Iterator[None]:
-    guarded = launcher._guarded(folder, binaries, run_as)
-    guarded.__enter__()
-    try:
-        yield
-    finally:
-        # On a busy disk it takes long; the guard then goes on clearing away by itself.
-        with suppress(subprocess.TimeoutExpired):
-            guarded.__exit__(None, None, None)
 
 
 @contextmanager

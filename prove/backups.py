@@ -13,9 +13,6 @@ from typing import Any
 from uuid import UUID
 
 from benchmarks.world import Tenant, World
-from tests.acceptance.support import Raw
-from tests.integration.revisions import AlembicFolder
-from tests.postgres import find_binaries
 
 from prove.calls import (
     MIGRATE_ALL,
@@ -26,6 +23,9 @@ from prove.calls import (
 )
 from prove.promise import ENGINES, Figure, Promise, Stage
 from tenantry.db.urls import sqlite_path
+from testkit.postgres import find_binaries
+from testkit.raw_sql import Raw
+from testkit.revisions import AlembicFolder
 
 COMMAND_SECONDS_MAX = 120
 COLUMN = "op.add_column('tenantry_user', sa.Column('extra', sa.Integer))"

@@ -9,10 +9,6 @@ from pathlib import Path
 
 from benchmarks.processes import Process
 from benchmarks.world import PASSWORD, SECRET_KEY, Tenant, World
-from tests.acceptance.support import Raw
-from tests.contracts.oracle import level_of
-from tests.contracts.samples import body_of, path_of, query_of
-from tests.postgres import find_binaries
 
 from prove.calls import (
     ADMIN_LOGIN,
@@ -35,6 +31,10 @@ from prove.passwords import world_catalog
 from prove.promise import ENGINES, Figure, Promise, Stage
 from tenantry.api.table import ENDPOINTS
 from tenantry.db.urls import sqlite_path
+from testkit.decision_table import level_of
+from testkit.postgres import find_binaries
+from testkit.raw_sql import Raw
+from testkit.request_samples import body_of, path_of, query_of
 
 NEW_PASSWORD = "another quite long passphrase"
 EVIL = ("\r\n", "\n", "\r", "\x1b[31m", "\u2028", "\u2029", "\x85", '"} {"level":"forged"')

@@ -8,9 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks.world import Tenant, World
-from tests.contracts.answers import faults as form_faults
-from tests.contracts.oracle import level_of
-from tests.contracts.samples import body_of, path_of, query_of
 
 from prove.calls import (
     MIGRATE_ALL,
@@ -25,6 +22,9 @@ from prove.promise import ENGINES, Figure, Promise, Stage
 from tenantry.api.endpoints import Endpoint
 from tenantry.api.openapi import statuses, successes
 from tenantry.api.table import ENDPOINTS
+from testkit.decision_table import level_of
+from testkit.request_samples import body_of, path_of, query_of
+from testkit.response_form import faults as form_faults
 
 LEVELS = ("Open", "Admin", "Tenant login", "Tenant", "Public", "MCP")
 

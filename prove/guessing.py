@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 from benchmarks.processes import Process
 from benchmarks.world import PASSWORD, World
-from tests.acceptance.support import Raw
 
 from prove.calls import (
     PROFILE,
@@ -23,6 +22,7 @@ from prove.faults_inside import COUNT_HASHES, HASHED
 from prove.login import PROXIES, TRUSTING, WRONG
 from prove.passwords import HASH_MIB
 from prove.promise import ENGINE_NAMES, ENGINES, Figure, Promise, Stage
+from testkit.raw_sql import Raw
 
 STORM_P99_MS_MAX = 250
 

@@ -47,7 +47,7 @@ def p25(stage: Stage) -> Figure:
             made += asyncio.run(_create_all(world, process.port, names, faults))
         faults += [f"new outside the data folder: {one}" for one in _outside(stage.folder) - before]
         faults += _odd_files(stage.folder, engine)
-    faults += _odd_statements(stage.postgres._log)
+    faults += _odd_statements(stage.postgres.log)
     return Figure(
         done=f"{len(names)} hostile customer names on each engine, {made} accepted",
         found=f"{len(faults)} statements or files other than the generated ones",

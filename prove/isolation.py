@@ -10,9 +10,6 @@ from dataclasses import dataclass, field
 
 from benchmarks.processes import Process
 from benchmarks.world import PASSWORD, Tenant, World
-from tests.acceptance.support import Raw
-from tests.contracts.oracle import level_of
-from tests.contracts.samples import body_of, path_of, query_of
 
 from prove.calls import (
     ADMINS,
@@ -34,6 +31,9 @@ from prove.calls import (
 from prove.promise import ENGINE_NAMES, ENGINES, Figure, Promise, Stage
 from tenantry.api.endpoints import Endpoint
 from tenantry.api.table import ENDPOINTS
+from testkit.decision_table import level_of
+from testkit.raw_sql import Raw
+from testkit.request_samples import body_of, path_of, query_of
 
 GARBAGE = "tnk_garbage"
 

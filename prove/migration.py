@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from benchmarks.world import World
-from tests.acceptance.support import Raw
 from torture import broken, crowd, hangups, kills
 from torture.finding import Finding
 from torture.scale import SHORT, WHOLE, Scale
@@ -15,6 +14,7 @@ from torture.scale import SHORT, WHOLE, Scale
 from prove.calls import AUDIT, HISTORY, MIGRATE_ALL, TENANTS, Line, as_admin
 from prove.passwords import world_catalog
 from prove.promise import ENGINES, Figure, Promise, Stage
+from testkit.raw_sql import Raw
 
 # Each is done on both engines, which share the number.
 KILLS, CROWDS = 1_000, 200

@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 from benchmarks import postgres
 from benchmarks.processes import Process
 from benchmarks.world import PASSWORD, World
-from tests.postgres import Server, own_server
 
 from prove.calls import (
     LOGIN,
@@ -27,7 +26,8 @@ from prove.calls import (
 )
 from prove.isolation import busy_connections
 from prove.promise import Figure, Promise, Stage
-from prove.toxics import TOXICS, Proxy
+from testkit.postgres import Server, own_server
+from testkit.toxics import TOXICS, Proxy
 
 ANSWER_SECONDS_MAX = 5.0
 

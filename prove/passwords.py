@@ -7,7 +7,6 @@ import re
 import argon2
 from benchmarks.processes import Process
 from benchmarks.world import PASSWORD, World
-from tests.acceptance.support import Raw
 
 from prove.calls import (
     LOGIN,
@@ -20,6 +19,7 @@ from prove.calls import (
 )
 from prove.login import TRUSTING
 from prove.promise import ENGINES, Figure, Promise, Stage
+from testkit.raw_sql import Raw
 
 FORM = re.compile(r"\$argon2id\$v=19\$m=(\d+),t=(\d+),p=1\$.+")
 

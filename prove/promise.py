@@ -12,7 +12,8 @@ from typing import TypeVar
 from benchmarks import postgres
 from benchmarks.processes import ROOT, SOURCE, Process, started
 from benchmarks.world import Size, World, make_world
-from tests.postgres import Server, own_server
+
+from testkit.postgres import Server, own_server
 
 Value = TypeVar("Value")
 

@@ -3,8 +3,6 @@
 import asyncio
 import re
 
-from tests.contracts.oracle import level_of
-
 from prove.calls import (
     Line,
     bearer,
@@ -14,6 +12,7 @@ from prove.isolation import GARBAGE
 from prove.promise import ENGINES, Figure, Promise, Stage
 from tenantry.api.endpoints import Endpoint
 from tenantry.api.table import ENDPOINTS
+from testkit.decision_table import level_of
 
 
 def p39(stage: Stage) -> Figure:

@@ -18,8 +18,6 @@ import psycopg
 from benchmarks.machine import filesystem
 from benchmarks.processes import Process
 from benchmarks.world import PASSWORD, Size, Tenant, World, make_world
-from tests.integration.revisions import AlembicFolder
-from tests.postgres import MEMORY, MEMORY_BYTES_MIN
 
 from prove.calls import (
     MIGRATE_ALL,
@@ -33,6 +31,8 @@ from prove.calls import (
 )
 from prove.promise import ENGINE_NAMES, Figure, NotShown, Promise, Stage
 from tenantry.db.urls import sqlite_path
+from testkit.postgres import MEMORY, MEMORY_BYTES_MIN
+from testkit.revisions import AlembicFolder
 
 CONNECTIONS_MAX = 64
 

@@ -6,9 +6,6 @@ import json
 import time
 
 from benchmarks.world import World
-from tests.acceptance.support import Raw
-from tests.contracts.oracle import level_of
-from tests.contracts.samples import body_of, path_of
 
 from prove.calls import (
     ADMINS,
@@ -26,6 +23,9 @@ from prove.calls import (
 from prove.passwords import world_catalog
 from prove.promise import ENGINE_NAMES, ENGINES, Figure, Promise, Stage
 from tenantry.api.table import ENDPOINTS
+from testkit.decision_table import level_of
+from testkit.raw_sql import Raw
+from testkit.request_samples import body_of, path_of
 
 STREAM_SECONDS_MAX = 5.0
 

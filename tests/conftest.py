@@ -28,10 +28,10 @@ from tenantry.tenant import tables as tenant_tables
 from tenantry.tenant import tokens
 from tenantry.tenant.blog import posts
 from tenantry.tenant.blog.writing import Author
+from testkit.postgres import find_binaries, postgres
+from testkit.request_samples import PASSWORD
 from tests.pgbouncer import MODE_VARIABLE, PgBouncer, pgbouncer
-from tests.postgres import find_binaries, postgres
 
-PASSWORD = "correct horse battery staple"
 HOST = "tenantry.test"
 SECRET_KEY = "a secret key that is used in tests alone"
 

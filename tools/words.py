@@ -43,7 +43,10 @@ _JAVASCRIPT = re.compile(
 SOURCES = (
     ("Markdown", ".", "*.md"),
     ("Markdown", "docs", "**/*.md"),
-    *(("Python", folder, "**/*.py") for folder in ("tools", "benchmarks", "prove", "torture")),
+    *(
+        ("Python", folder, "**/*.py")
+        for folder in ("tools", "benchmarks", "prove", "testkit", "torture")
+    ),
     ("Python", "src/tenantry", "*.py"),
     *(
         ("Python", str(folder.parent.relative_to(ROOT)), "**/*.py")

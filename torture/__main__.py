@@ -18,9 +18,9 @@ from pathlib import Path
 from benchmarks.machine import describe
 from benchmarks.processes import ROOT
 from benchmarks.report import put_into, table
-from tests.postgres import own_server
 
 from tenantry.kit.clock import utc_now
+from testkit.postgres import own_server
 from torture import broken, catalog, copies, crowd, hangups, idle, kills, traffic
 from torture.finding import Finding
 from torture.scale import SHORT, WHOLE, Scale

@@ -16,12 +16,12 @@ from urllib.parse import urlsplit
 
 import psycopg
 from benchmarks.fleet.history import PENDING, Step
-from tests.acceptance.programs import free_port, run
-from tests.integration import raw_sql
-from tests.postgres import Server as PostgresServer
-from tests.postgres import own_server
 
 from tenantry.db.urls import sqlite_path
+from testkit import raw_sql
+from testkit.postgres import Server as PostgresServer
+from testkit.postgres import own_server
+from testkit.programs import free_port, run
 from torture.finding import Finding
 from torture.fleets import ENGINE_NAMES, Fleet, make_fleet, on_both
 from torture.scale import Scale
@@ -212,7 +212,7 @@ def _servers(postgres: PostgresServer | None) -> Iterator[str]:
 
 
 def _ask_for_password(postgres: PostgresServer) -> None:
-    rules = postgres._data / "pg_hba.conf"
+    rules = postgres.data / "pg_hba.conf"
     rules.write_text(f"host all {ROLE} 127.0.0.1/32 scram-sha-256\n{rules.read_text()}")
     raw_sql.run(
         postgres.url, f"CREATE ROLE {ROLE} LOGIN PASSWORD 'another'", "SELECT pg_reload_conf()"

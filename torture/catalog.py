@@ -9,10 +9,10 @@ from pathlib import Path
 from uuid import UUID
 
 import httpx
-from tests.integration import raw_sql
-from tests.postgres import Server as PostgresServer
-from tests.postgres import own_server
 
+from testkit import raw_sql
+from testkit.postgres import Server as PostgresServer
+from testkit.postgres import own_server
 from torture.finding import Finding
 from torture.fleets import Fleet, make_fleet
 from torture.scale import Scale

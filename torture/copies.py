@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks import postgres
-from tests.integration.raw_sql import connected, run
-from tests.postgres import find_binaries
 
 from tenantry.db.factory import open_server
 from tenantry.db.servers import Server
+from testkit.postgres import find_binaries
+from testkit.raw_sql import connected, run
 from torture.finding import Finding
 from torture.fleets import ENGINE_NAMES, on_both
 from torture.scale import Scale

@@ -15,8 +15,8 @@ from benchmarks.fleet import ours
 from benchmarks.fleet.history import BEHIND, PENDING
 from benchmarks.fleet.ours import Ours
 from benchmarks.world import Size, make_world
-from tests.integration.raw_sql import Query, connected
 
+from testkit.raw_sql import Query, connected
 from torture.finding import Finding
 from torture.states import State, read_state
 

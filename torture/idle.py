@@ -10,8 +10,8 @@ from pathlib import Path
 import httpx
 import psycopg
 from benchmarks.world import Tenant
-from tests.integration.revisions import AlembicFolder
 
+from testkit.revisions import AlembicFolder
 from torture.finding import Finding
 from torture.scale import Scale
 from torture.serving import MIGRATE_ALL, admin, serving

@@ -9,7 +9,8 @@ from typing import Any
 
 import httpx
 from benchmarks import wire
-from tests.acceptance.programs import Program, free_port, running
+
+from testkit.programs import Program, free_port, running
 
 START_SECONDS_MAX = 60
 START_TRIES_MAX = 5

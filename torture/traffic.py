@@ -11,8 +11,8 @@ from pathlib import Path
 import httpx
 from benchmarks import postgres
 from benchmarks.world import Size, Tenant, World, make_world
-from tests.integration.revisions import AlembicFolder
 
+from testkit.revisions import AlembicFolder
 from torture.finding import Finding
 from torture.fleets import ENGINE_NAMES, ENGINES
 from torture.scale import Scale

@@ -19,9 +19,9 @@ from tenantry.cli.commands import DeferredCommand
 from tenantry.cli.main import cli
 from tenantry.services import open_tenant_server
 from tenantry.settings import SERVER_DEFAULT, Settings
-from tests.acceptance.programs import environment_of
+from testkit.programs import environment_of
+from testkit.raw_sql import connected
 from tests.conftest import PASSWORD
-from tests.integration.raw_sql import connected
 
 ADA = "ada@example.com"
 OTHER_KEY = "another secret key, of forty characters."

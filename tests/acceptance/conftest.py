@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tenantry.settings import Settings
+from testkit.programs import variables
 from tests.acceptance.commands import Commands
-from tests.acceptance.programs import variables
 from tests.logs import logs_kept
 
 

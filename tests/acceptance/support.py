@@ -3,12 +3,9 @@
 import asyncio
 import contextlib
 import json
-import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 import argon2
 import httpx
@@ -18,10 +15,10 @@ import pytest
 from tenantry.app import app_over
 from tenantry.catalog import password_attempts
 from tenantry.catalog.tenants import Tenant
-from tenantry.db.urls import sqlite_path
 from tenantry.fleet.lifecycle import Provisioned
 from tenantry.services import open_services
 from tenantry.settings import Settings
+from testkit.raw_sql import Raw
 from tests.conftest import PASSWORD, World, client_of
 
 LOGIN = "/api/tenant/auth/login"
@@ -217,61 +214,6 @@ async def must_be_for_admins(world: World, send: Send) -> None:
         refused(await send(client), 401)
     refused(await send(await world.owner(world.acme)), 403)
     refused(await send(world.client(authorization=f"Bearer {await world.token(world.acme)}")), 403)
-
-
-class Raw:
-    """Direct access to a database, to read it or to break it."""
-
-    def __init__(self, url: str) -> None:
-        self.url = url
-        self.path = sqlite_path(url)
-
-    @contextlib.contextmanager
-    def connect(self) -> Iterator[Any]:
-        """Yield a connection on which every statement commits by itself."""
-        if self.path is not None:
-            connection: Any = sqlite3.connect(
-                f"{self.path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None
-            )
-        else:
-            connection = psycopg.connect(self.url, autocommit=True)
-        with contextlib.closing(connection):
-            yield connection
-
-    def run(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
-        """Run *sql*, with ``?`` for each value, and return its rows."""
-        if self.path is None:
-            sql = sql.replace("?", "%s")
-        else:
-            values = tuple(one.hex if isinstance(one, UUID) else one for one in values)
-        with self.connect() as connection:
-            cursor = connection.execute(sql, values)
-            return list(cursor.fetchall()) if cursor.description else []
-
-    def tables(self) -> set[str]:
-        if self.path is not None:
-            return {row[0] for row in self.run("SELECT name FROM sqlite_master WHERE type='table'")}
-        return {
-            row[0] for row in self.run("SELECT tablename FROM pg_tables WHERE schemaname='public'")
-        }
-
-    def dump(self) -> str:
-        """Return every row of every table, as text."""
-        return "\n".join(
-            repr([bytes(one) if isinstance(one, memoryview) else one for one in row])
-            for table in sorted(self.tables())
-            for row in self.run(f'SELECT * FROM "{table}"')
-        )
-
-    def destroy(self) -> None:
-        """Delete the database."""
-        if self.path is not None:
-            for suffix in ("", "-wal", "-shm"):
-                Path(f"{self.path}{suffix}").unlink(missing_ok=True)
-            return
-        server, _, name = self.url.rpartition("/")
-        with psycopg.connect(f"{server}/postgres", autocommit=True) as connection:
-            connection.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
 
 
 def catalog_of(world: World) -> Raw:

@@ -14,6 +14,7 @@ import pytest
 from tenantry.access import sign_ins
 from tenantry.fleet.lifecycle import Provisioned
 from tenantry.kit.clock import utc_now
+from testkit.raw_sql import Raw
 from tests.acceptance.support import (
     ADMIN_LOGIN,
     CHANGE_PASSWORD,
@@ -23,7 +24,6 @@ from tests.acceptance.support import (
     OWN_POSTS,
     PROFILE,
     TENANTS,
-    Raw,
     add_user,
     at,
     catalog_of,

@@ -13,6 +13,15 @@ import pytest
 from typer.testing import CliRunner
 
 from tenantry.cli.main import cli
+from testkit.programs import (
+    START_SECONDS_MAX,
+    answers,
+    free_port,
+    only_line,
+    run,
+    running,
+)
+from testkit.raw_sql import connected
 from tests.acceptance.commands import (
     ADA,
     CREATE_WIDGETS,
@@ -27,16 +36,7 @@ from tests.acceptance.commands import (
     every_command,
     wait_until,
 )
-from tests.acceptance.programs import (
-    START_SECONDS_MAX,
-    answers,
-    free_port,
-    only_line,
-    run,
-    running,
-)
 from tests.conftest import PASSWORD
-from tests.integration.raw_sql import connected
 
 
 class TestEveryCommand:

@@ -14,10 +14,10 @@ import pytest
 
 from tenantry.db.urls import sqlite_path
 from tenantry.settings import Settings
+from testkit import raw_sql
+from testkit.programs import environment_of, only_line, variables
 from tests.acceptance.commands import TENANT
-from tests.acceptance.programs import environment_of, only_line, variables
 from tests.conftest import PASSWORD
-from tests.integration import raw_sql
 
 pytestmark = pytest.mark.slow
 

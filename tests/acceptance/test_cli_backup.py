@@ -15,9 +15,9 @@ import pytest
 from tenantry.db.factory import open_server
 from tenantry.db.urls import sqlite_path
 from tenantry.kit.secrets import digest
+from testkit import raw_sql
+from testkit.programs import environment_of
 from tests.acceptance.commands import CREATE_WIDGETS, OTHER_KEY, Commands
-from tests.acceptance.programs import environment_of
-from tests.integration import raw_sql
 from tests.integration.engines import on_postgresql, on_sqlite
 
 SHOP = "Shop 50% / ä"

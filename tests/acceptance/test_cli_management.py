@@ -18,6 +18,8 @@ import pytest
 from tenantry.app import app_over
 from tenantry.schemas.mcp_clients import configurations
 from tenantry.services import open_services, system_context
+from testkit.programs import only_line, running
+from testkit.raw_sql import rows
 from tests.acceptance.commands import (
     ADA,
     CREATE_WIDGETS,
@@ -30,9 +32,7 @@ from tests.acceptance.commands import (
     at_a_terminal,
     wait_until,
 )
-from tests.acceptance.programs import only_line, running
 from tests.conftest import PASSWORD, client_of
-from tests.integration.raw_sql import rows
 
 UNKNOWN_ID = "01890a5d-ac96-774b-bcce-b302099a8057"
 OWNER = "owner@example.com"

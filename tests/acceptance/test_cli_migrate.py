@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 
+from testkit.programs import only_line, running
 from tests.acceptance.commands import (
     ADA,
     CREATE_WIDGETS,
@@ -18,7 +19,6 @@ from tests.acceptance.commands import (
     ended_count,
     wait_until,
 )
-from tests.acceptance.programs import only_line, running
 
 OURS = {"TENANTRY_TENANT_MIGRATIONS": "ours"}
 

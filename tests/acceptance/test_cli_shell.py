@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tenantry.cli.main import COMMANDS
+from testkit.programs import START_SECONDS_MAX, environment_of, only_line
 from tests.acceptance.commands import Commands, every_command
-from tests.acceptance.programs import START_SECONDS_MAX, environment_of, only_line
 
 # Importing any of them takes longer than all that help needs.
 SLOW = {"sqlalchemy", "alembic", "uvicorn", "starlette", "mcp", "asyncpg", "rich"}

@@ -11,8 +11,8 @@ from tenantry.app import app_over
 from tenantry.console.door import SAFEGUARDS
 from tenantry.console.files import PAGES, PREFIX, read_files
 from tenantry.services import Services
+from testkit import asgi
 from tests.conftest import client_of
-from tests.contracts import asgi
 
 FILES = sorted(read_files())
 SCRIPT = f"{PREFIX}app.js"

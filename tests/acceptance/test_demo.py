@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tenantry.cli.main import cli
-from tests.acceptance.programs import (
+from testkit.programs import (
     Program,
     answers,
     free_port,

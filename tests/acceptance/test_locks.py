@@ -8,12 +8,12 @@ import psycopg
 import pytest
 
 from tenantry.db.sessions import LOST_MAX
+from testkit.raw_sql import Raw
 from tests.acceptance.assistants import answer_of, assistant, call, data_of, message, post
 from tests.acceptance.support import (
     CHANGE_PASSWORD,
     NEW_PASSWORD,
     TENANTS,
-    Raw,
     add_user,
     database_of,
     done,

@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
+from testkit.programs import free_port, running, variables
 from tests.acceptance.histories import add_run
-from tests.acceptance.programs import free_port, running, variables
 from tests.acceptance.shapes import (
     MIGRATION_RUN,
     Shape,

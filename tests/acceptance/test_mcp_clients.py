@@ -13,8 +13,8 @@ from tenantry.app import app_over
 from tenantry.schemas.mcp_clients import configurations
 from tenantry.services import open_services
 from tenantry.settings import Settings
+from testkit.programs import free_port
 from tests.acceptance.assistants import connected, data_of
-from tests.acceptance.programs import free_port
 from tests.acceptance.sockets import served
 from tests.acceptance.support import OWN_TOKENS, TENANTS, ok
 from tests.conftest import PASSWORD, World, make_world

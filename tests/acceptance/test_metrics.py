@@ -18,7 +18,7 @@ from tenantry.app import app_over
 from tenantry.cli.metrics_port import CONNECTIONS_MAX, SILENCE_SECONDS_MAX
 from tenantry.kit.access_log import AccessLog
 from tenantry.kit.metrics import Metrics
-from tests.acceptance.programs import free_port, only_line, run, running
+from testkit.programs import free_port, only_line, run, running
 from tests.acceptance.support import LOGIN, MIGRATE_ALL, database_of, must_be_for_admins
 from tests.conftest import PASSWORD, World
 

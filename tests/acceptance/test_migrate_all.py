@@ -11,6 +11,7 @@ import pytest
 
 from tenantry.fleet.lifecycle import Provisioned
 from tenantry.settings import Settings
+from testkit.raw_sql import Raw
 from tests.acceptance.migrations import Migrations
 from tests.acceptance.shapes import MIGRATION_RESULT, instant, must_be
 from tests.acceptance.support import (
@@ -19,7 +20,6 @@ from tests.acceptance.support import (
     POSTS,
     PROFILE,
     TENANTS,
-    Raw,
     database_of,
     encoded,
     must_be_for_admins,

@@ -15,8 +15,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tenantry.settings import Settings
-from tests.acceptance.commands import Commands
-from tests.acceptance.programs import (
+from testkit.programs import (
     END_SECONDS_MAX,
     Program,
     free_port,
@@ -25,6 +24,7 @@ from tests.acceptance.programs import (
     running,
     variables,
 )
+from tests.acceptance.commands import Commands
 from tests.integration.engines import on_postgresql, on_sqlite
 
 pytestmark = pytest.mark.slow

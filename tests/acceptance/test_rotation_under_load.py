@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from tenantry.settings import Settings
-from tests.acceptance.programs import free_port, running, variables
+from testkit.programs import free_port, running, variables
 from tests.acceptance.support import POSTS, TENANTS, ok
 from tests.conftest import World
 

@@ -23,9 +23,9 @@ from tenantry.fleet.watchers import Watchers
 from tenantry.kit.clock import utc_now
 from tenantry.services import system_context
 from tenantry.settings import Settings
+from testkit.programs import free_port, running, variables
 from tests.acceptance.histories import add_run
 from tests.acceptance.migrations import Migrations
-from tests.acceptance.programs import free_port, running, variables
 from tests.acceptance.shapes import IN_WORK, RUN, RUN_TENANT, list_of, must_be
 from tests.acceptance.sockets import served
 from tests.acceptance.streams import Event, watching

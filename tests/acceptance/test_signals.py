@@ -8,8 +8,8 @@ import time
 import pytest
 
 from tenantry.cli.signals import EXIT_SECONDS_MAX, EXIT_STATUS_KILLED
+from testkit.programs import running
 from tests.acceptance.commands import Commands, wait_until
-from tests.acceptance.programs import running
 
 pytestmark = pytest.mark.slow
 

@@ -11,6 +11,7 @@ from tenantry.access import admins
 from tenantry.app import app_over
 from tenantry.services import open_services, system_context
 from tenantry.settings import Settings
+from testkit.raw_sql import Raw
 from tests.acceptance.shapes import CREATED_TENANT, TENANT, must_be, page_of
 from tests.acceptance.support import (
     BROKEN_JSON,
@@ -20,7 +21,6 @@ from tests.acceptance.support import (
     PROFILE,
     TENANTS,
     UNKNOWN_ID,
-    Raw,
     add_user,
     catalog_of,
     database_of,

@@ -22,8 +22,7 @@ from tenantry.kit.secrets import mint
 from tenantry.migration.schema_state import version
 from tenantry.services import system_context
 from tenantry.tenant.tables import user
-from tests.conftest import PASSWORD, World
-from tests.contracts.oracle import (
+from testkit.decision_table import (
     BEARERS,
     BLOGLESS,
     KEYS,
@@ -34,7 +33,8 @@ from tests.contracts.oracle import (
     SUSPENDED,
     Combination,
 )
-from tests.contracts.samples import NEW_PASSWORD
+from testkit.request_samples import NEW_PASSWORD
+from tests.conftest import PASSWORD, World
 from tests.contracts.stage import Stage, add_tenant, as_admin
 
 AGES_AGO = timedelta(days=40)
@@ -44,7 +44,7 @@ BLANKS = {"empty": "", "spaces": "   "}
 
 @dataclass
 class Cast:
-    """A stage with six tenants, and every credential that `oracle` names."""
+    """A stage with six tenants, and every credential that `decision_table` names."""
 
     stage: Stage
     bearers: dict[str, str]

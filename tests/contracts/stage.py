@@ -7,11 +7,11 @@ from tenantry.catalog.tenants import Tenant
 from tenantry.kit.clock import utc_now
 from tenantry.tenant.blog import posts
 from tenantry.tenant.blog.writing import Author
+from testkit.asgi import Answer, Headers, ask
+from testkit.decision_table import level_of
+from testkit.request_samples import body_of, path_of, query_of
 from tests.conftest import World, provision
-from tests.contracts.asgi import Answer, Headers, ask
 from tests.contracts.ledger import Dump, Ledger, difference
-from tests.contracts.oracle import level_of
-from tests.contracts.samples import body_of, path_of, query_of
 
 
 @dataclass

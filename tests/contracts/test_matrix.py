@@ -9,11 +9,8 @@ import pytest
 from tenantry.api.endpoints import Endpoint
 from tenantry.api.openapi import statuses, successes
 from tenantry.api.table import ENDPOINTS
-from tests.contracts.answers import FORBIDDEN, UNAUTHENTICATED, faults
-from tests.contracts.asgi import Answer
-from tests.contracts.cast import Cast
-from tests.contracts.ledger import difference, essence
-from tests.contracts.oracle import (
+from testkit.asgi import Answer
+from testkit.decision_table import (
     ADMITTED,
     SCOPES,
     Asked,
@@ -25,7 +22,10 @@ from tests.contracts.oracle import (
     is_token_sent,
     level_of,
 )
-from tests.contracts.samples import params, path_of
+from testkit.request_samples import params, path_of
+from testkit.response_form import FORBIDDEN, UNAUTHENTICATED, faults
+from tests.contracts.cast import Cast
+from tests.contracts.ledger import difference, essence
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
 

@@ -15,9 +15,9 @@ from msgspec import inspect
 from tenantry.api.endpoints import Endpoint
 from tenantry.api.table import ENDPOINTS
 from tenantry.mcp.tools import TOOLS, Tool
-from tests.contracts.answers import faults
-from tests.contracts.asgi import ask
-from tests.contracts.samples import items_of, kinds_of, members_of, params, path_of
+from testkit.asgi import ask
+from testkit.request_samples import items_of, kinds_of, members_of, params, path_of
+from testkit.response_form import faults
 from tests.contracts.stage import Stage
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]

@@ -10,8 +10,8 @@ from tenantry.api.endpoints import Endpoint
 from tenantry.api.openapi import describe, statuses
 from tenantry.api.table import ENDPOINTS
 from tenantry.schemas.base import Nothing
-from tests.contracts.answers import BARE_PATHS
-from tests.contracts.oracle import level_of
+from testkit.decision_table import level_of
+from testkit.response_form import BARE_PATHS
 
 DESCRIBED = [one for one in ENDPOINTS if one.path != "/openapi.json"]
 EVERY = [pytest.param(one, id=f"{one.method} {one.path}") for one in DESCRIBED]

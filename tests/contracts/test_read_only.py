@@ -12,10 +12,10 @@ from tenantry.api.endpoints import Endpoint
 from tenantry.api.table import ENDPOINTS
 from tenantry.catalog.tables import tenant
 from tenantry.mcp.tools import TOOLS, Tool
-from tests.contracts.asgi import Answer
+from testkit.asgi import Answer
+from testkit.decision_table import level_of
+from testkit.request_samples import params
 from tests.contracts.ledger import essence
-from tests.contracts.oracle import level_of
-from tests.contracts.samples import params
 from tests.contracts.stage import Stage, as_admin
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]

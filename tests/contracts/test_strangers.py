@@ -1,7 +1,7 @@
 """The endpoints without credentials are listed by name, and there are no others."""
 
 from tenantry.api.table import ENDPOINTS
-from tests.contracts.oracle import OPEN_PATHS, asked_by, level_of
+from testkit.decision_table import OPEN_PATHS, asked_by, level_of
 
 # A new one needs its name here and in docs/api-conventions.md.
 OPEN_TODAY = {

@@ -14,7 +14,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
 
 from tenantry.settings import Settings
-from tests.acceptance.programs import Program, free_port, running
+from testkit.programs import Program, free_port, running
 from tests.e2e.stage import Seeded, set_stage
 
 Take = Callable[[Page, str], None]

@@ -10,7 +10,7 @@ from playwright.sync_api import BrowserContext, expect
 from tenantry.access import admins
 from tenantry.services import open_services, system_context
 from tenantry.settings import Settings
-from tests.acceptance.programs import free_port, running
+from testkit.programs import free_port, running
 from tests.e2e.checks import violations
 from tests.e2e.conftest import Take, Watched
 from tests.e2e.stage import ADMIN, PASSWORD

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.acceptance.programs import free_port
+from testkit.programs import free_port
 from tests.acceptance.sockets import served
 from tests.acceptance.support import ADMIN_LOGIN, HISTORY, MODULES, POSTS, PROFILE
 from tests.conftest import PASSWORD, World

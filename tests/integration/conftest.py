@@ -23,8 +23,8 @@ from tenantry.migration.migrator import (
 from tenantry.migration.streams import Stream, Streams
 from tenantry.settings import Settings
 from tenantry.tenant.databases import STREAM
+from testkit.revisions import AlembicFolder
 from tests.integration.gates import Gate
-from tests.integration.revisions import AlembicFolder
 
 MakeMigrator = Callable[[float], Migrator]
 Keep = Callable[[Database[Any]], Database[Any]]

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from tenantry.catalog.tenants import Tenant
 from tenantry.services import Services
+from testkit import raw_sql
+from testkit.revisions import AlembicFolder
 from tests.conftest import provision
-from tests.integration import raw_sql
-from tests.integration.revisions import AlembicFolder
 
 HEAD = """
     import pathlib, time

@@ -11,7 +11,7 @@ from textwrap import dedent
 from urllib.parse import quote
 
 from tenantry.db.urls import sqlite_path
-from tests.integration import raw_sql
+from testkit import raw_sql
 
 DONE = "a2"
 HEAD = "a4"

@@ -48,8 +48,9 @@ from tenantry.migration.streams import BadStream
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
 from tenantry.tenant.databases import STREAM
+from testkit import raw_sql
 from tests.conftest import client_of
-from tests.integration import adopting, projects, raw_sql
+from tests.integration import adopting, projects
 from tests.integration.adopting import OWNER
 from tests.integration.engines import on_postgresql, on_sqlite
 from tests.integration.projects import DONE, HEAD, Foreign, Project

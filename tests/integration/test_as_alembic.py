@@ -12,10 +12,10 @@ from tenantry.kit.ids import new_id
 from tenantry.migration.errors import explain
 from tenantry.migration.migrator import Migrator, TimeLimits
 from tenantry.migration.run_scripts import RunScripts
-from tests.integration import raw_sql
+from testkit import raw_sql
+from testkit.revisions import AlembicFolder
 from tests.integration.conftest import LOCK_MS, MakeMigrator, Rig
 from tests.integration.engines import on_postgresql, on_sqlite
-from tests.integration.revisions import AlembicFolder
 
 # As in production, where a warning is no error.
 pytestmark = pytest.mark.filterwarnings("ignore")

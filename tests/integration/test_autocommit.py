@@ -10,10 +10,10 @@ from tenantry.migration.attempts import LOCK_TRIES_MAX
 from tenantry.migration.errors import explain
 from tenantry.migration.migrator import MigrationResult
 from tenantry.migration.run_scripts import RunScripts
-from tests.integration import raw_sql
+from testkit import raw_sql
+from testkit.revisions import AlembicFolder
 from tests.integration.conftest import LOCK_MS, MakeMigrator, Rig
 from tests.integration.engines import on_postgresql, on_sqlite
-from tests.integration.revisions import AlembicFolder
 
 CREATE_NOTES = """
 op.create_table("note", sa.Column("id", sa.Integer, primary_key=True), sa.Column("text", sa.Text))

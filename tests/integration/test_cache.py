@@ -21,9 +21,9 @@ from tenantry.catalog.tables import admin
 from tenantry.db.statements import Statement
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
+from testkit import raw_sql
+from testkit.postgres import Server, own_server
 from tests.conftest import SECRET_KEY, World, client_of, make_world
-from tests.integration import raw_sql
-from tests.postgres import Server, own_server
 
 HELD_SECONDS_MAX = 1.0
 POSTS = "/api/public/blog/posts"

@@ -18,7 +18,7 @@ from tenantry.kit.pages import Window
 from tenantry.migration.run_scripts import RunScripts
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
-from tests.integration import raw_sql
+from testkit import raw_sql
 from tests.integration.gates import Gate, is_migrated, tenants, url_of
 from tests.integration.programs import running
 

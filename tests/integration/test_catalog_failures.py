@@ -16,9 +16,9 @@ from tenantry.kit.ids import new_id
 from tenantry.migration.run_scripts import RunScripts
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
+from testkit.revisions import AlembicFolder
 from tests.conftest import provision
 from tests.integration.gates import spoil, tenants
-from tests.integration.revisions import AlembicFolder
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(60)]
 

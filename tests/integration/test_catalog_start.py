@@ -10,8 +10,8 @@ from tenantry.catalog.database import STREAM
 from tenantry.kit.errors import TenantryError
 from tenantry.services import CatalogUnusable, open_services
 from tenantry.settings import Settings
+from testkit import raw_sql
 from tests.conftest import provision
-from tests.integration import raw_sql
 from tests.integration.engines import on_postgresql, on_sqlite
 from tests.integration.programs import running
 

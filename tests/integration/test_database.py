@@ -22,7 +22,7 @@ from tenantry.db.servers import Server
 from tenantry.db.sessions import Connection, DatabaseUnavailable
 from tenantry.db.statements import POSTGRESQL, SQLITE, Statement, compile_for
 from tenantry.kit.ids import new_id
-from tests.integration import raw_sql
+from testkit import raw_sql
 from tests.integration.conftest import Keep
 from tests.integration.engines import on_postgresql, on_sqlite
 from tests.integration.samples import ADD, FIND, NoteInUse, Sample, sample

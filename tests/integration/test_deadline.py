@@ -13,10 +13,10 @@ from tenantry.kit.ids import new_id
 from tenantry.migration.errors import explain
 from tenantry.migration.migrator import MigrationResult
 from tenantry.migration.run_scripts import RunScripts
-from tests.integration import raw_sql
+from testkit import raw_sql
+from testkit.revisions import AlembicFolder
 from tests.integration.conftest import MakeMigrator, Rig
 from tests.integration.engines import on_postgresql
-from tests.integration.revisions import AlembicFolder
 
 DEADLINE_SECONDS = 1.5
 LATE_SECONDS_MAX = 0.4

@@ -18,8 +18,9 @@ from tenantry.fleet.deletion import PURGED_MAX, TenantActive, WrongName
 from tenantry.kit.pages import Window
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
+from testkit import raw_sql
 from tests.conftest import World, provision
-from tests.integration import gates, raw_sql
+from tests.integration import gates
 from tests.integration.gates import Gate, is_migrated
 from tests.integration.programs import running
 from tests.integration.test_lifecycle import all_names, listed

@@ -9,9 +9,9 @@ from tenantry.migration import execution_postgres, execution_sqlite
 from tenantry.migration.errors import explain
 from tenantry.migration.migrator import MigrationResult
 from tenantry.migration.run_scripts import RunScripts
-from tests.integration import raw_sql
+from testkit import raw_sql
+from testkit.revisions import AlembicFolder
 from tests.integration.conftest import Rig
-from tests.integration.revisions import AlembicFolder
 
 CREATE = "op.create_table('note', sa.Column('id', sa.Integer))"
 ADD = "op.add_column('note', sa.Column('text', sa.Text))"

@@ -18,8 +18,8 @@ from tenantry.fleet.export import ExportFailed, ExportFolderExists, Manifest
 from tenantry.kit import private
 from tenantry.kit.pages import Window
 from tenantry.services import Services, system_context
+from testkit import raw_sql
 from tests.conftest import PASSWORD, World
-from tests.integration import raw_sql
 from tests.integration.gates import url_of
 
 # Of tables that hold secrets only.

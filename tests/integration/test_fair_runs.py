@@ -9,8 +9,8 @@ from tenantry.catalog import runs
 from tenantry.fleet.run_options import RunOptions
 from tenantry.services import open_services, system_context
 from tenantry.settings import Settings
+from testkit.revisions import AlembicFolder
 from tests.integration.gates import tenants
-from tests.integration.revisions import AlembicFolder
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(90)]
 

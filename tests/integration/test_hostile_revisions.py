@@ -10,9 +10,9 @@ from tenantry.catalog import runs
 from tenantry.catalog.runs import MigrationState, RunTenant
 from tenantry.services import open_services
 from tenantry.settings import Settings
+from testkit.revisions import AlembicFolder
 from tests.conftest import provision
 from tests.integration.programs import running
-from tests.integration.revisions import AlembicFolder
 
 pytestmark = pytest.mark.slow
 

@@ -20,12 +20,12 @@ from tenantry.migration.streams import Stream, Streams
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
 from tenantry.tenant.databases import STREAM
+from testkit import raw_sql
+from testkit.raw_sql import Dump
+from testkit.revisions import AlembicFolder
 from tests.conftest import UNDO_HEAD, provision
-from tests.integration import raw_sql
 from tests.integration.engines import on_postgresql
 from tests.integration.programs import Program, running
-from tests.integration.raw_sql import Dump
-from tests.integration.revisions import AlembicFolder
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 

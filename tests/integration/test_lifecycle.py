@@ -20,12 +20,12 @@ from tenantry.kit.text import BadText
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
 from tenantry.tenant.modules import UnknownModule
+from testkit import raw_sql
+from testkit.revisions import AlembicFolder
 from tests.conftest import HEAD, provision
-from tests.integration import raw_sql
 from tests.integration.engines import on_postgresql
 from tests.integration.gates import Gate
 from tests.integration.programs import Program, running
-from tests.integration.revisions import AlembicFolder
 from tests.integration.test_runs import SILENCE_MS, set_back
 
 KILLS = 4

@@ -5,10 +5,10 @@ from collections.abc import Callable
 import pytest
 
 from tenantry.migration.errors import explain
-from tests.integration import raw_sql
+from testkit import raw_sql
+from testkit.revisions import AlembicFolder
 from tests.integration.conftest import Rig
 from tests.integration.engines import on_postgresql
-from tests.integration.revisions import AlembicFolder
 
 LIVE = "import sqlalchemy.exc\nonline = True"
 CREATE = "op.create_table('note', sa.Column('id', sa.Integer, nullable=False))\n"

@@ -16,11 +16,11 @@ from tenantry.migration.migrator import MigrationResult
 from tenantry.migration.schema_state import Applied
 from tenantry.migration.streams import Stream, Streams
 from tenantry.tenant.databases import STREAM
+from testkit import raw_sql
+from testkit.revisions import AlembicFolder
 from tests.conftest import BEFORE_HEAD, HEAD, HEAD_NAME, UNDO_HEAD
-from tests.integration import raw_sql
 from tests.integration.conftest import LOCK_MS, Rig
 from tests.integration.engines import on_postgresql, on_sqlite
-from tests.integration.revisions import AlembicFolder
 
 CREATE_NOTES = """
 op.create_table("note", sa.Column("id", sa.Integer, primary_key=True),

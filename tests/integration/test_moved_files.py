@@ -4,10 +4,10 @@ import shutil
 from pathlib import Path
 
 from tenantry.migration.errors import explain
-from tests.integration import raw_sql
+from testkit import raw_sql
+from testkit.revisions import AlembicFolder
 from tests.integration.conftest import Rig
 from tests.integration.engines import on_sqlite
-from tests.integration.revisions import AlembicFolder
 
 REPLACE = """
     import shutil

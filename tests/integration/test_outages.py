@@ -12,7 +12,6 @@ from uuid import UUID
 
 import psycopg
 import pytest
-from prove.toxics import Proxy
 
 from tenantry.catalog import runs
 from tenantry.catalog.activity import activity_of
@@ -25,12 +24,13 @@ from tenantry.fleet.run_options import RunOptions
 from tenantry.kit.ids import new_id
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
+from testkit import raw_sql
+from testkit.postgres import Server, own_server
+from testkit.revisions import AlembicFolder
+from testkit.toxics import Proxy
 from tests.conftest import HOST, PASSWORD, SECRET_KEY, World
-from tests.integration import raw_sql
 from tests.integration.engines import on_postgresql, on_sqlite
 from tests.integration.gates import url_of
-from tests.integration.revisions import AlembicFolder
-from tests.postgres import Server, own_server
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 

@@ -16,12 +16,12 @@ from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.urls import with_database
 from tenantry.migration import live
 from tenantry.migration.guard import Guard
-from tests.acceptance.programs import free_port
+from testkit import raw_sql
+from testkit.postgres import Server, own_server
+from testkit.programs import free_port
 from tests.black_hole import black_hole
-from tests.integration import raw_sql
 from tests.integration.engines import on_postgresql
 from tests.integration.test_tls import ask
-from tests.postgres import Server, own_server
 from tests.unit.test_postgres_urls import PASSWORD
 
 pytestmark = on_postgresql

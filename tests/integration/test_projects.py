@@ -8,10 +8,10 @@ import pytest
 
 from tenantry.migration.recorder import Unrecorded, record
 from tenantry.migration.streams import Stream
-from tests.integration import raw_sql
+from testkit import raw_sql
+from testkit.revisions import AlembicFolder
 from tests.integration.conftest import Rig
 from tests.integration.projects import Project
-from tests.integration.revisions import AlembicFolder
 from tests.integration.test_recording import DIALECTS
 
 # As in production, where a warning is no error.

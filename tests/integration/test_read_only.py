@@ -18,8 +18,9 @@ from tenantry.kit.pages import Window
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
 from tenantry.tenant.audit import LOG, Retention
+from testkit import raw_sql
 from tests.conftest import PASSWORD, World
-from tests.integration import gates, raw_sql
+from tests.integration import gates
 from tests.integration.gates import Gate, is_migrated
 from tests.integration.test_run_options import plan
 

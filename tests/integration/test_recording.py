@@ -10,10 +10,11 @@ import pytest
 from tenantry.migration import dialects
 from tenantry.migration.recorder import RECORD_SECONDS_MAX, Unrecorded, record
 from tenantry.migration.streams import Revision, Stream
-from tests.integration import difficult_revisions, raw_sql
+from testkit import raw_sql
+from testkit.revisions import AlembicFolder
+from tests.integration import difficult_revisions
 from tests.integration.conftest import Rig
 from tests.integration.difficult_revisions import Shape
-from tests.integration.revisions import AlembicFolder
 
 # As in production, where a warning is no error.
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -9,11 +9,11 @@ from tenantry.migration.attempts import LOCK_TRIES_MAX
 from tenantry.migration.errors import explain
 from tenantry.migration.migrator import Inspection
 from tenantry.migration.schema_state import Applied
+from testkit import raw_sql
+from testkit.revisions import AlembicFolder
 from tests.conftest import BEFORE_HEAD, HEAD, HEAD_NAME
-from tests.integration import raw_sql
 from tests.integration.conftest import LOCK_MS, Rig
 from tests.integration.engines import on_postgresql
-from tests.integration.revisions import AlembicFolder
 
 CREATE_NOTES = "op.create_table('note', sa.Column('id', sa.Integer, primary_key=True))"
 ADD_NOTES = "op.execute('INSERT INTO note (id) VALUES (1), (2)')"

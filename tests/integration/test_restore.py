@@ -22,8 +22,8 @@ from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.kit.pages import Window
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
+from testkit import raw_sql
 from tests.conftest import World
-from tests.integration import raw_sql
 
 COUNT = "SELECT count(*) FROM tenantry_post"
 PUBLIC = "/api/public/blog/posts"

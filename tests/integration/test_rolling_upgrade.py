@@ -14,8 +14,8 @@ from tenantry.fleet import active_runs
 from tenantry.kit.ids import new_id
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
+from testkit.revisions import AlembicFolder
 from tests.integration.gates import Gate, tenants
-from tests.integration.revisions import AlembicFolder
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(90)]
 

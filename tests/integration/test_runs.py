@@ -18,9 +18,9 @@ from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
+from testkit import raw_sql
+from testkit.revisions import AlembicFolder
 from tests.conftest import HEAD, provision
-from tests.integration import raw_sql
-from tests.integration.revisions import AlembicFolder
 
 TENANTS = 12
 SILENCE_MS = 5_000  # contract, section 5

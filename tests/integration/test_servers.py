@@ -17,7 +17,7 @@ from tenantry.db.servers import Server, checked_name
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.sqlite_folder import SqliteFolder
 from tenantry.db.statements import Statement
-from tests.integration import raw_sql
+from testkit import raw_sql
 from tests.integration.conftest import Keep
 from tests.integration.engines import on_postgresql, on_sqlite
 

@@ -13,7 +13,7 @@ from tenantry.db.database import Budget, Database
 from tenantry.db.factory import single_connector
 from tenantry.db.statements import POSTGRESQL, SQLITE, compile_for
 from tenantry.kit.ids import new_id
-from tests.integration import raw_sql
+from testkit import raw_sql
 from tests.integration.samples import (
     ADD,
     CLOCK,

@@ -10,8 +10,8 @@ from tenantry.migration.schema_state import BASE
 from tenantry.migration.streams import BadStream, NoRevisions, Stream, UnknownRevision
 from tenantry.services import open_services, system_context
 from tenantry.settings import Settings
+from testkit.revisions import AlembicFolder
 from tests.conftest import provision
-from tests.integration.revisions import AlembicFolder
 
 # As in production, where a warning is no error.
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -9,12 +9,12 @@ import pytest
 from tenantry.services import open_services, system_context
 from tenantry.settings import Settings
 from tenantry.tenant.databases import STREAM
+from testkit import raw_sql
+from testkit.postgres import Server, own_server
+from testkit.revisions import AlembicFolder
 from tests.conftest import provision
-from tests.integration import raw_sql
 from tests.integration.engines import on_postgresql, on_sqlite
 from tests.integration.gates import tenants, url_of
-from tests.integration.revisions import AlembicFolder
-from tests.postgres import Server, own_server
 
 INVOICES = """
 op.execute("CREATE TABLE invoice (id serial PRIMARY KEY, number integer "

@@ -15,11 +15,11 @@ from tenantry.migration.guard import Guard
 from tenantry.migration.live import connect_psycopg
 from tenantry.services import open_services
 from tenantry.settings import Settings
+from testkit.revisions import AlembicFolder
 from tests.acceptance.support import PROFILE, ok
 from tests.conftest import make_world
 from tests.integration.conftest import Rig
 from tests.integration.engines import on_postgresql
-from tests.integration.revisions import AlembicFolder
 from tests.integration.test_silent_server import ONE
 from tests.tls_front import certificates, tls_front
 

@@ -25,12 +25,12 @@ from tenantry.kit.ids import new_id
 from tenantry.migration.errors import explain
 from tenantry.services import open_services
 from tenantry.settings import Settings
+from testkit import raw_sql
+from testkit.revisions import AlembicFolder
 from tests.acceptance.support import PROFILE, ok
 from tests.conftest import SECRET_KEY, make_world, provision
-from tests.integration import raw_sql
 from tests.integration.conftest import Rig
 from tests.integration.engines import on_postgresql
-from tests.integration.revisions import AlembicFolder
 from tests.pgbouncer import PgBouncer, pgbouncer
 
 pytestmark = on_postgresql

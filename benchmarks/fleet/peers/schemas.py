@@ -83,12 +83,12 @@ class Project:
         with postgres.careless(self.server_url):
             template = HEAD_TEMPLATE if at_head else BEHIND_TEMPLATE
             copy_databases(self.server_url, template, [DATABASE])
-            asyncio.run(_fetch(self._url, "SELECT 1"))
+            asyncio.run(_fetch(self.url, "SELECT 1"))
 
     def migrate(self, executor: str) -> float:
         """Return the seconds that ``migrate_schemas`` takes for all schemas, its start included."""
         began = time.perf_counter()
-        self._manage("migrate_schemas", "--tenant", f"--executor={executor}")
+        self.manage("migrate_schemas", "--tenant", f"--executor={executor}")
         return time.perf_counter() - began
 
     def check_at_head(self) -> None:
@@ -102,15 +102,17 @@ class Project:
             for number in range(self.count)
             for query in (IS_AT_HEAD, HAS_BOOKMARKS)
         ]
-        found = asyncio.run(_fetch(self._url, *checks))
+        found = asyncio.run(_fetch(self.url, *checks))
         if found != [True, 0] * self.count:
             raise NotMigrated("a schema of django-tenants is not at the head")
 
     @property
-    def _url(self) -> str:
+    def url(self) -> str:
+        """The URL of the database with the schemas."""
         return f"{self.server_url.rpartition('/')[0]}/{DATABASE}"
 
-    def _manage(self, *arguments: str) -> None:
+    def manage(self, *arguments: str) -> None:
+        """Run a command of ``manage.py``."""
         added = {"DJANGO_SETTINGS_MODULE": "site_settings", "PYTHONPATH": str(self.folder)}
         program = [sys.executable, "manage.py", *arguments, "--verbosity=0", "--skip-checks"]
         run(program, folder=self.folder, added=added)
@@ -134,14 +136,14 @@ def make_project(folder: Path, server_url: str, count: int) -> Project:
         clean = dedent(text).lstrip()
         path.write_text(clean.format(**values) if name == "site_settings.py" else clean)
     write_django(folder / "content" / "migrations", HISTORY)
-    project._manage("makemigrations", "customers")
+    project.manage("makemigrations", "customers")
     with postgres.careless(server_url):
-        project._manage("migrate_schemas", "--shared")
-        asyncio.run(_fetch(project._url, *_schemas(count)))
-        project._manage("migrate_schemas", "--tenant", "--executor=multiprocessing")
+        project.manage("migrate_schemas", "--shared")
+        asyncio.run(_fetch(project.url, *_schemas(count)))
+        project.manage("migrate_schemas", "--tenant", "--executor=multiprocessing")
         copy_databases(server_url, DATABASE, [BEHIND_TEMPLATE])
         write_django(folder / "content" / "migrations", PENDING)
-        project._manage("migrate_schemas", "--tenant", "--executor=multiprocessing")
+        project.manage("migrate_schemas", "--tenant", "--executor=multiprocessing")
         copy_databases(server_url, DATABASE, [HEAD_TEMPLATE])
     return project
 

@@ -5,12 +5,14 @@ import sqlite3
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import psycopg
 
 from tenantry.db.urls import sqlite_path
-from tests.postgres import find_binaries
+from testkit.postgres import find_binaries
 
 LOG = "tenantry_migration_log"  # when, and in which run: of no interest to a comparison
 
@@ -123,3 +125,58 @@ def _tables(query: Query, *, is_file: bool) -> set[str]:
     else:
         found = query("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
     return {name for (name,) in found}
+
+
+class Raw:
+    """Direct access to a database, to read it or to break it."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.path = sqlite_path(url)
+
+    @contextlib.contextmanager
+    def connect(self) -> Iterator[Any]:
+        """Yield a connection on which every statement commits by itself."""
+        if self.path is not None:
+            connection: Any = sqlite3.connect(
+                f"{self.path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None
+            )
+        else:
+            connection = psycopg.connect(self.url, autocommit=True)
+        with contextlib.closing(connection):
+            yield connection
+
+    def run(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
+        """Run *sql*, with ``?`` for each value, and return its rows."""
+        if self.path is None:
+            sql = sql.replace("?", "%s")
+        else:
+            values = tuple(one.hex if isinstance(one, UUID) else one for one in values)
+        with self.connect() as connection:
+            cursor = connection.execute(sql, values)
+            return list(cursor.fetchall()) if cursor.description else []
+
+    def tables(self) -> set[str]:
+        if self.path is not None:
+            return {row[0] for row in self.run("SELECT name FROM sqlite_master WHERE type='table'")}
+        return {
+            row[0] for row in self.run("SELECT tablename FROM pg_tables WHERE schemaname='public'")
+        }
+
+    def dump(self) -> str:
+        """Return every row of every table, as text."""
+        return "\n".join(
+            repr([bytes(one) if isinstance(one, memoryview) else one for one in row])
+            for table in sorted(self.tables())
+            for row in self.run(f'SELECT * FROM "{table}"')
+        )
+
+    def destroy(self) -> None:
+        """Delete the database."""
+        if self.path is not None:
+            for suffix in ("", "-wal", "-shm"):
+                Path(f"{self.path}{suffix}").unlink(missing_ok=True)
+            return
+        server, _, name = self.url.rpartition("/")
+        with psycopg.connect(f"{server}/postgres", autocommit=True) as connection:
+            connection.execute(f'DROP DATABASE "{name}" WITH (FORCE)')

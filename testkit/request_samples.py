@@ -12,8 +12,8 @@ import pytest
 from msgspec import inspect
 
 from tenantry.api.endpoints import Endpoint
-from tests.conftest import PASSWORD
 
+PASSWORD = "correct horse battery staple"
 NEW_PASSWORD = "another quite long passphrase"
 # Everything is optional there, and all of it together contradicts itself.
 EMPTY = {"/api/admin/tenants/migrate-all"}

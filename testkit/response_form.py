@@ -6,8 +6,8 @@ from typing import Any
 from uuid import UUID
 
 from tenantry.api.table import ENDPOINTS
-from tests.contracts.asgi import Answer
-from tests.contracts.oracle import LOOKED_AT, level_of
+from testkit.asgi import Answer
+from testkit.decision_table import LOOKED_AT, level_of
 
 UNAUTHENTICATED = "The token or key is missing or invalid."
 FORBIDDEN = "You are not allowed to do this."

@@ -1,5 +1,6 @@
-"""A throw-away PostgreSQL server for the tests."""
+"""A throw-away PostgreSQL server."""
 
+import contextlib
 import importlib.util
 import os
 import pwd
@@ -38,13 +39,19 @@ class PostgresMissing(Exception):
 
 
 class Server:
-    """A server of our own, in a folder, on a port that stays the same."""
+    """A server of our own, in a folder, on a port that stays the same.
 
-    def __init__(self, binaries: Path, folder: Path, run_as: dict[str, Any]) -> None:
+    Attributes:
+        data: The folder of its files.
+        log: The file of its messages.
+    """
+
+    def __init__(self, binaries: Path, folder: Path, run_as: dict[str, Any], settings: str) -> None:
         self._binaries = binaries
-        self._data = folder / "data"
-        self._log = folder / "log"
+        self.data = folder / "data"
+        self.log = folder / "log"
         self._run_as = run_as
+        self._settings = settings
         self.port = 0
 
     @property
@@ -55,8 +62,8 @@ class Server:
     def create(self) -> None:
         """Make the server's files, and start it on a free port."""
         self._run("initdb", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync")
-        with (self._data / "postgresql.conf").open("a") as file:
-            file.write(SETTINGS)
+        with (self.data / "postgresql.conf").open("a") as file:
+            file.write(self._settings)
         for tried in range(1, START_TRIES_MAX + 1):
             self.port = _free_port()
             try:
@@ -68,7 +75,7 @@ class Server:
 
     def start(self) -> None:
         """Start, and return when connections are accepted."""
-        self._run("pg_ctl", "start", "-w", "-l", str(self._log), "-o", f"-p {self.port}")
+        self._run("pg_ctl", "start", "-w", "-l", str(self.log), "-o", f"-p {self.port}")
 
     def stop(self, mode: Literal["fast", "immediate"] = "fast") -> None:
         """Break off all connections and end; ``immediate`` is like a crash."""
@@ -78,7 +85,7 @@ class Server:
         # The output goes to a file: a server that was started would keep a pipe open.
         with tempfile.TemporaryFile("w+") as output:
             done = subprocess.run(
-                [self._binaries / program, "-D", self._data, *arguments],
+                [self._binaries / program, "-D", self.data, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -89,7 +96,7 @@ class Server:
             output.seek(0)
             said = output.read()
         if done.returncode:
-            log = self._log.read_text() if self._log.exists() else ""
+            log = self.log.read_text() if self.log.exists() else ""
             raise RuntimeError(f"{program} {arguments} failed:\n{said}\n{log}")
 
 
@@ -108,18 +115,22 @@ def postgres() -> Iterator[str]:
 
 
 @contextmanager
-def own_server() -> Iterator[Server]:
+def own_server(folder: Path | None = None, settings: str = SETTINGS) -> Iterator[Server]:
     """Yield a server that can be stopped and started; it is gone after the block.
+
+    Args:
+        folder: An empty folder for its files, removed with it; a new one in memory if None.
+        settings: The lines of its ``postgresql.conf``.
 
     Raises:
         PostgresMissing: There are no binaries.
     """
     found = find_binaries()
-    folder = Path(tempfile.mkdtemp(prefix="tenantry-pg-", dir=_parent()))
+    folder = folder or Path(tempfile.mkdtemp(prefix="tenantry-pg-", dir=_parent()))
     run_as = _run_as(folder)
     binaries = _reachable(found, folder, run_as)
     with _guarded(folder, binaries, run_as):
-        server = Server(binaries, folder, run_as)
+        server = Server(binaries, folder, run_as, settings)
         server.create()
         yield server
 
@@ -161,7 +172,7 @@ def _parent() -> Path | None:
 
 
 def _run_as(folder: Path) -> dict[str, Any]:
-    # PostgreSQL refuses to run as root: it gets the folder as `nobody`.
+    # PostgreSQL refuses to run as root: it runs as another user, who owns the folder.
     common: dict[str, Any] = {"cwd": folder, "env": ENVIRONMENT | {"HOME": str(folder)}}
     if os.geteuid() != 0:
         return common
@@ -171,7 +182,7 @@ def _run_as(folder: Path) -> dict[str, Any]:
 
 
 def _reachable(binaries: Path, folder: Path, run_as: dict[str, Any]) -> Path:
-    # In a checkout below a closed home folder, `nobody` needs a copy.
+    # Another user needs a copy of a checkout below a closed home folder.
     try:
         subprocess.run([binaries / "initdb", "-V"], check=True, capture_output=True, **run_as)
     except PermissionError:
@@ -201,5 +212,7 @@ def _guarded(folder: Path, binaries: Path, run_as: dict[str, Any]) -> Iterator[N
     try:
         yield
     finally:
-        guard.communicate(timeout=WAIT_SECONDS_MAX)
-        shutil.rmtree(folder, ignore_errors=True)  # of a parent that `nobody` may not write to
+        # On a busy disk it takes long; the guard then continues to remove files by itself.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            guard.communicate(timeout=WAIT_SECONDS_MAX)
+        shutil.rmtree(folder, ignore_errors=True)  # the parent may not be writable for the guard

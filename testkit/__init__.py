@@ -1,0 +1,1 @@
+"""What tests, benchmarks, torture and prove share: servers, programs, raw SQL, requests."""
