@@ -15,6 +15,7 @@ from typing import Any
 from tenantry.db.sessions import (
     Connection,
     DatabaseUnavailable,
+    Detached,
     Kind,
     Session,
     TransactionLost,
@@ -171,12 +172,11 @@ class Database(Session[Kind]):
 
     async def fetch_all(self, statement: Statement[Row], **values: object) -> list[Row]:
         """Return every row."""
-        connection = self._take_idle() or await self._take()
         try:
-            return await connection.run(statement, values)
-        finally:
-            if not self._keep(connection):
-                await self._drop(connection)
+            return await self._run(statement, values)
+        except Detached:
+            self._detach()
+            return await self._run(statement, values)
 
     async def execute(self, statement: Statement[Any], **values: object) -> None:
         """Run a statement that returns nothing."""
@@ -192,9 +192,8 @@ class Database(Session[Kind]):
     @asynccontextmanager
     async def begin(self) -> AsyncIterator[Session[Kind]]:
         """Open a transaction: committed when the block ends, rolled back if it raises."""
-        connection = self._take_idle() or await self._take()
+        connection = await self._take_begun()
         try:
-            await connection.command(connection.begin_sql)
             try:
                 yield connection
             except Exception:
@@ -225,11 +224,43 @@ class Database(Session[Kind]):
         if self._closing:
             await asyncio.wait(self._closing, timeout=CLOSE_SECONDS_MAX)
 
+    async def _run(self, statement: Statement[Row], values: dict[str, object]) -> list[Row]:
+        connection = self._take_idle() or await self._take()
+        try:
+            return await connection.run(statement, values)
+        finally:
+            if not self._keep(connection):
+                await self._drop(connection)
+
+    async def _take_begun(self) -> Connection:
+        """Take a connection, and begin a transaction on it."""
+        try:
+            return await self._begin()
+        except Detached:
+            self._detach()
+            return await self._begin()
+
+    async def _begin(self) -> Connection:
+        connection = self._take_idle() or await self._take()
+        try:
+            await connection.command(connection.begin_sql)
+        except BaseException:
+            if not self._keep(connection):
+                await self._drop(connection)
+            raise
+        return connection
+
+    def _detach(self) -> None:
+        """Stop using every connection: each has a database open that was replaced."""
+        self.revision = ""  # a restored backup can be older
+        for connection in self._idle:
+            connection.retire()
+
     def _take_idle(self) -> Connection | None:
         """Return an idle connection if one is usable: the fast path of nearly every request."""
         if not self._free or not self._idle:
             return None
-        if not (self._idle[-1].is_reusable and self._idle[-1].is_attached):
+        if not self._idle[-1].is_reusable:
             return None
         self._free -= 1
         connection = self._idle.pop()
@@ -252,11 +283,8 @@ class Database(Session[Kind]):
             while self._idle:
                 connection = self._idle.pop()
                 self._budget.unpark(connection)
-                is_attached = connection.is_attached
-                if connection.is_reusable and is_attached:
+                if connection.is_reusable:
                     return connection
-                if not is_attached:
-                    self.revision = ""  # a restored backup can be older
                 await self._close(connection)  # it was lost while it was idle
             await self._budget.reserve()
             try:

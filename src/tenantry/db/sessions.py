@@ -26,6 +26,13 @@ class DatabaseUnavailable(Unavailable):
     """The database cannot be reached, or is busy."""
 
 
+class Detached(DatabaseUnavailable):
+    """The name of the database leads to another one than the connection has open.
+
+    The statement was not run, so it can be run on a new connection.
+    """
+
+
 class TransactionLost(DatabaseUnavailable):
     """Another transaction, such as a migration, held a lock; this one was rolled back."""
 
@@ -92,7 +99,11 @@ class Session(ABC, Generic[Kind]):
 
 
 class Connection(Session[Any]):
-    """One connection of a driver. It begins a transaction only with `begin_sql`."""
+    """One connection of a driver. It begins a transaction only with `begin_sql`.
+
+    Outside a transaction, each method raises `Detached` if another database has taken the place of
+    the one that is open.
+    """
 
     begin_sql = "BEGIN"
     is_silent = False
@@ -116,11 +127,6 @@ class Connection(Session[Any]):
     @abstractmethod
     def is_reusable(self) -> bool:
         """Whether the connection is open, in no transaction, and was not interrupted."""
-
-    @property
-    def is_attached(self) -> bool:
-        """Whether the name of the database still leads to the one that this connection has open."""
-        return True
 
     @abstractmethod
     def retire(self) -> None:
