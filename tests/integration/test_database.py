@@ -592,6 +592,21 @@ class TestFile:
             assert database.revision == "", "a backup can be older than the file was"
         assert notes(url) == {"from the backup", "after"}
 
+    async def test_that_was_replaced_is_reopened_for_a_transaction(
+        self, url: str, path: Path, counting: Counting
+    ):
+        backup = make_backup(path, note="from the backup")
+        async with opened(url, counting, 1) as database:
+            await database.execute(ADD, **a_sample("before"))
+            backup.replace(path)
+            for suffix in ("-wal", "-shm"):
+                path.with_name(f"{path.name}{suffix}").unlink()
+
+            async with database.begin() as session:
+                await session.execute(ADD, **a_sample("after"))
+
+        assert notes(url) == {"from the backup", "after"}
+
     async def test_that_was_replaced_without_its_log_is_not_destroyed(
         self, url: str, path: Path, counting: Counting
     ):
