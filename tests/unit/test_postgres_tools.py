@@ -40,3 +40,16 @@ def test_password_is_not_on_the_command_line(
     assert secret == "secret: "
     for part in ("host=db.example.com", "port=6432", "user=ada", "dbname=acme"):
         assert part in arguments
+
+
+def test_passphrase_is_refused_because_it_would_be_on_the_command_line(tmp_path: Path) -> None:
+    program = tmp_path / "pg_dump"
+    program.write_text(PROGRAM)
+    program.chmod(0o700)
+    url = "postgresql://ada@db.example.com/acme?sslkey=/ada.key&sslpassword=hunter2"
+
+    with (
+        pytest.raises(postgres_tools.SecretOnCommandLine),
+        postgres_tools.dumping(program, url, snapshot="1", stop=Stop()),
+    ):
+        pass

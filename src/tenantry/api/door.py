@@ -28,13 +28,12 @@ from tenantry.api.fair_share import FairShare
 from tenantry.api.interruptions import Interruptions
 from tenantry.api.protocol import sent_at_once
 from tenantry.api.requests import (
-    decode_body,
-    decode_query,
+    HeldBodies,
     is_token,
-    read_body,
     read_credentials,
     read_headers,
     read_parameters,
+    read_request,
 )
 from tenantry.api.responses import long_answer, represent, streamed_answer
 from tenantry.api.streaming import (
@@ -83,6 +82,7 @@ class Api:
         self._access_log = access_log
         self._fair_share = FairShare()
         self._interruptions = Interruptions()
+        self._held_bodies = HeldBodies()
         self._seconds_max = services.settings.statement_timeout_s + DEADLINE_LATER_SECONDS
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -126,10 +126,7 @@ class Api:
         exchange.ctx = ctx = await exchange.in_time(entering)
         body_from = monotonic_seconds()
         try:
-            if endpoint.reads_body:
-                request = decode_body(endpoint, await read_body(endpoint, headers, receive))
-            else:
-                request = decode_query(endpoint, scope["query_string"])
+            request = await read_request(endpoint, scope, receive, self._held_bodies)
         except TenantryError:
             await exchange.in_time(endpoint.level.confirm(ctx))
             raise

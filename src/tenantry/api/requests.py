@@ -22,7 +22,7 @@ from tenantry.api.envelope import (
 )
 from tenantry.api.protocol import received_at_once
 from tenantry.api.streaming import Message, Receive
-from tenantry.kit.errors import Invalid
+from tenantry.kit.errors import Invalid, Unavailable
 from tenantry.kit.ids import parse_id
 from tenantry.kit.pages import PAGE_MAX
 from tenantry.kit.text import BadText
@@ -32,6 +32,8 @@ HEADERS_BYTES_MAX = 16_384
 BODY_SECONDS_MAX = 30.0
 # The longest wait for the first byte of a body, and between any two bytes.
 BODY_SILENCE_SECONDS_MAX = 10.0
+# The bodies of one process that have arrived in part: 64 of the largest.
+HELD_BYTES_MAX = 64 * 1_048_576
 QUERY_FIELDS_MAX = 50
 
 # A longer header is ignored, as a server may do (RFC 7240, section 2).
@@ -63,6 +65,31 @@ class RepeatedCredential(HttpError):
 
 class BadRequest(Invalid):
     """The request is invalid."""
+
+
+class TooManyBodies(Unavailable):
+    """Too many requests hold back a part of their body; try again later."""
+
+
+class HeldBodies:
+    """Limits the memory for bodies that have arrived in part."""
+
+    def __init__(self, bytes_max: int = HELD_BYTES_MAX) -> None:
+        self._left = bytes_max
+
+    def hold(self, size: int) -> None:
+        """Count *size* more bytes.
+
+        Raises:
+            TooManyBodies: The limit is reached, and nothing was counted.
+        """
+        if size > self._left:
+            raise TooManyBodies
+        self._left -= size
+
+    def release(self, size: int) -> None:
+        """Count *size* bytes less."""
+        self._left += size
 
 
 def read_credentials(headers: RawHeaders, counted: frozenset[bytes]) -> Credentials:
@@ -123,14 +150,37 @@ def prefers(header: str, preference: str) -> bool:
     return False
 
 
-async def read_body(endpoint: Endpoint, headers: RawHeaders, receive: Receive) -> bytes:
+async def read_request(
+    endpoint: Endpoint, scope: Mapping[str, Any], receive: Receive, held: HeldBodies
+) -> Any:
+    """Return the endpoint's request, from the body or from the query string.
+
+    Raises:
+        BadRequest: It is invalid.
+        HttpError, TooManyBodies: See `read_body`.
+    """
+    if endpoint.reads_body:
+        return decode_body(endpoint, await read_body(endpoint, scope["headers"], receive, held))
+    return decode_query(endpoint, scope["query_string"])
+
+
+async def read_body(
+    endpoint: Endpoint, headers: RawHeaders, receive: Receive, held: HeldBodies
+) -> bytes:
     """Return the whole body.
+
+    Args:
+        endpoint: Limits the size.
+        headers: The headers of the request.
+        receive: The ASGI `receive` of the request.
+        held: Counts the body while it arrives.
 
     Raises:
         BodyTooLarge: It is larger than the endpoint accepts.
         BodyTooSlow: It took longer than `BODY_SECONDS_MAX`, or no byte arrived for
             `BODY_SILENCE_SECONDS_MAX`.
         ClientDisconnected: The client closed the connection before the end of the body.
+        TooManyBodies: Too many others hold back a part of theirs.
         UnsupportedMediaType: There is a body, and its Content-Type is not JSON.
     """
     body = received_at_once(receive)
@@ -139,7 +189,7 @@ async def read_body(endpoint: Endpoint, headers: RawHeaders, receive: Receive) -
         _check_announced(endpoint, headers)
         try:
             async with asyncio.timeout(BODY_SECONDS_MAX):
-                body = await _read_parts(receive, endpoint.body_bytes_max)
+                body = await _read_parts(receive, endpoint.body_bytes_max, held)
         except TimeoutError as error:
             raise BodyTooSlow from error
     if len(body) > endpoint.body_bytes_max:
@@ -264,18 +314,21 @@ async def _next_part(receive: Receive) -> Message:
         raise BodyTooSlow from error
 
 
-async def _read_parts(receive: Receive, bytes_max: int) -> bytes:
-    parts: list[bytes] = []
-    size = 0
-    while size <= bytes_max:
-        message = await _next_part(receive)
-        if message["type"] == "http.disconnect":
-            raise ClientDisconnected
-        parts.append(message.get("body", b""))
-        size += len(parts[-1])
-        if not message.get("more_body", False):
-            break
-    return b"".join(parts)
+async def _read_parts(receive: Receive, bytes_max: int, held: HeldBodies) -> bytes:
+    body = bytearray()
+    try:
+        while len(body) <= bytes_max:
+            message = await _next_part(receive)
+            if message["type"] == "http.disconnect":
+                raise ClientDisconnected
+            part = message.get("body", b"")
+            held.hold(len(part))
+            body += part
+            if not message.get("more_body", False):
+                break
+        return bytes(body)
+    finally:
+        held.release(len(body))
 
 
 def _check_announced(endpoint: Endpoint, headers: RawHeaders) -> None:

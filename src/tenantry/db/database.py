@@ -14,8 +14,8 @@ from typing import Any
 
 from tenantry.db.sessions import (
     Connection,
+    DatabaseReplaced,
     DatabaseUnavailable,
-    Detached,
     Kind,
     Session,
     TransactionLost,
@@ -174,7 +174,7 @@ class Database(Session[Kind]):
         """Return every row."""
         try:
             return await self._run(statement, values)
-        except Detached:
+        except DatabaseReplaced:
             self._detach()
             return await self._run(statement, values)
 
@@ -236,7 +236,7 @@ class Database(Session[Kind]):
         """Take a connection, and begin a transaction on it."""
         try:
             return await self._begin()
-        except Detached:
+        except DatabaseReplaced:
             self._detach()
             return await self._begin()
 

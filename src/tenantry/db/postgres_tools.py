@@ -36,6 +36,13 @@ class ToolTooOld(Unavailable):
     """pg_dump and pg_restore are older than the server: the message has both versions."""
 
 
+class SecretOnCommandLine(Unavailable):
+    """The URL has `sslpassword`, which libpq takes from the command line only: use a key without.
+
+    All users of a machine can read the command lines of its processes.
+    """
+
+
 class ToolFailed(Unavailable):
     """pg_dump or pg_restore has failed; the message has its first error."""
 
@@ -153,8 +160,14 @@ def _explain(program: str, output: bytes) -> str:
 
 
 def _without_password(url: str) -> tuple[str, str | None]:
-    """Return the connection string without the password, which a URL has in one of two places."""
+    """Return the connection string without the password, which a URL has in one of two places.
+
+    Raises:
+        SecretOnCommandLine: It has another secret.
+    """
     parameters = postgres_urls.parse(url).for_libpq()
+    if "sslpassword" in parameters:
+        raise SecretOnCommandLine
     password = parameters.pop("password", None)
     return make_conninfo("", **parameters), password
 

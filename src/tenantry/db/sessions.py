@@ -26,8 +26,8 @@ class DatabaseUnavailable(Unavailable):
     """The database cannot be reached, or is busy."""
 
 
-class Detached(DatabaseUnavailable):
-    """The name of the database leads to another one than the connection has open.
+class DatabaseReplaced(DatabaseUnavailable):
+    """The database was replaced while the connection had it open.
 
     The statement was not run, so it can be run on a new connection.
     """
@@ -101,8 +101,8 @@ class Session(ABC, Generic[Kind]):
 class Connection(Session[Any]):
     """One connection of a driver. It begins a transaction only with `begin_sql`.
 
-    Outside a transaction, each method raises `Detached` if another database has taken the place of
-    the one that is open.
+    Outside a transaction, each method raises `DatabaseReplaced` if another database has taken the
+    place of the one that is open.
     """
 
     begin_sql = "BEGIN"

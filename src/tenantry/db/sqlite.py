@@ -17,8 +17,8 @@ from tenantry.db.sessions import (
     ROW_SECONDS,
     STATEMENT_SECONDS_DEFAULT,
     Connection,
+    DatabaseReplaced,
     DatabaseUnavailable,
-    Detached,
 )
 from tenantry.db.statements import Statement
 from tenantry.kit.clock import monotonic_seconds
@@ -127,7 +127,7 @@ class SqliteConnection(Connection):
 
         Raises:
             DatabaseUnavailable: It failed, or did not end in time.
-            Detached: The file at the path is another one; nothing was run.
+            DatabaseReplaced: The file at the path is another one; nothing was run.
             sqlite3.IntegrityError: It violates a constraint.
         """
         # The queue of the driver is private. The driver's methods would need one switch to the
@@ -181,7 +181,7 @@ class SqliteConnection(Connection):
     def _check_file(self) -> None:
         if not (self._raw.in_transaction or self._file.is_there):
             self._is_open = False
-            raise Detached
+            raise DatabaseReplaced
 
     def _begin_to_interrupt(self) -> None:
         assert self._answer is not None, "a deadline passes while an answer is awaited"
