@@ -1,15 +1,20 @@
 """Limits: of the requests of a credential, and of the share of a tenant."""
 
 import asyncio
+import contextlib
 import re
+import sqlite3
+from collections.abc import Iterator
 
 import httpx
+import psycopg
 import pytest
 
 from tenantry.api import fair_share
 from tenantry.kit.ids import new_id
 from tenantry.services import open_services
 from tenantry.settings import Settings
+from testkit.raw_sql import Raw
 from tests.acceptance.commands import Commands
 from tests.acceptance.support import (
     LOGIN,
@@ -18,6 +23,7 @@ from tests.acceptance.support import (
     POSTS,
     PROFILE,
     TENANTS,
+    database_of,
     done,
     ok,
     refused,
@@ -25,6 +31,8 @@ from tests.acceptance.support import (
 from tests.conftest import PASSWORD, World, make_world
 
 LOGOUT = "/api/tenant/auth/logout"
+PLACES = fair_share.IN_WORK_MAX
+POST = {"title": "Too late", "content": "It waited."}
 # Structured fields (RFC 9651) of draft-ietf-httpapi-ratelimit-headers.
 POLICY = re.compile(r'"credential";q=(\d+);w=60')
 LEFT = re.compile(r'"credential";r=(\d+);t=(\d+)')
@@ -154,13 +162,14 @@ class TestFairShare:
         acme, globex = world.acme.tenant.id, world.globex.tenant.id
 
         held = [
-            asyncio.create_task(share.run(acme, hold.wait)) for _ in range(fair_share.IN_WORK_MAX)
+            asyncio.create_task(share.run(acme, hold.wait, nothing))
+            for _ in range(fair_share.IN_WORK_MAX)
         ]
         await asyncio.sleep(0)
         with pytest.raises(fair_share.TooManyAtOnce):
-            await share.run(acme, nothing)
-        await share.run(globex, nothing)
-        waiting = asyncio.create_task(share.run(acme, nothing))
+            await share.run(acme, nothing, nothing)
+        await share.run(globex, nothing, nothing)
+        waiting = asyncio.create_task(share.run(acme, nothing, nothing))
         await asyncio.sleep(0)
         hold.set()
 
@@ -180,13 +189,28 @@ class TestFairShare:
 
             refused(await owner.get(MODULES), 429)
 
+    async def test_authenticates_again_after_a_long_wait(self, world: World) -> None:
+        """Otherwise a suspended tenant could act for as long as a request may wait."""
+        name = {"fullName": "Ada", "email": "owner@acme.example.com"}
+        async with await world.owner(world.acme) as owner, await world.admin() as admin:
+            with writes_locked(database_of(world, world.acme.tenant)):
+                held = [asyncio.create_task(owner.put(PROFILE, json=name)) for _ in range(PLACES)]
+                await asyncio.sleep(0.1)
+                waiting = asyncio.create_task(owner.post(OWN_POSTS, json=POST))
+                await asyncio.sleep(0.1)
+                ok(await admin.patch(f"{TENANTS}/{world.acme.tenant.id}", json={"isActive": False}))
+                await asyncio.sleep(fair_share.LONG_WAIT_SECONDS)
+            await asyncio.wait(held)
+
+            refused(await waiting, 403)
+
     async def test_is_passed_on_by_a_request_that_stops_waiting(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(fair_share, "IN_WORK_MAX", 1)
         hold, share, acme = asyncio.Event(), fair_share.FairShare(), new_id()
-        held = asyncio.create_task(share.run(acme, hold.wait))
-        waiting = [asyncio.create_task(share.run(acme, nothing)) for _ in range(4)]
+        held = asyncio.create_task(share.run(acme, hold.wait, nothing))
+        waiting = [asyncio.create_task(share.run(acme, nothing, nothing)) for _ in range(4)]
         await asyncio.sleep(0)
 
         waiting[0].cancel()
@@ -196,6 +220,20 @@ class TestFairShare:
 
         assert [one.cancelled() for one in waiting] == [True, False, False, False]
         assert share.is_idle
+
+
+@contextlib.contextmanager
+def writes_locked(raw: Raw) -> Iterator[None]:
+    """Let every write to a user of a tenant's database wait for the end of the block."""
+    if raw.url.startswith("sqlite"):
+        path = raw.url.removeprefix("sqlite:///")
+        with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            yield
+    else:
+        with psycopg.connect(raw.url) as connection:
+            connection.execute("LOCK TABLE tenantry_user IN SHARE MODE")
+            yield
 
 
 async def nothing() -> None:

@@ -131,7 +131,7 @@ class Api:
             await exchange.in_time(endpoint.level.confirm(ctx))
             raise
         if monotonic_seconds() - body_from > SLOW_BODY_SECONDS:
-            entering = self._in_turn(endpoint, exchange.caller, enter)
+            entering = self._in_turn(endpoint, exchange.caller, enter, enter)
             exchange.ctx = ctx = await exchange.in_time(entering)
         parameters: dict[str, Any] = read_parameters(values) if values else {}
         if endpoint.headers:
@@ -141,9 +141,8 @@ class Api:
         handle = partial(endpoint.handler, ctx, self._services, request, **parameters)
         if endpoint.keep_alive_seconds is not None:
             return await long_answer(endpoint, handle(), endpoint.keep_alive_seconds)
-        work = self._in_turn(
-            endpoint, exchange.caller, partial(_work, endpoint, ctx, scope, handle)
-        )
+        answering = partial(_work, endpoint, ctx, scope, handle)
+        work = self._in_turn(endpoint, exchange.caller, answering, enter)
         more = endpoint.seconds_more
         exchange.seconds_left += math.inf if more is None else more
         return await exchange.in_time(work, receive if exchange.method == "GET" else None)
@@ -181,17 +180,21 @@ class Api:
         exchange.caller = caller = await retry_deadlock(identifying, is_read=True)
         self._count(exchange)
         entering = partial(level.enter, self._services, ctx, caller, endpoint.demand)
-        return await self._in_turn(
-            endpoint, caller, partial(retry_deadlock, entering, is_read=True)
-        )
+        work = partial(retry_deadlock, entering, is_read=True)
+        assert exchange.enter is not None, "it is known since the endpoint is"
+        return await self._in_turn(endpoint, caller, work, exchange.enter)
 
     async def _in_turn(
-        self, endpoint: Endpoint, caller: Caller, work: Callable[[], Awaitable[Result]]
+        self,
+        endpoint: Endpoint,
+        caller: Caller,
+        work: Callable[[], Awaitable[Result]],
+        recheck: Callable[[], Awaitable[object]],
     ) -> Result:
         """Run *work* within the fair share of the caller's tenant, and return its result."""
         # Logins have a fair queue of their own, for password hashing.
         if isinstance(caller, Identity) and endpoint.level is not TENANT_LOGIN:
-            return await self._fair_share.run(caller.tenant.id, work)
+            return await self._fair_share.run(caller.tenant.id, work, recheck)
         return await work()
 
     def _count(self, exchange: "_Exchange") -> None:

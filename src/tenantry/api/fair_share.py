@@ -18,6 +18,8 @@ from tenantry.kit.clock import monotonic_seconds
 IN_WORK_MAX = 4
 WAITING_MAX = 1_000
 WAIT_SECONDS_MAX = 5.0
+# After a longer wait, the caller is authenticated again before the work begins.
+LONG_WAIT_SECONDS = 0.5
 
 Answer = TypeVar("Answer")
 
@@ -38,22 +40,35 @@ class FairShare:
         """Whether no request is being processed."""
         return not self._lanes
 
-    async def run(self, tenant_id: UUID, work: Callable[[], Awaitable[Answer]]) -> Answer:
+    async def run(
+        self,
+        tenant_id: UUID,
+        work: Callable[[], Awaitable[Answer]],
+        recheck: Callable[[], Awaitable[object]],
+    ) -> Answer:
         """Wait for a place among the tenant's requests, run *work*, and return its result.
+
+        Args:
+            tenant_id: The tenant.
+            work: Called when it is the request's turn.
+            recheck: Called before *work* after a wait of more than `LONG_WAIT_SECONDS`.
 
         Raises:
             TooManyAtOnce: Too many requests are waiting, or this one waited too long.
-            Exception: Any error of *work*.
+            Exception: Any error of *recheck* and *work*.
         """
         key = tenant_id.int
         lane = self._lanes.get(key)
         if lane is None:
             lane = self._lanes[key] = _Lane()
+        is_late = False
         if lane.in_work < IN_WORK_MAX:
             lane.in_work += 1
         else:
-            await lane.wait()
+            is_late = await lane.wait() > LONG_WAIT_SECONDS
         try:
+            if is_late:
+                await recheck()
             return await work()
         finally:
             lane.pass_on()
@@ -70,11 +85,13 @@ class _Lane:
         self._waiting: deque[tuple[float, asyncio.Future[None]]] = deque()
         self._timer: asyncio.TimerHandle | None = None
 
-    async def wait(self) -> None:
+    async def wait(self) -> float:
+        """Wait for a place; return how long it took, in seconds."""
         if len(self._waiting) >= WAITING_MAX:
             raise TooManyAtOnce
+        began = monotonic_seconds()
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        place = (monotonic_seconds() + WAIT_SECONDS_MAX, turn)
+        place = (began + WAIT_SECONDS_MAX, turn)
         self._waiting.append(place)
         if self._timer is None:
             self._set_timer(WAIT_SECONDS_MAX)
@@ -87,6 +104,7 @@ class _Lane:
             elif turn.exception() is None:
                 self.pass_on()  # its turn came when this request was already cancelled
             raise
+        return monotonic_seconds() - began
 
     def pass_on(self) -> None:
         """Give the place to the request that has waited longest; free it if none waits."""
