@@ -14,6 +14,7 @@ from tenantry.db.sessions import (
     Connection,
     DatabaseUnavailable,
     TransactionLost,
+    WritesRejected,
 )
 from tenantry.db.statements import Statement
 from tenantry.kit.ids import new_id
@@ -133,9 +134,9 @@ class PostgresConnection(Connection):
         except (asyncpg.DeadlockDetectedError, asyncpg.SerializationError) as error:
             raise TransactionLost from error
         except asyncpg.ReadOnlySQLTransactionError as error:
-            # A standby, after a failover: the next connection reaches the primary.
+            # A write fence; or a standby, and the next connection reaches the new primary.
             self._is_spent = True
-            raise DatabaseUnavailable from error
+            raise WritesRejected from error
         except UNAVAILABLE as error:
             raise DatabaseUnavailable from error
         finally:

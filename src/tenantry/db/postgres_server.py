@@ -8,7 +8,7 @@ from typing import Any
 
 import asyncpg
 
-from tenantry.db import inspection, outages, postgres
+from tenantry.db import inspection, outages, postgres, write_fence
 from tenantry.db.database import Budget, Database
 from tenantry.db.outages import ServerAway
 from tenantry.db.postgres_connector import PostgresConnector, Raw, is_behind_pooler
@@ -193,6 +193,18 @@ class PostgresServer(Server):
         """Drop the database *name*."""
         async with self._maintenance() as raw:
             await raw.execute(f"DROP DATABASE IF EXISTS {quoted(name)} WITH (FORCE)")
+
+    async def reject_writes(self, name: str) -> None:
+        """Make the database *name* reject every write."""
+        async with self._maintenance() as raw:
+            await write_fence.fence_postgres(raw, name, quoted(name))
+        async with self._connected(name) as raw:
+            await write_fence.check_fence(raw)
+
+    async def accept_writes(self, name: str) -> None:
+        """Let the database *name* accept writes again."""
+        async with self._maintenance() as raw:
+            await write_fence.lift_postgres(raw, name, quoted(name))
 
     async def check_listed(self, database: str) -> None:
         """Check the properties of the database *database* in the server's list."""

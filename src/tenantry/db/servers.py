@@ -113,6 +113,26 @@ class Server(ABC):
         """Drop the database *name* if it exists, even if there are connections to it."""
 
     @abstractmethod
+    async def reject_writes(self, name: str) -> None:
+        """Make the database *name* reject every write, by any process, until `accept_writes`.
+
+        When this returns, no transaction that could write is left. Reads continue.
+
+        Raises:
+            DatabaseBusy, FenceIneffective: A transaction did not end in time, or the fence has no
+                effect; `accept_writes` must be called.
+            DatabaseUnavailable: The server cannot be reached, or returns an error.
+        """
+
+    @abstractmethod
+    async def accept_writes(self, name: str) -> None:
+        """Undo `reject_writes`, if the database exists.
+
+        Raises:
+            DatabaseBusy, DatabaseUnavailable: As for `reject_writes`.
+        """
+
+    @abstractmethod
     async def check_listed(self, database: str) -> None:
         """Check the properties of a database that Tenantry did not create.
 

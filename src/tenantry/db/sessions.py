@@ -33,6 +33,10 @@ class DatabaseReplaced(DatabaseUnavailable):
     """
 
 
+class WritesRejected(DatabaseUnavailable):
+    """The database rejects writes: it is being moved or was moved, or its server is a standby."""
+
+
 class TransactionLost(DatabaseUnavailable):
     """Another transaction, such as a migration, held a lock; this one was rolled back."""
 

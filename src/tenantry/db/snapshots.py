@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tenantry.db import sqlite
+from tenantry.db import sqlite, write_fence
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.kit import private
 from tenantry.kit.stopping import Stop
@@ -27,7 +27,7 @@ def copy_live(source: Path, target: Path, stop: Stop) -> None:
     """Copy a snapshot of *source*, which other processes may write to, to the new file *target*.
 
     SQLite's online backup, because it can be stopped between two steps. It takes as long as VACUUM
-    INTO: 0.9 s and 1.1 s for 200 MB, measured.
+    INTO: 0.9 s and 1.1 s for 200 MB, measured. The copy has no write fence.
 
     Raises:
         DatabaseUnavailable: *source* cannot be read, or *target* cannot be written.
@@ -49,6 +49,7 @@ def copy_live(source: Path, target: Path, stop: Stop) -> None:
             read.execute("BEGIN")
             read.execute("SELECT count(*) FROM sqlite_master").fetchone()
             read.backup(written, pages=PAGES_COPIED_AT_ONCE, progress=stop.check)
+            write_fence.lift_copy(written)
     except sqlite3.Error as error:
         raise DatabaseUnavailable from error
 

@@ -19,6 +19,7 @@ from tenantry.db.sessions import (
     Connection,
     DatabaseReplaced,
     DatabaseUnavailable,
+    WritesRejected,
 )
 from tenantry.db.statements import Statement
 from tenantry.kit.clock import monotonic_seconds
@@ -295,6 +296,8 @@ def pragmas(synchronous: str) -> str:
 def _conflict(statement: Statement[Any], error: sqlite3.IntegrityError) -> Exception:
     # SQLite names the columns ("UNIQUE constraint failed: t.a, t.b"), not the constraint. The
     # naming convention of our tables derives the name of the constraint from the columns.
+    if error.sqlite_errorcode == sqlite3.SQLITE_CONSTRAINT_TRIGGER:  # a write fence
+        return WritesRejected()
     _, _, columns = str(error).partition("UNIQUE constraint failed: ")
     if not columns:
         return error

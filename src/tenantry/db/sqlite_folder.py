@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Collection
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tenantry.db import files, inspection
+from tenantry.db import files, inspection, write_fence
 from tenantry.db.database import Budget, Database
 from tenantry.db.outages import ServerAway
 from tenantry.db.servers import Server, checked_name
@@ -119,6 +119,14 @@ class SqliteFolder(Server):
     async def drop(self, name: str) -> None:
         """Drop the database *name*."""
         await asyncio.to_thread(files.remove, self.path(name))
+
+    async def reject_writes(self, name: str) -> None:
+        """Make the database *name* reject every write."""
+        await _in_thread(write_fence.fence_sqlite, self.path(name))
+
+    async def accept_writes(self, name: str) -> None:
+        """Let the database *name* accept writes again."""
+        await _in_thread(write_fence.lift_sqlite, self.path(name))
 
     async def check_listed(self, database: str) -> None:
         """Do nothing: a folder has no list."""

@@ -15,12 +15,17 @@ import msgspec
 
 from tenantry.db import sqlite
 from tenantry.db.sessions import DatabaseUnavailable
+from tenantry.db.write_fence import TRIGGER_PREFIX
 
-_SQLITE_TABLES = """
+SQLITE_TABLES = """
 SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'
 ORDER BY name
 """
-_SQLITE_SCHEMA = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY type, name"
+# Without a write fence, which is no part of the schema.
+_SQLITE_SCHEMA = f"""
+SELECT type, name, tbl_name, sql FROM sqlite_master
+WHERE substr(name, 1, {len(TRIGGER_PREFIX)}) <> '{TRIGGER_PREFIX}' ORDER BY type, name
+"""  # noqa: S608 - constants
 
 # Without what belongs to the system, to a session or to an extension.
 _OWN = """
@@ -28,7 +33,7 @@ nspname <> 'information_schema' AND NOT starts_with(nspname, 'pg_')
     AND NOT EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_class'::regclass
         AND objid = pg_class.oid AND deptype = 'e')
 """
-_TABLES = f"""
+POSTGRES_TABLES = f"""
 SELECT format('%I.%I', nspname, relname) FROM pg_class
 JOIN pg_namespace ON pg_namespace.oid = relnamespace
 WHERE relkind = 'r' AND {_OWN} ORDER BY 1
@@ -89,7 +94,7 @@ def survey_sqlite(path: Path, *, is_private: bool) -> Survey:
             # Functions and virtual tables in the schema of the file run nothing unsafe.
             raw.execute("PRAGMA trusted_schema = OFF")
             raw.execute("BEGIN")
-            names = [str(row[0]) for row in raw.execute(_SQLITE_TABLES)]
+            names = [str(row[0]) for row in raw.execute(SQLITE_TABLES)]
             counts = {name: _count(raw, name) for name in names}
             return Survey(counts, _fingerprint(raw.execute(_SQLITE_SCHEMA).fetchall()))
     except sqlite3.Error as error:
@@ -102,7 +107,7 @@ async def survey_postgres(raw: "asyncpg.Connection[asyncpg.Record]") -> Survey:
     Raises:
         Exception: Any error of the driver.
     """
-    tables = [str(row[0]) for row in await raw.fetch(_TABLES)]
+    tables = [str(row[0]) for row in await raw.fetch(POSTGRES_TABLES)]
     counts = {
         table: int(await raw.fetchval(f"SELECT count(*) FROM {table}", timeout=None))  # noqa: S608
         for table in tables

@@ -1,0 +1,181 @@
+"""Write fences: a database rejects every write, whichever process sends it, until that is undone.
+
+On PostgreSQL the fence is a setting of the database, and every session that is older than the
+setting is ended. On SQLite it is a set of triggers, because a file has no settings. A fence is
+durable: it holds after a kill of the process that has set it.
+"""
+
+import asyncio
+import contextlib
+import sqlite3
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+
+from tenantry.db import sqlite
+from tenantry.db.sessions import DatabaseUnavailable
+from tenantry.kit.clock import monotonic_seconds
+from tenantry.kit.errors import Conflict, Unavailable
+
+# How long to wait for transactions that have begun before the fence.
+WAIT_SECONDS_MAX = 30.0
+POLL_SECONDS = 0.05
+# A session reads its settings a moment before it is listed, so the list must be empty twice.
+EMPTY_LISTS = 2
+TRIGGER_PREFIX = "tenantry_fence_"
+
+_SET = "ALTER DATABASE {} SET default_transaction_read_only = on"
+_RESET = "ALTER DATABASE {} RESET default_transaction_read_only"
+# For a connection to the fenced database itself.
+_WRITABLE = "SET default_transaction_read_only = off"
+_NOW = "SELECT clock_timestamp()"
+# The state of a session of a role that this one does not belong to is null: it is waited for.
+_END_IDLE = """
+SELECT count(*), coalesce(sum(
+    CASE WHEN state = 'idle' THEN pg_terminate_backend(pid)::int ELSE 0 END), 0)
+FROM pg_stat_activity
+WHERE datname = $1 AND backend_type = 'client backend' AND backend_start < $2
+    AND pid <> pg_backend_pid()
+"""
+_SQLITE_TABLES = """
+SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'
+    AND sql NOT LIKE 'CREATE VIRTUAL%' ORDER BY name
+"""
+_SQLITE_TRIGGERS = (
+    "SELECT name FROM sqlite_master WHERE type = 'trigger' AND substr(name, 1, ?) = ?"
+)
+_EVENTS = ("INSERT", "UPDATE", "DELETE")
+
+
+class DatabaseBusy(Unavailable):
+    """A transaction in the database did not end within 30 s: try again when it has ended."""
+
+
+class FenceIneffective(Conflict):
+    """The database cannot be made read-only: its role sets `default_transaction_read_only`."""
+
+
+async def fence_postgres(maintenance: Any, name: str, quoted_name: str) -> None:
+    """Make a PostgreSQL database reject writes.
+
+    Args:
+        maintenance: A connection to the server; also one to the database itself.
+        name: The database.
+        quoted_name: Its name as an identifier.
+
+    Raises:
+        DatabaseBusy: A session is in a transaction, or belongs to a role with other rights.
+    """
+    await maintenance.execute(_WRITABLE)
+    await maintenance.execute(_SET.format(quoted_name))
+    if not await _end_sessions(maintenance, name, wait_seconds=WAIT_SECONDS_MAX):
+        raise DatabaseBusy
+
+
+async def check_fence(raw: Any) -> None:
+    """Check that new sessions of a fenced PostgreSQL database are read-only.
+
+    Raises:
+        FenceIneffective: They are not; a setting of the role has priority.
+    """
+    if await raw.fetchval("SHOW default_transaction_read_only") != "on":
+        raise FenceIneffective
+
+
+async def lift_postgres(maintenance: Any, name: str, quoted_name: str) -> None:
+    """Let a PostgreSQL database accept writes again, if it exists.
+
+    Idle sessions have read the setting, so they are ended. A busy one rejects its next write.
+    """
+    await maintenance.execute(_WRITABLE)
+    try:
+        await maintenance.execute(_RESET.format(quoted_name))
+    except asyncpg.InvalidCatalogNameError:
+        return
+    await _end_sessions(maintenance, name, wait_seconds=0)
+
+
+async def _end_sessions(maintenance: Any, name: str, *, wait_seconds: float) -> bool:
+    """End the idle sessions of a database, and wait for the others; return whether all ended."""
+    before: datetime = await maintenance.fetchval(_NOW)
+    until = monotonic_seconds() + wait_seconds
+    empty_count = 0
+    while True:
+        (count, _ended) = await maintenance.fetchrow(_END_IDLE, name, before)
+        empty_count = 0 if count else empty_count + 1
+        if empty_count == EMPTY_LISTS:
+            return True
+        if count and monotonic_seconds() > until:
+            return False
+        await asyncio.sleep(POLL_SECONDS)
+
+
+def fence_sqlite(path: Path) -> None:
+    """Make a SQLite file reject writes. Blocks: call it in a thread.
+
+    Raises:
+        DatabaseBusy: Another connection did not end its transaction in time.
+        DatabaseUnavailable: The file cannot be written.
+    """
+    with _changing(path) as raw:
+        _drop_triggers(raw)
+        for number, (table,) in enumerate(raw.execute(_SQLITE_TABLES).fetchall()):
+            quoted = table.replace('"', '""')
+            for event in _EVENTS:
+                raw.execute(
+                    f'CREATE TRIGGER "{TRIGGER_PREFIX}{number}_{event.lower()}" '
+                    f'BEFORE {event} ON "{quoted}" '
+                    "BEGIN SELECT RAISE(ABORT, 'the database rejects writes: it is moved'); END"
+                )
+
+
+def lift_sqlite(path: Path) -> None:
+    """Let a SQLite file accept writes again, if it exists. Blocks: call it in a thread.
+
+    Raises:
+        DatabaseBusy, DatabaseUnavailable: As for `fence_sqlite`.
+    """
+    if not path.exists():
+        return
+    try:
+        with contextlib.closing(sqlite3.connect(sqlite.file_uri(path), uri=True)) as raw:
+            if not _triggers(raw):  # then there is no need to wait for another transaction
+                return
+    except sqlite3.Error as error:
+        raise DatabaseUnavailable from error
+    with _changing(path) as raw:
+        _drop_triggers(raw)
+
+
+def lift_copy(raw: sqlite3.Connection) -> None:
+    """Let a copy of a SQLite file accept writes."""
+    _drop_triggers(raw)
+
+
+@contextlib.contextmanager
+def _changing(path: Path) -> Any:
+    """Open a transaction with the write lock of the file."""
+    try:
+        with contextlib.closing(
+            sqlite3.connect(
+                sqlite.file_uri(path), uri=True, isolation_level=None, timeout=WAIT_SECONDS_MAX
+            )
+        ) as raw:
+            raw.execute("BEGIN IMMEDIATE")
+            yield raw
+            raw.execute("COMMIT")
+    except sqlite3.Error as error:
+        if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
+            raise DatabaseBusy from error
+        raise DatabaseUnavailable from error
+
+
+def _triggers(raw: sqlite3.Connection) -> list[tuple[str]]:
+    return raw.execute(_SQLITE_TRIGGERS, (len(TRIGGER_PREFIX), TRIGGER_PREFIX)).fetchall()
+
+
+def _drop_triggers(raw: sqlite3.Connection) -> None:
+    for (name,) in _triggers(raw):
+        raw.execute(f'DROP TRIGGER "{name}"')
