@@ -1,0 +1,332 @@
+"""Copy the rows of every table to a database with the same tables, of any engine, and compare them.
+
+The target has the schema already, and no other process uses it. It is filled in one
+transaction, which is committed after the comparison. These functions block: call them in a thread.
+"""
+
+import contextlib
+import math
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import chain
+from typing import Any
+
+import psycopg
+import sqlalchemy as sa
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+from sqlalchemy.pool import NullPool
+
+from tenantry.db import sqlite
+from tenantry.db.row_values import Kind
+from tenantry.db.sessions import DatabaseUnavailable
+from tenantry.db.table_plan import NotCarried, PlannedTable, converters, plan_tables
+from tenantry.db.urls import sqlite_path
+from tenantry.kit import postgres_urls
+from tenantry.kit.errors import Conflict
+from tenantry.kit.stopping import Stop
+
+ROWS_AT_ONCE = 500
+HASH_BYTES = 8
+LOCK_SECONDS = 30.0
+
+
+class RowsDiffer(Conflict):
+    """The rows of the copy are not those of the original; the message names the table."""
+
+
+@dataclass(frozen=True)
+class _Side:
+    """One of the two databases.
+
+    Attributes:
+        connection: Reads its schema.
+        raw: The connection of the driver.
+        is_file: Whether it is SQLite.
+    """
+
+    connection: sa.Connection
+    raw: Any
+    is_file: bool
+
+
+@dataclass
+class _Sum:
+    """The number of rows, and the sum of their hashes."""
+
+    count: int = 0
+    total: int = 0
+    size: int = 0
+
+    def add(self, row: tuple[Any, ...]) -> None:
+        data = repr(row).encode(errors="surrogatepass")
+        self.count += 1
+        self.size += len(data)
+        self.total += int.from_bytes(blake2b(data, digest_size=HASH_BYTES).digest())
+
+
+def check(source: str, target: str, *, connect_seconds: float) -> None:
+    """Check that every table and column of *source* has a counterpart in *target*.
+
+    Raises:
+        NotCarried: One has none.
+        DatabaseUnavailable: A database cannot be read.
+    """
+    with _both(source, target, connect_seconds) as (here, there):
+        plan_tables(here.connection, there.connection)
+
+
+def copy_rows(
+    source: str,
+    target: str,
+    *,
+    connect_seconds: float,
+    count: Callable[[int], None],
+    stop: Stop,
+) -> None:
+    """Replace every row of *target* with those of one snapshot of *source*, and compare them.
+
+    Args:
+        source: The URL of the database.
+        target: The URL of one with the same tables.
+        connect_seconds: How long to wait for a connection.
+        count: Called with the bytes of some rows.
+        stop: Ends the copy early; the target is then unchanged.
+
+    Raises:
+        NotCarried: A table, a column or a value has no counterpart.
+        RowsDiffer: A row of the target is not the same: a trigger has changed it, for example.
+        DatabaseUnavailable: A database cannot be read or written.
+        Stopped: *stop* was set.
+    """
+    with _both(source, target, connect_seconds) as (here, there):
+        tables = plan_tables(here.connection, there.connection)
+        write = _fill_file if there.is_file else _fill_server
+        with write(there, tables) as insert:
+            numbers = _last_numbers(here, tables)
+            for table in tables:
+                expected = _copy_table(here, there, table, insert=insert, count=count, stop=stop)
+                found = _sum_of(there, here, table, stop)
+                if (found.count, found.total) != (expected.count, expected.total):
+                    raise RowsDiffer(
+                        f"The copy of {table.name} differs: it has {found.count} rows, and the "
+                        f"original {expected.count}."
+                    )
+            _set_last_numbers(there, tables, numbers)
+        _finish(there)
+
+
+@contextmanager
+def _both(source: str, target: str, connect_seconds: float) -> Iterator[tuple[_Side, _Side]]:
+    try:
+        with (
+            _opened(source, connect_seconds, is_read_only=True) as here,
+            _opened(target, connect_seconds, is_read_only=False) as there,
+        ):
+            yield here, there
+    except (psycopg.DataError, psycopg.IntegrityError, sqlite3.IntegrityError) as error:
+        reason = str(error).splitlines()[0]
+        raise NotCarried(f"The data cannot be carried over: {reason}") from error
+    except (sa.exc.SQLAlchemyError, psycopg.Error, sqlite3.Error) as error:
+        raise DatabaseUnavailable from error
+
+
+@contextmanager
+def _opened(url: str, connect_seconds: float, *, is_read_only: bool) -> Iterator[_Side]:
+    path = sqlite_path(url)
+    with contextlib.ExitStack() as stack:
+        if path is None:
+            address = make_conninfo("", **postgres_urls.parse(url).for_libpq())
+            raw: Any = psycopg.connect(address, connect_timeout=math.ceil(connect_seconds))
+            stack.enter_context(contextlib.closing(raw))
+            raw.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+            raw.read_only = is_read_only
+            begin = "SET LOCAL timezone = 'UTC'"
+        else:
+            mode = f"{path.absolute().as_uri()}?mode=ro" if is_read_only else sqlite.file_uri(path)
+            raw = sqlite3.connect(
+                mode, uri=True, isolation_level=None, timeout=LOCK_SECONDS, check_same_thread=False
+            )
+            stack.enter_context(contextlib.closing(raw))
+            begin = "BEGIN" if is_read_only else "BEGIN IMMEDIATE"
+        address = "postgresql+psycopg://" if path is None else "sqlite://"
+        engine = sa.create_engine(
+            address, creator=lambda: raw, poolclass=NullPool, pool_reset_on_return=None
+        )
+        # The first connection of an engine ends a transaction, so ours begins afterwards.
+        connection = engine.connect()
+        raw.execute(begin)
+        yield _Side(connection, raw, is_file=path is not None)
+
+
+def _copy_table(
+    here: _Side,
+    there: _Side,
+    table: PlannedTable,
+    *,
+    insert: Callable[[PlannedTable, Iterator[tuple[Any, ...]]], None],
+    count: Callable[[int], None],
+    stop: Stop,
+) -> _Sum:
+    row_kind, _ = converters(table, here.connection.dialect, there.connection.dialect)
+    found = _Sum()
+
+    def converted() -> Iterator[tuple[Any, ...]]:
+        for batch in _batches(here, table):
+            stop.check()
+            before = found.size
+            for row in batch:
+                values, compared = row_kind.converted(row)
+                found.add(compared)
+                yield values
+            count(found.size - before)
+
+    insert(table, converted())
+    return found
+
+
+def _sum_of(there: _Side, here: _Side, table: PlannedTable, stop: Stop) -> _Sum:
+    _, kind = converters(table, here.connection.dialect, there.connection.dialect)
+    found = _Sum()
+    for row in chain.from_iterable(_batches(there, table)):
+        if not found.count % ROWS_AT_ONCE:
+            stop.check()
+        found.add(kind.compared(row))
+    return found
+
+
+def _batches(side: _Side, table: PlannedTable) -> Iterator[list[Any]]:
+    if side.is_file:
+        columns = ", ".join(map(_quoted, table.columns))
+        cursor = side.raw.execute(f"SELECT {columns} FROM {_quoted(table.name)}")  # noqa: S608
+        while batch := cursor.fetchmany(ROWS_AT_ONCE):
+            yield batch
+        return
+    query = sql.SQL("SELECT {} FROM {}").format(
+        sql.SQL(", ").join(
+            sql.SQL("{}::text" if kind.kind is Kind.JSON else "{}").format(sql.Identifier(name))
+            for name, kind in zip(table.columns, table.kinds, strict=True)
+        ),
+        sql.Identifier(table.name),
+    )
+    with side.raw.cursor(name="tenantry_rows") as cursor:
+        cursor.execute(query)
+        while batch := cursor.fetchmany(ROWS_AT_ONCE):
+            yield batch
+
+
+@contextmanager
+def _fill_file(side: _Side, tables: list[PlannedTable]) -> Iterator[Callable[..., None]]:
+    raw = side.raw
+    triggers = raw.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
+    for name, _ in triggers:
+        raw.execute(f"DROP TRIGGER {_quoted(name)}")
+    for table in tables:
+        raw.execute(f"DELETE FROM {_quoted(table.name)}")  # noqa: S608 - quoted
+
+    def insert(table: PlannedTable, rows: Iterator[tuple[Any, ...]]) -> None:
+        columns = ", ".join(map(_quoted, table.columns))
+        places = ", ".join("?" * len(table.columns))
+        raw.executemany(
+            f"INSERT INTO {_quoted(table.name)} ({columns}) VALUES ({places})",  # noqa: S608
+            rows,
+        )
+
+    yield insert
+    for _, text in triggers:
+        raw.execute(text)
+    if raw.execute("PRAGMA foreign_key_check").fetchone() is not None:
+        raise NotCarried("The data cannot be carried over: a row refers to one that is missing.")
+    raw.execute("COMMIT")
+
+
+@contextmanager
+def _fill_server(side: _Side, tables: list[PlannedTable]) -> Iterator[Callable[..., None]]:
+    raw = side.raw
+    names = [sql.Identifier(table.name) for table in tables]
+    raw.execute(sql.SQL("TRUNCATE {}").format(sql.SQL(", ").join(names)))
+    for name in names:
+        raw.execute(sql.SQL("ALTER TABLE {} DISABLE TRIGGER USER").format(name))
+
+    def insert(table: PlannedTable, rows: Iterator[tuple[Any, ...]]) -> None:
+        query = sql.SQL("COPY {} ({}) FROM STDIN").format(
+            sql.Identifier(table.name), sql.SQL(", ").join(map(sql.Identifier, table.columns))
+        )
+        with raw.cursor() as cursor, cursor.copy(query) as copying:
+            for row in rows:
+                copying.write_row(row)
+
+    yield insert
+    for name in names:
+        raw.execute(sql.SQL("ALTER TABLE {} ENABLE TRIGGER USER").format(name))
+    raw.commit()
+
+
+def _finish(side: _Side) -> None:
+    if not side.is_file:
+        side.raw.autocommit = True
+        side.raw.execute("ANALYZE")
+
+
+def _last_numbers(side: _Side, tables: list[PlannedTable]) -> dict[str, int]:
+    """Return the last number that each table has given to a row, which may be deleted."""
+    if side.is_file:
+        if not side.raw.execute(
+            "SELECT 1 FROM sqlite_master WHERE name = 'sqlite_sequence'"
+        ).fetchone():
+            return {}
+        return dict(side.raw.execute("SELECT name, seq FROM sqlite_sequence").fetchall())
+    found = {}
+    for table, _, sequence in _sequences(side, tables):
+        last, is_called = side.raw.execute(
+            sql.SQL("SELECT last_value, is_called FROM {}").format(sql.SQL(sequence))
+        ).fetchone()
+        if is_called:
+            found[table.name] = int(last)
+    return found
+
+
+def _set_last_numbers(side: _Side, tables: list[PlannedTable], numbers: Mapping[str, int]) -> None:
+    if side.is_file:
+        names = {table.name for table in tables}
+        for name, number in numbers.items():
+            if name in names and _has_autoincrement(side, name):
+                side.raw.execute("DELETE FROM sqlite_sequence WHERE name = ?", (name,))
+                side.raw.execute("INSERT INTO sqlite_sequence VALUES (?, ?)", (name, number))
+        return
+    for table, column, sequence in _sequences(side, tables):
+        (highest,) = side.raw.execute(
+            sql.SQL("SELECT max({}) FROM {}").format(
+                sql.Identifier(column), sql.Identifier(table.name)
+            )
+        ).fetchone()
+        number = max(highest or 0, numbers.get(table.name, 0))
+        if number > 0:
+            side.raw.execute("SELECT setval(%s::regclass, %s)", (sequence, number))
+
+
+def _has_autoincrement(side: _Side, table: str) -> bool:
+    (text,) = side.raw.execute(
+        "SELECT sql FROM sqlite_master WHERE type = 'table' AND name = ?", (table,)
+    ).fetchone()
+    return "AUTOINCREMENT" in text.upper()
+
+
+def _sequences(side: _Side, tables: list[PlannedTable]) -> Iterator[tuple[PlannedTable, str, str]]:
+    """Yield the columns with a sequence, and its name, quoted."""
+    for table in tables:
+        for column, kind in zip(table.columns, table.kinds, strict=True):
+            if kind.kind is Kind.INTEGER:
+                (name,) = side.raw.execute(
+                    "SELECT pg_get_serial_sequence(quote_ident(%s), %s)", (table.name, column)
+                ).fetchone()
+                if name is not None:
+                    yield table, column, str(name)
+
+
+def _quoted(name: str) -> str:
+    escaped = name.replace('"', '""')
+    return f'"{escaped}"'

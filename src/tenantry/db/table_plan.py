@@ -1,0 +1,181 @@
+"""Which tables and columns of a database are copied to another one, and how."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from typing import Any
+
+import sqlalchemy as sa
+
+from tenantry.db import row_values
+from tenantry.db.row_values import BadValue, ColumnKind, Convert, Kind
+from tenantry.kit.errors import Conflict
+
+SHOWN_MAX = 10
+_INTERNAL = ("pg_", "information_schema")
+_UUID_HEX_CHARS = 32
+
+
+class NotCarried(Conflict):
+    """The data cannot be carried over to the other database; the message names what cannot."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTable:
+    """A table that both databases have.
+
+    Attributes:
+        name: Its name, in the default schema.
+        columns: Their names.
+        kinds: Of the columns.
+    """
+
+    name: str
+    columns: list[str]
+    kinds: list[ColumnKind]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Converts the rows of a table.
+
+    Attributes:
+        read: For each column, from the driver of the source.
+        write: For each column, for the driver of the target.
+        comparable: For each column.
+    """
+
+    table: PlannedTable
+    read: list[Convert]
+    write: list[Convert]
+    comparable: list[Convert]
+
+    def converted(self, row: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """Return a row as it is written, and as it is compared.
+
+        Raises:
+            NotCarried: A value has no counterpart.
+        """
+        at = 0
+        try:
+            values, compared = [], []
+            for at, value in enumerate(row):
+                one = self.read[at](value)
+                values.append(self.write[at](one))
+                compared.append(self.comparable[at](one))
+        except BadValue as error:
+            raise NotCarried(
+                f"{self.table.name}.{self.table.columns[at]} has {error}, which the other database "
+                "cannot hold."
+            ) from error
+        return tuple(values), tuple(compared)
+
+    def compared(self, row: Any) -> tuple[Any, ...]:
+        """Return a row of the target as it is compared."""
+        return tuple(
+            compare(read(value))
+            for read, compare, value in zip(self.read, self.comparable, row, strict=True)
+        )
+
+
+def plan_tables(source: sa.Connection, target: sa.Connection) -> list[PlannedTable]:
+    """Return the tables, in an order in which a table follows those that it refers to.
+
+    Raises:
+        NotCarried: A table or a column is in one database only, is generated, has a type without
+            a counterpart, or tables refer to each other in a circle.
+    """
+    here, there = sa.inspect(source), sa.inspect(target)
+    names, there_names = set(here.get_table_names()), set(there.get_table_names())
+    faults = [*_in_other_schemas(here)]
+    faults += [f"the table {name} exists only in the data" for name in sorted(names - there_names)]
+    faults += [f"the table {name} is not in the data" for name in sorted(there_names - names)]
+    planned = {name: _plan(here, there, name, faults) for name in sorted(names & there_names)}
+    order = _ordered(there, set(planned), faults)
+    if faults:
+        shown = "; ".join(faults[:SHOWN_MAX])
+        more = f"; and {len(faults) - SHOWN_MAX} more" if len(faults) > SHOWN_MAX else ""
+        raise NotCarried(f"The data cannot be carried over: {shown}{more}.")
+    return [planned[name] for name in order]
+
+
+def converters(table: PlannedTable, source: sa.Dialect, target: sa.Dialect) -> tuple[Row, Row]:
+    """Return how rows are converted on the way, and how those of the target are compared."""
+    to = row_values.to_sqlite if target.name == "sqlite" else (lambda _kind: _same)
+    comparable = [row_values.comparable(kind) for kind in table.kinds]
+    return (
+        Row(table, _readers(table, source), [to(kind) for kind in table.kinds], comparable),
+        Row(table, _readers(table, target), [], comparable),
+    )
+
+
+def _readers(table: PlannedTable, dialect: sa.Dialect) -> list[Convert]:
+    reader: Callable[[ColumnKind], Convert] = (
+        row_values.from_sqlite if dialect.name == "sqlite" else row_values.from_postgresql
+    )
+    return [reader(kind) for kind in table.kinds]
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _in_other_schemas(inspector: sa.Inspector) -> Iterator[str]:
+    if inspector.dialect.name == "sqlite":
+        return
+    for schema in inspector.get_schema_names():
+        if schema != inspector.default_schema_name and not schema.startswith(_INTERNAL):
+            yield from (
+                f"the table {schema}.{name} is in another schema"
+                for name in inspector.get_table_names(schema)
+            )
+
+
+def _plan(here: sa.Inspector, there: sa.Inspector, table: str, faults: list[str]) -> PlannedTable:
+    columns = {one["name"]: one for one in here.get_columns(table)}
+    others = {one["name"]: one for one in there.get_columns(table)}
+    for name in sorted(columns.keys() ^ others.keys()):
+        where = "exists only in the data" if name in columns else "is not in the data"
+        faults.append(f"the column {table}.{name} {where}")
+    kinds = []
+    common = [name for name in columns if name in others]
+    for name in common:
+        if "computed" in columns[name] or "computed" in others[name]:
+            faults.append(f"the column {table}.{name} is generated")
+        kind = _kind(here, there, columns[name]["type"], others[name]["type"])
+        if kind is None:
+            faults.append(f"the type of the column {table}.{name} has no counterpart")
+        kinds.append(kind or ColumnKind(Kind.RAW))
+    return PlannedTable(table, common, kinds)
+
+
+def _kind(
+    here: sa.Inspector,
+    there: sa.Inspector,
+    type_: sa.types.TypeEngine[Any],
+    other: sa.types.TypeEngine[Any],
+) -> ColumnKind | None:
+    if there.dialect.name == "postgresql":
+        kind, file_type = row_values.kind_of(other), type_
+    elif here.dialect.name == "postgresql":
+        kind, file_type = row_values.kind_of(type_), other
+    else:
+        return ColumnKind(Kind.RAW)
+    if kind is None or kind.kind is not Kind.UUID:
+        return kind
+    return ColumnKind(
+        Kind.UUID, is_hex=getattr(file_type, "length", None) in (None, _UUID_HEX_CHARS)
+    )
+
+
+def _ordered(inspector: sa.Inspector, names: set[str], faults: list[str]) -> list[str]:
+    """Return the tables in the order of their foreign keys; one to the same table has no effect."""
+    graph = {
+        name: {key["referred_table"] for key in inspector.get_foreign_keys(name)} & names - {name}
+        for name in sorted(names)
+    }
+    try:
+        return list(TopologicalSorter(graph).static_order())
+    except CycleError as error:
+        faults.append(f"the tables {', '.join(error.args[1])} refer to each other in a circle")
+        return []
