@@ -166,7 +166,7 @@ async def check_loaded(url: str, expected: Contents, *, is_foreign: bool) -> Non
             found = await survey.survey_postgres(raw)
             await _set_search_path(raw, expected.search_path)
     if found != expected.survey:
-        raise CopyDiffers(_explain(found, expected.survey))
+        raise CopyDiffers(explain_difference(found, expected.survey))
 
 
 async def execute(url: str, sql: str) -> None:
@@ -310,7 +310,8 @@ def _execute_sqlite(path: Path, sql: str) -> None:
     files.sync(path)
 
 
-def _explain(found: Survey, expected: Survey) -> str:
+def explain_difference(found: Survey, expected: Survey) -> str:
+    """Return a sentence about the first table that differs."""
     names = sorted({*found.row_counts, *expected.row_counts})
     differing = [
         name for name in names if found.row_counts.get(name) != expected.row_counts.get(name)

@@ -14,6 +14,8 @@ from tenantry.backup.archive import Keys
 from tenantry.catalog import jobs, tenants
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.jobs import Job
+from tenantry.catalog.tenants import Tenant, TenantNotFound
+from tenantry.db import audit_log
 from tenantry.db.postgres_tools import PostgresTools
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.snapshots import remove_left
@@ -65,6 +67,10 @@ class Progress:
         """Count *data*."""
         self.bytes_done += len(data)
 
+    def add_bytes(self, count: int) -> None:
+        """Count so many bytes."""
+        self.bytes_done += count
+
 
 @asynccontextmanager
 async def running(copying: Copying, job: Job, progress: Progress) -> AsyncIterator[Job]:
@@ -97,6 +103,8 @@ def new_job(
     archive: str | None = None,
     database: tuple[str | None, str | None] = (None, None),
     has_suspended: bool = False,
+    source: tuple[str | None, str | None] = (None, None),
+    has_made_read_only: bool = False,
 ) -> Job:
     """Return a job that begins now.
 
@@ -107,6 +115,8 @@ def new_job(
         archive: Where the archive is.
         database: The server and the name of the database that it fills.
         has_suspended: Whether it suspends the tenant, which was active.
+        source: The server and the name of the database that a move copies.
+        has_made_read_only: Whether it makes the tenant read-only, which was writable.
     """
     return Job(
         id=new_id(),
@@ -119,6 +129,9 @@ def new_job(
         actor=ctx.actor,
         started_at=ctx.now,
         has_suspended=has_suspended,
+        source_server_name=source[0],
+        source_database_name=source[1],
+        has_made_read_only=has_made_read_only,
     )
 
 
@@ -134,8 +147,8 @@ async def reap(copying: Copying) -> None:
         await _clear(copying, job.id)
 
 
-async def drop_kept(copying: Copying, taken: list[Job]) -> None:
-    """Drop the old databases of *taken* jobs."""
+async def drop_old(copying: Copying, taken: list[Job]) -> None:
+    """Drop the old databases of *taken* jobs, which this process holds."""
     for job in taken:
         await _clear(copying, job.id)
 
@@ -150,8 +163,8 @@ async def _clear(copying: Copying, job_id: UUID, *, error: str | None = None) ->
             return
         if job.server_name is not None and job.database_name is not None:
             await copying.databases.server(job.server_name).drop(job.database_name)
-        if job.has_suspended and job.error is not None and job.tenant_id is not None:
-            await _activate(copying, job.tenant_id)
+        if job.error is not None:
+            await _undo(copying, job)
         await jobs.finish(
             copying.catalog,
             job.id,
@@ -165,17 +178,48 @@ async def _clear(copying: Copying, job_id: UUID, *, error: str | None = None) ->
             await jobs.abandon(copying.catalog, job_id, worker_id=worker_id)
 
 
-async def _activate(copying: Copying, tenant_id: UUID) -> None:
-    tenant = await tenants.find(copying.catalog, tenant_id)
-    if tenant is None or tenant.is_active:
+async def _undo(copying: Copying, job: Job) -> None:
+    """Undo what a failed job has done to its tenant."""
+    if job.source_server_name is not None and job.source_database_name is not None:
+        source = copying.databases.server(job.source_server_name)
+        await source.accept_writes(job.source_database_name)
+    tenant = None if job.tenant_id is None else await tenants.find(copying.catalog, job.tenant_id)
+    if tenant is None:
         return
     ctx = OperationContext(
         request_id=str(new_id()), now=utc_now(), actor="housekeeping", address="local"
     )
+    if job.has_suspended and not tenant.is_active:
+        await _activate(ctx, copying, tenant)
+    if job.has_made_read_only and tenant.is_read_only:
+        with contextlib.suppress(TenantNotFound):
+            await set_read_only(ctx, copying, tenant, is_read_only=False)
+
+
+async def set_read_only(
+    ctx: OperationContext, copying: Copying, tenant: Tenant, *, is_read_only: bool
+) -> Tenant:
+    """Make a tenant read-only or writable, at the revision that it has.
+
+    Raises:
+        TenantNotFound: It was deleted.
+    """
+    changes: audit_log.Changes = []
+    async with copying.catalog.change(
+        ctx, "tenant.update", tenant.id, tenant_id=tenant.id, changes=changes
+    ) as session:
+        changed = await tenants.update(
+            session, tenant.id, name=None, is_active=None, modules=None, is_read_only=is_read_only
+        )
+        changes += audit_log.changes_between(tenant, changed, "is_read_only")
+    return changed
+
+
+async def _activate(ctx: OperationContext, copying: Copying, tenant: Tenant) -> None:
     try:
         await copying.lifecycle.update(ctx, tenant, is_active=True)
     except ActivationFailed:
-        _log.warning("tenant stays suspended", tenant=str(tenant_id), exc_info=True)
+        _log.warning("tenant stays suspended", tenant=str(tenant.id), exc_info=True)
 
 
 async def _note(copying: Copying, job: Job, progress: Progress) -> None:

@@ -27,7 +27,7 @@ class NotACatalog(Invalid):
 
 
 class CatalogExists(Conflict):
-    """There is a catalog at TENANTRY_CATALOG_URL: it is only restored where there is none."""
+    """The database contains a catalog, or other tables: use an empty one."""
 
 
 async def restore_catalog(url: str, reader: ArchiveReader, *, tools: PostgresTools) -> None:

@@ -16,7 +16,7 @@ from tenantry.access import credentials
 from tenantry.access.credentials import IssuedKey
 from tenantry.backup import loading
 from tenantry.backup.archive import ArchiveForeign, ArchiveReader
-from tenantry.backup.jobs import Copying, Progress, drop_kept, new_job, running
+from tenantry.backup.jobs import Copying, Progress, drop_old, new_job, running
 from tenantry.backup.loading import Revised
 from tenantry.catalog import audit, deleted_tenants, jobs, moves, records, tenants
 from tenantry.catalog.deleted_tenants import DeletedTenantNotFound
@@ -244,7 +244,7 @@ async def confirm(ctx: OperationContext, copying: Copying, tenant_id: UUID) -> i
         if not taken:
             raise NothingKept
         await audit.LOG.add(session, ctx, "backup.confirm", tenant_id, tenant_id=tenant_id)
-    await drop_kept(copying, taken)
+    await drop_old(copying, taken)
     return len(taken)
 
 

@@ -1,8 +1,8 @@
-"""Jobs: backups, restores and copies, as durable rows.
+"""Jobs: backups, restores, copies and moves, as durable rows.
 
 A job holds at most one database that no tenant has. While the job runs, that is the one it fills;
 if its process dies, another one drops it. After a replacement, it is the tenant's old database,
-which is kept until an operator confirms the new one.
+which is kept until an operator confirms the new one; after a move, it is dropped.
 """
 
 from datetime import datetime
@@ -17,7 +17,7 @@ from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.tables import job
 from tenantry.catalog.workers import is_abandoned
 from tenantry.db.statements import Count, Statement, columns_of
-from tenantry.kit.errors import NotFound
+from tenantry.kit.errors import Conflict, NotFound
 from tenantry.kit.pages import Page, Window
 
 INTERRUPTED = "The process ended before the job did. What it had begun was removed."
@@ -25,6 +25,10 @@ INTERRUPTED = "The process ended before the job did. What it had begun was remov
 
 class JobNotFound(NotFound):
     """There is no such job."""
+
+
+class TenantMoving(Conflict):
+    """The tenant is being moved."""
 
 
 class JobState(StrEnum):
@@ -38,7 +42,7 @@ class JobState(StrEnum):
 
 
 class Job(msgspec.Struct, frozen=True):
-    """A backup, a restore or a copy.
+    """A backup, a restore, a copy or a move.
 
     Attributes:
         archive: Where the archive is, if the job has one.
@@ -46,6 +50,9 @@ class Job(msgspec.Struct, frozen=True):
         bytes_done: How much of the database was copied.
         error: Why the job failed.
         has_suspended: Whether it has suspended the tenant; if it fails, the tenant is activated.
+        source_database_name: The database on the server *source_server_name* that a move copies.
+            It rejects writes; if the job fails, it accepts them again.
+        has_made_read_only: Whether it has made the tenant read-only; if it fails, that is undone.
     """
 
     id: UUID
@@ -62,6 +69,9 @@ class Job(msgspec.Struct, frozen=True):
     bytes_done: int = 0
     error: str | None = None
     has_suspended: bool = False
+    source_server_name: str | None = None
+    source_database_name: str | None = None
+    has_made_read_only: bool = False
 
 
 _COLUMNS = columns_of(job, Job)
@@ -70,7 +80,7 @@ _is_held = sa.and_(_by_id, job.c.worker_id == sa.bindparam("worker"))
 _is_open = sa.or_(job.c.state == JobState.RUNNING.value, job.c.state == JobState.DROPPING.value)
 _at = sa.bindparam("at", type_=job.c.finished_at.type)
 
-_ADD = Statement[Any](sa.insert(job))
+_ADD = Statement[Any](sa.insert(job), conflicts={"uq_job_tenant_id": TenantMoving})
 _NOTE = Statement[Any](sa.update(job).values(bytes_done=sa.bindparam("bytes_done")).where(_by_id))
 _FINISH = Statement(
     sa.update(job)
@@ -86,11 +96,26 @@ _FINISH = Statement(
     .returning(*_COLUMNS),
     Job,
 )
+_HAND_OVER = Statement(
+    sa.update(job)
+    .values(
+        state=JobState.DROPPING.value,
+        server_name=job.c.source_server_name,
+        database_name=job.c.source_database_name,
+    )
+    .where(_is_held, job.c.state == JobState.RUNNING.value)
+    .returning(*_COLUMNS),
+    Job,
+)
 _CONDEMN = Statement(
     sa.update(job)
     .values(
         state=JobState.DROPPING.value,
-        error=sa.func.coalesce(sa.bindparam("error", type_=sa.String), job.c.error),
+        # A job that is dropping has ended otherwise: the response to its COMMIT was lost.
+        error=sa.case(
+            (job.c.state == JobState.RUNNING.value, sa.bindparam("error", type_=sa.String)),
+            else_=job.c.error,
+        ),
     )
     .where(_is_held, _is_open)
     .returning(*_COLUMNS),
@@ -131,7 +156,11 @@ _COUNT = Statement(sa.select(sa.func.count().label("count")).select_from(job), C
 
 
 async def add(session: CatalogSession, added: Job, *, worker_id: UUID) -> None:
-    """Begin a job of *worker_id*."""
+    """Begin a job of *worker_id*.
+
+    Raises:
+        TenantMoving: It is a move, and another one of the tenant has not ended.
+    """
     await session.execute(_ADD, worker_id=worker_id, **msgspec.structs.asdict(added))
 
 
@@ -190,6 +219,15 @@ async def finish(
         database=database_name,
         at=at,
     )
+
+
+async def hand_over(session: CatalogSession, job_id: UUID, *, worker_id: UUID) -> Job | None:
+    """Let a move drop the old database instead of the new one, which the tenant has now.
+
+    Returns:
+        None if *worker_id* does not hold the job.
+    """
+    return await session.fetch_one(_HAND_OVER, job=job_id, worker=worker_id)
 
 
 async def condemn(

@@ -27,6 +27,55 @@ _MOVE = Statement(
     Tenant,
 )
 
+_RELOCATE = Statement(
+    sa.update(table)
+    .values(
+        server_name=sa.bindparam("server"),
+        database_name=sa.bindparam("database"),
+        is_read_only=sa.bindparam("is_read_only", type_=sa.Boolean),
+    )
+    .where(
+        table.c.id == sa.bindparam("tenant"),
+        table.c.state == TenantState.READY.value,
+        table.c.is_read_only,
+        table.c.server_name == sa.bindparam("old_server"),
+        table.c.database_name == sa.bindparam("old_database"),
+    )
+    .returning(*columns_of(table, Tenant)),
+    Tenant,
+)
+
+
+async def relocate(
+    session: CatalogChange,
+    tenant: Tenant,
+    *,
+    server_name: str,
+    database_name: str,
+    is_read_only: bool,
+) -> Tenant | None:
+    """Give a read-only tenant a copy of its database.
+
+    Args:
+        session: A change of the catalog.
+        tenant: With its current database.
+        server_name: The tenant server of the copy.
+        database_name: The name of the copy.
+        is_read_only: Whether the tenant stays read-only.
+
+    Returns:
+        None if the tenant is writable or missing, or no longer has the database in *tenant*.
+    """
+    return await session.fetch_one(
+        _RELOCATE,
+        tenant=tenant.id,
+        server=server_name,
+        database=database_name,
+        is_read_only=is_read_only,
+        old_server=tenant.server_name,
+        old_database=tenant.database_name,
+    )
+
 
 async def move(
     session: CatalogChange,

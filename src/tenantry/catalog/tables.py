@@ -1,5 +1,7 @@
 """Tables of the catalog."""
 
+from typing import Any
+
 import sqlalchemy as sa
 
 from tenantry.db.types import Canonical, Instant, Numbers, Records, Words
@@ -205,8 +207,11 @@ tenant_migration = sa.Table(
     sa.Index("ix_tenant_migration_worker_id", "worker_id"),
 )
 
-# A backup, a restore or a copy. `database_name` is a database that no tenant has: the one that is
-# being filled, or the old one of a tenant that was replaced.
+_MOVING = sa.text("kind = 'move' AND state IN ('running', 'dropping')")
+_IS_MOVING: dict[str, Any] = {"sqlite_where": _MOVING, "postgresql_where": _MOVING}
+
+# A backup, a restore, a copy or a move. `database_name` is a database that no tenant has: the one
+# that is being filled, or the old one of a tenant that was replaced or moved.
 job = sa.Table(
     "job",
     metadata,
@@ -226,5 +231,12 @@ job = sa.Table(
     sa.Column("error", sa.String, nullable=True),
     # Whether it has suspended the tenant, which is activated again if the job fails.
     sa.Column("has_suspended", sa.Boolean, nullable=False),
+    # The database that a move copies, which rejects writes until the job has ended.
+    sa.Column("source_server_name", sa.String, nullable=True),
+    sa.Column("source_database_name", sa.String, nullable=True),
+    # Whether it has made the tenant read-only, which is undone at the end.
+    sa.Column("has_made_read_only", sa.Boolean, nullable=False),
     sa.Index("ix_job_state", "state"),
+    # Two moves of a tenant at the same time would undo each other's write fence.
+    sa.Index("uq_job_tenant_id", "tenant_id", unique=True, **_IS_MOVING),
 )

@@ -30,6 +30,7 @@ COMMANDS = (
     DeferredCommand(
         "backup", "Back up tenants, and restore them from archives.", "tenantry.cli.backups"
     ),
+    DeferredCommand("catalog", "Move the catalog.", "tenantry.cli.catalog_moving"),
     DeferredCommand("migrate", "Migrate every tenant database.", "tenantry.cli.migrations"),
 )
 

@@ -9,7 +9,7 @@ from rich.table import Column
 
 from tenantry.catalog import tenants
 from tenantry.catalog.tenants import Tenant
-from tenantry.cli import adoption, cloning, deletion, export, options, output, session
+from tenantry.cli import adoption, cloning, deletion, export, moving, options, output, session
 from tenantry.cli.commands import new_group
 from tenantry.cli.finding import find_tenant
 from tenantry.cli.new_tenant import OwnerEmail, OwnerName, read_owner, show_created
@@ -28,6 +28,7 @@ group.command("undelete")(deletion.undelete)
 group.command("purge")(deletion.purge)
 group.command("export")(export.export)
 group.command("clone")(cloning.clone)
+group.command("move")(moving.move)
 
 
 class NoModules(Invalid):

@@ -65,14 +65,21 @@ def opened_archive(settings: Settings, archive: str, place: str | None) -> Itera
 
 async def run(settings: Settings, work: Callable[[Services, Counter], Awaitable[Result]]) -> Result:
     """Run *work* with the services, show its progress, and cancel it at the first signal."""
-    task = asyncio.current_task()
-    assert task is not None
     async with session.opened(settings) as services:
         await services.lifecycle.reap()
         await jobs.reap(services.copying)
         counter = Counter()
-        with signals.handled(lambda: _cancel(task)), _shown(counter):
+        with cancelled_by_signals(), shown(counter):
             return await work(services, counter)
+
+
+@contextmanager
+def cancelled_by_signals() -> Iterator[None]:
+    """Cancel the current task at the first signal to end."""
+    task = asyncio.current_task()
+    assert task is not None
+    with signals.handled(lambda: _cancel(task)):
+        yield
 
 
 def _cancel(task: "asyncio.Task[Any]") -> None:
@@ -80,18 +87,19 @@ def _cancel(task: "asyncio.Task[Any]") -> None:
 
 
 @contextmanager
-def _shown(counter: Counter) -> Iterator[None]:
+def shown(counter: Counter) -> Iterator[None]:
+    """Show the bytes of a job while the block runs, on a terminal."""
     console = output.progress()
     if not console.is_terminal:
         yield
         return
     columns = (TextColumn("Copying"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
-        shown = progress.add_task("", total=None)
+        line = progress.add_task("", total=None)
 
         async def follow() -> None:
             while True:
-                progress.update(shown, completed=counter.bytes_done)
+                progress.update(line, completed=counter.bytes_done)
                 await asyncio.sleep(POLL_SECONDS)
 
         following = asyncio.get_running_loop().create_task(follow())

@@ -34,6 +34,21 @@ class JobList(ListResponse[JobResponse], frozen=True):
     """The jobs of one command."""
 
 
+class MovedResponse(Schema, frozen=True):
+    """A tenant of a move: where it is now, and why it was not moved, if it was not."""
+
+    tenant_id: UUID
+    tenant_name: str
+    server_name: str
+    database_name: str
+    rejected_seconds: float | None
+    error: str | None
+
+
+class MovedList(ListResponse[MovedResponse], frozen=True):
+    """The tenants of one command."""
+
+
 class ArchiveResponse(Schema, frozen=True):
     """An archive in the folder of archives.
 

@@ -227,5 +227,17 @@ def _create_jobs(op: Operations) -> None:
         sa.Column("bytes_done", sa.BigInteger, nullable=False),
         sa.Column("error", sa.String, nullable=True),
         sa.Column("has_suspended", sa.Boolean, nullable=False),
+        sa.Column("source_server_name", sa.String, nullable=True),
+        sa.Column("source_database_name", sa.String, nullable=True),
+        sa.Column("has_made_read_only", sa.Boolean, nullable=False),
     )
     op.create_index("ix_job_state", "job", ["state"])
+    is_moving = sa.text("kind = 'move' AND state IN ('running', 'dropping')")
+    op.create_index(
+        "uq_job_tenant_id",
+        "job",
+        ["tenant_id"],
+        unique=True,
+        sqlite_where=is_moving,
+        postgresql_where=is_moving,
+    )

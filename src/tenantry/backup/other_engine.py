@@ -1,0 +1,73 @@
+"""Copy a tenant's database to a server of the other engine: its revisions, and then its rows."""
+
+import asyncio
+
+from tenantry.backup.dumps import CONNECT_SECONDS
+from tenantry.backup.jobs import Copying, Progress
+from tenantry.db import table_copy
+from tenantry.db.servers import Server
+from tenantry.kit.context import OperationContext
+from tenantry.kit.errors import Conflict
+from tenantry.kit.ids import new_id
+from tenantry.kit.stopping import run_in_thread
+from tenantry.migration.run_scripts import RunScripts
+
+
+class TenantBehind(Conflict):
+    """The tenant is not at the head: migrate it first, then move it to the other engine."""
+
+
+async def prepare(
+    ctx: OperationContext,
+    copying: Copying,
+    source: str,
+    target: Server,
+    *,
+    server_name: str,
+    database_name: str,
+) -> None:
+    """Create a database with the tables of a tenant, and check that they can hold its rows.
+
+    Args:
+        ctx: Who moves it.
+        copying: The services.
+        source: The URL of the tenant's database, which must be at the head.
+        target: The server of the new one.
+        server_name: Its name.
+        database_name: The name of the new database.
+
+    Raises:
+        TenantBehind: The tenant is not at the head.
+        NotCarried: A table or a column has no counterpart.
+        DatabaseUnavailable: A database cannot be reached.
+        Exception: Any error of the drivers and the revisions.
+    """
+    lifecycle = copying.lifecycle
+    scripts = RunScripts(lifecycle.streams())
+    revision = await lifecycle.migrator.read_revision(source, scripts.streams)
+    if revision != await asyncio.to_thread(scripts.head):
+        raise TenantBehind
+    await lifecycle.templates.copy(
+        ctx, target, server_name=server_name, scripts=scripts, to=database_name
+    )
+    url = target.url(database_name)
+    if scripts.streams.user is not None:  # revisions that the template does not contain
+        migrated = await lifecycle.migrator.migrate(url, scripts, run_id=new_id())
+        if migrated.error is not None:
+            raise migrated.error
+    await asyncio.to_thread(table_copy.check, source, url, connect_seconds=CONNECT_SECONDS)
+
+
+async def copy(source: str, target: str, progress: Progress) -> None:
+    """Copy the rows of a database that rejects writes, and compare them.
+
+    Raises:
+        NotCarried: A value has no counterpart.
+        RowsDiffer: The copy is not the same.
+        DatabaseUnavailable: A database cannot be read or written.
+    """
+    await run_in_thread(
+        lambda stop: table_copy.copy_rows(
+            source, target, connect_seconds=CONNECT_SECONDS, count=progress.add_bytes, stop=stop
+        )
+    )

@@ -1,0 +1,104 @@
+"""``tenantry catalog``: the database that lists the tenants."""
+
+import asyncio
+import contextlib
+from typing import Annotated
+
+import typer
+from pydantic import TypeAdapter, ValidationError
+
+from tenantry.backup import catalog_moving
+from tenantry.backup.catalog_moving import CatalogMove
+from tenantry.backup.jobs import Progress
+from tenantry.cli import options, output, session, transfer
+from tenantry.cli.commands import new_group
+from tenantry.kit.errors import Invalid
+from tenantry.kit.server_settings import DatabaseUrl
+from tenantry.kit.threads import DaemonThreads
+from tenantry.migration.migrator import Migrator, TimeLimits
+from tenantry.settings import Settings
+
+group = new_group("Move the catalog.")
+
+_URL: TypeAdapter[DatabaseUrl] = TypeAdapter(DatabaseUrl)
+
+
+class BadTarget(Invalid):
+    """--to must be a URL that begins with sqlite:/// or postgresql://."""
+
+
+class ToOrCancel(Invalid):
+    """Use either --to URL or --cancel."""
+
+
+@group.callback()
+def manage() -> None:
+    """Move the catalog."""
+    # With a callback, a group of one command is still a group.
+
+
+@group.command("move")
+def move(
+    *,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="The new database, which is empty. A URL can name a file with the password: "
+            "?passfile=PATH.",
+        ),
+    ] = None,
+    cancel: Annotated[
+        bool,
+        typer.Option(
+            "--cancel",
+            help="Let the catalog at TENANTRY_CATALOG_URL accept writes again, after a move that "
+            "was interrupted, or that you give up.",
+        ),
+    ] = False,
+    as_json: options.Json = False,
+) -> None:
+    """Move the catalog from TENANTRY_CATALOG_URL to another database, of any engine.
+
+    Stop every process first. Every row is copied and compared. From then on the old catalog
+    rejects writes; set TENANTRY_CATALOG_URL to the new one before you start again.
+    """
+    if (to is not None) == cancel:
+        raise ToOrCancel
+    settings = session.configure()
+    if to is None:
+        asyncio.run(catalog_moving.accept_writes(settings.catalog))
+        output.show_done("The catalog accepts writes again.", as_json=as_json)
+        return
+    asyncio.run(_move(settings, _checked(to)))
+    output.show_done(
+        "The catalog was moved. Set TENANTRY_CATALOG_URL to the new URL before you start.",
+        as_json=as_json,
+    )
+
+
+async def _move(settings: Settings, target: str) -> None:
+    with contextlib.ExitStack() as stack:
+        threads = DaemonThreads(1, "migrate")
+        stack.callback(threads.shutdown)
+        limits = TimeLimits(
+            connect_seconds=settings.connect_timeout_s,
+            deadline_seconds=settings.tenant_deadline_s,
+            lock_ms=settings.lock_timeout_ms,
+        )
+        work = CatalogMove(
+            source=settings.catalog,
+            target=target,
+            migrator=Migrator(threads, limits),
+            synchronous=settings.sqlite_synchronous,
+        )
+        progress = Progress()
+        with transfer.cancelled_by_signals(), transfer.shown(progress):
+            await catalog_moving.move_catalog(session.context(), work, count=progress.add_bytes)
+
+
+def _checked(url: str) -> str:
+    try:
+        return _URL.validate_python(url).get_secret_value()
+    except ValidationError as error:
+        raise BadTarget from error

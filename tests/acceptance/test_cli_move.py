@@ -1,0 +1,173 @@
+"""``tenantry tenant move``: tenants between tenant servers."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from tenantry.db.factory import open_server
+from tenantry.db.servers import Server
+from tenantry.db.urls import sqlite_path
+from testkit import raw_sql
+from tests.acceptance.commands import Commands
+
+NEAR, FAR = "default", "far"
+COUNT = "SELECT count(*) FROM note"
+
+
+def server(url: str) -> Server:
+    return open_server(url, connections_max=1, timeout_seconds=5, synchronous="FULL")
+
+
+@pytest.fixture(name="far_url")
+def _far_url(tenantry: Commands) -> str:
+    """Another folder; or the same server of PostgreSQL under another name."""
+    url = tenantry.settings.tenant_server
+    return url if sqlite_path(url) is None else f"sqlite:///{tenantry.folder / 'far'}"
+
+
+@pytest.fixture(name="two")
+def _two(tenantry: Commands, far_url: str) -> Commands:
+    """Commands with two tenant servers."""
+    tenantry.environment["TENANTRY_TENANT_SERVERS"] = json.dumps({FAR: far_url})
+    return tenantry
+
+
+@pytest.fixture(name="shop")
+def _shop(two: Commands) -> Any:
+    """A tenant with a table of its own."""
+    shop = two.create_tenant("Shop")
+    raw_sql.run(
+        server(two.settings.tenant_server).url(shop["databaseName"]),
+        "CREATE TABLE note (id INTEGER PRIMARY KEY, body VARCHAR(100) NOT NULL)",
+        "INSERT INTO note VALUES (1, 'ä, ''quoted''')",
+        "INSERT INTO note VALUES (2, 'another')",
+    )
+    return shop
+
+
+def shown(two: Commands, name: str = "Shop") -> Any:
+    return two("tenant", "show", name, "--json").data
+
+
+def databases(two: Commands, far_url: str) -> set[str]:
+    """Return the databases of tenants that exist on either server, listed or not."""
+    names = [
+        name
+        for url in {two.settings.tenant_server, far_url}
+        for name in asyncio.run(server(url).names("tenantry_"))
+    ]
+    return {name for name in names if "template" not in name}
+
+
+class TestTenantMove:
+    def test_moves_the_data_the_credentials_and_the_settings(
+        self, two: Commands, shop: Any, far_url: str
+    ):
+        before = shown(two)
+
+        ended = two("tenant", "move", "Shop", "--to", FAR)
+
+        assert ended.status == 0, ended.stderr
+        assert "Shop is on far; writes were rejected for" in ended.stdout
+        after = shown(two)
+        places = {"serverName", "databaseName"}
+        assert {k: v for k, v in after.items() if k not in places} == {
+            k: v for k, v in before.items() if k not in places
+        }
+        url = server(far_url).url(after["databaseName"])
+        assert raw_sql.rows(url, "SELECT body FROM note ORDER BY id") == [
+            ("ä, 'quoted'",),
+            ("another",),
+        ]
+        raw_sql.run(url, "INSERT INTO note VALUES (3, 'written after the move')")
+        (key,) = two("key", "list", "Shop", "--json").data["items"]
+        assert key["prefix"] == shop["apiKey"][:12]
+        assert two("user", "list", "Shop", "--json").data["items"]
+
+    def test_drops_the_old_database(self, two: Commands, shop: Any, far_url: str):
+        before = databases(two, far_url)
+
+        two("tenant", "move", "Shop", "--to", FAR)
+
+        after = databases(two, far_url)
+        assert before - after == {shop["databaseName"]}
+        assert after - before == {shown(two)["databaseName"]}
+
+    def test_moves_back(self, two: Commands, shop: Any):
+        del shop
+        two("tenant", "move", "Shop", "--to", FAR)
+
+        ended = two("tenant", "move", "Shop", "--to", NEAR, "--json")
+
+        (moved,) = ended.data["items"]
+        assert (moved["serverName"], moved["error"]) == (NEAR, None)
+        assert moved["rejectedSeconds"] > 0
+        url = server(two.settings.tenant_server).url(moved["databaseName"])
+        assert raw_sql.rows(url, COUNT) == [(2,)]
+
+    def test_is_a_job_and_is_in_the_audit_log(self, two: Commands, shop: Any):
+        two("tenant", "move", "Shop", "--to", FAR)
+
+        job = two("backup", "jobs", "--json").data["items"][0]
+        assert (job["kind"], job["state"], job["databaseName"]) == ("move", "done", None)
+        (entry,) = two("audit", "list", "--action", "tenant.move", "--json").data["items"]
+        changes = {one["field"]: (one["old"], one["new"]) for one in entry["changes"]}
+        assert changes["serverName"] == (NEAR, FAR)
+        assert entry["tenantId"] == shop["id"]
+
+    @pytest.mark.parametrize("command", ["suspend", "read-only"])
+    def test_leaves_the_state_of_the_tenant_as_it_was(self, two: Commands, shop: Any, command: str):
+        del shop
+        before = two("tenant", command, "Shop", "--json").data
+
+        assert two("tenant", "move", "Shop", "--to", FAR).status == 0
+
+        after = shown(two)
+        states = ("isActive", "isReadOnly")
+        assert [after[name] for name in states] == [before[name] for name in states]
+
+    def test_moves_every_tenant_of_a_server(self, two: Commands, shop: Any):
+        del shop
+        two.create_tenant("Other")
+
+        ended = two("tenant", "move", "--all-on", NEAR, "--to", FAR, "--json")
+
+        assert {one["tenantName"] for one in ended.data["items"]} == {"Shop", "Other"}
+        assert shown(two)["serverName"] == shown(two, "Other")["serverName"] == FAR
+
+    def test_moves_the_others_if_one_cannot_be_moved(self, two: Commands, shop: Any, far_url: str):
+        two.create_tenant("Other")
+        two.drop_database(shop)
+        before = databases(two, far_url)
+
+        ended = two("tenant", "move", "Shop", "Other", "--to", FAR)
+
+        assert ended.status == 1
+        assert "Not moved: Shop" in ended.stderr
+        assert shown(two)["serverName"] == NEAR
+        assert not shown(two)["isReadOnly"]
+        assert shown(two, "Other")["serverName"] == FAR
+        assert len(databases(two, far_url)) == len(before)
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            (("Shop", "--to", "nowhere"), "There is no tenant server of this name."),
+            (("Shop", "--to", NEAR), "The tenant is on this tenant server already."),
+            (("--all-on", "nowhere", "--to", FAR), "There is no tenant server of this name."),
+            (("--all-on", FAR, "--to", FAR), "The tenant is on this tenant server already."),
+            (("--to", FAR), "Name tenants, or use --all-on SERVER."),
+            (("Shop", "--all-on", NEAR, "--to", FAR), "Name tenants, or use --all-on SERVER."),
+            (("Unknown", "--to", FAR), "There is no such tenant."),
+        ],
+    )
+    def test_rejects_what_cannot_be_moved(
+        self, two: Commands, shop: Any, arguments: tuple[str, ...], message: str
+    ):
+        ended = two("tenant", "move", *arguments)
+
+        assert ended.status == 2
+        assert message in ended.stderr
+        assert shown(two)["databaseName"] == shop["databaseName"]
