@@ -1,6 +1,7 @@
-"""SIGKILL at random moments of backups, restores and clones."""
+"""SIGKILL at random moments of backups, restores, clones and moves."""
 
 import asyncio
+import json
 import multiprocessing
 import os
 import random
@@ -22,11 +23,14 @@ from testkit.raw_sql import connected, run
 from torture.finding import Finding
 from torture.fleets import ENGINE_NAMES, on_both
 from torture.scale import Scale
+from torture.writer import TABLE, Writer
 
-SHOP, COPY = "Shop", "Copy"
+SHOP, COPY, MOVER = "Shop", "Copy", "Mover"
+NEAR, FAR = "default", "far"
 # A worker is dead after 5 s without a heartbeat; then any command cleans up.
 SILENCE_SECONDS = 5.5
 LENGTH_SECONDS_MAX = 60
+WRITABLE_SECONDS_MAX = 5.0
 ROWS = 20_000
 # After so many kills everything is cleaned up and compared.
 ROUND = 5
@@ -38,10 +42,12 @@ _context.set_forkserver_preload(["torture.copies", "tenantry.cli.backups", "tena
 
 @dataclass
 class _Stage:
-    """An installation with one tenant of some megabytes.
+    """An installation with two tenants of some megabytes, of which one is moved.
 
     Attributes:
-        before: The databases that other checks left on the server.
+        servers: The tenant servers, by name; on PostgreSQL, two names of one server.
+        writer: Writes to the tenant that is moved.
+        before: The databases that other checks left on the servers.
         archive: Of the tenant.
         kills: That hit a command before its end.
         after: How many commands had succeeded, seen from what they left.
@@ -51,8 +57,9 @@ class _Stage:
     engine: str
     folder: Path
     environment: Mapping[str, str]
-    server: Server
+    servers: Mapping[str, Server]
     catalog: str
+    writer: Writer
     chance: random.Random
     before: frozenset[str] = frozenset()
     archive: str = ""
@@ -92,11 +99,14 @@ def check(
 
     def on(engine: str, own_chance: random.Random) -> Finding:
         stage = _make_stage(engine, folder / engine, server_url, own_chance)
-        while stage.kills < scale.copies and stage.missed < 4 * scale.copies:
-            for _ in range(min(ROUND, scale.copies)):
-                _kill_once(stage)
-            _check(stage)
-            tell(f"copies, {engine}: {stage.kills} of {scale.copies}, {len(stage.faults)} faults")
+        with stage.writer.writing():
+            while stage.kills < scale.copies and stage.missed < 4 * scale.copies:
+                for _ in range(min(ROUND, scale.copies)):
+                    _kill_once(stage)
+                _check(stage)
+                tell(
+                    f"copies, {engine}: {stage.kills} of {scale.copies}, {len(stage.faults)} faults"
+                )
         return _finding(engine, stage)
 
     return on_both(on, chance)
@@ -120,17 +130,25 @@ def _make_stage(engine: str, folder: Path, server_url: str, chance: random.Rando
             server_url,
         )
         environment |= {"TENANTRY_CATALOG_URL": catalog, "TENANTRY_TENANT_SERVER_URL": server}
-    opened = open_server(server, connections_max=1, timeout_seconds=10, synchronous="FULL")
-    before = frozenset(asyncio.run(opened.names("tenantry_")))
-    stage = _Stage(engine, folder, environment, opened, catalog, chance, before)
+    far = server if engine == "postgresql" else f"sqlite:///{folder}/data/far"
+    environment["TENANTRY_TENANT_SERVERS"] = json.dumps({FAR: far})
+    servers = {
+        name: open_server(url, connections_max=1, timeout_seconds=10, synchronous="FULL")
+        for name, url in {NEAR: server, FAR: far}.items()
+    }
+    writer = Writer(environment, MOVER)
+    stage = _Stage(engine, folder, environment, servers, catalog, writer, chance)
+    stage.before = frozenset(_databases(stage))
     owner = ("--owner-email", "a@example.com")
-    stage.must("tenant", "create", SHOP, *owner)
-    run(
-        _url(stage, SHOP),
-        "CREATE TABLE note (id INTEGER PRIMARY KEY, body VARCHAR(200) NOT NULL)",
-        "INSERT INTO note WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n "
-        f"WHERE i < {ROWS}) SELECT i, 'some text of a note, again and again' FROM n",
-    )
+    for name in (SHOP, MOVER):
+        stage.must("tenant", "create", name, *owner)
+        run(
+            _url(stage, name),
+            TABLE,
+            "CREATE TABLE note (id INTEGER PRIMARY KEY, body VARCHAR(200) NOT NULL)",
+            "INSERT INTO note WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n "
+            f"WHERE i < {ROWS}) SELECT i, 'some text of a note, again and again' FROM n",
+        )
     stage.must("backup", "create", "--tenant", SHOP)
     (archive,) = (folder / "data" / "backups").glob("*.tar")
     saved = folder / "saved.tar"
@@ -151,11 +169,15 @@ def _commands(stage: _Stage) -> dict[str, tuple[str, ...]]:
         "replace": ("backup", "restore", stage.archive, "--replace", SHOP),
         "clone": ("tenant", "clone", SHOP, "--as", COPY),
         "verify": ("backup", "verify", stage.archive),
+        "move": ("tenant", "move", MOVER, "--to", FAR if _server(stage, MOVER) == NEAR else NEAR),
     }
 
 
 def _kill_once(stage: _Stage) -> None:
-    words = stage.chance.choice(list(_commands(stage).values()))
+    commands = _commands(stage)
+    # Moves are as frequent as everything else together.
+    chosen = stage.chance.choice(["move", stage.chance.choice(list(commands))])
+    words = commands[chosen]
     length = stage.lengths[" ".join(words[:2])]
     status = stage.command(*words, kill_after=stage.chance.uniform(0, length))
     stage.kills += status is None
@@ -168,26 +190,26 @@ def _check(stage: _Stage) -> None:
     time.sleep(SILENCE_SECONDS)
     stage.must("backup", "create", "--tenant", SHOP)
     with connected(stage.catalog) as query:
-        tenants = query("SELECT name, database_name, state, is_active FROM tenant")
+        tenants = query("SELECT name, database_name, state, is_active, is_read_only FROM tenant")
         kept = query("SELECT database_name, state FROM job WHERE database_name IS NOT NULL")
         running = query("SELECT kind, state FROM job WHERE state IN ('running', 'dropping')")
     listed = {row[1] for row in tenants} | {row[0] for row in kept if row[1] == "kept"}
-    names = asyncio.run(stage.server.names("tenantry_"))
-    existing = {one for one in names if not one.startswith("tenantry_template")} - stage.before
+    existing = _databases(stage) - stage.before
     if existing != listed:
         stage.fault(f"listed {sorted(listed - existing)}, not listed {sorted(existing - listed)}")
     if running:
         stage.fault(f"jobs are unfinished: {running}")
-    if bad := [row for row in tenants if row[2] != "ready" or not row[3]]:
-        stage.fault(f"tenants that are not ready and active: {bad}")
+    if bad := [row for row in tenants if row[2] != "ready" or not row[3] or row[4]]:
+        stage.fault(f"tenants that are not ready, active and writable: {bad}")
     for name, *_ in tenants:
         stage.checks += 1
         with connected(_url(stage, name)) as query:
             ((count,),) = query("SELECT count(*) FROM note")
         if count != ROWS:
             stage.fault(f"{name} has {count} rows")
-    if SHOP not in {row[0] for row in tenants}:
-        stage.fault("the tenant is lost")
+    if not {SHOP, MOVER} <= {row[0] for row in tenants}:
+        stage.fault("a tenant is lost")
+    _check_writes(stage)
     data = stage.folder / "data"
     if left := [*(data / "scratch").glob("*"), *(data / "backups").glob(".*")]:
         stage.fault(f"files are left: {left}")
@@ -195,6 +217,38 @@ def _check(stage: _Stage) -> None:
         stage.must("backup", "verify", str(archive))
     if kept:
         stage.command("backup", "confirm", SHOP)
+
+
+def _check_writes(stage: _Stage) -> None:
+    """Check that the moved tenant has every acknowledged write, and accepts more."""
+    before = stage.writer.acknowledged
+    count = len(before)
+    with connected(_url(stage, MOVER)) as query:
+        stored = {row[0] for row in query("SELECT id FROM written")}
+    if lost := [one for one in before[:count] if one not in stored]:
+        stage.fault(f"{len(lost)} of {count} acknowledged writes are lost, such as {lost[:3]}")
+    until = time.monotonic() + WRITABLE_SECONDS_MAX
+    while len(stage.writer.acknowledged) == count:
+        if time.monotonic() > until:
+            stage.fault("the moved tenant accepts no writes")
+            return
+        time.sleep(0.05)
+
+
+def _databases(stage: _Stage) -> set[str]:
+    """Return the databases on both servers, without templates."""
+    return {
+        name
+        for server in stage.servers.values()
+        for name in asyncio.run(server.names("tenantry_"))
+        if not name.startswith("tenantry_template")
+    }
+
+
+def _server(stage: _Stage, name: str) -> str:
+    with connected(stage.catalog) as query:
+        ((server,),) = query(f"SELECT server_name FROM tenant WHERE name = '{name}'")
+    return str(server)
 
 
 def _remove_copy(stage: _Stage, *, after_kill: bool = False) -> None:
@@ -211,18 +265,19 @@ def _remove_copy(stage: _Stage, *, after_kill: bool = False) -> None:
 def _url(stage: _Stage, name: str) -> str:
     with connected(stage.catalog) as query:
         ((database,),) = query(f"SELECT database_name FROM tenant WHERE name = '{name}'")
-    return stage.server.url(database)
+    return stage.servers[_server(stage, name)].url(database)
 
 
 def _finding(engine: str, stage: _Stage) -> Finding:
     return Finding(
         name=f"copies, {ENGINE_NAMES[engine]}",
         check=f"{ENGINE_NAMES[engine]}: {stage.kills} SIGKILLs in backups, restores, replacements, "
-        "clones and verifications",
-        must="no tenant lost, incomplete or suspended; no database, archive or file that no "
-        "command lists; no unfinished job after the next command",
+        "clones, verifications and moves, with a writer of 200 rows a second",
+        must="no tenant lost, incomplete, suspended or read-only; no database or file that "
+        "no command lists; no unfinished job after the next command; no acknowledged write lost",
         found=f"{len(stage.faults)} faults; {stage.checks} tenants compared; {stage.missed} "
-        "commands ended before the kill",
+        f"commands ended before the kill; {len(stage.writer.acknowledged)} writes acknowledged, "
+        f"{stage.writer.rejected} rejected",
         faults=stage.faults,
     )
 

@@ -1,0 +1,80 @@
+"""A client that writes to a tenant all the time, and remembers what was acknowledged.
+
+It opens the tenant as a request does: by the cached entry of the catalog, with idle connections.
+"""
+
+import asyncio
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import sqlalchemy as sa
+
+from tenantry.catalog import tenants
+from tenantry.db.sessions import DatabaseUnavailable
+from tenantry.db.statements import Statement
+from tenantry.services import Services, open_services
+from tenantry.settings import Settings
+from tenantry.tenant.databases import TenantReadOnly
+
+TABLE = "CREATE TABLE written (id INTEGER PRIMARY KEY)"
+ROWS_PER_SECOND = 200
+STOP_SECONDS_MAX = 30.0
+
+_written = sa.table("written", sa.column("id", sa.Integer))
+_WRITE = Statement[Any](sa.insert(_written))
+
+
+class Writer:
+    """Writes rows to one tenant, in a thread.
+
+    Args:
+        environment: The settings of the installation.
+        tenant: The name of the tenant.
+
+    Attributes:
+        acknowledged: The numbers of the rows that were committed.
+        rejected: How many writes were rejected.
+    """
+
+    def __init__(self, environment: Mapping[str, str], tenant: str) -> None:
+        self._settings = Settings(
+            **{name.removeprefix("TENANTRY_").lower(): value for name, value in environment.items()}
+        )
+        self._tenant = tenant
+        self._stop = threading.Event()
+        self.acknowledged: list[int] = []
+        self.rejected = 0
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Write while the block runs."""
+        thread = threading.Thread(target=lambda: asyncio.run(self._run()), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._stop.set()
+            thread.join(STOP_SECONDS_MAX)
+
+    async def _run(self) -> None:
+        async with open_services(self._settings, works=False) as services:
+            found = await tenants.get_by_name(services.catalog, self._tenant)
+            number = 0
+            while not self._stop.is_set():
+                number += 1
+                try:
+                    await self._write(services, found.id, number)
+                    self.acknowledged.append(number)
+                except (DatabaseUnavailable, TenantReadOnly):
+                    self.rejected += 1
+                await asyncio.sleep(1 / ROWS_PER_SECOND)
+
+    async def _write(self, services: Services, tenant_id: Any, number: int) -> None:
+        tenant = await services.catalog.cache.get(
+            ("writer", tenant_id), lambda session: tenants.find(session, tenant_id)
+        )
+        assert tenant is not None
+        database = await services.databases.open(tenant, writes=True)
+        await database.execute(_WRITE, id=number)
