@@ -1,5 +1,6 @@
 """Passwords and the keys of counters."""
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -75,6 +76,20 @@ class TestVerify:
     async def test_rejects_any_password_without_an_account(self, passwords: Passwords):
         with pytest.raises(WrongPassword):
             await passwords.verify(None, "correct horse")
+
+    async def test_takes_as_long_without_an_account(self, passwords: Passwords):
+        stored = await passwords.hash("correct horse")
+
+        async def seconds(of: str | None) -> float:
+            started = time.perf_counter()
+            with pytest.raises(WrongPassword):
+                await passwords.verify(of, "another horse")
+            return time.perf_counter() - started
+
+        with_account = min([await seconds(stored) for _ in range(3)])
+        without = min([await seconds(None) for _ in range(3)])
+
+        assert without > with_account / 3
 
     async def test_hashes_again_when_the_cost_has_risen(self, passwords: Passwords):
         cheap = PasswordHasher(time_cost=1, memory_cost=1024, parallelism=1).hash("correct horse")

@@ -1,5 +1,6 @@
 """Hash and verify passwords (Argon2id), off the event loop."""
 
+import base64
 import os
 import threading
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from functools import cache
 
 from argon2 import PasswordHasher, extract_parameters
 from argon2.exceptions import InvalidHashError, VerificationError
+from argon2.low_level import ARGON2_VERSION
 from zxcvbn.frequency_lists import FREQUENCY_LISTS  # type: ignore[import-untyped]
 
 from tenantry.access.queue import FairQueue
@@ -19,6 +21,8 @@ from tenantry.kit.text import canonical
 MEMORY_KIB = 19_456
 TIME_COST = 2
 PARALLELISM = 1
+HASH_BYTES = 32
+SALT_BYTES = 16
 
 # A stored hash with higher parameters was not written by Tenantry, and is not computed.
 MEMORY_KIB_MAX = 131_072
@@ -51,12 +55,16 @@ class Passwords:
 
     def __init__(self, *, threads: int, chars_min: int) -> None:
         self._hasher = PasswordHasher(
-            time_cost=TIME_COST, memory_cost=MEMORY_KIB, parallelism=PARALLELISM
+            time_cost=TIME_COST,
+            memory_cost=MEMORY_KIB,
+            parallelism=PARALLELISM,
+            hash_len=HASH_BYTES,
+            salt_len=SALT_BYTES,
         )
         self._chars_min = chars_min
         self._pool = ThreadPoolExecutor(threads, "passwords", initializer=_lower_priority)
         self._queue = FairQueue(self._pool, threads)
-        self._decoy = self._hasher.hash(os.urandom(16))
+        self._decoy = _decoy()
 
     @property
     def pending_count(self) -> int:
@@ -170,6 +178,18 @@ class Place:
             TooManyLogins: The place was given to another address.
         """
         return await self._passwords._verify(stored, password, self._address)  # noqa: SLF001
+
+
+def _decoy() -> str:
+    """Return a hash of no known password; verifying it costs as much as any other."""
+    salt, digest = (_base64(os.urandom(size)) for size in (SALT_BYTES, HASH_BYTES))
+    return (
+        f"$argon2id$v={ARGON2_VERSION}$m={MEMORY_KIB},t={TIME_COST},p={PARALLELISM}${salt}${digest}"
+    )
+
+
+def _base64(value: bytes) -> str:
+    return base64.b64encode(value).decode().rstrip("=")
 
 
 def _is_sane(stored: str) -> bool:
