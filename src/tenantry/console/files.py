@@ -4,6 +4,7 @@ import gzip
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 
 FOLDER = "static"
@@ -47,8 +48,9 @@ class File:
     zipped: Form
 
 
+@cache
 def read_files() -> Mapping[str, File]:
-    """Return the files of the console, by the path at which each is asked for."""
+    """Return the files of the console, by the path of the request."""
     found = {
         one.name: _read(one.name, one.read_bytes())
         for one in files(__package__).joinpath(FOLDER).iterdir()
