@@ -1,18 +1,19 @@
 """A world: the services over SQLite or PostgreSQL, with two tenants and their people."""
 
 import contextlib
+import gc
 import os
 import secrets
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import httpx
 import psycopg
 import pytest
 from psycopg.sql import SQL, Identifier
+from pydantic import SecretStr
 from starlette.types import ASGIApp
 
 from tenantry.access import admins
@@ -28,8 +29,9 @@ from tenantry.tenant import tables as tenant_tables
 from tenantry.tenant import tokens
 from tenantry.tenant.blog import posts
 from tenantry.tenant.blog.writing import Author
-from testkit.postgres import find_binaries, postgres
+from testkit.postgres import create_database, find_binaries, memory, postgres
 from testkit.request_samples import PASSWORD
+from tests.originals import Content, FileOriginal, Original, ServerOriginal
 from tests.pgbouncer import MODE_VARIABLE, PgBouncer, pgbouncer
 
 HOST = "tenantry.test"
@@ -49,6 +51,23 @@ UNDO_HEAD = (
 
 # Structlog's own default draws every traceback, with all variables: seconds for each failure.
 log.configure(log_format="json", level="error")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep the files of tests in memory: most of them are databases that are flushed often."""
+    folder = memory()
+    if config.option.basetemp is None and folder is not None:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(folder))  # noqa: TID251
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Spare the garbage collector the thousands of tests, which stay till the end."""
+    gc.disable()
+    result = yield
+    gc.freeze()
+    gc.enable()
+    return result
 
 
 @dataclass(frozen=True)
@@ -176,10 +195,7 @@ def _new_database(engine: str, tmp_path: Path, request: pytest.FixtureRequest) -
         if engine == "sqlite":
             (tmp_path / f"{name}.db").touch()
             return f"sqlite:///{tmp_path / name}.db"
-        url: str = request.getfixturevalue("postgres_url")
-        with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {name} TEMPLATE template0")
-        return url.rpartition("/")[0] + "/" + name
+        return create_database(request.getfixturevalue("postgres_url"), name)
 
     return make
 
@@ -200,38 +216,91 @@ def _settings(
     engine: str, new_database: Callable[[], str], tmp_path: Path, request: pytest.FixtureRequest
 ) -> Settings:
     """The settings of a service that has never run."""
+    folder = tmp_path / "data"
     if engine == "sqlite":
-        return Settings(data_dir=tmp_path / "data", host=HOST)
-    values: dict[str, Any] = {
-        "data_dir": tmp_path / "data",
-        "catalog_url": new_database(),
-        "tenant_server_url": request.getfixturevalue("postgres_url"),
-        "secret_key": SECRET_KEY,
-        "host": HOST,
-        "tenant_connections": 16,
-        "pg_tools": find_binaries(),
-    }
+        return Settings(data_dir=folder, host=HOST)
+    url: str = request.getfixturevalue("postgres_url")
+    settings = _settings_on(url, folder, new_database())
     pooler: PgBouncer | None = request.getfixturevalue("pooler")
-    if pooler is not None:
-        direct = values.pop("tenant_server_url")
-        through = {"url": pooler.through(direct), "admin_url": direct}
-        values["tenant_servers"] = {SERVER_DEFAULT: through}
-        values["catalog_url"] = pooler.through(values["catalog_url"])
+    return settings if pooler is None else _through(pooler, settings)
+
+
+def _settings_on(server_url: str, folder: Path, catalog_url: str) -> Settings:
+    return Settings(
+        data_dir=folder,
+        catalog_url=SecretStr(catalog_url),
+        tenant_server_url=SecretStr(server_url),
+        secret_key=SecretStr(SECRET_KEY),
+        host=HOST,
+        tenant_connections=16,
+        pg_tools=find_binaries(),
+    )
+
+
+def _through(pooler: PgBouncer, settings: Settings) -> Settings:
+    direct = settings.tenant_server_url.get_secret_value()
+    values = settings.model_dump(exclude_unset=True, exclude={"tenant_server_url"})
+    values["tenant_servers"] = {
+        SERVER_DEFAULT: {"url": pooler.through(direct), "admin_url": direct}
+    }
+    values["catalog_url"] = pooler.through(settings.catalog)
     return Settings(**values)
 
 
+@pytest.fixture(name="sqlite_original", scope="session")
+def _sqlite_original(tmp_path_factory: pytest.TempPathFactory) -> FileOriginal:
+    folder = tmp_path_factory.mktemp("original")
+    return FileOriginal(Settings(data_dir=folder, host=HOST), make_content)
+
+
+@pytest.fixture(name="postgresql_original", scope="session")
+def _postgresql_original(
+    server_url: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ServerOriginal]:
+    catalog_url = create_database(server_url, f"test_{secrets.token_hex(8)}")
+    folder = tmp_path_factory.mktemp("original")
+    original = ServerOriginal(_settings_on(server_url, folder, catalog_url), make_content)
+    yield original
+    original.drop()
+
+
+@pytest.fixture(name="copied")
+def _copied(settings: Settings, engine: str, request: pytest.FixtureRequest) -> Content | None:
+    """The content of a copied world, if the test has a `world` that can be a copy."""
+    if "world" not in request.fixturenames:
+        return None
+    original: Original = request.getfixturevalue(f"{engine}_original")
+    return original.copy_to(settings)
+
+
 @pytest.fixture(name="services")
-async def _services(settings: Settings) -> AsyncIterator[Services]:
+async def _services(settings: Settings, copied: Content | None) -> AsyncIterator[Services]:
+    _ = copied  # first
     async with open_services(settings) as services:
         yield services
 
 
 @pytest.fixture(name="world")
-async def _world(services: Services) -> World:
-    return await make_world(services)
+async def _world(services: Services, copied: Content | None) -> World:
+    return world_of(services, copied or await make_content(services))
 
 
 async def make_world(services: Services) -> World:
+    return world_of(services, await make_content(services))
+
+
+def world_of(services: Services, content: Content) -> World:
+    return World(
+        services=services,
+        app=app_over(services),
+        acme=content.acme,
+        globex=content.globex,
+        admin_account=content.admin_account,
+        canaries={name: f"{name}-canary" for name in ("acme", "globex")},
+    )
+
+
+async def make_content(services: Services) -> Content:
     admin = await admins.create(
         system_context("test"),
         services.catalog,
@@ -239,21 +308,19 @@ async def make_world(services: Services) -> World:
         email="ada@example.com",
         password=PASSWORD,
     )
-    world = World(
-        services=services,
-        app=app_over(services),
+    content = Content(
         acme=await provision(services, "acme", full_name="Owner acme-canary"),
         globex=await provision(services, "globex", full_name="Owner globex-canary"),
         admin_account=admin,
-        canaries={"acme": "acme-canary", "globex": "globex-canary"},
     )
-    for of in (world.acme, world.globex):
+    for of in (content.acme, content.globex):
+        name = of.tenant.name
         await posts.write_new(
             await services.databases.open(of.tenant, writes=True),
-            title=f"Hello from {of.tenant.name}",
-            content=f"The content is {world.canaries[of.tenant.name]}.",
-            tags=["news", f"{of.tenant.name}-canary"],
+            title=f"Hello from {name}",
+            content=f"The content is {name}-canary.",
+            tags=["news", f"{name}-canary"],
             author=Author(of.owner.id, of.owner.full_name),
             now=utc_now(),
         )
-    return world
+    return content

@@ -3,12 +3,12 @@
 import secrets
 from collections.abc import AsyncIterator
 
-import psycopg
 import pytest
 import pytest_asyncio
 
 from tenantry.services import Services, open_services
 from tenantry.settings import Settings
+from testkit.postgres import create_database
 from tests.conftest import HOST, SECRET_KEY, make_world
 from tests.contracts.cast import Cast, assemble
 from tests.contracts.ledger import Ledger
@@ -31,10 +31,7 @@ def _module_settings(
     }
     if request.param == "postgresql":
         url: str = request.getfixturevalue("postgres_url")
-        name = f"test_{secrets.token_hex(8)}"
-        with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {name} TEMPLATE template0")
-        values["catalog_url"] = url.rpartition("/")[0] + "/" + name
+        values["catalog_url"] = create_database(url, f"test_{secrets.token_hex(8)}")
         values["tenant_server_url"] = url
         values["tenant_connections"] = 16
     return Settings(**values)  # type: ignore[arg-type]

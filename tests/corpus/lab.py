@@ -12,6 +12,7 @@ from pathlib import Path
 import psycopg
 from psycopg.sql import SQL, Identifier
 
+from testkit.postgres import copy_database
 from tests.corpus import ours
 from tests.corpus.shape import SETUP
 
@@ -106,9 +107,7 @@ class ServerLab:
             self._drop(name)
 
     def _create(self, name: str, template: str) -> None:
-        self._server.execute(
-            SQL("CREATE DATABASE {} TEMPLATE {}").format(Identifier(name), Identifier(template))
-        )
+        copy_database(self._server, name, template=template)
 
     def _drop(self, name: str) -> None:
         self._server.execute(SQL("DROP DATABASE {} WITH (FORCE)").format(Identifier(name)))

@@ -1,6 +1,8 @@
 """Fixtures of the integration tests: servers, directories of revisions, a migrator."""
 
+import asyncio
 import secrets
+import shutil
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -23,6 +25,7 @@ from tenantry.migration.migrator import (
 from tenantry.migration.streams import Stream, Streams
 from tenantry.settings import Settings
 from tenantry.tenant.databases import STREAM
+from testkit.postgres import create_database, drop_database
 from testkit.revisions import AlembicFolder
 from tests.integration.gates import Gate
 
@@ -88,13 +91,14 @@ def _make_migrator() -> Iterator[MakeMigrator]:
     threads = ThreadPoolExecutor(16)
 
     def make(deadline_seconds: float) -> Migrator:
-        patience = TimeLimits(
-            connect_seconds=5.0, deadline_seconds=deadline_seconds, lock_ms=LOCK_MS
-        )
-        return Migrator(threads, patience)
+        return Migrator(threads, _limits(deadline_seconds))
 
     yield make
     threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _limits(deadline_seconds: float) -> TimeLimits:
+    return TimeLimits(connect_seconds=5.0, deadline_seconds=deadline_seconds, lock_ms=LOCK_MS)
 
 
 @pytest.fixture(name="rig")
@@ -102,10 +106,40 @@ def _rig(folder: AlembicFolder, make_migrator: MakeMigrator) -> Rig:
     return Rig(make_migrator(DEADLINE_SECONDS), folder)
 
 
+@pytest.fixture(name="sqlite_tenant", scope="session")
+def _sqlite_tenant(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tenant's file, to copy."""
+    path = tmp_path_factory.mktemp("original") / "tenant.db"
+    path.touch()
+    _initialise(f"sqlite:///{path}")
+    return path
+
+
+@pytest.fixture(name="postgresql_tenant", scope="session")
+def _postgresql_tenant(server_url: str) -> Iterator[str]:
+    """The name of a tenant's database, to copy, that no test cleans up."""
+    name = f"original_{secrets.token_hex(4)}_tenant"
+    _initialise(create_database(server_url, name))
+    yield name
+    drop_database(server_url, name)
+
+
+def _initialise(url: str) -> None:
+    with ThreadPoolExecutor(2) as threads:
+        migrator = Migrator(threads, _limits(DEADLINE_SECONDS))
+        asyncio.run(migrator.initialise(url, RunScripts(Streams(STREAM)), run_id=new_id()))
+
+
 @pytest.fixture(name="tenant_url")
-async def _tenant_url(rig: Rig, new_database: Callable[[], str]) -> str:
+def _tenant_url(engine: str, tmp_path: Path, request: pytest.FixtureRequest) -> str:
     """A tenant's database, at the head of our own stream."""
-    return await rig.initialise(new_database())
+    name = f"test_{secrets.token_hex(8)}"
+    if engine == "sqlite":
+        path = tmp_path / f"{name}.db"
+        shutil.copyfile(request.getfixturevalue("sqlite_tenant"), path)
+        return f"sqlite:///{path}"
+    template: str = request.getfixturevalue("postgresql_tenant")
+    return create_database(request.getfixturevalue("postgres_url"), name, template=template)
 
 
 @pytest.fixture(name="make_server")

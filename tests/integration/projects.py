@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from tenantry.db.urls import sqlite_path
 from testkit import raw_sql
+from testkit.postgres import create_database
 
 DONE = "a2"
 HEAD = "a4"
@@ -178,9 +179,7 @@ def copier(made: str, folder: Path, postgres_url: str) -> Callable[[str], Foreig
         return Foreign(str(copied), f"sqlite:///{copied}")
 
     def copy_database(name: str) -> Foreign:
-        escaped = name.replace('"', '""')
-        template = made.rpartition("/")[2]
-        raw_sql.run(postgres_url, f'CREATE DATABASE "{escaped}" TEMPLATE "{template}"')
+        create_database(postgres_url, name, template=made.rpartition("/")[2])
         return Foreign(name, f"{postgres_url.rpartition('/')[0]}/{quote(name, safe='')}")
 
     return copy_database if path is None else copy_file

@@ -1,5 +1,19 @@
 """Fixtures of the tests with a pooler: those of the integration tests that migrate."""
 
-from tests.integration.conftest import _folder, _make_migrator, _rig, _tenant_url
+from tests.integration.conftest import (
+    _folder,
+    _make_migrator,
+    _postgresql_tenant,
+    _rig,
+    _sqlite_tenant,
+    _tenant_url,
+)
 
-__all__ = ["_folder", "_make_migrator", "_rig", "_tenant_url"]
+__all__ = [
+    "_folder",
+    "_make_migrator",
+    "_postgresql_tenant",
+    "_rig",
+    "_sqlite_tenant",
+    "_tenant_url",
+]
