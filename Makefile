@@ -33,7 +33,7 @@ export UV_PYTHON_DOWNLOADS := never
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo serve test test-slow test-all test-e2e test-edge test-pooler pictures check bench bench-fleet torture prove docs format lint types layers words javascript lock wheel sbom audit clean
+.PHONY: help demo serve test test-slow test-all test-e2e test-edge test-pooler pictures check bench bench-fleet torture prove cluster docs format lint types layers words javascript lock wheel sbom audit clean
 
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -92,6 +92,14 @@ torture: .venv/.dev ## Kill, break and crowd migration runs; CHECK=kills chooses
 prove: .venv/.dev ## Show that the promises hold; PROMISE=P3,P7 chooses, SHORT=1, PLANT=P3 plants a fault
 	$(BIN)/python -m prove $(if $(PROMISE),--promises $(PROMISE)) $(if $(SHORT),--short) $(if $(PLANT),--plant $(PLANT)) $(if $(SEED),--seed $(SEED)) $(PROVE)
 
+cluster: .venv/.dev .cluster/.tools ## Fail Patroni, HAProxy, PgBouncer, etcd in the middle of runs; SCENARIO=, COUNT=20, TENANTS=, SHORT=1
+	@export PATH="$$PATH:/usr/sbin"; if ! { command -v etcd && command -v haproxy; } >/dev/null; then \
+		{ test "$$(id -u)" = 0 && apt-get update -qq && \
+			apt-get install -qq --no-install-recommends etcd-server haproxy >/dev/null; } || \
+		{ echo "NOT RUN: needs etcd and HAProxy: apt-get install etcd-server haproxy" >&2; exit 3; }; fi
+	@program=$$(tools/new_pgbouncer.sh .pgbouncer) || { echo "NOT RUN: needs PgBouncer" >&2; exit 3; }; \
+		$(BIN)/python -m cluster --pgbouncer "$$program" $(if $(SCENARIO),--scenarios $(SCENARIO)) $(if $(SHORT),--short) $(if $(TENANTS),--tenants $(TENANTS)) $(if $(COUNT),--times $(COUNT)) $(CLUSTER)
+
 wheel: .venv/.runtime ## Build the wheel of a release in dist
 	@$(UV) build --quiet --wheel --no-build-isolation --python $(BIN)/python --out-dir dist .
 	@ls dist/*.whl
@@ -135,6 +143,7 @@ lock: $(UV) ## Take up the newest versions that pyproject.toml allows
 	$(COMPILE) --upgrade --group dev -c requirements.lock -o requirements-dev.lock pyproject.toml
 	$(COMPILE) --upgrade --group bench -c requirements-dev.lock -o requirements-bench.lock pyproject.toml
 	$(COMPILE) --upgrade --group supply -c requirements-dev.lock -o requirements-supply.lock
+	$(COMPILE) --upgrade --group cluster -c requirements-dev.lock -o requirements-cluster.lock
 
 # Neither is part of .venv: one has what looks at a release, the other a release and nothing else.
 .supply/.tools: requirements-supply.lock Makefile | $(UV)
@@ -148,8 +157,14 @@ lock: $(UV) ## Take up the newest versions that pyproject.toml allows
 	$(UV) pip install --quiet --python .supply/release/bin/python --no-deps --no-build-isolation .
 	@touch $@
 
+# Patroni runs as a user without rights, who cannot read a Python below the home folder of root.
+.cluster/.tools: requirements-cluster.lock Makefile | $(UV)
+	$(UV) venv --quiet --clear --python $(firstword $(wildcard /usr/bin/python3) $(PYTHON)) .cluster/tools
+	$(UV) pip sync --quiet --python .cluster/tools/bin/python --require-hashes requirements-cluster.lock
+	@touch $@
+
 clean: ## Remove all that make made
-	rm -rf .venv .uv .node .supply .pgbouncer dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv .uv .node .supply .cluster .pgbouncer dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 
 # Both environments are one: `demo` needs less of it, and takes nothing away from `test`.
 .venv/.runtime: requirements.lock pyproject.toml | .venv/bin/python

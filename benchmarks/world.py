@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -83,20 +83,33 @@ class World:
 
 
 def make_world(
-    folder: Path, size: Size, *, catalog_url: str | None = None, server_url: str | None = None
+    folder: Path,
+    size: Size,
+    *,
+    catalog_url: str | None = None,
+    server_url: str | None = None,
+    servers: Mapping[str, object] | None = None,
 ) -> World:
-    """Return a new world: on PostgreSQL if URLs are given, else in SQLite files in *folder*."""
+    """Return a new world: on PostgreSQL if URLs are given, else in SQLite files in *folder*.
+
+    Args:
+        folder: For its files; it must not be there.
+        size: How large it is.
+        catalog_url: The URL of an empty database.
+        server_url: The URL of the only tenant server.
+        servers: Or several, as in ``TENANTRY_TENANT_SERVERS``; the tenants are spread evenly.
+    """
     environment = {
         "TENANTRY_DATA_DIR": str(folder / "data"),
         # The load comes from a few tenants, and would be refused.
         "TENANTRY_REQUESTS_PER_MINUTE": "100000000",
     }
-    if catalog_url and server_url:
-        environment |= {
-            "TENANTRY_CATALOG_URL": catalog_url,
-            "TENANTRY_TENANT_SERVER_URL": server_url,
-            "TENANTRY_SECRET_KEY": SECRET_KEY,
-        }
+    if catalog_url:
+        environment |= {"TENANTRY_CATALOG_URL": catalog_url, "TENANTRY_SECRET_KEY": SECRET_KEY}
+    if server_url:
+        environment["TENANTRY_TENANT_SERVER_URL"] = server_url
+    if servers:
+        environment["TENANTRY_TENANT_SERVERS"] = json.dumps(servers)
     folder.mkdir()
     return asyncio.run(_make(folder, size, environment))
 
@@ -143,11 +156,13 @@ async def _make(folder: Path, size: Size, environment: dict[str, str]) -> World:
 
 
 async def _add_tenant(services: Services, lifecycle: Lifecycle, number: int, size: Size) -> Tenant:
+    names: Sequence[str] = sorted(services.databases.server_names)
     made = await lifecycle.provision(
         system_context("bench"),
         name=f"Tenant {number}",
         owner=Owner(email=_email(number, 0), full_name="Owner", password=PASSWORD),
         module_keys=None,
+        server_name=names[number % len(names)],
     )
     database = await services.databases.open(made.tenant, writes=True)
     found = [made.owner]

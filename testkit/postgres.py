@@ -131,8 +131,8 @@ def own_server(folder: Path | None = None, settings: str = SETTINGS) -> Iterator
     """
     found = find_binaries()
     folder = folder or Path(tempfile.mkdtemp(prefix="tenantry-pg-", dir=memory()))
-    run_as = _run_as(folder)
-    binaries = _reachable(found, folder, run_as)
+    run_as = unprivileged(folder)
+    binaries = reachable(found, folder, run_as)
     with _guarded(folder, binaries, run_as):
         server = Server(binaries, folder, run_as, settings)
         server.create()
@@ -201,11 +201,16 @@ def memory() -> Path | None:
     """Return a folder in memory, if there is one with room that programs may run from."""
     if not MEMORY.is_dir() or shutil.disk_usage(MEMORY).free < MEMORY_BYTES_MIN:
         return None
-    may_execute = not os.statvfs(MEMORY).f_flag & os.ST_NOEXEC  # see `_reachable`
+    may_execute = not os.statvfs(MEMORY).f_flag & os.ST_NOEXEC  # see `reachable`
     return MEMORY if may_execute and os.access(MEMORY, os.W_OK) else None
 
 
-def _run_as(folder: Path) -> dict[str, Any]:
+def unprivileged(folder: Path) -> dict[str, Any]:
+    """Return the arguments of `subprocess.Popen` for a program that refuses to run as root.
+
+    Args:
+        folder: Its working folder, which its user will own.
+    """
     # PostgreSQL refuses to run as root: it runs as another user, who owns the folder.
     common: dict[str, Any] = {"cwd": folder, "env": ENVIRONMENT | {"HOME": str(folder)}}
     if os.geteuid() != 0:
@@ -215,7 +220,14 @@ def _run_as(folder: Path) -> dict[str, Any]:
     return common | {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
 
 
-def _reachable(binaries: Path, folder: Path, run_as: dict[str, Any]) -> Path:
+def reachable(binaries: Path, folder: Path, run_as: dict[str, Any]) -> Path:
+    """Return the folder of PostgreSQL's programs, or of a copy that the user of *run_as* can read.
+
+    Args:
+        binaries: The folder of the programs.
+        folder: Where to put a copy.
+        run_as: The result of `unprivileged`.
+    """
     # Another user needs a copy of a checkout below a closed home folder.
     try:
         subprocess.run([binaries / "initdb", "-V"], check=True, capture_output=True, **run_as)

@@ -13,7 +13,7 @@ class AlembicFolder:
     last: str | None = None
 
     def __post_init__(self) -> None:
-        (self.path / "versions").mkdir(parents=True)
+        (self.path / "versions").mkdir(parents=True, exist_ok=self.last is not None)
 
     def add(
         self,

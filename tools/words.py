@@ -45,7 +45,7 @@ SOURCES = (
     ("Markdown", "docs", "**/*.md"),
     *(
         ("Python", folder, "**/*.py")
-        for folder in ("tools", "benchmarks", "prove", "testkit", "torture")
+        for folder in ("tools", "benchmarks", "cluster", "prove", "testkit", "torture")
     ),
     ("Python", "src/tenantry", "*.py"),
     *(
