@@ -23,6 +23,7 @@ from tenantry.kit.pages import Window
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
 from testkit import raw_sql
+from tests.acceptance.support import until
 from tests.conftest import World
 
 COUNT = "SELECT count(*) FROM tenantry_post"
@@ -201,6 +202,10 @@ class TestReap:
         assert not suspended.is_active
 
         await jobs.reap(services.copying)
+        # The background task of these services may have taken the job first.
+        await until(
+            lambda: job_rows.get(services.catalog, job.id), lambda found: found.state != job.state
+        )
 
         assert name not in await databases(services, tenant)
         assert (await tenants.get(services.catalog, tenant.id)).is_active

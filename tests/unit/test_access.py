@@ -2,15 +2,16 @@
 
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 from argon2 import PasswordHasher
 
-from tenantry.access import queue, throttle
+from tenantry.access import throttle
 from tenantry.access.addresses import network_of
 from tenantry.access.emails import BadEmail, checked_email
 from tenantry.access.passwords import BadPassword, Passwords, WrongPassword
-from tenantry.access.queue import TooManyLogins
+from tenantry.access.queue import PLACES_MAX, TooManyLogins
 
 EMAIL = "Ada.Lovelace@example.com"
 
@@ -118,13 +119,13 @@ class TestVerify:
         with pytest.raises(WrongPassword):
             await passwords.verify(stored, "correct horse")
 
-    async def test_is_refused_when_the_queue_is_full(
-        self, passwords: Passwords, monkeypatch: pytest.MonkeyPatch
-    ):
-        monkeypatch.setattr(queue, "PLACES_MAX", 0)
+    async def test_is_refused_when_the_queue_is_full(self, passwords: Passwords):
+        with ExitStack() as held:
+            for number in range(PLACES_MAX):
+                held.enter_context(passwords.place(f"address {number}"))
 
-        with pytest.raises(TooManyLogins):
-            await passwords.verify(None, "correct horse")
+            with pytest.raises(TooManyLogins):
+                await passwords.verify(None, "correct horse")
 
 
 class TestEmail:

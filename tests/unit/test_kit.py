@@ -15,8 +15,8 @@ import msgspec
 import pytest
 
 from tenantry.db.urls import sqlite_path, with_database
-from tenantry.kit import access_log, log, secrets
-from tenantry.kit.access_log import AccessEntry, AccessLog
+from tenantry.kit import log, secrets
+from tenantry.kit.access_log import HELD_LINES_MAX, HELD_SECONDS, AccessEntry, AccessLog
 from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id, parse_id
 from tenantry.kit.pages import Page, Window
@@ -241,9 +241,8 @@ class TestAccessLog:
 
         assert stream.getvalue() == "03:04:05 GET    /api/admin/tenants/{id} 200 1.2 ms BadKey\n"
 
-    async def test_holds_lines_for_a_moment(self, monkeypatch: pytest.MonkeyPatch):
+    async def test_holds_lines_for_a_moment(self):
         """Lines that come soon after each other are written together."""
-        monkeypatch.setattr(access_log, "HELD_SECONDS", 0.01)
         stream = Written()
         log = AccessLog(stream, as_json=True)
 
@@ -251,20 +250,19 @@ class TestAccessLog:
             log.write(entry(error="A"))
             log.write(entry(error="B"))
             assert stream.writes == []
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(2 * HELD_SECONDS)
             assert [text.count("\n") for text in stream.writes] == [2]
 
-    async def test_holds_so_many_lines_at_most(self, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr(access_log, "HELD_LINES_MAX", 3)
+    async def test_holds_so_many_lines_at_most(self):
         stream = Written()
         log = AccessLog(stream, as_json=True)
 
         with log.holding():
-            for _ in range(7):
+            for _ in range(2 * HELD_LINES_MAX + 1):
                 log.write(entry())
 
-            assert [text.count("\n") for text in stream.writes] == [3, 3]
-        assert stream.getvalue().count("\n") == 7
+            assert stream.getvalue().count("\n") == 2 * HELD_LINES_MAX
+        assert stream.getvalue().count("\n") == 2 * HELD_LINES_MAX + 1
 
     async def test_holds_nothing_back_at_the_end(self):
         stream = Written()

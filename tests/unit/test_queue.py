@@ -8,8 +8,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from tenantry.access import queue
-from tenantry.access.queue import FairQueue, TooManyLogins
+from tenantry.access.queue import PLACES_MAX, PLACES_OF_ADDRESS_MAX, FairQueue, TooManyLogins
 
 
 class Work:
@@ -54,30 +53,27 @@ class TestFairQueue:
         assert work.done == ["a1", "a2", "b1", "c1", "a3", "b2", "a4"]
         assert waiting.count == 0
 
-    async def test_has_a_bound_for_each_address(
-        self, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
-    ):
-        monkeypatch.setattr(queue, "PLACES_OF_ADDRESS_MAX", 2)
+    async def test_has_a_bound_for_each_address(self, pool: ThreadPoolExecutor):
         waiting = FairQueue(pool, 1)
 
         with ExitStack() as held:
-            for _ in range(2):
+            for _ in range(PLACES_OF_ADDRESS_MAX):
                 held.enter_context(waiting.place("a"))
             with pytest.raises(TooManyLogins), waiting.place("a"):
                 pass
             with waiting.place("b"):
-                assert waiting.count == 3
+                assert waiting.count == PLACES_OF_ADDRESS_MAX + 1
         assert waiting.count == 0
 
-    async def test_takes_a_place_from_the_address_that_has_most(
-        self, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
-    ):
-        monkeypatch.setattr(queue, "PLACES_MAX", 4)
+    async def test_takes_a_place_from_the_address_that_has_most(self, pool: ThreadPoolExecutor):
         waiting, work = FairQueue(pool, 1), Work()
-        tasks = await start(waiting, work, "a1", "a2", "a3", "a4", "b1")
+        with ExitStack() as held:
+            for number in range(PLACES_MAX - 4):
+                held.enter_context(waiting.place(f"other {number}"))
+            tasks = await start(waiting, work, "a1", "a2", "a3", "a4", "b1")
 
-        work.go.set()
-        found = await asyncio.gather(*tasks, return_exceptions=True)
+            work.go.set()
+            found = await asyncio.gather(*tasks, return_exceptions=True)
 
         assert isinstance(found[3], TooManyLogins)
         assert work.done == ["a1", "a2", "b1", "a3"]

@@ -2,8 +2,7 @@
 
 import pytest
 
-from tenantry.access import rate_limits
-from tenantry.access.rate_limits import RateLimits, TooManyRequests, check
+from tenantry.access.rate_limits import CREDENTIALS_MAX, RateLimits, TooManyRequests, check
 from tenantry.kit.ids import new_id
 
 CREDENTIAL = new_id()
@@ -65,15 +64,14 @@ class TestRateLimits:
 
         assert limits.take(CREDENTIAL, 10).remaining == 9
 
-    def test_remember_a_bounded_number(self, clock: Clock, monkeypatch: pytest.MonkeyPatch):
+    def test_remember_a_bounded_number(self, clock: Clock):
         """The least recently used credential is forgotten: its quota has refilled."""
-        monkeypatch.setattr(rate_limits, "CREDENTIALS_MAX", 10)
         limits = RateLimits(1, clock)
-        for _ in range(10):
+        for _ in range(CREDENTIALS_MAX):
             limits.take(new_id())
         limits.take(CREDENTIAL)
 
         assert limits.take(CREDENTIAL).remaining == -1
-        for _ in range(10):
+        for _ in range(CREDENTIALS_MAX):
             limits.take(new_id())
         assert limits.take(CREDENTIAL).remaining == 0
