@@ -96,6 +96,7 @@ def _value(field: inspect.Field, user_id: str) -> Any:
         "name": f"changed-{unique}",
         "title": f"Changed {unique}",
         "slug": f"changed-{unique}",
+        "server": "default",
         "isActive": False,
         "modules": ["blog", "mcp"],
         "scopes": ["content:read", "profile:read"],

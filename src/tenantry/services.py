@@ -15,20 +15,22 @@ from tenantry.access.identify import Identifier
 from tenantry.access.passwords import Passwords
 from tenantry.access.rate_limits import RateLimits
 from tenantry.access.sign_ins import SignIns
-from tenantry.access.signing import SigningKeys, read_secret_file
+from tenantry.access.signing import SigningKeys
 from tenantry.access.throttle import Throttle
 from tenantry.access.tokens import Tokens
 from tenantry.access.usage import Usage
 from tenantry.backup import jobs as backup_jobs
-from tenantry.backup.archive import Keys
+from tenantry.backup.job_worker import JobWorker
 from tenantry.backup.jobs import Copying
+from tenantry.backup.opening import backups_of, secret_of
+from tenantry.backup.queueing import Queueing
 from tenantry.catalog import audit, password_attempts
 from tenantry.catalog import database as catalog_database
+from tenantry.catalog import jobs as stored_jobs
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.password_attempts import Limits
 from tenantry.db import files
 from tenantry.db.factory import open_server
-from tenantry.db.postgres_tools import PostgresTools
 from tenantry.db.servers import Server
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.urls import sqlite_path
@@ -68,6 +70,8 @@ from tenantry.tenant.entry import Entry
 
 RESTART_SECONDS = 1.0
 HOUSEKEEPING_SECONDS = 5.0
+JOBS_KEPT = timedelta(days=90)
+"""For how long ended jobs are listed."""
 # Threads for provisioning, which must not wait for migrations or dry runs; each of those two has
 # `migrate_concurrency` threads.
 THREADS_BESIDE = 4
@@ -96,6 +100,8 @@ class Services:
     export: Export
     adoption: Adoption
     copying: Copying
+    queueing: Queueing
+    job_worker: JobWorker
     migrator: Migrator
     passwords: Passwords
     throttle: Throttle
@@ -158,18 +164,22 @@ def system_context(actor: str) -> OperationContext:
     return OperationContext(request_id=str(new_id()), now=utc_now(), actor=actor, address="local")
 
 
-def _build(settings: Settings, threads: Executor) -> Services:
-    catalog = Catalog(
+def _catalog(settings: Settings) -> Catalog:
+    return Catalog(
         settings.catalog,
         connections_max=settings.catalog_connections,
         timeout_seconds=settings.connect_timeout_s,
         synchronous=settings.sqlite_synchronous,
         statement_seconds=settings.statement_timeout_s,
     )
+
+
+def _build(settings: Settings, threads: Executor) -> Services:
+    catalog = _catalog(settings)
     servers = {name: open_tenant_server(settings, one) for name, one in settings.servers.items()}
     databases = TenantDatabases(servers)
     passwords = Passwords(threads=settings.password_threads, chars_min=settings.password_min_length)
-    keys = SigningKeys(catalog, _secret(settings), settings.secret_key_old.get_secret_value())
+    keys = SigningKeys(catalog, secret_of(settings), settings.secret_key_old.get_secret_value())
     tokens = Tokens(keys, lifetime=timedelta(minutes=settings.token_minutes))
     usage = Usage(catalog)
     identifier = Identifier(catalog, tokens, usage)
@@ -189,6 +199,7 @@ def _build(settings: Settings, threads: Executor) -> Services:
     concurrency, patience = settings.migrate_concurrency, settings.server_patience_s
     work_on = partial(Worker, metrics=metrics, concurrency=concurrency, patience_seconds=patience)
     worker = work_on(catalog, databases, migrator, heartbeat, streams)
+    copying, queueing, job_worker = backups_of(settings, lifecycle)
     previewer = Previewer(databases=databases, migrator=migrator, concurrency=concurrency)
     return Services(
         settings=settings,
@@ -205,7 +216,9 @@ def _build(settings: Settings, threads: Executor) -> Services:
             catalog=catalog, databases=databases, connect_seconds=settings.connect_timeout_s
         ),
         adoption=_adoption(settings, lifecycle, threads),
-        copying=_copying(settings, lifecycle),
+        copying=copying,
+        queueing=queueing,
+        job_worker=job_worker,
         migrator=migrator,
         passwords=passwords,
         throttle=Throttle(catalog, _limits(settings), metrics),
@@ -276,6 +289,8 @@ async def _background(services: Services, *, works: bool) -> AsyncIterator[None]
             partial(_keep_house, services),
             partial(_prune_tenants, services),
         ]
+    if works and services.settings.job_concurrency:
+        shared.append(services.job_worker.work)
     tasks = [asyncio.create_task(_keep(work)) for work in (*always, *shared)]
     try:
         yield
@@ -303,6 +318,7 @@ async def _keep_house(services: Services) -> None:
             await services.lifecycle.reap()
             await services.deletion.purge_expired(system_context("housekeeping"))
             await backup_jobs.reap(services.copying)
+            await stored_jobs.prune(services.catalog, before=utc_now() - JOBS_KEPT)
             await services.usage.write()
             await services.sign_ins.write()
             await password_attempts.forget(services.catalog)
@@ -348,31 +364,6 @@ def _tenant_streams(settings: Settings) -> Streams:
 def _adoption(settings: Settings, lifecycle: Lifecycle, threads: Executor) -> Adoption:
     return Adoption(
         lifecycle=lifecycle, threads=threads, connect_seconds=settings.connect_timeout_s
-    )
-
-
-def archive_keys(settings: Settings) -> Keys:
-    """Return the keys of archives: of the secret key, and of the old one."""
-    old = settings.secret_key_old.get_secret_value()
-    return Keys([_secret(settings), *([old] if old else [])])
-
-
-def _copying(settings: Settings, lifecycle: Lifecycle) -> Copying:
-    return Copying(
-        catalog=lifecycle.catalog,
-        catalog_url=settings.catalog,
-        databases=lifecycle.databases,
-        lifecycle=lifecycle,
-        heartbeat=lifecycle.heartbeat,
-        tools=PostgresTools(settings.pg_tools),
-        keys=archive_keys(settings),
-        scratch=settings.data_dir / "scratch",
-    )
-
-
-def _secret(settings: Settings) -> str:
-    return settings.secret_key.get_secret_value() or read_secret_file(
-        settings.data_dir / "secret-key"
     )
 
 

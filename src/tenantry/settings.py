@@ -223,6 +223,13 @@ class Settings(BaseSettings):
     backup_target: str = Field(
         "", description="A folder or `s3://…` for archives. Empty: `backups` in the data folder."
     )
+    job_concurrency: int = Field(
+        2,
+        ge=0,
+        le=64,
+        description="Backups that admins have started over HTTP and that this process makes at the "
+        "same time, and as many of their other jobs; 0 leaves them to other processes.",
+    )
     pg_tools: Path | None = Field(
         None, description="The folder of `pg_dump` and `pg_restore`. Empty: the `PATH`."
     )
@@ -256,6 +263,11 @@ class Settings(BaseSettings):
     def catalog(self) -> str:
         """The URL of the catalog database."""
         return self.catalog_url.get_secret_value() or f"sqlite:///{self.data_dir / 'catalog.db'}"
+
+    @property
+    def archives(self) -> str:
+        """The folder, or the URL of S3, of the archives."""
+        return self.backup_target or str(self.data_dir / "backups")
 
     @property
     def proxy_networks(self) -> list[IpNetwork]:

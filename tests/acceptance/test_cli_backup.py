@@ -152,6 +152,18 @@ class TestBackupCreate:
         assert "has version 9, and the server" in ended.stderr
 
 
+class TestBackupCancel:
+    def test_rejects_a_job_that_has_ended_or_does_not_exist(self, tenantry: Commands, archive: str):
+        del archive
+        (job, *_) = tenantry("backup", "jobs", "--json").data["items"]
+
+        ended = tenantry("backup", "cancel", job["id"])
+        missing = tenantry("backup", "cancel", "none")
+
+        assert (ended.status, missing.status) == (2, 2)
+        assert "has ended" in ended.stderr
+
+
 class TestBackupVerify:
     def test_compares_the_rows_and_leaves_nothing(self, tenantry: Commands, archive: str):
         before = databases(tenantry)

@@ -26,6 +26,7 @@ def _module_settings(
         "host": HOST,
         "password_threads": 2,
         "login_tries": 100,
+        "job_concurrency": 0,
         "login_account_hourly": 100_000,
         "login_address_minutely": 100_000,
     }

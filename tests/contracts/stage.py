@@ -86,6 +86,7 @@ class Stage:
 
 HISTORY = {
     "catalog.audit_entry",
+    "catalog.job",
     "catalog.migration_run",
     "catalog.tenant_migration",
     "catalog.catalog",
@@ -154,6 +155,7 @@ async def _find_ids(stage: Stage) -> None:
         stage, "POST", f"{base}/mcp-tokens", name="spare", userId=str(stage.world.acme.owner.id)
     )
     await as_admin(stage, "POST", "/api/admin/tenants/migrate-all")
+    job = await as_admin(stage, "POST", f"{base}/backup")
     written = stage.ledger.dump(stage.world.acme.tenant)["tenantry_post"]
     runs = await as_admin(stage, "GET", "/api/admin/tenants/migration-history")
     listed = runs["items"]
@@ -164,6 +166,7 @@ async def _find_ids(stage: Stage) -> None:
         userId=stage.user_id,
         keyId=str(key["id"]),
         tokenId=str(token["id"]),
+        jobId=str(job["id"]),
         runId=listed[0]["id"],
         slug="hello-from-acme",
         postId=str(written[0]["id"]),

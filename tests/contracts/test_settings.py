@@ -30,6 +30,7 @@ ANY_TEXT = {
 }
 WRONG = {
     "AUDIT_DAYS": ["-1", "36501", "long"],
+    "JOB_CONCURRENCY": ["-1", "65", "many"],
     "DELETED_DAYS": ["-1", "36501", "soon"],
     "CATALOG_CONNECTIONS": ["0", "1001", "x"],
     "CONNECT_TIMEOUT_S": ["0", "-1", "61", "nan", "inf", "soon"],

@@ -246,6 +246,7 @@ class TestReap:
         job = jobs.new_job(
             ctx,
             "move",
+            Progress(),
             tenant=(acme.id, acme.name),
             database=(FAR, name),
             source=(acme.server_name, acme.database_name),

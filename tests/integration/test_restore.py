@@ -152,7 +152,7 @@ class TestReplace:
             return await move(session, *arguments, **values)
 
         monkeypatch.setattr(moves, "move", taken_over)
-        with pytest.raises(restoring.RestoreLost):
+        with pytest.raises(jobs.JobLost):
             await replace(services, tenant, archive)
 
         await jobs.reap(services.copying)
@@ -194,6 +194,7 @@ class TestReap:
         job = jobs.new_job(
             ctx,
             "replace",
+            Progress(),
             tenant=(tenant.id, tenant.name),
             database=(tenant.server_name, name),
             has_suspended=True,

@@ -31,6 +31,7 @@ async def clone(
     server_name: str | None = None,
     anonymise: str | None = None,
     progress: Progress,
+    with_key: bool = True,
 ) -> Restored:
     """Copy a tenant, which is served during the copy, to a new one.
 
@@ -44,6 +45,7 @@ async def clone(
         server_name: Its tenant server, of the same engine; None for that of *source*.
         anonymise: SQL that is executed in the clone before it is listed.
         progress: Counts the bytes.
+        with_key: Whether it gets an API key; else an admin adds one later.
 
     Raises:
         TenantNameInUse, BadText: The name cannot be used.
@@ -71,7 +73,9 @@ async def clone(
         if anonymise is not None:
             await _anonymise(target, anonymise)
 
-    return await create_tenant(ctx, copying, tenant, fill, kind="clone", progress=progress)
+    return await create_tenant(
+        ctx, copying, tenant, fill, kind="clone", progress=progress, with_key=with_key
+    )
 
 
 async def _anonymise(url: str, sql: str) -> None:

@@ -8,23 +8,18 @@ import msgspec
 
 from tenantry.backup import dumps
 from tenantry.backup.archive import ArchiveWriter, Header, Manifest
-from tenantry.backup.jobs import Copying, Progress, new_job, running
+from tenantry.backup.jobs import Copying, JobLost, Progress, new_job, running
 from tenantry.backup.targets import Destination, archive_name
 from tenantry.catalog import audit, jobs, records
 from tenantry.catalog.jobs import Job
 from tenantry.catalog.tenants import Tenant
 from tenantry.kit.clock import utc_now
 from tenantry.kit.context import OperationContext
-from tenantry.kit.errors import Unavailable
 from tenantry.kit.ids import new_id
 from tenantry.kit.release import VERSION
 from tenantry.kit.stopping import entered_in_thread
 
 TENANT, CATALOG = "tenant", "catalog"
-
-
-class BackupLost(Unavailable):
-    """Another process has ended this job, because this one was silent for too long: try again."""
 
 
 class CatalogRecord(msgspec.Struct, frozen=True):
@@ -109,7 +104,7 @@ async def _back_up(
 ) -> Job:
     name = archive_name(header)
     tenant = (header.tenant_id, header.tenant_name)
-    job = new_job(ctx, "backup", tenant=tenant, archive=target.place(name))
+    job = new_job(ctx, "backup", progress, tenant=tenant, archive=target.place(name))
     async with running(copying, job, progress):
         async with entered_in_thread(target.writing(name)) as sink:
             writer = await asyncio.to_thread(ArchiveWriter, sink, copying.keys, header)
@@ -156,6 +151,6 @@ async def _finish(
             at=utc_now(),
         )
         if done is None:
-            raise BackupLost
+            raise JobLost
         await audit.LOG.add(session, ctx, "backup.create", job.id, tenant_id=tenant_id, changes=[])
     return done

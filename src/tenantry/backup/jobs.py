@@ -6,13 +6,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import structlog
 
 from tenantry.backup.archive import Keys
-from tenantry.catalog import jobs, tenants
+from tenantry.catalog import job_queue, jobs, tenants
 from tenantry.catalog.database import Catalog
+from tenantry.catalog.job_queue import CANCELLED
 from tenantry.catalog.jobs import Job
 from tenantry.catalog.tenants import Tenant, TenantNotFound
 from tenantry.db import audit_log
@@ -23,13 +25,16 @@ from tenantry.fleet.heartbeat import Heartbeat
 from tenantry.fleet.lifecycle import ActivationFailed, Lifecycle
 from tenantry.kit.clock import utc_now
 from tenantry.kit.context import OperationContext
-from tenantry.kit.errors import Unavailable
+from tenantry.kit.errors import Conflict, Unavailable
 from tenantry.kit.ids import new_id
 from tenantry.migration.errors import explain
 from tenantry.tenant.databases import TenantDatabases
 
 PROGRESS_SECONDS = 1.0
 ERROR_CHARS_MAX = 1_000
+REPEATABLE = {"backup", "verify"}
+"""Jobs that are queued again when their process is stopped: they change no tenant."""
+STOPPED = "The process was stopped. What the job had begun was removed."
 
 _log = structlog.get_logger(__name__)
 
@@ -53,23 +58,42 @@ class Copying:
     scratch: Path
 
 
+class JobCancelled(Conflict):
+    """The job was cancelled."""
+
+
+class JobLost(Unavailable):
+    """Another process has ended this job, because this one was silent for too long: try again."""
+
+
 class Progress:
-    """Counts the bytes of a job; another thread may read it at any time.
+    """Counts the bytes of one job; another thread may read it at any time.
+
+    Args:
+        queued_id: The job, if it was queued and is claimed; None for a new one.
+        total: Also counts them: of several jobs together.
 
     Attributes:
+        job_id: The id of the job.
+        is_queued: Whether it was queued.
         bytes_done: So far.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, queued_id: UUID | None = None, *, total: "Progress | None" = None) -> None:
+        self.job_id = new_id() if queued_id is None else queued_id
+        self.is_queued = queued_id is not None
         self.bytes_done = 0
+        self._total = total
 
     def add(self, data: bytes) -> None:
         """Count *data*."""
-        self.bytes_done += len(data)
+        self.add_bytes(len(data))
 
     def add_bytes(self, count: int) -> None:
         """Count so many bytes."""
         self.bytes_done += count
+        if self._total is not None:
+            self._total.add_bytes(count)
 
 
 @asynccontextmanager
@@ -77,11 +101,18 @@ async def running(copying: Copying, job: Job, progress: Progress) -> AsyncIterat
     """Run *job* in the block, which must end it with `jobs.finish`.
 
     If the block raises, the database of the job is dropped, and the job has failed.
+
+    Raises:
+        JobCancelled: An admin has cancelled it.
+        JobLost: It was queued, and is no longer held by this process.
     """
-    worker_id = copying.heartbeat.worker_id
+    task = asyncio.current_task()
+    assert task is not None
+    before = task.cancelling()
+    noting: asyncio.Task[bool] | None = None
     try:
-        await jobs.add(copying.catalog, job, worker_id=worker_id)
-        noting = asyncio.create_task(_note(copying, job, progress))
+        await _begin(copying, job, progress)
+        noting = asyncio.create_task(_note(copying, job, progress, task))
         try:
             yield job
         finally:
@@ -89,15 +120,21 @@ async def running(copying: Copying, job: Job, progress: Progress) -> AsyncIterat
             await asyncio.gather(noting, return_exceptions=True)
             await _note_once(copying, job, progress)
     except BaseException as error:
-        message = explain(error) if isinstance(error, Exception) else "It was cancelled."
+        message = CANCELLED if _is_done(noting) or not progress.is_queued else STOPPED
+        if isinstance(error, Exception):
+            message = explain(error)
         # Shielded: a second cancellation must not keep the database from being dropped.
-        await asyncio.shield(_clear(copying, job.id, error=message[:ERROR_CHARS_MAX]))
+        again = message is STOPPED and job.kind in REPEATABLE
+        await asyncio.shield(_clear(copying, job.id, error=message[:ERROR_CHARS_MAX], again=again))
+        if _is_done(noting) and task.uncancel() <= before:
+            raise JobCancelled from error
         raise
 
 
 def new_job(
     ctx: OperationContext,
     kind: str,
+    progress: Progress,
     *,
     tenant: tuple[UUID | None, str | None] = (None, None),
     archive: str | None = None,
@@ -111,6 +148,7 @@ def new_job(
     Args:
         ctx: Who begins it.
         kind: What it does.
+        progress: With its id.
         tenant: The id and the name of the tenant.
         archive: Where the archive is.
         database: The server and the name of the database that it fills.
@@ -119,7 +157,7 @@ def new_job(
         has_made_read_only: Whether it makes the tenant read-only, which was writable.
     """
     return Job(
-        id=new_id(),
+        id=progress.job_id,
         kind=kind,
         tenant_id=tenant[0],
         tenant_name=tenant[1],
@@ -153,8 +191,17 @@ async def drop_old(copying: Copying, taken: list[Job]) -> None:
         await _clear(copying, job.id)
 
 
-async def _clear(copying: Copying, job_id: UUID, *, error: str | None = None) -> None:
-    """Drop the database of a job and end the job; if that fails, leave it to any process."""
+async def _clear(
+    copying: Copying, job_id: UUID, *, error: str | None = None, again: bool = False
+) -> None:
+    """Drop the database of a job and end the job; if that fails, leave it to any process.
+
+    Args:
+        copying: The services.
+        job_id: The job, which this process holds.
+        error: Why it has failed.
+        again: Whether it is queued again instead.
+    """
     worker_id = copying.heartbeat.worker_id
     try:
         # The database is read from the row: after a lost COMMIT it can be another one.
@@ -165,6 +212,9 @@ async def _clear(copying: Copying, job_id: UUID, *, error: str | None = None) ->
             await copying.databases.server(job.server_name).drop(job.database_name)
         if job.error is not None:
             await _undo(copying, job)
+        if again:
+            await job_queue.queue_again(copying.catalog, job.id, worker_id=worker_id)
+            return
         await jobs.finish(
             copying.catalog,
             job.id,
@@ -222,12 +272,28 @@ async def _activate(ctx: OperationContext, copying: Copying, tenant: Tenant) -> 
         _log.warning("tenant stays suspended", tenant=str(tenant.id), exc_info=True)
 
 
-async def _note(copying: Copying, job: Job, progress: Progress) -> None:
+async def _begin(copying: Copying, job: Job, progress: Progress) -> None:
+    worker_id = copying.heartbeat.worker_id
+    if not progress.is_queued:
+        await jobs.add(copying.catalog, job, worker_id=worker_id)
+    elif not await job_queue.begin(copying.catalog, job, worker_id=worker_id):
+        raise JobLost
+
+
+async def _note(copying: Copying, job: Job, progress: Progress, task: "asyncio.Task[Any]") -> bool:
+    """Store the progress until cancelled; if an admin cancels the job, cancel *task*."""
     while True:
         await asyncio.sleep(PROGRESS_SECONDS)
-        await _note_once(copying, job, progress)
+        if await _note_once(copying, job, progress):
+            task.cancel()
+            return True
 
 
-async def _note_once(copying: Copying, job: Job, progress: Progress) -> None:
+async def _note_once(copying: Copying, job: Job, progress: Progress) -> bool:
     with contextlib.suppress(DatabaseUnavailable):
-        await jobs.note(copying.catalog, job.id, bytes_done=progress.bytes_done)
+        return await jobs.note(copying.catalog, job.id, bytes_done=progress.bytes_done)
+    return False
+
+
+def _is_done(noting: "asyncio.Task[bool] | None") -> bool:
+    return noting is not None and not noting.cancelled() and noting.result()

@@ -112,7 +112,11 @@ async def move_all(
             try:
                 async with copies:
                     job, moved = await _carry(
-                        ctx, copying, tenant, server_name=server_name, progress=progress
+                        ctx,
+                        copying,
+                        tenant,
+                        server_name=server_name,
+                        progress=Progress(total=progress),
                     )
             except TenantryError as error:
                 return NotMoved(tenant=tenant, error=error)
@@ -143,6 +147,7 @@ async def _carry(
     job = new_job(
         ctx,
         "move",
+        progress,
         tenant=(tenant.id, tenant.name),
         database=(server_name, name),
         source=(tenant.server_name, tenant.database_name),

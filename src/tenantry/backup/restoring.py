@@ -16,7 +16,7 @@ from tenantry.access import credentials
 from tenantry.access.credentials import IssuedKey
 from tenantry.backup import loading
 from tenantry.backup.archive import ArchiveForeign, ArchiveReader
-from tenantry.backup.jobs import Copying, Progress, drop_old, new_job, running
+from tenantry.backup.jobs import Copying, JobLost, Progress, drop_old, new_job, running
 from tenantry.backup.loading import Revised
 from tenantry.catalog import audit, deleted_tenants, jobs, moves, records, tenants
 from tenantry.catalog.deleted_tenants import DeletedTenantNotFound
@@ -27,7 +27,7 @@ from tenantry.db import audit_log
 from tenantry.fleet.lifecycle import new_tenant
 from tenantry.kit.clock import utc_now
 from tenantry.kit.context import OperationContext
-from tenantry.kit.errors import Conflict, NotFound, Unavailable
+from tenantry.kit.errors import Conflict, NotFound
 from tenantry.kit.ids import new_id
 from tenantry.tenant.modules import ALL_KEYS
 
@@ -45,10 +45,6 @@ class TenantExists(Conflict):
 
 class TenantKept(Conflict):
     """The tenant of the archive is deleted and can be undeleted: undelete or purge it first."""
-
-
-class RestoreLost(Unavailable):
-    """Another process has ended this job, because this one was silent for too long: try again."""
 
 
 class NothingKept(NotFound):
@@ -78,8 +74,18 @@ async def restore_as(
     name: str,
     server_name: str | None,
     progress: Progress,
+    with_key: bool = True,
 ) -> Restored:
     """Restore an archive as a new tenant: another id, one new API key, no sessions.
+
+    Args:
+        ctx: Who restores.
+        copying: The services.
+        reader: The archive.
+        name: The name of the tenant.
+        server_name: Its tenant server; None for one of the archive's engine.
+        progress: Counts the bytes.
+        with_key: Whether it gets an API key; else an admin adds one later.
 
     Raises:
         TenantNameInUse, BadText: The name cannot be used.
@@ -94,7 +100,9 @@ async def restore_as(
         requests_per_minute=record.requests_per_minute,
     )
     fill = _filling(copying, reader, tenant, progress)
-    return await create_tenant(ctx, copying, tenant, fill, kind="restore", progress=progress)
+    return await create_tenant(
+        ctx, copying, tenant, fill, kind="restore", progress=progress, with_key=with_key
+    )
 
 
 async def restore_back(
@@ -157,6 +165,7 @@ async def create_tenant(
     kind: str,
     progress: Progress,
     record: TenantRecord | None = None,
+    with_key: bool = True,
 ) -> Restored:
     """List a new tenant with a database that *fill* has filled, and migrate it to the head.
 
@@ -167,11 +176,12 @@ async def create_tenant(
         fill: Creates and fills its database.
         kind: ``restore`` or ``clone``: the action in the audit log.
         progress: Counts the bytes.
-        record: Its credentials; None for one new API key.
+        record: Its credentials; None for new ones.
+        with_key: Whether it gets one new API key, without a record.
     """
     worker_id = copying.heartbeat.worker_id
     server = copying.databases.server(tenant.server_name)
-    job = new_job(ctx, kind, tenant=(tenant.id, tenant.name))
+    job = new_job(ctx, kind, progress, tenant=(tenant.id, tenant.name))
     async with running(copying, job, progress):
         try:
             # As in provisioning: if this process dies, another one drops the database.
@@ -179,7 +189,9 @@ async def create_tenant(
             await fill()
             await loading.end_sessions(ctx, server, tenant.database_name)
             revised = await loading.bring_to_head(copying, server, tenant.database_name)
-            return await _publish(ctx, copying, job, tenant, revised=revised, record=record)
+            return await _publish(
+                ctx, copying, job, tenant, revised=revised, record=record, with_key=with_key
+            )
         except (tenants.TenantNameInUse, tenants.DatabaseInUse):
             raise
         except BaseException:
@@ -213,6 +225,7 @@ async def replace(
     job = new_job(
         ctx,
         "replace",
+        progress,
         tenant=(tenant.id, tenant.name),
         database=(server_name, database_name),
         has_suspended=tenant.is_active,
@@ -256,6 +269,7 @@ async def _publish(
     *,
     revised: Revised,
     record: TenantRecord | None,
+    with_key: bool,
 ) -> Restored:
     """Make a new tenant visible, with its credentials, and end the job: all, or nothing."""
     worker_id = copying.heartbeat.worker_id
@@ -267,18 +281,18 @@ async def _publish(
             session, tenant.id, worker_id=worker_id, revision=revised.revision
         )
         if ready is None:
-            raise RestoreLost
+            raise JobLost
         if revised.behind is not None:
             ready = await tenants.update(
                 session, tenant.id, name=None, is_active=False, modules=None
             )
         key = None
-        if record is None:
-            key = await credentials.add_key(ctx, session, tenant.id, expires_at=None)
-        else:
+        if record is not None:
             await records.add_credentials(session, record)
+        elif with_key:
+            key = await credentials.add_key(ctx, session, tenant.id, expires_at=None)
         if await jobs.finish(session, job.id, worker_id=worker_id, at=utc_now()) is None:
-            raise RestoreLost
+            raise JobLost
     return Restored(tenant=ready, key=key, behind=revised.behind)
 
 
@@ -310,7 +324,7 @@ async def _swap(
             kept=(tenant.server_name, tenant.database_name),
         )
         if done is None:
-            raise RestoreLost
+            raise JobLost
         changes += audit_log.changes_between(
             tenant, moved, "server_name", "database_name", "is_active"
         )

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any, BinaryIO
 
 from tenantry.backup.archive import Sink
-from tenantry.backup.targets import SUFFIX, ArchiveNotFound
+from tenantry.backup.targets import ArchiveNotFound, checked_name, is_name
 from tenantry.kit.errors import Unavailable
 
 SCHEME = "s3://"
@@ -74,25 +74,27 @@ class S3Target:
         """Return the names of the archives."""
         with _errors():
             paths = [one["path"] for page in self._s3.list(self._store) for one in page]
-        return sorted(path for path in paths if path.endswith(SUFFIX) and "/" not in path)
+        return sorted(path for path in paths if is_name(path))
 
     def size(self, name: str) -> int:
-        """Return the size of an archive in bytes."""
-        with _errors():
+        """Return the size of an archive in bytes.
+
+        Raises:
+            ArchiveNotFound: There is none of this name.
+        """
+        with _errors(missing=ArchiveNotFound):
             return int(self._s3.head(self._store, name)["size"])
 
     @contextmanager
-    def reading(self, name: str) -> Iterator[BinaryIO]:
+    def reading(self, name: str, *, buffer_bytes: int = READ_BYTES) -> Iterator[BinaryIO]:
         """Open an archive.
 
         Raises:
             ArchiveNotFound: There is none of this name.
         """
-        if name not in self.names():
-            raise ArchiveNotFound
-        with _errors():
-            file = self._s3.open_reader(self._store, name, buffer_size=READ_BYTES)
-        with io.BufferedReader(_Reader(file), READ_BYTES) as stream:
+        with _errors(missing=ArchiveNotFound):
+            file = self._s3.open_reader(self._store, checked_name(name), buffer_size=buffer_bytes)
+        with io.BufferedReader(_Reader(file), buffer_bytes) as stream:
             yield stream
 
     def remove(self, name: str) -> None:
@@ -136,11 +138,14 @@ class _Reader(io.RawIOBase):
 
 
 @contextmanager
-def _errors() -> Iterator[None]:
+def _errors(*, missing: type[Exception] | None = None) -> Iterator[None]:
+    """Raise errors of Tenantry; *missing* if an object is missing."""
     try:
         yield
     except (Unavailable, ArchiveNotFound):
         raise
     except Exception as error:
+        if missing is not None and isinstance(error, FileNotFoundError):
+            raise missing from error
         # The first line has no credentials: it names the operation, the path and the status.
         raise S3Unavailable(f"S3 storage: {str(error).partition(chr(10))[0][:300]}") from error

@@ -4,14 +4,15 @@ import contextlib
 import fcntl
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from tenantry.backup.archive import ArchiveDamaged, ArchiveReader, Header, Keys, Sink
+from tenantry.backup.archive import ArchiveDamaged, ArchiveNewer, ArchiveReader, Header, Keys, Sink
 from tenantry.db import files
 from tenantry.kit import private
 from tenantry.kit.errors import NotFound
@@ -20,6 +21,12 @@ SUFFIX = ".tar"
 PARTIAL = ".partial"
 NAME_CHARS_MAX = 40
 BUFFER_BYTES = 2**20
+READERS = 8
+"""Archives whose beginning is read at the same time."""
+# The header of an archive, with its code.
+START_BYTES = 2**14
+# A file name without a folder, and without control characters.
+_NAME = re.compile(r"[^./\\\x00-\x1f\x7f][^/\\\x00-\x1f\x7f]{0,200}\.tar")
 
 
 class ArchiveNotFound(NotFound):
@@ -46,9 +53,30 @@ def archive_name(header: Header) -> str:
 
     A tenant's name can contain any character, so all but letters and digits become hyphens.
     """
-    label = re.sub(r"[^a-z0-9]+", "-", (header.tenant_name or header.kind).lower()).strip("-")
+    label = label_of(header.tenant_name or header.kind)
     stamp = f"{header.created_at:%Y%m%dT%H%M%SZ}"
     return f"{label[:NAME_CHARS_MAX] or 'tenant'}-{stamp}-{header.id.hex[-8:]}{SUFFIX}"
+
+
+def label_of(name: str) -> str:
+    """Return the form of a tenant's name in the names of its archives."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+
+
+def is_name(text: str) -> bool:
+    """Return whether *text* can be the name of an archive in a target: it is no path."""
+    return _NAME.fullmatch(text) is not None
+
+
+def checked_name(name: str) -> str:
+    """Return *name*, if an archive can have it.
+
+    Raises:
+        ArchiveNotFound: None can.
+    """
+    if not is_name(name):
+        raise ArchiveNotFound
+    return name
 
 
 class Destination(Protocol):
@@ -74,8 +102,14 @@ class Target(Destination, Protocol):
         """Return the size of an archive in bytes."""
         ...
 
-    def reading(self, name: str) -> AbstractContextManager[BinaryIO]:
+    def reading(
+        self, name: str, *, buffer_bytes: int = BUFFER_BYTES
+    ) -> AbstractContextManager[BinaryIO]:
         """Open an archive.
+
+        Args:
+            name: Of the target, and never a path.
+            buffer_bytes: How much is read at once.
 
         Raises:
             ArchiveNotFound: There is none of this name.
@@ -151,23 +185,31 @@ class FolderTarget:
 
     def names(self) -> list[str]:
         """Return the names of the archives."""
-        return sorted(path.name for path in self._folder.glob(f"*{SUFFIX}") if path.is_file())
+        paths = self._folder.glob(f"*{SUFFIX}")
+        return sorted(one.name for one in paths if is_name(one.name) and one.is_file())
 
     def size(self, name: str) -> int:
-        """Return the size of an archive in bytes."""
-        return (self._folder / name).stat().st_size
-
-    @contextmanager
-    def reading(self, name: str) -> Iterator[BinaryIO]:
-        """Open an archive of this folder, or a file at the path *name*.
+        """Return the size of an archive in bytes.
 
         Raises:
-            ArchiveNotFound: There is neither.
+            ArchiveNotFound: There is none of this name.
         """
-        path = self._folder / name if name in self.names() else Path(name)
+        try:
+            return (self._folder / name).stat().st_size
+        except FileNotFoundError as error:
+            raise ArchiveNotFound from error
+
+    @contextmanager
+    def reading(self, name: str, *, buffer_bytes: int = BUFFER_BYTES) -> Iterator[BinaryIO]:
+        """Open an archive of this folder.
+
+        Raises:
+            ArchiveNotFound: There is none of this name.
+        """
+        path = self._folder / checked_name(name)
         if not path.is_file():
             raise ArchiveNotFound
-        with path.open("rb", buffering=BUFFER_BYTES) as file:
+        with path.open("rb", buffering=buffer_bytes) as file:
             yield file
 
     def remove(self, name: str) -> None:
@@ -211,8 +253,15 @@ def stored(target: Target, keys: Keys) -> list[Stored]:
 
     Only the beginning of each is read; `verify` reads all of it.
     """
-    found = [_stored(target, name, keys) for name in target.names()]
+    found = read_starts(target, target.names(), keys)
     return sorted(found, key=_newest_first)
+
+
+def read_starts(target: Target, names: Sequence[str], keys: Keys) -> list[Stored]:
+    """Return these archives, in their order; up to `READERS` are read at the same time."""
+    with ThreadPoolExecutor(READERS) as threads:
+        found = threads.map(lambda name: _stored(target, name, keys), names)
+        return [one for one in found if one is not None]
 
 
 def expired(archives: list[Stored], *, before: datetime, keep_last: int) -> list[Stored]:
@@ -233,13 +282,19 @@ def expired(archives: list[Stored], *, before: datetime, keep_last: int) -> list
     return chosen
 
 
-def _stored(target: Target, name: str, keys: Keys) -> Stored:
-    size = target.size(name)
+def _stored(target: Target, name: str, keys: Keys) -> Stored | None:
     try:
-        with target.reading(name) as file:
+        size = target.size(name)
+        with target.reading(name, buffer_bytes=START_BYTES) as file:
             reader = ArchiveReader(file, keys, accepts_foreign=True)
+    except ArchiveNotFound:  # it was removed in the meantime
+        return None
     except ArchiveDamaged:
         return Stored(name, size, None, "damaged")
+    except ArchiveNewer:
+        return Stored(name, size, None, "newer release")
+    except OSError:
+        return Stored(name, size, None, "cannot be read")
     return Stored(name, size, reader.header, "another secret key" if reader.is_foreign else None)
 
 

@@ -4,8 +4,8 @@ import asyncio
 
 from tenantry.backup import loading
 from tenantry.backup.archive import ArchiveReader, Manifest
-from tenantry.backup.creating import TENANT, BackupLost, CatalogRecord
-from tenantry.backup.jobs import Copying, Progress, new_job, running
+from tenantry.backup.creating import TENANT, CatalogRecord
+from tenantry.backup.jobs import Copying, JobLost, Progress, new_job, running
 from tenantry.catalog import jobs
 from tenantry.catalog.records import TenantRecord
 from tenantry.kit.clock import utc_now
@@ -34,6 +34,7 @@ async def verify(
     job = new_job(
         ctx,
         "verify",
+        progress,
         tenant=(reader.header.tenant_id, reader.header.tenant_name),
         database=(server_name, database_name),
     )
@@ -53,5 +54,5 @@ async def verify(
             at=utc_now(),
         )
         if done is None:
-            raise BackupLost
+            raise JobLost
     return reader.manifest

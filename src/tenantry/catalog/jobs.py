@@ -20,6 +20,8 @@ from tenantry.db.statements import Count, Statement, columns_of
 from tenantry.kit.errors import Conflict, NotFound
 from tenantry.kit.pages import Page, Window
 
+PRUNED_MAX = 1_000
+"""Jobs that one call of `prune` removes."""
 INTERRUPTED = "The process ended before the job did. What it had begun was removed."
 
 
@@ -34,6 +36,7 @@ class TenantMoving(Conflict):
 class JobState(StrEnum):
     """The state of a job."""
 
+    QUEUED = "queued"
     RUNNING = "running"
     DONE = "done"
     FAILED = "failed"
@@ -53,6 +56,8 @@ class Job(msgspec.Struct, frozen=True):
         source_database_name: The database on the server *source_server_name* that a move copies.
             It rejects writes; if the job fails, it accepts them again.
         has_made_read_only: Whether it has made the tenant read-only; if it fails, that is undone.
+        options: Of a job that was queued, as JSON: see `catalog.job_queue`.
+        is_cancelled: Whether an admin has cancelled it, while a process runs it.
     """
 
     id: UUID
@@ -72,6 +77,12 @@ class Job(msgspec.Struct, frozen=True):
     source_server_name: str | None = None
     source_database_name: str | None = None
     has_made_read_only: bool = False
+    options: str | None = None
+    is_cancelled: bool = False
+
+
+class _Noted(msgspec.Struct, frozen=True):
+    is_cancelled: bool
 
 
 _COLUMNS = columns_of(job, Job)
@@ -81,7 +92,13 @@ _is_open = sa.or_(job.c.state == JobState.RUNNING.value, job.c.state == JobState
 _at = sa.bindparam("at", type_=job.c.finished_at.type)
 
 _ADD = Statement[Any](sa.insert(job), conflicts={"uq_job_tenant_id": TenantMoving})
-_NOTE = Statement[Any](sa.update(job).values(bytes_done=sa.bindparam("bytes_done")).where(_by_id))
+_NOTE = Statement(
+    sa.update(job)
+    .values(bytes_done=sa.bindparam("bytes_done"))
+    .where(_by_id)
+    .returning(job.c.is_cancelled),
+    _Noted,
+)
 _FINISH = Statement(
     sa.update(job)
     .values(
@@ -145,14 +162,35 @@ _TAKE_KEPT = Statement(
     Job,
 )
 _FIND = Statement(sa.select(*_COLUMNS).where(_by_id), Job)
+_tenant = sa.bindparam("tenant", type_=sa.Uuid)
+_is_finished = sa.bindparam("is_finished", type_=sa.Boolean)
+_is_wanted = sa.and_(
+    sa.or_(_tenant.is_(None), job.c.tenant_id == _tenant),
+    sa.or_(_is_finished.is_(None), job.c.finished_at.is_not(None) == _is_finished),
+)
 _PAGE = Statement(
     sa.select(*_COLUMNS)
+    .where(_is_wanted)
     .order_by(job.c.id.desc())
     .limit(sa.bindparam("limit", type_=sa.BigInteger))
     .offset(sa.bindparam("offset", type_=sa.BigInteger)),
     Job,
 )
-_COUNT = Statement(sa.select(sa.func.count().label("count")).select_from(job), Count)
+_COUNT = Statement(
+    sa.select(sa.func.count().label("count")).select_from(job).where(_is_wanted), Count
+)
+_PRUNE = Statement[Any](
+    sa.delete(job).where(
+        job.c.id.in_(
+            sa.select(job.c.id)
+            .where(
+                sa.or_(job.c.state == JobState.DONE.value, job.c.state == JobState.FAILED.value),
+                job.c.finished_at < sa.bindparam("before", type_=job.c.finished_at.type),
+            )
+            .limit(PRUNED_MAX)
+        )
+    )
+)
 
 
 async def add(session: CatalogSession, added: Job, *, worker_id: UUID) -> None:
@@ -176,16 +214,36 @@ async def get(session: CatalogSession, job_id: UUID) -> Job:
     return found
 
 
-async def page(session: CatalogSession, window: Window) -> Page[Job]:
-    """Return some jobs, the newest first."""
-    items = await session.fetch_all(_PAGE, limit=window.size, offset=window.offset)
-    total = await session.fetch_one(_COUNT)
+async def page(
+    session: CatalogSession,
+    window: Window,
+    *,
+    tenant_id: UUID | None = None,
+    is_finished: bool | None = None,
+) -> Page[Job]:
+    """Return some jobs, the newest first.
+
+    Args:
+        session: Of the catalog.
+        window: Which of them.
+        tenant_id: Only those of this tenant.
+        is_finished: Only those that have finished, or have not.
+    """
+    wanted = {"tenant": tenant_id, "is_finished": is_finished}
+    items = await session.fetch_all(_PAGE, limit=window.size, offset=window.offset, **wanted)
+    total = await session.fetch_one(_COUNT, **wanted)
     return Page(items, window, total.count if total else 0)
 
 
-async def note(session: CatalogSession, job_id: UUID, *, bytes_done: int) -> None:
-    """Store the progress of a job."""
-    await session.execute(_NOTE, job=job_id, bytes_done=bytes_done)
+async def note(session: CatalogSession, job_id: UUID, *, bytes_done: int) -> bool:
+    """Store the progress of a job; return whether an admin has cancelled it."""
+    noted = await session.fetch_one(_NOTE, job=job_id, bytes_done=bytes_done)
+    return noted is not None and noted.is_cancelled
+
+
+async def prune(session: CatalogSession, *, before: datetime) -> None:
+    """Remove up to `PRUNED_MAX` jobs that have finished before a time, and keep no database."""
+    await session.execute(_PRUNE, before=before)
 
 
 async def finish(

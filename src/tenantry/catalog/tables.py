@@ -236,7 +236,12 @@ job = sa.Table(
     sa.Column("source_database_name", sa.String, nullable=True),
     # Whether it has made the tenant read-only, which is undone at the end.
     sa.Column("has_made_read_only", sa.Boolean, nullable=False),
-    sa.Index("ix_job_state", "state"),
     # Two moves of a tenant at the same time would undo each other's write fence.
     sa.Index("uq_job_tenant_id", "tenant_id", unique=True, **_IS_MOVING),
+    # Of a job that was queued: see `catalog.job_queue`.
+    sa.Column("options", sa.String, nullable=True),
+    # Whether an admin has cancelled it, for the process that runs it.
+    sa.Column("is_cancelled", sa.Boolean, nullable=False),
+    sa.Index("ix_job_state", "state"),
+    sa.Index("ix_job_tenant_id", "tenant_id", "id"),
 )

@@ -17,7 +17,7 @@ from tenantry.backup.targets import Stored, StreamTarget, Target
 from tenantry.catalog import jobs
 from tenantry.catalog.jobs import Job
 from tenantry.catalog.tenants import Tenant
-from tenantry.cli import options, output, recovery, session, transfer
+from tenantry.cli import cancelling, options, output, recovery, session, transfer
 from tenantry.cli.commands import new_group
 from tenantry.cli.exit_status import ExitStatus
 from tenantry.cli.finding import find_tenant
@@ -44,6 +44,7 @@ CONCURRENT = 4
 
 group = new_group("Back up tenants, and restore them from archives.")
 
+group.command("cancel")(cancelling.cancel)
 group.command("restore-catalog")(recovery.restore_catalog)
 group.command("restore-missing")(recovery.restore_missing)
 
@@ -320,13 +321,16 @@ async def _create(
         async with places:
             try:
                 made.append(
-                    await creating.back_up_tenant(ctx, copying, tenant, target, progress=progress)
+                    await creating.back_up_tenant(
+                        ctx, copying, tenant, target, progress=Progress(total=progress)
+                    )
                 )
             except TenantryError as error:
                 failed.append((tenant.name, error.message))
 
     if not names:
-        made.append(await creating.back_up_catalog(ctx, copying, target, progress=progress))
+        catalog = Progress(total=progress)
+        made.append(await creating.back_up_catalog(ctx, copying, target, progress=catalog))
         chosen = await every_tenant(copying)
     if len(chosen) == 1 and names:  # its error is the result of the command
         return [

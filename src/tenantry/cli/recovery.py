@@ -8,12 +8,13 @@ import typer
 from tenantry.backup import recovery, restoring, targets
 from tenantry.backup.archive import ArchiveReader
 from tenantry.backup.jobs import Progress
+from tenantry.backup.opening import archive_keys
 from tenantry.catalog.tenants import Tenant
 from tenantry.cli import options, output, session, transfer
 from tenantry.cli.exit_status import ExitStatus
 from tenantry.db.postgres_tools import PostgresTools
 from tenantry.kit.errors import TenantryError
-from tenantry.services import Services, archive_keys
+from tenantry.services import Services
 
 Archive = Annotated[
     str,
@@ -75,7 +76,12 @@ def restore_missing(*, place: Place = None, as_json: options.Json = False) -> No
                 with target.reading(archives[tenant.id].name) as file:
                     reader = ArchiveReader(file, copying.keys)
                     restored = await restoring.replace(
-                        ctx, copying, reader, tenant, server_name=None, progress=progress
+                        ctx,
+                        copying,
+                        reader,
+                        tenant,
+                        server_name=None,
+                        progress=Progress(total=progress),
                     )
                 done.append(restored.tenant)
                 if restored.behind is not None:

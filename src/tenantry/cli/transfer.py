@@ -10,9 +10,9 @@ from typing import Any, BinaryIO, TypeVar
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
 from tenantry.backup import jobs
+from tenantry.backup.archives import open_target
 from tenantry.backup.jobs import Progress as Counter
-from tenantry.backup.s3 import SCHEME, S3Target
-from tenantry.backup.targets import FolderTarget, Target
+from tenantry.backup.targets import BUFFER_BYTES, ArchiveNotFound, Target
 from tenantry.cli import output, session, signals
 from tenantry.kit.errors import Invalid
 from tenantry.services import Services
@@ -34,8 +34,7 @@ def target_at(settings: Settings, place: str | None) -> Target:
     Raises:
         S3Missing: It is a URL, and the library is not installed.
     """
-    place = place or settings.backup_target or str(settings.data_dir / "backups")
-    return S3Target(place) if place.startswith(SCHEME) else FolderTarget(Path(place))
+    return open_target(place or settings.archives)
 
 
 def output_stream() -> BinaryIO:
@@ -51,7 +50,7 @@ def output_stream() -> BinaryIO:
 
 @contextmanager
 def opened_archive(settings: Settings, archive: str, place: str | None) -> Iterator[BinaryIO]:
-    """Open an archive: a name in the folder of archives, a path, or `-` for standard input.
+    """Open an archive: a name in the target, a path, or `-` for standard input.
 
     Raises:
         ArchiveNotFound: There is no such archive.
@@ -59,7 +58,14 @@ def opened_archive(settings: Settings, archive: str, place: str | None) -> Itera
     if archive == STREAM:
         yield sys.stdin.buffer
         return
-    with target_at(settings, place).reading(archive) as file:
+    target, path = target_at(settings, place), Path(archive)
+    if archive in target.names():
+        with target.reading(archive) as file:
+            yield file
+        return
+    if not path.is_file():
+        raise ArchiveNotFound
+    with path.open("rb", buffering=BUFFER_BYTES) as file:
         yield file
 
 

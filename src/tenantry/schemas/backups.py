@@ -4,8 +4,11 @@ from datetime import datetime
 from typing import Self
 from uuid import UUID
 
+from msgspec import UNSET, UnsetType
+
 from tenantry.backup.targets import Stored
-from tenantry.schemas.base import ListResponse, PageResponse, Schema
+from tenantry.kit.pages import Page
+from tenantry.schemas.base import ListResponse, PageRequest, PageResponse, Schema
 
 
 class JobResponse(Schema, frozen=True):
@@ -24,6 +27,13 @@ class JobResponse(Schema, frozen=True):
     finished_at: datetime | None
     bytes_done: int
     error: str | None
+
+
+class JobPageRequest(PageRequest, frozen=True):
+    """Which jobs: of a tenant; those that have finished, or have not."""
+
+    tenant_id: UUID | None = None
+    is_finished: bool | None = None
 
 
 class JobPage(PageResponse[JobResponse], frozen=True):
@@ -91,6 +101,66 @@ class ArchiveResponse(Schema, frozen=True):
 
 class ArchiveList(ListResponse[ArchiveResponse], frozen=True):
     """The archives in a folder, the newest first."""
+
+
+class ArchivePageRequest(PageRequest, frozen=True):
+    """Which archives: ``search`` is part of the name of a tenant, or of an archive."""
+
+    search: str | None = None
+
+
+class ArchivePage(PageResponse[ArchiveResponse], frozen=True):
+    """One page of the archives in the target of the settings, the newest first."""
+
+    @classmethod
+    def of_stored(cls, page: Page[Stored]) -> Self:
+        """Return the representation of *page*."""
+        items = [ArchiveResponse.of_stored(one) for one in page.items]
+        window = page.window
+        return cls(items, window.page, window.size, page.total_count, page.total_pages)
+
+
+class BackUpRequest(Schema, frozen=True):
+    """The tenants to back up; without ``tenantIds`` every tenant, and the catalog."""
+
+    tenant_ids: list[UUID] | UnsetType = UNSET
+
+
+class QueuedJobs(Schema, frozen=True):
+    """How many jobs were queued, or cancelled."""
+
+    count: int
+
+
+class VerifyArchiveRequest(Schema, frozen=True):
+    """The name of an archive to verify."""
+
+    archive: str
+
+
+class RestoreArchiveRequest(Schema, frozen=True):
+    """The name of an archive to restore as a new tenant of this name.
+
+    Without a name, a tenant that no longer exists comes back with its id, name and API keys.
+    """
+
+    archive: str
+    name: str | UnsetType = UNSET
+    server: str | UnsetType = UNSET
+
+
+class ReplaceTenantRequest(Schema, frozen=True):
+    """The name of an archive, and the exact name of the customer whose data it replaces."""
+
+    archive: str
+    name: str
+
+
+class CloneTenantRequest(Schema, frozen=True):
+    """The name of the new customer, and the tenant server of its database."""
+
+    name: str
+    server: str | UnsetType = UNSET
 
 
 class VerifiedResponse(Schema, frozen=True):

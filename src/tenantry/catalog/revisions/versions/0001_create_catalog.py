@@ -230,8 +230,11 @@ def _create_jobs(op: Operations) -> None:
         sa.Column("source_server_name", sa.String, nullable=True),
         sa.Column("source_database_name", sa.String, nullable=True),
         sa.Column("has_made_read_only", sa.Boolean, nullable=False),
+        sa.Column("options", sa.String, nullable=True),
+        sa.Column("is_cancelled", sa.Boolean, nullable=False),
     )
     op.create_index("ix_job_state", "job", ["state"])
+    op.create_index("ix_job_tenant_id", "job", ["tenant_id", "id"])
     is_moving = sa.text("kind = 'move' AND state IN ('running', 'dropping')")
     op.create_index(
         "uq_job_tenant_id",

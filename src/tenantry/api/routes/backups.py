@@ -1,0 +1,160 @@
+"""Backups, restores and copies: each request queues a durable job, and does not wait for it.
+
+Archives are read and written only in the target that the settings name. SQL that anonymises a
+copy is not accepted over HTTP: it would run with the privileges of Tenantry's database role.
+"""
+
+from uuid import UUID
+
+from msgspec import UNSET
+
+from tenantry.access.principal import AdminContext
+from tenantry.api.access_levels import ADMIN
+from tenantry.api.endpoints import ACCEPTED, CONFLICT, NOT_FOUND, endpoint
+from tenantry.api.envelope import Reply
+from tenantry.backup import restoring
+from tenantry.catalog import tenants
+from tenantry.catalog.jobs import Job
+from tenantry.schemas.backups import (
+    ArchivePage,
+    ArchivePageRequest,
+    BackUpRequest,
+    CloneTenantRequest,
+    JobResponse,
+    QueuedJobs,
+    ReplaceTenantRequest,
+    RestoreArchiveRequest,
+    VerifyArchiveRequest,
+)
+from tenantry.schemas.base import Nothing, sent_members
+from tenantry.services import Services
+
+# More time than other requests have: for storage in the network, and for 100,000 rows of jobs.
+TARGET_SECONDS = 30.0
+
+
+@endpoint("POST", "/api/admin/backups", ADMIN, status=ACCEPTED, seconds_more=TARGET_SECONDS)
+async def back_up_tenants(
+    ctx: AdminContext, services: Services, request: BackUpRequest
+) -> QueuedJobs:
+    """Back up tenants; by default all of them, and the catalog."""
+    tenant_ids = None if request.tenant_ids is UNSET else request.tenant_ids
+    return QueuedJobs(await services.queueing.back_up(ctx, tenant_ids))
+
+
+@endpoint("GET", "/api/admin/archives", ADMIN, seconds_more=TARGET_SECONDS)
+async def list_archives(
+    _ctx: AdminContext, services: Services, request: ArchivePageRequest
+) -> ArchivePage:
+    """List archives, the newest first."""
+    archives = services.queueing.archives
+    return ArchivePage.of_stored(await archives.page(request.window, search=request.search))
+
+
+@endpoint(
+    "POST",
+    "/api/admin/archives/verify",
+    ADMIN,
+    response=JobResponse,
+    status=ACCEPTED,
+    errors=[NOT_FOUND, CONFLICT],
+    seconds_more=TARGET_SECONDS,
+)
+async def verify_archive(
+    ctx: AdminContext, services: Services, request: VerifyArchiveRequest
+) -> Reply:
+    """Verify an archive: restore it into a scratch database."""
+    return _queued(await services.queueing.verify(ctx, request.archive))
+
+
+@endpoint(
+    "POST",
+    "/api/admin/archives/restore",
+    ADMIN,
+    response=JobResponse,
+    status=ACCEPTED,
+    errors=[NOT_FOUND, CONFLICT],
+    seconds_more=TARGET_SECONDS,
+)
+async def restore_archive(
+    ctx: AdminContext, services: Services, request: RestoreArchiveRequest
+) -> Reply:
+    """Restore an archive as a new tenant, or a tenant that no longer exists."""
+    sent = sent_members(request)
+    return _queued(
+        await services.queueing.restore(
+            ctx, request.archive, name=sent.get("name"), server_name=sent.get("server")
+        )
+    )
+
+
+@endpoint(
+    "POST",
+    "/api/admin/tenants/{tenantId}/backup",
+    ADMIN,
+    response=JobResponse,
+    status=ACCEPTED,
+    errors=[NOT_FOUND],
+)
+async def back_up_tenant(
+    ctx: AdminContext, services: Services, _request: Nothing, *, tenant_id: UUID
+) -> Reply:
+    """Back up a tenant."""
+    tenant = await tenants.get(services.catalog, tenant_id)
+    return _queued(await services.queueing.back_up_tenant(ctx, tenant))
+
+
+@endpoint(
+    "POST",
+    "/api/admin/tenants/{tenantId}/restore",
+    ADMIN,
+    response=JobResponse,
+    status=ACCEPTED,
+    errors=[NOT_FOUND, CONFLICT],
+    seconds_more=TARGET_SECONDS,
+)
+async def restore_tenant(
+    ctx: AdminContext, services: Services, request: ReplaceTenantRequest, *, tenant_id: UUID
+) -> Reply:
+    """Restore an archive in place of a tenant, which is suspended for that time."""
+    tenant = await tenants.get(services.catalog, tenant_id)
+    return _queued(await services.queueing.replace(ctx, request.archive, tenant, name=request.name))
+
+
+@endpoint(
+    "POST",
+    "/api/admin/tenants/{tenantId}/confirm-restore",
+    ADMIN,
+    message="The old database was dropped.",
+    errors=[NOT_FOUND],
+    seconds_more=None,
+)
+async def confirm_restore(
+    ctx: AdminContext, services: Services, _request: Nothing, *, tenant_id: UUID
+) -> None:
+    """Drop the old database of a tenant that was restored in its place."""
+    await restoring.confirm(ctx, services.copying, tenant_id)
+
+
+@endpoint(
+    "POST",
+    "/api/admin/tenants/{tenantId}/clone",
+    ADMIN,
+    response=JobResponse,
+    status=ACCEPTED,
+    errors=[NOT_FOUND, CONFLICT],
+)
+async def clone_tenant(
+    ctx: AdminContext, services: Services, request: CloneTenantRequest, *, tenant_id: UUID
+) -> Reply:
+    """Copy a tenant to a new one."""
+    tenant = await tenants.get(services.catalog, tenant_id)
+    server_name = sent_members(request).get("server")
+    return _queued(
+        await services.queueing.clone(ctx, tenant, name=request.name, server_name=server_name)
+    )
+
+
+def _queued(job: Job) -> Reply:
+    where = f"/api/admin/jobs/{job.id}"
+    return Reply(JobResponse.of(job), ACCEPTED, [(b"location", where.encode())])

@@ -1,0 +1,52 @@
+"""``/api/admin/jobs``: backups, restores and copies, with their progress."""
+
+from uuid import UUID
+
+from tenantry.access.principal import AdminContext
+from tenantry.api.access_levels import ADMIN
+from tenantry.api.endpoints import ACCEPTED, CONFLICT, NOT_FOUND, endpoint
+from tenantry.catalog import jobs
+from tenantry.schemas.backups import JobPage, JobPageRequest, JobResponse, QueuedJobs
+from tenantry.schemas.base import Nothing
+from tenantry.services import Services
+
+
+@endpoint("GET", "/api/admin/jobs", ADMIN)
+async def list_jobs(_ctx: AdminContext, services: Services, request: JobPageRequest) -> JobPage:
+    """List backups, restores and copies, the newest first."""
+    page = await jobs.page(
+        services.catalog,
+        request.window,
+        tenant_id=request.tenant_id,
+        is_finished=request.is_finished,
+    )
+    return JobPage.of_page(page)
+
+
+@endpoint("GET", "/api/admin/jobs/{jobId}", ADMIN, errors=[NOT_FOUND])
+async def show_job(
+    _ctx: AdminContext, services: Services, _request: Nothing, *, job_id: UUID
+) -> JobResponse:
+    """Show a backup, a restore or a copy."""
+    return JobResponse.of(await jobs.get(services.catalog, job_id))
+
+
+@endpoint(
+    "POST",
+    "/api/admin/jobs/{jobId}/cancel",
+    ADMIN,
+    message="The job is being cancelled.",
+    status=ACCEPTED,
+    errors=[NOT_FOUND, CONFLICT],
+)
+async def cancel_job(
+    ctx: AdminContext, services: Services, _request: Nothing, *, job_id: UUID
+) -> None:
+    """Cancel a job: what it has begun is removed."""
+    await services.queueing.cancel(ctx, job_id)
+
+
+@endpoint("POST", "/api/admin/jobs/cancel-queued", ADMIN)
+async def cancel_queued(ctx: AdminContext, services: Services, _request: Nothing) -> QueuedJobs:
+    """Cancel every job that has not started."""
+    return QueuedJobs(await services.queueing.cancel_queued(ctx))

@@ -1,0 +1,132 @@
+"""The archives of the target that the settings name: listed, and opened by name."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from tenantry.backup.archive import ArchiveReader, Header, Keys
+from tenantry.backup.s3 import SCHEME, S3Target
+from tenantry.backup.targets import (
+    START_BYTES,
+    SUFFIX,
+    FolderTarget,
+    Stored,
+    Target,
+    label_of,
+    read_starts,
+)
+from tenantry.kit.errors import Unavailable
+from tenantry.kit.pages import Page, Window
+from tenantry.kit.stopping import entered_in_thread
+from tenantry.kit.text import checked_text
+
+Result = TypeVar("Result")
+
+# Each reads the target in threads, which other work of this process needs as well.
+LISTINGS_MAX = 2
+# The longest name of an archive, and more than that of a tenant.
+SEARCH_CHARS_MAX = 256
+# The time in the name of an archive.
+_STAMP = re.compile(r"-(\d{8}T\d{6}Z)-[0-9a-f]{8}\.tar$")
+
+
+def open_target(place: str) -> Target:
+    """Return the target at *place*: a folder, or a URL of S3.
+
+    Raises:
+        S3Missing: It is a URL, and the library is not installed.
+    """
+    return S3Target(place) if place.startswith(SCHEME) else FolderTarget(Path(place))
+
+
+class TargetUnavailable(Unavailable):
+    """The folder of the archives cannot be read; the message says why."""
+
+
+@dataclass(frozen=True)
+class Archives:
+    """Archives of the target that the settings name.
+
+    Attributes:
+        place: The target: a folder, or a URL of S3.
+        keys: Of the authentication codes.
+    """
+
+    place: str
+    keys: Keys
+    _listing: asyncio.Semaphore = field(
+        default_factory=lambda: asyncio.Semaphore(LISTINGS_MAX), init=False
+    )
+
+    async def target(self) -> Target:
+        """Return the target.
+
+        Raises:
+            S3Missing: The library for S3 is not installed.
+        """
+        return await asyncio.to_thread(open_target, self.place)
+
+    async def page(self, window: Window, *, search: str | None = None) -> Page[Stored]:
+        """Return some archives, the newest first by the time in their names.
+
+        Args:
+            window: Which of them; only their beginnings are read.
+            search: Part of the name of a tenant at the time of its backup, or of an archive.
+
+        Raises:
+            BadText: The search is too long.
+            S3Missing, S3Unavailable, TargetUnavailable: The target cannot be read.
+        """
+        wanted = checked_text("search", search or "", chars_max=SEARCH_CHARS_MAX)
+        label = label_of(wanted.removesuffix(SUFFIX))
+        return await self._read(lambda: self._page(window, label))
+
+    @asynccontextmanager
+    async def reading(self, name: str) -> AsyncIterator[ArchiveReader]:
+        """Open an archive of this installation.
+
+        Raises:
+            ArchiveNotFound: There is none of this name.
+            ArchiveForeign, ArchiveDamaged, ArchiveNewer: It is not used.
+            S3Missing, S3Unavailable, OSError: The target cannot be read.
+        """
+        target = await self.target()
+        async with entered_in_thread(target.reading(name)) as file:
+            yield await asyncio.to_thread(ArchiveReader, file, self.keys)
+
+    async def header(self, name: str) -> Header:
+        """Return the header of an archive of this installation.
+
+        Raises:
+            ArchiveNotFound: There is none of this name.
+            ArchiveForeign, ArchiveDamaged, ArchiveNewer: It is not used.
+            S3Missing, S3Unavailable, TargetUnavailable: The target cannot be read.
+        """
+        return await self._read(lambda: self._header(name))
+
+    async def _read(self, work: Callable[[], Result]) -> Result:
+        try:
+            async with self._listing:
+                return await asyncio.to_thread(work)
+        except OSError as error:
+            raise TargetUnavailable(f"The archives cannot be read: {error.strerror}.") from error
+
+    def _header(self, name: str) -> Header:
+        with open_target(self.place).reading(name, buffer_bytes=START_BYTES) as file:
+            return ArchiveReader(file, self.keys).header
+
+    def _page(self, window: Window, label: str) -> Page[Stored]:
+        target = open_target(self.place)
+        names = [name for name in target.names() if label in label_of(name)]
+        names.sort(key=_newest_first, reverse=True)
+        shown = names[window.offset : window.offset + window.size]
+        return Page(read_starts(target, shown, self.keys), window, len(names))
+
+
+def _newest_first(name: str) -> tuple[str, str]:
+    stamp = _STAMP.search(name)
+    return (stamp.group(1) if stamp else "", name)

@@ -1,0 +1,208 @@
+"""Run the queued jobs: backups in one lane, and everything else in another.
+
+So a restore never waits behind the backups of the whole fleet. Each process claims jobs one at a
+time. If it dies, another one drops what a job had begun, and the job has failed. What a process
+has claimed and not begun, it gives back.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from uuid import UUID
+
+import msgspec
+import structlog
+
+from tenantry.backup import cloning, creating, queueing, restoring, verifying
+from tenantry.backup.archives import Archives
+from tenantry.backup.jobs import ERROR_CHARS_MAX, Copying, Progress
+from tenantry.catalog import job_queue, jobs, tenants
+from tenantry.catalog.job_queue import BACKUP, JobOptions
+from tenantry.catalog.jobs import Job
+from tenantry.db.sessions import DatabaseUnavailable
+from tenantry.kit.clock import utc_now
+from tenantry.kit.context import OperationContext
+from tenantry.migration.errors import explain
+
+POLL_SECONDS = 1.0
+
+_log = structlog.get_logger(__name__)
+
+
+class JobWorker:
+    """Claims queued jobs and runs them.
+
+    Args:
+        copying: The services.
+        archives: Of the target that the settings name.
+        concurrency: Jobs of each lane at the same time; 0 for none.
+    """
+
+    def __init__(self, copying: Copying, archives: Archives, *, concurrency: int) -> None:
+        self._copying = copying
+        self._archives = archives
+        self._concurrency = concurrency
+        self._running: set[UUID] = set()
+        self._is_unsure = False
+        self._claiming = asyncio.Lock()
+        self._hinted = asyncio.Event()
+
+    def hint(self) -> None:
+        """Claim at once: this process has queued a job."""
+        hinted, self._hinted = self._hinted, asyncio.Event()
+        hinted.set()
+
+    async def work(self) -> None:
+        """Run jobs until cancelled.
+
+        Then what the running ones have begun is removed; backups and verifications are queued
+        again, and what has not begun.
+        """
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for is_backup in (True, False):
+                    tasks.create_task(self._serve(tasks, is_backup=is_backup))
+        finally:
+            worker_id = self._copying.heartbeat.worker_id
+            with contextlib.suppress(DatabaseUnavailable):
+                await job_queue.give_back(self._copying.catalog, worker_id=worker_id, running=[])
+
+    async def _serve(self, tasks: asyncio.TaskGroup, *, is_backup: bool) -> None:
+        free = asyncio.Semaphore(self._concurrency)
+        while True:
+            await free.acquire()
+            job = await self._next(is_backup=is_backup)
+            tasks.create_task(self._run(job)).add_done_callback(lambda _: free.release())
+
+    async def _next(self, *, is_backup: bool) -> Job:
+        while True:
+            hinted = self._hinted
+            try:
+                job = await self._claim(is_backup=is_backup)
+            except DatabaseUnavailable:
+                self._is_unsure = True  # the COMMIT of a claim may have succeeded
+                job = None
+            if job is not None:
+                return job
+            # Not `wait_for`, which ignores a cancellation that arrives with the hint.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(POLL_SECONDS):
+                    await hinted.wait()
+
+    async def _claim(self, *, is_backup: bool) -> Job | None:
+        catalog, worker_id = self._copying.catalog, self._copying.heartbeat.worker_id
+        async with self._claiming:
+            if self._is_unsure:
+                await job_queue.give_back(catalog, worker_id=worker_id, running=self._running)
+                self._is_unsure = False
+            # Reading first: on SQLite, an update waits for other writers, and they for it.
+            if not await job_queue.is_waiting(catalog, is_backup=is_backup):
+                return None
+            job = await job_queue.claim(
+                catalog, worker_id=worker_id, now=utc_now(), is_backup=is_backup
+            )
+            if job is not None:
+                self._running.add(job.id)
+            return job
+
+    async def _run(self, job: Job) -> None:
+        try:
+            options = msgspec.json.decode(job.options or "", type=JobOptions)
+            ctx = OperationContext(
+                request_id=options.request_id,
+                now=utc_now(),
+                actor=job.actor,
+                address=options.address,
+            )
+            await self._work_of(job)(ctx, job, options, Progress(job.id))
+        except Exception as error:  # noqa: BLE001 - it is the result of the job
+            _log.info("job failed", job=str(job.id), kind=job.kind, exc_info=True)
+            await self._fail(job, explain(error))
+        finally:
+            self._running.discard(job.id)
+
+    async def _fail(self, job: Job, error: str) -> None:
+        """End a job that has failed before it began; others have ended already."""
+        try:
+            await jobs.finish(
+                self._copying.catalog,
+                job.id,
+                worker_id=self._copying.heartbeat.worker_id,
+                at=utc_now(),
+                error=error[:ERROR_CHARS_MAX],
+            )
+        except DatabaseUnavailable:
+            self._is_unsure = True
+
+    def _work_of(self, job: Job) -> "Work":
+        return {
+            BACKUP: self._back_up,
+            queueing.VERIFY: self._verify,
+            queueing.RESTORE: self._restore,
+            queueing.REPLACE: self._replace,
+            queueing.CLONE: self._clone,
+        }[job.kind]
+
+    async def _back_up(
+        self, ctx: OperationContext, job: Job, _options: JobOptions, progress: Progress
+    ) -> None:
+        copying, target = self._copying, await self._archives.target()
+        if job.tenant_id is None:
+            await creating.back_up_catalog(ctx, copying, target, progress=progress)
+            return
+        tenant = await tenants.get(copying.catalog, job.tenant_id)
+        await creating.back_up_tenant(ctx, copying, tenant, target, progress=progress)
+
+    async def _verify(
+        self, ctx: OperationContext, _job: Job, options: JobOptions, progress: Progress
+    ) -> None:
+        async with self._archives.reading(options.archive or "") as reader:
+            await verifying.verify(ctx, self._copying, reader, server_name=None, progress=progress)
+
+    async def _restore(
+        self, ctx: OperationContext, _job: Job, options: JobOptions, progress: Progress
+    ) -> None:
+        copying, server_name = self._copying, options.server_name
+        async with self._archives.reading(options.archive or "") as reader:
+            if options.name is None:
+                await restoring.restore_back(
+                    ctx, copying, reader, server_name=server_name, progress=progress
+                )
+                return
+            await restoring.restore_as(
+                ctx,
+                copying,
+                reader,
+                name=options.name,
+                server_name=server_name,
+                progress=progress,
+                with_key=False,  # its secret could not be shown to the admin
+            )
+
+    async def _replace(
+        self, ctx: OperationContext, job: Job, options: JobOptions, progress: Progress
+    ) -> None:
+        assert job.tenant_id is not None
+        tenant = await tenants.get(self._copying.catalog, job.tenant_id)
+        async with self._archives.reading(options.archive or "") as reader:
+            await restoring.replace(
+                ctx, self._copying, reader, tenant, server_name=None, progress=progress
+            )
+
+    async def _clone(
+        self, ctx: OperationContext, job: Job, options: JobOptions, progress: Progress
+    ) -> None:
+        assert job.tenant_id is not None
+        assert options.name is not None
+        await cloning.clone(
+            ctx,
+            self._copying,
+            await tenants.get(self._copying.catalog, job.tenant_id),
+            name=options.name,
+            server_name=options.server_name,
+            progress=progress,
+            with_key=False,
+        )
+
+
+Work = Callable[[OperationContext, Job, JobOptions, Progress], Awaitable[None]]

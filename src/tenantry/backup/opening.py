@@ -1,0 +1,42 @@
+"""Create the objects for backups from the settings."""
+
+from tenantry.access.signing import read_secret_file
+from tenantry.backup.archive import Keys
+from tenantry.backup.archives import Archives
+from tenantry.backup.job_worker import JobWorker
+from tenantry.backup.jobs import Copying
+from tenantry.backup.queueing import Queueing
+from tenantry.db.postgres_tools import PostgresTools
+from tenantry.fleet.lifecycle import Lifecycle
+from tenantry.settings import Settings
+
+
+def secret_of(settings: Settings) -> str:
+    """Return the secret key: of the settings, or of its file in the data folder."""
+    return settings.secret_key.get_secret_value() or read_secret_file(
+        settings.data_dir / "secret-key"
+    )
+
+
+def archive_keys(settings: Settings) -> Keys:
+    """Return the keys of archives: of the secret key, and of the old one."""
+    old = settings.secret_key_old.get_secret_value()
+    return Keys([secret_of(settings), *([old] if old else [])])
+
+
+def backups_of(settings: Settings, lifecycle: Lifecycle) -> tuple[Copying, Queueing, JobWorker]:
+    """Return what backups need, what queues the jobs of admins, and what runs them."""
+    copying = Copying(
+        catalog=lifecycle.catalog,
+        catalog_url=settings.catalog,
+        databases=lifecycle.databases,
+        lifecycle=lifecycle,
+        heartbeat=lifecycle.heartbeat,
+        tools=PostgresTools(settings.pg_tools),
+        keys=archive_keys(settings),
+        scratch=settings.data_dir / "scratch",
+    )
+    archives = Archives(settings.archives, copying.keys)
+    worker = JobWorker(copying, archives, concurrency=settings.job_concurrency)
+    queueing = Queueing(copying=copying, archives=archives, hint=worker.hint)
+    return copying, queueing, worker

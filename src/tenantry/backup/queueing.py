@@ -1,0 +1,202 @@
+"""Queue the jobs that admins request: what is wrong with a request is found before that."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+import msgspec
+
+from tenantry.backup.archive import Header
+from tenantry.backup.archives import Archives
+from tenantry.backup.creating import TENANT
+from tenantry.backup.jobs import Copying, Progress, new_job
+from tenantry.backup.loading import NotATenant
+from tenantry.catalog import audit, job_queue, jobs
+from tenantry.catalog.job_queue import BACKUP, JobOptions
+from tenantry.catalog.jobs import Job, JobState
+from tenantry.catalog.tenants import Tenant
+from tenantry.db import audit_log
+from tenantry.fleet.deletion import WrongName
+from tenantry.fleet.lifecycle import UnknownServer, checked_name
+from tenantry.kit.context import OperationContext
+from tenantry.kit.errors import Conflict
+
+QUEUED_MAX = 1_000
+"""Queued jobs besides backups, of which each tenant has at most one."""
+
+VERIFY, RESTORE, REPLACE, CLONE = "verify", "restore", "replace", "clone"
+
+
+class TooManyQueued(Conflict):
+    """Too many jobs are queued: cancel some, or wait until they have ended."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Queueing:
+    """Queues jobs, each with an entry in the audit log.
+
+    Attributes:
+        archives: Of the target that the settings name.
+        hint: Lets this process claim a job at once.
+    """
+
+    copying: Copying
+    archives: Archives
+    hint: Callable[[], None]
+
+    async def back_up(self, ctx: OperationContext, tenant_ids: Sequence[UUID] | None) -> int:
+        """Queue backups; return how many.
+
+        Args:
+            ctx: Who requests them.
+            tenant_ids: Of these tenants; None for every tenant, and the catalog. A tenant whose
+                backup is queued already is left out.
+        """
+        async with self.copying.catalog.begin() as session:
+            found = await job_queue.to_back_up(session, tenant_ids)
+            queued = [_new(ctx, BACKUP, tenant=(one.id, one.name)) for one in found]
+            if tenant_ids is None:
+                queued.insert(0, _new(ctx, BACKUP))
+            await job_queue.add(session, queued)
+            changes: audit_log.Changes = [{"field": "jobs", "old": None, "new": len(queued)}]
+            await audit.LOG.add(session, ctx, "backup.queue", "backups", changes=changes)
+        self.hint()
+        return len(queued)
+
+    async def back_up_tenant(self, ctx: OperationContext, tenant: Tenant) -> Job:
+        """Queue a backup of one tenant."""
+        return await self._queue(ctx, _new(ctx, BACKUP, tenant=(tenant.id, tenant.name)))
+
+    async def verify(self, ctx: OperationContext, archive: str) -> Job:
+        """Queue the verification of an archive.
+
+        Raises:
+            ArchiveNotFound, ArchiveForeign, ArchiveDamaged, ArchiveNewer: It is not used.
+            S3Missing, S3Unavailable, TooManyQueued: See there.
+        """
+        header = await self.archives.header(archive)
+        tenant = (header.tenant_id, header.tenant_name)
+        return await self._queue(ctx, _new(ctx, VERIFY, tenant=tenant, archive=archive))
+
+    async def restore(
+        self, ctx: OperationContext, archive: str, *, name: str | None, server_name: str | None
+    ) -> Job:
+        """Queue a restore as a new tenant with a *name*; without one, of a deleted tenant.
+
+        Raises:
+            NotATenant: The archive is of the catalog.
+            BadText, UnknownServer: A rule is broken.
+            Exception: As for `verify`.
+        """
+        header = await self._tenant_header(archive)
+        self._check_server(server_name)
+        tenant_name = header.tenant_name if name is None else checked_name(name)
+        tenant = (header.tenant_id if name is None else None, tenant_name)
+        job = _new(ctx, RESTORE, tenant=tenant, archive=archive, name=name, server_name=server_name)
+        return await self._queue(ctx, job)
+
+    async def replace(
+        self, ctx: OperationContext, archive: str, tenant: Tenant, *, name: str
+    ) -> Job:
+        """Queue a restore in place of a tenant, with its exact *name*.
+
+        Raises:
+            NotATenant: The archive is of the catalog.
+            WrongName: The tenant has another name.
+            Exception: As for `verify`.
+        """
+        await self._tenant_header(archive)
+        if name != tenant.name:
+            raise WrongName
+        job = _new(ctx, REPLACE, tenant=(tenant.id, tenant.name), archive=archive)
+        return await self._queue(ctx, job)
+
+    async def clone(
+        self, ctx: OperationContext, tenant: Tenant, *, name: str, server_name: str | None
+    ) -> Job:
+        """Queue a copy of a tenant to a new one.
+
+        Raises:
+            BadText, UnknownServer: A rule is broken.
+            TooManyQueued: See there.
+        """
+        self._check_server(server_name)
+        job = _new(
+            ctx,
+            CLONE,
+            tenant=(tenant.id, tenant.name),
+            name=checked_name(name),
+            server_name=server_name,
+        )
+        return await self._queue(ctx, job)
+
+    async def cancel(self, ctx: OperationContext, job_id: UUID) -> Job:
+        """Cancel a job.
+
+        Raises:
+            JobNotFound: There is none.
+            JobEnded: It has ended.
+        """
+        async with self.copying.catalog.begin() as session:
+            await jobs.get(session, job_id)
+            job = await job_queue.cancel(session, job_id, now=ctx.now)
+            await audit.LOG.add(session, ctx, "job.cancel", job.id, tenant_id=job.tenant_id)
+        return job
+
+    async def cancel_queued(self, ctx: OperationContext) -> int:
+        """Cancel every queued job; return how many."""
+        async with self.copying.catalog.begin() as session:
+            count = await job_queue.cancel_queued(session, now=ctx.now)
+            changes: audit_log.Changes = [{"field": "jobs", "old": count, "new": None}]
+            await audit.LOG.add(session, ctx, "job.cancel_queued", "jobs", changes=changes)
+        return count
+
+    async def _queue(self, ctx: OperationContext, job: Job) -> Job:
+        async with self.copying.catalog.begin() as session:
+            if job.kind != BACKUP and await job_queue.count(session) >= QUEUED_MAX:
+                raise TooManyQueued
+            await job_queue.add(session, [job])
+            changes = audit_log.changes_between(None, job, "kind", "tenant_name", "archive")
+            await audit.LOG.add(
+                session,
+                ctx,
+                f"{job.kind}.queue",
+                job.id,
+                tenant_id=job.tenant_id,
+                changes=changes,
+            )
+        self.hint()
+        return job
+
+    async def _tenant_header(self, archive: str) -> Header:
+        header = await self.archives.header(archive)
+        if header.kind != TENANT:
+            raise NotATenant
+        return header
+
+    def _check_server(self, server_name: str | None) -> None:
+        if server_name is not None and server_name not in self.copying.databases.server_names:
+            raise UnknownServer
+
+
+def _new(
+    ctx: OperationContext,
+    kind: str,
+    *,
+    tenant: tuple[UUID | None, str | None] = (None, None),
+    archive: str | None = None,
+    name: str | None = None,
+    server_name: str | None = None,
+) -> Job:
+    options = JobOptions(
+        request_id=ctx.request_id,
+        address=ctx.address,
+        archive=archive,
+        name=name,
+        server_name=server_name,
+    )
+    return msgspec.structs.replace(
+        new_job(ctx, kind, Progress(), tenant=tenant, archive=archive),
+        state=JobState.QUEUED.value,
+        options=msgspec.json.encode(options).decode(),
+    )

@@ -1,0 +1,230 @@
+"""The queue of jobs that admins have requested: any process claims the oldest one and runs it."""
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import sqlalchemy as sa
+
+from tenantry.catalog.jobs import Job, JobState
+from tenantry.catalog.session import CatalogSession
+from tenantry.catalog.tables import job, tenant
+from tenantry.catalog.tenants import TenantState
+from tenantry.db.statements import Count, Statement, columns_of
+from tenantry.db.types import Ids, is_listed
+from tenantry.kit.errors import Conflict
+
+BACKUP = "backup"
+CANCELLED = "It was cancelled."
+
+
+class JobEnded(Conflict):
+    """The job has ended."""
+
+
+class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What a queued job needs to run.
+
+    Attributes:
+        request_id: The request that has queued it, for the audit log.
+        address: The client of that request.
+        archive: The name of an archive in the target.
+        name: The name of a new tenant.
+        server_name: The tenant server of its database.
+    """
+
+    request_id: str
+    address: str
+    archive: str | None = None
+    name: str | None = None
+    server_name: str | None = None
+
+
+class Queued(msgspec.Struct, frozen=True):
+    """A tenant that is backed up."""
+
+    id: UUID
+    name: str
+
+
+class _Id(msgspec.Struct, frozen=True):
+    id: UUID
+
+
+_COLUMNS = columns_of(job, Job)
+_by_id = job.c.id == sa.bindparam("job")
+_worker = sa.bindparam("worker", type_=sa.Uuid)
+_is_held = job.c.worker_id == _worker
+_is_queued = job.c.state == JobState.QUEUED.value
+_is_running = job.c.state == JobState.RUNNING.value
+_is_backup = job.c.kind == BACKUP
+_ids = sa.bindparam("ids", type_=Ids)
+_at = sa.bindparam("at", type_=job.c.started_at.type)
+
+_ADD = Statement[Any](sa.insert(job))
+_COUNT = Statement(
+    sa.select(sa.func.count().label("count")).select_from(job).where(_is_queued, ~_is_backup),
+    Count,
+)
+# A tenant has at most one queued backup.
+_TO_BACK_UP = Statement(
+    sa.select(*columns_of(tenant, Queued))
+    .where(
+        tenant.c.state == TenantState.READY.value,
+        sa.or_(_ids.is_(None), is_listed(tenant.c.id, _ids)),
+        ~sa.exists().where(_is_queued, _is_backup, job.c.tenant_id == tenant.c.id),
+    )
+    .order_by(tenant.c.id),
+    Queued,
+)
+_is_wanted = sa.and_(_is_queued, _is_backup == sa.bindparam("is_backup", type_=sa.Boolean))
+_WAITING = Statement(sa.select(job.c.id).where(_is_wanted).limit(1), _Id)
+_next = (
+    sa.select(job.c.id)
+    .where(_is_wanted)
+    .order_by(job.c.id)
+    .limit(1)
+    .with_for_update(skip_locked=True)
+    .scalar_subquery()
+)
+_CLAIM = Statement(
+    sa.update(job)
+    .values(state=JobState.RUNNING.value, worker_id=_worker, started_at=_at)
+    .where(job.c.id == _next, _is_queued)
+    .returning(*_COLUMNS),
+    Job,
+)
+_BEGIN = Statement(
+    sa.update(job)
+    .values(
+        {
+            name: sa.bindparam(name, type_=job.c[name].type)
+            for name in (
+                "tenant_id",
+                "tenant_name",
+                "archive",
+                "server_name",
+                "database_name",
+                "has_suspended",
+            )
+        }
+    )
+    .where(_by_id, _is_held, _is_running)
+    .returning(job.c.id),
+    _Id,
+)
+_QUEUE_AGAIN = Statement[Any](
+    sa.update(job)
+    .values(
+        state=JobState.QUEUED.value,
+        worker_id=None,
+        error=None,
+        server_name=None,
+        database_name=None,
+        bytes_done=0,
+    )
+    .where(_by_id, _is_held, job.c.state == JobState.DROPPING.value)
+)
+_GIVE_BACK = Statement[Any](
+    sa.update(job)
+    .values(state=JobState.QUEUED.value, worker_id=None)
+    .where(_is_held, _is_running, job.c.options.is_not(None), ~is_listed(job.c.id, _ids))
+)
+_ABANDON = Statement[Any](
+    sa.update(job)
+    .values(worker_id=None)
+    .where(_is_held, job.c.state == JobState.DROPPING.value, ~is_listed(job.c.id, _ids))
+)
+_ended = {"state": JobState.FAILED.value, "error": CANCELLED, "finished_at": _at}
+_CANCEL_QUEUED = Statement(
+    sa.update(job).values(_ended).where(_by_id, _is_queued).returning(*_COLUMNS), Job
+)
+_CANCEL_EVERY = Statement(sa.update(job).values(_ended).where(_is_queued).returning(job.c.id), _Id)
+_CANCEL_RUNNING = Statement(
+    sa.update(job).values(is_cancelled=True).where(_by_id, _is_running).returning(*_COLUMNS), Job
+)
+
+
+async def add(session: CatalogSession, queued: Sequence[Job]) -> None:
+    """Queue jobs: all of them, or none."""
+    rows = [
+        {**msgspec.structs.asdict(one), "state": JobState.QUEUED.value, "worker_id": None}
+        for one in queued
+    ]
+    await session.execute_many(_ADD, rows)
+
+
+async def count(session: CatalogSession) -> int:
+    """Return how many jobs are queued, besides backups."""
+    found = await session.fetch_one(_COUNT)
+    return found.count if found else 0
+
+
+async def to_back_up(session: CatalogSession, tenant_ids: Sequence[UUID] | None) -> list[Queued]:
+    """Return those of the tenants, or of all of them, whose backup is not queued already."""
+    return await session.fetch_all(_TO_BACK_UP, ids=tenant_ids)
+
+
+async def is_waiting(session: CatalogSession, *, is_backup: bool) -> bool:
+    """Return whether a backup, or another job, is queued."""
+    return await session.fetch_one(_WAITING, is_backup=is_backup) is not None
+
+
+async def claim(
+    session: CatalogSession, *, worker_id: UUID, now: datetime, is_backup: bool
+) -> Job | None:
+    """Claim the oldest queued backup, or the oldest other job; None if there is none."""
+    return await session.fetch_one(_CLAIM, worker=worker_id, at=now, is_backup=is_backup)
+
+
+async def begin(session: CatalogSession, begun: Job, *, worker_id: UUID) -> bool:
+    """Store what a claimed job works on; return whether *worker_id* still holds it."""
+    values = {
+        name: getattr(begun, name)
+        for name in (
+            "tenant_id",
+            "tenant_name",
+            "archive",
+            "server_name",
+            "database_name",
+            "has_suspended",
+        )
+    }
+    found = await session.fetch_one(_BEGIN, job=begun.id, worker=worker_id, **values)
+    return found is not None
+
+
+async def queue_again(session: CatalogSession, job_id: UUID, *, worker_id: UUID) -> None:
+    """Queue a job again whose process is stopping, and whose database was dropped."""
+    await session.execute(_QUEUE_AGAIN, job=job_id, worker=worker_id)
+
+
+async def give_back(session: CatalogSession, *, worker_id: UUID, running: Collection[UUID]) -> None:
+    """Release the jobs that *worker_id* holds and does not run.
+
+    The response to a claim, or the end of a job, can be lost with the connection to the catalog.
+    """
+    values = {"worker": worker_id, "ids": list(running)}
+    await session.execute(_GIVE_BACK, **values)
+    await session.execute(_ABANDON, **values)
+
+
+async def cancel(session: CatalogSession, job_id: UUID, *, now: datetime) -> Job:
+    """End a queued job; let the process that runs another one cancel it within a second or two.
+
+    Raises:
+        JobEnded: It has ended, or does not exist.
+    """
+    found = await session.fetch_one(_CANCEL_QUEUED, job=job_id, at=now)
+    if found is None:
+        found = await session.fetch_one(_CANCEL_RUNNING, job=job_id)
+    if found is None:
+        raise JobEnded
+    return found
+
+
+async def cancel_queued(session: CatalogSession, *, now: datetime) -> int:
+    """End every queued job; return how many."""
+    return len(await session.fetch_all(_CANCEL_EVERY, at=now))
