@@ -16,6 +16,7 @@ VIEWS = {
     "plan": ("#/runs/plan", "Plan a run"),
     "tenants": ("#/tenants", "Tenants"),
     "new-tenant": ("#/tenants/new", "New tenant"),
+    "backups": ("#/backups", "Backups"),
     "admins": ("#/admins", "Admins"),
     "audit": ("#/audit", "Audit log"),
     "health": ("#/health", "Health"),

@@ -2,8 +2,7 @@
 
 import { DELETED_TENANTS, get, send, withQuery } from "./api.js";
 import { el, fill } from "./dom.js";
-import { dialog } from "./dialogs.js";
-import { field, form, input } from "./forms.js";
+import { confirmByName } from "./dialogs.js";
 import { menu } from "./menu.js";
 import { go } from "./router.js";
 import { table } from "./table.js";
@@ -48,17 +47,10 @@ async function undelete(tenant) {
 
 function purge(tenant, load) {
   const text = `This removes the database of ${tenant.name} now. This cannot be undone.`;
-  return dialog(`Remove ${tenant.name}?`, (close) =>
-    form(
-      [el("p", {}, text), field("Type the name of the tenant", input("name", { required: true }))],
-      { action: "Remove", cancel: close, kind: "danger" },
-      async (data) => {
-        const path = `${DELETED_TENANTS}/${encodeURIComponent(tenant.id)}`;
-        await send("DELETE", withQuery(path, { name: data.get("name") }));
-        await load();
-        close();
-        announce("The tenant was removed.");
-      },
-    ),
-  );
+  return confirmByName(`Remove ${tenant.name}?`, text, "Remove", async (name) => {
+    const path = `${DELETED_TENANTS}/${encodeURIComponent(tenant.id)}`;
+    await send("DELETE", withQuery(path, { name }));
+    await load();
+    announce("The tenant was removed.");
+  });
 }

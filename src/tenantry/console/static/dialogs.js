@@ -1,7 +1,7 @@
 // Modal dialogs: questions, and secrets that are shown once.
 
 import { all, el, fill, focusLike, signature } from "./dom.js";
-import { field, form } from "./forms.js";
+import { field, form, input } from "./forms.js";
 import { announce, button, notice } from "./widgets.js";
 
 const ROWS_MAX = 12;
@@ -75,6 +75,21 @@ export function confirm(title, text, action, perform) {
       await perform();
       close();
     }),
+  );
+}
+
+/** Ask for the name of a tenant before an irreversible action, and perform it with the name. */
+export function confirmByName(title, text, action, perform) {
+  const name = input("name", { required: true });
+  return dialog(title, (close) =>
+    form(
+      [el("p", {}, text), field("Type the name of the tenant", name)],
+      { action, cancel: close, kind: "danger" },
+      async () => {
+        await perform(name.value);
+        close();
+      },
+    ),
   );
 }
 

@@ -19,6 +19,14 @@ export function plural(number, noun, many = `${noun}s`) {
   return `${count(number)} ${number === 1 ? noun : many}`;
 }
 
+/** "850 B", "4.2 MB", "1.3 GB" of a number of bytes. */
+export function bytes(number) {
+  const units = ["B", "kB", "MB", "GB"];
+  const power = Math.min(units.length - 1, Math.floor(Math.log10(Math.max(1, number)) / 3));
+  const amount = number / 1000 ** power;
+  return `${power === 0 || amount >= 100 ? Math.round(amount) : amount.toFixed(1)} ${units[power]}`;
+}
+
 /** "4 %", "< 1 %", "0 %" */
 export function percent(part, whole) {
   if (part === 0 || whole === 0) {

@@ -8,10 +8,13 @@ import { failure, section, skeleton } from "./widgets.js";
 /**
  * @param {string} title
  * @param {{path: string, columns: Column[], empty: string, signal: AbortSignal,
- *   pageSize?: number, actions?: Node[]}} options `pageSize` only if the list has pages.
- * @returns {{element: HTMLElement, reload: () => Promise<void>}}
+ *   pageSize?: number, query?: () => Object<string, any>, loaded?: (found: any) => any,
+ *   actions?: Node[], above?: Node[]}} options `pageSize` only if the list has pages; `loaded`
+ *   receives each response.
+ * @returns {{element: HTMLElement, reload: () => Promise<void>, first: () => Promise<void>}}
  */
-export function listing(title, { path, columns, empty, signal, pageSize, actions = [] }) {
+export function listing(title, options) {
+  const { path, columns, empty, signal, pageSize, actions = [], above = [] } = options;
   const body = el("div", { class: "results" }, skeleton());
   const next = latestOf(signal);
   let shown = 1;
@@ -20,7 +23,7 @@ export function listing(title, { path, columns, empty, signal, pageSize, actions
     shown = page;
     const ours = next();
     try {
-      const query = pageSize ? { page, pageSize } : {};
+      const query = { ...options.query?.(), ...(pageSize ? { page, pageSize } : {}) };
       const found = await get(path, { query, signal: ours });
       if (found.items.length === 0 && page > 1 && found.totalPages > 0) {
         await turn(found.totalPages);
@@ -28,6 +31,7 @@ export function listing(title, { path, columns, empty, signal, pageSize, actions
       }
       const pages = pageSize ? pager(found, turn, title) : null;
       fill(body, found.totalPages > 1 && pages, table(title, columns, found.items, empty));
+      options.loaded?.(found);
     } catch (error) {
       if (!ours.aborted) {
         fill(
@@ -39,5 +43,9 @@ export function listing(title, { path, columns, empty, signal, pageSize, actions
   }
 
   turn(shown);
-  return { element: section(title, { actions }, body), reload: () => turn(shown) };
+  return {
+    element: section(title, { actions }, above, body),
+    reload: () => turn(shown),
+    first: () => turn(1),
+  };
 }

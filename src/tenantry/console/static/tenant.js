@@ -2,13 +2,15 @@
 
 import { get, SCHEMA_STATUS, send, TENANTS, withQuery } from "./api.js";
 import { apiKeys, mcpTokens } from "./credentials.js";
-import { confirm, dialog } from "./dialogs.js";
+import { confirm, confirmByName, dialog } from "./dialogs.js";
 import { el, fill } from "./dom.js";
 import { choices, field, form, input } from "./forms.js";
+import { jobs } from "./jobs.js";
 import { menu } from "./menu.js";
 import { MODULES } from "./modules.js";
 import { go } from "./router.js";
 import { badge, stateOf } from "./states.js";
+import { copyActions } from "./tenant_copies.js";
 import { migrations } from "./tenant_migrations.js";
 import { users } from "./users.js";
 import { announce, cut, facts, linkButton, section, shortId, time } from "./widgets.js";
@@ -25,7 +27,9 @@ export async function view({ params, signal }) {
     draw(await send("PATCH", path, body));
     announce(done);
   };
-  const draw = (now) => fill(top, head(now, status, path, change), state(now, status));
+  const copies = jobs({ signal, tenantId: params.id });
+  const draw = (now) =>
+    fill(top, head(now, status, path, change, copies.first), state(now, status));
   draw(found);
   return [
     top,
@@ -34,10 +38,11 @@ export async function view({ params, signal }) {
     apiKeys(path, signal),
     mcpTokens(path, signal),
     modules(found, change),
+    copies.element,
   ];
 }
 
-function head(now, status, path, change) {
+function head(now, status, path, change, queued) {
   const plan = `#/runs/plan?${new URLSearchParams({ tenant: now.id, name: now.name })}`;
   return el(
     "div",
@@ -50,6 +55,7 @@ function head(now, status, path, change) {
       now.isActive && linkButton(plan, "Migrate this tenant", "primary"),
       menu(`Actions for ${now.name}`, [
         { text: "Rename…", press: () => rename(now, change) },
+        ...copyActions(now, path, queued),
         now.isActive
           ? { text: "Suspend…", press: () => suspend(now, change) }
           : {
@@ -127,16 +133,9 @@ function remove(now, path) {
   const text =
     `Credentials of ${now.name} are rejected, and its name is free. Its database is kept for ` +
     "some days, in which you can undelete it on the page of the tenants.";
-  dialog(`Delete ${now.name}?`, (close) =>
-    form(
-      [el("p", {}, text), field("Type the name of the tenant", input("name", { required: true }))],
-      { action: "Delete tenant", cancel: close, kind: "danger" },
-      async (data) => {
-        await send("DELETE", withQuery(path, { name: data.get("name") }));
-        close();
-        announce("The tenant was deleted.");
-        go("/tenants");
-      },
-    ),
-  );
+  confirmByName(`Delete ${now.name}?`, text, "Delete tenant", async (name) => {
+    await send("DELETE", withQuery(path, { name }));
+    announce("The tenant was deleted.");
+    go("/tenants");
+  });
 }

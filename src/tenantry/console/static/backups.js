@@ -1,0 +1,76 @@
+// Backups: the jobs of all tenants, and the archives of the configured target.
+
+import { ARCHIVES, BACKUPS, send } from "./api.js";
+import { confirm } from "./dialogs.js";
+import { el } from "./dom.js";
+import { field, input } from "./forms.js";
+import { bytes, plural } from "./format.js";
+import { jobs } from "./jobs.js";
+import { listing } from "./listing.js";
+import { menu } from "./menu.js";
+import { restoreDialog } from "./restore.js";
+import { keepQuery } from "./router.js";
+import { badge } from "./states.js";
+import { announce, button, heading, time } from "./widgets.js";
+
+const TYPING_PAUSE_MS = 250;
+
+/** Show the jobs and the archives. */
+export async function view({ query, signal }) {
+  const value = query.get("search") ?? "";
+  const search = input("search", { type: "search", value, placeholder: "Tenant or archive" });
+  const queued = async (text) => {
+    announce(text);
+    await running.first();
+  };
+  const verify = async (one) => {
+    await send("POST", `${ARCHIVES}/verify`, { archive: one.name });
+    await queued("The verification is queued.");
+  };
+  const restore = (one) => restoreDialog(one, () => queued("The restore is queued."));
+  const actions = (one) =>
+    one.fault === null &&
+    menu(`Actions for ${one.name}`, [
+      { text: "Verify", press: () => verify(one) },
+      one.kind === "tenant" && { text: "Restore…", press: () => restore(one) },
+    ]);
+  const archives = listing("Archives", {
+    path: ARCHIVES,
+    columns: [
+      { title: "Tenant", kind: "name", cell: (one) => one.tenantName ?? one.kind ?? "unknown" },
+      { title: "Created", cell: (one) => time(one.createdAt, "–") },
+      { title: "Revision", kind: "minor code", cell: (one) => one.revision ?? "–" },
+      { title: "Size", kind: "number", cell: (one) => bytes(one.size) },
+      { title: "Fault", cell: (one) => (one.fault === null ? "–" : badge("failed", one.fault)) },
+      { title: "Archive", kind: "minor code wide", cell: (one) => one.name },
+      { title: "Actions", kind: "actions", cell: actions },
+    ],
+    empty: "There are no archives.",
+    signal,
+    pageSize: 20,
+    query: () => ({ search: search.value }),
+    above: [
+      el("search", { class: "toolbar" }, field("Search", search)),
+      el("p", { class: "hint" }, "In TENANTRY_BACKUP_TARGET. An archive has all data of a tenant."),
+    ],
+  });
+  const running = jobs({ signal, ended: archives.reload });
+
+  /** @type {number|undefined} */
+  let typing;
+  search.addEventListener("input", () => {
+    clearTimeout(typing);
+    keepQuery({ search: search.value });
+    typing = setTimeout(archives.first, TYPING_PAUSE_MS);
+  });
+  const start = button("Back up everything…", () => backUp(queued), { kind: "primary" });
+  return [heading("Backups", start), running.element, archives.element];
+}
+
+function backUp(queued) {
+  const text = "This makes one archive of each tenant, and one of the catalog. Tenants are served.";
+  return confirm("Back up everything?", text, "Back up", async () => {
+    const { count } = await send("POST", BACKUPS, {});
+    await queued(`${plural(count, "backup")} queued.`);
+  });
+}

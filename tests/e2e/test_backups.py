@@ -1,0 +1,101 @@
+"""Backups in the console: made, verified, restored in each way, and copied."""
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.e2e.checks import violations
+from tests.e2e.conftest import Fleet, Watched
+from tests.e2e.stage import Seeded
+from tests.e2e.steps import choose, dialog_button, go, sign_in
+
+pytestmark = pytest.mark.timeout(150)
+
+JOB_MS_MAX = 30_000
+# Longer than the interval in which jobs are read.
+POLLED_MS = 3_000
+
+
+def jobs(page: Page, state: str, count: int = 1) -> None:
+    """Wait until *count* jobs that are shown have ended in *state*, and all others have ended."""
+    region = page.get_by_role("region", name="Jobs")
+    done = region.locator(".badge", has_text=state)
+    expect(done).to_have_count(count, timeout=JOB_MS_MAX)
+
+
+def archive_of(page: Page, tenant: Seeded) -> str:
+    row = page.get_by_role("region", name="Archives").get_by_role("row", name=tenant.name)
+    return row.locator("td.code.wide").inner_text()
+
+
+class TestBackups:
+    def test_are_made_verified_and_restored(self, watched: Watched, fleet: Fleet):
+        page, tenant = watched.page, fleet.tenants[50]
+        sign_in(page, fleet.url)
+        go(page, f"#/tenants/{tenant.id}", tenant.name)
+        choose(page, tenant.name, "Back up")
+        jobs(page, "done")
+        choose(page, tenant.name, "Export…")
+        assert violations(page) == []
+        expect(page.get_by_label("Command", exact=True)).to_have_value(
+            f"tenantry tenant export {tenant.id} FOLDER"
+        )
+        dialog_button(page, "Close")
+        choose(page, tenant.name, "Restore…")
+        page.get_by_role("heading", name="Backups", level=1).wait_for()
+        archive = archive_of(page, tenant)
+
+        choose(page, archive, "Verify")
+        jobs(page, "done", 2)
+        self.restores_as_new(page, archive, tenant)
+        self.restores_in_place(page, archive, tenant)
+        watched.check(may_be_refused=True)
+        watched.complaints.clear()
+
+    def restores_as_new(self, page: Page, archive: str, tenant: Seeded) -> None:
+        choose(page, archive, "Restore…")
+        page.get_by_role("dialog").wait_for()
+        assert violations(page) == []
+        page.get_by_label("Name of the new tenant").fill(f"{tenant.name} yesterday")
+        dialog_button(page, "Restore as new")
+        jobs(page, "done", 3)
+        page.get_by_role("link", name=f"{tenant.name} yesterday").click()
+        page.get_by_role("heading", name=f"{tenant.name} yesterday", level=1).wait_for()
+        expect(page.get_by_role("region", name="API keys")).to_contain_text("no API key")
+        page.go_back()
+        page.get_by_role("heading", name="Backups", level=1).wait_for()
+
+    def restores_in_place(self, page: Page, archive: str, tenant: Seeded) -> None:
+        choose(page, archive, "Restore…")
+        dialog = page.get_by_role("dialog")
+        dialog.get_by_label("Type the name of the tenant").fill("another")
+        dialog.get_by_role("button", name="Restore in place").click()
+        expect(dialog.get_by_role("alert")).to_be_visible()
+        dialog.get_by_label("Type the name of the tenant").fill(tenant.name)
+        dialog_button(page, "Restore in place")
+        jobs(page, "done, old database kept")
+        choose(page, f"the job of {tenant.name}", "Drop the old database…")
+        dialog_button(page, "Drop")
+        expect(page.get_by_text("done, old database kept")).to_have_count(0)
+
+    def test_clone_a_tenant(self, watched: Watched, fleet: Fleet):
+        page, tenant = watched.page, fleet.tenants[51]
+        sign_in(page, fleet.url)
+        go(page, f"#/tenants/{tenant.id}", tenant.name)
+        choose(page, tenant.name, "Clone…")
+        assert violations(page) == []
+        page.get_by_label("Name of the clone").fill("Staging")
+        dialog_button(page, "Clone")
+        go(page, "#/backups", "Backups")
+        expect(page.get_by_role("link", name="Staging")).to_be_visible(timeout=JOB_MS_MAX)
+
+    def test_keep_the_focus_while_jobs_are_read(self, watched: Watched, fleet: Fleet):
+        page = watched.page
+        sign_in(page, fleet.url)
+        go(page, "#/backups", "Backups")
+        page.get_by_label("Search", exact=True).last.focus()
+        page.keyboard.type("no such tenant")
+        page.wait_for_timeout(POLLED_MS)
+
+        assert page.evaluate("document.activeElement.name") == "search"
+        expect(page.get_by_text("There are no archives.")).to_be_visible()
+        assert page.url.endswith("search=no+such+tenant")
