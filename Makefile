@@ -16,6 +16,10 @@ SIDE_BY_SIDE := -n 2 --dist loadfile --no-loadscope-reorder
 PIP_FLAGS := -qq --disable-pip-version-check
 FIND_CHROMIUM := { command -v chromium || command -v chromium-browser || \
 	command -v google-chrome || command -v chrome; } >/dev/null
+FIND_FIREFOX := { command -v firefox-esr || command -v firefox; } >/dev/null
+# The other modules measure Chromium, or use what Firefox cannot emulate; two kinds of screens suffice.
+IN_FIREFOX := $(patsubst %,tests/e2e/test_%.py,true_at_nervous_moments views session tenant empty) \
+	-k "not dark-wide and not light-medium and not light-narrow"
 COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 INSTALL := $(UV) pip install --quiet --python $(BIN)/python
 
@@ -55,11 +59,12 @@ test-slow: .venv/.dev ## Run the tests that kill, wait, or try thousands of inpu
 test-all: test test-slow ## Run the quick and the slow tests, and the small version of `prove`
 	$(MAKE) --no-print-directory prove SHORT=1 PROMISE= PLANT= PROVE=
 
-test-e2e: .venv/.dev ## Walk through the console in Chromium; installs it, when root
-	@if ! $(FIND_CHROMIUM); then \
-		test "$$(id -u)" = 0 || { echo "Needs Chromium: apt-get install chromium" >&2; exit 1; }; \
-		apt-get update -qq && apt-get install -qq --no-install-recommends chromium; fi >/dev/null
+test-e2e: .venv/.dev ## Walk through the console in Chromium and Firefox; installs them, when root
+	@if ! { $(FIND_CHROMIUM) && $(FIND_FIREFOX); }; then \
+		test "$$(id -u)" = 0 || { echo "Needs both: apt-get install chromium firefox-esr" >&2; exit 1; }; \
+		apt-get update -qq && apt-get install -qq --no-install-recommends chromium firefox-esr; fi >/dev/null
 	$(BIN)/pytest $(if $(T),$(T),tests/e2e)
+	$(if $(T),,$(BIN)/pytest --in firefox $(IN_FIREFOX))
 
 test-edge: .venv/.dev ## Put Varnish in front, a real shared cache; installs it, when root
 	@if ! PATH="$$PATH:/usr/sbin" command -v varnishd >/dev/null; then \

@@ -15,12 +15,13 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, s
 
 from tenantry.settings import Settings
 from testkit.programs import Program, free_port, running
+from tests.e2e import firefox
 from tests.e2e.stage import Seeded, set_stage
 
 Take = Callable[[Page, str], None]
 Report = Callable[[str], None]
 
-# As Debian, others, and macOS call it.
+# As Debian, others, and macOS call Chromium.
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 WIDE = (1280, 800)
 DOCUMENTED = {"run-in-progress", "run-with-failures", "fleet", "tenant", "dark-narrow-fleet"}
@@ -73,6 +74,11 @@ class Watched:
         self.page.on("console", self._hear)
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
 
+    @property
+    def _is_firefox(self) -> bool:
+        browser = self.page.context.browser
+        return browser is not None and browser.browser_type.name == "firefox"
+
     def _hear(self, message: ConsoleMessage) -> None:
         if message.type in {"error", "warning"}:
             self.complaints.append(f"{message.type}: {message.text}")
@@ -89,6 +95,8 @@ class Watched:
                 may_be_refused
             ),
             "error: Failed to load resource: net::ERR_": may_break,
+            # In Firefox, tools of the tests try to add styles. In Chromium, any is an error.
+            "The page\u2019s settings blocked an inline style": self._is_firefox,
         }
         borne = tuple(text for text, is_borne in expected.items() if is_borne)
         assert [one for one in self.complaints if not one.startswith(borne)] == []
@@ -97,6 +105,7 @@ class Watched:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--pictures", help="The folder for the pictures that the documents show.")
+    parser.addoption("--in", choices=("chromium", "firefox"), default="chromium", dest="browser")
 
 
 @pytest.fixture(name="take", scope="session")
@@ -128,12 +137,23 @@ def _report(request: pytest.FixtureRequest) -> Report:
 
 
 @pytest.fixture(name="browser", scope="session")
-def _browser() -> Iterator[Browser]:
-    found = [path for name in PROGRAMS if (path := shutil.which(name))]
-    assert found, f"None of {', '.join(PROGRAMS)} is installed; `make test-e2e` says how."
+def _browser(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Browser]:
+    name = request.config.getoption("browser")
     with sync_playwright() as playwright:
-        # Root may not have Chromium's sandbox; what is shown is our own page.
-        browser = playwright.chromium.launch(executable_path=found[0], args=["--no-sandbox"])
+        if name == "firefox":
+            program = firefox.install(tmp_path_factory.mktemp("program"))
+            assert program, "Firefox is not installed; `make test-e2e` says how."
+            browser = playwright.firefox.launch(
+                channel="moz-firefox",
+                executable_path=program,
+            )
+        else:
+            found = [path for name in PROGRAMS if (path := shutil.which(name))]
+            assert found, f"None of {', '.join(PROGRAMS)} is installed; `make test-e2e` says how."
+            # Root may not have Chromium's sandbox; what is shown is our own page.
+            browser = playwright.chromium.launch(executable_path=found[0], args=["--no-sandbox"])
         yield browser
         browser.close()
 

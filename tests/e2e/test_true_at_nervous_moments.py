@@ -209,7 +209,7 @@ class TestSecret:
         page.get_by_role("dialog").get_by_role("button", name="Issue").click()
         key = page.get_by_role("dialog").get_by_label("API key", exact=True)
         secret = key.input_value()
-        page.go_back()
+        page.evaluate("history.back()")
         expect(key).to_have_value(secret)
         page.evaluate("sessionStorage.clear()")
         page.wait_for_timeout(6_000)

@@ -10,6 +10,8 @@ from tests.e2e.checks import tab_faults, too_wide, violations
 from tests.e2e.conftest import Fleet, Take, Watched
 from tests.e2e.steps import go, sign_in
 
+pytestmark = pytest.mark.timeout(150)
+
 VIEWS = {
     "fleet": ("#/fleet", "Fleet"),
     "runs": ("#/runs", "Runs"),
@@ -44,6 +46,10 @@ def _screen(kind: str, browser: Browser, fleet: Fleet) -> Iterator[Page]:
     context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": height})
     watched = Watched(context.new_page(), fleet.url)
     sign_in(watched.page, fleet.url)
+    # Firefox does not emulate a colour scheme, so the theme is chosen, too.
+    watched.page.evaluate("theme => localStorage.setItem('tenantry.theme', theme)", scheme)
+    watched.page.reload()
+    watched.page.get_by_role("heading", name="Fleet", level=1).wait_for()
     yield watched.page
     watched.check()
     context.close()
