@@ -334,6 +334,23 @@ class TestLongCall:
             assert (await on.logged())["error"] == "ClientHungUp"
 
 
+class TestEndOfTheServer:
+    async def test_ends_a_request_that_takes_too_long(self, services: Services) -> None:
+        """The client can repeat it; the server that takes over may answer."""
+        work = Work(seconds=600)
+        async with door(services, work.handle) as on, on.at.client() as client:
+            asking = asyncio.create_task(client.get(PATH))
+            await asyncio.sleep(SECONDS)
+            on.at.server.should_exit = True
+            answer = await asking
+
+            assert (await on.logged())["error"] == "ServerEnding"
+        refused(answer, 503)
+        assert answer.headers["retry-after"]
+        assert answer.headers["x-error-code"] == "server_ending"
+        assert work.was_cancelled.is_set()
+
+
 class TestReply:
     async def test_says_its_own_status_and_headers(self, services: Services) -> None:
         """What a handler returns when there is more to say than data."""

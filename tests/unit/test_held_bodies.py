@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from tenantry.api.door import Scope
 from tenantry.api.envelope import ClientDisconnected
+from tenantry.api.exchange import Scope
 from tenantry.api.requests import HeldBodies, TooManyBodies, read_body
 from tenantry.api.routes.tenant_auth import update_profile
 

@@ -4,10 +4,10 @@ The order of checks is that of docs/api-conventions.md: the form of the headers 
 credentials (401), their rights (403), and then the body (400).
 """
 
+import asyncio
 import contextlib
 import math
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
-from email.utils import format_datetime
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from http import HTTPStatus
 from types import AsyncGeneratorType
@@ -17,19 +17,18 @@ import structlog
 
 from tenantry.access.identify import Credentials, Identity
 from tenantry.access.principal import AdminContext
-from tenantry.access.rate_limits import Quota, check
+from tenantry.access.rate_limits import check
 from tenantry.api import envelope
-from tenantry.api.access_levels import AUTHORIZATION, MCP_TOKEN, TENANT_LOGIN, Caller
-from tenantry.api.caching import cache_headers
+from tenantry.api.access_levels import TENANT_LOGIN, Caller
 from tenantry.api.conditional import conditional_answer
 from tenantry.api.endpoints import Endpoint, Router
-from tenantry.api.envelope import CLOSE, Answer, Headers
+from tenantry.api.envelope import CLOSE, Answer
+from tenantry.api.exchange import Exchange, Scope
 from tenantry.api.fair_share import FairShare
 from tenantry.api.interruptions import Interruptions
 from tenantry.api.protocol import sent_at_once
 from tenantry.api.requests import (
     HeldBodies,
-    is_token,
     read_credentials,
     read_headers,
     read_parameters,
@@ -46,19 +45,12 @@ from tenantry.api.streaming import (
 )
 from tenantry.db.postgres import SILENCE_SECONDS
 from tenantry.db.sessions import DatabaseUnavailable, retry_deadlock
-from tenantry.kit.access_log import AccessEntry, AccessLog
+from tenantry.kit.access_log import AccessLog
 from tenantry.kit.clock import monotonic_seconds, utc_now
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import TenantryError, Unavailable
-from tenantry.kit.ids import new_request_id
-from tenantry.migration.errors import explain
 from tenantry.services import Services
-from tenantry.tenant.entry import TenantContext
 
-Scope = MutableMapping[str, Any]
-
-TOKENS = frozenset({AUTHORIZATION, MCP_TOKEN})
-UNKNOWN_PATH = "-"
 # A database connection cancels a statement 1 s after its deadline, and reports that the server
 # does not answer. The deadline of a request is later, so that the more precise error comes first.
 DEADLINE_LATER_SECONDS = SILENCE_SECONDS + 0.5
@@ -69,6 +61,10 @@ SLOW_BODY_SECONDS = 0.5
 Result = TypeVar("Result")
 
 _log = structlog.get_logger(__name__)
+
+
+class ServerEnding(Unavailable):
+    """The server ends, and the request took too long: it may have been carried out, or not."""
 
 
 class Api:
@@ -87,7 +83,7 @@ class Api:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request (ASGI)."""
-        exchange = _Exchange(scope, self._interruptions, self._seconds_max)
+        exchange = Exchange(scope, self._interruptions, self._seconds_max)
         try:
             try:
                 answer = await self._answer(exchange, scope, receive)
@@ -102,6 +98,16 @@ class Api:
             _log.exception("request failed", request_id=exchange.request_id)
             exchange.error = type(error).__name__
             answer = envelope.internal_error()
+        except asyncio.CancelledError:
+            # The server ends, and this request took longer than its grace period.
+            await self._finish(send, receive, exchange.refuse(ServerEnding()), exchange)
+            raise
+        await self._finish(send, receive, answer, exchange)
+
+    async def _finish(
+        self, send: Send, receive: Receive, answer: Answer, exchange: Exchange
+    ) -> None:
+        """Send the response, and log and count the request."""
         answer.headers.extend(exchange.warnings())
         if exchange.quota is not None:
             answer.headers.extend(envelope.rate_limit(exchange.quota))
@@ -112,7 +118,7 @@ class Api:
             self._access_log.write(entry)
             self._services.metrics.count_request(entry.method, entry.path, entry.status, entry.ms)
 
-    async def _answer(self, exchange: "_Exchange", scope: Scope, receive: Receive) -> Answer:
+    async def _answer(self, exchange: Exchange, scope: Scope, receive: Receive) -> Answer:
         headers = scope["headers"]
         endpoint, values = self._router.find(exchange.method, scope["raw_path"].decode("latin-1"))
         exchange.endpoint = endpoint
@@ -158,7 +164,7 @@ class Api:
         endpoint: Endpoint,
         ctx: OperationContext,
         credentials: Credentials,
-        exchange: "_Exchange | None" = None,
+        exchange: Exchange | None = None,
     ) -> Any:
         """Authenticate the caller, and return the context for the handler.
 
@@ -197,7 +203,7 @@ class Api:
             return await self._fair_share.run(caller.tenant.id, work, recheck)
         return await work()
 
-    def _count(self, exchange: "_Exchange") -> None:
+    def _count(self, exchange: Exchange) -> None:
         """Count the request for the rate limit of its credential.
 
         Raises:
@@ -217,7 +223,7 @@ class Api:
             return
         check(exchange.quota)
 
-    async def _recheck_access(self, exchange: "_Exchange") -> None:
+    async def _recheck_access(self, exchange: Exchange) -> None:
         """Authenticate again if a tenant database is missing and the epoch has moved.
 
         The tenant may have been deleted after the caller was admitted.
@@ -245,109 +251,6 @@ def _context(request_id: str, scope: Scope) -> OperationContext:
     )
 
 
-class _Exchange:
-    """The state of one request while it is handled.
-
-    Attributes:
-        enter: Authenticates the caller again; None until the endpoint is known.
-        known: The generation of the cache when the request arrived.
-        caller: The caller; None until the credentials are verified.
-        quota: The caller's rate limit; None until the caller is known.
-        seconds_left: How long the request may still use databases.
-    """
-
-    def __init__(self, scope: Scope, interruptions: Interruptions, seconds_max: float) -> None:
-        self.began = monotonic_seconds()
-        self._interruptions = interruptions
-        self.seconds_left = seconds_max
-        self.request_id = new_request_id()
-        self.is_head = scope["method"] == "HEAD"
-        # Every GET endpoint also accepts HEAD (RFC 9110, section 9.1).
-        self.method: str = "GET" if self.is_head else scope["method"]
-        self.headers: list[tuple[bytes, bytes]] = scope["headers"]
-        self.endpoint: Endpoint | None = None
-        self.enter: Callable[[], Awaitable[Any]] | None = None
-        self.known = 0
-        self.caller: Caller = None
-        self.ctx: OperationContext | None = None
-        self.error: str | None = None
-        self.quota: Quota | None = None
-
-    async def in_time(self, work: Awaitable[Result], receive: Receive | None = None) -> Result:
-        """Await *work* with the deadline of the request, and return its result.
-
-        Every use of a database for a request goes through this method, so waiting for connections,
-        statements and retries share one deadline.
-
-        Args:
-            work: Uses databases.
-            receive: Given if *work* is to be cancelled when the client disconnects.
-
-        Raises:
-            DatabaseUnavailable: No time was left, and *work* was cancelled.
-            ClientDisconnected: The client disconnected, and *work* was cancelled.
-            Exception: Any error of *work*.
-        """
-        began = monotonic_seconds()
-        try:
-            return await self._interruptions.run(work, seconds=self.seconds_left, receive=receive)
-        finally:
-            self.seconds_left -= monotonic_seconds() - began
-
-    def refuse(self, error: TenantryError) -> Answer:
-        self.error = type(error).__name__
-        if isinstance(error, Unavailable):
-            self.log_cause(error)
-        tokens = self.endpoint.level.headers & TOKENS if self.endpoint else frozenset()
-        token_sent = any(name in tokens and is_token(name, value) for name, value in self.headers)
-        return envelope.failure(error, token_sent=token_sent)
-
-    def log_cause(self, error: Unavailable) -> None:
-        if error.__cause__ is not None:
-            cause = explain(error.__cause__) if isinstance(error.__cause__, Exception) else ""
-            _log.warning("unavailable", request_id=self.request_id, cause=cause)
-
-    def warnings(self) -> Headers:
-        """Return the deprecation headers, if the API key was rotated (RFC 9745, RFC 8594)."""
-        key = self.ctx.identity.api_key if isinstance(self.ctx, TenantContext) else None
-        if key is None or key.replaced_at is None or key.expires_at is None:
-            return []
-        since = f"@{int(key.replaced_at.timestamp())}"
-        until = format_datetime(key.expires_at, usegmt=True)
-        return [(b"deprecation", since.encode()), (b"sunset", until.encode())]
-
-    def cache_headers(self, answer: Answer) -> Headers:
-        """Return the cache headers of the response."""
-        return cache_headers(
-            self.endpoint.level.headers if self.endpoint else frozenset(),
-            is_page=answer.is_page,
-            is_negotiated=answer.is_negotiated,
-        )
-
-    def entry(self, status: int) -> AccessEntry:
-        now = utc_now()
-        return AccessEntry(
-            at=now,
-            level=_level(status),
-            event="request",
-            request_id=self.request_id,
-            method=self.method,
-            path=self.endpoint.path if self.endpoint else UNKNOWN_PATH,
-            status=status,
-            ms=round((monotonic_seconds() - self.began) * 1000, 2),
-            tenant=self.caller.tenant.id if isinstance(self.caller, Identity) else None,
-            actor=self.ctx.actor if self.ctx else self.caller.actor if self.caller else None,
-            error=self.error,
-        )
-
-
-def _level(status: int) -> str:
-    """Return the level of a log entry: `error` is a bug, `warning` an unavailable service."""
-    if status < HTTPStatus.INTERNAL_SERVER_ERROR:
-        return "info"
-    return "error" if status == HTTPStatus.INTERNAL_SERVER_ERROR else "warning"
-
-
 async def _work(
     endpoint: Endpoint, ctx: Any, scope: Scope, handle: Callable[[], Awaitable[Any]]
 ) -> Answer:
@@ -360,7 +263,7 @@ async def _work(
     return represent(endpoint, data)
 
 
-async def _send(send: Send, receive: Receive, answer: Answer, exchange: _Exchange) -> None:
+async def _send(send: Send, receive: Receive, answer: Answer, exchange: Exchange) -> None:
     body = answer.body
     headers = [
         *answer.headers,
@@ -383,7 +286,7 @@ async def _send(send: Send, receive: Receive, answer: Answer, exchange: _Exchang
 
 
 async def _send_stream(
-    send: Send, receive: Receive, body: StreamedBody, exchange: _Exchange
+    send: Send, receive: Receive, body: StreamedBody, exchange: Exchange
 ) -> None:
     try:
         await send_body(body, receive, send)
