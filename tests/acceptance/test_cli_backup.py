@@ -5,6 +5,7 @@ import json
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -350,6 +351,21 @@ class TestBackupRestoreAs:
         )
         assert min(row) > 1_000_000, "more than any count of changes"
 
+    def test_ends_the_session_that_changed_a_password(self, tenantry: Commands, shop: Any):
+        """A change spares its own session, and an admin may have ended it since the backup."""
+        raw_sql.run(url_of(tenantry, shop), "UPDATE tenantry_user SET spared_jti = 'spared'")
+        archive = tenantry("backup", "create", "--tenant", SHOP, "--json").data["items"][0]
+        restore = "backup", "restore", archive["archive"], "--as"
+
+        made = [tenantry(*restore, "Once", "--json").data]
+        time.sleep(1)
+        made.append(tenantry(*restore, "Twice", "--json").data)
+
+        query = "SELECT spared_jti, generation FROM tenantry_user"
+        (once,), (twice,) = (raw_sql.rows(url_of(tenantry, one), query) for one in made)
+        assert [once[0], twice[0]] == [None, None]
+        assert once[1] < twice[1], "the sessions of the first restore"
+
     def test_rejects_a_name_that_is_in_use(self, tenantry: Commands, archive: str):
         before = databases(tenantry)
 
@@ -553,6 +569,7 @@ class TestRecovery:
             for name in (SHOP, "Other"):  # the server of the tests is the same one
                 tenantry.drop_database(shown(tenantry, name))
 
+        before = tenantry("signing-key", "list", "--json").data["items"]
         restored = tenantry("backup", "restore-catalog", catalog.name, **fresh)
         assert restored.status == 0, restored.stderr
         ended = tenantry("backup", "restore-missing", **fresh)
@@ -563,6 +580,9 @@ class TestRecovery:
         assert now["id"] == shop["id"]
         assert now["isActive"]
         assert len(tenantry("admin", "list", "--json", **fresh).data["items"]) == 1
+        keys = tenantry("signing-key", "list", "--json", **fresh).data["items"]
+        assert before
+        assert not {one["id"] for one in keys} & {one["id"] for one in before}, "logins end"
         again = tenantry("backup", "restore-catalog", catalog.name, **fresh)
         assert again.status == 2, "there is a catalog now"
         assert "Restored 0 tenants." in tenantry("backup", "restore-missing", **fresh).stdout

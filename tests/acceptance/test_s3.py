@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from moto.server import ThreadedMotoServer
 
-from tenantry.backup.s3 import S3Target, S3Unavailable
+from tenantry.backup.s3 import S3Target, S3Unavailable, S3UrlHasCredentials
 from tests.acceptance.commands import Commands
 
 SHOP = "Shop"
@@ -65,6 +65,21 @@ class TestS3Target:
             S3Target(bucket).names()
 
         assert "secret" not in str(raised.value)
+
+    def test_does_not_repeat_the_password_of_an_endpoint(
+        self, bucket: str, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setenv("AWS_ENDPOINT", "http://ada:hunter2@127.0.0.1:1")
+
+        with pytest.raises(S3Unavailable) as raised:
+            S3Target(bucket).names()
+
+        assert "hunter2" not in str(raised.value)
+
+    def test_refuses_credentials_in_its_url(self):
+        """The URL is stored with each job, and shown."""
+        with pytest.raises(S3UrlHasCredentials):
+            S3Target("s3://key:secret@bucket/prefix")
 
 
 class TestBackup:

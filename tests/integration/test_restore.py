@@ -205,7 +205,8 @@ class TestReap:
         await jobs.reap(services.copying)
         # The background task of these services may have taken the job first.
         await until(
-            lambda: job_rows.get(services.catalog, job.id), lambda found: found.state != job.state
+            lambda: job_rows.get(services.catalog, job.id),
+            lambda found: found.finished_at is not None,
         )
 
         assert name not in await databases(services, tenant)

@@ -15,7 +15,7 @@ from tenantry.api.caching import cache_headers
 from tenantry.api.endpoints import Endpoint
 from tenantry.api.envelope import Answer, Headers
 from tenantry.api.interruptions import Interruptions
-from tenantry.api.requests import is_token
+from tenantry.api.requests import HeldBody, is_token
 from tenantry.api.streaming import Receive
 from tenantry.kit.access_log import AccessEntry
 from tenantry.kit.clock import monotonic_seconds, utc_now
@@ -42,14 +42,18 @@ class Exchange:
         enter: Authenticates the caller again; None until the endpoint is known.
         known: The generation of the cache when the request arrived.
         caller: The caller; None until the credentials are verified.
+        held: The memory of its body.
         quota: The caller's rate limit; None until the caller is known.
         seconds_left: How long the request may still use databases.
     """
 
-    def __init__(self, scope: Scope, interruptions: Interruptions, seconds_max: float) -> None:
+    def __init__(
+        self, scope: Scope, interruptions: Interruptions, seconds_max: float, held: HeldBody
+    ) -> None:
         self.began = monotonic_seconds()
         self._interruptions = interruptions
         self.seconds_left = seconds_max
+        self.held = held
         self.request_id = new_request_id()
         self.is_head = scope["method"] == "HEAD"
         # Every GET endpoint also accepts HEAD (RFC 9110, section 9.1).

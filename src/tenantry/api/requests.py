@@ -32,7 +32,7 @@ HEADERS_BYTES_MAX = 16_384
 BODY_SECONDS_MAX = 30.0
 # The longest wait for the first byte of a body, and between any two bytes.
 BODY_SILENCE_SECONDS_MAX = 10.0
-# The bodies of one process that have arrived in part: 64 of the largest.
+# The bodies of all current requests of one process: 64 of the largest.
 HELD_BYTES_MAX = 64 * 1_048_576
 QUERY_FIELDS_MAX = 50
 
@@ -68,28 +68,38 @@ class BadRequest(Invalid):
 
 
 class TooManyBodies(Unavailable):
-    """Too many requests hold back a part of their body; try again later."""
+    """The bodies of the current requests take too much memory; try again later."""
 
 
 class HeldBodies:
-    """Limits the memory for bodies that have arrived in part."""
+    """Limits the memory for the bodies of all current requests."""
 
     def __init__(self, bytes_max: int = HELD_BYTES_MAX) -> None:
-        self._left = bytes_max
+        self.left = bytes_max
 
-    def hold(self, size: int) -> None:
-        """Count *size* more bytes.
+
+class HeldBody:
+    """What the body of one request takes of `HeldBodies`, until the request ends."""
+
+    def __init__(self, all_bodies: HeldBodies) -> None:
+        self._all = all_bodies
+        self._size = 0
+
+    def grow(self, size: int) -> None:
+        """Take *size* more bytes.
 
         Raises:
-            TooManyBodies: The limit is reached, and nothing was counted.
+            TooManyBodies: So much is not left, and nothing was taken.
         """
-        if size > self._left:
+        if size > self._all.left:
             raise TooManyBodies
-        self._left -= size
+        self._all.left -= size
+        self._size += size
 
-    def release(self, size: int) -> None:
-        """Count *size* bytes less."""
-        self._left += size
+    def release(self) -> None:
+        """Give back what was taken."""
+        self._all.left += self._size
+        self._size = 0
 
 
 def read_credentials(headers: RawHeaders, counted: frozenset[bytes]) -> Credentials:
@@ -150,41 +160,42 @@ def prefers(header: str, preference: str) -> bool:
     return False
 
 
-async def read_request(
-    endpoint: Endpoint, scope: Mapping[str, Any], receive: Receive, held: HeldBodies
-) -> Any:
+def decode_request(endpoint: Endpoint, scope: Mapping[str, Any], body: bytes) -> Any:
     """Return the endpoint's request, from the body or from the query string.
 
     Raises:
         BadRequest: It is invalid.
-        HttpError, TooManyBodies: See `read_body`.
     """
     if endpoint.reads_body:
-        return decode_body(endpoint, await read_body(endpoint, scope["headers"], receive, held))
+        return decode_body(endpoint, body)
     return decode_query(endpoint, scope["query_string"])
 
 
 async def read_body(
-    endpoint: Endpoint, headers: RawHeaders, receive: Receive, held: HeldBodies
+    endpoint: Endpoint, headers: RawHeaders, receive: Receive, held: HeldBody
 ) -> bytes:
-    """Return the whole body.
+    """Return the whole body; an empty one for an endpoint that reads none.
 
     Args:
         endpoint: Limits the size.
         headers: The headers of the request.
         receive: The ASGI `receive` of the request.
-        held: Counts the body while it arrives.
+        held: Counts the body.
 
     Raises:
         BodyTooLarge: It is larger than the endpoint accepts.
         BodyTooSlow: It took longer than `BODY_SECONDS_MAX`, or no byte arrived for
             `BODY_SILENCE_SECONDS_MAX`.
         ClientDisconnected: The client closed the connection before the end of the body.
-        TooManyBodies: Too many others hold back a part of theirs.
+        TooManyBodies: The bodies of other requests take too much memory.
         UnsupportedMediaType: There is a body, and its Content-Type is not JSON.
     """
+    if not endpoint.reads_body:
+        return b""
     body = received_at_once(receive)
-    if body is None:
+    if body is not None:
+        held.grow(len(body))
+    else:
         # First check the headers: reading the body sends `100 Continue`.
         _check_announced(endpoint, headers)
         try:
@@ -314,21 +325,18 @@ async def _next_part(receive: Receive) -> Message:
         raise BodyTooSlow from error
 
 
-async def _read_parts(receive: Receive, bytes_max: int, held: HeldBodies) -> bytes:
+async def _read_parts(receive: Receive, bytes_max: int, held: HeldBody) -> bytes:
     body = bytearray()
-    try:
-        while len(body) <= bytes_max:
-            message = await _next_part(receive)
-            if message["type"] == "http.disconnect":
-                raise ClientDisconnected
-            part = message.get("body", b"")
-            held.hold(len(part))
-            body += part
-            if not message.get("more_body", False):
-                break
-        return bytes(body)
-    finally:
-        held.release(len(body))
+    while len(body) <= bytes_max:
+        message = await _next_part(receive)
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnected
+        part = message.get("body", b"")
+        held.grow(len(part))
+        body += part
+        if not message.get("more_body", False):
+            break
+    return bytes(body)
 
 
 def _check_announced(endpoint: Endpoint, headers: RawHeaders) -> None:

@@ -10,7 +10,7 @@ import hmac
 import tarfile
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import BinaryIO, Protocol, TypeVar
+from typing import Annotated, BinaryIO, Protocol, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -62,7 +62,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     id: UUID
     key_id: str
     release: str
-    created_at: datetime
+    created_at: Annotated[datetime, msgspec.Meta(tz=True)]
     kind: str
     engine: str
     tenant_id: UUID | None

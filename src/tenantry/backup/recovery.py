@@ -12,12 +12,14 @@ from tenantry.backup.dumps import Contents
 from tenantry.backup.jobs import Copying
 from tenantry.backup.loading import WrongEngine
 from tenantry.backup.targets import Stored
-from tenantry.catalog import tenants
+from tenantry.catalog import signing_keys, tenants
+from tenantry.catalog.database import Catalog
 from tenantry.catalog.tenants import Tenant
 from tenantry.db import files
 from tenantry.db.postgres_tools import PostgresTools
 from tenantry.db.survey import Survey
 from tenantry.db.urls import SQLITE_PREFIX, sqlite_path
+from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Conflict, Invalid
 from tenantry.kit.pages import PAGE_SIZE_MAX, Window
 
@@ -30,10 +32,15 @@ class CatalogExists(Conflict):
     """The database contains a catalog, or other tables: use an empty one."""
 
 
-async def restore_catalog(url: str, reader: ArchiveReader, *, tools: PostgresTools) -> None:
+async def restore_catalog(
+    ctx: OperationContext, url: str, reader: ArchiveReader, *, tools: PostgresTools
+) -> None:
     """Restore the catalog where there is none, completely or not at all.
 
+    All sessions end: one may have been ended since, or a signing key been revoked.
+
     Args:
+        ctx: Who restores it.
         url: Where it will be: an empty PostgreSQL database, or a file that does not exist.
         reader: An archive of the catalog, of this installation's secret key.
         tools: The programs of PostgreSQL.
@@ -55,9 +62,9 @@ async def restore_catalog(url: str, reader: ArchiveReader, *, tools: PostgresToo
     if path is None:
         if await dumps.has_tables(url):
             raise CatalogExists
-        await _load(url, reader, tools)
+        await _load(ctx, url, reader, tools)
     else:
-        await _load_file(path, reader, tools)
+        await _load_file(ctx, path, reader, tools)
 
 
 async def tenants_without_database(copying: Copying) -> list[Tenant]:
@@ -94,21 +101,35 @@ async def every_tenant(copying: Copying) -> list[Tenant]:
     return found
 
 
-async def _load_file(path: Path, reader: ArchiveReader, tools: PostgresTools) -> None:
+async def _load_file(
+    ctx: OperationContext, path: Path, reader: ArchiveReader, tools: PostgresTools
+) -> None:
     if await asyncio.to_thread(path.exists):
         raise CatalogExists
     unfinished = path.with_name(f"{path.name}.{reader.header.id}")
     try:
-        await _load(f"{SQLITE_PREFIX}{unfinished}", reader, tools)
+        await _load(ctx, f"{SQLITE_PREFIX}{unfinished}", reader, tools)
         await asyncio.to_thread(files.move, unfinished, path)
     finally:
         await asyncio.to_thread(files.remove, unfinished)
 
 
-async def _load(url: str, reader: ArchiveReader, tools: PostgresTools) -> None:
+async def _load(
+    ctx: OperationContext, url: str, reader: ArchiveReader, tools: PostgresTools
+) -> None:
     await dumps.load(url, reader.chunks(), tools=tools)
     manifest = reader.manifest
     expected = Contents(
         Survey(manifest.row_counts, manifest.schema_fingerprint), manifest.search_path
     )
     await dumps.check_loaded(url, expected, is_foreign=False)
+    catalog = Catalog(
+        url, connections_max=1, timeout_seconds=dumps.CONNECT_SECONDS, synchronous="FULL"
+    )
+    try:
+        await catalog.cache.check_epoch()
+        restored = catalog.cache.catalog_id
+        async with catalog.change(ctx, "catalog.restore", restored) as session:
+            await signing_keys.remove_all(session)
+    finally:
+        await catalog.close()

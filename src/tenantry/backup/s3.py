@@ -5,23 +5,30 @@ These functions block: call them in a thread.
 """
 
 import io
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
 from tenantry.backup.archive import Sink
 from tenantry.backup.targets import ArchiveNotFound, checked_name, is_name
-from tenantry.kit.errors import Unavailable
+from tenantry.kit.errors import Invalid, Unavailable
 
 SCHEME = "s3://"
 # With 10,000 parts of an upload, 80 GB.
 PART_BYTES = 8 * 2**20
 READ_BYTES = 4 * 2**20
 UPLOADS_MAX = 2
+# The user and the password in a URL.
+_USER = re.compile(r"//[^/@\s]*@")
 
 
 class S3Missing(Unavailable):
     """S3 needs the package `obstore`: install `tenantry[s3]`."""
+
+
+class S3UrlHasCredentials(Invalid):
+    """The target has credentials: set the variables `AWS_ACCESS_KEY_ID` and so on instead."""
 
 
 class S3Unavailable(Unavailable):
@@ -36,6 +43,7 @@ class S3Target:
 
     Raises:
         S3Missing: The library is not installed.
+        S3UrlHasCredentials: It contains a user or a password.
     """
 
     def __init__(self, url: str) -> None:
@@ -44,6 +52,8 @@ class S3Target:
             from obstore.store import S3Store  # noqa: PLC0415
         except ImportError as error:
             raise S3Missing from error
+        if "@" in url.removeprefix(SCHEME).partition("/")[0]:
+            raise S3UrlHasCredentials
         self._url = url.rstrip("/")
         self._s3 = obstore
         with _errors():
@@ -147,5 +157,6 @@ def _errors(*, missing: type[Exception] | None = None) -> Iterator[None]:
     except Exception as error:
         if missing is not None and isinstance(error, FileNotFoundError):
             raise missing from error
-        # The first line has no credentials: it names the operation, the path and the status.
-        raise S3Unavailable(f"S3 storage: {str(error).partition(chr(10))[0][:300]}") from error
+        # The first line names the operation, the URL and the status.
+        reason = _USER.sub("//", str(error).partition("\n")[0])
+        raise S3Unavailable(f"S3 storage: {reason[:300]}") from error

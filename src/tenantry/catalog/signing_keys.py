@@ -68,6 +68,7 @@ _REMOVE = Statement(
     .returning(signing_key.c.id),
     _Id,
 )
+_REMOVE_ALL = Statement[Any](sa.delete(signing_key))
 
 
 async def lock(session: CatalogChange) -> None:
@@ -102,3 +103,8 @@ async def remove(session: CatalogChange, key_id: UUID) -> None:
     """
     if await session.fetch_one(_REMOVE, id=key_id) is None:
         raise SigningKeyNotFound
+
+
+async def remove_all(session: CatalogChange) -> None:
+    """Remove every key: all tokens become invalid. The next process creates a new key."""
+    await session.execute(_REMOVE_ALL)

@@ -44,7 +44,10 @@ def restore_catalog(
         with transfer.opened_archive(settings, archive, place) as file:
             reader = ArchiveReader(file, archive_keys(settings))
             await recovery.restore_catalog(
-                settings.catalog, reader, tools=PostgresTools(settings.pg_tools)
+                session.context(),
+                settings.catalog,
+                reader,
+                tools=PostgresTools(settings.pg_tools),
             )
 
     asyncio.run(work())

@@ -16,6 +16,8 @@ from tenantry.tenant.tables import ended_session, user
 ENDED_SESSIONS_MAX = 100
 # If the clock is set back, an expired token verifies again.
 KEPT_AFTER_EXPIRY = timedelta(hours=2)
+# A counter of 32 bits lasts until 2094.
+RESTORES_SINCE = datetime(2026, 1, 1, tzinfo=UTC)
 
 _of_user = ended_session.c.user_id == sa.bindparam("user", type_=sa.Uuid)
 _ADD = Statement[Any](insert(ended_session).on_conflict_do_nothing())
@@ -34,7 +36,8 @@ _END_EVERY = Statement[Any](
         {
             column.name: sa.case((column < _generation, _generation), else_=column + 1)
             for column in (user.c.generation, user.c.token_generation)
-        },
+        }
+        | {"spared_jti": None}
     )
 )
 _END_ALL = Statement[Any](
@@ -74,9 +77,10 @@ async def end_every(session: TenantSession, *, now: datetime) -> None:
     """End every session and McpToken of every user of a restored database.
 
     The counters in it are older than those that tokens were issued with since the backup. The
-    minutes since 1970 are higher than any count of changes.
+    seconds since `RESTORES_SINCE` are higher than any count of changes, and than those of a
+    restore more than a second earlier.
     """
-    await session.execute(_END_EVERY, generation=int(now.timestamp()) // 60)
+    await session.execute(_END_EVERY, generation=int((now - RESTORES_SINCE).total_seconds()))
 
 
 async def _end_all(session: TenantSession, ctx: PersonContext) -> None:
