@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import Executor
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 
@@ -50,6 +50,7 @@ from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Unavailable
 from tenantry.kit.ids import new_id
 from tenantry.kit.metrics import Metrics
+from tenantry.kit.recent_errors import RecentErrors
 from tenantry.kit.server_settings import TenantServer
 from tenantry.kit.threads import DaemonThreads
 from tenantry.migration.errors import explain
@@ -112,6 +113,7 @@ class Services:
     rate_limits: RateLimits
     heartbeat: Heartbeat
     metrics: Metrics
+    recent_errors: RecentErrors = field(default_factory=RecentErrors)
     streams: Callable[[], Streams]
 
 

@@ -1,8 +1,12 @@
 """GET /api/admin/migration-runs, one of them, its tenants; the map, and the health."""
 
+from tenantry.kit.recent_errors import ERRORS_KEPT_MAX
+from tenantry.tenant.overview import POSTS_SHOWN_MAX
+from tests.acceptance.blogs import blog_of
 from tests.acceptance.shapes import (
     RUN,
     RUN_TENANT,
+    is_a,
     is_count,
     is_flag,
     is_guid,
@@ -50,6 +54,27 @@ WORKER = {
     "isThis": is_flag,
 }
 SERVER = {"name": is_text, "awaySince": maybe(is_instant)}
+POST = {
+    "id": is_guid,
+    "title": is_text,
+    "authorName": is_text,
+    "createdAt": is_instant,
+    "publishedAt": maybe(is_instant),
+}
+CONTENT = {
+    "sizeBytes": is_count,
+    "postCount": is_count,
+    "publishedCount": is_count,
+    "posts": list_of(POST),
+}
+ERROR = {
+    "at": is_instant,
+    "method": is_text,
+    "path": is_text,
+    "statusCode": is_count,
+    "error": maybe(is_text),
+    "requestId": is_text,
+}
 
 
 async def destroyed(world: World) -> None:
@@ -131,6 +156,41 @@ class TestTenantMigrations:
         refused(await admin.get(f"{TENANTS}/{UNKNOWN_ID}/migrations"), 404)
 
 
+class TestOverview:
+    async def test_has_the_size_the_posts_and_the_last_use(self, world: World) -> None:
+        """Posts are counted, and the newest ones are listed, without their texts."""
+        admin = await world.admin()
+        address = f"{TENANTS}/{world.acme.tenant.id}/overview"
+        before = ok(await admin.get(address))
+        assert before["lastUsedAt"] is None
+        async with blog_of(world) as blog:
+            await blog.publish("First")
+            for number in range(POSTS_SHOWN_MAX):
+                await blog.write(f"Draft {number}")
+        await world.services.usage.write()
+
+        found = ok(await admin.get(address))
+
+        must_be(found, {"lastUsedAt": is_instant, "contents": is_a(CONTENT)})
+        content = found["contents"]
+        added = POSTS_SHOWN_MAX + 1
+        assert content["postCount"] - before["contents"]["postCount"] == added
+        assert content["publishedCount"] - before["contents"]["publishedCount"] == 1
+        assert content["sizeBytes"] > 10_000
+        titles = [one["title"] for one in content["posts"]]
+        assert titles == [f"Draft {number}" for number in reversed(range(POSTS_SHOWN_MAX))]
+
+    async def test_says_that_a_database_cannot_be_read(self, world: World) -> None:
+        await destroyed(world)
+        path = f"{TENANTS}/{world.globex.tenant.id}/overview"
+        assert ok(await (await world.admin()).get(path))["contents"] is None
+
+    async def test_is_for_admins(self, world: World) -> None:
+        path = f"{TENANTS}/{UNKNOWN_ID}/overview"
+        await must_be_for_admins(world, lambda client: client.get(path))
+        refused(await (await world.admin()).get(path), 404)
+
+
 class TestHealth:
     async def test_has_the_workers_and_the_servers(self, world: World) -> None:
         found = ok(await (await world.admin()).get(HEALTH))
@@ -140,7 +200,26 @@ class TestHealth:
             "now": is_instant,
             "workers": list_of(WORKER),
             "servers": list_of(SERVER),
+            "errors": list_of(ERROR),
         }
         must_be(found, shape)
+        assert found["errors"] == []
         assert [one["isAlive"] for one in found["workers"] if one["isThis"]] == [True]
         assert [one["awaySince"] for one in found["servers"]] == [None]
+
+    async def test_has_the_recent_errors_of_this_process(self, world: World) -> None:
+        """Of the service, not those of clients; the newest first, without the path's values."""
+        admin = await world.admin()
+        await destroyed(world)
+        refused(await admin.get(f"{TENANTS}/{UNKNOWN_ID}"), 404)
+        users = f"{TENANTS}/{world.globex.tenant.id}/users"
+        failed = [await admin.get(users) for _ in range(ERRORS_KEPT_MAX + 1)]
+
+        found = ok(await admin.get(HEALTH))["errors"]
+
+        assert {one.status_code for one in failed} == {503}
+        ids = [one.headers["x-request-id"] for one in failed]
+        assert [one["requestId"] for one in found] == ids[:0:-1]
+        assert {(one["method"], one["path"], one["statusCode"]) for one in found} == {
+            ("GET", "/api/admin/tenants/{tenantId}/users", 503)
+        }

@@ -19,11 +19,13 @@ from tests.acceptance.shapes import (
     MIGRATION_RUN,
     Shape,
     is_count,
+    is_flag,
     is_guid,
     is_text,
     list_of,
     maybe,
     must_be,
+    one_of,
 )
 from tests.acceptance.sockets import served
 from tests.acceptance.support import (
@@ -54,6 +56,19 @@ PREVIEW: Shape = {
             "error": maybe(is_text),
         }
     ),
+    "revisions": list_of(
+        {
+            "revision": is_text,
+            "engine": one_of("sqlite", "postgresql"),
+            "runsAs": one_of("recorded", "live", "autocommit"),
+            "sql": maybe(is_text),
+            "isCut": is_flag,
+        }
+    ),
+    "durations": list_of(
+        {"pendingMigrations": is_text, "medianMs": is_count, "customerCount": is_count}
+    ),
+    "expectedMs": maybe(is_count),
 }
 
 
@@ -234,8 +249,38 @@ class TestDryRun(WithMigrations):
         assert by_name["acme"]["error"] is by_name["globex"]["error"] is None
         assert "does not exist" in by_name["broken"]["error"]
         assert (some["total"], some["pending"]) == (1, 1)
+        assert [one["revision"] for one in data["revisions"]] == ["a1_create_pets", "a2_fill"]
+        assert {one["runsAs"] for one in data["revisions"]} == {"recorded"}
+        assert "CREATE TABLE pets" in data["revisions"][0]["sql"]
+        assert [one["revision"] for one in some["revisions"]] == ["a2_fill"]
+        assert (data["durations"], data["expectedMs"]) == ([], None)
         assert [raw.dump() for raw in raws] == before
         assert await count_runs(world) == runs
+
+    async def test_says_which_revisions_run_live(self, world: World, mine: Migrations) -> None:
+        """Their SQL depends on the database."""
+        mine.add_slow("a1_take_a_while", 0.01)
+
+        (found,) = (await previewed(world))["revisions"]
+
+        assert (found["revision"], found["runsAs"]) == ("a1_take_a_while", "live")
+        assert (found["sql"], found["isCut"]) == (None, False)
+
+    async def test_expects_the_duration_of_earlier_tenants(
+        self, world: World, mine: Migrations
+    ) -> None:
+        """Only of those with the same pending revisions."""
+        mine.add_slow("a1_take_a_while", 0.3)
+        await ordered(world, tenantIds=[str(world.acme.tenant.id)])
+
+        data = await previewed(world)
+
+        (found,) = data["durations"]
+        assert (found["pendingMigrations"], found["customerCount"]) == ("a1_take_a_while", 1)
+        assert found["medianMs"] >= 300
+        assert data["expectedMs"] == found["medianMs"]
+        mine.add_table("a2_create_pets", "pets")
+        assert (await previewed(world))["expectedMs"] is None
 
     async def test_rehearses(self, world: World, mine: Migrations) -> None:
         """Pending revisions are applied and rolled back; failures are reported."""

@@ -120,6 +120,7 @@ class Api:
             exchange.held.release()
             entry = exchange.entry(answer.status)
             self._access_log.write(entry)
+            self._services.recent_errors.note(entry)
             self._services.metrics.count_request(entry.method, entry.path, entry.status, entry.ms)
 
     async def _answer(self, exchange: Exchange, scope: Scope, receive: Receive) -> Answer:

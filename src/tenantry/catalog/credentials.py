@@ -65,6 +65,10 @@ class _Id(msgspec.Struct, frozen=True):
     id: UUID
 
 
+class _LastUse(msgspec.Struct, frozen=True):
+    last_used_at: datetime | None
+
+
 _KEY_COLUMNS = columns_of(api_key, ApiKey)
 _TOKEN_COLUMNS = columns_of(mcp_token, McpToken)
 _of_digest = sa.bindparam("digest", type_=sa.String)
@@ -94,6 +98,11 @@ _TOKENS = Statement(
     .limit(CREDENTIALS_LISTED_MAX),
     McpToken,
 )
+_uses = sa.union_all(
+    sa.select(api_key.c.last_used_at).where(api_key.c.tenant_id == _of_tenant),
+    sa.select(mcp_token.c.last_used_at).where(mcp_token.c.tenant_id == _of_tenant),
+).subquery()
+_LAST_USE = Statement(sa.select(sa.func.max(_uses.c.last_used_at).label("last_used_at")), _LastUse)
 _expires_at = sa.bindparam("expires_at", type_=api_key.c.expires_at.type)
 _REPLACE_KEY = Statement(
     sa.update(api_key)
@@ -178,6 +187,12 @@ async def tokens(
 ) -> list[McpToken]:
     """Return the McpTokens of a tenant, or of one of its users, the oldest first."""
     return await session.fetch_all(_TOKENS, tenant=tenant_id, user=user_id)
+
+
+async def last_use(session: CatalogSession, tenant_id: UUID) -> datetime | None:
+    """Return when a credential of a tenant was last used; None if there is none, or never."""
+    found = await session.fetch_one(_LAST_USE, tenant=tenant_id)
+    return None if found is None else found.last_used_at
 
 
 async def replace_key(

@@ -1,15 +1,22 @@
 """Preview a run: inspect each tenant's database, or rehearse its pending revisions."""
 
 import asyncio
+import contextlib
+from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from uuid import UUID
 
+import sqlalchemy as sa
+
+from tenantry.catalog.durations import Duration
 from tenantry.catalog.plans import Selected
+from tenantry.fleet.pending_sql import PendingRevision, sql_of
 from tenantry.migration.errors import explain
 from tenantry.migration.guard import NotRehearsable
-from tenantry.migration.migrator import Migrator
+from tenantry.migration.migrator import Inspection, Migrator
 from tenantry.migration.run_scripts import RunScripts
+from tenantry.migration.schema_state import Applied
 from tenantry.tenant.databases import TenantDatabases
 
 
@@ -38,6 +45,11 @@ class Preview:
     """The preview of a run; ``total = pending + up_to_date + failed``.
 
     A tenant with revisions that cannot be rehearsed counts as pending, not as failed.
+
+    Attributes:
+        revisions: The pending revisions, with their SQL.
+        durations: Of earlier tenants, by the names of their revisions; see `Fleet.preview`.
+        expected_ms: How long the run takes by these durations; None if one is not known.
     """
 
     total: int
@@ -45,6 +57,14 @@ class Preview:
     up_to_date: int
     failed: int
     details: list[TenantPreview]
+    revisions: list[PendingRevision]
+    durations: list[Duration] = field(default_factory=list)
+    expected_ms: int | None = None
+
+    @property
+    def paths(self) -> Counter[str]:
+        """The number of tenants with each list of pending revisions."""
+        return Counter(one.pending_migrations for one in self.details if one.pending_migrations)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,13 +93,17 @@ class Previewer:
                 of a real run.
         """
         details: dict[UUID, TenantPreview] = {}
+        pending: dict[str, set[Applied]] = defaultdict(set)
+        databases: dict[str, str] = {}
         todo = iter(selected)
 
         async def preview_each(shared: Iterator[Selected]) -> None:
             for tenant in shared:
-                details[tenant.tenant_id] = await self._preview_one(
-                    tenant, scripts, rehearse=rehearse
-                )
+                url, found = await self._read(tenant, scripts, rehearse=rehearse)
+                details[tenant.tenant_id] = _previewed(tenant, scripts, found)
+                if isinstance(found, Inspection) and found.pending:
+                    databases.setdefault(tenant.server_name, url)
+                    pending[tenant.server_name].update(found.pending)
 
         async with asyncio.TaskGroup() as group:
             for _ in range(self.concurrency):
@@ -93,25 +117,51 @@ class Previewer:
             up_to_date=up_to_date,
             failed=failed,
             details=found,
+            revisions=await self._sql(scripts, databases, pending),
         )
 
-    async def _preview_one(
+    async def _read(
         self, tenant: Selected, scripts: RunScripts, *, rehearse: bool
-    ) -> TenantPreview:
+    ) -> tuple[str, Inspection | Exception]:
         act = self.migrator.rehearse if rehearse else self.migrator.inspect
+        url = ""
         try:
             url = self.databases.server(tenant.server_name).url(tenant.database_name)
-            found = await act(url, scripts)
+            return url, await act(url, scripts)
         except Exception as error:  # noqa: BLE001 - one bad tenant must not hide the others
-            return _previewed(tenant, None, "", error)
-        names = ",".join(scripts.streams.display(one) for one in found.pending)
-        pending = names if names or found.error else None
-        return _previewed(tenant, str(found.revision), pending, found.error)
+            return url, error
+
+    async def _sql(
+        self, scripts: RunScripts, databases: dict[str, str], pending: dict[str, set[Applied]]
+    ) -> list[PendingRevision]:
+        """Return the SQL of the *pending* revisions of each server.
+
+        Args:
+            scripts: The migration scripts.
+            databases: A database of each server, by the name of the server.
+            pending: The revisions that are pending there.
+        """
+        by_dialect: dict[sa.Dialect, set[Applied]] = defaultdict(set)
+        for server, url in databases.items():
+            # A server that has become unreachable is not worth the loss of the whole preview.
+            with contextlib.suppress(Exception):
+                dialect = await self.migrator.read_dialect(url, scripts.streams)
+                by_dialect[dialect] |= pending[server]
+        return await sql_of(scripts, by_dialect)
 
 
 def _previewed(
-    tenant: Selected, revision: str | None, pending: str | None, error: Exception | None
+    tenant: Selected, scripts: RunScripts, found: Inspection | Exception
 ) -> TenantPreview:
+    revision: str | None = None
+    pending: str | None = ""
+    if isinstance(found, Inspection):
+        error = found.error
+        revision = str(found.revision)
+        names = ",".join(scripts.streams.display(one) for one in found.pending)
+        pending = names if names or error is not None else None
+    else:
+        error = found
     return TenantPreview(
         tenant_id=tenant.tenant_id,
         tenant_name=tenant.tenant_name,

@@ -9,9 +9,10 @@ run continues if its caller disconnects.
 import asyncio
 import contextlib
 from collections.abc import Callable
+from dataclasses import replace
 from uuid import UUID
 
-from tenantry.catalog import audit, plans, run_tenants, runs
+from tenantry.catalog import audit, durations, plans, run_tenants, runs
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.runs import MigrationRun
 from tenantry.fleet import run_options
@@ -137,7 +138,18 @@ class Fleet:
                 await audit.LOG.add(session, ctx, "migration-run.rehearse", target)
         async with self._previews:
             scripts = RunScripts(self._streams())
-            return await self._previewer.preview(selected, scripts, rehearse=rehearse)
+            found = await self._previewer.preview(selected, scripts, rehearse=rehearse)
+        return await self._with_durations(found)
+
+    async def _with_durations(self, found: Preview) -> Preview:
+        """Add how long earlier tenants took, and the run by that, in this process alone."""
+        paths = found.paths
+        known = await durations.typical(self._catalog, [path for path, _ in paths.most_common()])
+        expected = None
+        if known and len(known) == len(paths):
+            work = sum(one.median_ms * paths[one.pending_migrations] for one in known)
+            expected = work // min(self._previewer.concurrency, paths.total())
+        return replace(found, durations=known, expected_ms=expected)
 
     async def cancel(self, ctx: OperationContext, run_id: UUID) -> None:
         """Stop a run in every process: no more of its tenants start. Started ones finish.

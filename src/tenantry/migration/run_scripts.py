@@ -1,6 +1,8 @@
 """The scripts of one run."""
 
 import threading
+from collections.abc import Collection
+from itertools import islice
 
 import sqlalchemy as sa
 
@@ -72,6 +74,24 @@ class RunScripts:
                 if key not in self._scripts:
                     self._scripts[key] = Script(dialect, self.streams, start, self._record)
         return self._scripts[key]
+
+    def recorded(
+        self, dialect: sa.Dialect, wanted: Collection[Applied], most: int
+    ) -> list[tuple[Applied, Recording]]:
+        """Return the recordings of the first revisions that are *wanted*, in order.
+
+        Args:
+            dialect: The engine.
+            wanted: The revisions.
+            most: How many to return.
+
+        Raises:
+            BadStream: The directory of revisions cannot be read.
+        """
+        with self._lock:
+            every = ((Applied(one.stream, one.name), one) for one in self.streams.revisions)
+            found = islice(((key, one) for key, one in every if key in wanted), most)
+            return [(key, self._record(one, dialect)) for key, one in found]
 
     def _record(self, revision: Revision, dialect: sa.Dialect) -> Recording:
         """Return the recording of a revision, made once."""

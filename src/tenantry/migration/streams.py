@@ -175,6 +175,11 @@ class Streams:
         """The revision at which every database should be."""
         return SchemaRevision(self.own.head, self.user.head if self.user else None)
 
+    @property
+    def revisions(self) -> list[Revision]:
+        """Every revision: Tenantry's own first, then the user's."""
+        return [*self.own.revisions, *(self.user.revisions if self.user else ())]
+
     def have(self, head: str) -> bool:
         """Return whether these streams contain *head*, a `SchemaRevision` as text."""
         own, _, user = head.partition("/")

@@ -3,6 +3,8 @@
 from datetime import datetime
 from uuid import UUID
 
+from msgspec import field
+
 from tenantry.schemas.base import Schema
 
 
@@ -24,10 +26,25 @@ class ServerResponse(Schema, frozen=True):
     away_since: datetime | None
 
 
+class RecentErrorResponse(Schema, frozen=True):
+    """A request that the answering process could not serve: 500 is a bug, 503 an outage."""
+
+    at: datetime
+    method: str
+    path: str
+    status: int = field(name="statusCode")
+    error: str | None
+    request_id: str
+
+
 class ServiceHealthResponse(Schema, frozen=True):
-    """The release of the answering process, and the workers and tenant servers."""
+    """The release of the answering process, the workers and tenant servers.
+
+    ``errors`` are the newest of the answering process, since its start.
+    """
 
     release: str
     now: datetime
     workers: list[WorkerResponse]
     servers: list[ServerResponse]
+    errors: list[RecentErrorResponse]

@@ -11,6 +11,7 @@ from msgspec import UNSET, UnsetType, field
 from tenantry.catalog.activity import Activity
 from tenantry.catalog.runs import MigrationRun, RunTenant
 from tenantry.fleet.dry_run import Preview
+from tenantry.fleet.pending_sql import RunsAs
 from tenantry.fleet.run_options import RunOptions
 from tenantry.fleet.status import Place, SchemaStatus
 from tenantry.schemas.base import ListResponse, PageRequest, PageResponse, Schema
@@ -155,20 +156,54 @@ class MigrationPreviewDetailResponse(Schema, frozen=True):
     error: str | None
 
 
+class PendingRevisionResponse(Schema, frozen=True):
+    """A pending revision, and the SQL that a run would send.
+
+    ``sql`` is null for a revision that is not recorded: it runs ``live``, or outside a transaction
+    (``autocommit``). With ``isCut``, the rest of a long text is left out.
+    """
+
+    revision: str
+    engine: str
+    runs_as: RunsAs
+    sql: str | None
+    is_cut: bool
+
+
+class DurationResponse(Schema, frozen=True):
+    """How long earlier customers took for these revisions, in milliseconds."""
+
+    pending_migrations: str
+    median_ms: int
+    tenant_count: int = field(name="customerCount")
+
+
 class MigrationPreviewResponse(Schema, frozen=True):
-    """What a run would find: the answer to ``dryRun``."""
+    """What a run would find: the answer to ``dryRun``.
+
+    ``expectedMs`` is by the durations of earlier customers, in the answering process alone;
+    null if some are not known.
+    """
 
     total: int
     pending: int
     up_to_date: int
     failed: int
     details: list[MigrationPreviewDetailResponse]
+    revisions: list[PendingRevisionResponse]
+    durations: list[DurationResponse]
+    expected_ms: int | None
 
     @classmethod
     def of(cls, source: Preview, **more: Any) -> Self:
         """Return the representation of *source*."""
-        details = [MigrationPreviewDetailResponse.of(one) for one in source.details]
-        return super().of(source, details=details, **more)
+        return super().of(
+            source,
+            details=[MigrationPreviewDetailResponse.of(one) for one in source.details],
+            revisions=[PendingRevisionResponse.of(one) for one in source.revisions],
+            durations=[DurationResponse.of(one) for one in source.durations],
+            **more,
+        )
 
 
 class FailureCauseResponse(Schema, frozen=True):

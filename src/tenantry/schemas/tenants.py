@@ -15,6 +15,7 @@ from tenantry.kit.pages import Page
 from tenantry.schemas.base import PageRequest, PageResponse, Schema
 from tenantry.schemas.users import CreateUserRequest, TenantUserProfile
 from tenantry.tenant.modules import Module
+from tenantry.tenant.overview import Overview
 
 RequestsPerMinute = Annotated[int, Meta(ge=0, le=REQUESTS_PER_MINUTE_MAX)]
 """Of each credential of a tenant; 0 for the limit of the settings."""
@@ -110,6 +111,40 @@ class TenantMigrationsResponse(Schema, frozen=True):
 
     items: list[AppliedRevisionResponse] | None
     failure: FailureResponse | None
+
+
+class NewPostResponse(Schema, frozen=True):
+    """One of the newest posts of a customer; ``publishedAt`` is null for a draft."""
+
+    id: UUID
+    title: str
+    author_name: str
+    created_at: datetime
+    published_at: datetime | None
+
+
+class ContentResponse(Schema, frozen=True):
+    """The size of a customer's database, and its posts: all counted, the newest listed."""
+
+    size_bytes: int
+    post_count: int
+    published_count: int
+    posts: list[NewPostResponse]
+
+    @classmethod
+    def of(cls, source: Overview, **more: Any) -> Self:
+        """Return the representation of *source*."""
+        return super().of(source, posts=[NewPostResponse.of(one) for one in source.posts], **more)
+
+
+class TenantOverviewResponse(Schema, frozen=True):
+    """When a credential of a customer was last used, and what its database holds.
+
+    ``contents`` is null if the database cannot be read.
+    """
+
+    last_used_at: datetime | None
+    contents: ContentResponse | None
 
 
 class TenantMapRequest(Schema, frozen=True):

@@ -10,7 +10,12 @@ from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Unavailable
 from tenantry.kit.release import VERSION
 from tenantry.schemas.base import Health, JwkSet, MetricsText, Nothing, Readiness
-from tenantry.schemas.health import ServerResponse, ServiceHealthResponse, WorkerResponse
+from tenantry.schemas.health import (
+    RecentErrorResponse,
+    ServerResponse,
+    ServiceHealthResponse,
+    WorkerResponse,
+)
 from tenantry.services import Services
 
 
@@ -69,6 +74,7 @@ async def show_health(
             ServerResponse(name, _instant(away[name]) if name in away else None)
             for name in sorted(services.databases.server_names)
         ],
+        errors=[RecentErrorResponse.of(one) for one in services.recent_errors.newest()],
     )
 
 

@@ -5,13 +5,14 @@ from uuid import UUID
 from tenantry.access.principal import AdminContext
 from tenantry.api.access_levels import ADMIN
 from tenantry.api.endpoints import CONFLICT, CREATED, NOT_FOUND, endpoint
-from tenantry.catalog import runs, tenants
+from tenantry.catalog import credentials, runs, tenants
 from tenantry.fleet.lifecycle import Owner
 from tenantry.fleet.status import tenant_map
 from tenantry.kit.errors import Unavailable
 from tenantry.schemas.base import Nothing, sent_members
 from tenantry.schemas.tenants import (
     AppliedRevisionResponse,
+    ContentResponse,
     CreatedTenantResponse,
     CreateTenantRequest,
     DeleteTenantRequest,
@@ -19,6 +20,7 @@ from tenantry.schemas.tenants import (
     TenantMapRequest,
     TenantMapResponse,
     TenantMigrationsResponse,
+    TenantOverviewResponse,
     TenantPage,
     TenantPageRequest,
     TenantResponse,
@@ -26,6 +28,7 @@ from tenantry.schemas.tenants import (
 )
 from tenantry.services import Services
 from tenantry.tenant import migrations
+from tenantry.tenant.overview import read_overview
 
 
 @endpoint(
@@ -103,6 +106,20 @@ async def list_migrations(
         return TenantMigrationsResponse(None, failure)
     items = [AppliedRevisionResponse.of(entry) for entry in entries]
     return TenantMigrationsResponse(items, failure)
+
+
+@endpoint("GET", "/api/admin/tenants/{tenantId}/overview", ADMIN, errors=[NOT_FOUND])
+async def show_overview(
+    _ctx: AdminContext, services: Services, _request: Nothing, *, tenant_id: UUID
+) -> TenantOverviewResponse:
+    """Show when a tenant was last active, the size of its database, and its newest posts."""
+    tenant = await tenants.get(services.catalog, tenant_id)
+    used_at = await credentials.last_use(services.catalog, tenant_id)
+    try:
+        found = await read_overview(await services.databases.open(tenant, writes=False))
+    except Unavailable:
+        return TenantOverviewResponse(used_at, None)
+    return TenantOverviewResponse(used_at, ContentResponse.of(found))
 
 
 @endpoint("PATCH", "/api/admin/tenants/{tenantId}", ADMIN, errors=[NOT_FOUND, CONFLICT])

@@ -154,9 +154,13 @@ async function readNames(entries, names, signal) {
 function changesOf(changes) {
   return changes
     .map(({ field: name, old, new: fresh }) =>
-      fresh === undefined ? name : `${name}: ${shortened(old)} → ${shortened(fresh)}`,
+      fresh === undefined ? name : `${name}: ${changeOf(old, fresh)}`,
     )
     .join("; ");
+}
+
+function changeOf(old, fresh) {
+  return (old ?? null) === null ? shortened(fresh) : `${shortened(old)} → ${shortened(fresh)}`;
 }
 
 function shortened(value) {

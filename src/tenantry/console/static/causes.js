@@ -4,13 +4,13 @@ import { el, fill } from "./dom.js";
 import { count, plural } from "./format.js";
 import { field, input } from "./forms.js";
 import { icon } from "./icons.js";
+import { remedyOf } from "./remedies.js";
 import { badge } from "./states.js";
 import { table } from "./table.js";
 import { announce, button, linkButton, section, gauge } from "./widgets.js";
 
 const ROWS_SHOWN_MAX = 100;
 const NOT_ATTEMPTED = /^not attempted: /;
-const HOW_TO = "docs/howto/when-a-tenant-fails.md";
 
 const COLUMNS = [
   {
@@ -113,12 +113,7 @@ export function causeBench() {
     const to = (more = {}) => `#/runs/plan?${new URLSearchParams({ ...query, ...more })}`;
     const isOver = now.run?.finishedAt !== null;
     fill(title, chosen);
-    fill(
-      hint,
-      NOT_ATTEMPTED.test(chosen)
-        ? "These tenants were never started. Nothing has changed in their databases."
-        : `Each of these tenants is at the revision before the failed one. What to do: ${HOW_TO}`,
-    );
+    fill(hint, el("strong", {}, "What to do: "), remedyOf(chosen));
     fill(
       actions,
       isOver && linkButton(to(), "Retry this group", "primary"),

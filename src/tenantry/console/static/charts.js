@@ -7,6 +7,7 @@ const BAND = 72; // height of one of the two rows of the timeline
 const TOP = 18;
 const SECOND_TOP = TOP + BAND + 32;
 const HEIGHT = SECOND_TOP + BAND + 42;
+const BINS_MIN = 8; // a bar is no wider than an eighth
 const BAR_SHARE = 0.7;
 const SLOTS_MIN = 30; // so that the bars of a few runs stay narrow
 const PART_MIN = 4; // so that 3 failures of 300 are seen
@@ -61,7 +62,7 @@ export function histogram(seconds) {
     .slice(first, last + 1)
     .map((number, index) => [boundsOf(first + index), number]);
   const most = Math.max(...bins.map(([, number]) => number));
-  const width = 100 / bins.length;
+  const width = 100 / Math.max(BINS_MIN, bins.length);
   const described = bins.map(([text, number]) => `${text}: ${count(number)}`).join("; ");
   return svg(
     "svg",

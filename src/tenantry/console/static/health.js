@@ -36,6 +36,22 @@ const SERVERS = [
   { title: "Away since", cell: (one) => (one.awaySince === null ? "–" : time(one.awaySince)) },
 ];
 
+const ERRORS = [
+  { title: "When", cell: (one) => time(one.at) },
+  { title: "Status", kind: "number", cell: (one) => one.statusCode },
+  {
+    title: "Request",
+    kind: "wide",
+    cell: (one) => el("span", { class: "code" }, `${one.method} ${one.path}`),
+  },
+  { title: "Error", kind: "code", cell: (one) => one.error ?? "–" },
+  {
+    title: "Request id",
+    kind: "minor",
+    cell: (one) => shortId(one.requestId, "id of the request"),
+  },
+];
+
 /** Show the health, updated every few seconds. */
 export async function view({ signal }) {
   const body = el("div", { class: "stack" });
@@ -80,5 +96,10 @@ function draw(body, health, isReady) {
       silent.length > 0 && el("p", { class: "hint" }, MISSING),
     ),
     section("Tenant servers", {}, table("Tenant servers", SERVERS, health.servers, "None.")),
+    section(
+      "Recent errors",
+      {},
+      table("Recent errors", ERRORS, health.errors, "The answering process has had no errors."),
+    ),
   );
 }

@@ -2,7 +2,8 @@
 
 import { MIGRATE_ALL, send } from "./api.js";
 import { el } from "./dom.js";
-import { count, plural } from "./format.js";
+import { count, duration, plural } from "./format.js";
+import { pendingSql } from "./pending_sql.js";
 import { go } from "./router.js";
 import { badge } from "./states.js";
 import { table } from "./table.js";
@@ -55,14 +56,20 @@ export function planned(found, wanted) {
       [
         wavesInWords(wanted.waves?.join(",") ?? "", found.total),
         budgetInWords(String(wanted.maxFailures ?? "")),
-      ].join(" "),
+        found.expectedMs !== null &&
+          `By earlier runs, one process needs about ${duration(found.expectedMs / 1000)}.`,
+      ]
+        .filter(Boolean)
+        .join(" "),
     ),
     el(
       "div",
       { class: "actions" },
       found.total > 0 && button(actionOf(found, wanted), start, { kind: "primary" }),
     ),
-    table("Pending work by path", PATHS, pathsOf(found.details), "No tenants are selected."),
+    table("Pending work by path", PATHS, pathsOf(found), "No tenants are selected."),
+    found.revisions.length > 0 && el("h3", {}, "Pending revisions"),
+    pendingSql(found.revisions),
     failed.length > 0 && [
       el("h3", {}, "Tenants with an error"),
       table("Tenants with an error", ERRORS, failed.slice(0, ROWS_SHOWN_MAX), ""),
@@ -72,7 +79,8 @@ export function planned(found, wanted) {
 }
 
 /** Return the tenants grouped by the revisions that are pending, the largest group first. */
-function pathsOf(details) {
+function pathsOf({ details, durations }) {
+  const known = new Map(durations.map((one) => [one.pendingMigrations, one]));
   const paths = new Map();
   for (const one of details) {
     if (one.error === null) {
@@ -80,6 +88,7 @@ function pathsOf(details) {
       const path = paths.get(key) ?? {
         from: one.currentRevision,
         pending: one.pendingMigrations,
+        took: known.get(one.pendingMigrations),
         tenants: [],
       };
       path.tenants.push(one.customerName);
@@ -106,6 +115,18 @@ const PATHS = [
             "ol",
             { class: "path" },
             path.pending.split(",").map((name) => el("li", { class: "code" }, name)),
+          ),
+  },
+  {
+    title: "Each takes",
+    kind: "number minor",
+    cell: ({ took }) =>
+      took === undefined
+        ? "–"
+        : el(
+            "span",
+            { title: `The median of ${plural(took.customerCount, "earlier tenant")}` },
+            duration(took.medianMs / 1000),
           ),
   },
   {

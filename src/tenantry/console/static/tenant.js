@@ -12,6 +12,7 @@ import { go } from "./router.js";
 import { badge, stateOf } from "./states.js";
 import { copyActions } from "./tenant_copies.js";
 import { migrations } from "./tenant_migrations.js";
+import { overview } from "./tenant_overview.js";
 import { users } from "./users.js";
 import { announce, cut, facts, linkButton, section, shortId, time } from "./widgets.js";
 
@@ -28,12 +29,14 @@ export async function view({ params, signal }) {
     announce(done);
   };
   const copies = jobs({ signal, tenantId: params.id });
+  const seen = overview(path, signal);
   const draw = (now) =>
-    fill(top, head(now, status, path, change, copies.first), state(now, status));
+    fill(top, head(now, status, path, change, copies.first), state(now, status, seen));
   draw(found);
   return [
     top,
     migrations(path, status, signal),
+    seen.posts,
     users(path, signal),
     apiKeys(path, signal),
     mcpTokens(path, signal),
@@ -72,12 +75,14 @@ function head(now, status, path, change, queued) {
   );
 }
 
-function state(now, status) {
+function state(now, status, seen) {
   return facts({
     Revision: el("span", { class: "code" }, now.schemaRevision ?? "never seen"),
     Head: el("span", { class: "code" }, status.head),
     Server: now.serverName,
     Database: el("span", { class: "code" }, cut(now.databaseName)),
+    Size: seen.size,
+    "Last active": seen.lastUsed,
     Created: time(now.createdAt),
     "Requests per minute": now.requestsPerMinute === 0 ? "default" : now.requestsPerMinute,
     Id: shortId(now.id, "id of the tenant"),

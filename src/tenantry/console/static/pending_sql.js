@@ -1,0 +1,33 @@
+// The SQL of the pending revisions of a plan, as a run would send it.
+
+import { el } from "./dom.js";
+
+const REASONS = {
+  live: "Runs live: its statements depend on the database, so they are known only when it runs.",
+  autocommit: "Runs outside a transaction: a failure leaves what was committed before.",
+};
+
+/** A folded entry for each revision; the only one is open. */
+export function pendingSql(revisions) {
+  const engines = new Set(revisions.map((one) => one.engine));
+  return revisions.map((one) =>
+    el(
+      "details",
+      { class: "panel fold", open: revisions.length === 1 },
+      el(
+        "summary",
+        {},
+        el("span", { class: "code" }, one.revision),
+        el("span", { class: "hint" }, [engines.size > 1 && `${one.engine} · `, one.runsAs]),
+      ),
+      one.sql === null
+        ? el("p", { class: "hint" }, REASONS[one.runsAs])
+        : el(
+            "pre",
+            { class: "code", tabindex: "0", "aria-label": `SQL of ${one.revision}` },
+            one.sql || "-- nothing on this engine",
+            one.isCut && "\n…",
+          ),
+    ),
+  );
+}

@@ -1,0 +1,80 @@
+"""The SQL of pending revisions, as a run would send it."""
+
+import asyncio
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+import sqlalchemy as sa
+
+from tenantry.migration.recorder import Recording, Unrecorded
+from tenantry.migration.run_scripts import RunScripts
+from tenantry.migration.schema_state import Applied
+
+# Each takes up to `recorder.RECORD_SECONDS_MAX`.
+REVISIONS_SHOWN_MAX = 50
+SQL_CHARS_MAX = 20_000
+
+
+class RunsAs(StrEnum):
+    """How a revision runs: its statements are known in advance, or only when it runs."""
+
+    RECORDED = "recorded"
+    LIVE = "live"
+    AUTOCOMMIT = "autocommit"  # live, outside a transaction
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PendingRevision:
+    """A revision that is pending for a tenant of a run.
+
+    Attributes:
+        engine: ``sqlite`` or ``postgresql``.
+        sql: Its statements, up to `SQL_CHARS_MAX` characters; None if they are not recorded.
+        is_cut: Whether *sql* lacks the rest.
+    """
+
+    revision: str
+    engine: str
+    runs_as: RunsAs
+    sql: str | None
+    is_cut: bool
+
+
+async def sql_of(
+    scripts: RunScripts, pending: Mapping[sa.Dialect, Collection[Applied]]
+) -> list[PendingRevision]:
+    """Return the first `REVISIONS_SHOWN_MAX` pending revisions for each engine, in order.
+
+    Args:
+        scripts: The migration scripts.
+        pending: The revisions that are pending, by engine.
+    """
+    return await asyncio.to_thread(
+        lambda: [
+            found
+            for dialect, applied in pending.items()
+            for found in _read(scripts, dialect, applied)
+        ]
+    )
+
+
+def _read(
+    scripts: RunScripts, dialect: sa.Dialect, pending: Collection[Applied]
+) -> list[PendingRevision]:
+    shown = scripts.recorded(dialect, pending, REVISIONS_SHOWN_MAX)
+    return [_pending(scripts.streams.display(one), dialect, recording) for one, recording in shown]
+
+
+def _pending(name: str, dialect: sa.Dialect, recording: Recording) -> PendingRevision:
+    if isinstance(recording, Unrecorded):
+        runs_as, sql = RunsAs(recording.value), None
+    else:
+        runs_as, sql = RunsAs.RECORDED, ";\n\n".join(one.strip() for one in recording)
+    return PendingRevision(
+        revision=name,
+        engine=dialect.name,
+        runs_as=runs_as,
+        sql=None if sql is None else sql[:SQL_CHARS_MAX],
+        is_cut=sql is not None and len(sql) > SQL_CHARS_MAX,
+    )

@@ -1,0 +1,87 @@
+"""What the database of a tenant holds, as the operator sees it: its size and its newest posts."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import sqlalchemy as sa
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.functions import FunctionElement
+
+from tenantry.db.statements import Statement, columns_of
+from tenantry.tenant.databases import TenantDatabase
+from tenantry.tenant.tables import blog_state, post
+
+POSTS_SHOWN_MAX = 10
+
+
+class _DatabaseSize(FunctionElement[int]):
+    """The size of the database in bytes."""
+
+    type = sa.BigInteger()
+    inherit_cache = True
+
+
+@compiles(_DatabaseSize, "sqlite")
+def _sqlite_size(_element: _DatabaseSize, _compiler: Any, **_options: Any) -> str:
+    return "(SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size())"
+
+
+@compiles(_DatabaseSize, "postgresql")
+def _postgres_size(_element: _DatabaseSize, _compiler: Any, **_options: Any) -> str:
+    return "pg_database_size(current_database())"
+
+
+class NewPost(msgspec.Struct, frozen=True):
+    """A post; `published_at` is None for a draft."""
+
+    id: UUID
+    title: str
+    author_name: str
+    created_at: datetime
+    published_at: datetime | None
+
+
+class _Counts(msgspec.Struct, frozen=True):
+    size_bytes: int
+    post_count: int
+    published_count: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Overview:
+    """The size of a tenant's database, and its posts.
+
+    Attributes:
+        posts: The newest ones, at most `POSTS_SHOWN_MAX`.
+    """
+
+    size_bytes: int
+    post_count: int
+    published_count: int
+    posts: list[NewPost]
+
+
+_COUNTS = Statement(
+    sa.select(
+        _DatabaseSize().label("size_bytes"), blog_state.c.post_count, blog_state.c.published_count
+    ),
+    _Counts,
+)
+_NEWEST = Statement(
+    sa.select(*columns_of(post, NewPost)).order_by(post.c.id.desc()).limit(POSTS_SHOWN_MAX), NewPost
+)
+
+
+async def read_overview(database: TenantDatabase) -> Overview:
+    """Return what the database of a tenant holds.
+
+    Raises:
+        DatabaseUnavailable: It cannot be reached.
+    """
+    counts = await database.fetch_one(_COUNTS)
+    assert counts is not None
+    posts = await database.fetch_all(_NEWEST)
+    return Overview(posts=posts, **msgspec.structs.asdict(counts))
