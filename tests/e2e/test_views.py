@@ -61,7 +61,8 @@ def show(page: Page, view: str) -> None:
     if view in INNER:
         page.locator("td a").first.click()
         page.get_by_role("region", name="API keys" if view == "tenant" else "Tenants").wait_for()
-    page.wait_for_load_state("networkidle")
+    # Views that poll never leave the network idle.
+    expect(page.locator(".skeleton, [aria-busy=true]")).to_have_count(0)
 
 
 class TestView:

@@ -1,7 +1,7 @@
 // Try a request of the documentation: the form, the equivalent command, and the response.
 
 import { withQuery } from "./api.js";
-import { dialog } from "./dialogs.js";
+import { ask } from "./dialogs.js";
 import { el, fill } from "./dom.js";
 import { field, form, input } from "./forms.js";
 import { schemesOf } from "./openapi.js";
@@ -50,19 +50,11 @@ export function attempt({ method, path, operation }, credentials) {
 /** Ask before a request that can change something, and say for whom it is sent. */
 async function isConfirmed({ method, url }, secrets) {
   let isSent = false;
-  await dialog(`Send ${method} ${url}?`, (close) =>
-    form(
-      [
-        el("p", {}, "This request can change data of the service at ", location.origin, "."),
-        el("p", {}, callerOf(secrets)),
-      ],
-      { action: "Send", cancel: close, kind: "danger" },
-      () => {
-        isSent = true;
-        close();
-      },
-    ),
-  );
+  const text = `This request can change data of the service at ${location.origin}.`;
+  const buttons = { action: "Send", kind: "danger" };
+  await ask(`Send ${method} ${url}?`, [text, callerOf(secrets)], buttons, () => {
+    isSent = true;
+  });
   return isSent;
 }
 

@@ -3,15 +3,14 @@
 import { ADMINS, AUDIT_LOG, get, latestOf, TENANTS } from "./api.js";
 import { el, fill } from "./dom.js";
 import { now } from "./format.js";
-import { field, input, select } from "./forms.js";
+import { field, input, onPause, select } from "./forms.js";
 import { keepQuery } from "./router.js";
 import { pager, table } from "./table.js";
-import { cut, failure, shortId, time } from "./widgets.js";
+import { cut, loadInto, shortId, time } from "./widgets.js";
 
 const ROWS_ON_A_PAGE = 50;
 const NAMED_MAX = 25; // names that one page asks for
 const VALUE_CHARS_MAX = 40;
-const TYPING_PAUSE_MS = 250;
 const DAY_MS = 24 * 60 * 60 * 1000;
 const FILTERS = ["actor", "action", "target", "since", "page"];
 const PERIODS = [
@@ -42,26 +41,18 @@ export async function view({ query, signal }) {
     const ours = next();
     const { since, ...others } = filters;
     const from = since === "" ? "" : new Date(now() - Number(since) * DAY_MS).toISOString();
-    try {
+    await loadInto(log, ours, async () => {
       const wanted = { ...others, since: from, pageSize: ROWS_ON_A_PAGE };
       const found = await get(AUDIT_LOG, { query: wanted, signal: ours });
-      const rows = () => table("Audit log", columns, found.items, "No entry matches.");
-      fill(
-        log,
-        pager(found, (page) => set({ page: String(page) }), "the audit log"),
-        rows(),
-      );
+      const turn = (page) => set({ page: String(page) });
+      const draw = () => {
+        const rows = table("Audit log", columns, found.items, "No entry matches.");
+        fill(log, pager(found, turn, "the audit log"), rows);
+      };
+      draw();
       await readNames(found.items, names, ours);
-      fill(
-        log,
-        pager(found, (page) => set({ page: String(page) }), "the audit log"),
-        rows(),
-      );
-    } catch (error) {
-      if (!ours.aborted) {
-        fill(log, failure(error, load));
-      }
-    }
+      draw();
+    });
   }
 
   function set(changed) {
@@ -90,13 +81,8 @@ export async function view({ query, signal }) {
     target: input("target", { type: "search", value: filters.target, placeholder: "Id or name" }),
     since: select("since", PERIODS, filters.since),
   };
-  /** @type {number|undefined} */
-  let typing;
   for (const [name, control] of Object.entries(controls)) {
-    control.addEventListener("input", () => {
-      clearTimeout(typing);
-      typing = setTimeout(() => set({ [name]: control.value.trim() }), TYPING_PAUSE_MS);
-    });
+    onPause(control, (text) => set({ [name]: text.trim() }));
   }
   await load();
   return [

@@ -3,7 +3,7 @@
 import { ARCHIVES, BACKUPS, send } from "./api.js";
 import { confirm } from "./dialogs.js";
 import { el } from "./dom.js";
-import { field, input } from "./forms.js";
+import { field, input, onPause } from "./forms.js";
 import { bytes, plural } from "./format.js";
 import { jobs } from "./jobs.js";
 import { listing } from "./listing.js";
@@ -11,9 +11,7 @@ import { menu } from "./menu.js";
 import { restoreDialog } from "./restore.js";
 import { keepQuery } from "./router.js";
 import { badge } from "./states.js";
-import { announce, button, heading, time } from "./widgets.js";
-
-const TYPING_PAUSE_MS = 250;
+import { announce, button, heading, hint, time } from "./widgets.js";
 
 /** Show the jobs and the archives. */
 export async function view({ query, signal }) {
@@ -51,18 +49,13 @@ export async function view({ query, signal }) {
     query: () => ({ search: search.value }),
     above: [
       el("search", { class: "toolbar" }, field("Search", search)),
-      el("p", { class: "hint" }, "In TENANTRY_BACKUP_TARGET. An archive has all data of a tenant."),
+      hint("In TENANTRY_BACKUP_TARGET. An archive has all data of a tenant."),
     ],
   });
   const running = jobs({ signal, ended: archives.reload });
 
-  /** @type {number|undefined} */
-  let typing;
-  search.addEventListener("input", () => {
-    clearTimeout(typing);
-    keepQuery({ search: search.value });
-    typing = setTimeout(archives.first, TYPING_PAUSE_MS);
-  });
+  search.addEventListener("input", () => keepQuery({ search: search.value }));
+  onPause(search, archives.first);
   const start = button("Back up everything…", () => backUp(queued), { kind: "primary" });
   return [heading("Backups", start), running.element, archives.element];
 }

@@ -6,18 +6,14 @@ import { field, input } from "./forms.js";
 import { icon } from "./icons.js";
 import { remedyOf } from "./remedies.js";
 import { badge } from "./states.js";
-import { table } from "./table.js";
-import { announce, button, linkButton, section, gauge } from "./widgets.js";
+import { firstRows } from "./table.js";
+import { announce, button, gauge, linkButton, section, tenantLink } from "./widgets.js";
 
 const ROWS_SHOWN_MAX = 100;
 const NOT_ATTEMPTED = /^not attempted: /;
 
 const COLUMNS = [
-  {
-    title: "Tenant",
-    kind: "name",
-    cell: (one) => el("a", { href: `#/tenants/${one.customerId}` }, one.customerName),
-  },
+  { title: "Tenant", kind: "name", cell: (one) => tenantLink(one.customerId, one.customerName) },
   {
     title: "Error",
     kind: "wide",
@@ -130,17 +126,8 @@ export function causeBench() {
         one.cause === chosen &&
         `${one.customerName} ${one.databaseName} ${one.errorMessage}`.toLowerCase().includes(text),
     );
-    const more = details.length - ROWS_SHOWN_MAX;
-    fill(
-      rows,
-      table(
-        "Tenants of this cause",
-        COLUMNS,
-        details.slice(0, ROWS_SHOWN_MAX),
-        "No tenant matches.",
-      ),
-      more > 0 && el("p", { class: "hint" }, `And ${plural(more, "more tenant")}.`),
-    );
+    const limit = { max: ROWS_SHOWN_MAX, noun: "more tenant" };
+    fill(rows, firstRows("Tenants of this cause", COLUMNS, details, "No tenant matches.", limit));
   }
 
   search.addEventListener("input", drawRows);

@@ -28,13 +28,7 @@ export function timeline(runs) {
       "a",
       { href: `#/runs/${run.id}`, tabindex: "-1" },
       svg("title", {}, titleOf(run, took[index])),
-      svg("rect", {
-        class: "hit",
-        x: `${left}%`,
-        y: 0,
-        width: `${width}%`,
-        height: HEIGHT,
-      }),
+      part("hit", { x: left, width }, 0, HEIGHT),
       bar("bar-took", place, TOP, took[index] / longest),
       tenantsOf(run, place, largest),
     );
@@ -87,14 +81,8 @@ export function histogram(seconds) {
 /** A row of the chart: its title, its largest value, and lines at the top, middle and bottom. */
 function axis(top, title, largest) {
   return [
-    [0, 0.5, 1].map((share) =>
-      svg("line", {
-        class: "axis",
-        x1: 0,
-        x2: "100%",
-        y1: top + BAND * share,
-        y2: top + BAND * share,
-      }),
+    [top, top + BAND / 2, top + BAND].map((y) =>
+      svg("line", { class: "axis", x1: 0, x2: "100%", y1: y, y2: y }),
     ),
     label(0, top - 6, title),
     label("100%", top - 6, largest, "end"),
@@ -126,17 +114,7 @@ function tenantsOf(run, place, largest) {
     part("bar-success", place, bottom - success, bottom),
     part("bar-skipped", place, bottom - success - skipped, bottom - success),
     part("bar-failed", place, top, bottom - success - skipped),
-    failed > 0 &&
-      svg(
-        "text",
-        {
-          class: "alarm",
-          x: middle,
-          y: bottom + 16,
-          "text-anchor": "middle",
-        },
-        count(failed),
-      ),
+    failed > 0 && label(middle, bottom + 16, count(failed), "middle", "alarm"),
   ];
 }
 
@@ -159,8 +137,8 @@ function bar(kind, place, top, share) {
   return part(kind, place, bottom - heightOf(share), bottom);
 }
 
-function label(x, y, text, anchor = "start") {
-  return svg("text", { x, y, "text-anchor": anchor }, text);
+function label(x, y, text, anchor = "start", kind = /** @type {string|null} */ (null)) {
+  return svg("text", { class: kind, x, y, "text-anchor": anchor }, text);
 }
 
 function boundsOf(bin) {

@@ -1,12 +1,11 @@
 // The API keys and the McpTokens of a tenant. A secret is shown once, and never stored.
 
 import { get, send } from "./api.js";
-import { confirm, copyable, dialog, showSecrets } from "./dialogs.js";
-import { el } from "./dom.js";
+import { ask, confirm, copyable, showSecrets } from "./dialogs.js";
 import { now } from "./format.js";
-import { choices, field, form, input, select } from "./forms.js";
+import { choices, field, input, select } from "./forms.js";
 import { listing } from "./listing.js";
-import { menu } from "./menu.js";
+import { menuColumn } from "./menu.js";
 import { SCOPES } from "./modules.js";
 import { announce, button, cut, time } from "./widgets.js";
 
@@ -37,15 +36,13 @@ export function apiKeys(tenantPath, signal) {
     { title: "Last used", cell: (key) => time(key.lastUsedAt) },
     { title: "Expires", cell: (key) => time(key.expiresAt, "never") },
     { title: "Created", kind: "minor", cell: (key) => time(key.createdAt) },
-    {
-      title: "Actions",
-      kind: "actions",
-      cell: (key) =>
-        menu(`Actions for ${key.prefix}`, [
-          { text: "Rotate…", press: () => rotate(path, key, list) },
-          { text: "Revoke…", press: () => revoke(path, key, list), kind: "danger" },
-        ]),
-    },
+    menuColumn(
+      (key) => key.prefix,
+      (key) => [
+        { text: "Rotate…", press: () => rotate(path, key, list) },
+        { text: "Revoke…", press: () => revoke(path, key, list), kind: "danger" },
+      ],
+    ),
   ];
   const list = listing("API keys", {
     path,
@@ -71,14 +68,10 @@ export function mcpTokens(tenantPath, signal) {
     { title: "Scopes", kind: "minor", cell: (token) => token.scopes.join(", ") },
     { title: "Last used", kind: "minor", cell: (token) => time(token.lastUsedAt) },
     { title: "Expires", cell: (token) => time(token.expiresAt) },
-    {
-      title: "Actions",
-      kind: "actions",
-      cell: (token) =>
-        menu(`Actions for ${token.name}`, [
-          { text: "Revoke…", press: () => revoke(path, token, list), kind: "danger" },
-        ]),
-    },
+    menuColumn(
+      (token) => token.name,
+      (token) => [{ text: "Revoke…", press: () => revoke(path, token, list), kind: "danger" }],
+    ),
   ];
   const list = listing("McpTokens", {
     path,
@@ -91,39 +84,29 @@ export function mcpTokens(tenantPath, signal) {
 }
 
 function issueKey(path, list) {
-  const lifetimes = [["", "Never"], ...LIFETIMES];
-  dialog("Issue an API key", (close) =>
-    form(
-      [field("Expires after", select("days", lifetimes))],
-      { action: "Issue", cancel: close },
-      async (data) => {
-        const issued = await send("POST", path, expiry(data));
-        close();
-        await showSecrets("The new API key", ONCE, copyable("API key", issued.key));
-        await list.reload();
-      },
-    ),
-  );
+  const fields = [field("Expires after", select("days", [["", "Never"], ...LIFETIMES]))];
+  ask("Issue an API key", fields, { action: "Issue" }, async (data, close) => {
+    const issued = await send("POST", path, expiry(data));
+    close();
+    await showKey(issued, list);
+  });
+}
+
+async function showKey(issued, list) {
+  await showSecrets("The new API key", ONCE, copyable("API key", issued.key));
+  await list.reload();
 }
 
 function rotate(path, key, list) {
   const text = `A new key replaces ${key.prefix}…, which stays valid for the chosen time.`;
-  dialog("Rotate the API key", (close) =>
-    form(
-      [
-        el("p", {}, text),
-        field("Keep the old key valid for", select("gracePeriodSeconds", GRACE_PERIODS, "86400")),
-      ],
-      { action: "Rotate", cancel: close },
-      async (data) => {
-        const body = { gracePeriodSeconds: Number(data.get("gracePeriodSeconds")) };
-        const issued = await send("POST", `${path}/${key.id}/rotate`, body);
-        close();
-        await showSecrets("The new API key", ONCE, copyable("API key", issued.key));
-        await list.reload();
-      },
-    ),
-  );
+  const period = select("gracePeriodSeconds", GRACE_PERIODS, "86400");
+  const fields = [text, field("Keep the old key valid for", period)];
+  ask("Rotate the API key", fields, { action: "Rotate" }, async (_, close) => {
+    const body = { gracePeriodSeconds: Number(period.value) };
+    const issued = await send("POST", `${path}/${key.id}/rotate`, body);
+    close();
+    await showKey(issued, list);
+  });
 }
 
 function revoke(path, credential, list) {
@@ -153,25 +136,19 @@ async function issueToken(tenantPath, list, signal) {
     ),
     field("Expires after", select("days", LIFETIMES, "30")),
   ];
-  dialog("Issue an McpToken", (close) =>
-    form(fields, { action: "Issue", cancel: close }, async (data) => {
-      const user = data.get("userId");
-      const issued = await send("POST", `${tenantPath}/mcp-tokens`, {
-        name: data.get("name"),
-        scopes: data.getAll("scopes"),
-        ...(user === "" ? {} : { userId: user }),
-        ...expiry(data),
-      });
-      close();
-      await showSecrets(
-        "The new McpToken",
-        ONCE,
-        copyable("McpToken", issued.token),
-        configurations(issued),
-      );
-      await list.reload();
-    }),
-  );
+  ask("Issue an McpToken", fields, { action: "Issue" }, async (data, close) => {
+    const user = data.get("userId");
+    const issued = await send("POST", `${tenantPath}/mcp-tokens`, {
+      name: data.get("name"),
+      scopes: data.getAll("scopes"),
+      ...(user === "" ? {} : { userId: user }),
+      ...expiry(data),
+    });
+    close();
+    const token = copyable("McpToken", issued.token);
+    await showSecrets("The new McpToken", ONCE, token, configurations(issued));
+    await list.reload();
+  });
 }
 
 function expiry(data) {

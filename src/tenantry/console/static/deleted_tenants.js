@@ -3,7 +3,7 @@
 import { DELETED_TENANTS, get, send, withQuery } from "./api.js";
 import { el, fill } from "./dom.js";
 import { confirmByName } from "./dialogs.js";
-import { menu } from "./menu.js";
+import { menuColumn } from "./menu.js";
 import { go } from "./router.js";
 import { table } from "./table.js";
 import { announce, section, time } from "./widgets.js";
@@ -25,15 +25,13 @@ export async function deletedTenants(signal) {
     { title: "Name", kind: "name", cell: (one) => one.name },
     { title: "Deleted", cell: (one) => time(one.deletedAt) },
     { title: "Kept until", cell: (one) => time(one.purgedAfter) },
-    {
-      title: "Actions",
-      kind: "actions",
-      cell: (one) =>
-        menu(`Actions for ${one.name}`, [
-          { text: "Undelete", press: () => undelete(one) },
-          { text: "Remove now…", press: () => purge(one, load), kind: "danger" },
-        ]),
-    },
+    menuColumn(
+      (one) => one.name,
+      (one) => [
+        { text: "Undelete", press: () => undelete(one) },
+        { text: "Remove now…", press: () => purge(one, load), kind: "danger" },
+      ],
+    ),
   ];
   await load();
   return element;

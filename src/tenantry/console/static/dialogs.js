@@ -68,29 +68,34 @@ function warn(event) {
   event.preventDefault();
 }
 
-/** Ask for confirmation of an irreversible action, and perform it. */
-export function confirm(title, text, action, perform) {
+/**
+ * Show a form in a dialog, which is closed when the form was sent.
+ *
+ * @param {string} title
+ * @param {(HTMLElement|string)[]} fields A text becomes a paragraph.
+ * @param {{action: string, kind?: string}} buttons
+ * @param {(data: FormData, close: () => void) => any} submit May close the dialog earlier.
+ */
+export function ask(title, fields, buttons, submit) {
+  const shown = fields.map((one) => (typeof one === "string" ? el("p", {}, one) : one));
   return dialog(title, (close) =>
-    form([el("p", {}, text)], { action, cancel: close, kind: "danger" }, async () => {
-      await perform();
+    form(shown, { ...buttons, cancel: close }, async (data) => {
+      await submit(data, close);
       close();
     }),
   );
 }
 
+/** Ask for confirmation of an irreversible action, and perform it. */
+export function confirm(title, text, action, perform) {
+  return ask(title, [text], { action, kind: "danger" }, () => perform());
+}
+
 /** Ask for the name of a tenant before an irreversible action, and perform it with the name. */
 export function confirmByName(title, text, action, perform) {
   const name = input("name", { required: true });
-  return dialog(title, (close) =>
-    form(
-      [el("p", {}, text), field("Type the name of the tenant", name)],
-      { action, cancel: close, kind: "danger" },
-      async () => {
-        await perform(name.value);
-        close();
-      },
-    ),
-  );
+  const fields = [text, field("Type the name of the tenant", name)];
+  return ask(title, fields, { action, kind: "danger" }, () => perform(name.value));
 }
 
 /** A read-only control with `text`, and a button that copies it. */

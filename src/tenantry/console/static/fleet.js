@@ -47,7 +47,7 @@ function fleetPage(status, first, query, signal) {
     signal,
     describe: (index) => `${tenants[index].name}, ${STATES[stateOf(tenants[index])]}`,
     pick: (index) => panel.show(tenants[index], stateOf(tenants[index]), grid.canvas),
-    hover: (index, at) => card.show(index === null ? null : tenants[index], at, stateOf),
+    hover: (index, at) => (index === null ? card.show(null) : showCard(tenants[index], at)),
   });
   const totals = el("ul", { class: "totals", "aria-label": "Totals" });
   const revisions = el("div", { class: "stack" });
@@ -61,6 +61,11 @@ function fleetPage(status, first, query, signal) {
   let inWork = moving();
   function stateOf(tenant) {
     return inWork.has(tenant.id) ? "moving" : stateOnMap(tenant);
+  }
+
+  function showCard(tenant, at) {
+    const detail = `${tenant.revision ?? "never seen"} · ${tenant.server}`;
+    card.show(at, stateOf(tenant), tenant.name, { detail, error: tenant.cause });
   }
 
   function draw() {
@@ -80,14 +85,8 @@ function fleetPage(status, first, query, signal) {
       matched,
       chosen === null ? "" : `${plural(chosen.size, "tenant")} of ${count(tenants.length)}`,
     );
-    fill(
-      matches,
-      chosen !== null &&
-        matchList(
-          [...chosen].map((index) => tenants[index]),
-          stateOf,
-        ),
-    );
+    const listed = chosen && [...chosen].map((index) => tenants[index]);
+    fill(matches, listed && matchList(listed, stateOf));
     fill(
       totals,
       totalsOf(now, inWork.size, filters.state, (state) => set({ state })),

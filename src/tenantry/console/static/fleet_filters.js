@@ -1,9 +1,7 @@
 // The filters of the map of the fleet.
 
 import { el, fill } from "./dom.js";
-import { field, input, select } from "./forms.js";
-
-const TYPING_PAUSE_MS = 200;
+import { field, input, onPause, select } from "./forms.js";
 
 /** Return whether a tenant of the map matches the filters. */
 export function isMatch(tenant, state, filters, found) {
@@ -36,12 +34,7 @@ export function toolbar(filters, set) {
   const places = Object.fromEntries(
     Object.entries(lists).map(([name, list]) => [name, field(labels[name], list)]),
   );
-  /** @type {number|undefined} */
-  let typing;
-  search.addEventListener("input", () => {
-    clearTimeout(typing);
-    typing = setTimeout(() => set({ search: search.value }), TYPING_PAUSE_MS);
-  });
+  onPause(search, (text) => set({ search: text }));
   for (const [name, list] of Object.entries(lists)) {
     list.addEventListener("change", () => set({ [name]: list.value }));
   }

@@ -4,7 +4,7 @@ import { el } from "./dom.js";
 import { count, percent, plural } from "./format.js";
 import { badge, countsOf, mark, STATES } from "./states.js";
 import { table } from "./table.js";
-import { button, gauge, linkButton, section } from "./widgets.js";
+import { actionRow, button, gauge, hint, linkButton, section, tenantLink } from "./widgets.js";
 
 const MATCHES_SHOWN_MAX = 20;
 
@@ -29,9 +29,7 @@ export function firstPage() {
         el("li", {}, "Send requests with the API key, or connect an MCP client."),
         el("li", {}, "Add revisions, and plan a run: every tenant is migrated."),
       ),
-      el(
-        "div",
-        { class: "actions" },
+      actionRow(
         linkButton("#/tenants/new", "Create a tenant", "primary"),
         linkButton("/docs", "Read the API reference"),
       ),
@@ -52,11 +50,7 @@ export function legend() {
 /** The tenants that match the filters, as a table. */
 export function matchList(matching, stateOf) {
   const columns = [
-    {
-      title: "Name",
-      kind: "name",
-      cell: (one) => el("a", { href: `#/tenants/${one.id}` }, one.name),
-    },
+    { title: "Name", kind: "name", cell: (one) => tenantLink(one.id, one.name) },
     { title: "State", cell: (one) => badge(stateOf(one)) },
     { title: "Revision", kind: "minor", cell: (one) => one.revision ?? "never seen" },
     { title: "Cause", kind: "minor name", cell: (one) => one.cause ?? "–" },
@@ -66,7 +60,7 @@ export function matchList(matching, stateOf) {
     "Matches",
     {},
     table("Matches", columns, matching.slice(0, MATCHES_SHOWN_MAX), "No tenant matches."),
-    more > 0 && el("p", { class: "hint" }, `And ${plural(more, "more tenant")} on the map.`),
+    more > 0 && hint(`And ${plural(more, "more tenant")} on the map.`),
   );
 }
 

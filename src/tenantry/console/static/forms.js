@@ -3,6 +3,8 @@
 import { all, el, fill } from "./dom.js";
 import { button, notice } from "./widgets.js";
 
+const TYPING_PAUSE_MS = 200;
+
 let lastId = 0;
 
 /**
@@ -30,6 +32,25 @@ export function field(label, control, hint) {
 /** A text control; `attributes` are those of an input. */
 export function input(name, attributes = {}) {
   return el("input", { name, type: "text", autocomplete: "off", ...attributes });
+}
+
+/** A field for a password that is chosen now. */
+export function newPassword(label) {
+  return field(
+    label,
+    input("password", { type: "password", required: true, autocomplete: "new-password" }),
+    "Short and common passwords are rejected.",
+  );
+}
+
+/** Call back with the text of a control when typing pauses. */
+export function onPause(control, act) {
+  /** @type {number|undefined} */
+  let typing;
+  control.addEventListener("input", () => {
+    clearTimeout(typing);
+    typing = setTimeout(() => act(control.value), TYPING_PAUSE_MS);
+  });
 }
 
 /** A choice of one; `options` are pairs of a value and its text. */

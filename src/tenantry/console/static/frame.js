@@ -5,7 +5,7 @@ import { byId, el } from "./dom.js";
 import { brand, icon } from "./icons.js";
 import * as session from "./session.js";
 import { nextTheme, theme } from "./theme.js";
-import { announce } from "./widgets.js";
+import { announce, button } from "./widgets.js";
 
 /** The header: the navigation, the search, the theme and the session. */
 export function header(pages, search) {
@@ -17,13 +17,10 @@ export function header(pages, search) {
     "header",
     {},
     el("a", { class: "brand-name", href: "#/fleet" }, brand(), "Tenantry"),
-    el(
-      "button",
-      { type: "button", class: "find", onclick: () => search(), "aria-label": "Search" },
-      icon("search"),
-      el("span", {}, "Search"),
-      el("kbd", {}, "Ctrl K"),
-    ),
+    button([icon("search"), el("span", {}, "Search"), el("kbd", {}, "Ctrl K")], search, {
+      kind: "find",
+      label: "Search",
+    }),
     el("nav", { "aria-label": "Main" }, links),
     el(
       "div",

@@ -17,7 +17,6 @@ const PATHS = {
   close: "M4 4l8 8M12 4l-8 8",
   copy: "M5.5 5.5h8v8h-8zM10.5 5.5v-3h-8v8h3",
   check: "M3 8.5 6.5 12 13 4.5",
-  warning: "M8 2.5 14.2 13.5H1.8zM8 6.5v3M8 11.6v.1",
   out: "M9.5 11.5v2h-7v-11h7v2M6.5 8h7.5M11.5 5.5 14 8l-2.5 2.5",
 };
 

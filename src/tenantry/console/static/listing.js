@@ -3,7 +3,7 @@
 import { get, latestOf } from "./api.js";
 import { el, fill } from "./dom.js";
 import { pager, table } from "./table.js";
-import { failure, section, skeleton } from "./widgets.js";
+import { loadInto, section, skeleton } from "./widgets.js";
 
 /**
  * @param {string} title
@@ -22,7 +22,7 @@ export function listing(title, options) {
   async function turn(page) {
     shown = page;
     const ours = next();
-    try {
+    await loadInto(body, ours, async () => {
       const query = { ...options.query?.(), ...(pageSize ? { page, pageSize } : {}) };
       const found = await get(path, { query, signal: ours });
       if (found.items.length === 0 && page > 1 && found.totalPages > 0) {
@@ -32,14 +32,7 @@ export function listing(title, options) {
       const pages = pageSize ? pager(found, turn, title) : null;
       fill(body, found.totalPages > 1 && pages, table(title, columns, found.items, empty));
       options.loaded?.(found);
-    } catch (error) {
-      if (!ours.aborted) {
-        fill(
-          body,
-          failure(error, () => turn(page)),
-        );
-      }
-    }
+    });
   }
 
   turn(shown);

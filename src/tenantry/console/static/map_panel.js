@@ -3,24 +3,24 @@
 import { el, fill } from "./dom.js";
 import { icon } from "./icons.js";
 import { badge } from "./states.js";
-import { facts, linkButton, shortId } from "./widgets.js";
+import { actionRow, button, facts, linkButton, shortId } from "./widgets.js";
 
-/** A card next to a cell: `show(tenant, at, stateOf)`, with null to hide it. */
+/** A card next to a cell: `show(at, state, name, {detail, error})`, with null to hide it. */
 export function hoverCard() {
   const element = el("div", { class: "card", "aria-hidden": "true" });
   element.hidden = true;
 
-  function show(tenant, at, stateOf) {
-    element.hidden = tenant === null;
-    if (tenant === null || at === null) {
+  function show(at, state = "", name = "", { detail = "", error = null } = {}) {
+    element.hidden = at === null;
+    if (at === null) {
       return;
     }
     fill(
       element,
-      el("strong", { class: "cut" }, tenant.name),
-      badge(stateOf(tenant)),
-      el("span", { class: "hint code" }, `${tenant.revision ?? "never seen"} · ${tenant.server}`),
-      tenant.cause !== null && el("span", { class: "alarm" }, tenant.cause),
+      el("strong", { class: "cut" }, name),
+      badge(state),
+      detail !== "" && el("span", { class: "hint code" }, detail),
+      error !== null && el("span", { class: "alarm" }, error),
     );
     const { width, height } = element.getBoundingClientRect();
     const left = Math.min(at.left, innerWidth - width - 8);
@@ -43,22 +43,15 @@ export function sidePanel(signal) {
     opener?.focus({ preventScroll: true });
   }
 
+  const closer = button(icon("close"), close, { kind: "quiet square", label: "Close" });
+
   function show(tenant, state, from) {
     opener = from;
     const title = el("h2", { tabindex: "-1" }, tenant.name);
     const plan = `#/runs/plan?${new URLSearchParams({ tenant: tenant.id, name: tenant.name })}`;
     fill(
       element,
-      el(
-        "div",
-        { class: "head" },
-        title,
-        el(
-          "button",
-          { type: "button", class: "quiet square", "aria-label": "Close", onclick: close },
-          icon("close"),
-        ),
-      ),
+      el("div", { class: "head" }, title, closer),
       facts({
         State: badge(state),
         Revision: el("span", { class: "code" }, tenant.revision ?? "never seen"),
@@ -69,9 +62,7 @@ export function sidePanel(signal) {
         el("p", { class: "raw code" }, tenant.cause),
         el("a", { href: `#/runs/${tenant.failingRunId}` }, "Show the run that failed"),
       ],
-      el(
-        "div",
-        { class: "actions" },
+      actionRow(
         linkButton(`#/tenants/${tenant.id}`, "Open", "primary"),
         tenant.isActive && linkButton(plan, "Plan its migration"),
       ),

@@ -42,6 +42,12 @@ export function menu(label, items) {
   return el("span", { class: "menu-place" }, opener, list);
 }
 
+/** The column of a table with a menu for each row; `nameOf` is for screen readers. */
+export function menuColumn(nameOf, itemsOf) {
+  const cell = (row) => menu(`Actions for ${nameOf(row)}`, itemsOf(row));
+  return { title: "Actions", kind: "actions", cell };
+}
+
 function open(opener, list) {
   list.showPopover();
   const at = opener.getBoundingClientRect();

@@ -4,9 +4,9 @@ import { get, RUNS, latestOf, TENANTS } from "./api.js";
 import { dialog } from "./dialogs.js";
 import { all, el, fill } from "./dom.js";
 import { localTime } from "./format.js";
+import { onPause } from "./forms.js";
 
 const FOUND_MAX = 8;
-const TYPING_PAUSE_MS = 150;
 const ACTIONS = [
   ["Plan a run", "#/runs/plan"],
   ["New tenant", "#/tenants/new"],
@@ -92,12 +92,7 @@ export function view(pages, { go, signal }) {
       }
     }
 
-    /** @type {number|undefined} */
-    let typing;
-    query.addEventListener("input", () => {
-      clearTimeout(typing);
-      typing = setTimeout(search, TYPING_PAUSE_MS);
-    });
+    onPause(query, search);
     query.addEventListener("keydown", (event) => {
       const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
       if (step !== undefined && entries.length > 0) {

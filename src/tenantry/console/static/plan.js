@@ -70,14 +70,12 @@ export async function view({ query, signal }) {
       throw error;
     }
   });
-  const wavesOf = () => {
-    const { preset } = Object.fromEntries(new FormData(planForm));
-    return { all: "", canary: CANARY, own: waves.value }[preset];
-  };
   const describe = () => {
-    ownWaves.hidden = new FormData(planForm).get("preset") !== "own";
-    fill(words, [wavesInWords(wavesOf(), selection.total), budgetInWords(budget.value)].join(" "));
-    fill(preview, waveBars(wavesOf(), selection.total));
+    const data = new FormData(planForm);
+    const wanted = wavesOf(data);
+    ownWaves.hidden = data.get("preset") !== "own";
+    fill(words, [wavesInWords(wanted, selection.total), budgetInWords(budget.value)].join(" "));
+    fill(preview, waveBars(wanted, selection.total));
   };
   planForm.addEventListener("input", () => {
     asking.abort();
@@ -115,9 +113,13 @@ function runningNotice() {
   );
 }
 
+function wavesOf(data) {
+  return { all: "", canary: CANARY, own: data.get("waves") }[data.get("preset")].trim();
+}
+
 function bodyOf(selection, data) {
   const wanted = { ...selection };
-  const waves = { all: "", canary: CANARY, own: data.get("waves") }[data.get("preset")].trim();
+  const waves = wavesOf(data);
   if (waves !== "") {
     wanted.waves = parseSizes(waves);
   }

@@ -6,8 +6,8 @@ import { count, duration, plural } from "./format.js";
 import { pendingSql } from "./pending_sql.js";
 import { go } from "./router.js";
 import { badge } from "./states.js";
-import { table } from "./table.js";
-import { button, section } from "./widgets.js";
+import { firstRows, table } from "./table.js";
+import { actionRow, button, section, tenantLink } from "./widgets.js";
 import { budgetInWords, wavesInWords } from "./words.js";
 
 const ROWS_SHOWN_MAX = 50;
@@ -28,12 +28,9 @@ function actionOf(found, { waves, maxFailures }) {
     parts.push(plural(waves.length, "wave"));
   }
   if (maxFailures !== undefined) {
-    const failures = typeof maxFailures === "number" ? maxFailures + 1 : `more than ${maxFailures}`;
-    parts.push(
-      typeof failures === "number"
-        ? `stop after ${plural(failures, "failure")}`
-        : `stop after ${failures} failures`,
-    );
+    const isShare = typeof maxFailures !== "number";
+    const most = isShare ? `more than ${maxFailures} failures` : plural(maxFailures + 1, "failure");
+    parts.push(`stop after ${most}`);
   }
   return parts.join(" · ");
 }
@@ -45,7 +42,7 @@ export function planned(found, wanted) {
     go(`/runs/${run.id}`);
   };
   const failed = found.details.filter((one) => one.error !== null);
-  const more = failed.length - ROWS_SHOWN_MAX;
+  const limit = { max: ROWS_SHOWN_MAX, noun: "more tenant" };
   return section(
     "The plan",
     {},
@@ -62,18 +59,13 @@ export function planned(found, wanted) {
         .filter(Boolean)
         .join(" "),
     ),
-    el(
-      "div",
-      { class: "actions" },
-      found.total > 0 && button(actionOf(found, wanted), start, { kind: "primary" }),
-    ),
+    actionRow(found.total > 0 && button(actionOf(found, wanted), start, { kind: "primary" })),
     table("Pending work by path", PATHS, pathsOf(found), "No tenants are selected."),
     found.revisions.length > 0 && el("h3", {}, "Pending revisions"),
     pendingSql(found.revisions),
     failed.length > 0 && [
       el("h3", {}, "Tenants with an error"),
-      table("Tenants with an error", ERRORS, failed.slice(0, ROWS_SHOWN_MAX), ""),
-      more > 0 && el("p", { class: "hint" }, `And ${plural(more, "more tenant")}.`),
+      firstRows("Tenants with an error", ERRORS, failed, "", limit),
     ],
   );
 }
@@ -136,11 +128,7 @@ const PATHS = [
   },
 ];
 const ERRORS = [
-  {
-    title: "Tenant",
-    kind: "name",
-    cell: (one) => el("a", { href: `#/tenants/${one.customerId}` }, one.customerName),
-  },
+  { title: "Tenant", kind: "name", cell: (one) => tenantLink(one.customerId, one.customerName) },
   { title: "State", cell: () => badge("failed", "would fail") },
   { title: "Error", kind: "wide", cell: (one) => el("span", { class: "raw code" }, one.error) },
 ];

@@ -4,10 +4,11 @@ import { el, fill } from "./dom.js";
 import { count, localTime, percent, plural } from "./format.js";
 import { budgetMeter, inWorkStrip, waveSteps } from "./gauges.js";
 import { cellGrid } from "./grid.js";
+import { hoverCard } from "./map_panel.js";
 import { rateMeter } from "./rate.js";
 import { go } from "./router.js";
 import { unfinishedRuns } from "./run_bar.js";
-import { badge, mark, outcomeOf, STATES } from "./states.js";
+import { mark, outcomeOf, STATES } from "./states.js";
 import { notice, speak } from "./widgets.js";
 
 const SPOKEN_EVERY_PERCENT = 25;
@@ -32,8 +33,7 @@ export function runProgress(run, signal) {
     pick: (index) => order[index] && go(`/tenants/${order[index].customerId}`),
     hover: (index, at) => showCard(index, at),
   });
-  const card = el("div", { class: "card", "aria-hidden": "true" });
-  card.hidden = true;
+  const card = hoverCard();
   const bar = el("progress", { "aria-label": "Tenants that have ended" });
   const summary = el("p", { class: "rate" });
   const counts = el("ul", { class: "legend", "aria-label": "Tenants by outcome" });
@@ -150,17 +150,7 @@ export function runProgress(run, signal) {
 
   function showCard(index, at) {
     const one = index === null ? undefined : order[index];
-    card.hidden = one === undefined;
-    if (one !== undefined && at !== null) {
-      fill(
-        card,
-        el("strong", { class: "cut" }, one.customerName),
-        badge(states[index]),
-        one.errorMessage !== null && el("span", { class: "alarm" }, one.errorMessage),
-      );
-      card.style.setProperty("left", `${Math.min(at.left, innerWidth - 300)}px`);
-      card.style.setProperty("top", `${at.bottom + 6}px`);
-    }
+    card.show(one ? at : null, states[index], one?.customerName, { error: one?.errorMessage });
   }
 
   function speakOf(ended) {
@@ -182,7 +172,7 @@ export function runProgress(run, signal) {
     strip.element,
     counts,
     grid.element,
-    card,
+    card.element,
   );
   return {
     element,

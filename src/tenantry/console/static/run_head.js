@@ -6,7 +6,16 @@ import { el, fill } from "./dom.js";
 import { exportRun } from "./export.js";
 import { duration, localTime, secondsBetween } from "./format.js";
 import { badge } from "./states.js";
-import { announce, button, facts, linkButton, notice, shortId, time } from "./widgets.js";
+import {
+  actionRow,
+  announce,
+  button,
+  facts,
+  linkButton,
+  notice,
+  shortId,
+  time,
+} from "./widgets.js";
 
 /** Draw the head of the page of a run. */
 export function drawHead(page) {
@@ -21,9 +30,7 @@ export function drawHead(page) {
       { class: "head" },
       el("h1", {}, run.label ?? `Run of ${localTime(run.startedAt)}`),
       badge(run.state),
-      el(
-        "div",
-        { class: "actions" },
+      actionRow(
         button("Export CSV", () => exportRun(page.run, "csv")),
         button("Export JSON", () => exportRun(page.run, "json")),
         run.state === "running" && button("Cancel the run", () => cancel(page), { kind: "danger" }),

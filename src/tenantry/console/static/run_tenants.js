@@ -1,20 +1,16 @@
 // The tenants of a run, with a search.
 
 import { el, fill } from "./dom.js";
-import { duration, plural, secondsBetween } from "./format.js";
+import { duration, secondsBetween } from "./format.js";
 import { field, input } from "./forms.js";
 import { badge, outcomeOf } from "./states.js";
 import { table } from "./table.js";
-import { section } from "./widgets.js";
+import { others, section, tenantLink } from "./widgets.js";
 
 const ROWS_SHOWN_MAX = 50;
 
 const COLUMNS = [
-  {
-    title: "Tenant",
-    kind: "name",
-    cell: (one) => el("a", { href: `#/tenants/${one.customerId}` }, one.customerName),
-  },
+  { title: "Tenant", kind: "name", cell: (one) => tenantLink(one.customerId, one.customerName) },
   { title: "Outcome", cell: (one) => badge(outcomeOf(one)) },
   {
     title: "Applied revisions, or error",
@@ -34,8 +30,7 @@ const COLUMNS = [
 /** The tenants of a run, failed ones first, with a search. */
 export function tenantsOf(run, details) {
   const failures = details.filter((one) => one.status === "Failed");
-  const others = details.filter((one) => one.status !== "Failed");
-  const all = [...failures, ...others];
+  const all = [...failures, ...details.filter((one) => one.status !== "Failed")];
   const search = input("tenant", { type: "search", placeholder: "Name or database" });
   const rows = el("div", { class: "stack" });
   const draw = () => {
@@ -47,12 +42,7 @@ export function tenantsOf(run, details) {
     fill(
       rows,
       table("Tenants of the run", COLUMNS, found.slice(0, ROWS_SHOWN_MAX), "No tenant matches."),
-      hidden > 0 &&
-        el(
-          "p",
-          { class: "hint" },
-          `And ${plural(hidden, "more tenant")}. An export has all of them.`,
-        ),
+      others(hidden, "more tenant", " An export has all of them."),
     );
   };
   search.addEventListener("input", draw);

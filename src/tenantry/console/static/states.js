@@ -28,17 +28,8 @@ export const STATES = {
  * A tenant that failed in its latest attempt is failing, wherever its database was last seen.
  */
 export function stateOf(tenant, status) {
-  if (!tenant.isActive) {
-    return "suspended";
-  }
-  if (tenant.isReadOnly) {
-    return "readonly";
-  }
-  if (tenant.failingRunId !== null) {
-    return "failing";
-  }
   const known = status.revisions.find((one) => one.revision === tenant.schemaRevision);
-  return known?.place ?? "unknown";
+  return stateOnMap({ ...tenant, place: known?.place ?? "unknown" });
 }
 
 /** Return the state of a tenant of the map. */

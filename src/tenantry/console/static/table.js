@@ -2,7 +2,7 @@
 
 import { el } from "./dom.js";
 import { count } from "./format.js";
-import { button } from "./widgets.js";
+import { button, others } from "./widgets.js";
 
 /**
  * A table in a region that scrolls horizontally if necessary.
@@ -41,6 +41,12 @@ export function table(caption, columns, rows, empty) {
       el("tbody", {}, body),
     ),
   );
+}
+
+/** A table of the first rows, and the number of the others. */
+export function firstRows(caption, columns, rows, empty, { max, noun }) {
+  const shown = table(caption, columns, rows.slice(0, max), empty);
+  return [shown, others(rows.length - max, noun)];
 }
 
 /**

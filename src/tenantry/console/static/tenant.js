@@ -2,7 +2,7 @@
 
 import { get, SCHEMA_STATUS, send, TENANTS, withQuery } from "./api.js";
 import { apiKeys, mcpTokens } from "./credentials.js";
-import { confirm, confirmByName, dialog } from "./dialogs.js";
+import { ask, confirm, confirmByName } from "./dialogs.js";
 import { el, fill } from "./dom.js";
 import { choices, field, form, input } from "./forms.js";
 import { jobs } from "./jobs.js";
@@ -61,14 +61,10 @@ function head(now, status, path, change, queued) {
         ...copyActions(now, path, queued),
         now.isActive
           ? { text: "Suspend…", press: () => suspend(now, change) }
-          : {
-              text: "Activate",
-              press: () => change({ isActive: true }, "The tenant was activated."),
-            },
-        {
-          text: now.isReadOnly ? "Make writable" : "Make read-only…",
-          press: () => setReadOnly(now, change),
-        },
+          : { text: "Activate", press: () => activate(change) },
+        now.isReadOnly
+          ? { text: "Make writable", press: () => makeWritable(change) }
+          : { text: "Make read-only…", press: () => makeReadOnly(now, change) },
         !now.isActive && { text: "Delete…", press: () => remove(now, path), kind: "danger" },
       ]),
     ),
@@ -103,15 +99,9 @@ function modules(now, change) {
 }
 
 function rename(now, change) {
-  dialog("Rename the tenant", (close) =>
-    form(
-      [field("Name", input("name", { value: now.name, required: true }))],
-      { action: "Rename", cancel: close },
-      async (data) => {
-        await change({ name: data.get("name") }, "The tenant was renamed.");
-        close();
-      },
-    ),
+  const fields = [field("Name", input("name", { value: now.name, required: true }))];
+  ask("Rename the tenant", fields, { action: "Rename" }, (data) =>
+    change({ name: data.get("name") }, "The tenant was renamed."),
   );
 }
 
@@ -124,10 +114,15 @@ function suspend(now, change) {
   );
 }
 
-function setReadOnly(now, change) {
-  if (now.isReadOnly) {
-    return change({ isReadOnly: false }, "The tenant is writable.");
-  }
+function activate(change) {
+  return change({ isActive: true }, "The tenant was activated.");
+}
+
+function makeWritable(change) {
+  return change({ isReadOnly: false }, "The tenant is writable.");
+}
+
+function makeReadOnly(now, change) {
   const text = `Reads of ${now.name} work, writes are rejected, and migration runs skip it.`;
   return confirm(`Make ${now.name} read-only?`, text, "Make read-only", () =>
     change({ isReadOnly: true }, "The tenant is read-only."),

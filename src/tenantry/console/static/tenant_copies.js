@@ -1,9 +1,9 @@
 // The actions of a tenant that copy its data: backup, restore, clone and export.
 
 import { send } from "./api.js";
-import { copyable, dialog } from "./dialogs.js";
+import { ask, copyable, dialog } from "./dialogs.js";
 import { el } from "./dom.js";
-import { field, form, input } from "./forms.js";
+import { field, input } from "./forms.js";
 import { go } from "./router.js";
 import { announce, button } from "./widgets.js";
 
@@ -26,15 +26,9 @@ function clone(now, queue) {
   const text =
     `A new tenant with the data of ${now.name} at this moment, and without API keys. To remove ` +
     "personal data on the way, use tenantry tenant clone --anonymise.";
-  return dialog(`Clone ${now.name}`, (close) =>
-    form(
-      [el("p", {}, text), field("Name of the clone", input("name", { required: true }))],
-      { action: "Clone", cancel: close },
-      async (data) => {
-        await queue("clone", { name: data.get("name") }, "The clone is queued.");
-        close();
-      },
-    ),
+  const fields = [text, field("Name of the clone", input("name", { required: true }))];
+  return ask(`Clone ${now.name}`, fields, { action: "Clone" }, (data) =>
+    queue("clone", { name: data.get("name") }, "The clone is queued."),
   );
 }
 

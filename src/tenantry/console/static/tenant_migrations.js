@@ -3,7 +3,7 @@
 import { get } from "./api.js";
 import { el, fill } from "./dom.js";
 import { table } from "./table.js";
-import { failure, section, shortId, skeleton, time } from "./widgets.js";
+import { loadInto, section, shortId, skeleton, time, unreadable } from "./widgets.js";
 
 const LOG = [
   { title: "Revision", kind: "code", cell: (one) => one.revision },
@@ -16,37 +16,22 @@ const LOG_SHOWN_MAX = 10;
 /** The revisions that the database has, and why the latest attempt failed. */
 export function migrations(path, status, signal) {
   const body = el("div", { class: "stack" }, skeleton());
-  const load = async () => {
-    try {
-      const found = await get(`${path}/migrations`, { signal });
-      const more = (found.items ?? []).slice(LOG_SHOWN_MAX);
-      fill(
-        body,
-        found.failure !== null && lastFailure(found.failure),
-        found.items === null
-          ? el("p", { class: "empty" }, "The database of the tenant cannot be read.")
-          : table(
-              "Migrations",
-              LOG,
-              found.items.slice(0, LOG_SHOWN_MAX),
-              `Nothing was applied. The head is ${status.head}.`,
-            ),
-        more.length > 0 &&
-          el(
-            "details",
-            {},
-            el("summary", {}, `${more.length} older`),
-            table("Older migrations", LOG, more, ""),
-          ),
-      );
-    } catch (error) {
-      if (!signal.aborted) {
-        fill(body, failure(error, load));
-      }
-    }
-  };
-  load();
+  loadInto(body, signal, async () => {
+    const { items, failure } = await get(`${path}/migrations`, { signal });
+    const shown = items === null ? unreadable() : logOf(items, status.head);
+    fill(body, failure !== null && lastFailure(failure), shown);
+  });
   return section("Migrations", {}, body);
+}
+
+function logOf(items, head) {
+  const more = items.slice(LOG_SHOWN_MAX);
+  const empty = `Nothing was applied. The head is ${head}.`;
+  const older = el("summary", {}, `${more.length} older`);
+  return [
+    table("Migrations", LOG, items.slice(0, LOG_SHOWN_MAX), empty),
+    more.length > 0 && el("details", {}, older, table("Older migrations", LOG, more, "")),
+  ];
 }
 
 function lastFailure({ runId, errorMessage, finishedAt }) {

@@ -5,7 +5,7 @@ import { el, fill } from "./dom.js";
 import { bytes, count, plural } from "./format.js";
 import { badge } from "./states.js";
 import { table } from "./table.js";
-import { failure, section, skeleton, time } from "./widgets.js";
+import { hint, loadInto, others, section, skeleton, time, unreadable } from "./widgets.js";
 
 const POSTS = [
   { title: "Title", kind: "name", cell: (one) => one.title },
@@ -23,33 +23,20 @@ export function overview(path, signal) {
   const lastUsed = el("span", {}, "…");
   const size = el("span", {}, "…");
   const posts = el("div", { class: "stack" }, skeleton(2));
-  const load = async () => {
-    try {
-      const found = await get(`${path}/overview`, { signal });
-      const { contents } = found;
-      fill(lastUsed, time(found.lastUsedAt));
-      fill(size, contents === null ? "unknown" : bytes(contents.sizeBytes));
-      fill(posts, contents === null ? unreadable() : listOf(contents));
-    } catch (error) {
-      if (!signal.aborted) {
-        fill(posts, failure(error, load));
-      }
-    }
-  };
-  load();
+  loadInto(posts, signal, async () => {
+    const { lastUsedAt, contents } = await get(`${path}/overview`, { signal });
+    fill(lastUsed, time(lastUsedAt));
+    fill(size, contents === null ? "unknown" : bytes(contents.sizeBytes));
+    fill(posts, contents === null ? unreadable() : listOf(contents));
+  });
   return { lastUsed, size, posts: section("Posts", {}, posts) };
 }
 
-function unreadable() {
-  return el("p", { class: "empty" }, "The database of the tenant cannot be read.");
-}
-
 function listOf({ posts, postCount, publishedCount }) {
-  const hidden = postCount - posts.length;
   const drafts = plural(postCount - publishedCount, "draft");
   return [
-    postCount > 0 && el("p", { class: "hint" }, `${count(publishedCount)} published, ${drafts}.`),
+    postCount > 0 && hint(`${count(publishedCount)} published, ${drafts}.`),
     table("Posts", POSTS, posts, "The tenant has no posts."),
-    hidden > 0 && el("p", { class: "hint" }, `And ${plural(hidden, "older post")}.`),
+    others(postCount - posts.length, "older post"),
   ];
 }

@@ -1,10 +1,10 @@
 // The users of a tenant.
 
 import { send } from "./api.js";
-import { confirm, dialog } from "./dialogs.js";
-import { field, form, input } from "./forms.js";
+import { ask, confirm } from "./dialogs.js";
+import { field, input, newPassword } from "./forms.js";
 import { listing } from "./listing.js";
-import { menu } from "./menu.js";
+import { menuColumn } from "./menu.js";
 import { badge } from "./states.js";
 import { announce, button, cut, time } from "./widgets.js";
 
@@ -31,7 +31,10 @@ export function users(tenantPath, signal) {
       cell: (user) => (user.isActive ? badge("head", "active") : badge("suspended", "inactive")),
     },
     { title: "Created", kind: "minor", cell: (user) => time(user.createdAt) },
-    { title: "Actions", kind: "actions", cell: (user) => actions(user, change, remove) },
+    menuColumn(
+      (user) => user.email,
+      (user) => actions(user, change, remove),
+    ),
   ];
   const list = listing("Users", {
     path,
@@ -47,57 +50,37 @@ export function users(tenantPath, signal) {
 function actions(user, change, remove) {
   const { email, isActive } = user;
   const done = `${email} was ${isActive ? "deactivated" : "activated"}.`;
-  return menu(`Actions for ${email}`, [
+  const toggle = () => change(user, { isActive: !isActive }, done);
+  const lost = "The sessions and tokens of the user are revoked. This cannot be undone.";
+  const asked = () => confirm(`Delete ${email}?`, lost, "Delete", () => remove(user));
+  return [
     { text: "Edit…", press: () => edit(user, change) },
     { text: "Set password…", press: () => setPassword(user, change) },
-    {
-      text: isActive ? "Deactivate" : "Activate",
-      press: () => change(user, { isActive: !isActive }, done),
-    },
-    {
-      text: "Delete…",
-      kind: "danger",
-      press: () =>
-        confirm(
-          `Delete ${email}?`,
-          "The sessions and tokens of the user are revoked. This cannot be undone.",
-          "Delete",
-          () => remove(user),
-        ),
-    },
-  ]);
+    { text: isActive ? "Deactivate" : "Activate", press: toggle },
+    { text: "Delete…", kind: "danger", press: asked },
+  ];
 }
 
 function add(path, list) {
-  dialog("Add a user", (close) =>
-    form(
-      [...who({ fullName: "", email: "" }), password("Password")],
-      { action: "Add", cancel: close },
-      async (data) => {
-        await send("POST", path, Object.fromEntries(data));
-        await list.reload();
-        close();
-        announce(`${data.get("email")} was added.`);
-      },
-    ),
-  );
+  const fields = [...who({ fullName: "", email: "" }), newPassword("Password")];
+  ask("Add a user", fields, { action: "Add" }, async (data, close) => {
+    await send("POST", path, Object.fromEntries(data));
+    await list.reload();
+    close();
+    announce(`${data.get("email")} was added.`);
+  });
 }
 
 function edit(user, change) {
-  dialog(`Edit ${user.email}`, (close) =>
-    form(who(user), { action: "Save", cancel: close }, async (data) => {
-      await change(user, Object.fromEntries(data), "The user was changed.");
-      close();
-    }),
+  ask(`Edit ${user.email}`, who(user), { action: "Save" }, (data) =>
+    change(user, Object.fromEntries(data), "The user was changed."),
   );
 }
 
 function setPassword(user, change) {
-  dialog(`Set the password of ${user.email}`, (close) =>
-    form([password("New password")], { action: "Set password", cancel: close }, async (data) => {
-      await change(user, { password: data.get("password") }, "The password was set.");
-      close();
-    }),
+  const fields = [newPassword("New password")];
+  ask(`Set the password of ${user.email}`, fields, { action: "Set password" }, (data) =>
+    change(user, { password: data.get("password") }, "The password was set."),
   );
 }
 
@@ -106,12 +89,4 @@ function who({ fullName, email }) {
     field("Full name", input("fullName", { value: fullName, required: true })),
     field("E-mail address", input("email", { type: "email", value: email, required: true })),
   ];
-}
-
-function password(label) {
-  return field(
-    label,
-    input("password", { type: "password", required: true, autocomplete: "new-password" }),
-    "Short and common passwords are rejected.",
-  );
 }

@@ -1,11 +1,10 @@
 // The elements of views: headings, tables, pages, times, notices, buttons.
 
 import { byId, el, fill } from "./dom.js";
-import { distance, localTime } from "./format.js";
+import { distance, localTime, plural } from "./format.js";
 import { icon } from "./icons.js";
 
 const TOAST_MS = 5000;
-
 const COPIED_MS = 1500;
 
 /** A timestamp as a distance from now; its tooltip has the exact time. */
@@ -16,7 +15,7 @@ export function time(timestamp, missing = "never") {
   return el("time", { datetime: timestamp, title: localTime(timestamp) }, distance(timestamp));
 }
 
-/** A message in the flow of the page: of the kind "info", "good", "warning" or "bad". */
+/** A message in the flow of the page: of the kind "info", "warning" or "bad". */
 export function notice(kind, ...children) {
   const role = kind === "bad" ? "alert" : "status";
   return el("div", { class: `notice is-${kind}`, role }, children);
@@ -42,14 +41,48 @@ export function facts(pairs) {
   );
 }
 
+/** A remark below or above what it is about. */
+export function hint(...children) {
+  return el("p", { class: "hint" }, children);
+}
+
+/** "And 3 more tenants." below a list that shows only its first entries; null if it shows all. */
+export function others(number, noun, after = "") {
+  return number > 0 ? hint(`And ${plural(number, noun)}.`, after) : null;
+}
+
+/** In place of what is in a tenant's database. */
+export function unreadable() {
+  return el("p", { class: "empty" }, "The database of the tenant cannot be read.");
+}
+
+/** A link to the page of a tenant. */
+export function tenantLink(id, name) {
+  return el("a", { href: `#/tenants/${id}` }, name);
+}
+
+/** Load and show data; an error is shown in its place, with a button that tries again. */
+export async function loadInto(place, signal, load) {
+  try {
+    await load();
+  } catch (error) {
+    if (!signal.aborted) {
+      fill(
+        place,
+        failure(error, () => loadInto(place, signal, load)),
+      );
+    }
+  }
+}
+
+/** Buttons and links in a row. */
+export function actionRow(...children) {
+  return el("div", { class: "actions" }, children);
+}
+
 /** The heading of a page, with its actions. */
 export function heading(title, ...actions) {
-  return el(
-    "div",
-    { class: "head" },
-    el("h1", {}, title),
-    el("div", { class: "actions" }, actions),
-  );
+  return el("div", { class: "head" }, el("h1", {}, title), actionRow(actions));
 }
 
 /**
@@ -60,12 +93,7 @@ export function heading(title, ...actions) {
  * @param {...any} children
  */
 export function section(title, { actions = [] }, ...children) {
-  const head = el(
-    "div",
-    { class: "head" },
-    el("h2", {}, title),
-    el("div", { class: "actions" }, actions),
-  );
+  const head = el("div", { class: "head" }, el("h2", {}, title), actionRow(actions));
   return el("section", { "aria-label": title }, head, children);
 }
 
@@ -88,26 +116,21 @@ export function button(text, press, { kind = "", label = /** @type {any} */ (nul
 
 /** The beginning of an id, with a button that copies all of it. */
 export function shortId(id, what = "id") {
-  const copy = el(
-    "button",
-    {
-      type: "button",
-      class: "quiet square",
-      "aria-label": `Copy the ${what} ${id}`,
-      onclick: async () => {
-        try {
-          await navigator.clipboard.writeText(id);
-        } catch {
-          announce(id);
-          return;
-        }
-        fill(copy, icon("check"));
-        announce("Copied.");
-        setTimeout(() => fill(copy, icon("copy")), COPIED_MS);
-      },
-    },
-    icon("copy"),
-  );
+  const press = async () => {
+    try {
+      await navigator.clipboard.writeText(id);
+    } catch {
+      announce(id);
+      return;
+    }
+    fill(copy, icon("check"));
+    announce("Copied.");
+    setTimeout(() => fill(copy, icon("copy")), COPIED_MS);
+  };
+  const copy = button(icon("copy"), press, {
+    kind: "quiet square",
+    label: `Copy the ${what} ${id}`,
+  });
   return el(
     "span",
     { class: "id" },
