@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import httpx
 import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
 
 from tenantry.settings import Settings
 from testkit.programs import Program, free_port, running
 from tests.e2e import firefox
-from tests.e2e.stage import Seeded, set_stage
+from tests.e2e.stage import ADMIN, PASSWORD, Seeded, set_stage
 
 Take = Callable[[Page, str], None]
 Report = Callable[[str], None]
@@ -181,6 +182,16 @@ def _fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
             return program
 
         yield Fleet(url, settings, tenants, start)
+
+
+@pytest.fixture(name="api")
+def _api(fleet: Fleet) -> Iterator[httpx.Client]:
+    """The HTTP API, as the admin."""
+    with httpx.Client(base_url=fleet.url, timeout=60) as client:
+        login = {"email": ADMIN, "password": PASSWORD}
+        token = client.post("/api/admin/auth/login", json=login).json()["data"]["token"]
+        client.headers["Authorization"] = f"Bearer {token}"
+        yield client
 
 
 @pytest.fixture(name="context")

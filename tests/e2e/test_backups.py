@@ -1,11 +1,15 @@
 """Backups in the console: made, verified, restored in each way, and copied."""
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
 from tests.e2e.checks import violations
 from tests.e2e.conftest import Fleet, Watched
-from tests.e2e.stage import Seeded
+from tests.e2e.stage import PASSWORD
 from tests.e2e.steps import choose, dialog_button, go, sign_in
 
 pytestmark = pytest.mark.timeout(150)
@@ -13,6 +17,30 @@ pytestmark = pytest.mark.timeout(150)
 JOB_MS_MAX = 30_000
 # Longer than the interval in which jobs are read.
 POLLED_MS = 3_000
+NAME = "Copied Ltd"
+
+
+@dataclass(frozen=True)
+class Made:
+    """A tenant that a test made."""
+
+    id: str
+    name: str
+
+
+@pytest.fixture(name="tenant")
+def _tenant(api: httpx.Client) -> Iterator[Made]:
+    """A tenant for one test, removed with its copies: other tests count those of the fleet."""
+    owner = {"email": "o@example.com", "fullName": "O", "password": PASSWORD}
+    answer = api.post("/api/admin/tenants", json={"name": NAME, "owner": owner})
+    made = answer.raise_for_status().json()["data"]
+    yield Made(made["id"], made["name"])
+    copies = api.get("/api/admin/tenants", params={"search": NAME}).json()["data"]["items"]
+    for one in copies:
+        path, name = f"tenants/{one['id']}", {"name": one["name"]}
+        api.patch(f"/api/admin/{path}", json={"isActive": False}).raise_for_status()
+        api.delete(f"/api/admin/{path}", params=name).raise_for_status()
+        api.delete(f"/api/admin/deleted-{path}", params=name).raise_for_status()
 
 
 def jobs(page: Page, state: str, count: int = 1) -> None:
@@ -22,14 +50,14 @@ def jobs(page: Page, state: str, count: int = 1) -> None:
     expect(done).to_have_count(count, timeout=JOB_MS_MAX)
 
 
-def archive_of(page: Page, tenant: Seeded) -> str:
+def archive_of(page: Page, tenant: Made) -> str:
     row = page.get_by_role("region", name="Archives").get_by_role("row", name=tenant.name)
     return row.locator("td.code.wide").inner_text()
 
 
 class TestBackups:
-    def test_are_made_verified_and_restored(self, watched: Watched, fleet: Fleet):
-        page, tenant = watched.page, fleet.tenants[50]
+    def test_are_made_verified_and_restored(self, watched: Watched, fleet: Fleet, tenant: Made):
+        page = watched.page
         sign_in(page, fleet.url)
         go(page, f"#/tenants/{tenant.id}", tenant.name)
         choose(page, tenant.name, "Back up")
@@ -51,7 +79,7 @@ class TestBackups:
         watched.check(may_be_refused=True)
         watched.complaints.clear()
 
-    def restores_as_new(self, page: Page, archive: str, tenant: Seeded) -> None:
+    def restores_as_new(self, page: Page, archive: str, tenant: Made) -> None:
         choose(page, archive, "Restore…")
         page.get_by_role("dialog").wait_for()
         assert violations(page) == []
@@ -64,7 +92,7 @@ class TestBackups:
         page.go_back()
         page.get_by_role("heading", name="Backups", level=1).wait_for()
 
-    def restores_in_place(self, page: Page, archive: str, tenant: Seeded) -> None:
+    def restores_in_place(self, page: Page, archive: str, tenant: Made) -> None:
         choose(page, archive, "Restore…")
         dialog = page.get_by_role("dialog")
         dialog.get_by_label("Type the name of the tenant").fill("another")
@@ -77,16 +105,18 @@ class TestBackups:
         dialog_button(page, "Drop")
         expect(page.get_by_text("done, old database kept")).to_have_count(0)
 
-    def test_clone_a_tenant(self, watched: Watched, fleet: Fleet):
-        page, tenant = watched.page, fleet.tenants[51]
+    def test_clone_a_tenant(self, watched: Watched, fleet: Fleet, tenant: Made):
+        page = watched.page
         sign_in(page, fleet.url)
         go(page, f"#/tenants/{tenant.id}", tenant.name)
         choose(page, tenant.name, "Clone…")
         assert violations(page) == []
-        page.get_by_label("Name of the clone").fill("Staging")
+        page.get_by_label("Name of the clone").fill(f"{tenant.name} staging")
         dialog_button(page, "Clone")
         go(page, "#/backups", "Backups")
-        expect(page.get_by_role("link", name="Staging")).to_be_visible(timeout=JOB_MS_MAX)
+        expect(page.get_by_role("link", name=f"{tenant.name} staging")).to_be_visible(
+            timeout=JOB_MS_MAX
+        )
 
     def test_keep_the_focus_while_jobs_are_read(self, watched: Watched, fleet: Fleet):
         page = watched.page

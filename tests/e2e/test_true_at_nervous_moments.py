@@ -4,7 +4,6 @@ import contextlib
 import re
 import sqlite3
 import time
-from collections.abc import Iterator
 
 import httpx
 import pytest
@@ -19,16 +18,6 @@ pytestmark = pytest.mark.timeout(150)
 RUN_MS_MAX = 60_000
 TWO_HOURS = 2 * 60 * 60
 SPARE = 5  # a tenant that other tests leave alone
-
-
-@pytest.fixture(name="api")
-def _api(fleet: Fleet) -> Iterator[httpx.Client]:
-    """The HTTP API, as the admin."""
-    with httpx.Client(base_url=fleet.url, timeout=60) as client:
-        login = {"email": ADMIN, "password": PASSWORD}
-        token = client.post("/api/admin/auth/login", json=login).json()["data"]["token"]
-        client.headers["Authorization"] = f"Bearer {token}"
-        yield client
 
 
 @pytest.fixture(name="page")
