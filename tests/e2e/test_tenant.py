@@ -61,6 +61,7 @@ class TestTenant:
         page.get_by_role("dialog").get_by_role("button", name="Rotate").click()
         page.get_by_label("API key", exact=True).wait_for()
         fresh = secret_shown_once(page, "API key")
+        page.get_by_role("button", name=f"Actions for {fresh[:8]}").wait_for()
         choose(page, key[:8], "Revoke…")
         dialog_button(page, "Revoke")
         expect(page.get_by_role("button", name=f"Actions for {key[:8]}")).to_have_count(0)
