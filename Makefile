@@ -37,7 +37,7 @@ export UV_PYTHON_DOWNLOADS := never
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo serve test test-slow test-all test-e2e test-edge test-pooler pictures check bench bench-fleet torture prove cluster docs format lint types layers words javascript lock wheel sbom audit clean
+.PHONY: help demo serve test test-slow test-all test-e2e test-firefox test-edge test-pooler pictures check bench bench-fleet torture prove cluster docs format lint types layers words javascript lock wheel sbom audit clean
 
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,7 +50,7 @@ serve: .venv/.runtime ## Serve what the settings name; without any, SQLite in ./
 
 test: .venv/.dev ## Run the quick tests; T="tests/unit -k name" chooses, also among the slow ones
 	$(BIN)/pytest $(if $(T),$(T),$(SIDE_BY_SIDE) -m "not slow")
-	@$(if $(T),,echo "LEFT OUT: slow tests (make test-slow), the console in a browser (make test-e2e), a shared cache in front (make test-edge), and PgBouncer (make test-pooler)." >&2)
+	@$(if $(T),,echo "LEFT OUT: slow tests (make test-slow), the console in a browser (make test-e2e and test-firefox), a shared cache in front (make test-edge), and PgBouncer (make test-pooler)." >&2)
 
 # The small version of `torture` is among them.
 test-slow: .venv/.dev ## Run the tests that kill, wait, or try thousands of inputs
@@ -59,12 +59,17 @@ test-slow: .venv/.dev ## Run the tests that kill, wait, or try thousands of inpu
 test-all: test test-slow ## Run the quick and the slow tests, and the small version of `prove`
 	$(MAKE) --no-print-directory prove SHORT=1 PROMISE= PLANT= PROVE=
 
-test-e2e: .venv/.dev ## Walk through the console in Chromium and Firefox; installs them, when root
-	@if ! { $(FIND_CHROMIUM) && $(FIND_FIREFOX); }; then \
-		test "$$(id -u)" = 0 || { echo "Needs both: apt-get install chromium firefox-esr" >&2; exit 1; }; \
-		apt-get update -qq && apt-get install -qq --no-install-recommends chromium firefox-esr; fi >/dev/null
+test-e2e: .venv/.dev ## Walk through the console in Chromium; installs it, when root
+	@if ! $(FIND_CHROMIUM); then \
+		test "$$(id -u)" = 0 || { echo "Needs Chromium: apt-get install chromium" >&2; exit 1; }; \
+		apt-get update -qq && apt-get install -qq --no-install-recommends chromium; fi >/dev/null
 	$(BIN)/pytest $(if $(T),$(T),tests/e2e)
-	$(if $(T),,$(BIN)/pytest --in firefox $(IN_FIREFOX))
+
+test-firefox: .venv/.dev ## Walk through the console in Firefox; installs it, when root
+	@if ! $(FIND_FIREFOX); then \
+		test "$$(id -u)" = 0 || { echo "Needs Firefox: apt-get install firefox-esr" >&2; exit 1; }; \
+		apt-get update -qq && apt-get install -qq --no-install-recommends firefox-esr; fi >/dev/null
+	$(BIN)/pytest --in firefox $(if $(T),$(T),$(IN_FIREFOX))
 
 test-edge: .venv/.dev ## Put Varnish in front, a real shared cache; installs it, when root
 	@if ! PATH="$$PATH:/usr/sbin" command -v varnishd >/dev/null; then \

@@ -145,14 +145,14 @@ def _browser(
     with sync_playwright() as playwright:
         if name == "firefox":
             program = firefox.install(tmp_path_factory.mktemp("program"))
-            assert program, "Firefox is not installed; `make test-e2e` says how."
+            assert program, "Firefox is not installed; `make test-firefox` says how."
             browser = playwright.firefox.launch(
                 channel="moz-firefox",
                 executable_path=program,
             )
         else:
             found = [path for name in PROGRAMS if (path := shutil.which(name))]
-            assert found, f"None of {', '.join(PROGRAMS)} is installed; `make test-e2e` says how."
+            assert found, f"None of {', '.join(PROGRAMS)} is installed; `make test-firefox` says how."
             # Root may not have Chromium's sandbox; what is shown is our own page.
             browser = playwright.chromium.launch(executable_path=found[0], args=["--no-sandbox"])
         yield browser
