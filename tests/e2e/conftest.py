@@ -152,7 +152,9 @@ def _browser(
             )
         else:
             found = [path for name in PROGRAMS if (path := shutil.which(name))]
-            assert found, f"None of {', '.join(PROGRAMS)} is installed; `make test-firefox` says how."
+            assert found, (
+                f"None of {', '.join(PROGRAMS)} is installed; `make test-firefox` says how."
+            )
             # Root may not have Chromium's sandbox; what is shown is our own page.
             browser = playwright.chromium.launch(executable_path=found[0], args=["--no-sandbox"])
         yield browser
