@@ -193,9 +193,7 @@ async def read_body(
     if not endpoint.reads_body:
         return b""
     body = received_at_once(receive)
-    if body is not None:
-        held.grow(len(body))
-    else:
+    if body is None:
         # First check the headers: reading the body sends `100 Continue`.
         _check_announced(endpoint, headers)
         try:
@@ -203,8 +201,10 @@ async def read_body(
                 body = await _read_parts(receive, endpoint.body_bytes_max, held)
         except TimeoutError as error:
             raise BodyTooSlow from error
-    if len(body) > endpoint.body_bytes_max:
+    elif len(body) > endpoint.body_bytes_max:
         raise BodyTooLarge
+    else:
+        held.grow(len(body))
     if body and not _is_json(headers):
         raise UnsupportedMediaType
     return body
@@ -327,16 +327,17 @@ async def _next_part(receive: Receive) -> Message:
 
 async def _read_parts(receive: Receive, bytes_max: int, held: HeldBody) -> bytes:
     body = bytearray()
-    while len(body) <= bytes_max:
+    while True:
         message = await _next_part(receive)
         if message["type"] == "http.disconnect":
             raise ClientDisconnected
         part = message.get("body", b"")
+        if len(body) + len(part) > bytes_max:
+            raise BodyTooLarge
         held.grow(len(part))
         body += part
         if not message.get("more_body", False):
-            break
-    return bytes(body)
+            return bytes(body)
 
 
 def _check_announced(endpoint: Endpoint, headers: RawHeaders) -> None:
