@@ -20,6 +20,8 @@ from testkit import postgres as launcher
 PATRONI = ROOT / ".cluster" / "tools" / "bin" / "patroni"
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 START_SECONDS_MAX = 30
+# HAProxy takes its servers in turn.
+CONNECTIONS = 4
 ROLE = "tenantry"
 CATALOG = "tenantry_catalog"
 # The checks of a primary are those of docs/howto/run-on-patroni.md.
@@ -197,6 +199,7 @@ class Stack:
         program = start(folder, [_found("haproxy"), "-db", "-f", "haproxy.cfg"])
         for port in (self._ports.catalog, self._ports.tenants):
             _await_port(port, program)
+            _await_primary(port, program)
 
 
 def versions(pgbouncer: Path) -> str:
@@ -248,3 +251,20 @@ def _await_port(port: int, program: Program) -> None:
         return False
 
     wait_until(answers, START_SECONDS_MAX, f"nothing listens on {port}", program)
+
+
+def _await_primary(port: int, program: Program) -> None:
+    """Wait until HAProxy knows the standby: until its first checks, it sends connections there."""
+
+    def leads() -> bool:
+        with suppress(psycopg.OperationalError):
+            return all(_is_primary(port) for _ in range(CONNECTIONS))
+        return False
+
+    wait_until(leads, START_SECONDS_MAX, f"not only the primary answers on {port}", program)
+
+
+def _is_primary(port: int) -> bool:
+    url = f"postgresql://postgres@127.0.0.1:{port}/postgres"
+    with psycopg.connect(url, autocommit=True) as connection:
+        return connection.execute("SELECT NOT pg_is_in_recovery()").fetchone() == (True,)
