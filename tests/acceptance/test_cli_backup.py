@@ -583,6 +583,9 @@ class TestRecovery:
         keys = tenantry("signing-key", "list", "--json", **fresh).data["items"]
         assert before
         assert not {one["id"] for one in keys} & {one["id"] for one in before}, "logins end"
+        (job,) = tenantry("backup", "jobs", "--json", **fresh).data["items"][-1:]
+        assert job["state"] == "failed"
+        assert "The catalog was restored" in job["error"], "and nothing of it was dropped"
         again = tenantry("backup", "restore-catalog", catalog.name, **fresh)
         assert again.status == 2, "there is a catalog now"
         assert "Restored 0 tenants." in tenantry("backup", "restore-missing", **fresh).stdout

@@ -12,7 +12,7 @@ from tenantry.backup.dumps import Contents
 from tenantry.backup.jobs import Copying
 from tenantry.backup.loading import WrongEngine
 from tenantry.backup.targets import Stored
-from tenantry.catalog import signing_keys, tenants
+from tenantry.catalog import jobs, signing_keys, tenants
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.tenants import Tenant
 from tenantry.db import files
@@ -37,7 +37,8 @@ async def restore_catalog(
 ) -> None:
     """Restore the catalog where there is none, completely or not at all.
 
-    All sessions end: one may have been ended since, or a signing key been revoked.
+    All sessions end: one may have been ended since, or a signing key been revoked. Open jobs end,
+    too, without a cleanup.
 
     Args:
         ctx: Who restores it.
@@ -131,5 +132,6 @@ async def _load(
         restored = catalog.cache.catalog_id
         async with catalog.change(ctx, "catalog.restore", restored) as session:
             await signing_keys.remove_all(session)
+            await jobs.end_open(session, now=ctx.now)
     finally:
         await catalog.close()

@@ -22,6 +22,7 @@ from tenantry.kit.pages import Page, Window
 
 PRUNED_MAX = 1_000
 """Jobs that one call of `prune` removes."""
+RESTORED = "The catalog was restored from a backup that was made before the job ended."
 INTERRUPTED = "The process ended before the job did. What it had begun was removed."
 
 
@@ -160,6 +161,18 @@ _TAKE_KEPT = Statement(
     .where(job.c.state == JobState.KEPT.value, job.c.tenant_id == sa.bindparam("tenant"))
     .returning(*_COLUMNS),
     Job,
+)
+_END_OPEN = Statement[Any](
+    sa.update(job)
+    .values(
+        state=JobState.FAILED.value,
+        error=RESTORED,
+        server_name=None,
+        database_name=None,
+        finished_at=_at,
+        worker_id=None,
+    )
+    .where(sa.or_(_is_open, job.c.state == JobState.QUEUED.value))
 )
 _FIND = Statement(sa.select(*_COLUMNS).where(_by_id), Job)
 _tenant = sa.bindparam("tenant", type_=sa.Uuid)
@@ -313,3 +326,11 @@ async def take_abandoned(session: CatalogSession, *, worker_id: UUID) -> list[Jo
 async def take_kept(session: CatalogSession, tenant_id: UUID, *, worker_id: UUID) -> list[Job]:
     """Claim the old databases of a tenant, to drop them."""
     return await session.fetch_all(_TAKE_KEPT, tenant=tenant_id, worker=worker_id)
+
+
+async def end_open(session: CatalogSession, *, now: datetime) -> None:
+    """End every job of a restored catalog, without a cleanup.
+
+    The jobs have ended since. A database that a job was filling can be that of a tenant now.
+    """
+    await session.execute(_END_OPEN, at=now)
