@@ -17,6 +17,8 @@ PASSWORD = "correct horse battery staple"
 NEW_PASSWORD = "another quite long passphrase"
 # Everything is optional there, and all of it together contradicts itself.
 EMPTY = {"/api/admin/tenants/migrate-all"}
+# The tenant server to which tenants are moved.
+FAR = "far"
 
 
 def params(endpoints: Iterable[Endpoint]) -> list[object]:
@@ -36,6 +38,8 @@ def body_of(endpoint: Endpoint, *, login: str, user_id: str) -> dict[str, Any]:
         return {}
     if endpoint.path.endswith("/auth/login"):
         return {"email": login, "password": PASSWORD}
+    if endpoint.path.endswith("/move"):
+        return {"server": FAR}
     body = _struct(inspect.type_info(endpoint.request), user_id)
     return body | {"password": PASSWORD} if endpoint.path == "/api/tenant/mcp-tokens" else body
 
@@ -97,6 +101,8 @@ def _value(field: inspect.Field, user_id: str) -> Any:
         "title": f"Changed {unique}",
         "slug": f"changed-{unique}",
         "server": "default",
+        "fromServer": "default",
+        "toServer": FAR,
         "isActive": False,
         "modules": ["blog", "mcp"],
         "scopes": ["content:read", "profile:read"],

@@ -228,7 +228,8 @@ class Settings(BaseSettings):
         ge=0,
         le=64,
         description="Backups that admins have started over HTTP and that this process makes at the "
-        "same time, and as many of their other jobs; 0 leaves them to other processes.",
+        "same time, as many moves, and as many of their other jobs; 0 leaves them to other "
+        "processes.",
     )
     pg_tools: Path | None = Field(
         None, description="The folder of `pg_dump` and `pg_restore`. Empty: the `PATH`."

@@ -9,6 +9,7 @@ import pytest_asyncio
 from tenantry.services import Services, open_services
 from tenantry.settings import Settings
 from testkit.postgres import create_database
+from testkit.request_samples import FAR
 from tests.conftest import HOST, SECRET_KEY, make_world
 from tests.contracts.cast import Cast, assemble
 from tests.contracts.ledger import Ledger
@@ -27,6 +28,7 @@ def _module_settings(
         "password_threads": 2,
         "login_tries": 100,
         "job_concurrency": 0,
+        "tenant_servers": {FAR: {"url": "sqlite:////nonexistent/far"}},  # for moves in the queue
         "login_account_hourly": 100_000,
         "login_address_minutely": 100_000,
     }

@@ -14,7 +14,7 @@ from tenantry.tenant import tables as tenant_tables
 # Written in the background, independently of the request.
 TRACES = {"last_used_at", "seen_at_ms"}
 UNWATCHED = {"worker", "login_attempt"}
-RESTORED = ("tenant", "api_key", "mcp_token", "admin", "ended_session")
+RESTORED = ("tenant", "api_key", "mcp_token", "admin", "ended_session", "job")
 
 Rows = list[dict[str, Any]]
 Dump = dict[str, Rows]
@@ -50,7 +50,7 @@ class Ledger:
         return {"catalog": self.dump_catalog(), **dumps}
 
     def restore_catalog(self, dump: Dump) -> None:
-        """Restore credentials and users from *dump*; the history stays."""
+        """Restore credentials, users and jobs from *dump*; the history stays."""
         every = catalog_tables.metadata.sorted_tables
         _restore(self.catalog, [table for table in every if table.name in RESTORED], dump)
         self.services.catalog.cache.clear()

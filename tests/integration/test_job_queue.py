@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -15,7 +14,7 @@ from tenantry.backup.jobs import JobCancelled, Progress
 from tenantry.backup.targets import FolderTarget
 from tenantry.catalog import job_queue, tenants
 from tenantry.catalog import jobs as job_rows
-from tenantry.catalog.job_queue import JobEnded
+from tenantry.catalog.job_queue import BACKUP, JobEnded
 from tenantry.catalog.jobs import JobState
 from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id
@@ -24,10 +23,10 @@ from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
 from testkit import raw_sql
 from tests.conftest import World, provision
+from tests.integration.queued import JOBS, TENANTS, WAIT_SECONDS, done, ended
 
 COUNT = "SELECT count(*) FROM tenantry_post"
-WAIT_SECONDS = 60
-JOBS, ARCHIVES, TENANTS = "/api/admin/jobs", "/api/admin/archives", "/api/admin/tenants"
+ARCHIVES = "/api/admin/archives"
 
 
 @pytest.fixture(name="admin")
@@ -60,27 +59,6 @@ def url_of(world: World, database_name: str) -> str:
 async def databases(world: World) -> set[str]:
     names = await world.services.databases.server("default").names("tenantry_")
     return {name for name in names if "template" not in name}
-
-
-async def ended(admin: httpx.AsyncClient, job_id: str) -> Any:
-    async with asyncio.timeout(WAIT_SECONDS):
-        while True:
-            job = (await admin.get(f"{JOBS}/{job_id}")).json()["data"]
-            if job["finishedAt"] is not None:
-                return job
-            await asyncio.sleep(0.05)
-
-
-async def done(admin: httpx.AsyncClient, path: str, **body: object) -> Any:
-    """Queue a job, and return it when it has succeeded."""
-    answer = await admin.post(path, json=body)
-    assert answer.status_code == 202, answer.text
-    queued = answer.json()["data"]
-    assert queued["state"] == "queued"
-    assert answer.headers["location"] == f"{JOBS}/{queued['id']}"
-    job = await ended(admin, queued["id"])
-    assert job["error"] is None
-    return job
 
 
 class TestBackup:
@@ -370,7 +348,7 @@ class TestJobWorker:
     ):
         ctx, dead = system_context("test"), new_id()
         await idle.queueing.back_up(ctx, None)
-        await job_queue.claim(idle.catalog, worker_id=dead, now=utc_now(), is_backup=True)
+        await job_queue.claim(idle.catalog, BACKUP, worker_id=dead, now=utc_now())
         await idle.queueing.back_up(ctx, None)
 
         async with open_services(settings) as services:
@@ -390,7 +368,7 @@ class TestJobWorker:
         made = await provision(idle, "acme")
         job = await idle.queueing.back_up_tenant(system_context("test"), made.tenant)
         worker_id, progress = idle.heartbeat.worker_id, Progress(job.id)
-        await job_queue.claim(idle.catalog, worker_id=worker_id, now=utc_now(), is_backup=True)
+        await job_queue.claim(idle.catalog, BACKUP, worker_id=worker_id, now=utc_now())
         begun = asyncio.Event()
 
         async def run() -> None:
@@ -412,7 +390,7 @@ class TestJobWorker:
         made = await provision(idle, "acme")
         job = await idle.queueing.back_up_tenant(system_context("test"), made.tenant)
         worker_id = idle.heartbeat.worker_id
-        await job_queue.claim(idle.catalog, worker_id=worker_id, now=utc_now(), is_backup=True)
+        await job_queue.claim(idle.catalog, BACKUP, worker_id=worker_id, now=utc_now())
 
         working = asyncio.create_task(idle.job_worker.work())
         await asyncio.sleep(0)
@@ -427,7 +405,7 @@ class TestJobWorker:
         made = await provision(idle, "acme")
         job = await idle.queueing.back_up_tenant(system_context("test"), made.tenant)
         worker_id = idle.heartbeat.worker_id
-        await job_queue.claim(idle.catalog, worker_id=worker_id, now=utc_now(), is_backup=True)
+        await job_queue.claim(idle.catalog, BACKUP, worker_id=worker_id, now=utc_now())
 
         await job_queue.give_back(idle.catalog, worker_id=worker_id, running=[job.id])
         assert (await job_rows.get(idle.catalog, job.id)).state == JobState.RUNNING

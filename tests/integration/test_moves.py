@@ -274,7 +274,7 @@ class TestReap:
             raise asyncio.CancelledError
 
         services, acme = world.services, world.acme.tenant
-        monkeypatch.setattr(moving, "_drop_when_known", die)
+        monkeypatch.setattr(moving, "drop_when_known", die)
         with pytest.raises(asyncio.CancelledError):
             await move(services, acme)
         assert acme.database_name in await databases(services)

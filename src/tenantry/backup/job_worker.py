@@ -1,8 +1,8 @@
-"""Run the queued jobs: backups in one lane, and everything else in another.
+"""Run the queued jobs: backups, moves and everything else, each in a lane of its own.
 
-So a restore never waits behind the backups of the whole fleet. Each process claims jobs one at a
-time. If it dies, another one drops what a job had begun, and the job has failed. What a process
-has claimed and not begun, it gives back.
+So a restore never waits behind the backups, or the moves, of the whole fleet. Each process claims
+jobs one at a time. If it dies, another one drops what a job had begun, and the job has failed.
+What a process has claimed and not begun, it gives back.
 """
 
 import asyncio
@@ -13,11 +13,11 @@ from uuid import UUID
 import msgspec
 import structlog
 
-from tenantry.backup import cloning, creating, queueing, restoring, verifying
+from tenantry.backup import cloning, creating, moving, queueing, restoring, verifying
 from tenantry.backup.archives import Archives
 from tenantry.backup.jobs import ERROR_CHARS_MAX, Copying, Progress
 from tenantry.catalog import job_queue, jobs, tenants
-from tenantry.catalog.job_queue import BACKUP, JobOptions
+from tenantry.catalog.job_queue import BACKUP, LANES, MOVE, JobOptions
 from tenantry.catalog.jobs import Job
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.kit.clock import utc_now
@@ -43,6 +43,7 @@ class JobWorker:
         self._archives = archives
         self._concurrency = concurrency
         self._running: set[UUID] = set()
+        self._ending = asyncio.Semaphore(moving.MOVED_AT_ONCE)
         self._is_unsure = False
         self._claiming = asyncio.Lock()
         self._hinted = asyncio.Event()
@@ -60,25 +61,24 @@ class JobWorker:
         """
         try:
             async with asyncio.TaskGroup() as tasks:
-                for is_backup in (True, False):
-                    tasks.create_task(self._serve(tasks, is_backup=is_backup))
+                for lane in LANES:
+                    tasks.create_task(self._serve(tasks, lane))
         finally:
             worker_id = self._copying.heartbeat.worker_id
             with contextlib.suppress(DatabaseUnavailable):
                 await job_queue.give_back(self._copying.catalog, worker_id=worker_id, running=[])
 
-    async def _serve(self, tasks: asyncio.TaskGroup, *, is_backup: bool) -> None:
+    async def _serve(self, tasks: asyncio.TaskGroup, lane: str) -> None:
         free = asyncio.Semaphore(self._concurrency)
         while True:
             await free.acquire()
-            job = await self._next(is_backup=is_backup)
-            tasks.create_task(self._run(job)).add_done_callback(lambda _: free.release())
+            tasks.create_task(self._run(await self._next(lane), free))
 
-    async def _next(self, *, is_backup: bool) -> Job:
+    async def _next(self, lane: str) -> Job:
         while True:
             hinted = self._hinted
             try:
-                job = await self._claim(is_backup=is_backup)
+                job = await self._claim(lane)
             except DatabaseUnavailable:
                 self._is_unsure = True  # the COMMIT of a claim may have succeeded
                 job = None
@@ -89,23 +89,36 @@ class JobWorker:
                 async with asyncio.timeout(POLL_SECONDS):
                     await hinted.wait()
 
-    async def _claim(self, *, is_backup: bool) -> Job | None:
+    async def _claim(self, lane: str) -> Job | None:
         catalog, worker_id = self._copying.catalog, self._copying.heartbeat.worker_id
         async with self._claiming:
             if self._is_unsure:
                 await job_queue.give_back(catalog, worker_id=worker_id, running=self._running)
                 self._is_unsure = False
             # Reading first: on SQLite, an update waits for other writers, and they for it.
-            if not await job_queue.is_waiting(catalog, is_backup=is_backup):
+            if not await job_queue.is_waiting(catalog, lane):
                 return None
-            job = await job_queue.claim(
-                catalog, worker_id=worker_id, now=utc_now(), is_backup=is_backup
-            )
+            job = await job_queue.claim(catalog, lane, worker_id=worker_id, now=utc_now())
             if job is not None:
                 self._running.add(job.id)
             return job
 
-    async def _run(self, job: Job) -> None:
+    async def _run(self, job: Job, free: asyncio.Semaphore) -> None:
+        """Run a job that has a place in *free*, and release that."""
+        try:
+            try:
+                held = await self._attempt(job)
+                if held is not None:
+                    await self._ending.acquire()
+            finally:
+                free.release()
+            if held is not None:
+                await self._end(held)
+        finally:
+            self._running.discard(job.id)
+
+    async def _attempt(self, job: Job) -> Job | None:
+        """Run a job; return it if its tenant was moved and has an old database."""
         try:
             options = msgspec.json.decode(job.options or "", type=JobOptions)
             ctx = OperationContext(
@@ -114,12 +127,21 @@ class JobWorker:
                 actor=job.actor,
                 address=options.address,
             )
-            await self._work_of(job)(ctx, job, options, Progress(job.id))
+            return await self._work_of(job)(ctx, job, options, Progress(job.id))
         except Exception as error:  # noqa: BLE001 - it is the result of the job
             _log.info("job failed", job=str(job.id), kind=job.kind, exc_info=True)
             await self._fail(job, explain(error))
+            return None
+
+    async def _end(self, held: Job) -> None:
+        """Drop an old database. Other tenants are moved while this waits for every process."""
+        try:
+            await moving.drop_when_known(self._copying, held)
+        except Exception:  # noqa: BLE001 - logged; the job is given back
+            _log.exception("old database not dropped yet", job=str(held.id))
+            self._is_unsure = True
         finally:
-            self._running.discard(job.id)
+            self._ending.release()
 
     async def _fail(self, job: Job, error: str) -> None:
         """End a job that has failed before it began; others have ended already."""
@@ -141,6 +163,7 @@ class JobWorker:
             queueing.RESTORE: self._restore,
             queueing.REPLACE: self._replace,
             queueing.CLONE: self._clone,
+            MOVE: self._move,
         }[job.kind]
 
     async def _back_up(
@@ -204,5 +227,19 @@ class JobWorker:
             with_key=False,
         )
 
+    async def _move(
+        self, ctx: OperationContext, job: Job, options: JobOptions, progress: Progress
+    ) -> Job:
+        assert job.tenant_id is not None
+        assert options.server_name is not None
+        held, _ = await moving.carry(
+            ctx,
+            self._copying,
+            await tenants.get(self._copying.catalog, job.tenant_id),
+            server_name=options.server_name,
+            progress=progress,
+        )
+        return held
 
-Work = Callable[[OperationContext, Job, JobOptions, Progress], Awaitable[None]]
+
+Work = Callable[[OperationContext, Job, JobOptions, Progress], Awaitable[Job | None]]

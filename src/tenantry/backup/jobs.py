@@ -32,8 +32,8 @@ from tenantry.tenant.databases import TenantDatabases
 
 PROGRESS_SECONDS = 1.0
 ERROR_CHARS_MAX = 1_000
-REPEATABLE = {"backup", "verify"}
-"""Jobs that are queued again when their process is stopped: they change no tenant."""
+REPEATABLE = {"backup", "verify", "move"}
+"""Jobs that are queued again when their process is stopped: what they have begun is undone."""
 STOPPED = "The process was stopped. What the job had begun was removed."
 
 _log = structlog.get_logger(__name__)
@@ -212,7 +212,7 @@ async def _clear(
             await copying.databases.server(job.server_name).drop(job.database_name)
         if job.error is not None:
             await _undo(copying, job)
-        if again:
+        if again and job.error is not None:
             await job_queue.queue_again(copying.catalog, job.id, worker_id=worker_id)
             return
         await jobs.finish(

@@ -91,8 +91,8 @@ async def move(
         ToolMissing, ToolTooOld, ToolFailed: See `db.postgres_tools`.
         MoveFailed: Any other error.
     """
-    job, moved = await _carry(ctx, copying, tenant, server_name=server_name, progress=progress)
-    await _drop_when_known(copying, job)
+    job, moved = await carry(ctx, copying, tenant, server_name=server_name, progress=progress)
+    await drop_when_known(copying, job)
     return moved
 
 
@@ -111,7 +111,7 @@ async def move_all(
         async with places:
             try:
                 async with copies:
-                    job, moved = await _carry(
+                    job, moved = await carry(
                         ctx,
                         copying,
                         tenant,
@@ -120,7 +120,7 @@ async def move_all(
                     )
             except TenantryError as error:
                 return NotMoved(tenant=tenant, error=error)
-            await _drop_when_known(copying, job)
+            await drop_when_known(copying, job)
             return moved
 
     async with asyncio.TaskGroup() as tasks:
@@ -128,7 +128,19 @@ async def move_all(
     return [one.result() for one in begun]
 
 
-async def _carry(
+def check_servers(copying: Copying, from_server: str, to_server: str) -> None:
+    """Check the tenant servers of a move.
+
+    Raises:
+        UnknownServer, SameServer: One of them is not in the settings, or they are the same.
+    """
+    if not {from_server, to_server} <= copying.databases.server_names:
+        raise UnknownServer
+    if from_server == to_server:
+        raise SameServer
+
+
+async def carry(
     ctx: OperationContext,
     copying: Copying,
     tenant: Tenant,
@@ -136,11 +148,15 @@ async def _carry(
     server_name: str,
     progress: Progress,
 ) -> tuple[Job, Moved]:
-    """Copy a tenant and give it the copy; return the job, which holds the old database."""
-    if server_name not in copying.databases.server_names:
-        raise UnknownServer
-    if server_name == tenant.server_name:
-        raise SameServer
+    """Copy a tenant and give it the copy.
+
+    Returns:
+        The job, which holds the old database: see `drop_when_known`.
+
+    Raises:
+        Exception: As for `move`.
+    """
+    check_servers(copying, tenant.server_name, server_name)
     source = copying.databases.server(tenant.server_name)
     target = copying.databases.server(server_name)
     name = f"tenantry_{new_id().hex}"
@@ -207,7 +223,7 @@ async def _cut_over(
     return held, moved
 
 
-async def _drop_when_known(copying: Copying, job: Job) -> None:
+async def drop_when_known(copying: Copying, job: Job) -> None:
     """Drop the old database when every process knows the new one."""
     await asyncio.sleep(KNOWN_SECONDS)
     await drop_old(copying, [job])

@@ -6,13 +6,14 @@ from uuid import UUID
 
 import msgspec
 
+from tenantry.backup import moving
 from tenantry.backup.archive import Header
 from tenantry.backup.archives import Archives
 from tenantry.backup.creating import TENANT
 from tenantry.backup.jobs import Copying, Progress, new_job
 from tenantry.backup.loading import NotATenant
 from tenantry.catalog import audit, job_queue, jobs
-from tenantry.catalog.job_queue import BACKUP, JobOptions
+from tenantry.catalog.job_queue import BACKUP, MOVE, JobOptions
 from tenantry.catalog.jobs import Job, JobState
 from tenantry.catalog.tenants import Tenant
 from tenantry.db import audit_log
@@ -22,7 +23,7 @@ from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Conflict
 
 QUEUED_MAX = 1_000
-"""Queued jobs besides backups, of which each tenant has at most one."""
+"""Queued jobs besides backups and moves, of which each tenant has at most one."""
 
 VERIFY, RESTORE, REPLACE, CLONE = "verify", "restore", "replace", "clone"
 
@@ -130,6 +131,39 @@ class Queueing:
         )
         return await self._queue(ctx, job)
 
+    async def move(self, ctx: OperationContext, tenant: Tenant, *, server_name: str) -> Job:
+        """Queue a move of a tenant to another tenant server.
+
+        Raises:
+            UnknownServer, SameServer: See `moving.check_servers`.
+            TenantMoving: Another move of the tenant has not ended.
+        """
+        moving.check_servers(self.copying, tenant.server_name, server_name)
+        job = _new(ctx, MOVE, tenant=(tenant.id, tenant.name), server_name=server_name)
+        return await self._queue(ctx, job, _servers(tenant.server_name, server_name))
+
+    async def move_all(self, ctx: OperationContext, *, from_server: str, to_server: str) -> int:
+        """Queue a move of every tenant of a tenant server; return how many.
+
+        A tenant that is being moved, or will be, is left out.
+
+        Raises:
+            UnknownServer, SameServer: See `moving.check_servers`.
+            TenantMoving: Another caller has just queued a move of one of the tenants.
+        """
+        moving.check_servers(self.copying, from_server, to_server)
+        async with self.copying.catalog.begin() as session:
+            found = await job_queue.to_move(session, from_server)
+            queued = [
+                _new(ctx, MOVE, tenant=(one.id, one.name), server_name=to_server) for one in found
+            ]
+            await job_queue.add(session, queued)
+            changes: audit_log.Changes = [{"field": "jobs", "old": None, "new": len(queued)}]
+            changes += _servers(from_server, to_server)
+            await audit.LOG.add(session, ctx, "move.queue", "moves", changes=changes)
+        self.hint()
+        return len(queued)
+
     async def cancel(self, ctx: OperationContext, job_id: UUID) -> Job:
         """Cancel a job.
 
@@ -151,12 +185,17 @@ class Queueing:
             await audit.LOG.add(session, ctx, "job.cancel_queued", "jobs", changes=changes)
         return count
 
-    async def _queue(self, ctx: OperationContext, job: Job) -> Job:
+    async def _queue(
+        self, ctx: OperationContext, job: Job, more: Sequence[dict[str, object]] = ()
+    ) -> Job:
+        """Queue a job; its entry in the audit log has *more* changes."""
         async with self.copying.catalog.begin() as session:
-            if job.kind != BACKUP and await job_queue.count(session) >= QUEUED_MAX:
+            is_bounded = job.kind not in {BACKUP, MOVE}
+            if is_bounded and await job_queue.count(session) >= QUEUED_MAX:
                 raise TooManyQueued
             await job_queue.add(session, [job])
             changes = audit_log.changes_between(None, job, "kind", "tenant_name", "archive")
+            changes += more
             await audit.LOG.add(
                 session,
                 ctx,
@@ -177,6 +216,10 @@ class Queueing:
     def _check_server(self, server_name: str | None) -> None:
         if server_name is not None and server_name not in self.copying.databases.server_names:
             raise UnknownServer
+
+
+def _servers(from_server: str, to_server: str) -> audit_log.Changes:
+    return [{"field": "serverName", "old": from_server, "new": to_server}]
 
 
 def _new(

@@ -8,7 +8,7 @@ from uuid import UUID
 import msgspec
 import sqlalchemy as sa
 
-from tenantry.catalog.jobs import Job, JobState
+from tenantry.catalog.jobs import ADD, Job, JobState
 from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.tables import job, tenant
 from tenantry.catalog.tenants import TenantState
@@ -16,7 +16,8 @@ from tenantry.db.statements import Count, Statement, columns_of
 from tenantry.db.types import Ids, is_listed
 from tenantry.kit.errors import Conflict
 
-BACKUP = "backup"
+BACKUP, MOVE, OTHER = LANES = "backup", "move", "other"
+"""Lanes of the queue: backups, moves, and every other kind. None of them waits for another."""
 CANCELLED = "It was cancelled."
 
 
@@ -32,7 +33,7 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
         address: The client of that request.
         archive: The name of an archive in the target.
         name: The name of a new tenant.
-        server_name: The tenant server of its database.
+        server_name: The tenant server of a new database.
     """
 
     request_id: str
@@ -43,7 +44,7 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Queued(msgspec.Struct, frozen=True):
-    """A tenant that is backed up."""
+    """A tenant whose backup or move is queued."""
 
     id: UUID
     name: str
@@ -59,13 +60,13 @@ _worker = sa.bindparam("worker", type_=sa.Uuid)
 _is_held = job.c.worker_id == _worker
 _is_queued = job.c.state == JobState.QUEUED.value
 _is_running = job.c.state == JobState.RUNNING.value
-_is_backup = job.c.kind == BACKUP
+_is_backup, _is_move = job.c.kind == BACKUP, job.c.kind == MOVE
+_lane = sa.case((sa.or_(_is_backup, _is_move), job.c.kind), else_=OTHER)
 _ids = sa.bindparam("ids", type_=Ids)
 _at = sa.bindparam("at", type_=job.c.started_at.type)
 
-_ADD = Statement[Any](sa.insert(job))
 _COUNT = Statement(
-    sa.select(sa.func.count().label("count")).select_from(job).where(_is_queued, ~_is_backup),
+    sa.select(sa.func.count().label("count")).select_from(job).where(_is_queued, _lane == OTHER),
     Count,
 )
 # A tenant has at most one queued backup.
@@ -79,7 +80,22 @@ _TO_BACK_UP = Statement(
     .order_by(tenant.c.id),
     Queued,
 )
-_is_wanted = sa.and_(_is_queued, _is_backup == sa.bindparam("is_backup", type_=sa.Boolean))
+# Those that are in `uq_job_tenant_id`, of moves that have not ended.
+_TO_MOVE = Statement(
+    sa.select(*columns_of(tenant, Queued))
+    .where(
+        tenant.c.state == TenantState.READY.value,
+        tenant.c.server_name == sa.bindparam("server"),
+        ~sa.exists().where(
+            _is_move,
+            sa.or_(_is_queued, _is_running, job.c.state == JobState.DROPPING.value),
+            job.c.tenant_id == tenant.c.id,
+        ),
+    )
+    .order_by(tenant.c.id),
+    Queued,
+)
+_is_wanted = sa.and_(_is_queued, _lane == sa.bindparam("lane", type_=sa.String))
 _WAITING = Statement(sa.select(job.c.id).where(_is_wanted).limit(1), _Id)
 _next = (
     sa.select(job.c.id)
@@ -96,21 +112,20 @@ _CLAIM = Statement(
     .returning(*_COLUMNS),
     Job,
 )
+_BEGUN = (
+    "tenant_id",
+    "tenant_name",
+    "archive",
+    "server_name",
+    "database_name",
+    "has_suspended",
+    "source_server_name",
+    "source_database_name",
+    "has_made_read_only",
+)
 _BEGIN = Statement(
     sa.update(job)
-    .values(
-        {
-            name: sa.bindparam(name, type_=job.c[name].type)
-            for name in (
-                "tenant_id",
-                "tenant_name",
-                "archive",
-                "server_name",
-                "database_name",
-                "has_suspended",
-            )
-        }
-    )
+    .values({name: sa.bindparam(name, type_=job.c[name].type) for name in _BEGUN})
     .where(_by_id, _is_held, _is_running)
     .returning(job.c.id),
     _Id,
@@ -123,6 +138,9 @@ _QUEUE_AGAIN = Statement[Any](
         error=None,
         server_name=None,
         database_name=None,
+        source_server_name=None,
+        source_database_name=None,
+        has_made_read_only=False,
         bytes_done=0,
     )
     .where(_by_id, _is_held, job.c.state == JobState.DROPPING.value)
@@ -148,16 +166,20 @@ _CANCEL_RUNNING = Statement(
 
 
 async def add(session: CatalogSession, queued: Sequence[Job]) -> None:
-    """Queue jobs: all of them, or none."""
+    """Queue jobs: all of them, or none.
+
+    Raises:
+        TenantMoving: A job is a move, and another one of its tenant has not ended.
+    """
     rows = [
         {**msgspec.structs.asdict(one), "state": JobState.QUEUED.value, "worker_id": None}
         for one in queued
     ]
-    await session.execute_many(_ADD, rows)
+    await session.execute_many(ADD, rows)
 
 
 async def count(session: CatalogSession) -> int:
-    """Return how many jobs are queued, besides backups."""
+    """Return how many jobs are queued, besides backups and moves."""
     found = await session.fetch_one(_COUNT)
     return found.count if found else 0
 
@@ -167,31 +189,26 @@ async def to_back_up(session: CatalogSession, tenant_ids: Sequence[UUID] | None)
     return await session.fetch_all(_TO_BACK_UP, ids=tenant_ids)
 
 
-async def is_waiting(session: CatalogSession, *, is_backup: bool) -> bool:
-    """Return whether a backup, or another job, is queued."""
-    return await session.fetch_one(_WAITING, is_backup=is_backup) is not None
+async def to_move(session: CatalogSession, server_name: str) -> list[Queued]:
+    """Return the tenants of a tenant server that are not being moved, and will not be."""
+    return await session.fetch_all(_TO_MOVE, server=server_name)
+
+
+async def is_waiting(session: CatalogSession, lane: str) -> bool:
+    """Return whether a job of a lane is queued."""
+    return await session.fetch_one(_WAITING, lane=lane) is not None
 
 
 async def claim(
-    session: CatalogSession, *, worker_id: UUID, now: datetime, is_backup: bool
+    session: CatalogSession, lane: str, *, worker_id: UUID, now: datetime
 ) -> Job | None:
-    """Claim the oldest queued backup, or the oldest other job; None if there is none."""
-    return await session.fetch_one(_CLAIM, worker=worker_id, at=now, is_backup=is_backup)
+    """Claim the oldest queued job of a lane; None if there is none."""
+    return await session.fetch_one(_CLAIM, worker=worker_id, at=now, lane=lane)
 
 
 async def begin(session: CatalogSession, begun: Job, *, worker_id: UUID) -> bool:
     """Store what a claimed job works on; return whether *worker_id* still holds it."""
-    values = {
-        name: getattr(begun, name)
-        for name in (
-            "tenant_id",
-            "tenant_name",
-            "archive",
-            "server_name",
-            "database_name",
-            "has_suspended",
-        )
-    }
+    values = {name: getattr(begun, name) for name in _BEGUN}
     found = await session.fetch_one(_BEGIN, job=begun.id, worker=worker_id, **values)
     return found is not None
 

@@ -31,7 +31,7 @@ class JobNotFound(NotFound):
 
 
 class TenantMoving(Conflict):
-    """The tenant is being moved."""
+    """The tenant is being moved, or a move of it is queued."""
 
 
 class JobState(StrEnum):
@@ -92,7 +92,7 @@ _is_held = sa.and_(_by_id, job.c.worker_id == sa.bindparam("worker"))
 _is_open = sa.or_(job.c.state == JobState.RUNNING.value, job.c.state == JobState.DROPPING.value)
 _at = sa.bindparam("at", type_=job.c.finished_at.type)
 
-_ADD = Statement[Any](sa.insert(job), conflicts={"uq_job_tenant_id": TenantMoving})
+ADD = Statement[Any](sa.insert(job), conflicts={"uq_job_tenant_id": TenantMoving})
 _NOTE = Statement(
     sa.update(job)
     .values(bytes_done=sa.bindparam("bytes_done"))
@@ -212,7 +212,7 @@ async def add(session: CatalogSession, added: Job, *, worker_id: UUID) -> None:
     Raises:
         TenantMoving: It is a move, and another one of the tenant has not ended.
     """
-    await session.execute(_ADD, worker_id=worker_id, **msgspec.structs.asdict(added))
+    await session.execute(ADD, worker_id=worker_id, **msgspec.structs.asdict(added))
 
 
 async def get(session: CatalogSession, job_id: UUID) -> Job:

@@ -207,7 +207,7 @@ tenant_migration = sa.Table(
     sa.Index("ix_tenant_migration_worker_id", "worker_id"),
 )
 
-_MOVING = sa.text("kind = 'move' AND state IN ('running', 'dropping')")
+_MOVING = sa.text("kind = 'move' AND state IN ('queued', 'running', 'dropping')")
 _IS_MOVING: dict[str, Any] = {"sqlite_where": _MOVING, "postgresql_where": _MOVING}
 
 # A backup, a restore, a copy or a move. `database_name` is a database that no tenant has: the one

@@ -12,7 +12,7 @@ from tenantry.schemas.base import ListResponse, PageRequest, PageResponse, Schem
 
 
 class JobResponse(Schema, frozen=True):
-    """A backup, a restore or a copy."""
+    """A backup, a restore, a copy or a move."""
 
     id: UUID
     kind: str
@@ -161,6 +161,19 @@ class CloneTenantRequest(Schema, frozen=True):
 
     name: str
     server: str | UnsetType = UNSET
+
+
+class MoveTenantRequest(Schema, frozen=True):
+    """The new tenant server of the customer's database."""
+
+    server: str
+
+
+class MoveTenantsRequest(Schema, frozen=True):
+    """The tenant server to empty, and the new one of its customers."""
+
+    from_server: str
+    to_server: str
 
 
 class VerifiedResponse(Schema, frozen=True):

@@ -1,4 +1,4 @@
-"""Backups, restores and copies: each request queues a durable job, and does not wait for it.
+"""Backups, restores, copies and moves: each request queues a durable job, and does not wait for it.
 
 Archives are read and written only in the target that the settings name. SQL that anonymises a
 copy is not accepted over HTTP: it would run with the privileges of Tenantry's database role.
@@ -21,6 +21,8 @@ from tenantry.schemas.backups import (
     BackUpRequest,
     CloneTenantRequest,
     JobResponse,
+    MoveTenantRequest,
+    MoveTenantsRequest,
     QueuedJobs,
     ReplaceTenantRequest,
     RestoreArchiveRequest,
@@ -152,6 +154,41 @@ async def clone_tenant(
     server_name = sent_members(request).get("server")
     return _queued(
         await services.queueing.clone(ctx, tenant, name=request.name, server_name=server_name)
+    )
+
+
+@endpoint(
+    "POST",
+    "/api/admin/tenants/{tenantId}/move",
+    ADMIN,
+    response=JobResponse,
+    status=ACCEPTED,
+    errors=[NOT_FOUND, CONFLICT],
+)
+async def move_tenant(
+    ctx: AdminContext, services: Services, request: MoveTenantRequest, *, tenant_id: UUID
+) -> Reply:
+    """Move a tenant to another tenant server; it is read-only for that time."""
+    tenant = await tenants.get(services.catalog, tenant_id)
+    return _queued(await services.queueing.move(ctx, tenant, server_name=request.server))
+
+
+@endpoint(
+    "POST",
+    "/api/admin/tenants/move-all",
+    ADMIN,
+    status=ACCEPTED,
+    errors=[CONFLICT],
+    seconds_more=TARGET_SECONDS,
+)
+async def move_tenants(
+    ctx: AdminContext, services: Services, request: MoveTenantsRequest
+) -> QueuedJobs:
+    """Move every tenant of a tenant server to another one."""
+    return QueuedJobs(
+        await services.queueing.move_all(
+            ctx, from_server=request.from_server, to_server=request.to_server
+        )
     )
 
 

@@ -1,4 +1,4 @@
-"""``/api/admin/jobs``: backups, restores and copies, with their progress."""
+"""``/api/admin/jobs``: backups, restores, copies and moves, with their progress."""
 
 from uuid import UUID
 
@@ -13,7 +13,7 @@ from tenantry.services import Services
 
 @endpoint("GET", "/api/admin/jobs", ADMIN)
 async def list_jobs(_ctx: AdminContext, services: Services, request: JobPageRequest) -> JobPage:
-    """List backups, restores and copies, the newest first."""
+    """List backups, restores, copies and moves, the newest first."""
     page = await jobs.page(
         services.catalog,
         request.window,
@@ -27,7 +27,7 @@ async def list_jobs(_ctx: AdminContext, services: Services, request: JobPageRequ
 async def show_job(
     _ctx: AdminContext, services: Services, _request: Nothing, *, job_id: UUID
 ) -> JobResponse:
-    """Show a backup, a restore or a copy."""
+    """Show a backup, a restore, a copy or a move."""
     return JobResponse.of(await jobs.get(services.catalog, job_id))
 
 

@@ -3,9 +3,10 @@
 import { get, HEALTH } from "./api.js";
 import { el, fill } from "./dom.js";
 import { distance } from "./format.js";
+import { moveAll } from "./moves.js";
 import { badge } from "./states.js";
 import { table } from "./table.js";
-import { facts, failure, heading, section, shortId, time } from "./widgets.js";
+import { button, facts, failure, heading, section, shortId, time } from "./widgets.js";
 
 const POLL_MS = 5000;
 const MISSING = "This worker has no heartbeat. Others take over what it has claimed.";
@@ -80,6 +81,10 @@ async function readiness(signal) {
   return response.ok;
 }
 
+function moveAllButton(servers) {
+  return button("Move all tenants…", () => moveAll(servers));
+}
+
 function draw(body, health, isReady) {
   const silent = health.workers.filter((one) => !one.isAlive);
   fill(
@@ -95,7 +100,11 @@ function draw(body, health, isReady) {
       table("Workers", WORKERS, health.workers, "No worker has a heartbeat: runs do not start."),
       silent.length > 0 && el("p", { class: "hint" }, MISSING),
     ),
-    section("Tenant servers", {}, table("Tenant servers", SERVERS, health.servers, "None.")),
+    section(
+      "Tenant servers",
+      { actions: [health.servers.length > 1 && moveAllButton(health.servers)] },
+      table("Tenant servers", SERVERS, health.servers, "None."),
+    ),
     section(
       "Recent errors",
       {},

@@ -1,4 +1,4 @@
-// Backups, restores and copies as jobs: their progress, and how they end.
+// Backups, restores, copies and moves as jobs: their progress, and how they end.
 
 import { JOBS, send, TENANTS } from "./api.js";
 import { confirm } from "./dialogs.js";

@@ -28,10 +28,13 @@ export async function view({ params, signal }) {
     draw(await send("PATCH", path, body));
     announce(done);
   };
-  const copies = jobs({ signal, tenantId: params.id });
+  const reread = async () => draw(await get(path, { signal }));
+  const copies = jobs({ signal, tenantId: params.id, ended: reread });
   const seen = overview(path, signal);
-  const draw = (now) =>
-    fill(top, head(now, status, path, change, copies.first), state(now, status, seen));
+  const draw = (now) => {
+    const copying = copyActions(now, path, copies.first, seen.sizeOf);
+    fill(top, head(now, status, path, change, copying), state(now, status, seen));
+  };
   draw(found);
   return [
     top,
@@ -45,7 +48,7 @@ export async function view({ params, signal }) {
   ];
 }
 
-function head(now, status, path, change, queued) {
+function head(now, status, path, change, copying) {
   const plan = `#/runs/plan?${new URLSearchParams({ tenant: now.id, name: now.name })}`;
   return el(
     "div",
@@ -58,7 +61,7 @@ function head(now, status, path, change, queued) {
       now.isActive && linkButton(plan, "Migrate this tenant", "primary"),
       menu(`Actions for ${now.name}`, [
         { text: "Rename…", press: () => rename(now, change) },
-        ...copyActions(now, path, queued),
+        ...copying,
         now.isActive
           ? { text: "Suspend…", press: () => suspend(now, change) }
           : { text: "Activate", press: () => activate(change) },

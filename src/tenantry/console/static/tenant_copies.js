@@ -1,14 +1,15 @@
-// The actions of a tenant that copy its data: backup, restore, clone and export.
+// The actions of a tenant that copy its data: backup, restore, clone, move and export.
 
 import { send } from "./api.js";
 import { ask, copyable, dialog } from "./dialogs.js";
 import { el } from "./dom.js";
 import { field, input } from "./forms.js";
+import { moveTenant } from "./moves.js";
 import { go } from "./router.js";
 import { announce, button } from "./widgets.js";
 
-/** The items of the tenant's menu; `reload` shows the new job. */
-export function copyActions(now, path, reload) {
+/** The items of the tenant's menu; `reload` shows the new job, `sizeOf` returns the bytes. */
+export function copyActions(now, path, reload, sizeOf) {
   const queue = async (what, body, done) => {
     await send("POST", `${path}/${what}`, body);
     announce(done);
@@ -18,6 +19,7 @@ export function copyActions(now, path, reload) {
     { text: "Back up", press: () => queue("backup", {}, "The backup is queued.") },
     { text: "Restore…", press: () => go(`/backups?search=${encodeURIComponent(now.name)}`) },
     { text: "Clone…", press: () => clone(now, queue) },
+    { text: "Move…", press: () => moveTenant(now, sizeOf(), queue) },
     { text: "Export…", press: () => exportHint(now) },
   ];
 }

@@ -22,14 +22,17 @@ const POSTS = [
 export function overview(path, signal) {
   const lastUsed = el("span", {}, "…");
   const size = el("span", {}, "…");
+  /** @type {number|null} */
+  let sizeBytes = null;
   const posts = el("div", { class: "stack" }, skeleton(2));
   loadInto(posts, signal, async () => {
     const { lastUsedAt, contents } = await get(`${path}/overview`, { signal });
     fill(lastUsed, time(lastUsedAt));
+    sizeBytes = contents?.sizeBytes ?? null;
     fill(size, contents === null ? "unknown" : bytes(contents.sizeBytes));
     fill(posts, contents === null ? unreadable() : listOf(contents));
   });
-  return { lastUsed, size, posts: section("Posts", {}, posts) };
+  return { lastUsed, size, sizeOf: () => sizeBytes, posts: section("Posts", {}, posts) };
 }
 
 function listOf({ posts, postCount, publishedCount }) {

@@ -235,7 +235,7 @@ def _create_jobs(op: Operations) -> None:
     )
     op.create_index("ix_job_state", "job", ["state"])
     op.create_index("ix_job_tenant_id", "job", ["tenant_id", "id"])
-    is_moving = sa.text("kind = 'move' AND state IN ('running', 'dropping')")
+    is_moving = sa.text("kind = 'move' AND state IN ('queued', 'running', 'dropping')")
     op.create_index(
         "uq_job_tenant_id",
         "job",
