@@ -6,7 +6,6 @@ table are added.
 
 import contextlib
 import sqlite3
-from collections.abc import Iterable
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ HASH_BYTES = 8
 ROWS_AT_ONCE = 1_000
 
 # The text of a value depends on these; a database or a role may have others.
-_SETTINGS = """
+SETTINGS = """
 SET datestyle = 'ISO'; SET timezone = 'UTC'; SET intervalstyle = 'postgres';
 SET bytea_output = 'hex'; SET extra_float_digits = 1; SET lc_monetary = 'C';
 """
@@ -30,12 +29,14 @@ FROM ONLY {} AS row_of_table
 """
 
 
-def checksum(rows: Iterable[object]) -> int:
-    """Return the sum of the hashes of *rows*; the `repr` of a row identifies it."""
-    return sum(
-        int.from_bytes(blake2b(repr(row).encode(errors="surrogatepass"), digest_size=8).digest())
-        for row in rows
-    )
+def encode_row(row: object) -> bytes:
+    """Return what identifies a row of Python values."""
+    return repr(row).encode(errors="surrogatepass")
+
+
+def row_hash(encoded: bytes) -> int:
+    """Return the hash of an encoded row."""
+    return int.from_bytes(blake2b(encoded, digest_size=HASH_BYTES).digest())
 
 
 def checksums_sqlite(path: Path, stop: Stop, *, is_private: bool) -> dict[str, str]:
@@ -63,7 +64,7 @@ def checksums_sqlite(path: Path, stop: Stop, *, is_private: bool) -> dict[str, s
                 total = 0
                 while batch := rows.fetchmany(ROWS_AT_ONCE):
                     stop.check()
-                    total += checksum(batch)
+                    total += sum(row_hash(encode_row(row)) for row in batch)
                 sums[name.decode()] = str(total)
     except sqlite3.Error as error:
         raise DatabaseUnavailable from error
@@ -76,6 +77,6 @@ async def checksums_postgres(raw: Any) -> dict[str, str]:
     Raises:
         Exception: Any error of the driver.
     """
-    await raw.execute(_SETTINGS)
+    await raw.execute(SETTINGS)
     tables = [str(row[0]) for row in await raw.fetch(POSTGRES_TABLES)]
     return {table: str(await raw.fetchval(_SUM.format(table), timeout=None)) for table in tables}

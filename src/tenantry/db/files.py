@@ -1,6 +1,7 @@
 """Create, copy, move and remove SQLite files. These functions block: call them in a thread."""
 
 import contextlib
+import errno
 import os
 import shutil
 import sqlite3
@@ -11,6 +12,8 @@ from tenantry.db import sqlite
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.kit import private
 
+DISK_ERRORS = frozenset({errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC, errno.EROFS})
+"""Errors of a disk, and not of a connection to a server."""
 SIDE_FILES = ("-wal", "-shm", "-journal")
 # What must fit on the disk for a folder to count as writable: some pages of SQLite.
 PROBE_BYTES = 65_536

@@ -94,9 +94,17 @@ def sqlstate_of(error: BaseException) -> str | None:
     return state if isinstance(state, str) else None
 
 
+def is_of_driver(error: BaseException, *names: str) -> bool:
+    """Return whether *error* is of psycopg or psycopg2, and of a class with one of *names*.
+
+    Both drivers name their classes as the DBAPI does (PEP 249).
+    """
+    kinds = {one.__name__ for one in type(error).__mro__}
+    return type(error).__module__.partition(".")[0] in _LIVE_DRIVERS and not kinds.isdisjoint(names)
+
+
 def _is_lost_connection(error: BaseException) -> bool:
     if isinstance(error, OSError):
         return not isinstance(error, TimeoutError) or isinstance(error, ConnectTimeout)
-    names = {one.__name__ for one in type(error).__mro__}
     # libpq gives no SQLSTATE when it cannot connect, or loses the connection.
-    return type(error).__module__.partition(".")[0] in _LIVE_DRIVERS and "OperationalError" in names
+    return is_of_driver(error, "OperationalError")

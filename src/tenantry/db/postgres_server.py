@@ -8,7 +8,7 @@ from typing import Any
 
 import asyncpg
 
-from tenantry.db import inspection, outages, postgres, write_fence
+from tenantry.db import inspection, move_obstacles, outages, postgres, replication, write_fence
 from tenantry.db.database import Budget, Database
 from tenantry.db.outages import ServerAway
 from tenantry.db.postgres_connector import PostgresConnector, Raw, is_behind_pooler
@@ -99,6 +99,11 @@ class PostgresServer(Server):
     def url(self, name: str) -> str:
         """Return the URL of the database *name*, without a pooler."""
         return with_database(self._url, name)
+
+    def url_before(self, name: str) -> str:
+        """Return the URL of the maintenance database, without a pooler."""
+        del name
+        return self._url
 
     async def probe(self) -> None:
         """Connect to the maintenance database, and check that it accepts writes."""
@@ -194,10 +199,11 @@ class PostgresServer(Server):
         async with self._maintenance() as raw:
             await raw.execute(f"DROP DATABASE IF EXISTS {quoted(name)} WITH (FORCE)")
 
-    async def reject_writes(self, name: str) -> None:
+    async def reject_writes(self, name: str, *, wait_seconds: float | None = None) -> None:
         """Make the database *name* reject every write."""
+        seconds = write_fence.WAIT_SECONDS_MAX if wait_seconds is None else wait_seconds
         async with self._maintenance() as raw:
-            await write_fence.fence_postgres(raw, name, quoted(name))
+            await write_fence.fence_postgres(raw, name, quoted(name), wait_seconds=seconds)
         async with self._connected(name) as raw:
             await write_fence.check_fence(raw)
 
@@ -205,6 +211,23 @@ class PostgresServer(Server):
         """Let the database *name* accept writes again."""
         async with self._maintenance() as raw:
             await write_fence.lift_postgres(raw, name, quoted(name))
+
+    async def obstacle_to_following(self) -> str | None:
+        """Return why a database on this server cannot follow another one; None if it can."""
+        async with self._maintenance() as raw:
+            return await move_obstacles.find_on_target(raw)
+
+    async def stop_following(self, name: str, slot: str) -> None:
+        """Drop the replication slot and the publication *slot* of the database *name*."""
+        if await self.missing([name]):  # its slots were dropped with it
+            return
+        async with self._connected(name) as raw:
+            await replication.end(raw, slot)
+
+    async def followed(self) -> list[tuple[str, str]]:
+        """Return the replication slots of moves on the server, each with its database."""
+        async with self._maintenance() as raw:
+            return await replication.left(raw)
 
     async def check_listed(self, database: str) -> None:
         """Check the properties of the database *database* in the server's list."""

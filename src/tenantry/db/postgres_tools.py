@@ -80,7 +80,9 @@ class PostgresTools:
 
 
 @contextmanager
-def dumping(program: Path, url: str, *, snapshot: str, stop: Stop) -> Iterator[IO[bytes]]:
+def dumping(
+    program: Path, url: str, *, snapshot: str, stop: Stop, is_whole: bool = False
+) -> Iterator[IO[bytes]]:
     """Run pg_dump in its custom format; yield its output.
 
     Args:
@@ -88,14 +90,16 @@ def dumping(program: Path, url: str, *, snapshot: str, stop: Stop) -> Iterator[I
         url: The URL of the database.
         snapshot: The snapshot that it exports, of `pg_export_snapshot`.
         stop: Kills it.
+        is_whole: Whether comments and privileges are dumped, too: for a move.
 
     Raises:
         ToolFailed: It has failed; raised at the end of the block.
     """
     arguments = ["--format=custom", "--compress=1", f"--snapshot={snapshot}"]
     # Owners and privileges are those of the server; the copy belongs to the role that restores it.
-    arguments += ["--no-owner", "--no-privileges", "--no-comments", "--no-publications"]
-    arguments += ["--no-subscriptions", "--no-security-labels", "--lock-wait-timeout=60s"]
+    arguments += ["--no-owner", "--no-publications", "--no-subscriptions", "--no-security-labels"]
+    arguments += ["--lock-wait-timeout=60s"]
+    arguments += [] if is_whole else ["--no-privileges", "--no-comments"]
     with _running(program, url, arguments, stop, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
         with child.stdout:
@@ -103,14 +107,17 @@ def dumping(program: Path, url: str, *, snapshot: str, stop: Stop) -> Iterator[I
 
 
 @contextmanager
-def restoring(program: Path, url: str, *, stop: Stop) -> Iterator[IO[bytes]]:
+def restoring(
+    program: Path, url: str, *, stop: Stop, is_whole: bool = False
+) -> Iterator[IO[bytes]]:
     """Run pg_restore in one transaction; yield its input.
 
     Raises:
         ToolFailed: It has failed; raised at the end of the block.
         BrokenPipeError: It has failed while its input was written.
     """
-    arguments = ["--exit-on-error", "--single-transaction", "--no-owner", "--no-privileges"]
+    arguments = ["--exit-on-error", "--single-transaction", "--no-owner"]
+    arguments += [] if is_whole else ["--no-privileges"]
     with _running(program, url, arguments, stop, stdin=subprocess.PIPE) as child:
         assert child.stdin is not None
         with child.stdin:

@@ -52,6 +52,10 @@ class Server(ABC):
         """Return the URL of the database *name*."""
 
     @abstractmethod
+    def url_before(self, name: str) -> str:
+        """Return a URL for questions to the server, before the database *name* exists."""
+
+    @abstractmethod
     async def probe(self) -> None:
         """Check that the server itself answers and accepts writes.
 
@@ -113,10 +117,14 @@ class Server(ABC):
         """Drop the database *name* if it exists, even if there are connections to it."""
 
     @abstractmethod
-    async def reject_writes(self, name: str) -> None:
+    async def reject_writes(self, name: str, *, wait_seconds: float | None = None) -> None:
         """Make the database *name* reject every write, by any process, until `accept_writes`.
 
         When this returns, no transaction that could write is left. Reads continue.
+
+        Args:
+            name: The database.
+            wait_seconds: How long to wait for transactions that have begun; by default, 30 s.
 
         Raises:
             DatabaseBusy, FenceIneffective: A transaction did not end in time, or the fence has no
@@ -131,6 +139,26 @@ class Server(ABC):
         Raises:
             DatabaseBusy, DatabaseUnavailable: As for `reject_writes`.
         """
+
+    @abstractmethod
+    async def obstacle_to_following(self) -> str | None:
+        """Return why a database on this server cannot follow another one; None if it can.
+
+        Raises:
+            DatabaseUnavailable: The server cannot be reached.
+        """
+
+    @abstractmethod
+    async def stop_following(self, name: str, slot: str) -> None:
+        """Drop the replication slot and the publication *slot* of the database *name*, if any.
+
+        Raises:
+            DatabaseUnavailable: The server cannot be reached, or returns an error.
+        """
+
+    @abstractmethod
+    async def followed(self) -> list[tuple[str, str]]:
+        """Return the replication slots of moves on the server, each with its database."""
 
     @abstractmethod
     async def check_listed(self, database: str) -> None:

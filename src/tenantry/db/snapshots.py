@@ -6,6 +6,7 @@ These functions block: call them in a thread.
 import contextlib
 import fcntl
 import os
+import re
 import shutil
 import sqlite3
 import tempfile
@@ -21,6 +22,7 @@ from tenantry.kit.stopping import Stop
 # SQLite's online backup copies so many pages between two checks for a stop: 16 MiB.
 PAGES_COPIED_AT_ONCE = 4_096
 PREFIX = "copy-"
+COPIES = re.compile(f"{PREFIX}.*")
 
 
 def copy_live(source: Path, target: Path, stop: Stop) -> None:
@@ -63,19 +65,36 @@ def scratch_folder(parent: Path) -> Iterator[Path]:
     private.make_folder(parent)
     remove_left(parent)
     folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
+    with locked(folder):
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Lock a folder for the block: `remove_left` does not remove it."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
-        yield folder
+        yield
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
         os.close(handle)
 
 
-def remove_left(parent: Path) -> None:
-    """Remove the temporary folders of processes that were killed."""
-    for folder in parent.glob(f"{PREFIX}*"):
-        with contextlib.suppress(FileNotFoundError):
+def remove_left(parent: Path, names: "re.Pattern[str]" = COPIES) -> None:
+    """Remove the temporary folders of processes that were killed, except those of other users.
+
+    Args:
+        parent: The folder with them.
+        names: Matches their whole names.
+    """
+    found: list[Path] = []
+    with contextlib.suppress(FileNotFoundError, PermissionError):
+        found = [one for one in parent.iterdir() if names.fullmatch(one.name) and one.is_dir()]
+    for folder in found:
+        with contextlib.suppress(FileNotFoundError, PermissionError):
             handle = os.open(folder, os.O_RDONLY)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Collection
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tenantry.db import files, inspection, write_fence
+from tenantry.db import files, inspection, move_obstacles, write_fence
 from tenantry.db.database import Budget, Database
 from tenantry.db.outages import ServerAway
 from tenantry.db.servers import Server, checked_name
@@ -49,13 +49,17 @@ class SqliteFolder(Server):
 
     def path(self, name: str) -> Path:
         """Return the file of the database *name*."""
-        # The end of a UUIDv7 is random, so files spread evenly; its beginning is the time.
-        name = checked_name(name)
-        return self._folder / name[-2:] / name[-4:-2] / f"{name}.db"
+        return Path(self.url(name).removeprefix(SQLITE_PREFIX))
 
     def url(self, name: str) -> str:
         """Return the URL of the database *name*."""
-        return f"{SQLITE_PREFIX}{self.path(name)}"
+        # The end of a UUIDv7 is random, so files spread evenly; its beginning is the time.
+        name = checked_name(name)
+        return f"{SQLITE_PREFIX}{self._folder}/{name[-2:]}/{name[-4:-2]}/{name}.db"
+
+    def url_before(self, name: str) -> str:
+        """Return the URL that the database *name* will have."""
+        return self.url(name)
 
     async def probe(self) -> None:
         """Check that the folder is not empty, and that a file can be written to it."""
@@ -120,13 +124,25 @@ class SqliteFolder(Server):
         """Drop the database *name*."""
         await asyncio.to_thread(files.remove, self.path(name))
 
-    async def reject_writes(self, name: str) -> None:
+    async def reject_writes(self, name: str, *, wait_seconds: float | None = None) -> None:
         """Make the database *name* reject every write."""
+        del wait_seconds
         await _in_thread(write_fence.fence_sqlite, self.path(name))
 
     async def accept_writes(self, name: str) -> None:
         """Let the database *name* accept writes again."""
         await _in_thread(write_fence.lift_sqlite, self.path(name))
+
+    async def obstacle_to_following(self) -> str | None:
+        """Return the reason: it is no PostgreSQL."""
+        return move_obstacles.NOT_POSTGRESQL
+
+    async def stop_following(self, name: str, slot: str) -> None:
+        """Do nothing: a file has no replication slots."""
+
+    async def followed(self) -> list[tuple[str, str]]:
+        """Return nothing: files have no replication slots."""
+        return []
 
     async def check_listed(self, database: str) -> None:
         """Do nothing: a folder has no list."""

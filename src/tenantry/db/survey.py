@@ -28,7 +28,7 @@ WHERE substr(name, 1, {len(TRIGGER_PREFIX)}) <> '{TRIGGER_PREFIX}' ORDER BY type
 """  # noqa: S608 - constants
 
 # Without what belongs to the system, to a session or to an extension.
-_OWN = """
+OWN = """
 nspname <> 'information_schema' AND NOT starts_with(nspname, 'pg_')
     AND NOT EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_class'::regclass
         AND objid = pg_class.oid AND deptype = 'e')
@@ -36,7 +36,7 @@ nspname <> 'information_schema' AND NOT starts_with(nspname, 'pg_')
 POSTGRES_TABLES = f"""
 SELECT format('%I.%I', nspname, relname) FROM pg_class
 JOIN pg_namespace ON pg_namespace.oid = relnamespace
-WHERE relkind = 'r' AND {_OWN} ORDER BY 1
+WHERE relkind = 'r' AND {OWN} ORDER BY 1
 """  # noqa: S608 - constants
 # In the order of the columns, not by their numbers: a restore closes the gaps of dropped ones.
 _SCHEMA = f"""
@@ -45,22 +45,22 @@ SELECT 'column', nspname, relname, relkind::text, attname,
     (rank() OVER (PARTITION BY pg_class.oid ORDER BY attnum))::text
 FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
 JOIN pg_attribute ON attrelid = pg_class.oid AND attnum > 0 AND NOT attisdropped
-WHERE relkind IN ('r', 'p', 'v', 'm', 'f') AND {_OWN}
+WHERE relkind IN ('r', 'p', 'v', 'm', 'f') AND {OWN}
 UNION ALL
 SELECT 'index', nspname, pg_class.relname, named.relname, indisunique::text, '', '', ''
 FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
 JOIN pg_index ON indrelid = pg_class.oid JOIN pg_class named ON named.oid = indexrelid
-WHERE {_OWN}
+WHERE {OWN}
 UNION ALL
 SELECT 'constraint', nspname, relname, conname, contype::text, '', '', ''
 FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
 JOIN pg_constraint ON conrelid = pg_class.oid AND contype <> 'n'
-WHERE {_OWN}
+WHERE {OWN}
 UNION ALL
 SELECT 'trigger', nspname, relname, tgname, '', '', '', ''
 FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
 JOIN pg_trigger ON tgrelid = pg_class.oid AND NOT tgisinternal
-WHERE {_OWN}
+WHERE {OWN}
 """  # noqa: S608 - constants
 
 

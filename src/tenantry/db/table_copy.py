@@ -10,7 +10,6 @@ import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from hashlib import blake2b
 from itertools import chain
 from typing import Any
 
@@ -21,16 +20,22 @@ from psycopg.conninfo import make_conninfo
 from sqlalchemy.pool import NullPool
 
 from tenantry.db import sqlite
+from tenantry.db.checksums import encode_row, row_hash
 from tenantry.db.row_values import Kind
 from tenantry.db.sessions import DatabaseUnavailable
-from tenantry.db.table_plan import NotCarried, PlannedTable, converters, plan_tables
+from tenantry.db.table_plan import (
+    NotCarried,
+    PlannedTable,
+    converters,
+    full_text_indexes,
+    plan_tables,
+)
 from tenantry.db.urls import sqlite_path
 from tenantry.kit import postgres_urls
 from tenantry.kit.errors import Conflict
 from tenantry.kit.stopping import Stop
 
 ROWS_AT_ONCE = 500
-HASH_BYTES = 8
 LOCK_SECONDS = 30.0
 
 
@@ -62,10 +67,10 @@ class _Sum:
     size: int = 0
 
     def add(self, row: tuple[Any, ...]) -> None:
-        data = repr(row).encode(errors="surrogatepass")
+        data = encode_row(row)
         self.count += 1
         self.size += len(data)
-        self.total += int.from_bytes(blake2b(data, digest_size=HASH_BYTES).digest())
+        self.total += row_hash(data)
 
 
 def check(source: str, target: str, *, connect_seconds: float) -> None:
@@ -75,7 +80,7 @@ def check(source: str, target: str, *, connect_seconds: float) -> None:
         NotCarried: One has none.
         DatabaseUnavailable: A database cannot be read.
     """
-    with _both(source, target, connect_seconds) as (here, there):
+    with _both(source, target, connect_seconds, Stop()) as (here, there):
         plan_tables(here.connection, there.connection)
 
 
@@ -102,7 +107,7 @@ def copy_rows(
         DatabaseUnavailable: A database cannot be read or written.
         Stopped: *stop* was set.
     """
-    with _both(source, target, connect_seconds) as (here, there):
+    with _both(source, target, connect_seconds, stop) as (here, there):
         tables = plan_tables(here.connection, there.connection)
         write = _fill_file if there.is_file else _fill_server
         with write(there, tables) as insert:
@@ -120,14 +125,21 @@ def copy_rows(
 
 
 @contextmanager
-def _both(source: str, target: str, connect_seconds: float) -> Iterator[tuple[_Side, _Side]]:
+def _both(
+    source: str, target: str, connect_seconds: float, stop: Stop
+) -> Iterator[tuple[_Side, _Side]]:
     try:
         with (
-            _opened(source, connect_seconds, is_read_only=True) as here,
-            _opened(target, connect_seconds, is_read_only=False) as there,
+            _opened(source, connect_seconds, stop, is_read_only=True) as here,
+            _opened(target, connect_seconds, stop, is_read_only=False) as there,
         ):
             yield here, there
-    except (psycopg.DataError, psycopg.IntegrityError, sqlite3.IntegrityError) as error:
+    except (
+        psycopg.DataError,
+        psycopg.IntegrityError,
+        psycopg.errors.InsufficientPrivilege,
+        sqlite3.IntegrityError,
+    ) as error:
         reason = str(error).splitlines()[0]
         raise NotCarried(f"The data cannot be carried over: {reason}") from error
     except (sa.exc.SQLAlchemyError, psycopg.Error, sqlite3.Error) as error:
@@ -135,16 +147,18 @@ def _both(source: str, target: str, connect_seconds: float) -> Iterator[tuple[_S
 
 
 @contextmanager
-def _opened(url: str, connect_seconds: float, *, is_read_only: bool) -> Iterator[_Side]:
+def _opened(url: str, connect_seconds: float, stop: Stop, *, is_read_only: bool) -> Iterator[_Side]:
     path = sqlite_path(url)
     with contextlib.ExitStack() as stack:
         if path is None:
             address = make_conninfo("", **postgres_urls.parse(url).for_libpq())
             raw: Any = psycopg.connect(address, connect_timeout=math.ceil(connect_seconds))
             stack.enter_context(contextlib.closing(raw))
+            stack.enter_context(stop.disconnecting(raw.fileno()))
             raw.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
             raw.read_only = is_read_only
-            begin = "SET LOCAL timezone = 'UTC'"
+            # Without row security, a policy that hides rows is an error.
+            begin = "SET LOCAL timezone = 'UTC'; SET LOCAL row_security = off"
         else:
             mode = f"{path.absolute().as_uri()}?mode=ro" if is_read_only else sqlite.file_uri(path)
             raw = sqlite3.connect(
@@ -236,6 +250,8 @@ def _fill_file(side: _Side, tables: list[PlannedTable]) -> Iterator[Callable[...
         )
 
     yield insert
+    for name in map(_quoted, full_text_indexes(side.connection)):
+        raw.execute(f"INSERT INTO {name} ({name}) VALUES ('rebuild')")  # noqa: S608 - quoted
     for _, text in triggers:
         raw.execute(text)
     if raw.execute("PRAGMA foreign_key_check").fetchone() is not None:

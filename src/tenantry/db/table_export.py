@@ -1,36 +1,67 @@
-"""Export the tables of a database: a file with one JSON object for each row, and the schema.
+"""Export the tables of a database: a file with the rows of each, and a description of them.
 
 The export is one snapshot, and neither waits for writers nor blocks them. Values are those that
 the database returns, without types of SQLAlchemy: a SQLite file may hold any value in any column.
+In memory are one row, its encoded form, and `BYTES_AT_ONCE`.
 """
 
 import math
 import re
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from datetime import timedelta
-from pathlib import Path
-from threading import Event
+from contextlib import closing, contextmanager
 from typing import Any
 
 import msgspec
 import psycopg
 import sqlalchemy as sa
+from psycopg.abc import Buffer
+from psycopg.adapt import Loader
+from psycopg.conninfo import make_conninfo
+from psycopg.types import datetime as times
 from sqlalchemy.pool import NullPool
 
+from tenantry.db.row_formats import RowFormat, encoder_of, head_of
+from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.urls import sqlite_path
-from tenantry.kit import private
-from tenantry.kit.errors import Unavailable
+from tenantry.kit import postgres_urls
+from tenantry.kit.errors import Conflict
+from tenantry.kit.stopping import Stop
+from tenantry.kit.zip_stream import OpenNew
 
-# Rows in memory.
-ROWS_AT_ONCE = 500
+BYTES_AT_ONCE = 65_536
+"""Encoded rows are written when they have this many bytes."""
+# A value that a driver cannot read, or that JSON cannot hold.
+_INVALID = (psycopg.DataError, sqlite3.DataError, UnicodeError, OverflowError, RecursionError)
+# Without row security, a policy that hides rows is an error. One statement reads a whole table, at
+# the speed of the client.
+_POSTGRES_BEGIN = "SET LOCAL row_security = off; SET LOCAL statement_timeout = 0"
 _FILE_NAME = re.compile(r"[A-Za-z0-9_]{1,100}")
 _INTERNAL = re.compile(r"pg_.*|information_schema")
 
 
-class ExportInterrupted(Unavailable):
-    """The export was interrupted; what it has written is incomplete."""
+def _or_text(loader: type[Loader]) -> type[Loader]:
+    """Return a loader that returns a value as text if Python has no such time: 'infinity'."""
+
+    class OrText(loader):  # type: ignore[valid-type,misc]
+        def load(self, data: Buffer) -> Any:
+            try:
+                return super().load(data)
+            except psycopg.DataError:
+                return bytes(data).decode()
+
+    return OrText
+
+
+_TIMES = {
+    "date": _or_text(times.DateLoader),
+    "timestamp": _or_text(times.TimestampLoader),
+    "timestamptz": _or_text(times.TimestamptzLoader),
+}
+
+
+class NotExportable(Conflict):
+    """A value cannot be exported; the message names the table and the reason."""
 
 
 class ExportedColumn(msgspec.Struct, frozen=True, rename="camel"):
@@ -61,25 +92,28 @@ class ExportedTable(msgspec.Struct, frozen=True, rename="camel"):
 
 def export_tables(
     url: str,
-    folder: Path,
+    open_new: OpenNew,
     *,
+    row_format: RowFormat,
     left_out: Callable[[str], frozenset[str] | None],
     connect_seconds: float,
-    stop: Event,
+    stop: Stop,
 ) -> list[ExportedTable]:
-    """Write the rows of every table into files of *folder*; return the tables.
+    """Write the rows of every table into a file; return the tables.
 
     Args:
         url: Of the database.
-        folder: An empty one.
+        open_new: Opens the file; the export writes one after another.
+        row_format: Of the files.
         left_out: Returns, for the name of a table, the columns that are not exported; None for a
             table that is not exported at all.
         connect_seconds: How long to wait for the connection.
-        stop: Ends the export early, when it is set by another thread.
+        stop: Ends the export early.
 
     Raises:
-        ExportInterrupted: *stop* was set.
-        sa.exc.SQLAlchemyError: The database cannot be read.
+        Stopped: *stop* was set.
+        NotExportable: JSON cannot hold a value, or it is invalid; or the role may not read a table.
+        DatabaseUnavailable: The database cannot be read.
     """
     exported: list[ExportedTable] = []
     with _snapshot(url, connect_seconds) as connection:
@@ -88,8 +122,15 @@ def export_tables(
             omitted = left_out(name)
             if omitted is None:
                 continue
-            table = _described(inspector, schema, name, omitted, number=len(exported) + 1)
-            rows = _write_rows(connection, table, folder / table.file, stop)
+            stem = name if _FILE_NAME.fullmatch(name) else "table"
+            # The number makes it unique: names may differ in their case, or in their schema.
+            file = f"{len(exported) + 1:04}-{stem}.{row_format}"
+            table = _described(inspector, schema, name, omitted, file=file)
+            try:
+                rows = _write_rows(connection, table, open_new, row_format, stop)
+            except psycopg.errors.InsufficientPrivilege as error:
+                reason = str(error).splitlines()[0]
+                raise NotExportable(f"The table {name} cannot be read: {reason}.") from error
             exported.append(msgspec.structs.replace(table, rows=rows))
     return exported
 
@@ -101,7 +142,7 @@ def _snapshot(url: str, connect_seconds: float) -> Iterator[sa.Connection]:
     if path is None:
         engine = sa.create_engine(
             "postgresql+psycopg://",
-            creator=lambda: psycopg.connect(url, connect_timeout=math.ceil(connect_seconds)),
+            creator=lambda: _connected(url, connect_seconds),
             poolclass=NullPool,
             isolation_level="REPEATABLE READ",
         )
@@ -110,15 +151,33 @@ def _snapshot(url: str, connect_seconds: float) -> Iterator[sa.Connection]:
         address = f"{path.absolute().as_uri()}?mode=ro"
         engine = sa.create_engine(
             "sqlite://",
-            creator=lambda: sqlite3.connect(address, uri=True, isolation_level=None),
+            creator=lambda: _opened(address),
             poolclass=NullPool,
         )
         options = {}
-    with engine.connect().execution_options(**options) as connection:
-        if path is not None:
-            connection.exec_driver_sql("BEGIN")
-        yield connection
-    engine.dispose()
+    try:
+        with engine.connect().execution_options(**options) as connection:
+            connection.exec_driver_sql("BEGIN" if path else _POSTGRES_BEGIN)
+            yield connection
+    except (sa.exc.SQLAlchemyError, psycopg.Error, sqlite3.Error) as error:
+        raise DatabaseUnavailable from error
+    finally:
+        engine.dispose()
+
+
+def _connected(url: str, connect_seconds: float) -> "psycopg.Connection[Any]":
+    address = make_conninfo("", **postgres_urls.parse(url).for_libpq())
+    connection = psycopg.connect(address, connect_timeout=math.ceil(connect_seconds))
+    for name, loader in _TIMES.items():
+        connection.adapters.register_loader(name, loader)
+    return connection
+
+
+def _opened(address: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(address, uri=True, isolation_level=None)
+    # The error of sqlite3 for invalid text is that of a broken database, and contains the text.
+    connection.text_factory = bytes.decode
+    return connection
 
 
 def _tables(inspector: sa.Inspector) -> Iterator[tuple[str | None, str]]:
@@ -131,14 +190,12 @@ def _tables(inspector: sa.Inspector) -> Iterator[tuple[str | None, str]]:
 
 
 def _described(
-    inspector: sa.Inspector, schema: str | None, name: str, omitted: frozenset[str], *, number: int
+    inspector: sa.Inspector, schema: str | None, name: str, omitted: frozenset[str], *, file: str
 ) -> ExportedTable:
-    stem = name if _FILE_NAME.fullmatch(name) else "table"
     return ExportedTable(
         schema=schema,
         name=name,
-        # The number makes it unique: names may differ in their case, or in their schema.
-        file=f"{number:04}-{stem}.jsonl",
+        file=file,
         rows=0,
         columns=[
             ExportedColumn(
@@ -166,7 +223,13 @@ def _type_name(type_: sa.types.TypeEngine[Any], dialect: sa.Dialect) -> str:
     return "unknown" if isinstance(type_, sa.types.NullType) else type_.compile(dialect)
 
 
-def _write_rows(connection: sa.Connection, table: ExportedTable, path: Path, stop: Event) -> int:
+def _write_rows(
+    connection: sa.Connection,
+    table: ExportedTable,
+    open_new: OpenNew,
+    row_format: RowFormat,
+    stop: Stop,
+) -> int:
     quote = connection.dialect.identifier_preparer.quote
     names = [column.name for column in table.columns if not column.is_left_out]
     # ONLY: each row of a partitioned table is in the table that stores it, and in no other file.
@@ -176,22 +239,42 @@ def _write_rows(connection: sa.Connection, table: ExportedTable, path: Path, sto
         else f"ONLY {quote(table.schema)}.{quote(table.name)}"
     )
     query = f"SELECT {', '.join(map(quote, names))} FROM {source}"  # noqa: S608 - quoted names
-    encoder, count = msgspec.json.Encoder(enc_hook=str), 0
-    streaming = connection.execution_options(stream_results=True, yield_per=ROWS_AT_ONCE)
-    with private.open_new(path) as file, streaming.exec_driver_sql(query) as rows:
-        for batch in rows.partitions(ROWS_AT_ONCE):
-            if stop.is_set():
-                raise ExportInterrupted
-            objects = [dict(zip(names, map(_json, row), strict=True)) for row in batch]
-            file.write(encoder.encode_lines(objects))
-            count += len(batch)
+    encode, count = encoder_of(row_format, names), 0
+    buffer = bytearray(head_of(row_format, names))
+    with open_new(table.file) as file, closing(_one_by_one(connection, query)) as rows:
+        try:
+            for row in rows:
+                stop.check()
+                buffer += encode(row)
+                count += 1
+                if len(buffer) >= BYTES_AT_ONCE:
+                    file.write(buffer)
+                    buffer.clear()
+        except _INVALID as error:
+            raise NotExportable(
+                f"The table {table.name} has an invalid value after row {count}: "
+                f"{_reason(error)}. Correct it, and repeat the export."
+            ) from error
+        file.write(buffer)
     return count
 
 
-def _json(value: Any) -> Any:
-    """Return *value*, or text for what JSON does not have and msgspec would lose."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if isinstance(value, timedelta):
-        return str(value)
-    return value
+def _one_by_one(connection: sa.Connection, query: str) -> Any:
+    """Return an iterator, to close, over rows that the driver reads when they are needed.
+
+    A batch has no bound in bytes: a value may have 1 GB.
+    """
+    raw: Any = connection.connection.driver_connection
+    if isinstance(raw, sqlite3.Connection):
+        return raw.execute(query)
+    # With parameters, psycopg reads %% as %.
+    return raw.cursor().stream(query, ())
+
+
+def _reason(error: Exception) -> str:
+    # Of the messages of libraries only the kind is used: they contain the value.
+    if isinstance(error, UnicodeError):
+        return "text that is not valid Unicode"
+    if isinstance(error, OverflowError):
+        return "a number that is too large"
+    return "JSON that is nested too deeply" if isinstance(error, RecursionError) else "bad data"

@@ -1,5 +1,6 @@
 """Which tables and columns of a database are copied to another one, and how."""
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
@@ -14,6 +15,13 @@ from tenantry.kit.errors import Conflict
 SHOWN_MAX = 10
 _INTERNAL = ("pg_", "information_schema")
 _UUID_HEX_CHARS = 32
+# An index of another table: FTS5 with external content. Its own tables hold nothing else.
+_FULL_TEXT_INDEX = re.compile(
+    r"\bUSING\s+fts5\s*\(.*\bcontent\s*=\s*[\"'`\[]?\w", re.IGNORECASE | re.DOTALL
+)
+# Litestream, which docs/howto/go-back-to-a-point-in-time.md recommends, adds them for itself.
+_OF_LITESTREAM = {"_litestream_lock", "_litestream_seq"}
+_OF_FULL_TEXT_INDEX = ("data", "idx", "docsize", "config")
 
 
 class NotCarried(Conflict):
@@ -86,7 +94,8 @@ def plan_tables(source: sa.Connection, target: sa.Connection) -> list[PlannedTab
             a counterpart, or tables refer to each other in a circle.
     """
     here, there = sa.inspect(source), sa.inspect(target)
-    names, there_names = set(here.get_table_names()), set(there.get_table_names())
+    names = set(here.get_table_names()) - _of_indexes(source) - _OF_LITESTREAM
+    there_names = set(there.get_table_names()) - _of_indexes(target)
     faults = [*_in_other_schemas(here)]
     faults += [f"the table {name} exists only in the data" for name in sorted(names - there_names)]
     faults += [f"the table {name} is not in the data" for name in sorted(there_names - names)]
@@ -97,6 +106,22 @@ def plan_tables(source: sa.Connection, target: sa.Connection) -> list[PlannedTab
         more = f"; and {len(faults) - SHOWN_MAX} more" if len(faults) > SHOWN_MAX else ""
         raise NotCarried(f"The data cannot be carried over: {shown}{more}.")
     return [planned[name] for name in order]
+
+
+def full_text_indexes(connection: sa.Connection) -> list[str]:
+    """Return the full-text indexes of tables, which are rebuilt and not copied."""
+    if connection.dialect.name != "sqlite":
+        return []
+    found = connection.exec_driver_sql(
+        "SELECT name, sql FROM sqlite_master WHERE sql LIKE 'CREATE VIRTUAL TABLE%' ORDER BY name"
+    )
+    return [name for name, text in found if _FULL_TEXT_INDEX.search(text)]
+
+
+def _of_indexes(connection: sa.Connection) -> set[str]:
+    """Return the tables that full-text indexes consist of."""
+    indexes = full_text_indexes(connection)
+    return {*indexes, *(f"{one}_{part}" for one in indexes for part in _OF_FULL_TEXT_INDEX)}
 
 
 def converters(table: PlannedTable, source: sa.Dialect, target: sa.Dialect) -> tuple[Row, Row]:

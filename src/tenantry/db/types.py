@@ -1,10 +1,9 @@
 """Column types and functions that mean the same on PostgreSQL and on SQLite."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
-from uuid import UUID
 
 import msgspec
 import sqlalchemy as sa
@@ -36,152 +35,127 @@ Instant = sa.DateTime(timezone=True).with_variant(_SqliteInstant(), "sqlite")
 """An instant in UTC, always timezone-aware in Python."""
 
 
-class Words(sa.TypeDecorator[frozenset[str]]):
-    """A set of words without spaces, kept as text."""
+class _AsText(sa.TypeDecorator[Any]):
+    """A value that is kept as text. It is read and written whole, and never searched."""
 
     impl = sa.String
     cache_ok = True
+    encode: Callable[[Any], str]
+    decode: Callable[[str], Any]
 
-    def process_bind_param(self, value: frozenset[str] | None, dialect: sa.Dialect) -> str | None:
-        """Join the words, sorted."""
+    def process_bind_param(self, value: Any, dialect: sa.Dialect) -> str | None:
+        """Encode the value."""
         del dialect
-        return None if value is None else " ".join(sorted(value))
+        return None if value is None else self.encode(value)
 
-    def process_result_value(self, value: str | None, dialect: sa.Dialect) -> frozenset[str] | None:
-        """Split the words."""
+    def process_result_value(self, value: str | None, dialect: sa.Dialect) -> Any:
+        """Decode the value."""
         del dialect
-        return None if value is None else frozenset(value.split())
+        return None if value is None else self.decode(value)
 
 
-class Numbers(sa.TypeDecorator[list[int]]):
-    """A list of whole numbers, kept as text with spaces between them."""
+class Words(_AsText):
+    """A set of words without spaces, sorted."""
 
-    impl = sa.String
-    cache_ok = True
-
-    def process_bind_param(self, value: list[int] | None, dialect: sa.Dialect) -> str | None:
-        """Join the numbers."""
-        del dialect
-        return None if value is None else " ".join(map(str, value))
-
-    def process_result_value(self, value: str | None, dialect: sa.Dialect) -> list[int] | None:
-        """Split the numbers."""
-        del dialect
-        return None if value is None else [int(number) for number in value.split()]
+    encode = staticmethod(lambda words: " ".join(sorted(words)))
+    decode = staticmethod(lambda text: frozenset(text.split()))
 
 
-class Lines(sa.TypeDecorator[list[str]]):
-    """A list of texts without line breaks, kept as text, one on each line."""
+class Numbers(_AsText):
+    """A list of whole numbers, with spaces between them."""
 
-    impl = sa.String
-    cache_ok = True
-
-    def process_bind_param(self, value: list[str] | None, dialect: sa.Dialect) -> str | None:
-        """Join the lines."""
-        del dialect
-        return None if value is None else "\n".join(value)
-
-    def process_result_value(self, value: str | None, dialect: sa.Dialect) -> list[str] | None:
-        """Split the lines."""
-        del dialect
-        return None if value is None else value.split("\n") if value else []
+    encode = staticmethod(lambda numbers: " ".join(map(str, numbers)))
+    decode = staticmethod(lambda text: [int(number) for number in text.split()])
 
 
-class Records(sa.TypeDecorator[list[dict[str, object]]]):
-    """A list of objects, kept as JSON text. It is read and written whole, and never searched."""
+class Lines(_AsText):
+    """A list of texts without line breaks, one on each line."""
 
-    impl = sa.String
-    cache_ok = True
+    encode = staticmethod("\n".join)
+    decode = staticmethod(lambda text: text.split("\n") if text else [])
 
-    def process_bind_param(self, value: Sequence[object] | None, dialect: sa.Dialect) -> str | None:
-        """Encode the list."""
-        del dialect
-        return None if value is None else msgspec.json.encode(value).decode()
 
-    def process_result_value(
-        self, value: str | None, dialect: sa.Dialect
-    ) -> list[dict[str, object]] | None:
-        """Decode the list."""
-        del dialect
-        return None if value is None else msgspec.json.decode(value, type=list[dict[str, object]])
+class Records(_AsText):
+    """A list of objects, as JSON."""
+
+    encode = staticmethod(lambda records: msgspec.json.encode(records).decode())
+    decode = staticmethod(msgspec.json.Decoder(list[dict[str, object]]).decode)
 
 
 Canonical = sa.String().with_variant(sa.String(collation="C"), "postgresql")
 """Text that is compared and sorted byte by byte, regardless of the locale of the database."""
 
 
-class database_clock_ms(FunctionElement[int]):  # noqa: N801 - reads like the SQL function it is
-    """The database's own clock, in milliseconds since 1970: the same for every process."""
+def sql_function(
+    kind: TypeEngine[Any], *, sqlite: str, postgresql: str
+) -> type[FunctionElement[Any]]:
+    """Return a function of SQL, from its texts on each engine, with ``{}`` for the arguments."""
 
-    type = sa.BigInteger()
-    inherit_cache = True
+    class Function(FunctionElement[Any]):
+        type = kind
+        inherit_cache = True
 
+    def compile_as(text: str) -> Callable[..., str]:
+        return lambda element, compiler, **options: text.format(
+            compiler.process(element.clauses, **options)
+        )
 
-@compiles(database_clock_ms, "postgresql")
-def _clock_on_postgresql(_element: object, _compiler: SQLCompiler, **_kw: Any) -> str:
-    return "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)"
-
-
-@compiles(database_clock_ms, "sqlite")
-def _clock_on_sqlite(_element: object, _compiler: SQLCompiler, **_kw: Any) -> str:
-    return "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
-
-
-class json_text(FunctionElement[str]):  # noqa: N801 - reads like the SQL function it is
-    """A text as a JSON string, with its quotes."""
-
-    type = sa.String()
-    inherit_cache = True
+    compiles(Function, "sqlite")(compile_as(sqlite))
+    compiles(Function, "postgresql")(compile_as(postgresql))
+    return Function
 
 
-@compiles(json_text, "postgresql")
-def _json_text_on_postgresql(element: json_text, compiler: SQLCompiler, **kw: Any) -> str:
-    return f"CAST(to_json({compiler.process(element.clauses, **kw)}) AS VARCHAR)"
+database_clock_ms = sql_function(
+    sa.BigInteger(),
+    sqlite="CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",
+    postgresql="CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)",
+)
+"""The database's own clock, in milliseconds since 1970: the same for every process."""
+
+json_text = sql_function(
+    sa.String(), sqlite="json_quote({})", postgresql="CAST(to_json({}) AS VARCHAR)"
+)
+"""A text as a JSON string, with its quotes."""
 
 
-@compiles(json_text, "sqlite")
-def _json_text_on_sqlite(element: json_text, compiler: SQLCompiler, **kw: Any) -> str:
-    return f"json_quote({compiler.process(element.clauses, **kw)})"
-
-
-class Ids(sa.TypeDecorator[Sequence[UUID]]):
-    """Several ids as one parameter, for `is_listed`: an array, or on SQLite a list as JSON."""
+class _Several(sa.TypeDecorator[Sequence[Any]]):
+    """Several values as one parameter, for `is_listed`: an array, or on SQLite a list as JSON."""
 
     impl = sa.String
     cache_ok = True
+    item: type[TypeEngine[Any]]
+    encode: Callable[[Any], str]
 
     def load_dialect_impl(self, dialect: sa.Dialect) -> TypeEngine[Any]:
         """Return the type of the engine."""
-        kind = sa.String() if dialect.name == "sqlite" else sa.ARRAY(sa.Uuid)
+        kind = sa.String() if dialect.name == "sqlite" else sa.ARRAY(self.item)
         return dialect.type_descriptor(kind)
 
-    def process_bind_param(self, value: Sequence[UUID] | None, dialect: sa.Dialect) -> Any:
-        """Write the ids as SQLite stores them."""
+    def process_bind_param(self, value: Sequence[Any] | None, dialect: sa.Dialect) -> Any:
+        """Write the values as SQLite stores them."""
         if value is None or dialect.name != "sqlite":
             return value
-        return json.dumps([one.hex for one in value])
+        return json.dumps([self.encode(one) for one in value])
 
 
-class Texts(sa.TypeDecorator[Sequence[str]]):
-    """Several texts as one parameter, for `is_listed`: an array, or on SQLite a list as JSON."""
+class Ids(_Several):
+    """Several ids as one parameter."""
 
-    impl = sa.String
-    cache_ok = True
-
-    def load_dialect_impl(self, dialect: sa.Dialect) -> TypeEngine[Any]:
-        """Return the type of the engine."""
-        kind = sa.String() if dialect.name == "sqlite" else sa.ARRAY(sa.String)
-        return dialect.type_descriptor(kind)
-
-    def process_bind_param(self, value: Sequence[str] | None, dialect: sa.Dialect) -> Any:
-        """Write the texts as JSON on SQLite."""
-        return value if value is None or dialect.name != "sqlite" else json.dumps(value)
+    item = sa.Uuid
+    encode = staticmethod(lambda one: one.hex)
 
 
-class is_listed(FunctionElement[bool]):  # noqa: N801 - reads like the SQL condition it is
+class Texts(_Several):
+    """Several texts as one parameter."""
+
+    item = sa.String
+    encode = staticmethod(str)
+
+
+class is_listed(FunctionElement[Any]):  # noqa: N801 - reads like the SQL condition it is
     """Whether a column holds one of the values in a parameter of the type `Ids` or `Texts`."""
 
-    type = sa.Boolean()
+    type = sa.types.NullType()  # SQLite would use no index for a Boolean, "IN (…) = 1"
     inherit_cache = True
 
 

@@ -32,8 +32,9 @@ _RESET = "ALTER DATABASE {} RESET default_transaction_read_only"
 _WRITABLE = "SET default_transaction_read_only = off"
 _NOW = "SELECT clock_timestamp()"
 # The state of a session of a role that this one does not belong to is null: it is waited for.
+# A prepared transaction has no session.
 _END_IDLE = """
-SELECT count(*), coalesce(sum(
+SELECT count(*) + (SELECT count(*) FROM pg_prepared_xacts WHERE database = $1), coalesce(sum(
     CASE WHEN state = 'idle' THEN pg_terminate_backend(pid)::int ELSE 0 END), 0)
 FROM pg_stat_activity
 WHERE datname = $1 AND backend_type = 'client backend' AND backend_start < $2
@@ -50,28 +51,36 @@ _EVENTS = ("INSERT", "UPDATE", "DELETE")
 
 
 class DatabaseBusy(Unavailable):
-    """A transaction in the database did not end within 30 s: try again when it has ended."""
+    """A transaction in the database does not end: try again when it has ended."""
 
 
 class FenceIneffective(Conflict):
     """The database cannot be made read-only: its role sets `default_transaction_read_only`."""
 
 
-async def fence_postgres(maintenance: Any, name: str, quoted_name: str) -> None:
+async def fence_postgres(
+    maintenance: Any, name: str, quoted_name: str, *, wait_seconds: float
+) -> None:
     """Make a PostgreSQL database reject writes.
 
     Args:
         maintenance: A connection to the server; also one to the database itself.
         name: The database.
         quoted_name: Its name as an identifier.
+        wait_seconds: How long to wait for transactions that have begun.
 
     Raises:
         DatabaseBusy: A session is in a transaction, or belongs to a role with other rights.
     """
     await maintenance.execute(_WRITABLE)
     await maintenance.execute(_SET.format(quoted_name))
-    if not await _end_sessions(maintenance, name, wait_seconds=WAIT_SECONDS_MAX):
+    if not await _end_sessions(maintenance, name, wait_seconds=wait_seconds):
         raise DatabaseBusy
+
+
+async def is_fenced_postgres(raw: Any) -> bool:
+    """Return whether new sessions of a PostgreSQL database are read-only, as *raw* is."""
+    return bool(await raw.fetchval("SHOW default_transaction_read_only") == "on")
 
 
 async def check_fence(raw: Any) -> None:
@@ -80,7 +89,7 @@ async def check_fence(raw: Any) -> None:
     Raises:
         FenceIneffective: They are not; a setting of the role has priority.
     """
-    if await raw.fetchval("SHOW default_transaction_read_only") != "on":
+    if not await is_fenced_postgres(raw):
         raise FenceIneffective
 
 
@@ -131,20 +140,28 @@ def fence_sqlite(path: Path) -> None:
                 )
 
 
+def is_fenced_sqlite(path: Path) -> bool:
+    """Return whether a SQLite file rejects writes. Blocks: call it in a thread.
+
+    Raises:
+        DatabaseUnavailable: The file cannot be read.
+    """
+    try:
+        with contextlib.closing(sqlite3.connect(sqlite.file_uri(path), uri=True)) as raw:
+            return bool(_triggers(raw))
+    except sqlite3.Error as error:
+        raise DatabaseUnavailable from error
+
+
 def lift_sqlite(path: Path) -> None:
     """Let a SQLite file accept writes again, if it exists. Blocks: call it in a thread.
 
     Raises:
         DatabaseBusy, DatabaseUnavailable: As for `fence_sqlite`.
     """
-    if not path.exists():
+    # Without a fence, there is no need to wait for another transaction.
+    if not path.exists() or not is_fenced_sqlite(path):
         return
-    try:
-        with contextlib.closing(sqlite3.connect(sqlite.file_uri(path), uri=True)) as raw:
-            if not _triggers(raw):  # then there is no need to wait for another transaction
-                return
-    except sqlite3.Error as error:
-        raise DatabaseUnavailable from error
     with _changing(path) as raw:
         _drop_triggers(raw)
 

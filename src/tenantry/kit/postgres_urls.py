@@ -74,6 +74,15 @@ REJECTED = {
     "sslsni": "",
     "tcp_user_timeout": "TENANTRY_STATEMENT_TIMEOUT_S bounds every statement",
 }
+# A thread that waits for libpq has no deadline: a connection to a machine that is gone breaks after
+# 40 s. A server that is there can take longer to answer. Ignored for a socket that is a file.
+# Source: PostgreSQL manual, 32.1.2 "Parameter Key Words".
+KEEPALIVE = {
+    "keepalives_idle": "20",
+    "keepalives_interval": "5",
+    "keepalives_count": "4",
+    "tcp_user_timeout": "40000",
+}
 # Values that both drivers treat alike: asyncpg has neither GSSAPI encryption nor channel binding.
 _VALUES = {
     "channel_binding": ("disable", "prefer"),
@@ -136,7 +145,7 @@ class PostgresUrl:
             "dbname": self.database,
             "options": " ".join(filter(None, options)),
         }
-        return {name: value for name, value in found.items() if value}
+        return KEEPALIVE | {name: value for name, value in found.items() if value}
 
     def for_asyncpg(self) -> dict[str, Any]:
         """Return the arguments of `asyncpg.connect`, without hosts and server settings."""

@@ -7,12 +7,16 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     BeforeValidator,
+    Field,
     SecretStr,
     StringConstraints,
 )
 from pydantic_settings import NoDecode
 
 from tenantry.kit import postgres_urls
+
+WEIGHT_MAX = 1_000
+TENANTS_MAX = 100_000_000
 
 SCHEMES = ("sqlite:///", "postgresql://", "postgres://")
 
@@ -46,10 +50,24 @@ ServerName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,31}$")
 
 
 class TenantServer(BaseModel, frozen=True, hide_input_in_errors=True):
-    """A tenant server in the settings."""
+    """A tenant server in the settings.
+
+    Attributes:
+        url: For requests.
+        admin_url: Without a pooler; empty if `url` has none.
+        weight: The share of new tenants that it gets, among all servers; 0: only by name.
+        max_tenants: From this number on, it gets no more tenants by weight; None: no limit.
+        concurrency: How many of its databases a process migrates concurrently; None: as in
+            the settings of the process.
+        connections: The limit of connections from a process for requests; likewise.
+    """
 
     url: DatabaseUrl
     admin_url: DatabaseUrl = SecretStr("")
+    weight: int = Field(default=0, ge=0, le=WEIGHT_MAX)
+    max_tenants: int | None = Field(default=None, ge=0, le=TENANTS_MAX)
+    concurrency: int | None = Field(default=None, ge=1, le=256)
+    connections: int | None = Field(default=None, ge=1, le=10_000)
 
     @property
     def address(self) -> str:

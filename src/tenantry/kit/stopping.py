@@ -1,6 +1,9 @@
 """Blocking work in a thread that can be stopped: a thread itself cannot be cancelled."""
 
 import asyncio
+import contextlib
+import os
+import socket
 import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
@@ -16,19 +19,25 @@ class Stopped(Exception):
 
 
 class Stop:
-    """Stops work in a thread: the work calls `check`, and its child processes are killed."""
+    """Stops work in a thread: the work calls `check`, and what it waits for is ended.
+
+    A server that does not answer would never end a wait: cancelling a statement needs its answer.
+    """
 
     def __init__(self) -> None:
         self._event = Event()
         self._lock = Lock()
         self._children: set[subprocess.Popen[bytes]] = set()
+        self._sockets: set[int] = set()
 
     def set(self) -> None:
-        """Stop the work, and kill its child processes."""
+        """Stop the work, kill its child processes, and shut down its sockets."""
         with self._lock:
             self._event.set()
             for child in self._children:
                 child.kill()
+            for handle in self._sockets:
+                _shut_down(handle)
 
     def check(self, *_: Any) -> None:
         """Raise an error if the work is to stop.
@@ -55,6 +64,28 @@ class Stop:
             child.wait()
             with self._lock:
                 self._children.discard(child)
+
+    @contextmanager
+    def disconnecting(self, handle: int) -> Iterator[None]:
+        """Shut down a socket if the work is stopped in the block: waiting for it ends at once.
+
+        Args:
+            handle: The file descriptor of the socket, which stays open in the block.
+        """
+        with self._lock:
+            self.check()
+            self._sockets.add(handle)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._sockets.discard(handle)
+
+
+def _shut_down(handle: int) -> None:
+    # A copy of the descriptor, because `socket` closes its own.
+    with contextlib.suppress(OSError), socket.socket(fileno=os.dup(handle)) as copied:
+        copied.shutdown(socket.SHUT_RDWR)
 
 
 async def run_in_thread(work: Callable[[Stop], Result]) -> Result:

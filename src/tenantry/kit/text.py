@@ -4,6 +4,8 @@ import re
 import unicodedata
 from functools import lru_cache
 
+import idna
+
 from tenantry.kit.errors import Invalid
 
 # The part of a client's text that an error message repeats.
@@ -20,6 +22,11 @@ CANONICAL_CHARS_MAX = 512
 MARKS_MAX = 30
 # Every combining mark is among these, and every character that becomes one.
 _MARKS = re.compile(rf"(?:[^\w\s\x00-\x7f]|[\uff9e\uff9f]){{{MARKS_MAX + 1}}}")
+
+JOINERS = "\u200c\u200d"
+# Characters with a width and no form, and the grapheme joiner; those of the categories C and Z are
+# found by their category.
+_BLANKS = frozenset("\u034f\u115f\u1160\u2800\u3164\uffa0")
 
 # NUL, which PostgreSQL cannot store, and surrogates, which are not Unicode text.
 _BROKEN = re.compile("[\\x00\\ud800-\\udfff]")
@@ -42,6 +49,42 @@ def checked_line(name: str, text: str, *, chars_max: int) -> str:
     if _NO_TEXT.search(text):
         raise BadText(f"`{name}` must not hold control characters or broken Unicode.")
     return text
+
+
+def checked_label(name: str, text: str, *, chars_max: int) -> str:
+    """Return *text*, the value of the member *name*, if it is valid as a name or a label.
+
+    Two names that look the same must not differ in characters that are not visible. The
+    joiners U+200C and U+200D are valid where they change the form of a word, by the rules for
+    domain names: Persian and Indic names need them. Emoji that are joined with U+200D are rejected.
+
+    Source: RFC 5892, appendix A.1 and A.2.
+
+    Raises:
+        BadText: It is no valid line, or contains a character without a visible form.
+    """
+    checked_line(name, text, chars_max=chars_max)
+    for at, char in enumerate(text):
+        if is_visible(char) or (char in JOINERS and _joins(text, at)):
+            continue
+        raise BadText(
+            f"`{name}` must not contain invisible characters: character {at + 1} is "
+            f"U+{ord(char):04X}."
+        )
+    return text
+
+
+def _joins(text: str, at: int) -> bool:
+    try:
+        return idna.valid_contextj(text, at)
+    except ValueError:  # for a character without a name, such as a Tangut ideograph
+        return False
+
+
+def is_visible(char: str) -> bool:
+    """Return whether *char* has a form, or is a space."""
+    # Spaces other than U+0020 are not printable: the ideographic space is in Japanese names.
+    return (char.isprintable() and char not in _BLANKS) or unicodedata.category(char) == "Zs"
 
 
 def checked_text(name: str, text: str, *, chars_max: int) -> str:

@@ -131,23 +131,13 @@ class RevisionContext(MigrationContext):
     def __init__(self, dialect: sa.Dialect, connection: sa.Connection | None) -> None:
         super().__init__(dialect, connection, dict(_OPTIONS))
 
-    @property
-    def script(self) -> Any:
-        """Raise `EnvironmentMissing`."""
-        return _CONTEXT.script
+        del self.script, self.environment_context  # see `__getattr__`
 
-    @script.setter
-    def script(self, _value: object) -> None:
-        """Ignore what Alembic sets."""
-
-    @property
-    def environment_context(self) -> Any:
-        """Raise `EnvironmentMissing`."""
-        return _CONTEXT.config
-
-    @environment_context.setter
-    def environment_context(self, _value: object) -> None:
-        """Ignore what Alembic sets."""
+    def __getattr__(self, name: str) -> Any:
+        """Raise `EnvironmentMissing` for what ``env.py`` would set."""
+        if name in {"script", "environment_context"}:
+            return _CONTEXT.script if name == "script" else _CONTEXT.config
+        raise AttributeError(name)
 
 
 _OP = _ThreadOperations()

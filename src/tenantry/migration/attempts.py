@@ -2,8 +2,12 @@
 
 import random
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from uuid import UUID
 
+import sqlalchemy as sa
+
+from tenantry.kit.errors import Unavailable
 from tenantry.migration.errors import is_lock_timeout
 from tenantry.migration.execution import Execution
 from tenantry.migration.guard import NotRehearsable
@@ -20,6 +24,23 @@ MOVED_PAUSE_SECONDS = 0.005
 MOVED_PAUSE_SECONDS_MAX = 1.0
 
 
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """The state of one database before a run, and what a run would apply.
+
+    Attributes:
+        dialect: Its engine.
+        revision: Its current revision.
+        pending: The revisions that would be applied, in order; empty if unknown.
+        error: Why they are unknown; or why the rehearsal failed.
+    """
+
+    dialect: sa.Dialect
+    revision: SchemaRevision
+    pending: Sequence[Applied]
+    error: Exception | None = None
+
+
 class Attempts:
     """Sends the scripts of one run to one database, and retries them.
 
@@ -27,32 +48,62 @@ class Attempts:
         scripts: The scripts of the run.
         run_id: The run.
         timeouts: The lock timeouts.
+        lock_pause_seconds: The longest pause after a lock timeout.
 
     Attributes:
         has_sent: Whether anything was sent that may have been committed.
     """
 
-    def __init__(self, scripts: RunScripts, run_id: UUID, timeouts: LockTimeouts) -> None:
+    def __init__(
+        self,
+        scripts: RunScripts,
+        run_id: UUID,
+        timeouts: LockTimeouts,
+        *,
+        lock_pause_seconds: float = LOCK_PAUSE_SECONDS_MAX,
+    ) -> None:
         self._scripts = scripts
         self._run_id = run_id
         self._timeouts = timeouts
+        self._lock_pause_seconds = lock_pause_seconds
         self._lock_timeouts = self._moves = 0
         self.has_sent = False
 
-    def to_head(self, execution: Execution, *, is_first: bool) -> SchemaState:
+    def migrate(self, execution: Execution, *, is_first: bool) -> SchemaState:
+        """Bring the database to the head; return its state, with the error if it failed.
+
+        Args:
+            execution: The database.
+            is_first: Whether this run has not begun with this database yet.
+
+        Raises:
+            Exception: Any error of the drivers, if the state cannot be read afterwards.
+        """
+        try:
+            return self.to_head(execution, is_first=is_first)
+        except Exception as error:  # noqa: BLE001 - a revision can raise anything
+            return self.state_after(execution, error)
+
+    def state_after(self, execution: Execution, error: Exception) -> SchemaState:
+        """Return what is committed in the database after *error*; raise it if that is unknown."""
+        try:
+            return replace(execution.read_state(self._run_id), error=error)
+        except Exception as unreadable:
+            raise error from unreadable
+
+    def to_head(self, execution: Execution, *, is_first: bool = True) -> SchemaState:
         """Bring the database to the head.
 
         Raises:
             Exception: Any error of the drivers and the revisions.
         """
-        head = self._scripts.head()
         state = self._migrate_from_expected(execution) if is_first else None
         if state is None:
             # The log has entries of this run only if the run has begun with this database before.
             run_id = self._run_id if self.has_sent or not is_first else None
             state = self._read_state(execution, run_id)
             self._scripts.expected = (execution.dialect, state.revision)
-        while state.revision != head:
+        while state.revision != self._scripts.head():
             script = self._scripts.get(execution.dialect, state.revision)
             if self._execute(execution, script):
                 # Its rows in the log are committed, so they need not be read again.
@@ -61,26 +112,41 @@ class Attempts:
                 state = self._read_state(execution, self._run_id)
         return state
 
-    def rehearse(
-        self, execution: Execution, start: SchemaRevision, pending: Sequence[Applied]
-    ) -> bool:
-        """Execute the pending revisions and roll them back.
-
-        Returns:
-            Whether all of them were executed; if not, the state must be read again.
+    def inspect(self, execution: Execution) -> Inspection:
+        """Return the pending revisions.
 
         Raises:
-            RevisionFailed: A revision cannot be rehearsed, or fails.
-            Exception: Any error of the drivers.
+            Exception: Any error of the drivers, if the revision of the database cannot be read.
         """
-        script = self._scripts.get(execution.dialect, start)
-        script.check_can_roll_back()
-        tried = 0 if script.is_autocommit else len(script.applied)
-        if tried and not self._execute(execution, script, rehearses=True):
-            return False
-        if tried < len(pending):
-            raise RevisionFailed(pending[tried].revision) from NotRehearsable()
-        return True
+        revision = execution.read_state().revision
+        try:
+            return Inspection(execution.dialect, revision, self._scripts.pending(revision))
+        except Unavailable as error:  # the revisions cannot be read, or do not contain this one
+            return Inspection(execution.dialect, revision, [], error)
+
+    def rehearse(self, execution: Execution) -> Inspection:
+        """Execute the pending revisions, and roll them back.
+
+        Raises:
+            Exception: Any error of the drivers, if the revision of the database cannot be read.
+        """
+        while True:
+            found = self.inspect(execution)
+            if found.error is not None or not found.pending:
+                return found
+            try:
+                script = self._scripts.get(execution.dialect, found.revision)
+                script.check_can_roll_back()
+                tried = 0 if script.is_autocommit else len(script.applied)
+                if tried and not self._execute(execution, script, rehearses=True):
+                    continue
+            except Exception as error:  # noqa: BLE001 - a revision can raise anything
+                return replace(found, error=error)
+            if tried == len(found.pending):
+                return found
+            failed = RevisionFailed(found.pending[tried].revision)
+            failed.__cause__ = NotRehearsable()
+            return replace(found, error=failed)
 
     def _migrate_from_expected(self, execution: Execution) -> SchemaState | None:
         """Assume that the database is at the same revision as the previous one.
@@ -88,15 +154,11 @@ class Attempts:
         The compare-and-swap verifies it, and changes nothing if it does not match. Then this
         returns None. It also returns None on other errors: reading the state finds them again.
         """
-        if self._scripts.expected is None:
-            return None
-        dialect, start = self._scripts.expected
-        if start == self._scripts.head():
+        dialect, start = self._scripts.expected or (None, None)
+        if start is None or start == self._scripts.head() or dialect is not execution.dialect:
             return None
         try:
-            if execution.dialect is not dialect:
-                return None
-            script = self._scripts.get(dialect, start)
+            script = self._scripts.get(execution.dialect, start)
             if script.is_autocommit or not self._execute(execution, script):
                 return None
         except RevisionFailed:
@@ -139,4 +201,4 @@ class Attempts:
         if self._lock_timeouts >= LOCK_TRIES_MAX or not is_lock_timeout(error):
             raise error
         # With jitter, so that two transactions that collided do not collide again.
-        execution.guard.sleep(random.uniform(0, LOCK_PAUSE_SECONDS_MAX))  # noqa: S311
+        execution.guard.sleep(random.uniform(0, self._lock_pause_seconds))  # noqa: S311

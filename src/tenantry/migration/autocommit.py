@@ -157,7 +157,7 @@ class AutocommitBlock:
 
     def _begin(self, what: str) -> bool:
         """Log that *what* is begun; return whether the log had that entry before."""
-        what = f"{self._step.revision.name}: {what}"
+        what = f"{self._step.revision}: {what}"
         if self._scalar(_FIND_BEGUN, what=what) is not None:
             return True
         self._connection.execute(insert_log(self._step.run_id, sa.literal(BEGUN), what))

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from tenantry.migration import sql_text
 from tenantry.migration.recorder import Unrecorded, record
-from tenantry.migration.revisions import Revision, parse
+from tenantry.migration.revisions import Revision, imported, parse
 
 _KINDS = frozenset(
     {
@@ -22,9 +22,7 @@ _KINDS = frozenset(
 )
 _DEFINITIONS = frozenset(
     {
-        *(("CREATE", kind) for kind in _KINDS),
-        *(("ALTER", kind) for kind in _KINDS),
-        *(("DROP", kind) for kind in _KINDS),
+        *((verb, kind) for verb in ("CREATE", "ALTER", "DROP") for kind in _KINDS),
         ("CREATE", "UNIQUE"),
         ("CREATE", "OR"),
     }
@@ -74,13 +72,5 @@ def _depends_on_itself(source: bytes) -> bool:
         tree = parse(source)
     except (SyntaxError, ValueError):
         return False
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            roots = {alias.name.partition(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            roots = {"" if node.level else (node.module or "").partition(".")[0]}
-        else:
-            roots = set()
-        if roots - _MODULES or (isinstance(node, ast.Name) and node.id in _NAMES):
-            return False
-    return True
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    return imported(tree) <= _MODULES and names.isdisjoint(_NAMES)

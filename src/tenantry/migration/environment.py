@@ -10,6 +10,9 @@ from tenantry.migration.revisions import parse
 
 BYTES_MAX = 1_000_000
 
+Found = tuple[int, str, str]
+"""A line, the name of a feature, and the consequence."""
+
 _IGNORED = "It only filters what Alembic generates, not what is migrated."
 # Keywords of ``context.configure`` that change what a migration does.
 _KEYWORDS = {
@@ -44,6 +47,10 @@ _CALLS = {
     "implementation_for": "It is not used: register it in a module that the revisions import.",
     "CreateSchema": "The schema is not created: create it in a revision.",
 }
+_NAMING = (
+    "Its naming convention is not known here, so a constraint without a name is named by the "
+    "database: name constraints in the revisions (op.f), as Alembic generates them."
+)
 _SQL = {
     r"\bSET\s+(SESSION\s+|LOCAL\s+)?(ROLE|SESSION\s+AUTHORIZATION)\b": (
         "SET ROLE",
@@ -102,90 +109,69 @@ def read_environment(folder: Path, version_table: str) -> list[MissingFeature]:
             tree = parse(file.read(BYTES_MAX))
     except (OSError, SyntaxError, ValueError, RecursionError):
         return [MissingFeature(1, "it cannot be read as Python", "Nothing in it is checked.")]
-    found = {
-        (one.name, one.consequence): one
-        for node in reversed(list(ast.walk(tree)))
-        for one in _missing(node, tree, version_table)
-    }
+    found: dict[tuple[str, str], MissingFeature] = {}
+    for node in ast.walk(tree):
+        for line, name, consequence in _missing(node, tree, version_table):
+            found.setdefault((name, consequence), MissingFeature(line, name, consequence))
     return sorted(found.values(), key=lambda one: one.line)
 
 
-def _missing(node: ast.AST, tree: ast.Module, version_table: str) -> Iterator[MissingFeature]:
+def _missing(node: ast.AST, tree: ast.Module, version_table: str) -> Iterator[Found]:
     if isinstance(node, ast.Call):
         yield from _missing_of_call(node, tree, version_table)
     elif isinstance(node, ast.Constant) and isinstance(node.value, str):
         for pattern, (name, consequence) in _SQL.items():
             if re.search(pattern, node.value, re.IGNORECASE):
-                yield MissingFeature(node.lineno, name, consequence)
+                yield node.lineno, name, consequence
     elif isinstance(node, ast.keyword) and node.arg == "naming_convention":
-        yield MissingFeature(node.lineno, "naming_convention", _NAMING)
+        yield node.lineno, "naming_convention", _NAMING
     elif isinstance(node, ast.Attribute) and ast.unparse(node) == "sys.path":
         consequence = "Revisions import from prepend_sys_path of alembic.ini: add the folder there."
-        yield MissingFeature(node.lineno, "sys.path", consequence)
+        yield node.lineno, "sys.path", consequence
 
 
-_NAMING = (
-    "Its naming convention is not known here, so a constraint without a name is named by the "
-    "database: name constraints in the revisions (op.f), as Alembic generates them."
-)
-
-
-def _missing_of_call(
-    node: ast.Call, tree: ast.Module, version_table: str
-) -> Iterator[MissingFeature]:
-    name = _name(node.func)
+def _missing_of_call(node: ast.Call, tree: ast.Module, version_table: str) -> Iterator[Found]:
+    name = ast.unparse(node.func).rpartition(".")[2]
     if name in _CALLS:
-        yield MissingFeature(node.lineno, name, _CALLS[name])
+        yield node.lineno, name, _CALLS[name]
     if name == "run_migrations" and (node.args or node.keywords):
-        consequence = "Its arguments are not passed to upgrade()."
-        yield MissingFeature(node.lineno, "run_migrations(…)", consequence)
-    if name == "configure":
-        for keyword in node.keywords:
+        yield node.lineno, "run_migrations(…)", "Its arguments are not passed to upgrade()."
+    for keyword in node.keywords:
+        if name == "configure" and not _is_off(keyword.value):
             yield from _missing_of_keyword(keyword, tree, version_table)
-    if any(keyword.arg == "schema_translate_map" for keyword in node.keywords):
-        consequence = "Names of schemas are used unchanged."
-        yield MissingFeature(node.lineno, "schema_translate_map", consequence)
+        if keyword.arg == "schema_translate_map":
+            yield node.lineno, "schema_translate_map", "Names of schemas are used unchanged."
 
 
 def _missing_of_keyword(
     keyword: ast.keyword, tree: ast.Module, version_table: str
-) -> Iterator[MissingFeature]:
-    name, value = keyword.arg, keyword.value
-    line = value.lineno
+) -> Iterator[Found]:
+    name, value, line = keyword.arg, ast.unparse(keyword.value), keyword.value.lineno
     if name is None:
         consequence = "They cannot be read as text: compare them with the documentation."
-        yield MissingFeature(line, f"**{ast.unparse(value)}", consequence)
-    elif isinstance(value, ast.Constant) and value.value in (None, False):
-        return
-    elif name == "version_table":
-        table = value.value if isinstance(value, ast.Constant) else None
-        if table != version_table:
-            consequence = f"Set TENANTRY_TENANT_VERSION_TABLE to it; it is {version_table} now."
-            yield MissingFeature(line, f"version_table={ast.unparse(value)}", consequence)
-    elif name == "target_metadata":
-        if not _is_none(value, tree):
-            yield MissingFeature(line, "target_metadata", _NAMING)
+        yield line, f"**{value}", consequence
+    elif name == "version_table" and value != repr(version_table):
+        consequence = f"Set TENANTRY_TENANT_VERSION_TABLE to it; it is {version_table} now."
+        yield line, f"version_table={value}", consequence
+    elif name == "target_metadata" and not _is_none(value, tree):
+        yield line, "target_metadata", _NAMING
     elif name in _KEYWORDS:
-        yield MissingFeature(line, name, _KEYWORDS[name])
+        yield line, name, _KEYWORDS[name]
     elif name not in _HARMLESS:
-        yield MissingFeature(line, name, "Revisions do not see this option.")
+        yield line, name, "Revisions do not see this option."
 
 
-def _is_none(value: ast.expr, tree: ast.Module) -> bool:
-    """Return whether *value* is a name that the module sets to None and nothing else."""
-    assigned = [
-        node.value
+def _is_off(value: ast.expr) -> bool:
+    return isinstance(value, ast.Constant) and value.value in (None, False)
+
+
+def _is_none(name: str, tree: ast.Module) -> bool:
+    """Return whether the module sets *name* to None and nothing else."""
+    assigned = {
+        ast.unparse(node.value)
         for node in ast.walk(tree)
-        if isinstance(node, ast.Assign | ast.AnnAssign)
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value
         for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
-        if ast.unparse(target) == ast.unparse(value)
-    ]
-    return bool(assigned) and all(
-        isinstance(one, ast.Constant) and one.value is None for one in assigned
-    )
-
-
-def _name(function: ast.expr) -> str:
-    if isinstance(function, ast.Attribute):
-        return function.attr
-    return function.id if isinstance(function, ast.Name) else ""
+        if ast.unparse(target) == name
+    }
+    return assigned == {"None"}

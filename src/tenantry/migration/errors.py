@@ -1,21 +1,23 @@
-"""Explain in one sentence why a tenant failed, without a password, a URL or a row's value."""
+"""Explain in one sentence why a tenant failed, without a password, a URL or a row's value.
+
+Tenants that failed for the same cause are grouped by the part of that sentence that they share.
+"""
 
 import re
 import sqlite3
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import asyncpg
 
 from tenantry.db import outages
-from tenantry.db.outages import driver_error, sqlstate_of
+from tenantry.db.outages import driver_error, is_of_driver, sqlstate_of
 from tenantry.kit.errors import TenantryError
 from tenantry.migration.revisions import RevisionFailed, describe
+from tenantry.migration.streams import UnknownRevision
 
 REASON_CHARS_MAX = 500
 SYNTAX_ERROR = "A statement has a syntax error"
-SQLITE = "SQLite: "
-"""How the reason begins that is a message of SQLite."""
 WRONG_TYPE = "A parameter has a Python type that the driver cannot send"
 
 # By SQLSTATE or SQLSTATE class. Source: PostgreSQL manual, appendix A.
@@ -60,13 +62,32 @@ there this time timestamp to transaction trigger type undefined unique unknown u
 value values varying view violates was when which with without writes
 """.casefold().split()
 )
-_DRIVERS = ("psycopg", "psycopg2", "asyncpg")
+PLACEHOLDER = "…"
+# Several names with punctuation between them are one placeholder: `main.note`, `a, b`.
+_REPEATED = re.compile(rf"{PLACEHOLDER}(?:[^\w{PLACEHOLDER}]*{PLACEHOLDER})+")
+
+Mask = Callable[[str], str]
 
 
 def explain(error: BaseException) -> str:
     """Return the reason in a form that may be shown. An unknown error is named by its type only."""
+    source = error.source if isinstance(error, RevisionFailed) else None
+    if _is_of_constraint(cause_of(error)):
+        source = None  # it names constraints and columns, which are in the schema
+    return _explain(error, lambda text: _without_data(text, source))
+
+
+def failure_cause(error: BaseException) -> str:
+    """Return the reason with a placeholder for the names and numbers that differ between tenants.
+
+    Errors of one kind (revision, class or SQLSTATE, words of the message) have the same cause.
+    """
+    return _explain(error, _without_names)
+
+
+def _explain(error: BaseException, mask: Mask) -> str:
     name = error.name if isinstance(error, RevisionFailed) else None
-    text = _explain(cause_of(error), name, getattr(error, "source", None))
+    text = _explain_cause(cause_of(error), name, mask)
     if name is not None:
         text = f"{name}: {text}"
     # A message can contain text that no database stores: NUL, and lone surrogates.
@@ -74,7 +95,7 @@ def explain(error: BaseException) -> str:
     return text.encode(errors="replace").decode()[:REASON_CHARS_MAX]
 
 
-def _masked(text: str, source: str | None) -> str:
+def _without_data(text: str, source: str | None) -> str:
     """Return *text*, with ``?`` for each word that neither the server nor the revision contains.
 
     A live revision can build a statement from data that it has read. Then a name is a value.
@@ -83,6 +104,11 @@ def _masked(text: str, source: str | None) -> str:
         return text
     known = SERVER_WORDS | {word.casefold() for word in WORD.findall(source)}
     return WORD.sub(lambda word: word[0] if word[0].casefold() in known else "?", text)
+
+
+def _without_names(text: str) -> str:
+    words = WORD.sub(lambda w: w[0] if w[0].casefold() in SERVER_WORDS else PLACEHOLDER, text)
+    return _REPEATED.sub(PLACEHOLDER, words)
 
 
 def reason_of(error: BaseException) -> str:
@@ -97,6 +123,13 @@ def is_lock_timeout(error: BaseException) -> bool:
     if isinstance(cause, sqlite3.OperationalError):
         return "locked" in str(cause)
     return (sqlstate_of(cause) or "").startswith(_LOCK_STATES)
+
+
+def is_missing_table(error: BaseException) -> bool:
+    """Return whether *error* says that a table does not exist."""
+    if isinstance(error, sqlite3.OperationalError):
+        return str(error).startswith("no such table")
+    return sqlstate_of(error) == "42P01"
 
 
 def is_outage(error: BaseException) -> bool:
@@ -115,63 +148,57 @@ def cause_of(error: BaseException) -> BaseException:
     return driver_error(error)
 
 
-def _explain(cause: BaseException, revision: str | None, source: str | None) -> str:
+def _explain_cause(cause: BaseException, revision: str | None, mask: Mask) -> str:
+    if isinstance(cause, UnknownRevision) and mask is _without_names:
+        return cause.cause
     if isinstance(cause, TenantryError):
         return cause.message
     if isinstance(cause, sqlite3.Error):
-        return _explain_sqlite(cause, source)
+        return _explain_sqlite(cause, mask)
     state = sqlstate_of(cause)
-    # asyncpg checks parameters itself, and gives its own errors an SQLSTATE of the server.
-    if state is not None and not isinstance(cause, asyncpg.InterfaceError):
-        return _explain_postgres(cause, state, source)
-    return _explain_client(cause, revision)
+    if state is not None:
+        return _explain_postgres(cause, state, mask)
+    return _explain_client(cause, revision, mask)
 
 
-def _explain_client(error: BaseException, revision: str | None) -> str:
+def _explain_client(error: BaseException, revision: str | None, mask: Mask) -> str:
     """Explain an error that was not sent by the server."""
     if isinstance(error, TimeoutError):
         return "The database did not answer in time."
     if any(map(_is_of_tls, _chain(error))):
         return "The TLS connection to the server failed: see its certificate and `sslmode`."
-    if isinstance(error, asyncpg.DataError) or _is_of_driver(
-        error, "ProgrammingError", "DataError"
-    ):
+    if is_of_driver(error, "ProgrammingError", "DataError"):
         return f"{WRONG_TYPE} ({type(error).__name__})."
     if isinstance(error, OSError | asyncpg.InterfaceError):
         return "The database cannot be reached."
-    if _is_of_driver(error, "OperationalError"):
+    if is_of_driver(error, "OperationalError"):
         return "The connection to the server was lost."
-    return f"The migration raised {describe(error, lambda file: file.stem == revision)}."
+    found = describe(error, lambda file: file.stem == revision) + "."
+    if revision and mask is _without_names:
+        found = f"{type(error).__name__}{PLACEHOLDER}"
+    return f"The migration raised {found}"
 
 
-def _explain_postgres(error: BaseException, state: str, source: str | None) -> str:
+def _explain_postgres(error: BaseException, state: str, mask: Mask) -> str:
     # An error inside a function has a context that names the function. A function can build
     # statements, so names in its errors can be values of rows.
-    context = getattr(error, "context", None) or getattr(_diag(error), "context", None)
+    context = getattr(getattr(error, "diag", error), "context", None)
     is_of_function = isinstance(context, str) and "function" in context.lower()
     sentence = BY_STATE.get(state) or BY_STATE.get(state[:2])
     if sentence is None:
         # An SQLSTATE that PostgreSQL does not define was raised by a function.
-        is_known = hasattr(asyncpg.PostgresError, "get_message_class_for_sqlstate") and (
-            asyncpg.PostgresError.get_message_class_for_sqlstate(state) is not asyncpg.PostgresError
-        )
-        if state.startswith("23"):  # it names a constraint, which is in the schema
-            source = None
-        is_of_code = is_of_function or not is_known
-        sentence = BY_STATE["P0"] if is_of_code else _masked(_message_of(error), source)
+        known = asyncpg.PostgresError.get_message_class_for_sqlstate(state)  # type: ignore[attr-defined]
+        is_of_code = is_of_function or known is asyncpg.exceptions.UnknownPostgresError
+        sentence = BY_STATE["P0"] if is_of_code else mask(_message_of(error))
     return f"{sentence} (SQLSTATE {state})."
 
 
 def _message_of(error: BaseException) -> str:
-    primary = getattr(_diag(error), "message_primary", None)
+    primary = getattr(getattr(error, "diag", None), "message_primary", None)
     return str(primary or (error.args[0] if error.args else type(error).__name__))
 
 
-def _diag(error: BaseException) -> object:
-    return getattr(error, "diag", None)
-
-
-def _explain_sqlite(error: sqlite3.Error, source: str | None) -> str:
+def _explain_sqlite(error: sqlite3.Error, mask: Mask) -> str:
     message = str(error.args[0]) if error.args else type(error).__name__
     if message == "unable to open database file":
         return "The database file does not exist, or cannot be opened."
@@ -183,9 +210,13 @@ def _explain_sqlite(error: sqlite3.Error, source: str | None) -> str:
         return "SQLite: a trigger raised an error."
     if isinstance(error, sqlite3.InterfaceError | sqlite3.ProgrammingError):
         return f"{WRONG_TYPE} ({type(error).__name__})."
-    if "constraint failed" not in message:  # that one names columns of the schema
-        message = _masked(message, source)
-    return f"{SQLITE}{message}."
+    return f"SQLite: {mask(message)}."
+
+
+def _is_of_constraint(error: BaseException) -> bool:
+    if isinstance(error, sqlite3.Error):
+        return "constraint failed" in str(error)
+    return (sqlstate_of(error) or "").startswith("23")
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
@@ -196,11 +227,6 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _is_of_tls(error: BaseException) -> bool:
-    is_connection = isinstance(error, ConnectionError) or _is_of_driver(error, "OperationalError")
+    is_connection = isinstance(error, ConnectionError) or is_of_driver(error, "OperationalError")
     words = any(word in str(error) for word in _TLS_WORDS)
     return isinstance(error, ssl.SSLError) or (is_connection and words)
-
-
-def _is_of_driver(error: BaseException, *names: str) -> bool:
-    kinds = {one.__name__ for one in type(error).__mro__}
-    return type(error).__module__.partition(".")[0] in _DRIVERS and bool(kinds & set(names))

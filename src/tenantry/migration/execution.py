@@ -5,7 +5,7 @@ Everything here is synchronous and runs in one thread for each database (`Migrat
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -13,9 +13,11 @@ import sqlalchemy as sa
 
 from tenantry.migration import live, schema_state
 from tenantry.migration.autocommit import AutocommitBlock
+from tenantry.migration.errors import is_missing_table
 from tenantry.migration.guard import Guard
-from tenantry.migration.schema_state import Found, NoVersion, SchemaState
-from tenantry.migration.statements import AutocommitRevision, LiveRevision, Statement, Step
+from tenantry.migration.revisions import upgrade
+from tenantry.migration.schema_state import NoVersion, SchemaState
+from tenantry.migration.statements import AutocommitRevision, Statement, Step, messages
 
 
 class Execution(ABC):
@@ -33,6 +35,7 @@ class Execution(ABC):
     def __init__(self, user_table: str | None) -> None:
         self.guard = Guard()
         self._user_table = user_table
+        self._raw: Any = None
 
     @property
     @abstractmethod
@@ -57,9 +60,11 @@ class Execution(ABC):
     def stop(self) -> None:
         """Interrupt the execution, from another thread: it commits nothing after this."""
 
-    @abstractmethod
     def close(self) -> None:
         """Close the connection."""
+        raw, self._raw = self._raw, None
+        if raw is not None:
+            raw.close()
 
     def read_state(self, run_id: UUID | None = None) -> SchemaState:
         """Return the revision of the database, and the revisions that a run has logged there.
@@ -73,62 +78,59 @@ class Execution(ABC):
         error: Exception | None = None
         for user_table in dict.fromkeys((self._user_table, None)):
             try:
-                rows = self._fetch(schema_state.find(self.dialect, user_table, run_id))
+                query = schema_state.find(self.dialect, user_table, run_id)
+                rows = self._connect().execute(query).fetchall()
             except Exception as missing:
-                if not self._is_missing_table(missing):
+                if not is_missing_table(missing):
                     raise
                 error = missing
             else:
-                found = [Found(*row) for row in rows]
-                return schema_state.state_in(found, has_user=self._user_table is not None)
+                return schema_state.state_in(rows, has_user=self._user_table is not None)
         raise NoVersion from error
 
     @abstractmethod
-    def _fetch(self, sql: str) -> list[tuple[Any, ...]]:
-        """Return the rows of a query."""
-
-    @abstractmethod
-    def _is_missing_table(self, error: Exception) -> bool:
-        """Return whether *error* says that a table does not exist."""
+    def _connect(self) -> Any:
+        """Return the connection of the driver, which is opened at the first call."""
 
     @abstractmethod
     def _check_open(self, raw: Any) -> None:
-        """Check after a revision that the transaction is still open."""
+        """Check after a revision that its transaction is open."""
 
-    def _send(self, raw: Any, steps: Iterable[Step], connection: sa.Connection | None) -> None:
-        """Execute *steps* on a driver's connection, in a transaction that has begun.
+    def _check_commit(self) -> None:
+        """Check that the transaction may be committed."""
+        self.guard.check_stopped()
+
+    def _transact(self, raw: Any, steps: Sequence[Step], connection: sa.Connection | None) -> None:
+        """Execute *steps* on a driver's connection, and commit them or roll them back.
 
         Args:
-            raw: The connection of the driver.
+            raw: The connection of the driver. Its transaction has begun, or *steps* begin it.
             steps: The steps to send.
             connection: The connection of SQLAlchemy over *raw*; None if nothing runs live.
         """
+        try:
+            self._send(raw, messages(steps) if live.takes_several(raw) else steps, connection)
+            self._check_commit()
+            raw.rollback() if self.guard.rehearses else raw.commit()
+        except BaseException:
+            with contextlib.suppress(Exception):  # keep the first error
+                raw.rollback()
+            raise
+
+    def _send(self, raw: Any, steps: Iterable[Step], connection: sa.Connection | None) -> None:
         for step in steps:
             self.guard.check_stopped()
-            if isinstance(step, Statement):
-                with self._watching(step.revision, raw):
+            with self.guard.watching(step):
+                if isinstance(step, Statement):
                     _send_statement(raw, step)
-            else:
-                assert connection is not None
-                with self._watching(step.revision.name, raw):
-                    self._run_live(step, raw, connection)
-
-    @contextlib.contextmanager
-    def _watching(self, revision: str | None, raw: Any) -> Iterator[None]:
-        if revision is None:
-            yield
-            return
-        with self.guard.watching(revision):
-            yield
-            self._check_open(raw)
-
-    def _run_live(
-        self, step: LiveRevision | AutocommitRevision, raw: Any, connection: sa.Connection
-    ) -> None:
-        block = None
-        if isinstance(step, AutocommitRevision):
-            block = AutocommitBlock(step, connection, raw, self.guard).enter
-        live.run(step.revision, live.LiveContext(connection, step.heads, block))
+                else:
+                    assert connection is not None
+                    block = None
+                    if isinstance(step, AutocommitRevision):
+                        block = AutocommitBlock(step, connection, raw, self.guard).enter
+                    upgrade(step.code.load(), live.LiveContext(connection, step.heads, block))
+                if step.revision is not None:
+                    self._check_open(raw)
 
 
 def _send_statement(raw: Any, statement: Statement) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import psycopg
@@ -16,10 +16,10 @@ from tenantry.db.postgres import CLOSE_SECONDS_MAX
 from tenantry.kit.errors import Unavailable
 from tenantry.migration import dialects, live
 from tenantry.migration.execution import Execution
-from tenantry.migration.statements import AutocommitRevision, Statement, Step, is_recorded, messages
+from tenantry.migration.statements import AutocommitRevision, Statement, Step, is_recorded
 
 # Constraints that are only checked at COMMIT must fail in a rehearsal, too.
-CHECK_DEFERRED = "SET CONSTRAINTS ALL IMMEDIATE"
+_CHECK_DEFERRED = Statement("SET CONSTRAINTS ALL IMMEDIATE")
 _BEGIN = Statement("BEGIN")
 
 
@@ -52,7 +52,6 @@ class PostgresExecution(Execution):
         self._driver = driver
         self._dialects = dialects
         self._timeout_seconds = timeout_seconds
-        self._raw: Any = None
 
     @property
     def dialect(self) -> sa.Dialect:
@@ -64,21 +63,25 @@ class PostgresExecution(Execution):
         """Execute *steps* in one transaction."""
         del wait_ms  # the steps contain it: the server waits
         self.guard.rehearses = rehearses
+        if rehearses:
+            steps = [*steps, _CHECK_DEFERRED]
         if is_recorded(steps):
             self._transact(self._connect(), [_BEGIN, *steps], None)
             return
         if any(isinstance(step, AutocommitRevision) for step in steps):
             self._check_direct()
-        with self._live_connection() as connection:
-            connection.begin()
-            self._transact(self._raw, steps, connection)
+        with self._connect_live() as connection:
+            self._raw = connection.connection.driver_connection
+            try:
+                connection.begin()
+                self._transact(self._raw, steps, connection)
+            finally:
+                self._raw = None
 
     def stop(self) -> None:
         """Cancel the running statement, and abort the connection."""
-        self.guard.stop()
-        raw = self._raw
-        if raw is None:
-            return
+        self.guard.stopped.set()
+        raw = self._raw  # None if there is no connection: then both attempts fail
         with contextlib.suppress(Exception):
             live.cancel(raw)
         # The thread may be computing and never return: the server must not wait for it.
@@ -87,12 +90,6 @@ class PostgresExecution(Execution):
             socket.socket(fileno=os.dup(raw.fileno())) as cut,
         ):
             cut.shutdown(socket.SHUT_RDWR)
-
-    def close(self) -> None:
-        """Close the connection."""
-        raw, self._raw = self._raw, None
-        if raw is not None:
-            raw.close()
 
     def _connect(self) -> Any:
         if self._raw is None:
@@ -106,22 +103,13 @@ class PostgresExecution(Execution):
                 raise _refusal(self._url, self._timeout_seconds) or error from error
         return self._raw
 
-    @contextlib.contextmanager
-    def _live_connection(self) -> Iterator[sa.Connection]:
-        """Yield a connection of SQLAlchemy, and close it at the end."""
+    def _connect_live(self) -> sa.Connection:
         if self._driver == live.DRIVER_DEFAULT:
-            connection = self._dialects.connect(self._connect(), self._url, self.guard)
-        else:
-            self.close()  # one connection at a time
-            connection = live.connect_other(
-                self._url, self._driver, self.guard, timeout_seconds=self._timeout_seconds
-            )
-        with connection:
-            self._raw = connection.connection.driver_connection
-            try:
-                yield connection
-            finally:
-                self._raw = None
+            return self._dialects.connect(self._connect(), self._url, self.guard)
+        self.close()  # one connection at a time
+        return live.connect_other(
+            self._url, self._driver, self.guard, timeout_seconds=self._timeout_seconds
+        )
 
     def _check_direct(self) -> None:
         """Check that there is no pooler: the revision needs settings and locks of a session.
@@ -132,24 +120,6 @@ class PostgresExecution(Execution):
         raw = self._connect()
         if raw.execute("SELECT pg_backend_pid()").fetchone() != (raw.info.backend_pid,):
             raise PooledConnection
-
-    def _transact(self, raw: Any, steps: Sequence[Step], connection: sa.Connection | None) -> None:
-        try:
-            self._send(raw, messages(steps) if live.takes_several(raw) else steps, connection)
-            if self.guard.rehearses:
-                raw.cursor().execute(CHECK_DEFERRED)
-            self.guard.check_stopped()
-            raw.rollback() if self.guard.rehearses else raw.commit()
-        finally:
-            with contextlib.suppress(Exception):  # keep the first error
-                raw.rollback()
-
-    def _fetch(self, sql: str) -> list[tuple[Any, ...]]:
-        rows: list[tuple[Any, ...]] = self._connect().execute(sql).fetchall()
-        return rows
-
-    def _is_missing_table(self, error: Exception) -> bool:
-        return isinstance(error, psycopg.errors.UndefinedTable)
 
     def _check_open(self, raw: Any) -> None:
         """Do nothing: the guard of the next log entry detects another transaction."""

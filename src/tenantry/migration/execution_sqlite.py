@@ -5,9 +5,9 @@ import fcntl
 import os
 import random
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -25,6 +25,9 @@ from tenantry.migration.statements import Step, is_recorded
 LOCK_SUFFIX = "-migrating"
 LOCK_POLL_SECONDS = 0.02
 
+# The SQL functions that every connection of SQLAlchemy has.
+_ADD_FUNCTIONS: Any = dialects.SQLITE.on_connect()
+
 
 class SqliteExecution(Execution):
     """Executes scripts on one SQLite file.
@@ -39,7 +42,6 @@ class SqliteExecution(Execution):
         super().__init__(user_table)
         self._path = path
         self._lock_ms = lock_ms
-        self._raw: sqlite3.Connection | None = None
         self._file: OpenFile | None = None
 
     @property
@@ -53,34 +55,30 @@ class SqliteExecution(Execution):
         raw = self._connect()
         connection: sa.Connection | None = None
         if is_recorded(steps):
-            _add_functions(raw)
+            _ADD_FUNCTIONS(raw)
         else:
             # Before the transaction, because SQLAlchemy rolls back on its first connect.
             connection = live.connect_sqlite(str(self._path), raw, self.guard)
             connection.begin()
         try:
             with self._run_lock(wait_ms):
+                raw.execute("BEGIN IMMEDIATE")
+                raw.set_authorizer(_authorizer(raw, self.guard))
                 self._transact(raw, steps, connection)
         finally:
+            raw.set_authorizer(None)
             if connection is not None:  # this closes the driver's connection, too
                 connection.close()
                 self._raw = None
 
     def stop(self) -> None:
         """Interrupt the running statement."""
-        self.guard.stop()
-        # If the connection is closed concurrently, there is nothing to interrupt.
-        with contextlib.suppress(sqlite3.ProgrammingError):
-            if (raw := self._raw) is not None:
-                raw.interrupt()
+        self.guard.stopped.set()
+        # There is nothing to interrupt without a connection, or if it is closed concurrently.
+        with contextlib.suppress(AttributeError, sqlite3.ProgrammingError):
+            self._raw.interrupt()
 
-    def close(self) -> None:
-        """Close the connection."""
-        raw, self._raw = self._raw, None
-        if raw is not None:
-            raw.close()
-
-    def _connect(self) -> sqlite3.Connection:
+    def _connect(self) -> Any:
         if self._file is not None and not self._file.is_there:
             self.close()
         if self._raw is None:
@@ -98,22 +96,10 @@ class SqliteExecution(Execution):
             )
         return self._raw
 
-    def _transact(
-        self, raw: sqlite3.Connection, steps: Sequence[Step], connection: sa.Connection | None
-    ) -> None:
-        raw.execute("BEGIN IMMEDIATE")
-        raw.set_authorizer(_Authorizer(raw, self.guard))
-        try:
-            self._send(raw, steps, connection)
-            self.guard.check_stopped()
-            if self._file is not None:
-                self._file.check()
-            raw.rollback() if self.guard.rehearses else raw.commit()
-        except BaseException:
-            raw.rollback()
-            raise
-        finally:
-            raw.set_authorizer(None)
+    def _check_commit(self) -> None:
+        super()._check_commit()
+        if self._file is not None:
+            self._file.check()
 
     @contextlib.contextmanager
     def _run_lock(self, wait_ms: int) -> Iterator[None]:
@@ -128,16 +114,8 @@ class SqliteExecution(Execution):
             yield
         finally:
             # While the lock is held: a process that has opened the file detects its removal.
-            os.unlink(path)  # noqa: PTH108 - as below
+            os.unlink(path)  # noqa: PTH108 - half the time
             os.close(handle)
-
-    def _fetch(self, sql: str) -> list[tuple[Any, ...]]:
-        return self._connect().execute(sql).fetchall()
-
-    def _is_missing_table(self, error: Exception) -> bool:
-        return isinstance(error, sqlite3.OperationalError) and str(error).startswith(
-            "no such table"
-        )
 
     def _check_open(self, raw: sqlite3.Connection) -> None:
         """Check that SQLite has not rolled the transaction back.
@@ -149,51 +127,38 @@ class SqliteExecution(Execution):
             raise TransactionRolledBack
 
 
-class _Authorizer:
-    """Denies what a revision must not do on SQLite, which calls it to prepare a statement."""
+def _authorizer(raw: sqlite3.Connection, guard: Guard) -> Callable[..., int]:
+    """Return what SQLite calls to prepare a statement: it denies what a revision must not do."""
 
-    def __init__(self, raw: sqlite3.Connection, guard: Guard) -> None:
-        self._raw = raw
-        self._guard = guard
-
-    def __call__(self, action: int, name: str | None, value: str | None, *_: object) -> int:
-        if not self._guard.is_watching:
+    def authorize(action: int, name: str | None, value: str | None, *_: object) -> int:
+        if not guard.is_watching:
             return sqlite3.SQLITE_OK
-        refusal: Exception | None = None
-        if self._guard.is_stopped:
-            refusal = TimeoutError()
-        elif not self._raw.in_transaction:
-            refusal = TransactionRolledBack()
+        if guard.stopped.is_set():
+            guard.note(TimeoutError())
+        elif not raw.in_transaction:
+            guard.note(TransactionRolledBack())
         elif action == sqlite3.SQLITE_TRANSACTION:
-            refusal = EndsTransaction()
+            guard.note(EndsTransaction())
         elif action == sqlite3.SQLITE_PRAGMA and _turns_keys_on(name, value):
-            refusal = ForeignKeysOn()
-        if refusal is None:
+            guard.note(ForeignKeysOn())
+        else:
             return sqlite3.SQLITE_OK
-        self._guard.note(refusal)
         return sqlite3.SQLITE_DENY
+
+    return authorize
 
 
 def _try_lock(path: str) -> int | None:
     """Return a handle of the locked file at *path*, or None if another run holds the lock."""
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    handle, is_locked = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), False
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.fstat(handle).st_ino == os.stat(path).st_ino:  # noqa: PTH116 - half the time
-            return handle
-    except (BlockingIOError, FileNotFoundError):
-        pass
-    except BaseException:
-        os.close(handle)
-        raise
-    os.close(handle)
-    return None
-
-
-def _add_functions(raw: sqlite3.Connection) -> None:
-    """Add the SQL functions that every connection of SQLAlchemy has."""
-    on_connect: Any = dialects.SQLITE.on_connect()
-    on_connect(cast("Any", raw))
+        with contextlib.suppress(BlockingIOError, FileNotFoundError):
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_locked = os.fstat(handle).st_ino == os.stat(path).st_ino  # noqa: PTH116 - as above
+        return handle if is_locked else None
+    finally:
+        if not is_locked:
+            os.close(handle)
 
 
 def _turns_keys_on(name: str | None, value: str | None) -> bool:

@@ -12,7 +12,8 @@ from typing import Any
 
 from tenantry.kit.errors import Unavailable
 from tenantry.migration import sql_text
-from tenantry.migration.revisions import RevisionFailed
+from tenantry.migration.revisions import RevisionExited, RevisionFailed
+from tenantry.migration.statements import LiveRevision, Step
 
 
 class EndsTransaction(Unavailable):
@@ -41,22 +42,14 @@ class Guard:
     Attributes:
         rehearses: Whether the transaction will be rolled back.
         is_watching: Whether a revision is running.
+        stopped: Set by another thread when nothing more may be sent.
     """
 
     def __init__(self) -> None:
         self.rehearses = False
         self.is_watching = False
+        self.stopped = threading.Event()
         self._refusal: Exception | None = None
-        self._stopped = threading.Event()
-
-    @property
-    def is_stopped(self) -> bool:
-        """Whether `stop` was called: nothing more may be sent."""
-        return self._stopped.is_set()
-
-    def stop(self) -> None:
-        """Reject all further statements. Any thread may call it."""
-        self._stopped.set()
 
     def sleep(self, seconds: float) -> None:
         """Sleep, at most until the work is stopped.
@@ -64,27 +57,30 @@ class Guard:
         Raises:
             TimeoutError: See `check_stopped`.
         """
-        self._stopped.wait(seconds)
+        self.stopped.wait(seconds)
         self.check_stopped()
 
     @contextlib.contextmanager
-    def watching(self, name: str) -> Iterator[None]:
-        """Watch the revision *name*.
+    def watching(self, step: Step) -> Iterator[None]:
+        """Watch a step of a revision; any other step is Tenantry's own.
 
         Raises:
             RevisionFailed: It raised an error, or was rejected, even if it caught the rejection.
         """
-        self.is_watching = True
+        self.is_watching = step.revision is not None
         try:
             yield
-        except Exception as error:  # noqa: BLE001 - raised again as RevisionFailed
-            if not isinstance(error, RevisionFailed):
-                raise RevisionFailed(name) from self._refusal or error
-            raise RevisionFailed(name, error.source) from self._refusal or error.__cause__
+            if self._refusal:
+                self.refuse(self._refusal)
+        # A thread is neither cancelled nor interrupted, so the revision itself raised this.
+        except BaseException as error:
+            if step.revision is None:
+                raise
+            raised = RevisionExited() if isinstance(error, SystemExit) else error
+            source = step.code.source if isinstance(step, LiveRevision) else None
+            raise RevisionFailed(step.revision, source) from self._refusal or raised
         finally:
             self.is_watching = False
-        if self._refusal:
-            raise RevisionFailed(name) from self._refusal
 
     @contextlib.contextmanager
     def pausing(self) -> Iterator[None]:
@@ -101,7 +97,7 @@ class Guard:
         Raises:
             TimeoutError: It was: nothing more may be sent or committed.
         """
-        if self.is_stopped:
+        if self.stopped.is_set():
             raise TimeoutError
 
     def check_sql(self, sql: Any) -> None:

@@ -2,12 +2,14 @@
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import asyncpg
+import sqlalchemy as sa
 
 from tenantry.db import postgres_connector
 from tenantry.db.inspection import DatabaseMissing, open_to_read
@@ -16,7 +18,8 @@ from tenantry.db.servers import Server
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.urls import sqlite_path
 from tenantry.kit.errors import Conflict
-from tenantry.migration import schema_state, stamp
+from tenantry.migration import schema_state
+from tenantry.migration.schema_state import STAMPED_ROW, STAMPED_TABLE
 from tenantry.migration.scripts import BOOTSTRAP_LOCK, BOOTSTRAP_WAIT_MS
 
 PREFIX = "tenantry_"
@@ -37,31 +40,31 @@ FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
 WHERE relkind IN ('r', 'p') AND starts_with(relname, '{PREFIX}') AND relnamespace =
     (SELECT relnamespace FROM pg_class WHERE oid = to_regclass('{schema_state.log.name}'))
 """  # noqa: S608 - constants
-
-
-# Alembic's version table has one column; its name and schema are free. It can be a foreign table.
-_VERSION_TABLES = """
-SELECT nspname, relname, pg_class.oid = to_regclass(quote_ident($1)) AS is_own
-FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
-WHERE relkind IN ('r', 'p', 'f')
-    AND nspname <> 'information_schema' AND NOT starts_with(nspname, 'pg_')
-    AND (relname IN ($1, 'alembic_version') OR ARRAY['version_num'] =
-        (SELECT array_agg(attname::text) FROM pg_attribute
-        WHERE attrelid = pg_class.oid AND attnum > 0 AND NOT attisdropped))
-ORDER BY nspname, relname
-"""
+_LOGGED = f"SELECT FROM {schema_state.log.name} WHERE run_id = $1 LIMIT 1"
+_STAMPED = f"""
+SELECT stream, quote_ident(revision) FROM {schema_state.log.name}
+WHERE run_id = $1 AND stream IN ('{STAMPED_TABLE}', '{STAMPED_ROW}')
+"""  # noqa: S608 - constants
+# The tables of the database's own. Alembic's version table has one column; its name and schema are
+# free. It can be a foreign table.
 _TABLES = """
-SELECT relname FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+SELECT nspname || '.' || relname, pg_class.oid = to_regclass(quote_ident($1)) AS is_own,
+    relname IN ($1, 'alembic_version') OR ARRAY['version_num'] =
+        (SELECT array_agg(attname::text) FROM pg_attribute
+        WHERE attrelid = pg_class.oid AND attnum > 0 AND NOT attisdropped) AS is_version
+FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
 WHERE relkind IN ('r', 'p', 'f')
     AND nspname <> 'information_schema' AND NOT starts_with(nspname, 'pg_')
     AND NOT EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_class'::regclass
         AND objid = pg_class.oid AND deptype = 'e')  -- an extension's
+ORDER BY nspname, relname
 """
 _SQLITE_TABLES = """
-SELECT name, (SELECT group_concat(lower(name)) FROM pragma_table_info(sqlite_master.name))
+SELECT name, lower(name) = lower(?1) AS is_own,
+    lower(name) IN (lower(?1), 'alembic_version') OR 'version_num' =
+        (SELECT group_concat(lower(name)) FROM pragma_table_info(sqlite_master.name)) AS is_version
 FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name
 """
-_VERSION_COLUMN = "version_num"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +87,7 @@ class MayNotCreate(Conflict):
 
 
 class AlreadyTenantry(Conflict):
-    """This is already a database of Tenantry."""
+    """This is already a database of Tenantry. For a restored copy of a tenant, use --as NAME."""
 
 
 class NamesTaken(Conflict):
@@ -108,46 +111,32 @@ async def inspect_database(server: Server, database: str, *, version_table: str)
     url = server.foreign_url(database)
     path = sqlite_path(url)
     if path is not None:
-        return await asyncio.to_thread(check_sqlite, path, version_table=version_table)
-    return await check_postgres(
+        return await asyncio.to_thread(_check_sqlite, path, version_table=version_table)
+    return await _check_postgres(
         url, version_table=version_table, timeout_seconds=server.timeout_seconds
     )
 
 
-async def check_postgres(url: str, *, version_table: str, timeout_seconds: float) -> Inspected:
+async def _check_postgres(url: str, *, version_table: str, timeout_seconds: float) -> Inspected:
     """Read the database at *url*, and return the state of its own revisions.
 
     Raises:
         AlreadyTenantry, NamesTaken, MayNotCreate: It cannot be adopted.
         Exception: Any error of the driver.
     """
-    raw = await postgres_connector.connect(
-        url,
-        timeout_seconds=timeout_seconds,
-        application=APPLICATION,
-        session={"default_transaction_read_only": "on"},
-        command_seconds=timeout_seconds,
-    )
-    try:
+    async with _connected(url, timeout_seconds, default_transaction_read_only="on") as raw:
         _check_names([str(row[0]) for row in await raw.fetch(_CLASHES)])
         if not await raw.fetchval(_MAY_CREATE):
             raise MayNotCreate
-        found = await raw.fetch(_VERSION_TABLES, version_table)
-        tables = await raw.fetch(_TABLES)
+        tables = await raw.fetch(_TABLES, version_table)
         try:
-            rows = await raw.fetch(schema_state.read_user_version(version_table).postgresql.sql)
+            rows = await raw.fetch(_read_versions(version_table))
         except asyncpg.UndefinedTableError:
             rows = []
-        return Inspected(
-            [str(row[0]) for row in rows],
-            [f"{row['nspname']}.{row['relname']}" for row in found if not row["is_own"]],
-            has_tables=len(tables) > len(found),
-        )
-    finally:
-        await raw.close(timeout=CLOSE_SECONDS_MAX)
+        return _inspected(tables, rows)
 
 
-def check_sqlite(path: Path, *, version_table: str) -> Inspected:
+def _check_sqlite(path: Path, *, version_table: str) -> Inspected:
     """Read the file at *path*, and return the state of its own revisions.
 
     Raises:
@@ -158,25 +147,25 @@ def check_sqlite(path: Path, *, version_table: str) -> Inspected:
         raise DatabaseMissing(f"There is no file {path}.")
     with contextlib.closing(open_to_read(path)) as raw:
         _check_names([str(row[0]) for row in raw.execute(_SQLITE_CLASHES)])
-        tables = raw.execute(_SQLITE_TABLES).fetchall()
-        own, known = version_table.lower(), {version_table.lower(), "alembic_version"}
-        found = [
-            str(name)
-            for name, columns in tables
-            if name.lower() in known or columns == _VERSION_COLUMN
-        ]
-        read = schema_state.read_user_version(version_table).sqlite.sql
-        has_own = any(name.lower() == own for name, _ in tables)
-        rows = raw.execute(read).fetchall() if has_own else []
-        return Inspected(
-            [str(row[0]) for row in rows],
-            [name for name in found if name.lower() != own],
-            has_tables=len(tables) > len(found),
-        )
+        tables = raw.execute(_SQLITE_TABLES, (version_table,)).fetchall()
+        has_own = any(is_own for _, is_own, _ in tables)
+        rows = raw.execute(_read_versions(version_table)).fetchall() if has_own else []
+        return _inspected(tables, rows)
+
+
+def _inspected(tables: Sequence[Any], versions: Sequence[Any]) -> Inspected:
+    """Return the state for its tables (name, is_own, is_version) and the rows of its own one."""
+    return Inspected(
+        [str(row[0]) for row in versions],
+        [str(name) for name, is_own, is_version in tables if is_version and not is_own],
+        has_tables=not all(is_version for _, _, is_version in tables),
+    )
 
 
 async def undo_adoption(server: Server, name: str, run_id: UUID) -> None:
     """Drop the copy of a SQLite file, or Tenantry's tables from a PostgreSQL database.
+
+    A missing database is ignored.
 
     Args:
         server: The server that has the database.
@@ -191,39 +180,41 @@ async def undo_adoption(server: Server, name: str, run_id: UUID) -> None:
         await server.drop(name)
         return
     try:
-        await remove_added(url, run_id, timeout_seconds=server.timeout_seconds)
+        async with _connected(url, server.timeout_seconds) as raw, raw.transaction():
+            await raw.execute(f"SET LOCAL lock_timeout = {BOOTSTRAP_WAIT_MS}")
+            # A statement of a killed process may still be running on the server: wait for its lock.
+            await raw.execute(f"SELECT pg_advisory_xact_lock({BOOTSTRAP_LOCK})")
+            added = ", ".join(str(row[0]) for row in await raw.fetch(_ADDED))
+            if added and await raw.fetch(_LOGGED, run_id):
+                for kind, table in await raw.fetch(_STAMPED, run_id):
+                    undo = "DROP TABLE" if kind == STAMPED_TABLE else "DELETE FROM"
+                    await raw.execute(f"{undo} {table}")
+                await raw.execute(f"DROP TABLE {added}")
+    except asyncpg.InvalidCatalogNameError:
+        return
     except (asyncpg.PostgresError, *UNAVAILABLE) as error:
         raise DatabaseUnavailable from error
 
 
-async def remove_added(url: str, run_id: UUID, *, timeout_seconds: float) -> None:
-    """Drop Tenantry's tables from the database at *url*, if *run_id* has created them.
-
-    A missing database is ignored.
-
-    Raises:
-        Exception: Any error of the driver.
-    """
+@contextlib.asynccontextmanager
+async def _connected(
+    url: str, timeout_seconds: float, **session: str
+) -> AsyncIterator["asyncpg.Connection[asyncpg.Record]"]:
+    raw = await postgres_connector.connect(
+        url,
+        timeout_seconds=timeout_seconds,
+        application=APPLICATION,
+        session=session,
+        command_seconds=timeout_seconds,
+    )
     try:
-        raw = await postgres_connector.connect(
-            url,
-            timeout_seconds=timeout_seconds,
-            application=APPLICATION,
-            command_seconds=timeout_seconds,
-        )
-    except asyncpg.InvalidCatalogNameError:
-        return
-    try:
-        async with raw.transaction():
-            await raw.execute(f"SET LOCAL lock_timeout = {BOOTSTRAP_WAIT_MS}")
-            # A statement of a killed process may still be running on the server: wait for its lock.
-            await raw.execute(f"SELECT pg_advisory_xact_lock({BOOTSTRAP_LOCK})")
-            if await _was_made_by(raw, run_id):
-                await stamp.take_back(raw, run_id)
-                added = ", ".join(str(row[0]) for row in await raw.fetch(_ADDED))
-                await raw.execute(f"DROP TABLE {added}")
+        yield raw
     finally:
         await raw.close(timeout=CLOSE_SECONDS_MAX)
+
+
+def _read_versions(table: str) -> str:
+    return str(sa.select(schema_state.user_version_table(table).c.version_num))
 
 
 def _check_names(clashes: Sequence[str]) -> None:
@@ -232,12 +223,3 @@ def _check_names(clashes: Sequence[str]) -> None:
     if clashes:
         shown = ", ".join(clashes[:CLASHES_SHOWN_MAX])
         raise NamesTaken(f"Names in the database begin with {PREFIX}, which is reserved: {shown}.")
-
-
-async def _was_made_by(raw: "asyncpg.Connection[asyncpg.Record]", run_id: UUID) -> bool:
-    try:
-        async with raw.transaction():
-            applied = schema_state.READ_APPLIED.postgresql
-            return bool(await raw.fetch(applied.sql, *applied.arguments({"run": run_id})))
-    except asyncpg.UndefinedTableError:
-        return False

@@ -8,12 +8,11 @@ import contextlib
 import copy
 import importlib
 from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache, partial
+from functools import lru_cache, partial, update_wrapper
 from typing import Any
 
 import psycopg
 import sqlalchemy as sa
-from alembic.runtime.migration import MigrationContext
 from sqlalchemy.pool import NullPool
 
 from tenantry.kit import postgres_urls
@@ -21,7 +20,6 @@ from tenantry.kit.errors import Unavailable
 from tenantry.migration.alembic_modules import RevisionContext
 from tenantry.migration.dialects import SERVERS_REMEMBERED_MAX
 from tenantry.migration.guard import EndsTransaction, Guard, SecondConnection
-from tenantry.migration.revisions import Revision, RevisionExited, RevisionFailed, upgrade
 
 DRIVER_DEFAULT = "psycopg"
 APPLICATION = "tenantry-migrate"
@@ -79,21 +77,6 @@ class LiveContext(RevisionContext):
         if self.impl.transactional_ddl:
             raise EndsTransaction
         return contextlib.nullcontext()
-
-
-def run(revision: Revision, context: MigrationContext) -> None:
-    """Run a revision on the database itself, with its own ``op``.
-
-    Raises:
-        RevisionFailed: It raised an error.
-    """
-    try:
-        upgrade(revision.load(), context)
-    except SystemExit:
-        raise RevisionFailed(revision.name) from RevisionExited()
-    except BaseException as error:
-        # A thread is neither cancelled nor interrupted, so the revision itself raised this.
-        raise RevisionFailed(revision.name, revision.source) from error
 
 
 class SharedDialects:
@@ -260,8 +243,7 @@ def _guarded_classes(dbapi: Any) -> tuple[Any, Any]:
             super().rollback()
 
     for guarded, base in ((GuardedConnection, connection_class), (GuardedCursor, cursor_class)):
-        guarded.__module__, guarded.__qualname__ = base.__module__, base.__qualname__
-        guarded.__name__ = base.__name__
+        update_wrapper(guarded, base, updated=())
     return GuardedConnection, GuardedCursor
 
 

@@ -1,11 +1,13 @@
 """The Alembic project of a folder of revisions: ``alembic.ini`` or ``pyproject.toml``.
 
-``env.py`` is never run; `tenantry.migration.environment` reports what it would change.
+``env.py`` is never run; `tenantry.migration.environment` reports what it would change. A folder
+without ``versions/`` is no Alembic directory, although Alembic reads it as a history without
+revisions: then every database would be at its head.
 """
 
 import configparser
+import re
 import sys
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +20,11 @@ from tenantry.kit.errors import Unavailable
 # alembic.ini is next to the folder of the revisions, or a few levels above it.
 PARENTS_MAX = 4
 NAMES = ("alembic.ini", "pyproject.toml")
+VERSIONS = "versions"
+CANDIDATES_MAX = 100
+READ_BYTES_MAX = 65_536
+
+_REVISION = re.compile(rb"^(?:down_)?revision\b[^\n=]*=", re.MULTILINE)
 
 
 class BadProject(Unavailable):
@@ -57,34 +64,49 @@ def find_project(folder: Path) -> Project:
     for parent in [folder, *folder.absolute().parents][: PARENTS_MAX + 1]:
         for name in NAMES:
             file = parent / name
-            if file.is_file() and (project := _read(file, folder)):
+            try:
+                project = _read(file, folder) if file.is_file() else None
+            # A ValueError also says that the file is neither UTF-8 nor TOML.
+            except (OSError, ValueError, CommandError, configparser.Error) as error:
+                raise BadProject(f"{name} cannot be read: {type(error).__name__}.") from error
+            if project is not None:
                 return project
-    return Project(None, [folder / "versions"], is_recursive=True, import_paths=[])
+    return Project(None, [folder / VERSIONS], is_recursive=True, import_paths=[])
+
+
+def find_mistake(folder: Path) -> str | None:
+    """Return what is wrong with the layout of *folder*, and which folder to set; or None."""
+    if (folder / VERSIONS).is_dir():
+        return None
+    mistake = f"{folder} contains no folder `{VERSIONS}`."
+    if folder.name == VERSIONS or any(map(_is_revision, folder.glob("*.py"))):
+        if folder.parent.joinpath(VERSIONS) != folder:
+            return f"{mistake} Move its revisions into {folder / VERSIONS}."
+        return f"{mistake} Use its parent folder: {folder.parent}."
+    for versions in sorted(folder.glob(f"*/{VERSIONS}"))[:CANDIDATES_MAX]:
+        if any(map(_is_revision, versions.rglob("*.py"))):
+            return f"{mistake} Use the folder that contains it: {versions.parent}."
+    return f"{mistake} Use the Alembic directory that contains it."
+
+
+def _is_revision(file: Path) -> bool:
+    try:
+        with file.open("rb") as opened:
+            return _REVISION.search(opened.read(READ_BYTES_MAX)) is not None
+    except OSError:
+        return False
 
 
 def _read(file: Path, folder: Path) -> Project | None:
     """Return the project of *file*, if *folder* is its ``script_location``."""
-    try:
-        return _read_config(file, folder)
-    except (
-        *(OSError, UnicodeError, CommandError),
-        *(configparser.Error, tomllib.TOMLDecodeError, ValueError),
-    ) as error:
-        raise BadProject(f"{file.name} cannot be read: {type(error).__name__}.") from error
-
-
-def _read_config(file: Path, folder: Path) -> Project | None:
     is_ini = file.suffix == ".ini"
     config = Config(file if is_ini else None, toml_file=None if is_ini else file)
     location = config.get_alembic_option("script_location")
     if location is None:
         return None
     import_paths = [_absolute(file, path) for path in config.get_prepend_sys_paths_list() or ()]
-    if not any(
-        path.is_dir() and path.samefile(folder)
-        for path in _located(file, location, import_paths)
-        if folder.is_dir()
-    ):
+    folders = [one for one in _located(file, location, import_paths) if one.is_dir()]
+    if not (folder.is_dir() and any(one.samefile(folder) for one in folders)):
         return None
     locations = [
         found
@@ -93,7 +115,7 @@ def _read_config(file: Path, folder: Path) -> Project | None:
     ]
     return Project(
         file=file,
-        version_locations=locations or [folder / "versions"],
+        version_locations=locations or [folder / VERSIONS],
         is_recursive=bool(config.get_alembic_boolean_option("recursive_version_locations")),
         import_paths=import_paths,
     )

@@ -7,16 +7,15 @@ statement or value, an ``except``, a difference between two recordings, and ``on
 doubt, a revision runs live.
 """
 
-import ast
 import contextlib
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
-from functools import lru_cache
+from io import BytesIO
 from token import NAME
 from tokenize import TokenError, tokenize
+from types import new_class
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
@@ -29,7 +28,7 @@ from sqlalchemy.sql.dml import Delete, Insert, Update
 from tenantry.migration import sql_text
 from tenantry.migration.alembic_modules import RevisionContext
 from tenantry.migration.dialects import Unrecordable, refuse
-from tenantry.migration.revisions import Revision, is_online, parse, upgrade
+from tenantry.migration.revisions import Revision, imported, parse, upgrade
 
 # A revision that computes for longer than this runs live.
 RECORD_SECONDS_MAX = 2.0
@@ -72,17 +71,15 @@ Recording = tuple[str, ...] | Unrecorded
 
 def record(revision: Revision, dialect: sa.Dialect) -> Recording:
     """Return the statements of *revision* on *dialect*, or how it must run."""
-    source = _Source.of(revision)
-    is_postgres = dialect.name == "postgresql"
-    unrecorded = Unrecorded.AUTOCOMMIT if source.has_block and is_postgres else Unrecorded.LIVE
-    if source.is_live:
+    is_live, has_block = _read_source(revision)
+    is_autocommit = has_block and dialect.name == "postgresql"
+    unrecorded = Unrecorded.AUTOCOMMIT if is_autocommit else Unrecorded.LIVE
+    if is_live:
         return unrecorded
     with _one_at_a_time:
         recordings = _in_time(lambda: [_record_once(revision, dialect) for _ in range(2)])
-    first, second = recordings or (unrecorded, unrecorded)
-    if isinstance(first, Unrecorded):
-        return first if first is Unrecorded.AUTOCOMMIT else unrecorded
-    return first if first == second else unrecorded
+    first, second = recordings or (None, None)
+    return first if first is not None and first == second else unrecorded
 
 
 def _in_time(work: Callable[[], Result]) -> Result | None:
@@ -94,93 +91,53 @@ def _in_time(work: Callable[[], Result]) -> Result | None:
     return results[0] if results else None
 
 
-def _record_once(revision: Revision, dialect: sa.Dialect) -> Recording:
+def _record_once(revision: Revision, dialect: sa.Dialect) -> Recording | None:
+    """Return the statements of *revision*, or None if it was stopped."""
     context = _RecordingContext(dialect)
     try:
         module = revision.load()
-        if is_online(module):
-            return Unrecorded.LIVE
+        if getattr(module, "online", False):
+            return None
         upgrade(module, context, on_shared_op=context.stop)
     except BaseException:  # noqa: BLE001 - the revision runs live, and reports the error there
         context.is_stopped = True
     if context.has_block:
         return Unrecorded.AUTOCOMMIT
-    return Unrecorded.LIVE if context.is_stopped else tuple(context.statements)
+    return None if context.is_stopped else tuple(context.statements)
 
 
-@dataclass(frozen=True)
-class _Source:
-    """What the text of a revision implies for the way in which it can run.
-
-    Attributes:
-        is_live: Whether it catches errors, or listens to events.
-        has_block: Whether it has an ``autocommit_block``.
-    """
-
-    is_live: bool
-    has_block: bool
-
-    @classmethod
-    def of(cls, revision: Revision) -> "_Source":
-        """Read the text of *revision*."""
-        try:
-            with revision.path.open("rb") as file:
-                tokens = [token for token in tokenize(file.readline) if token.type == NAME]
-            text = revision.path.read_bytes()
-            tree = parse(text)
-        except (OSError, SyntaxError, ValueError, TokenError):  # it runs live, and reports this
-            return cls(is_live=True, has_block=False)
-        names = {token.string for token in tokens}
-        if not _imported(tree) <= _KNOWN_IMPORTS or b"alembic_version" in text:
-            return cls(is_live=True, has_block="autocommit_block" in names)
-        # An `except` at the top level (around imports) does not concern the database.
-        catches = any(token.string == "except" and token.start[1] > 0 for token in tokens)
-        return cls(catches or bool(names & _LIVE_WORDS), "autocommit_block" in names)
-
-
-def _imported(tree: ast.Module) -> set[str]:
-    """Return the packages that a module imports, at any level."""
-    found = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            found |= {alias.name.partition(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            found.add((node.module or "").partition(".")[0])
-    return found
+def _read_source(revision: Revision) -> tuple[bool, bool]:
+    """Return whether the text of *revision* requires it to run live, and whether it has a block."""
+    try:
+        text = revision.path.read_bytes()
+        tokens = [token for token in tokenize(BytesIO(text).readline) if token.type == NAME]
+        imports = imported(parse(text))
+    except (OSError, SyntaxError, ValueError, TokenError):  # it runs live, and reports this
+        return True, False
+    names = {token.string for token in tokens}
+    # An `except` at the top level (around imports) does not concern the database.
+    catches = any(token.string == "except" and token.start[1] > 0 for token in tokens)
+    is_unknown = not imports <= _KNOWN_IMPORTS or b"alembic_version" in text
+    return catches or is_unknown or bool(names & _LIVE_WORDS), "autocommit_block" in names
 
 
 class _RecordingContext(RevisionContext):
     """A context without a connection, which records statements."""
 
-    _is_open = False
-
     def __init__(self, dialect: sa.Dialect) -> None:
         super().__init__(dialect, None)
         self.statements: list[str] = []
         self.has_block = self.is_stopped = False
-        self.impl.__class__ = _recording_impl(type(self.impl))
-        self.impl.connection = _EventConnection(self)  # type: ignore[assignment]
-        vars(self.impl)["recording"] = self
-        self._is_open = True
+        del self.connection, self.dialect  # see `__getattr__`
+        impl: Any = self.impl
+        impl.__class__ = new_class("Recording", (_RecordingImpl, type(impl)))
+        impl.connection, impl.recording = _EventConnection(self), self
 
-    @property
-    def connection(self) -> Any:
-        """Stop the recording: there is no connection."""
-        return self.stop() if self._is_open else None
-
-    @connection.setter
-    def connection(self, _value: object) -> None:
-        """Ignore what Alembic sets."""
-
-    @property
-    def dialect(self) -> Any:
-        """The part of the dialect that does not depend on a database: its name."""
-        return _Dialect(self) if self._is_open else self._dialect
-
-    @dialect.setter
-    def dialect(self, value: sa.Dialect) -> None:
-        """Store the dialect that Alembic sets."""
-        self._dialect = value
+    def __getattr__(self, name: str) -> Any:
+        """Stop the recording at the connection, and restrict the dialect."""
+        if name == "connection":
+            self.stop()
+        return _Dialect(self) if name == "dialect" else super().__getattr__(name)
 
     @contextlib.contextmanager
     def autocommit_block(self) -> Iterator[None]:
@@ -210,17 +167,38 @@ class _Dialect:
         self._context.stop()
 
 
-@lru_cache
-def _recording_impl(base: type[DefaultImpl]) -> type[DefaultImpl]:
-    """Return a subclass of Alembic's implementation for one engine that records statements."""
-    members = {
-        "_exec": _record_statement,
-        "bind": property(lambda impl: impl.recording.stop()),
-        "static_output": refuse,
-    }
-    metaclass: Any = type(base)
-    recording: type[DefaultImpl] = metaclass(f"Recording{base.__name__}", (base,), members)
-    return recording
+class _RecordingImpl(DefaultImpl):
+    """Alembic's implementation of the operations, which records statements."""
+
+    recording: _RecordingContext
+    bind = property(lambda impl: impl.recording.stop())
+    static_output = refuse
+
+    def _exec(
+        self,
+        construct: Any,
+        execution_options: Mapping[str, Any] | None = None,
+        multiparams: Sequence[Mapping[str, Any]] | None = None,
+        params: Mapping[str, Any] | None = None,
+    ) -> None:
+        if execution_options or params:
+            self.recording.stop()
+        if isinstance(construct, str):
+            construct = sa.text(construct)
+        constructs = [construct]
+        if multiparams is not None:
+            if any(row.keys() != multiparams[0].keys() for row in multiparams):
+                self.recording.stop()
+            constructs = [construct.values(**row) for row in multiparams]
+        for one in constructs:
+            try:
+                text = _render(one, self.dialect)
+            except Unrecordable:
+                self.recording.stop()
+            is_postgres = self.dialect.name == "postgresql"  # in SQLite, a trigger has an END, too
+            if "\0" in text or (is_postgres and sql_text.read(text).ends_transaction):
+                self.recording.stop()
+            self.recording.statements.append(text)
 
 
 class _EventConnection:
@@ -228,7 +206,7 @@ class _EventConnection:
 
     def __init__(self, context: _RecordingContext) -> None:
         self._context = context
-        self.dialect = context.dialect
+        self.dialect = context.impl.dialect
 
     def in_transaction(self) -> bool:
         """Return True, as when the revision runs live."""
@@ -238,7 +216,7 @@ class _EventConnection:
         """Record DDL; stop at anything else."""
         if parameters or not isinstance(construct, ExecutableDDLElement):
             self._context.stop()
-        _record_statement(self._context.impl, construct)
+        self._context.impl.execute(construct)
 
     def _run_ddl_visitor(self, visitor: Any, element: Any, **options: Any) -> None:
         if options.get("checkfirst"):
@@ -247,35 +225,6 @@ class _EventConnection:
 
     def __getattr__(self, _name: str) -> Any:
         self._context.stop()
-
-
-def _record_statement(
-    impl: Any,
-    construct: Any,
-    execution_options: Mapping[str, Any] | None = None,
-    multiparams: Sequence[Mapping[str, Any]] | None = None,
-    params: Mapping[str, Any] | None = None,
-) -> None:
-    """Replace `DefaultImpl._exec`, which every operation calls."""
-    recording: _RecordingContext = impl.recording
-    if execution_options or params:
-        recording.stop()
-    if isinstance(construct, str):
-        construct = sa.text(construct)
-    constructs = [construct]
-    if multiparams is not None:
-        if any(row.keys() != multiparams[0].keys() for row in multiparams):
-            recording.stop()
-        constructs = [construct.values(**row) for row in multiparams]
-    for one in constructs:
-        try:
-            text = _render(one, impl.dialect)
-        except Unrecordable:
-            recording.stop()
-        is_postgres = impl.dialect.name == "postgresql"  # in SQLite, a trigger has an END, too
-        if "\0" in text or (is_postgres and sql_text.read(text).ends_transaction):
-            recording.stop()
-        recording.statements.append(text)
 
 
 def _render(construct: Any, dialect: sa.Dialect) -> str:

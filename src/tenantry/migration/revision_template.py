@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tenantry.kit.errors import Conflict, Invalid
 from tenantry.kit.ids import new_id
-from tenantry.migration import folders
+from tenantry.migration.project import VERSIONS, find_mistake
 from tenantry.migration.revisions import Revision
 from tenantry.migration.schema_state import BASE
 from tenantry.migration.streams import NoRevisions, Stream
@@ -57,8 +57,8 @@ def write_draft(folder: Path, message: str) -> Revision:
     slug = re.sub(r"\W+", "_", message.lower(), flags=re.ASCII)[:SLUG_CHARS_MAX].strip("_")
     if not slug or not message.isprintable() or set(message) & set('"\\'):
         raise BadMessage
-    versions = folder / folders.VERSIONS
-    if folder.is_dir() and any(folder.iterdir()) and (mistake := folders.find_mistake(folder)):
+    versions = folder / VERSIONS
+    if folder.is_dir() and any(folder.iterdir()) and (mistake := find_mistake(folder)):
         raise NoRevisions(f"The user revisions cannot be read: {mistake}")
     versions.mkdir(parents=True, exist_ok=True)
     stream = Stream("user", folder)

@@ -14,7 +14,6 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.abc import InspectLoader
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -89,11 +88,7 @@ class Revision:
 
     @cached_property
     def _code(self) -> CodeType:
-        loader = self._spec.loader
-        assert isinstance(loader, InspectLoader)
-        code = loader.get_code(self._spec.name)
-        assert code is not None
-        return code
+        return compile(self.path.read_bytes(), self.path, "exec", dont_inherit=True)
 
 
 def parse(source: bytes) -> ast.Module:
@@ -104,6 +99,17 @@ def parse(source: bytes) -> ast.Module:
     """
     with _parsing:
         return ast.parse(source)
+
+
+def imported(tree: ast.Module) -> set[str]:
+    """Return the packages that a module imports, at any level; "" for a relative import."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found.add("" if node.level else (node.module or "").partition(".")[0])
+    return found
 
 
 def describe(
@@ -131,11 +137,6 @@ def describe(
         # An ImportError can end with the path of the other module.
         text = f"{text}: {' '.join(said.partition(' (/')[0].split())[:TEXT_CHARS_MAX]}"
     return text
-
-
-def is_online(module: ModuleType) -> bool:
-    """Return whether a revision has ``online = True``: it must run on the database itself."""
-    return bool(getattr(module, "online", False))
 
 
 def upgrade(

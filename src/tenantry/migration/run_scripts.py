@@ -30,7 +30,6 @@ class RunScripts:
         self.streams = streams
         self.expected: tuple[sa.Dialect, SchemaRevision] | None = None
         self._lock = threading.Lock()  # one thread reads and records, the others wait
-        self._head: SchemaRevision | None = None
         self._scripts: dict[tuple[sa.Dialect, SchemaRevision], Script] = {}
         self._recordings: dict[tuple[sa.Dialect, Revision], Recording] = {}
 
@@ -40,10 +39,8 @@ class RunScripts:
         Raises:
             BadStream: The directory of revisions cannot be read.
         """
-        if self._head is None:
-            with self._lock:
-                self._head = self.streams.head
-        return self._head
+        with self._lock:
+            return self.streams.head
 
     def have(self, head: str) -> bool:
         """Return whether the streams contain *head*, a `SchemaRevision` as text."""
@@ -69,11 +66,10 @@ class RunScripts:
             BadStream, UnknownRevision: There is no script from *start*.
         """
         key = (dialect, start)
-        if key not in self._scripts:
-            with self._lock:
-                if key not in self._scripts:
-                    self._scripts[key] = Script(dialect, self.streams, start, self._record)
-        return self._scripts[key]
+        with self._lock:
+            if key not in self._scripts:
+                self._scripts[key] = Script(dialect, self.streams, start, self._record)
+            return self._scripts[key]
 
     def recorded(
         self, dialect: sa.Dialect, wanted: Collection[Applied], most: int

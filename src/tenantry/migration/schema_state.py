@@ -35,6 +35,9 @@ BASE = ""
 BEGUN = "begun"
 """The stream of a log entry for an index that a revision has begun."""
 
+STAMPED_TABLE, STAMPED_ROW = "stamped table", "stamped row"
+"""The stream of a log entry for a stamp: in a new version table, or in an empty one."""
+
 
 class Version(msgspec.Struct, frozen=True):
     """The version row of Tenantry's own stream."""
@@ -80,41 +83,25 @@ class SchemaState:
 
     Attributes:
         revision: The current revision.
-        applied: The revisions that the given run has applied there, in order.
+        applied: The revisions that the given run has logged there, in order. After a crash these
+            can be more than the last attempt has applied.
+        error: Why the database is not at the head, after an attempt to migrate it.
     """
 
     revision: SchemaRevision
     applied: list[Applied]
+    error: Exception | None = None
 
 
 READ_VERSION = Statement(sa.select(version.c.version_num), Version)
-READ_APPLIED = Statement(
-    sa.select(log.c.stream, log.c.revision)
-    .where(log.c.run_id == sa.bindparam("run"), log.c.stream != BEGUN)
-    .order_by(log.c.position),
-    Applied,
-)
-
-
-class Found(msgspec.Struct, frozen=True):
-    """A row that `find` reads.
-
-    Attributes:
-        source: The table that it is from: ``own``, ``user`` or ``log``.
-        position: The position in the log; 0 for the other tables.
-        stream: The stream in the log; empty for the other tables.
-        revision: The revision; in the log, its name.
-    """
-
-    source: str
-    position: int
-    stream: str
-    revision: str
 
 
 @lru_cache(STATEMENTS_REMEMBERED_MAX)
 def find(dialect: sa.Dialect, user_table: str | None, run_id: UUID | None) -> str:
     """Return one query for both versions, and for the revisions that a run has applied.
+
+    Its rows are ``own`` or ``user``, 0, "" and a version; or ``log``, the position in the log, the
+    stream and the name of a revision.
 
     Args:
         dialect: The engine.
@@ -136,24 +123,17 @@ def find(dialect: sa.Dialect, user_table: str | None, run_id: UUID | None) -> st
 
 
 def insert_log(
-    run_id: UUID,
-    stream: sa.ColumnElement[str],
-    name: str,
-    where: tuple[sa.Table, sa.ColumnElement[bool]] | None = None,
+    run_id: UUID, stream: sa.ColumnElement[str], name: str, *where: sa.ColumnElement[bool]
 ) -> sa.Insert:
-    """Return the insert of a log entry; *where* is a table and a condition on it."""
-    row = sa.select(sa.literal(run_id, sa.Uuid), stream, sa.literal(name))
-    if where is not None:
-        row = row.select_from(where[0]).where(where[1])
+    """Return the insert of a log entry, on a condition."""
+    row = sa.select(sa.literal(run_id, sa.Uuid), stream, sa.literal(name)).where(*where)
     return sa.insert(log).from_select(["run_id", "stream", "revision"], row)
 
 
 def render(dialect: sa.Dialect, clause: Executable | sa.ClauseElement) -> str:
     """Return the text of a statement, with its values as literals."""
-    if isinstance(clause, sa.schema.ExecutableDDLElement):  # it has no values
-        return str(clause.compile(dialect=dialect)).strip()
     compiled = clause.compile(dialect=dialect, compile_kwargs={"literal_binds": True})  # type: ignore[union-attr]
-    return str(compiled)
+    return str(compiled).strip()
 
 
 def user_version_table(name: str) -> sa.Table:
@@ -163,23 +143,17 @@ def user_version_table(name: str) -> sa.Table:
     return sa.Table(name, sa.MetaData(), column, key)
 
 
-def read_user_version(table_name: str) -> Statement[Version]:
-    """Return the statement that reads the version of the user's stream."""
-    return Statement(sa.select(user_version_table(table_name).c.version_num), Version)
-
-
-def state_in(rows: Sequence[Found], *, has_user: bool) -> SchemaState:
+def state_in(rows: Sequence[tuple[str, int, str, str]], *, has_user: bool) -> SchemaState:
     """Return the state that the rows of `find` describe.
 
     Raises:
         NoVersion, SeveralVersions: The rows do not contain one revision.
     """
-    own = [row.revision for row in rows if row.source == "own"]
-    user = [row.revision for row in rows if row.source == "user"]
+    own, user = ([row[3] for row in rows if row[0] == source] for source in ("own", "user"))
     if len(own) != 1:
         raise NoVersion
     if len(user) > 1:
         raise SeveralVersions
     revision = SchemaRevision(own[0], (user or [BASE])[0] if has_user else None)
-    logged = sorted((row for row in rows if row.source == "log"), key=lambda row: row.position)
-    return SchemaState(revision, [Applied(row.stream, row.revision) for row in logged])
+    logged = sorted(row[1:] for row in rows if row[0] == "log")
+    return SchemaState(revision, [Applied(stream, name) for _, stream, name in logged])

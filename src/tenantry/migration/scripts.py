@@ -29,6 +29,8 @@ from tenantry.migration.revisions import Revision, RevisionFailed, heads_after
 from tenantry.migration.schema_state import (
     BASE,
     BEGUN,
+    STAMPED_ROW,
+    STAMPED_TABLE,
     Applied,
     SchemaRevision,
     insert_log,
@@ -55,14 +57,13 @@ BOOTSTRAP_LOCK = 0x74656E616E747279  # "tenantry", as eight bytes
 # that waits for them, which would be a deadlock.
 AUTOCOMMIT_LOCK = BOOTSTRAP_LOCK + 1
 
-# The row was written by this transaction. Needs PostgreSQL 13.
-_IS_OURS: sa.ColumnElement[bool] = sa.literal_column(
-    "tenantry_version.xmin = CAST(pg_current_xact_id() AS xid)"
+# Tenantry's version was written by this transaction. Needs PostgreSQL 13.
+_OURS = (
+    sa.exists().select_from(version).where(sa.literal_column("xmin = pg_current_xact_id()::xid"))
 )
-_OURS = sa.exists().where(_IS_OURS).select_from(version)
 # A role's or a database's own timeouts are for requests, not for migrations.
 _TIMEOUTS = ("statement_timeout", "idle_in_transaction_session_timeout")
-_TIMEOUTS_SINCE = {"transaction_timeout": (17,)}
+_TIMEOUTS_17 = (*_TIMEOUTS, "transaction_timeout")
 
 
 class TransactionEnded(Unavailable):
@@ -108,16 +109,19 @@ class Script:
         for revision in streams.pending(start):
             recording = record(revision, dialect)
             is_autocommit = recording is Unrecorded.AUTOCOMMIT
-            if self._parts and (is_autocommit or self.is_autocommit) and self._can_stop:
-                break
-            if self._parts and is_autocommit:
-                raise BadStream(
-                    f"{self._parts[-1][0].name} or {revision.name} runs outside a transaction "
-                    "between two branches of the revisions, where no version identifies the state "
-                    "of a database."
-                )
+            if self._parts and (is_autocommit or self.is_autocommit):
+                if streams.after(start, [one for one, _ in self._parts]):
+                    break
+                if is_autocommit:
+                    raise BadStream(
+                        f"{self._parts[-1][0].name} or {revision.name} runs outside a transaction "
+                        "between two branches of the revisions, where no version identifies the "
+                        "state of a database."
+                    )
             self._parts.append((revision, recording))
-        self.stop = self._after_parts()
+        stop = streams.after(start, [one for one, _ in self._parts])
+        assert stop is not None
+        self.stop = stop
         self._steps: tuple[UUID, LockTimeouts, list[Step]] | None = None
 
     @property
@@ -125,7 +129,7 @@ class Script:
         """Whether it begins with a revision that commits by itself."""
         return self._parts[0][1] is Unrecorded.AUTOCOMMIT
 
-    @property
+    @cached_property
     def applied(self) -> list[Applied]:
         """The revisions that it applies, in order."""
         return [Applied(revision.stream, revision.name) for revision, _ in self._parts]
@@ -144,17 +148,17 @@ class Script:
         ]
         if not self.is_autocommit:
             settings = _settings(self.dialect, timeouts.swap_ms)
-            return [*settings, *self._swap, *self._lock_timeout(timeouts), *body]
+            lock_timeout = Statement(f"SET LOCAL lock_timeout = {timeouts.lock_ms}")
+            return [*settings, *self._swap(), *([lock_timeout] if self._postgres else []), *body]
         first, heads = self._parts[0][0], self._heads_before(self._parts[0][0])
-        begun = sa.delete(log).where(log.c.stream == BEGUN)
         return [
             *_settings(self.dialect, timeouts.lock_ms),
             # The lock is held until the connection is closed.
             Statement(f"SELECT 1 WHERE pg_try_advisory_lock({AUTOCOMMIT_LOCK})", guard=SchemaMoved),
-            self._check_versions,
+            self._check_versions(),
             AutocommitRevision(first, heads, run_id, timeouts),
-            *self._swap,
-            Statement(self._render(begun)),
+            *self._swap(),
+            self._statement(sa.delete(log).where(log.c.stream == BEGUN)),
             *body,
         ]
 
@@ -170,26 +174,14 @@ class Script:
             if any(map(sql_text.outlives_rollback, recording)):
                 raise RevisionFailed(revision.name) from NotRehearsable()
 
-    @property
-    def _can_stop(self) -> bool:
-        try:
-            self._after_parts()
-        except BadStream:
-            return False
-        return True
-
-    def _after_parts(self) -> SchemaRevision:
-        return self._streams.after(self._start, [revision for revision, _ in self._parts])
-
     def _send(self, revision: Revision, recording: Recording, run_id: UUID) -> list[Step]:
         """Return the steps of a revision: its statements, its log entry, its version update.
 
         On PostgreSQL, the entry and the update do nothing if the revision has ended the
         transaction, even if it has begun another. So one guard is enough if they share a message.
         """
-        where = (version, _IS_OURS) if self._postgres else None
-        entry = insert_log(run_id, sa.literal(revision.stream), revision.name, where)
-        logged = Statement(self._render(entry), guard=TransactionEnded, revision=revision.name)
+        entry = insert_log(run_id, sa.literal(revision.stream), revision.name, self._is_ours)
+        logged = self._statement(entry, guard=TransactionEnded, revision=revision.name)
         heads = self._heads_before(revision)
         is_users = revision.stream != self._streams.own.name
         moves = self._move(heads, revision) if is_users else []
@@ -216,23 +208,19 @@ class Script:
     def _move(self, old: tuple[str, ...], revision: Revision) -> list[Statement]:
         """Return the update of the user's version from *old*, as Alembic does it."""
         new = heads_after(old, [revision])
-        number, is_ours = self._user.c.version_num, _OURS if self._postgres else sa.true()
+        number = self._user.c.version_num
         if len(old) == len(new) == 1:
             move = sa.update(self._user).values(version_num=new[0])
-            moves: list[Executable] = [move.where(number == old[0], is_ours)]
+            moves: list[Executable] = [move.where(number == old[0], self._is_ours)]
         else:
-            rows = [sa.select(sa.literal(one)).where(is_ours) for one in new]
+            rows = [sa.select(sa.literal(one)).where(self._is_ours) for one in new]
             inserts = [sa.insert(self._user).from_select(["version_num"], row) for row in rows]
             moves = [*([sa.delete(self._user)] if old else []), *inserts]
-        statements = [Statement(self._render(one), revision=revision.name) for one in moves]
+        statements = [self._statement(one, revision=revision.name) for one in moves]
         return [*statements[:-1], replace(statements[-1], guard=VersionWritten)]
 
-    def _lock_timeout(self, timeouts: LockTimeouts) -> list[Statement]:
-        return [_lock_timeout(timeouts.lock_ms)] if self._postgres else []
-
-    @cached_property
     def _swap(self) -> list[Statement]:
-        """The swap of Tenantry's version, and a check of the user's.
+        """Return the swap of Tenantry's version, and a check of the user's.
 
         The user's version was read before the mutex was held, so it is checked again.
         """
@@ -241,27 +229,22 @@ class Script:
         swap = swap.where(own == self._start.own, _is_alone(version))
         if self._postgres:
             swap = swap.where(sa.func.pg_try_advisory_xact_lock_shared(AUTOCOMMIT_LOCK))
-        swap_sql = self._render(swap)
-        if not self._moves_user:
-            return [Statement(swap_sql, guard=SchemaMoved)]
+        if self._start.user == self.stop.user:
+            return [self._statement(swap, guard=SchemaMoved)]
         create = sa.schema.CreateTable(self._user, if_not_exists=True)
-        creation = [Statement(self._render(create))] if self._start.user == BASE else []
-        at = self._render(self._is_at_start(_OURS if self._postgres else sa.true()))
+        creation = [self._statement(create)] if self._start.user == BASE else []
+        at = self._is_at_start(self._is_ours)
         # On PostgreSQL one guard covers both, so they can share a message.
         guard = None if self._postgres else SchemaMoved
-        return [Statement(swap_sql, guard=guard), *creation, Statement(at, guard=SchemaMoved)]
+        swapped = self._statement(swap, guard=guard)
+        return [swapped, *creation, self._statement(at, guard=SchemaMoved)]
 
-    @cached_property
     def _check_versions(self) -> Statement:
-        """A check of both versions."""
-        is_own = version.c.version_num == self._start.own
-        if self._start.user is None or self._start.user == BASE:
-            # The user's version is checked with the swap: its table may not exist yet.
-            return Statement(
-                self._render(sa.select(sa.literal(1)).where(is_own)), guard=SchemaMoved
-            )
-        own = sa.exists().where(is_own).select_from(version)
-        return Statement(self._render(self._is_at_start(own)), guard=SchemaMoved)
+        """Return a check of both versions."""
+        own = sa.exists().where(version.c.version_num == self._start.own).select_from(version)
+        # At its base, the user's version is checked with the swap: its table may not exist yet.
+        check = self._is_at_start(own) if self._start.user else sa.select(sa.literal(1)).where(own)
+        return self._statement(check, guard=SchemaMoved)
 
     def _is_at_start(self, also: sa.ColumnElement[bool]) -> sa.Select[Any]:
         if self._start.user == BASE:
@@ -271,10 +254,6 @@ class Script:
         alone = _is_alone(self._user)
         return sa.select(self._user.c.version_num).where(at, alone, also).with_for_update()
 
-    @property
-    def _moves_user(self) -> bool:
-        return self._start.user != self.stop.user
-
     @cached_property
     def _user(self) -> sa.Table:
         return user_version_table(self._streams.user_table)
@@ -283,8 +262,19 @@ class Script:
     def _postgres(self) -> bool:
         return self.dialect.name == "postgresql"
 
-    def _render(self, clause: Executable) -> str:
-        return render(self.dialect, clause)
+    @property
+    def _is_ours(self) -> sa.ColumnElement[bool]:
+        """The condition that the transaction is the one of this script."""
+        return _OURS if self._postgres else sa.true()
+
+    def _statement(
+        self,
+        clause: Executable,
+        *,
+        guard: type[Exception] | None = None,
+        revision: str | None = None,
+    ) -> Statement:
+        return Statement(render(self.dialect, clause), guard, revision)
 
 
 def bootstrap(dialect: sa.Dialect) -> list[Step]:
@@ -295,12 +285,36 @@ def bootstrap(dialect: sa.Dialect) -> list[Step]:
     tables = [sa.schema.CreateTable(table, if_not_exists=True) for table in metadata.sorted_tables]
     base = sa.select(sa.literal(BASE)).where(~sa.exists().select_from(version))
     row = sa.insert(version).from_select(["version_num"], base)
-    # "If not exists" does not wait for another session that is creating the table.
-    lock = Statement(f"SELECT pg_advisory_xact_lock({BOOTSTRAP_LOCK})")
+    created: list[Step] = [Statement(render(dialect, one)) for one in (*tables, row)]
+    if dialect.name != "postgresql":
+        return created
     return [
         *_settings(dialect, BOOTSTRAP_WAIT_MS),
-        *([lock] if dialect.name == "postgresql" else []),
-        *(Statement(render(dialect, one)) for one in (*tables, row)),
+        # "If not exists" does not wait for another session that is creating the table.
+        Statement(f"SELECT pg_advisory_xact_lock({BOOTSTRAP_LOCK})"),
+        *created,
+        # The table has no primary key, and a move follows the changes of every table.
+        Statement(f"ALTER TABLE {version.name} REPLICA IDENTITY FULL"),
+    ]
+
+
+def write_stamp(dialect: sa.Dialect, table_name: str, revision: str, run_id: UUID) -> list[Step]:
+    """Return the steps that write *revision* into a version table: an empty or a new one.
+
+    They run in the transaction of the adoption, after Tenantry's tables were created. If the
+    table contains another revision by then, they raise `SchemaMoved`.
+    """
+    table = user_version_table(table_name)
+    kind: sa.ColumnElement[str] = sa.literal(STAMPED_ROW)
+    if dialect.name == "postgresql":  # on SQLite, the copy is deleted as a whole
+        exists = sa.func.to_regclass(sa.func.quote_ident(table_name)).is_not(None)
+        kind = sa.case((exists, STAMPED_ROW), else_=STAMPED_TABLE)
+    row = sa.select(sa.literal(revision)).where(~sa.exists().select_from(table))
+    move = sa.insert(table).from_select(["version_num"], row)
+    return [
+        Statement(render(dialect, insert_log(run_id, kind, table_name))),
+        Statement(render(dialect, sa.schema.CreateTable(table, if_not_exists=True))),
+        Statement(render(dialect, move), guard=SchemaMoved),
     ]
 
 
@@ -313,14 +327,6 @@ def _settings(dialect: sa.Dialect, wait_ms: int) -> list[Statement]:
     """Return the settings of a transaction on PostgreSQL. On SQLite, the connection has them."""
     if dialect.name != "postgresql":
         return []
-    since = [name for name, least in _TIMEOUTS_SINCE.items() if _version(dialect) >= least]
-    off = [Statement(f"SET LOCAL {name} = 0") for name in (*_TIMEOUTS, *since)]
-    return [_lock_timeout(wait_ms), *off]
-
-
-def _lock_timeout(milliseconds: int) -> Statement:
-    return Statement(f"SET LOCAL lock_timeout = {milliseconds}")
-
-
-def _version(dialect: sa.Dialect) -> tuple[Any, ...]:
-    return dialect.server_version_info or ()
+    names = _TIMEOUTS_17 if (dialect.server_version_info or ()) >= (17,) else _TIMEOUTS
+    values = {"lock_timeout": wait_ms, **dict.fromkeys(names, 0)}
+    return [Statement(f"SET LOCAL {name} = {value}") for name, value in values.items()]

@@ -112,12 +112,6 @@ def outlives_rollback(sql: str) -> bool:
     return _OUTLIVES_ROLLBACK.search(sql) is not None
 
 
-def joined(*texts: str) -> str:
-    """Join several commands into one text."""
-    # The semicolon is on its own line, so that it is not part of a comment.
-    return "\n;\n".join(texts)
-
-
 def _is_ending(words: tuple[str, ...]) -> bool:
     if words[:2] in _TWO_WORD_ENDINGS:
         return True

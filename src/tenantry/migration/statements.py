@@ -1,11 +1,9 @@
 """The steps that are sent to a database, and their grouping into messages."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import overload
 from uuid import UUID
 
-from tenantry.migration import sql_text
 from tenantry.migration.revisions import Revision
 
 
@@ -48,31 +46,33 @@ class LiveRevision:
     """A revision that runs on the database itself, in the script's transaction.
 
     Attributes:
+        code: The revision.
         heads: The heads of its stream before it, which ``get_current_heads`` returns.
     """
 
-    revision: Revision
+    code: Revision
     heads: tuple[str, ...]
+
+    @property
+    def revision(self) -> str:
+        """The name of the revision."""
+        return self.code.name
 
 
 @dataclass(frozen=True, slots=True)
-class AutocommitRevision:
-    """A revision that commits the transaction that it begins in (``autocommit_block``).
+class AutocommitRevision(LiveRevision):
+    """A revision that commits the transaction that it begins in, and leaves another one open.
 
     Attributes:
-        revision: The revision; it leaves another transaction open.
-        heads: The heads of its stream before it.
         run_id: The run that it belongs to.
         timeouts: The lock timeouts.
     """
 
-    revision: Revision
-    heads: tuple[str, ...]
     run_id: UUID
     timeouts: LockTimeouts
 
 
-Step = Statement | LiveRevision | AutocommitRevision
+Step = Statement | LiveRevision
 
 
 def is_recorded(steps: Iterable[Step]) -> bool:
@@ -80,41 +80,26 @@ def is_recorded(steps: Iterable[Step]) -> bool:
     return all(isinstance(step, Statement) for step in steps)
 
 
-@overload
-def messages(steps: Iterable[Statement]) -> Iterator[Statement]: ...
-@overload
-def messages(steps: Iterable[Step]) -> Iterator[Step]: ...
-def messages(steps: Iterable[Step]) -> Iterator[Step]:
+def messages(steps: Iterable[Step]) -> list[Step]:
     """Return *steps* with adjacent statements joined into messages, with the same effect.
 
     PostgreSQL accepts several commands in a message, but returns only the row count of the last
     one. So a statement with a guard is the last one in its message. A message contains the
     commands of at most one revision, so that an error can be attributed to it.
     """
-    gathered: list[Statement] = []
+    joined: list[Step] = []
     for step in steps:
-        if gathered and not (isinstance(step, Statement) and _may_follow(step, gathered)):
-            yield _joined(gathered)
-            gathered = []
-        if isinstance(step, Statement):
-            gathered.append(step)
+        last = joined[-1] if joined else None
+        if isinstance(step, Statement) and isinstance(last, Statement) and _may_join(last, step):
+            # The semicolon is on its own line, so that it is not part of a comment.
+            sql, owner = f"{last.sql}\n;\n{step.sql}", last.revision or step.revision
+            joined[-1] = Statement(sql, step.guard, owner, step.is_last)
         else:
-            yield step
-    if gathered:
-        yield _joined(gathered)
+            joined.append(step)
+    return joined
 
 
-def _may_follow(statement: Statement, gathered: Sequence[Statement]) -> bool:
-    before = gathered[-1]
-    if before.guard or before.is_last:
+def _may_join(last: Statement, step: Statement) -> bool:
+    if last.guard or last.is_last:
         return False
-    owners = {one.revision for one in (*gathered, statement)} - {None}
-    return len(owners) <= 1
-
-
-def _joined(statements: Sequence[Statement]) -> Statement:
-    if len(statements) == 1:
-        return statements[0]
-    owner = next((one.revision for one in statements if one.revision), None)
-    sql = sql_text.joined(*(one.sql for one in statements))
-    return Statement(sql, guard=statements[-1].guard, revision=owner)
+    return None in (last.revision, step.revision) or last.revision == step.revision

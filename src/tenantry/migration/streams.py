@@ -11,8 +11,8 @@ from alembic.script import Script, ScriptDirectory
 from alembic.util import CommandError
 
 from tenantry.kit.errors import Unavailable
-from tenantry.migration import alembic_modules, folders
-from tenantry.migration.project import BadProject, find_project
+from tenantry.migration import alembic_modules
+from tenantry.migration.project import BadProject, find_mistake, find_project
 from tenantry.migration.revisions import Revision, describe
 from tenantry.migration.schema_state import BASE, Applied, SchemaRevision
 
@@ -92,9 +92,13 @@ class Stream:
         """
         if version == BASE:
             return self.revisions
-        if version not in {revision.id for revision in self.revisions}:
+        if not self.has(version):
             raise UnknownRevision(version, self.name)
         return self._between(self.head, version)
+
+    def has(self, version: str) -> bool:
+        """Return whether *version* is one of the revisions, or the base."""
+        return version in {BASE, *(revision.id for revision in self.revisions)}
 
     def while_each(self, is_kept: Callable[[Revision], bool]) -> "Stream":
         """Return the stream up to, but without, the first revision that is not kept.
@@ -108,16 +112,11 @@ class Stream:
         vars(shorter).update(revisions=kept, head=kept[-1].id if kept else BASE)
         return shorter
 
-    @staticmethod
-    def combine(fingerprints: Sequence[str]) -> str:
-        """Combine several fingerprints into one."""
-        return sha256("".join(fingerprints).encode()).hexdigest()
-
     @cached_property
     def _script(self) -> ScriptDirectory:
         if not self._folder.is_dir():
             raise BadStream(f"The {self.name} revisions cannot be read: the folder does not exist.")
-        if mistake := folders.find_mistake(self._folder):
+        if mistake := find_mistake(self._folder):
             raise NoRevisions(f"The {self.name} revisions cannot be read: {mistake}")
         try:
             project = find_project(self._folder)
@@ -148,12 +147,9 @@ class Stream:
         return [self._revision(step) for step in reversed(steps)]
 
     def _revision(self, script: Script) -> Revision:
-        if script.revision not in self._known:
-            down = frozenset(script._all_down_revisions)  # noqa: SLF001 - with what it depends on
-            self._known[script.revision] = Revision(
-                self.name, script.revision, down, Path(script.path)
-            )
-        return self._known[script.revision]
+        down = frozenset(script._all_down_revisions)  # noqa: SLF001 - with what it depends on
+        revision = Revision(self.name, script.revision, down, Path(script.path))
+        return self._known.setdefault(revision.id, revision)
 
 
 @dataclass(frozen=True)
@@ -171,6 +167,10 @@ class Streams:
     user_table: str = "alembic_version"
 
     @property
+    def _all(self) -> Sequence[Stream]:
+        return (self.own, self.user) if self.user else (self.own,)
+
+    @cached_property
     def head(self) -> SchemaRevision:
         """The revision at which every database should be."""
         return SchemaRevision(self.own.head, self.user.head if self.user else None)
@@ -178,13 +178,17 @@ class Streams:
     @property
     def revisions(self) -> list[Revision]:
         """Every revision: Tenantry's own first, then the user's."""
-        return [*self.own.revisions, *(self.user.revisions if self.user else ())]
+        return [revision for stream in self._all for revision in stream.revisions]
 
-    def have(self, head: str) -> bool:
-        """Return whether these streams contain *head*, a `SchemaRevision` as text."""
-        own, _, user = head.partition("/")
-        known = {revision.id for revision in self.user.revisions} if self.user else set()
-        return own in {revision.id for revision in self.own.revisions} and user in {BASE, *known}
+    @property
+    def fingerprint(self) -> str:
+        """A hash in hex that changes whenever a revision is added or edited."""
+        return sha256("".join(one.fingerprint for one in self._all).encode()).hexdigest()
+
+    def have(self, revision: str) -> bool:
+        """Return whether these streams contain *revision*, a `SchemaRevision` as text."""
+        own, _, user = revision.partition("/")
+        return self.own.has(own) and (user == BASE or bool(self.user and self.user.has(user)))
 
     def display(self, applied: Applied) -> str:
         """Return the name of a revision, with its stream if both streams have that name."""
@@ -193,12 +197,10 @@ class Streams:
         return applied.revision
 
     @cached_property
-    def _shared_names(self) -> frozenset[str]:
+    def _shared_names(self) -> set[str]:
         """The names that revisions of both streams have."""
-        if self.user is None:
-            return frozenset()
-        own, user = ({one.name for one in stream.revisions} for stream in (self.own, self.user))
-        return frozenset(own & user)
+        user = {one.name for one in self.user.revisions} if self.user else set()
+        return user & {one.name for one in self.own.revisions}
 
     def pending(self, start: SchemaRevision) -> list[Revision]:
         """Return the revisions from *start* to the head: Tenantry's own first, then the user's.
@@ -206,26 +208,16 @@ class Streams:
         Raises:
             UnknownRevision, BadStream: They cannot be determined.
         """
-        pending = list(self.own.after(start.own))
-        if self.user is not None:
-            pending += self.user.after(start.user or BASE)
-        return pending
+        own = self.own.after(start.own)
+        return [*own, *(self.user.after(start.user or BASE) if self.user else ())]
 
-    def after(self, start: SchemaRevision, applied: Sequence[Revision]) -> SchemaRevision:
+    def after(self, start: SchemaRevision, applied: Sequence[Revision]) -> SchemaRevision | None:
         """Return the revision of a database at *start* after it has *applied* pending revisions.
 
-        Raises:
-            BadStream: It is between two branches, where no version identifies it.
+        It is None between two branches, where no version identifies it.
         """
         rest = self.pending(start)[len(applied) :]
-        if not rest:
-            return self.head
         ids = {revision.stream: revision.id for revision in applied}
         user = None if self.user is None else ids.get(self.user.name, start.user)
         position = SchemaRevision(ids.get(self.own.name, start.own), user)
-        if self.pending(position) != rest:
-            raise BadStream(
-                f"{applied[-1].name} or {rest[0].name} runs outside a transaction between two "
-                "branches of the revisions, where no version identifies the state of a database."
-            )
-        return position
+        return position if self.pending(position) == rest else None

@@ -1,0 +1,180 @@
+"""Copy the changes of a live PostgreSQL database to a copy of it, from a logical replication slot.
+
+The slot is read with SQL, so no server connects to another one, and no password is stored. The
+copy is dropped if anything fails, so the slot may advance before a change is durable there. These
+functions block: call them in a thread.
+"""
+
+import contextlib
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+from psycopg.conninfo import make_conninfo
+
+from tenantry.db.change_writer import ChangeDiffers, ChangeWriter, Raw
+from tenantry.db.checksums import SETTINGS
+from tenantry.db.pgoutput import PROTOCOL, Change, Marker, Relation, decode
+from tenantry.db.visibility import Snapshot
+from tenantry.kit import postgres_urls
+from tenantry.kit.errors import Unavailable
+from tenantry.kit.ids import new_id
+from tenantry.kit.stopping import Stop
+
+APPLICATION = "tenantry-move"
+MARKER = "tenantry"
+READ_CHANGES = 10_000
+"""Changes after which one reading of the slot ends, with the transaction that it is in."""
+READ_SECONDS_MAX = 600
+HELD_BYTES_MAX = 64 * 2**20
+"""Changes in memory that are later than a snapshot: those of some milliseconds."""
+
+# The source rejects writes at the end, and its COMMIT may not be flushed: the marker's is.
+_SOURCE = f"""
+SET default_transaction_read_only = off; SET synchronous_commit = local;
+SET statement_timeout = '{READ_SECONDS_MAX}s'; SET lock_timeout = 0;
+"""
+# Triggers, rules and foreign keys had their effect where the change was made.
+_TARGET = """
+SET session_replication_role = replica; SET row_security = off; SET synchronous_commit = on;
+SET statement_timeout = 0; SET lock_timeout = 0; SET idle_in_transaction_session_timeout = 0
+"""
+_MARK = "SELECT pg_logical_emit_message(true, $1, $2)"
+_READ = """
+SELECT xid::text::bigint, data FROM pg_logical_slot_get_binary_changes($1, NULL, $2,
+    'proto_version', $3, 'publication_names', $4, 'messages', 'true')
+"""
+
+
+class TooManyChanges(Unavailable):
+    """Too many rows were changed while the copy was compared: try again at a quieter time."""
+
+
+class ChangeCopy:
+    """Copies changes, in the order of their transactions.
+
+    Args:
+        source: The URL of the live database.
+        target: The URL of its copy, which no other process uses.
+        slot: The name of the slot, and of the publication.
+        snapshot: What the copy contains.
+        connect_seconds: How long to wait for a connection.
+        count: Called with the bytes of a change.
+
+    Attributes:
+        change_count: The changes that were written.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        target: str,
+        slot: str,
+        snapshot: Snapshot,
+        *,
+        connect_seconds: float,
+        count: Callable[[int], None],
+    ) -> None:
+        self._source = source
+        self._slot = slot
+        self._snapshot = snapshot
+        self._connect_seconds = connect_seconds
+        self._count = count
+        self._raw = _connect(target, connect_seconds, _TARGET)
+        self._writer = ChangeWriter(self._raw)
+        self._held: list[tuple[Change, int]] = []
+        self._held_bytes = 0
+        self.change_count = 0
+
+    def close(self) -> None:
+        """Close the connection to the copy."""
+        self._raw.close()
+
+    def copy_until_now(self, stop: Stop, *, within: Snapshot | None = None) -> None:
+        """Copy all transactions that were committed before this call; make the copy durable.
+
+        Args:
+            stop: Ends it early; the copy is then not usable.
+            within: Holds back the transactions that are not in this snapshot, for the next call.
+
+        Raises:
+            ChangeDiffers: A change has another result in the copy.
+            TooManyChanges: More than `HELD_BYTES_MAX` would be held back.
+            Stopped: *stop* was set.
+            Exception: Any error of the driver, or a message that is not understood.
+        """
+        token = new_id().bytes
+        try:
+            with stop.disconnecting(self._raw.fileno()):
+                self._release()
+                with self._reading(stop) as raw:
+                    raw.execute(_MARK, [MARKER, token])
+                    while not self._read(raw, token, within, stop):
+                        stop.check()
+                self._writer.flush()
+                self._raw.commit()
+        except (psycopg.DataError, psycopg.IntegrityError) as error:
+            reason = str(error).splitlines()[0]
+            raise ChangeDiffers(f"A change cannot be made in the copy: {reason}") from error
+
+    @contextmanager
+    def _reading(self, stop: Stop) -> Iterator[Raw]:
+        raw = _connect(self._source, self._connect_seconds, _SOURCE)
+        with contextlib.closing(raw), stop.disconnecting(raw.fileno()):
+            raw.autocommit = True
+            yield raw
+
+    def _read(self, raw: Raw, token: bytes, within: Snapshot | None, stop: Stop) -> bool:
+        """Copy some transactions; return whether the marker *token* was among the messages."""
+        is_done, is_empty = False, True
+        rows = raw.cursor().stream(
+            _READ, [self._slot, READ_CHANGES, PROTOCOL, self._slot], binary=True
+        )
+        for xid, data in rows:
+            stop.check()
+            is_empty = False
+            message = decode(data)
+            if isinstance(message, Marker):
+                is_done |= message.content == token
+            elif isinstance(message, Relation):  # also for later transactions
+                self._writer.describe(message)
+            elif message is not None and not self._snapshot.contains(xid):
+                self._take(message, len(data), is_held=not (within is None or within.contains(xid)))
+        if is_empty:
+            raise psycopg.DatabaseError("The replication slot does not return what was written.")
+        return is_done
+
+    def _take(self, message: Change, size: int, *, is_held: bool) -> None:
+        if not is_held:
+            self._write(message, size)
+            return
+        self._held.append((message, size))
+        self._held_bytes += size
+        if self._held_bytes > HELD_BYTES_MAX:
+            raise TooManyChanges
+
+    def _release(self) -> None:
+        held, self._held, self._held_bytes = self._held, [], 0
+        for message, size in held:
+            self._write(message, size)
+
+    def _write(self, message: Change, size: int) -> None:
+        self._writer.write(message, size)
+        self._count(size)
+        self.change_count += 1
+
+
+def _connect(url: str, seconds: float, settings: str) -> Raw:
+    parameters: dict[str, Any] = {"application_name": APPLICATION}
+    parameters |= postgres_urls.parse(url).for_libpq()
+    raw = psycopg.connect(
+        make_conninfo("", **parameters),
+        connect_timeout=math.ceil(seconds),
+        autocommit=True,
+        cursor_factory=psycopg.RawCursor,
+    )
+    raw.execute((SETTINGS + settings).encode())
+    raw.autocommit = False
+    return raw

@@ -1,0 +1,222 @@
+"""Write the changes of a database to a copy of it, and check each of them.
+
+A change must have exactly one row, and the row must then have exactly the values that were sent.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+
+from tenantry.db.pgoutput import (
+    Change,
+    Delete,
+    Insert,
+    Relation,
+    Truncate,
+    Unchanged,
+    Update,
+    Value,
+    Values,
+)
+from tenantry.db.servers import quoted
+from tenantry.kit.errors import Conflict
+
+BATCH_CHANGES = 200
+"""Changes that are sent before a result is awaited."""
+BATCH_BYTES = 2**20
+
+Raw = psycopg.Connection[tuple[Any, ...]]
+
+# Of the copy: columns that only an insert may set, and those of the primary key.
+_TABLE = """
+SELECT attname, attidentity = 'a', coalesce(attnum = ANY (indkey), false)
+FROM pg_attribute LEFT JOIN pg_index ON indrelid = attrelid AND indisprimary
+WHERE attrelid = $1::regclass AND attnum > 0 AND NOT attisdropped
+"""
+
+
+class ChangeDiffers(Conflict):
+    """A change of a row has another result in the copy; the message names the table."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """A table of the copy.
+
+    Attributes:
+        name: As SQL.
+        columns: As SQL, in the order of the values.
+        key: The numbers of the columns that identify a row.
+        is_unique: Whether at most one row has a key.
+        fixed: The numbers of the columns that an update cannot set.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    key: tuple[int, ...]
+    is_unique: bool
+    fixed: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A statement, and the values of the row that it must return.
+
+    Attributes:
+        expected: None if the statement returns no row; an empty row if the values are unknown.
+    """
+
+    table: _Table
+    sql: str
+    parameters: Sequence[Value]
+    expected: tuple[Value, ...] | None
+
+
+class ChangeWriter:
+    """Writes changes in batches.
+
+    Args:
+        raw: A connection to the copy with `psycopg.RawCursor`, in a transaction. Its session must
+            execute no triggers, and must have the `SETTINGS` of the session that has read the
+            values.
+    """
+
+    def __init__(self, raw: Raw) -> None:
+        self._raw = raw
+        self._relations: dict[int, Relation] = {}
+        self._tables: dict[int, _Table] = {}
+        self._batch: list[_Step] = []
+        self._batch_bytes = 0
+
+    def describe(self, relation: Relation) -> None:
+        """Note what later changes of a table refer to."""
+        if self._relations.get(relation.id) == relation:
+            return
+        self._relations[relation.id] = relation
+        name = f"{quoted(relation.schema)}.{quoted(relation.name)}"
+        found = {row[0]: (row[1], row[2]) for row in self._raw.execute(_TABLE, [name])}
+        fixed = [at for at, one in enumerate(relation.columns) if found[one][0]]
+        primary = [at for at, one in enumerate(relation.columns) if found[one][1]]
+        # Only the values of the identity are sent: that may be another unique index.
+        is_index = len(relation.identity) < len(relation.columns)
+        self._tables[relation.id] = _Table(
+            name=name,
+            columns=tuple(quoted(one) for one in relation.columns),
+            key=relation.identity if is_index or not primary else tuple(primary),
+            is_unique=is_index or bool(primary),
+            fixed=frozenset(fixed),
+        )
+
+    def write(self, change: Change, size: int) -> None:
+        """Write a change; `flush` completes it.
+
+        Args:
+            change: The change.
+            size: Of its message, in bytes.
+
+        Raises:
+            ChangeDiffers: An earlier one had another result.
+            Exception: Any error of the driver.
+        """
+        if isinstance(change, Truncate):
+            self.flush()
+            names = ", ".join(f"ONLY {self._tables[one].name}" for one in change.relation_ids)
+            self._raw.execute(f"TRUNCATE {names}".encode())
+            return
+        self._batch.append(_step(self._tables[change.relation_id], change))
+        self._batch_bytes += size
+        if len(self._batch) == BATCH_CHANGES or self._batch_bytes >= BATCH_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Send the rest, and check the results.
+
+        Raises:
+            ChangeDiffers, Exception: As for `write`.
+        """
+        batch, self._batch, self._batch_bytes = self._batch, [], 0
+        with self._raw.pipeline():
+            cursors = [self._raw.execute(one.sql.encode(), one.parameters) for one in batch]
+        for step, cursor in zip(batch, cursors, strict=True):
+            if cursor.rowcount != 1 or not _is_as_sent(cursor, step.expected):
+                raise ChangeDiffers(
+                    f"A change of a row of {step.table.name} has another result in the copy."
+                )
+
+
+def _is_as_sent(cursor: "psycopg.Cursor[Any]", expected: Sequence[Value] | None) -> bool:
+    if expected is None:
+        return True
+    result = cursor.pgresult
+    assert result is not None
+    for at, value in enumerate(expected):
+        data = result.get_value(0, at)
+        if (None if data is None else data.decode()) != value:
+            return False
+    return True
+
+
+def _step(table: _Table, change: Insert | Update | Delete) -> _Step:
+    if isinstance(change, Insert):
+        columns = ", ".join(table.columns)
+        places = ", ".join(f"${at}" for at in range(1, len(change.new) + 1))
+        sql = (
+            f"INSERT INTO {table.name} ({columns}) OVERRIDING SYSTEM VALUE VALUES ({places}) "  # noqa: S608
+            f"RETURNING {columns}"
+        )
+        return _Step(table, sql, change.new, change.new)
+    if isinstance(change, Delete):
+        parameters: list[Value] = []
+        sql = f"DELETE FROM ONLY {table.name} WHERE {_match(table, change.old, parameters)}"  # noqa: S608
+        return _Step(table, sql, parameters, None)
+    return _update(table, change)
+
+
+def _update(table: _Table, change: Update) -> _Step:
+    parameters: list[Value] = []
+    changed = {at: one for at, one in enumerate(change.new) if not isinstance(one, Unchanged)}
+    assignments = []
+    for at, value in changed.items():
+        if at not in table.fixed:
+            parameters.append(value)
+            assignments.append(f"{table.columns[at]} = ${len(parameters)}")
+    columns = ", ".join(table.columns[at] for at in changed)
+    match = _match(table, change.new if change.old is None else change.old, parameters)
+    if assignments:
+        sql = f"UPDATE ONLY {table.name} SET {', '.join(assignments)} WHERE {match} "  # noqa: S608
+        sql += f"RETURNING {columns}"
+    else:
+        sql = f"SELECT {columns} FROM ONLY {table.name} WHERE {match}"  # noqa: S608
+    return _Step(table, sql, parameters, tuple(changed.values()))
+
+
+def _match(table: _Table, values: Values, parameters: list[Value]) -> str:
+    """Return the condition that finds one row; add its parameters."""
+    if table.is_unique:
+        return " AND ".join(_equal(table, values, parameters))
+    # As text, which every type has; equal rows are exchangeable.
+    condition = " AND ".join(_same_text(table, values, parameters))
+    return f"ctid = (SELECT ctid FROM ONLY {table.name} WHERE {condition} LIMIT 1)"  # noqa: S608
+
+
+def _equal(table: _Table, values: Values, parameters: list[Value]) -> Iterator[str]:
+    for at in table.key:
+        parameters.append(_sent(table, values[at]))
+        yield f"{table.columns[at]} = ${len(parameters)}"
+
+
+def _same_text(table: _Table, values: Values, parameters: list[Value]) -> Iterator[str]:
+    for at in table.key:
+        if values[at] is None:
+            yield f"{table.columns[at]} IS NULL"
+        else:
+            parameters.append(_sent(table, values[at]))
+            yield f"format('%s', {table.columns[at]}) = ${len(parameters)}"
+
+
+def _sent(table: _Table, value: Value) -> Value:
+    if isinstance(value, Unchanged):
+        raise ChangeDiffers(f"A change of {table.name} does not say which row it changes.")
+    return value

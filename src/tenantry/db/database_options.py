@@ -1,0 +1,78 @@
+"""What belongs to a PostgreSQL database and is in no dump: its settings, and who may use it."""
+
+import asyncpg
+
+from tenantry.db.postgres_connector import Raw
+from tenantry.db.servers import quoted
+from tenantry.kit.errors import Conflict
+
+FENCE = "default_transaction_read_only"
+"""The setting of a write fence, which is not copied."""
+
+# Roles of grants and of policies on anything in the database, or on itself; not its owners.
+_ROLES = """
+SELECT DISTINCT rolname::text FROM pg_shdepend
+JOIN pg_roles ON pg_roles.oid = refobjid JOIN pg_database ON datname = current_database()
+WHERE refclassid = 'pg_authid'::regclass AND deptype IN ('a', 'r')
+    AND (dbid = pg_database.oid OR (classid = 'pg_database'::regclass AND objid = pg_database.oid))
+"""
+_MISSING = "SELECT unnest($1::text[]) EXCEPT SELECT rolname::text FROM pg_roles ORDER BY 1"
+SETTINGS = f"""
+SELECT split_part(one, '=', 1) AS name, substr(one, strpos(one, '=') + 1) AS value
+FROM pg_db_role_setting, unnest(setconfig) AS one WHERE setrole = 0
+    AND setdatabase = (SELECT oid FROM pg_database WHERE datname = current_database())
+    AND NOT starts_with(one, '{FENCE}=')
+"""  # noqa: S608 - a constant
+# Without PUBLIC: new databases are closed to it.
+_GRANTS = """
+SELECT rolname::text AS role, privilege_type AS privilege, is_grantable FROM pg_database,
+    aclexplode(datacl) JOIN pg_roles ON pg_roles.oid = grantee
+WHERE datname = current_database() AND grantee <> datdba
+"""
+
+
+class RoleMissing(Conflict):
+    """A role that has rights in the database is not on the new server; the message names it."""
+
+
+class SettingNotCarried(Conflict):
+    """A setting of the database cannot be set on the new server; the message names it."""
+
+
+async def check_roles(source: Raw, target: Raw) -> None:
+    """Check that the server of *target* has the roles that have rights in the database *source*.
+
+    Raises:
+        RoleMissing: One is missing.
+    """
+    roles = [row[0] for row in await source.fetch(_ROLES)]
+    missing = [row[0] for row in await target.fetch(_MISSING, roles)]
+    if missing:
+        raise RoleMissing(
+            f"The role {missing[0]} has rights in the database, and is not on the new server: "
+            "create it there, or revoke them."
+        )
+
+
+async def copy(source: Raw, target: Raw) -> None:
+    """Give the new database *target* the settings of *source*, and the grants on the database.
+
+    Raises:
+        SettingNotCarried: The role of *target* may not set one, or its server does not have it.
+        Exception: Any other error of the driver.
+    """
+    database = quoted(await target.fetchval("SELECT current_database()"))
+    for name, value in await source.fetch(SETTINGS):
+        try:
+            async with target.transaction():
+                # A value can be a list of quoted names, so it is not written as a literal.
+                await target.execute("SELECT set_config($1, $2, true)", name, value)
+                parts = ".".join(map(quoted, name.split(".")))
+                await target.execute(f"ALTER DATABASE {database} SET {parts} FROM CURRENT")
+        except asyncpg.PostgresError as error:
+            raise SettingNotCarried(
+                f"The setting {name} of the database cannot be set on the new server."
+            ) from error
+    for role, privilege, is_grantable in await source.fetch(_GRANTS):
+        option = " WITH GRANT OPTION" if is_grantable else ""
+        await target.execute(f"GRANT {privilege} ON DATABASE {database} TO {quoted(role)}{option}")
