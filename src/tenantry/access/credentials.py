@@ -6,19 +6,21 @@ from uuid import UUID
 
 from tenantry.access.identify import API_KEY_KIND, MCP_TOKEN_KIND
 from tenantry.access.principal import ALL_SCOPES
-from tenantry.catalog import credentials
-from tenantry.catalog.credentials import ApiKey, McpToken
+from tenantry.catalog import credentials, tenants
+from tenantry.catalog.credentials import TOKENS_PER_TENANT_MAX, ApiKey, McpToken
 from tenantry.catalog.database import Catalog, CatalogChange
 from tenantry.db import audit_log
 from tenantry.kit.context import OperationContext
-from tenantry.kit.errors import Invalid
+from tenantry.kit.errors import Conflict, Invalid
 from tenantry.kit.ids import new_id
 from tenantry.kit.secrets import digest, mint, shown_prefix
-from tenantry.kit.text import checked_line
+from tenantry.kit.text import checked_label
 
 TOKEN_NAME_CHARS_MAX = 100
 TOKEN_LIFETIME_DEFAULT = timedelta(days=30)
 TOKEN_LIFETIME_MAX = timedelta(days=365)
+# One user must not use up `TOKENS_PER_TENANT_MAX`.
+TOKENS_PER_USER_MAX = 50
 GRACE_SECONDS_DEFAULT = 86_400
 GRACE_SECONDS_MAX = 2_592_000
 
@@ -29,6 +31,10 @@ class BadExpiry(Invalid):
 
 class BadGracePeriod(Invalid):
     """`gracePeriodSeconds` must be from 0 to 2592000."""
+
+
+class TooManyMcpTokens(Conflict):
+    """The user, or the tenant, has the maximum number of McpTokens; revoke one first."""
 
 
 class BadScopes(Invalid):
@@ -136,7 +142,7 @@ async def issue_mcp_token(
     scopes: frozenset[str] | None = None,
     expires_at: datetime | None = None,
 ) -> IssuedMcpToken:
-    """Return a new McpToken of a tenant.
+    """Return a new McpToken of a tenant, and remove those that have expired.
 
     Args:
         ctx: The context of the issuer.
@@ -150,6 +156,9 @@ async def issue_mcp_token(
 
     Raises:
         BadText, BadScopes, BadExpiry: A rule is broken.
+        TooManyMcpTokens: The user has `TOKENS_PER_USER_MAX`, or the tenant
+            `TOKENS_PER_TENANT_MAX`.
+        TenantNotFound: The tenant was deleted at the same time.
     """
     scopes = ALL_SCOPES if scopes is None else scopes
     if not scopes or not scopes <= ALL_SCOPES:
@@ -163,7 +172,7 @@ async def issue_mcp_token(
     token = McpToken(
         id=new_id(),
         tenant_id=tenant_id,
-        name=checked_line("name", name, chars_max=TOKEN_NAME_CHARS_MAX),
+        name=checked_label("name", name, chars_max=TOKEN_NAME_CHARS_MAX),
         prefix=shown_prefix(secret),
         user_id=user_id,
         user_generation=user_generation,
@@ -178,8 +187,25 @@ async def issue_mcp_token(
     async with catalog.change(
         ctx, "mcp-token.issue", token.id, tenant_id=tenant_id, changes=changes
     ) as session:
+        await _make_room(ctx, session, token)
         await credentials.add_token(session, token, digest=digest(secret))
     return IssuedMcpToken(token, secret)
+
+
+async def _make_room(ctx: OperationContext, session: CatalogChange, added: McpToken) -> None:
+    # The lock: two concurrent requests must not both take the last place.
+    await tenants.lock(session, added.tenant_id)
+    await credentials.remove_expired_tokens(session, added.tenant_id, now=ctx.now)
+    counts = await credentials.count_tokens(session, added.tenant_id, user_id=added.user_id)
+    if counts.of_user >= TOKENS_PER_USER_MAX:
+        raise TooManyMcpTokens(
+            f"The user has {TOKENS_PER_USER_MAX} McpTokens; revoke one before you issue another."
+        )
+    if counts.of_tenant >= TOKENS_PER_TENANT_MAX:
+        raise TooManyMcpTokens(
+            f"The tenant has {TOKENS_PER_TENANT_MAX} McpTokens; revoke one before you issue "
+            "another."
+        )
 
 
 async def revoke_mcp_token(

@@ -7,7 +7,7 @@ import idna
 from email_validator import EmailNotValidError, validate_email
 
 from tenantry.kit.errors import Invalid
-from tenantry.kit.text import canonical
+from tenantry.kit.text import JOINERS, canonical, is_visible
 
 EMAIL_CHARS_MAX = 254
 LOCAL_CHARS_MAX = 64
@@ -33,6 +33,9 @@ def checked_email(email: str) -> str:
     # The library takes 19 µs, most of it for the domain; domains repeat, so they are cached.
     is_plain = len(local) <= LOCAL_CHARS_MAX and _PLAIN_LOCAL.fullmatch(local) is not None
     if not (_is_domain(domain) if is_plain else _is_address(email)):
+        raise BadEmail
+    # The library rejects most invisible characters, and where the joiners do not belong.
+    if not email.isascii() and not all(is_visible(one) or one in JOINERS for one in email):
         raise BadEmail
     return email
 

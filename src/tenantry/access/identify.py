@@ -87,14 +87,22 @@ class Identity(msgspec.Struct, frozen=True):
         return f"tenant:{self.tenant.id}"
 
     @property
-    def credential_id(self) -> UUID:
-        """The id that rate limits count: of the McpToken, of the user, or of the API key."""
+    def caller_id(self) -> UUID:
+        """The id that rate limits count: of the user, the unbound McpToken, or the API key.
+
+        An McpToken that is bound to a user counts as the user, who could issue many of them.
+        """
         if self.mcp_token is not None:
-            return self.mcp_token.id
+            return self.mcp_token.user_id or self.mcp_token.id
         if self.claims is not None:
             return self.claims.nameid
         assert self.api_key is not None, "one credential has identified the tenant"
         return self.api_key.id
+
+    @property
+    def is_by_key(self) -> bool:
+        """Whether an API key alone identifies the caller: a website, or anyone who reads it."""
+        return self.mcp_token is None and self.claims is None
 
 
 class _CachedAdmin(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Limit the requests of each credential in a minute.
+"""Limit the requests of each caller in a minute, and of each tenant with a limit of its own.
 
 Each process counts in its own memory: a client whose requests reach three processes has three
 times the limit. The limit protects the service from one client; it is no exact quota.
@@ -15,39 +15,42 @@ from tenantry.kit.clock import monotonic_seconds
 from tenantry.kit.errors import Unavailable
 
 WINDOW_SECONDS = 60
-# About 150 bytes each. The credential that was unused longest is dropped, and its quota restarts.
-CREDENTIALS_MAX = 50_000
-POLICY_NAME = "credential"
+# About 150 bytes each. The one that was unused longest is dropped, and its quota restarts.
+COUNTED_MAX = 50_000
+POLICY_OF_CALLER = "credential"
+POLICY_OF_TENANT = "tenant"
 
 
 class TooManyRequests(Unavailable):
-    """This credential has made too many requests; try again later."""
+    """This credential, or this tenant, has made too many requests; try again later."""
 
 
 class Quota(msgspec.Struct, frozen=True):
-    """The state of a credential's limit.
+    """The state of a limit.
 
     Attributes:
         per_window: Requests in `WINDOW_SECONDS`.
         remaining: Requests that may be made now; -1 if this request is over the limit.
         reset_seconds: Seconds until the full number is available again, or, over the limit,
             until the next request may be made.
+        policy: `POLICY_OF_CALLER` or `POLICY_OF_TENANT`.
     """
 
     per_window: int
     remaining: int
     reset_seconds: int
+    policy: str = POLICY_OF_CALLER
 
 
 class RateLimits:
-    """Counts the requests of each credential.
+    """Counts requests.
 
     The algorithm is a leaky bucket (GCRA): a whole window's requests may come at once, and are
-    then replenished one by one. It stores one number for each credential: the time at which its
-    bucket is empty.
+    then replenished one by one. It stores one number for each bucket: the time at which it is
+    empty.
 
     Args:
-        per_minute: The limit, for tenants without a limit of their own.
+        per_minute: The limit of a caller.
         clock: Monotonic seconds.
     """
 
@@ -55,31 +58,45 @@ class RateLimits:
         self._per_minute = per_minute
         self._clock = clock
         # UUIDs are stored as integers, because UUID.__hash__ is slow Python code.
-        self._empty_at: OrderedDict[int | str, float] = OrderedDict()
+        self._empty_at: OrderedDict[object, float] = OrderedDict()
 
-    def take(self, credential: UUID | str, per_minute: int = 0) -> Quota:
-        """Count one request of *credential*, unless it is over the limit.
+    def take(self, caller: UUID | str) -> Quota:
+        """Count one request of *caller*, unless it is over the limit.
 
         Args:
-            credential: The id of a key, an McpToken or a user, or an admin's e-mail address.
-            per_minute: The tenant's own limit; 0 if it has none.
+            caller: The id of a key, a user or an McpToken, or an admin's e-mail address.
 
         Returns:
             The quota after this request.
         """
-        key = credential.int if isinstance(credential, UUID) else credential
-        limit = per_minute or self._per_minute
+        key = caller.int if isinstance(caller, UUID) else caller
+        return self._take(key, self._per_minute, POLICY_OF_CALLER)
+
+    def take_shared(self, tenant_id: UUID, kind: str, per_minute: int) -> Quota:
+        """Count one request of a tenant with a limit of its own.
+
+        Args:
+            tenant_id: The tenant.
+            kind: The group of its credentials that share the limit.
+            per_minute: The limit.
+
+        Returns:
+            The quota after this request.
+        """
+        return self._take((tenant_id.int, kind), per_minute, POLICY_OF_TENANT)
+
+    def _take(self, key: object, limit: int, policy: str) -> Quota:
         now = self._clock()
         full = now + WINDOW_SECONDS
         empty_at = max(now, self._empty_at.get(key, now)) + WINDOW_SECONDS / limit
         if empty_at > full:
-            return Quota(limit, -1, math.ceil(empty_at - full))
+            return Quota(limit, -1, math.ceil(empty_at - full), policy)
         self._empty_at[key] = empty_at
         self._empty_at.move_to_end(key)
-        if len(self._empty_at) > CREDENTIALS_MAX:
+        if len(self._empty_at) > COUNTED_MAX:
             self._empty_at.popitem(last=False)
         remaining = int((full - empty_at) * limit / WINDOW_SECONDS)
-        return Quota(limit, remaining, math.ceil(empty_at - now))
+        return Quota(limit, remaining, math.ceil(empty_at - now), policy)
 
 
 def check(quota: Quota) -> None:

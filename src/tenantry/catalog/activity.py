@@ -7,15 +7,11 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 import msgspec
-import sqlalchemy as sa
 
-from tenantry.catalog import workers
+from tenantry.catalog import waiting, workers
 from tenantry.catalog.runs import MigrationRun
 from tenantry.catalog.session import CatalogSession
-from tenantry.catalog.tables import tenant_migration
 from tenantry.catalog.workers import Published
-from tenantry.db.statements import Statement
-from tenantry.db.types import Texts, is_listed
 
 
 class AwayServer(msgspec.Struct, frozen=True):
@@ -58,23 +54,6 @@ class Activity(msgspec.Struct, frozen=True):
         return _names(self) == _names(other)
 
 
-class _Name(msgspec.Struct, frozen=True):
-    server_name: str
-
-
-_item = tenant_migration.c
-_NEEDED = Statement(
-    sa.select(_item.server_name)
-    .where(
-        _item.run_id == sa.bindparam("run"),
-        _item.finished_at.is_(None),
-        is_listed(_item.server_name, sa.bindparam("names", type_=Texts)),
-    )
-    .distinct(),
-    _Name,
-)
-
-
 async def activity_of(session: CatalogSession, run: MigrationRun) -> Activity:
     """Return what happens in a run at the moment."""
     if run.finished_at is not None:
@@ -106,9 +85,8 @@ async def _away(
             since_ms[name] = min(ms, since_ms.get(name, ms))
     if not since_ms:
         return []
-    needed = await session.fetch_all(_NEEDED, run=run.id, names=sorted(since_ms))
-    names = sorted(one.server_name for one in needed)
-    return [AwayServer(name, _instant(since_ms[name])) for name in names]
+    names = await waiting.pending_servers(session, run.id)
+    return [AwayServer(name, _instant(since_ms[name])) for name in names if name in since_ms]
 
 
 def _instant(ms: int) -> datetime:

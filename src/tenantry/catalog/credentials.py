@@ -14,7 +14,9 @@ from tenantry.db.statements import Statement, columns_of
 from tenantry.kit.errors import NotFound
 
 # Enough for any number of concurrent rotations, so the list has no pages.
-CREDENTIALS_LISTED_MAX = 1_000
+KEYS_LISTED_MAX = 1_000
+# All that a tenant can have, so the list has no pages.
+TOKENS_PER_TENANT_MAX = 2_000
 
 
 class ApiKeyNotFound(NotFound):
@@ -61,6 +63,13 @@ class McpToken(msgspec.Struct, frozen=True):
     last_used_at: datetime | None
 
 
+class TokenCounts(msgspec.Struct, frozen=True):
+    """How many McpTokens a tenant has, and how many of them are bound to one user."""
+
+    of_tenant: int
+    of_user: int
+
+
 class _Id(msgspec.Struct, frozen=True):
     id: UUID
 
@@ -85,7 +94,7 @@ _KEYS = Statement(
     sa.select(*_KEY_COLUMNS)
     .where(api_key.c.tenant_id == _of_tenant)
     .order_by(api_key.c.id)
-    .limit(CREDENTIALS_LISTED_MAX),
+    .limit(KEYS_LISTED_MAX),
     ApiKey,
 )
 _user = sa.bindparam("user", type_=sa.Uuid)
@@ -95,8 +104,21 @@ _TOKENS = Statement(
         mcp_token.c.tenant_id == _of_tenant, sa.or_(_user.is_(None), mcp_token.c.user_id == _user)
     )
     .order_by(mcp_token.c.id)
-    .limit(CREDENTIALS_LISTED_MAX),
+    .limit(TOKENS_PER_TENANT_MAX),
     McpToken,
+)
+_COUNT_TOKENS = Statement(
+    sa.select(
+        sa.func.count().label("of_tenant"),
+        sa.func.count(sa.case((mcp_token.c.user_id == _user, 1))).label("of_user"),
+    ).where(mcp_token.c.tenant_id == _of_tenant),
+    TokenCounts,
+)
+_REMOVE_EXPIRED_TOKENS = Statement[Any](
+    sa.delete(mcp_token).where(
+        mcp_token.c.tenant_id == _of_tenant,
+        mcp_token.c.expires_at <= sa.bindparam("now", type_=mcp_token.c.expires_at.type),
+    )
 )
 _uses = sa.union_all(
     sa.select(api_key.c.last_used_at).where(api_key.c.tenant_id == _of_tenant),
@@ -187,6 +209,20 @@ async def tokens(
 ) -> list[McpToken]:
     """Return the McpTokens of a tenant, or of one of its users, the oldest first."""
     return await session.fetch_all(_TOKENS, tenant=tenant_id, user=user_id)
+
+
+async def count_tokens(
+    session: CatalogSession, tenant_id: UUID, *, user_id: UUID | None
+) -> TokenCounts:
+    """Count the McpTokens of a tenant, and those that are bound to a user."""
+    found = await session.fetch_one(_COUNT_TOKENS, tenant=tenant_id, user=user_id)
+    assert found is not None, "an aggregate has one row"
+    return found
+
+
+async def remove_expired_tokens(session: CatalogChange, tenant_id: UUID, *, now: datetime) -> None:
+    """Remove the McpTokens of a tenant that have expired."""
+    await session.execute(_REMOVE_EXPIRED_TOKENS, tenant=tenant_id, now=now)
 
 
 async def last_use(session: CatalogSession, tenant_id: UUID) -> datetime | None:

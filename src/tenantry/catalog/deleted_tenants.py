@@ -9,11 +9,12 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
+from tenantry.catalog import tenant_counts
 from tenantry.catalog.database import CatalogChange
 from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.tables import tenant
 from tenantry.catalog.tenants import Tenant, TenantNameInUse, TenantState
-from tenantry.db.statements import Count, Statement, columns_of
+from tenantry.db.statements import Statement, columns_of
 from tenantry.kit.errors import NotFound
 from tenantry.kit.pages import Page, Window
 from tenantry.kit.text import canonical
@@ -61,14 +62,11 @@ _RESTORE = Statement(
 )
 _PAGE = Statement(
     sa.select(*_COLUMNS)
-    .where(_is_deleted)
+    .where(_is_deleted, tenant.c.deleted_at.is_not(None))  # as its index
     .order_by(tenant.c.deleted_at.desc(), tenant.c.id)
     .limit(_limit)
     .offset(sa.bindparam("offset", type_=sa.BigInteger)),
     Tenant,
-)
-_COUNT = Statement(
-    sa.select(sa.func.count().label("count")).select_from(tenant).where(_is_deleted), Count
 )
 _EXPIRED = Statement(
     sa.select(*_COLUMNS)
@@ -117,8 +115,8 @@ async def get_by_name(session: CatalogSession, name: str) -> Tenant:
 async def page(session: CatalogSession, window: Window) -> Page[Tenant]:
     """Return some deleted tenants, the last deleted first."""
     items = await session.fetch_all(_PAGE, limit=window.size, offset=window.offset)
-    total = await session.fetch_one(_COUNT)
-    return Page(items, window, total.count if total else 0)
+    total = await tenant_counts.total(session, state=TenantState.DELETED)
+    return Page(items, window, total)
 
 
 async def restore(session: CatalogChange, tenant_id: UUID, *, name: str) -> Tenant:

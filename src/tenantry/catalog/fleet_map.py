@@ -1,4 +1,4 @@
-"""The fleet: every tenant on a map, and how many are at each revision."""
+"""The map of the fleet: every tenant, in the order of creation."""
 
 from uuid import UUID
 
@@ -7,25 +7,10 @@ import sqlalchemy as sa
 
 from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.tables import tenant, tenant_migration
-from tenantry.catalog.tenants import TenantState, is_migrated
+from tenantry.catalog.tenants import TenantState
 from tenantry.db.statements import Statement
 
 MAP_MAX = 5_000
-
-
-class RevisionCount(msgspec.Struct, frozen=True):
-    """How many tenants were last seen at a revision, and for how many the last attempt failed."""
-
-    revision: str | None
-    count: int
-    failing: int
-
-
-class Others(msgspec.Struct, frozen=True):
-    """The tenants that migration runs leave out; one that is both is suspended."""
-
-    suspended: int
-    read_only: int
 
 
 class MapTenant(msgspec.Struct, frozen=True):
@@ -46,24 +31,6 @@ class MapTenant(msgspec.Struct, frozen=True):
 
 
 _is_ready = tenant.c.state == TenantState.READY.value
-_COUNT_BY_REVISION = Statement(
-    sa.select(
-        tenant.c.schema_revision.label("revision"),
-        sa.func.count().label("count"),
-        sa.func.count(tenant.c.failing_run_id).label("failing"),
-    )
-    .where(is_migrated)
-    .group_by(tenant.c.schema_revision)
-    .order_by(tenant.c.schema_revision),
-    RevisionCount,
-)
-_COUNT_OTHERS = Statement(
-    sa.select(
-        sa.func.count(sa.case((~tenant.c.is_active, 1))).label("suspended"),
-        sa.func.count(sa.case((tenant.c.is_active, 1))).label("read_only"),
-    ).where(_is_ready, sa.not_(is_migrated)),
-    Others,
-)
 _attempt = tenant_migration.c
 _MAP = Statement(
     sa.select(
@@ -87,18 +54,6 @@ _MAP = Statement(
     .limit(sa.bindparam("limit", type_=sa.BigInteger)),
     MapTenant,
 )
-
-
-async def count_by_revision(session: CatalogSession) -> list[RevisionCount]:
-    """Return where the databases of the active tenants were last seen, and how many there."""
-    return await session.fetch_all(_COUNT_BY_REVISION)
-
-
-async def count_others(session: CatalogSession) -> Others:
-    """Return how many tenants migration runs leave out."""
-    found = await session.fetch_one(_COUNT_OTHERS)
-    assert found is not None
-    return found
 
 
 async def map_after(session: CatalogSession, after: UUID | None) -> list[MapTenant]:

@@ -18,6 +18,8 @@ from tenantry.kit.errors import Conflict
 
 BACKUP, MOVE, OTHER = LANES = "backup", "move", "other"
 """Lanes of the queue: backups, moves, and every other kind. None of them waits for another."""
+VERIFY, RESTORE, REPLACE, CLONE, PRUNE = OTHERS = "verify", "restore", "replace", "clone", "prune"
+"""The kinds of the third lane."""
 CANCELLED = "It was cancelled."
 
 
@@ -34,6 +36,8 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
         archive: The name of an archive in the target.
         name: The name of a new tenant.
         server_name: The tenant server of a new database.
+        keep_days: Which archives are kept, by their age.
+        keep_last: How many archives of each tenant are kept.
     """
 
     request_id: str
@@ -41,6 +45,8 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
     archive: str | None = None
     name: str | None = None
     server_name: str | None = None
+    keep_days: int | None = None
+    keep_last: int | None = None
 
 
 class Queued(msgspec.Struct, frozen=True):
@@ -58,24 +64,32 @@ _COLUMNS = columns_of(job, Job)
 _by_id = job.c.id == sa.bindparam("job")
 _worker = sa.bindparam("worker", type_=sa.Uuid)
 _is_held = job.c.worker_id == _worker
-_is_queued = job.c.state == JobState.QUEUED.value
+# Not as a parameter, which would match no partial index.
+_is_queued = job.c.state == sa.literal_column(f"'{JobState.QUEUED.value}'")
 _is_running = job.c.state == JobState.RUNNING.value
 _is_backup, _is_move = job.c.kind == BACKUP, job.c.kind == MOVE
-_lane = sa.case((sa.or_(_is_backup, _is_move), job.c.kind), else_=OTHER)
+_IN_LANE = {
+    BACKUP: _is_backup,
+    MOVE: _is_move,
+    OTHER: job.c.kind.in_([sa.literal_column(f"'{kind}'") for kind in OTHERS]),
+}
 _ids = sa.bindparam("ids", type_=Ids)
 _at = sa.bindparam("at", type_=job.c.started_at.type)
 
 _COUNT = Statement(
-    sa.select(sa.func.count().label("count")).select_from(job).where(_is_queued, _lane == OTHER),
+    sa.select(sa.func.count().label("count")).select_from(job).where(_is_queued, _IN_LANE[OTHER]),
     Count,
 )
+# Read once: SQLite would read the whole queue for each tenant.
+_queued = sa.select(job.c.tenant_id).where(_is_queued, _is_backup).distinct().subquery("queued")
 # A tenant has at most one queued backup.
 _TO_BACK_UP = Statement(
     sa.select(*columns_of(tenant, Queued))
+    .select_from(tenant.outerjoin(_queued, _queued.c.tenant_id == tenant.c.id))
     .where(
         tenant.c.state == TenantState.READY.value,
         sa.or_(_ids.is_(None), is_listed(tenant.c.id, _ids)),
-        ~sa.exists().where(_is_queued, _is_backup, job.c.tenant_id == tenant.c.id),
+        _queued.c.tenant_id.is_(None),
     )
     .order_by(tenant.c.id),
     Queued,
@@ -95,23 +109,32 @@ _TO_MOVE = Statement(
     .order_by(tenant.c.id),
     Queued,
 )
-_is_wanted = sa.and_(_is_queued, _lane == sa.bindparam("lane", type_=sa.String))
-_WAITING = Statement(sa.select(job.c.id).where(_is_wanted).limit(1), _Id)
-_next = (
-    sa.select(job.c.id)
-    .where(_is_wanted)
-    .order_by(job.c.id)
-    .limit(1)
-    .with_for_update(skip_locked=True)
-    .scalar_subquery()
-)
-_CLAIM = Statement(
-    sa.update(job)
-    .values(state=JobState.RUNNING.value, worker_id=_worker, started_at=_at)
-    .where(job.c.id == _next, _is_queued)
-    .returning(*_COLUMNS),
-    Job,
-)
+_WAITING = {
+    # In this order, so that SQLite uses the index of the queue.
+    lane: Statement(sa.select(job.c.id).where(_is_queued, is_in).order_by(job.c.id).limit(1), _Id)
+    for lane, is_in in _IN_LANE.items()
+}
+
+
+def _claim_of(is_in_lane: sa.ColumnElement[bool]) -> Statement[Job]:
+    following = (
+        sa.select(job.c.id)
+        .where(_is_queued, is_in_lane)
+        .order_by(job.c.id)
+        .limit(1)
+        .with_for_update(skip_locked=True)
+        .scalar_subquery()
+    )
+    return Statement(
+        sa.update(job)
+        .values(state=JobState.RUNNING.value, worker_id=_worker, started_at=_at)
+        .where(job.c.id == following, _is_queued)
+        .returning(*_COLUMNS),
+        Job,
+    )
+
+
+_CLAIM = {lane: _claim_of(is_in) for lane, is_in in _IN_LANE.items()}
 _BEGUN = (
     "tenant_id",
     "tenant_name",
@@ -122,6 +145,7 @@ _BEGUN = (
     "source_server_name",
     "source_database_name",
     "has_made_read_only",
+    "note",
 )
 _BEGIN = Statement(
     sa.update(job)
@@ -141,21 +165,36 @@ _QUEUE_AGAIN = Statement[Any](
         source_server_name=None,
         source_database_name=None,
         has_made_read_only=False,
+        note=None,
         bytes_done=0,
     )
     .where(_by_id, _is_held, job.c.state == JobState.DROPPING.value)
 )
+_is_claimed = sa.and_(_is_running, job.c.options.is_not(None))
+# Queued again, its next attempt would forget the database, and what it has done to its tenant.
+_has_begun = job.c.database_name.is_not(None)
 _GIVE_BACK = Statement[Any](
     sa.update(job)
     .values(state=JobState.QUEUED.value, worker_id=None)
-    .where(_is_held, _is_running, job.c.options.is_not(None), ~is_listed(job.c.id, _ids))
+    .where(_is_held, _is_claimed, ~_has_begun, ~is_listed(job.c.id, _ids))
 )
 _ABANDON = Statement[Any](
     sa.update(job)
     .values(worker_id=None)
-    .where(_is_held, job.c.state == JobState.DROPPING.value, ~is_listed(job.c.id, _ids))
+    .where(
+        _is_held,
+        sa.or_(job.c.state == JobState.DROPPING.value, sa.and_(_is_claimed, _has_begun)),
+        ~is_listed(job.c.id, _ids),
+    )
 )
 _ended = {"state": JobState.FAILED.value, "error": CANCELLED, "finished_at": _at}
+_FAIL = Statement(
+    sa.update(job)
+    .values({**_ended, "error": sa.bindparam("error", type_=sa.String), "worker_id": None})
+    .where(_by_id, _is_held, _is_running, ~_has_begun)
+    .returning(job.c.id),
+    _Id,
+)
 _CANCEL_QUEUED = Statement(
     sa.update(job).values(_ended).where(_by_id, _is_queued).returning(*_COLUMNS), Job
 )
@@ -196,14 +235,14 @@ async def to_move(session: CatalogSession, server_name: str) -> list[Queued]:
 
 async def is_waiting(session: CatalogSession, lane: str) -> bool:
     """Return whether a job of a lane is queued."""
-    return await session.fetch_one(_WAITING, lane=lane) is not None
+    return await session.fetch_one(_WAITING[lane]) is not None
 
 
 async def claim(
     session: CatalogSession, lane: str, *, worker_id: UUID, now: datetime
 ) -> Job | None:
     """Claim the oldest queued job of a lane; None if there is none."""
-    return await session.fetch_one(_CLAIM, worker=worker_id, at=now, lane=lane)
+    return await session.fetch_one(_CLAIM[lane], worker=worker_id, at=now)
 
 
 async def begin(session: CatalogSession, begun: Job, *, worker_id: UUID) -> bool:
@@ -221,11 +260,20 @@ async def queue_again(session: CatalogSession, job_id: UUID, *, worker_id: UUID)
 async def give_back(session: CatalogSession, *, worker_id: UUID, running: Collection[UUID]) -> None:
     """Release the jobs that *worker_id* holds and does not run.
 
-    The response to a claim, or the end of a job, can be lost with the connection to the catalog.
+    The response to a claim, or the end of a job, can be lost with the connection to the catalog. A
+    job without a database is queued again; any process cleans up the others.
     """
     values = {"worker": worker_id, "ids": list(running)}
     await session.execute(_GIVE_BACK, **values)
     await session.execute(_ABANDON, **values)
+
+
+async def fail(
+    session: CatalogSession, job_id: UUID, *, worker_id: UUID, now: datetime, error: str
+) -> bool:
+    """End a claimed job that has failed before it held a database; return whether it was ended."""
+    found = await session.fetch_one(_FAIL, job=job_id, worker=worker_id, at=now, error=error)
+    return found is not None
 
 
 async def cancel(session: CatalogSession, job_id: UUID, *, now: datetime) -> Job:

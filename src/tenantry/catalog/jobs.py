@@ -15,15 +15,9 @@ import sqlalchemy as sa
 
 from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.tables import job
-from tenantry.catalog.workers import is_abandoned
 from tenantry.db.statements import Count, Statement, columns_of
 from tenantry.kit.errors import Conflict, NotFound
 from tenantry.kit.pages import Page, Window
-
-PRUNED_MAX = 1_000
-"""Jobs that one call of `prune` removes."""
-RESTORED = "The catalog was restored from a backup that was made before the job ended."
-INTERRUPTED = "The process ended before the job did. What it had begun was removed."
 
 
 class JobNotFound(NotFound):
@@ -55,8 +49,9 @@ class Job(msgspec.Struct, frozen=True):
         error: Why the job failed.
         has_suspended: Whether it has suspended the tenant; if it fails, the tenant is activated.
         source_database_name: The database on the server *source_server_name* that a move copies.
-            It rejects writes; if the job fails, it accepts them again.
+            It rejects writes; if the job fails, it accepts them again, and this is None.
         has_made_read_only: Whether it has made the tenant read-only; if it fails, that is undone.
+        note: How a move is done, and why.
         options: Of a job that was queued, as JSON: see `catalog.job_queue`.
         is_cancelled: Whether an admin has cancelled it, while a process runs it.
     """
@@ -78,6 +73,7 @@ class Job(msgspec.Struct, frozen=True):
     source_server_name: str | None = None
     source_database_name: str | None = None
     has_made_read_only: bool = False
+    note: str | None = None
     options: str | None = None
     is_cancelled: bool = False
 
@@ -90,6 +86,7 @@ _COLUMNS = columns_of(job, Job)
 _by_id = job.c.id == sa.bindparam("job")
 _is_held = sa.and_(_by_id, job.c.worker_id == sa.bindparam("worker"))
 _is_open = sa.or_(job.c.state == JobState.RUNNING.value, job.c.state == JobState.DROPPING.value)
+_is_frozen = sa.and_(job.c.has_made_read_only, _is_open)
 _at = sa.bindparam("at", type_=job.c.finished_at.type)
 
 ADD = Statement[Any](sa.insert(job), conflicts={"uq_job_tenant_id": TenantMoving})
@@ -114,16 +111,48 @@ _FINISH = Statement(
     .returning(*_COLUMNS),
     Job,
 )
+_NOTE_READ_ONLY = Statement(
+    sa.update(job)
+    .values(has_made_read_only=True)
+    .where(_is_held, job.c.state == JobState.RUNNING.value)
+    .returning(*_COLUMNS),
+    Job,
+)
+_NOTE_UNDONE = Statement[Any](
+    sa.update(job)
+    .values(
+        has_suspended=False,
+        has_made_read_only=False,
+        source_server_name=None,
+        source_database_name=None,
+    )
+    .where(_is_held, job.c.state == JobState.DROPPING.value)
+)
 _HAND_OVER = Statement(
     sa.update(job)
     .values(
         state=JobState.DROPPING.value,
         server_name=job.c.source_server_name,
         database_name=job.c.source_database_name,
+        has_made_read_only=False,
     )
     .where(_is_held, job.c.state == JobState.RUNNING.value)
     .returning(*_COLUMNS),
     Job,
+)
+_LOCK = Statement(
+    sa.select(*_COLUMNS).where(_is_held, job.c.state == JobState.RUNNING.value).with_for_update(),
+    Job,
+)
+_KEEP = Statement[Any](
+    sa.update(job)
+    .values(
+        {
+            name: sa.and_(job.c[name], ~sa.bindparam(f"keeps_{name}", type_=sa.Boolean))
+            for name in ("has_made_read_only", "has_suspended")
+        }
+    )
+    .where(job.c.tenant_id == sa.bindparam("tenant"), _is_open)
 )
 _CONDEMN = Statement(
     sa.update(job)
@@ -138,41 +167,6 @@ _CONDEMN = Statement(
     .where(_is_held, _is_open)
     .returning(*_COLUMNS),
     Job,
-)
-_ABANDON = Statement[Any](sa.update(job).values(worker_id=None).where(_is_held, _is_open))
-_worker = sa.bindparam("worker", type_=sa.Uuid)
-_TAKE_ABANDONED = Statement(
-    sa.update(job)
-    .values(
-        worker_id=_worker,
-        error=sa.case((job.c.state == JobState.RUNNING.value, INTERRUPTED), else_=job.c.error),
-        state=JobState.DROPPING.value,
-    )
-    .where(
-        _is_open,
-        sa.or_(job.c.worker_id.is_(None), is_abandoned(job.c.worker_id, _worker)),
-    )
-    .returning(*_COLUMNS),
-    Job,
-)
-_TAKE_KEPT = Statement(
-    sa.update(job)
-    .values(worker_id=_worker, state=JobState.DROPPING.value)
-    .where(job.c.state == JobState.KEPT.value, job.c.tenant_id == sa.bindparam("tenant"))
-    .returning(*_COLUMNS),
-    Job,
-)
-_END_OPEN = Statement[Any](
-    sa.update(job)
-    .values(
-        state=JobState.FAILED.value,
-        error=RESTORED,
-        server_name=None,
-        database_name=None,
-        finished_at=_at,
-        worker_id=None,
-    )
-    .where(sa.or_(_is_open, job.c.state == JobState.QUEUED.value))
 )
 _FIND = Statement(sa.select(*_COLUMNS).where(_by_id), Job)
 _tenant = sa.bindparam("tenant", type_=sa.Uuid)
@@ -192,18 +186,20 @@ _PAGE = Statement(
 _COUNT = Statement(
     sa.select(sa.func.count().label("count")).select_from(job).where(_is_wanted), Count
 )
-_PRUNE = Statement[Any](
-    sa.delete(job).where(
-        job.c.id.in_(
-            sa.select(job.c.id)
-            .where(
-                sa.or_(job.c.state == JobState.DONE.value, job.c.state == JobState.FAILED.value),
-                job.c.finished_at < sa.bindparam("before", type_=job.c.finished_at.type),
-            )
-            .limit(PRUNED_MAX)
-        )
+
+
+def is_moving(tenant_id: sa.ColumnElement[Any]) -> sa.ColumnElement[bool]:
+    """Return the condition that a tenant is being moved; its migrations wait until that ends."""
+    return sa.exists().where(
+        job.c.kind == "move",
+        sa.or_(job.c.state == JobState.RUNNING.value, _is_frozen),
+        job.c.tenant_id == tenant_id,
     )
-)
+
+
+def is_frozen(tenant_id: sa.ColumnElement[Any]) -> sa.ColumnElement[bool]:
+    """Return the condition that a tenant is read-only only because it is being moved."""
+    return sa.exists().where(job.c.kind == "move", _is_frozen, job.c.tenant_id == tenant_id)
 
 
 async def add(session: CatalogSession, added: Job, *, worker_id: UUID) -> None:
@@ -254,11 +250,6 @@ async def note(session: CatalogSession, job_id: UUID, *, bytes_done: int) -> boo
     return noted is not None and noted.is_cancelled
 
 
-async def prune(session: CatalogSession, *, before: datetime) -> None:
-    """Remove up to `PRUNED_MAX` jobs that have finished before a time, and keep no database."""
-    await session.execute(_PRUNE, before=before)
-
-
 async def finish(
     session: CatalogSession,
     job_id: UUID,
@@ -292,6 +283,36 @@ async def finish(
     )
 
 
+async def note_read_only(session: CatalogSession, job_id: UUID, *, worker_id: UUID) -> Job | None:
+    """Note that a move makes its tenant read-only; return None if *worker_id* does not hold it."""
+    return await session.fetch_one(_NOTE_READ_ONLY, job=job_id, worker=worker_id)
+
+
+async def keep(
+    session: CatalogSession, tenant_id: UUID, *, read_only: bool, suspended: bool
+) -> None:
+    """Let no job of a tenant undo that it is read-only, or suspended: an admin wants it, too.
+
+    Call it before the row of the tenant is changed: every transaction locks the job first.
+    """
+    await session.execute(
+        _KEEP,
+        tenant=tenant_id,
+        keeps_has_made_read_only=read_only,
+        keeps_has_suspended=suspended,
+    )
+
+
+async def lock(session: CatalogSession, job_id: UUID, *, worker_id: UUID) -> Job | None:
+    """Lock a running job until the transaction ends; return None if *worker_id* lost it."""
+    return await session.fetch_one(_LOCK, job=job_id, worker=worker_id)
+
+
+async def note_undone(session: CatalogSession, job_id: UUID, *, worker_id: UUID) -> None:
+    """Note that a failed job has changed nothing of its tenant any longer."""
+    await session.execute(_NOTE_UNDONE, job=job_id, worker=worker_id)
+
+
 async def hand_over(session: CatalogSession, job_id: UUID, *, worker_id: UUID) -> Job | None:
     """Let a move drop the old database instead of the new one, which the tenant has now.
 
@@ -311,26 +332,3 @@ async def condemn(
         succeeded.
     """
     return await session.fetch_one(_CONDEMN, job=job_id, worker=worker_id, error=error)
-
-
-async def abandon(session: CatalogSession, job_id: UUID, *, worker_id: UUID) -> None:
-    """Release an unfinished job for cleanup by any process."""
-    await session.execute(_ABANDON, job=job_id, worker=worker_id)
-
-
-async def take_abandoned(session: CatalogSession, *, worker_id: UUID) -> list[Job]:
-    """Claim the unfinished jobs of dead processes, for cleanup."""
-    return await session.fetch_all(_TAKE_ABANDONED, worker=worker_id)
-
-
-async def take_kept(session: CatalogSession, tenant_id: UUID, *, worker_id: UUID) -> list[Job]:
-    """Claim the old databases of a tenant, to drop them."""
-    return await session.fetch_all(_TAKE_KEPT, tenant=tenant_id, worker=worker_id)
-
-
-async def end_open(session: CatalogSession, *, now: datetime) -> None:
-    """End every job of a restored catalog, without a cleanup.
-
-    The jobs have ended since. A database that a job was filling can be that of a tenant now.
-    """
-    await session.execute(_END_OPEN, at=now)

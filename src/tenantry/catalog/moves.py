@@ -1,8 +1,13 @@
 """Give a tenant another database, by a compare-and-swap on the old one."""
 
+from typing import Any
+from uuid import UUID
+
 import sqlalchemy as sa
 
 from tenantry.catalog.database import CatalogChange
+from tenantry.catalog.runs import MigrationState
+from tenantry.catalog.tables import migration_run, tenant_migration
 from tenantry.catalog.tables import tenant as table
 from tenantry.catalog.tenants import Tenant, TenantState
 from tenantry.db.statements import Statement, columns_of
@@ -27,6 +32,32 @@ _MOVE = Statement(
     Tenant,
 )
 
+_FREEZE = Statement(
+    sa.update(table)
+    .values(is_read_only=True)
+    .where(
+        table.c.id == sa.bindparam("tenant"),
+        table.c.state == TenantState.READY.value,
+        ~table.c.is_read_only,
+        table.c.server_name == sa.bindparam("old_server"),
+        table.c.database_name == sa.bindparam("old_database"),
+    )
+    .returning(*columns_of(table, Tenant)),
+    Tenant,
+)
+_UNFREEZE = Statement(
+    sa.update(table)
+    .values(is_read_only=False)
+    .where(
+        table.c.id == sa.bindparam("tenant"),
+        sa.or_(
+            table.c.state == TenantState.READY.value, table.c.state == TenantState.DELETED.value
+        ),
+        table.c.is_read_only,
+    )
+    .returning(*columns_of(table, Tenant)),
+    Tenant,
+)
 _RELOCATE = Statement(
     sa.update(table)
     .values(
@@ -46,6 +77,48 @@ _RELOCATE = Statement(
 )
 
 
+# In a run, an item has its own copy of the place.
+_REDIRECT = Statement[Any](
+    sa.update(tenant_migration)
+    .values(server_name=sa.bindparam("server"), database_name=sa.bindparam("database"))
+    .where(
+        tenant_migration.c.tenant_id == sa.bindparam("tenant"),
+        tenant_migration.c.run_id.in_(
+            sa.select(migration_run.c.id).where(migration_run.c.finished_at.is_(None))
+        ),
+        sa.or_(
+            *(
+                tenant_migration.c.state == state.value
+                for state in (MigrationState.PENDING, MigrationState.WAITING)
+            )
+        ),
+    )
+)
+
+
+async def freeze(session: CatalogChange, tenant: Tenant) -> Tenant | None:
+    """Make a writable tenant read-only.
+
+    Args:
+        session: A change of the catalog.
+        tenant: With its current database.
+
+    Returns:
+        None if it is read-only or missing, or no longer has the database in *tenant*.
+    """
+    return await session.fetch_one(
+        _FREEZE,
+        tenant=tenant.id,
+        old_server=tenant.server_name,
+        old_database=tenant.database_name,
+    )
+
+
+async def unfreeze(session: CatalogChange, tenant_id: UUID) -> Tenant | None:
+    """Undo `freeze`, also of a tenant that was deleted since; return None if it is writable."""
+    return await session.fetch_one(_UNFREEZE, tenant=tenant_id)
+
+
 async def relocate(
     session: CatalogChange,
     tenant: Tenant,
@@ -54,7 +127,7 @@ async def relocate(
     database_name: str,
     is_read_only: bool,
 ) -> Tenant | None:
-    """Give a read-only tenant a copy of its database.
+    """Give a read-only tenant, and its items in unfinished runs, a copy of its database.
 
     Args:
         session: A change of the catalog.
@@ -66,7 +139,7 @@ async def relocate(
     Returns:
         None if the tenant is writable or missing, or no longer has the database in *tenant*.
     """
-    return await session.fetch_one(
+    moved = await session.fetch_one(
         _RELOCATE,
         tenant=tenant.id,
         server=server_name,
@@ -75,6 +148,11 @@ async def relocate(
         old_server=tenant.server_name,
         old_database=tenant.database_name,
     )
+    if moved is not None:
+        await session.execute(
+            _REDIRECT, tenant=tenant.id, server=server_name, database=database_name
+        )
+    return moved
 
 
 async def move(
@@ -86,7 +164,7 @@ async def move(
     revision: str,
     is_active: bool,
 ) -> Tenant | None:
-    """Give a suspended tenant another database.
+    """Give a suspended tenant, and its items in unfinished runs, another database.
 
     Args:
         session: A change of the catalog.
@@ -99,7 +177,7 @@ async def move(
     Returns:
         None if the tenant is active or missing, or no longer has the database in *tenant*.
     """
-    return await session.fetch_one(
+    moved = await session.fetch_one(
         _MOVE,
         tenant=tenant.id,
         server=server_name,
@@ -109,3 +187,8 @@ async def move(
         old_server=tenant.server_name,
         old_database=tenant.database_name,
     )
+    if moved is not None:
+        await session.execute(
+            _REDIRECT, tenant=tenant.id, server=server_name, database=database_name
+        )
+    return moved

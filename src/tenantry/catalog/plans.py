@@ -1,19 +1,30 @@
-"""Plans: insert a run, with one item for each selected tenant."""
+"""Plans: insert a run, with one item for each selected tenant.
 
+The items are added in batches, each in its own transaction, so that other writers of the catalog
+do not wait for a million rows. The run is hidden until it is complete. If its planner dies,
+another process removes it.
+"""
+
+import functools
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import msgspec
 import sqlalchemy as sa
 
+from tenantry.catalog.jobs import is_frozen
 from tenantry.catalog.runs import MigrationState
 from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.tables import migration_run, tenant, tenant_migration
 from tenantry.catalog.tenants import TenantState, is_migrated
-from tenantry.db.statements import Count, Statement, columns_of, parameters
+from tenantry.catalog.workers import is_abandoned
+from tenantry.db.statements import Statement, columns_of, parameters
 from tenantry.db.types import Ids, is_listed
+from tenantry.kit.errors import Unavailable
+
+ADDED_MAX = 5_000
 
 # Why a tenant of a run was not migrated.
 READ_ONLY = "not attempted: the tenant is read-only"
@@ -27,11 +38,24 @@ class Selection(msgspec.Struct, frozen=True):
         tenant_ids: Only these tenants.
         retry_of: Only the tenants that failed in this run.
         cause: Only the tenants that failed with this cause; needs `retry_of`.
+        head: Only the tenants that were not last seen at this revision, or that failed in their
+            latest attempt.
     """
 
     tenant_ids: Sequence[UUID] | None = None
     retry_of: UUID | None = None
     cause: str | None = None
+    head: str | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it selects no tenant, whatever there is."""
+        return self.tenant_ids is not None and not self.tenant_ids
+
+    @property
+    def conditions(self) -> frozenset[str]:
+        """The names of the conditions that limit it."""
+        return frozenset(name for name in _CONDITIONS if getattr(self, name) is not None)
 
 
 class Selected(msgspec.Struct, frozen=True):
@@ -56,21 +80,31 @@ class _State(msgspec.Struct, frozen=True):
 _run, _item = migration_run.c, tenant_migration.c
 _ids = sa.bindparam("tenant_ids", type_=Ids)
 _retry_of = sa.bindparam("retry_of", type_=sa.Uuid)
+_limit = sa.bindparam("limit", type_=sa.BigInteger)
 _cause = sa.bindparam("cause", type_=sa.String)
-_is_selected = sa.and_(
+_head = sa.bindparam("head", type_=sa.String)
+_failed_before = sa.select(_item.tenant_id).where(
+    _item.run_id == _retry_of,
+    _item.state == MigrationState.FAILED.value,
+    sa.or_(_cause.is_(None), _item.cause == _cause),
+)
+# One that is moved is migrated after the move.
+_is_selected = sa.or_(
     is_migrated,
-    sa.or_(_ids.is_(None), is_listed(tenant.c.id, _ids)),
-    sa.or_(
-        _retry_of.is_(None),
-        tenant.c.id.in_(
-            sa.select(_item.tenant_id).where(
-                _item.run_id == _retry_of,
-                _item.state == MigrationState.FAILED.value,
-                sa.or_(_cause.is_(None), _item.cause == _cause),
-            )
-        ),
+    sa.and_(
+        tenant.c.state == TenantState.READY.value,
+        tenant.c.is_active,
+        tenant.c.is_read_only,
+        is_frozen(tenant.c.id),
     ),
 )
+_CONDITIONS = {
+    "tenant_ids": is_listed(tenant.c.id, _ids),
+    "retry_of": tenant.c.id.in_(_failed_before),
+    "head": sa.or_(
+        tenant.c.schema_revision.is_distinct_from(_head), tenant.c.failing_run_id.is_not(None)
+    ),
+}
 _SELECTED_COLUMNS = (
     tenant.c.id.label("tenant_id"),
     tenant.c.name.label("tenant_name"),
@@ -79,63 +113,110 @@ _SELECTED_COLUMNS = (
 )
 
 _ADD = Statement[Any](sa.insert(migration_run))
-_ADD_ITEMS = Statement[Any](
-    sa.insert(tenant_migration).from_select(
-        ["run_id", *columns_of(tenant_migration, Selected), "state"],
-        sa.select(
-            sa.bindparam("run", type_=sa.Uuid),
-            *_SELECTED_COLUMNS,
-            sa.bindparam("state", type_=sa.String),
-        ).where(_is_selected),
+
+
+@functools.cache  # at most 8 choices, and a statement for each
+def _statements(choice: frozenset[str]) -> "_Statements":
+    """Return statements with the chosen conditions only, so that an index of them is used."""
+    found = (
+        sa.select(*_SELECTED_COLUMNS)
+        .where(_is_selected, *(_CONDITIONS[name] for name in sorted(choice)))
+        .order_by(tenant.c.id)
     )
-)
-_COUNT_ITEMS = Statement(
-    sa.select(sa.func.count().label("count")).where(_item.run_id == sa.bindparam("run")), Count
-)
+    some = found.where(tenant.c.id > sa.bindparam("after", type_=sa.Uuid)).limit(_limit)
+    some = some.add_columns(
+        sa.bindparam("run", type_=sa.Uuid), sa.bindparam("state", type_=sa.String)
+    )
+    names = [*(one.name for one in columns_of(tenant_migration, Selected)), "run_id", "state"]
+    items = sa.insert(tenant_migration).from_select(names, some)
+    return _Statements(
+        Statement(found, Selected),
+        Statement(items.returning(_item.tenant_id.label("id")), _Id),
+    )
+
+
+class _Statements(NamedTuple):
+    select: Statement[Selected]
+    add: Statement[_Id]
+
+
 _BEGIN = Statement[Any](
     sa.update(migration_run)
-    .values(parameters("total_count", "finished_at", "waves", "max_failures"))
+    .values(planner_id=None, **parameters("total_count", "finished_at", "waves", "max_failures"))
     .where(_run.id == sa.bindparam("run"))
 )
-_SELECTED = Statement(
-    sa.select(*_SELECTED_COLUMNS).where(_is_selected).order_by(tenant.c.id), Selected
+_planner = sa.bindparam("planner", type_=sa.Uuid)
+_is_abandoned = sa.and_(
+    _run.planner_id.is_not(None),
+    sa.or_(_run.planner_id == _planner, is_abandoned(_run.planner_id, _planner)),
 )
-_MIGRATED = Statement(sa.select(tenant.c.id).where(is_migrated, is_listed(tenant.c.id, _ids)), _Id)
+_ABANDONED = Statement(sa.select(_run.id).where(_is_abandoned), _Id)
+_HOLD, _TAKE = (
+    Statement(
+        sa.update(migration_run)
+        .values(planner_id=_planner)
+        .where(_run.id == sa.bindparam("run"), condition)
+        .returning(_run.id),
+        _Id,
+    )
+    for condition in (_run.planner_id == _planner, _is_abandoned)
+)
+_REMOVE_ITEMS = Statement(
+    sa.delete(tenant_migration)
+    .where(
+        _item.run_id == sa.bindparam("run"),
+        _item.tenant_id.in_(
+            sa.select(_item.tenant_id)
+            .where(_item.run_id == sa.bindparam("run"))
+            .order_by(_item.tenant_id)
+            .limit(_limit)
+        ),
+    )
+    .returning(_item.tenant_id.label("id")),
+    _Id,
+)
+_REMOVE = Statement[Any](sa.delete(migration_run).where(_run.id == sa.bindparam("run")))
+_MIGRATED = Statement(sa.select(tenant.c.id).where(_is_selected, is_listed(tenant.c.id, _ids)), _Id)
 
 _WITHHELD = Statement(
     sa.select(*columns_of(tenant, _State)).where(
         is_listed(tenant.c.id, _ids),
-        sa.or_(tenant.c.state != TenantState.READY.value, tenant.c.is_read_only),
+        sa.or_(
+            tenant.c.state != TenantState.READY.value,
+            # One that was frozen after its claim goes back to the queue: see `fleet.worker`.
+            sa.and_(tenant.c.is_read_only, ~is_frozen(tenant.c.id)),
+        ),
     ),
     _State,
 )
+
+
+class PlanLost(Unavailable):
+    """The run was removed: this process was silent for too long while it planned it. Try again."""
 
 
 async def add(
     session: CatalogSession,
     run_id: UUID,
     *,
+    planner_id: UUID,
     now: datetime,
     triggered_by: str,
     head: str | None = None,
     label: str | None = None,
-    selection: Selection = Selection(),  # noqa: B008 - it is frozen
-    waits: bool = False,
-) -> int:
-    """Insert a run, with one item for each selected tenant; `begin` then sets its options.
+    retry_of: UUID | None = None,
+) -> None:
+    """Insert a run without items. It is hidden until `begin`.
 
     Args:
         session: A transaction on the catalog.
         run_id: The id of the new run.
+        planner_id: The worker that adds its items.
         now: When it starts.
         triggered_by: The actor, as shown in the history.
         head: The position that its tenants must reach.
         label: Its label, if any.
-        selection: The selected tenants.
-        waits: Whether they wait for their wave; else all of them may start.
-
-    Returns:
-        The number of tenants.
+        retry_of: The earlier run of which it retries the failures.
     """
     await session.execute(
         _ADD,
@@ -152,16 +233,52 @@ async def add(
         max_failures=None,
         stop_reason=None,
         last_sequence=None,
-        retry_of=selection.retry_of,
+        retry_of=retry_of,
         not_attempted_count=0,
+        unopened_count=0,
+        planner_id=planner_id,
     )
+
+
+async def add_items(
+    session: CatalogSession,
+    run_id: UUID,
+    selection: Selection,
+    *,
+    after: UUID | None = None,
+    waits: bool = False,
+) -> list[UUID]:
+    """Add up to `ADDED_MAX` items to a run that has not begun; return their tenants, in order.
+
+    Args:
+        session: A transaction on the catalog.
+        run_id: The id of the run.
+        selection: The selected tenants.
+        after: The last tenant that was added before; None for the first ones.
+        waits: Whether they wait for their wave; else all of them may start.
+    """
+    if selection.is_empty:
+        return []
     state = MigrationState.WAITING if waits else MigrationState.PENDING
-    await session.execute(
-        _ADD_ITEMS, run=run_id, state=state.value, **msgspec.structs.asdict(selection)
+    added = await session.fetch_all(
+        _statements(selection.conditions).add,
+        run=run_id,
+        state=state.value,
+        after=after or UUID(int=0),
+        limit=ADDED_MAX,
+        **msgspec.structs.asdict(selection),
     )
-    added = await session.fetch_one(_COUNT_ITEMS, run=run_id)
-    assert added is not None
-    return added.count
+    return sorted(one.id for one in added)
+
+
+async def hold(session: CatalogSession, run_id: UUID, planner_id: UUID) -> None:
+    """Lock a hidden run, so that no process removes it in this transaction.
+
+    Raises:
+        PlanLost: Another process removes it.
+    """
+    if await session.fetch_one(_HOLD, run=run_id, planner=planner_id) is None:
+        raise PlanLost
 
 
 async def begin(
@@ -173,10 +290,10 @@ async def begin(
     waves: Sequence[int] = (),
     max_failures: int | None = None,
 ) -> None:
-    """Set the number of tenants and the options of a run; a run without tenants has ended.
+    """Show a run, with its number of tenants and its options; one without tenants has ended.
 
     Args:
-        session: The transaction of `add`.
+        session: A transaction on the catalog, after the last `add_items`.
         run_id: The id of the run.
         now: When it starts.
         total: The number of tenants.
@@ -195,7 +312,32 @@ async def begin(
 
 async def selected(session: CatalogSession, selection: Selection) -> list[Selected]:
     """Return the selected tenants, in the order of their creation."""
-    return await session.fetch_all(_SELECTED, **msgspec.structs.asdict(selection))
+    if selection.is_empty:
+        return []
+    statement = _statements(selection.conditions).select
+    return await session.fetch_all(statement, **msgspec.structs.asdict(selection))
+
+
+async def abandoned(session: CatalogSession, planner_id: UUID) -> list[UUID]:
+    """Return the hidden runs of a planner, and of all that have no current heartbeat."""
+    return [one.id for one in await session.fetch_all(_ABANDONED, planner=planner_id)]
+
+
+async def remove_some(session: CatalogSession, run_id: UUID, planner_id: UUID) -> bool:
+    """Remove up to `ADDED_MAX` items of an abandoned run; return whether nothing is left to remove.
+
+    Args:
+        session: A transaction on the catalog.
+        run_id: The id of the run.
+        planner_id: The worker that removes it; its planner can no longer begin it then.
+    """
+    if await session.fetch_one(_TAKE, run=run_id, planner=planner_id) is None:
+        return True  # its planner lives, and continues; or another process has removed it
+    removed = await session.fetch_all(_REMOVE_ITEMS, run=run_id, limit=ADDED_MAX)
+    if len(removed) == ADDED_MAX:
+        return False
+    await session.execute(_REMOVE, run=run_id)
+    return True
 
 
 async def left_out(session: CatalogSession, tenant_ids: Sequence[UUID]) -> list[UUID]:

@@ -28,6 +28,8 @@ class Progress(msgspec.Struct, frozen=True):
         stop_reason: Why no more items start; it is the error of those that have not started.
             None while items may start.
         last_sequence: The sequence of the item that ended last; None before the first.
+        unopened_count: Of the waves that have begun, how many items still wait; they are opened
+            in batches.
     """
 
     id: UUID
@@ -39,6 +41,7 @@ class Progress(msgspec.Struct, frozen=True):
     max_failures: int | None
     stop_reason: str | None
     last_sequence: int | None
+    unopened_count: int = 0
 
     @property
     def ended_count(self) -> int:
@@ -52,21 +55,9 @@ class Progress(msgspec.Struct, frozen=True):
         return next(sizes, self.total_count)
 
 
-class Step(msgspec.Struct, frozen=True):
-    """The result of `advance`.
-
-    Attributes:
-        progress: The new progress.
-        opens: How many waiting items may start now.
-    """
-
-    progress: Progress
-    opens: int = 0
-
-
 def advance(
     before: Progress, *, successes: int, failures: int, last_sequence: int, now: datetime
-) -> Step:
+) -> Progress:
     """Return the progress after some more items have ended."""
     after = msgspec.structs.replace(
         before,
@@ -75,16 +66,17 @@ def advance(
         last_sequence=last_sequence,
     )
     if after.ended_count >= after.total_count:
-        return Step(msgspec.structs.replace(after, finished_at=now))
+        return msgspec.structs.replace(after, finished_at=now)
     if after.stop_reason is not None:
-        return Step(after)
+        return after
     if after.max_failures is not None and after.failed_count > after.max_failures:
-        return Step(msgspec.structs.replace(after, stop_reason=_too_many(after.max_failures)))
+        return msgspec.structs.replace(after, stop_reason=_too_many(after.max_failures))
     if after.ended_count < before.opened_count or after.waves is None:
-        return Step(after)
+        return after
     if after.ended_count >= after.waves[-1]:
-        return Step(msgspec.structs.replace(after, stop_reason=LEFT_OUT))
-    return Step(after, after.opened_count - before.opened_count)
+        return msgspec.structs.replace(after, stop_reason=LEFT_OUT)
+    opens = after.opened_count - before.opened_count
+    return msgspec.structs.replace(after, unopened_count=before.unopened_count + opens)
 
 
 def _too_many(max_failures: int) -> str:

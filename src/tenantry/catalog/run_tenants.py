@@ -1,14 +1,13 @@
-"""The items of a run, one for each tenant: claim them, and write their outcomes.
+"""The items of a run, one for each tenant: start them in waves, and write their outcomes.
 
-The pending items of a run are its work queue. A worker claims some at a time, and loses them
-without a heartbeat. Only the worker that holds an item may write its outcome.
+Only the worker that holds an item may write its outcome: see `run_claims`.
 
 A transaction that ends items first locks the row of their run, so these transactions are
 serialized: the counts are exact, each item gets the next number of the run's sequence, and
 exactly one transaction starts the next wave, stops the run, or ends it.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -23,16 +22,15 @@ from tenantry.catalog.runs import (
     MigrationRunNotFound,
     MigrationState,
     Outcome,
-    RunTenant,
 )
 from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.tables import migration_run, tenant_migration
-from tenantry.catalog.workers import NO_WORKER, is_abandoned
 from tenantry.db.statements import Statement, columns_of, parameters
-from tenantry.db.types import Texts, is_listed
 from tenantry.kit.errors import Conflict
 
-CLOSE_MAX = 500
+CLOSE_MAX = 1_000
+# Of a wave: others are opened while these are migrated.
+OPEN_MAX = 2_000
 
 
 class MigrationRunEnded(Conflict):
@@ -57,52 +55,12 @@ class _Number(msgspec.Struct, frozen=True):
     sequence: int
 
 
-class _TenantId(msgspec.Struct, frozen=True):
-    tenant_id: UUID
-
-
 _run, _item = migration_run.c, tenant_migration.c
-_ITEM_COLUMNS = columns_of(tenant_migration, RunTenant)
 _of_run = _item.run_id == sa.bindparam("run")
 _is_open = _item.finished_at.is_(None)
-_is_pending = _item.state == MigrationState.PENDING.value
 _is_waiting = _item.state == MigrationState.WAITING.value
 _worker = sa.bindparam("worker", type_=sa.Uuid)
 _limit = sa.bindparam("limit", type_=sa.BigInteger)
-_goes_on = sa.exists().where(_run.id == sa.bindparam("run"), _run.stop_reason.is_(None))
-
-
-def _claim_of(*conditions: sa.ColumnElement[bool]) -> Statement[RunTenant]:
-    """Return the statement that claims the first pending items that meet *conditions*."""
-    # SQLite has one writer, and ignores the locking.
-    found = (
-        sa.select(_item.run_id, _item.tenant_id)
-        .where(_of_run, _is_pending, *conditions)
-        .order_by(_item.tenant_id)
-        .limit(_limit)
-        .with_for_update(skip_locked=True)
-        .cte("found")  # read once: as a subquery it may be read again for every row
-    )
-    return Statement(
-        sa.update(tenant_migration)
-        .values(worker_id=_worker)
-        .where(sa.tuple_(_item.run_id, _item.tenant_id).in_(sa.select(found)))
-        .returning(*_ITEM_COLUMNS),
-        RunTenant,
-    )
-
-
-_is_reachable = sa.not_(is_listed(_item.server_name, sa.bindparam("away", type_=Texts)))
-_CLAIM = _claim_of(_item.worker_id.is_(None), _goes_on, _is_reachable)
-_CLAIM_ABANDONED = _claim_of(is_abandoned(_item.worker_id, _worker), _is_reachable)
-_RELEASE = Statement[Any](
-    sa.update(tenant_migration).values(worker_id=None).where(_item.worker_id == _worker, _is_open)
-)
-_ABANDON = Statement[Any](
-    sa.update(tenant_migration)
-    .values(worker_id=sa.bindparam("no_worker", type_=sa.Uuid))
-    .where(_item.worker_id == _worker, _is_open)
-)
 _FIND = Statement(
     sa.select(*columns_of(migration_run, Progress)).where(_run.id == sa.bindparam("run")), Progress
 )
@@ -117,7 +75,9 @@ _MOVE = Statement[Any](
     sa.update(migration_run)
     .values(
         {
-            **parameters("success_count", "failed_count", "stop_reason", "last_sequence"),
+            **parameters(
+                "success_count", "failed_count", "stop_reason", "last_sequence", "unopened_count"
+            ),
             "not_attempted_count": _run.not_attempted_count
             + sa.bindparam("not_attempted", type_=sa.Integer),
             # The item was started by another process, perhaps with another clock.
@@ -139,7 +99,7 @@ _END = Statement[Any](
     .where(
         _of_run,
         _item.tenant_id == sa.bindparam("tenant"),
-        _item.worker_id.is_not_distinct_from(_worker),
+        _item.worker_id == _worker,
         _is_open,
     )
 )
@@ -158,65 +118,36 @@ _OPEN = Statement[Any](
         )
     )
 )
-_NEVER_CLAIMED = Statement(
-    sa.select(_item.tenant_id)
-    # One state, so that the index returns them in order: ended items are not read again.
-    .where(_of_run, _item.state == sa.bindparam("state"), _item.worker_id.is_(None))
+# One state, so that the index returns them in order: ended items are not read again.
+_never_claimed = (
+    sa.select(_item.run_id, _item.tenant_id)
+    .where(_of_run, _item.state == sa.bindparam("before"), _item.worker_id.is_(None))
     .order_by(_item.tenant_id)
     .limit(_limit)
-    .with_for_update(skip_locked=True),
-    _TenantId,
+    .with_for_update(skip_locked=True)
+    .cte("never_claimed")
 )
-
-
-async def claim(
-    session: CatalogSession,
-    run_id: UUID,
-    worker_id: UUID,
-    *,
-    limit: int,
-    away: Collection[str] = (),
-) -> list[RunTenant]:
-    """Claim up to *limit* unclaimed items that may start; none if the run is stopped.
-
-    Args:
-        session: A session of the catalog.
-        run_id: The id of the run.
-        worker_id: The worker that claims.
-        limit: The most items, in the order in which the tenants were created.
-        away: Servers that are away; their tenants are not claimed.
-    """
-    found = await session.fetch_all(
-        _CLAIM, run=run_id, worker=worker_id, limit=limit, away=list(away)
+_numbered = sa.select(
+    *_never_claimed.c,
+    sa.func.row_number().over(order_by=_never_claimed.c.tenant_id).label("number"),
+).cte("numbered")
+_reason = sa.bindparam("reason", type_=sa.String)
+_at = sa.bindparam("at", type_=_item.finished_at.type)
+_CLOSE = Statement(
+    sa.update(tenant_migration)
+    .values(
+        state=MigrationState.FAILED.value,
+        applied="",
+        error=_reason,
+        cause=_reason,
+        started_at=_at,
+        finished_at=_at,
+        sequence=sa.bindparam("number", type_=sa.Integer) + _numbered.c.number,
     )
-    return sorted(found, key=lambda item: item.tenant_id)
-
-
-async def claim_abandoned(
-    session: CatalogSession,
-    run_id: UUID,
-    worker_id: UUID,
-    *,
-    limit: int,
-    away: Collection[str] = (),
-) -> list[RunTenant]:
-    """Claim up to *limit* items that another worker returned, or a dead worker held.
-
-    They may have been started. The arguments are those of `claim`.
-    """
-    return await session.fetch_all(
-        _CLAIM_ABANDONED, run=run_id, worker=worker_id, limit=limit, away=list(away)
-    )
-
-
-async def release(session: CatalogSession, worker_id: UUID) -> None:
-    """Release the items that *worker_id* has claimed and not started."""
-    await session.execute(_RELEASE, worker=worker_id)
-
-
-async def abandon(session: CatalogSession, worker_id: UUID) -> None:
-    """Give up the items that *worker_id* holds and may have started, for other workers."""
-    await session.execute(_ABANDON, worker=worker_id, no_worker=NO_WORKER)
+    .where(_item.run_id == _numbered.c.run_id, _item.tenant_id == _numbered.c.tenant_id)
+    .returning(_item.sequence),
+    _Number,
+)
 
 
 async def progress_of(session: CatalogSession, run_id: UUID) -> Progress:
@@ -231,10 +162,23 @@ async def progress_of(session: CatalogSession, run_id: UUID) -> Progress:
     return found
 
 
-async def open_wave(session: CatalogSession, run_id: UUID, *, count: int) -> None:
-    """Allow the next *count* waiting items to start."""
-    if count:
-        await session.execute(_OPEN, run=run_id, limit=count)
+async def open_first_wave(session: CatalogSession, run_id: UUID, *, count: int) -> None:
+    """Begin the first wave, of *count* items, and allow the first batch of them to start."""
+    before = await _lock(session, run_id)
+    after = msgspec.structs.replace(before, unopened_count=count)
+    await _move(session, await _open_batch(session, after))
+
+
+async def open_batch(session: CatalogSession, run_id: UUID) -> None:
+    """Allow up to `OPEN_MAX` more items of the waves that have begun to start.
+
+    Args:
+        session: A transaction on the catalog.
+        run_id: The id of the run.
+    """
+    before = await _lock(session, run_id)
+    if before.unopened_count and before.stop_reason is None:
+        await _move(session, await _open_batch(session, before))
 
 
 async def record(session: CatalogSession, outcomes: Sequence[Outcome], worker_id: UUID) -> Recorded:
@@ -299,31 +243,26 @@ async def close_batch(session: CatalogSession, run_id: UUID, *, now: datetime) -
     before = await _lock(session, run_id)
     if before.stop_reason is None or before.finished_at is not None:
         return Recorded([], [before], [])
-    found: list[_TenantId] = []
+    count, last = 0, before.last_sequence or 0
     for state in (MigrationState.PENDING, MigrationState.WAITING):
-        limit = CLOSE_MAX - len(found)
-        found += await session.fetch_all(_NEVER_CLAIMED, run=run_id, state=state.value, limit=limit)
-    closed = [_not_attempted(before, one, now) for one in found]
-    _, after = await _end(session, before, closed, None)
-    ended = [after] if closed and after.finished_at is not None else []
-    return Recorded([MigrationState.FAILED.value] * len(closed), [after], ended)
-
-
-def _not_attempted(run: Progress, item: _TenantId, now: datetime) -> Outcome:
-    closed = RunTenant(
-        run_id=run.id,
-        tenant_id=item.tenant_id,
-        tenant_name="",
-        database_name="",
-        server_name="",
-        state=MigrationState.FAILED.value,
-        applied="",
-        error=run.stop_reason,
-        started_at=now,
-        finished_at=now,
-        cause=run.stop_reason,
+        closed = await session.fetch_all(
+            _CLOSE,
+            run=run_id,
+            before=state.value,
+            limit=CLOSE_MAX - count,
+            reason=before.stop_reason,
+            at=now,
+            number=last + count,
+        )
+        count += len(closed)
+    if not count:
+        return Recorded([], [before], [])
+    after = progress.advance(
+        before, successes=0, failures=count, last_sequence=last + count, now=now
     )
-    return Outcome(closed)
+    await _move(session, after, not_attempted=count)
+    ended = [] if after.finished_at is None else [after]
+    return Recorded([MigrationState.FAILED.value] * count, [after], ended)
 
 
 async def _lock(session: CatalogSession, run_id: UUID) -> Progress:
@@ -334,7 +273,7 @@ async def _lock(session: CatalogSession, run_id: UUID) -> Progress:
 
 
 async def _end(
-    session: CatalogSession, before: Progress, outcomes: Sequence[Outcome], holder: UUID | None
+    session: CatalogSession, before: Progress, outcomes: Sequence[Outcome], holder: UUID
 ) -> tuple[list[Outcome], Progress]:
     """End the items of one run that *holder* has; return them and the run's progress."""
     last = before.last_sequence or 0
@@ -349,7 +288,7 @@ async def _end(
     if not written:
         return [], before
     failures = sum(one.item.state == MigrationState.FAILED.value for one in written)
-    step = progress.advance(
+    after = progress.advance(
         before,
         successes=len(written) - failures,
         failures=failures,
@@ -357,12 +296,19 @@ async def _end(
         now=max(one.item.finished_at for one in written if one.item.finished_at),
     )
     skipped = sum(not one.item.is_attempted for one in written)
-    await _move(session, step.progress, not_attempted=skipped)
-    await open_wave(session, before.id, count=step.opens)
-    return written, step.progress
+    if after.unopened_count > before.unopened_count:  # a wave begins
+        after = await _open_batch(session, after)
+    await _move(session, after, not_attempted=skipped)
+    return written, after
 
 
-def _row(outcome: Outcome, number: int, holder: UUID | None) -> dict[str, object]:
+async def _open_batch(session: CatalogSession, run: Progress) -> Progress:
+    count = min(run.unopened_count, OPEN_MAX)
+    await session.execute(_OPEN, run=run.id, limit=count)
+    return msgspec.structs.replace(run, unopened_count=run.unopened_count - count)
+
+
+def _row(outcome: Outcome, number: int, holder: UUID) -> dict[str, object]:
     item = outcome.item
     return {
         "run": item.run_id,
@@ -393,5 +339,6 @@ async def _move(session: CatalogSession, after: Progress, *, not_attempted: int 
         finished_at=after.finished_at,
         stop_reason=after.stop_reason,
         last_sequence=after.last_sequence,
+        unopened_count=after.unopened_count,
         not_attempted=not_attempted,
     )

@@ -7,6 +7,7 @@ migrated; `catalog.run_tenants` claims and ends them.
 from collections.abc import AsyncIterator
 from datetime import datetime
 from enum import StrEnum
+from typing import Any
 from uuid import UUID
 
 import msgspec
@@ -148,6 +149,7 @@ class UnfinishedRun(msgspec.Struct, frozen=True):
         head: The position that its tenants must reach; None if its planner could not read it.
         max_failures: The failure budget; None without a limit.
         stop_reason: Why no more tenants are started; None if they are.
+        unopened_count: Of the waves that have begun, how many tenants still wait.
     """
 
     id: UUID
@@ -156,6 +158,7 @@ class UnfinishedRun(msgspec.Struct, frozen=True):
     failed_count: int
     max_failures: int | None
     stop_reason: str | None
+    unopened_count: int
 
 
 class Cause(msgspec.Struct, frozen=True):
@@ -184,34 +187,53 @@ _FIND_ITEM = Statement(
     sa.select(*_ITEM_COLUMNS).where(_of_run, _item.tenant_id == sa.bindparam("tenant")), RunTenant
 )
 _FIND = Statement(sa.select(*_RUN_COLUMNS).where(_run.id == sa.bindparam("run")), MigrationRun)
+_is_planned = _run.planner_id.is_(None)
 _is_finished = sa.bindparam("is_finished", type_=sa.Boolean)
 _is_wanted = sa.or_(_is_finished.is_(None), _run.finished_at.is_not(None) == _is_finished)
 _PAGE = Statement(
     sa.select(*_RUN_COLUMNS)
-    .where(_is_wanted)
+    .where(_is_planned, _is_wanted)
     .order_by(_run.id.desc())
     .limit(_limit)
     .offset(sa.bindparam("offset", type_=sa.BigInteger)),
     MigrationRun,
 )
 _COUNT = Statement(
-    sa.select(sa.func.count().label("count")).select_from(migration_run).where(_is_wanted), Count
+    sa.select(sa.func.count().label("count"))
+    .select_from(migration_run)
+    .where(_is_planned, _is_wanted),
+    Count,
 )
 _UNFINISHED = Statement(
     sa.select(*columns_of(migration_run, UnfinishedRun))
-    .where(_run.finished_at.is_(None))
+    .where(_is_planned, _run.finished_at.is_(None))
     .order_by(_run.id)
     .limit(UNFINISHED_MAX),
     UnfinishedRun,
 )
-_ENDED = (
-    sa.select(*_ITEM_COLUMNS)
-    .where(_of_run, _has_ended, _item.tenant_id > sa.bindparam("after"))
-    .order_by(_item.tenant_id)
-    .limit(_limit)
-)
-_ENDED_SOME = Statement(_ENDED, RunTenant)
-_ENDED_AS = Statement(_ENDED.where(_item.state == sa.bindparam("state")), RunTenant)
+
+
+def _ended_as(state: object) -> sa.Select[Any]:
+    """Return the query of items in a final state, in the order of an index."""
+    return (
+        sa.select(*_ITEM_COLUMNS)
+        .where(_of_run, _item.state == state, _item.tenant_id > sa.bindparam("after"))
+        .order_by(_item.tenant_id)
+        .limit(_limit)
+    )
+
+
+def _ended() -> sa.Select[Any]:
+    """Return the query of the ended items; those that have not ended are not read."""
+    each = [
+        _ended_as(one.value).subquery() for one in (MigrationState.SUCCESS, MigrationState.FAILED)
+    ]
+    found = sa.union_all(*(sa.select(one) for one in each)).subquery()
+    return sa.select(found).order_by(found.c.tenant_id).limit(_limit)
+
+
+_ENDED_SOME = Statement(_ended(), RunTenant)
+_ENDED_AS = Statement(_ended_as(sa.bindparam("state")), RunTenant)
 _ENDED_AFTER = Statement(
     sa.select(*_ITEM_COLUMNS)
     .where(_of_run, _has_ended, _item.sequence > sa.bindparam("number"))

@@ -6,6 +6,19 @@ import sqlalchemy as sa
 
 from tenantry.db.types import Canonical, Instant, Numbers, Records, Words
 
+
+def _index_of_some(
+    name: str, condition: str, *, column: str = "canonical_name", on_sqlite: str | None = None
+) -> sa.Index:
+    """Return an index of the few tenants that meet a condition; by default, in a list's order."""
+    return sa.Index(
+        name,
+        column,
+        postgresql_where=sa.text(condition),
+        sqlite_where=sa.text(on_sqlite or condition),
+    )
+
+
 metadata = sa.MetaData(naming_convention={"uq": "uq_%(table_name)s_%(column_0_N_name)s"})
 
 catalog = sa.Table(
@@ -44,15 +57,51 @@ tenant = sa.Table(
     sa.Column("modules", Words, nullable=False),
     sa.Column("created_at", Instant, nullable=False),
     sa.Column("schema_revision", sa.String, nullable=True),
+    # In canonical form: of its first user, when it was created.
+    sa.Column("owner_email", sa.String, nullable=True),
     sa.Column("requests_per_minute", sa.BigInteger, nullable=False, server_default="0"),
     # The run of the latest attempt to migrate it, if that attempt failed.
     sa.Column("failing_run_id", sa.Uuid, nullable=True),
     # Set in the state `deleted`.
     sa.Column("deleted_at", Instant, nullable=True),
     sa.UniqueConstraint("canonical_name"),
-    sa.UniqueConstraint("server_name", "database_name", name="uq_tenant_server_name_database_name"),
-    sa.Index("ix_tenant_schema_revision", "schema_revision"),
-    sa.Index("ix_tenant_deleted_at", "deleted_at"),
+    sa.UniqueConstraint("database_name", "server_name", name="uq_tenant_database_name_server_name"),
+    # Each with the order of a list, so that a page of a filter reads only its rows.
+    sa.Index("ix_tenant_schema_revision", "schema_revision", "canonical_name"),
+    sa.Index("ix_tenant_server_name", "server_name", "canonical_name"),
+    _index_of_some("ix_tenant_failing", "failing_run_id IS NOT NULL"),
+    _index_of_some("ix_tenant_suspended", "NOT is_active", on_sqlite="is_active = 0"),
+    _index_of_some("ix_tenant_read_only", "is_read_only", on_sqlite="is_read_only = 1"),
+    _index_of_some("ix_tenant_owner_email", "owner_email IS NOT NULL", column="owner_email"),
+    _index_of_some("ix_tenant_deleted_at", "deleted_at IS NOT NULL", column="deleted_at"),
+    _index_of_some("ix_tenant_unready", "state <> 'ready'", column="state"),
+)
+
+# The names of the ready tenants, for lists and searches: a narrow table that is read instead of
+# `tenant`, with an index of trigrams for each engine. Triggers of `tenant` keep it.
+tenant_name = sa.Table(
+    "tenant_name",
+    metadata,
+    sa.Column("number", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True),
+    sa.Column("tenant_id", sa.Uuid, nullable=False),
+    sa.Column("canonical_name", Canonical, nullable=False),
+    sa.UniqueConstraint("tenant_id"),
+    sa.UniqueConstraint("canonical_name"),
+)
+
+# How many tenants have the same values, so that nothing counts a million rows: the sum of the
+# column `tenants`. Triggers of `tenant` keep them; on PostgreSQL, they add a row for each change,
+# because changes in place would wait for each other, and `catalog.tenant_counts` merges the rows.
+tenant_count = sa.Table(
+    "tenant_count",
+    metadata,
+    sa.Column("server_name", sa.String, nullable=False),
+    sa.Column("state", sa.String, nullable=False),
+    sa.Column("is_active", sa.Boolean, nullable=False),
+    sa.Column("is_read_only", sa.Boolean, nullable=False),
+    sa.Column("schema_revision", sa.String, nullable=True),
+    sa.Column("is_failing", sa.Boolean, nullable=False),
+    sa.Column("tenants", sa.BigInteger, nullable=False),
 )
 
 api_key = sa.Table(
@@ -181,6 +230,10 @@ migration_run = sa.Table(
     sa.Column("retry_of", sa.Uuid, nullable=True),
     # Counted in `failed_count` too.
     sa.Column("not_attempted_count", sa.Integer, nullable=False, server_default="0"),
+    # The worker that is adding its tenants; the run is hidden until they are complete.
+    sa.Column("planner_id", sa.Uuid, nullable=True),
+    # Of the waves that have begun: the tenants that are still to be opened, some at a time.
+    sa.Column("unopened_count", sa.Integer, nullable=False, server_default="0"),
     sa.Index("ix_migration_run_finished_at", "finished_at"),
 )
 
@@ -203,6 +256,14 @@ tenant_migration = sa.Table(
     sa.Column("cause", sa.String, nullable=True),
     # In the order in which items are claimed, and in the order in which they have ended.
     sa.Index("ix_tenant_migration_state", "run_id", "state", "tenant_id"),
+    sa.Index(
+        "ix_tenant_migration_server_name",
+        "run_id",
+        "server_name",
+        "tenant_id",
+        postgresql_where=sa.text("state = 'Pending'"),
+        sqlite_where=sa.text("state = 'Pending'"),
+    ),
     sa.Index("ix_tenant_migration_sequence", "run_id", "sequence", unique=True),
     sa.Index("ix_tenant_migration_worker_id", "worker_id"),
 )
@@ -236,6 +297,8 @@ job = sa.Table(
     sa.Column("source_database_name", sa.String, nullable=True),
     # Whether it has made the tenant read-only, which is undone at the end.
     sa.Column("has_made_read_only", sa.Boolean, nullable=False),
+    # How a move is done, and why.
+    sa.Column("note", sa.String, nullable=True),
     # Two moves of a tenant at the same time would undo each other's write fence.
     sa.Index("uq_job_tenant_id", "tenant_id", unique=True, **_IS_MOVING),
     # Of a job that was queued: see `catalog.job_queue`.
@@ -243,5 +306,14 @@ job = sa.Table(
     # Whether an admin has cancelled it, for the process that runs it.
     sa.Column("is_cancelled", sa.Boolean, nullable=False),
     sa.Index("ix_job_state", "state"),
+    # In the order of the claims: a backup of a large fleet is as many queued jobs.
+    sa.Index(
+        "ix_job_queued",
+        "kind",
+        "id",
+        postgresql_where=sa.text("state = 'queued'"),
+        sqlite_where=sa.text("state = 'queued'"),
+    ),
+    sa.Index("ix_job_finished_at", "finished_at"),
     sa.Index("ix_job_tenant_id", "tenant_id", "id"),
 )

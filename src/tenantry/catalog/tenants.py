@@ -12,10 +12,8 @@ from tenantry.catalog.database import CatalogChange
 from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.tables import tenant
 from tenantry.catalog.workers import is_abandoned
-from tenantry.db.statements import Count, Statement, columns_of
+from tenantry.db.statements import Statement, columns_of
 from tenantry.kit.errors import Conflict, NotFound
-from tenantry.kit.ids import parse_id
-from tenantry.kit.pages import Page, Window
 from tenantry.kit.text import canonical
 
 REQUESTS_PER_MINUTE_MAX = 100_000_000
@@ -51,7 +49,8 @@ class Tenant(msgspec.Struct, frozen=True):
         is_read_only: Whether writes to its data are rejected.
         server_name: The tenant server that holds the database.
         schema_revision: The last known revision of the database; the database is authoritative.
-        requests_per_minute: The limit of each of its credentials; 0 for that of the settings.
+        requests_per_minute: The limit of all of its API keys together, and of all of its users and
+            McpTokens together; 0 for that of the settings, which is for each caller.
         failing_run_id: The run of the latest attempt to migrate it, if that attempt failed.
     """
 
@@ -76,7 +75,7 @@ class _Database(msgspec.Struct, frozen=True):
 
 _COLUMNS = columns_of(tenant, Tenant)
 _NAME_IN_USE: dict[str, type[Conflict]] = {"uq_tenant_canonical_name": TenantNameInUse}
-_IN_USE = {**_NAME_IN_USE, "uq_tenant_server_name_database_name": DatabaseInUse}
+_IN_USE = {**_NAME_IN_USE, "uq_tenant_database_name_server_name": DatabaseInUse}
 _is_ready = tenant.c.state == TenantState.READY.value
 is_migrated = sa.and_(_is_ready, tenant.c.is_active, ~tenant.c.is_read_only)
 """Whether migration runs include the tenant."""
@@ -91,6 +90,9 @@ _DATABASES = Statement(
 
 _ADD = Statement[Any](sa.insert(tenant), conflicts=_IN_USE)
 _FIND = Statement(sa.select(*_COLUMNS).where(_by_id, _is_ready), Tenant)
+_LOCK = Statement(
+    sa.select(*_COLUMNS).where(_by_id, _is_ready).with_for_update(key_share=True), Tenant
+)
 _FIND_BY_NAME = Statement(
     sa.select(*_COLUMNS).where(tenant.c.canonical_name == sa.bindparam("name"), _is_ready), Tenant
 )
@@ -134,6 +136,8 @@ _SET_DELETING = Statement(
     Tenant,
 )
 _worker = sa.bindparam("worker", type_=sa.Uuid)
+# Not as a parameter, which would match no partial index.
+_is_unready = tenant.c.state != sa.literal_column(f"'{TenantState.READY.value}'")
 _TAKE_ABANDONED = Statement(
     sa.update(tenant)
     .values(
@@ -144,7 +148,7 @@ _TAKE_ABANDONED = Statement(
         ),
     )
     .where(
-        ~_is_ready,
+        _is_unready,
         tenant.c.state != TenantState.DELETED.value,
         sa.or_(tenant.c.worker_id.is_(None), is_abandoned(tenant.c.worker_id, _worker)),
     )
@@ -175,40 +179,10 @@ _ABANDON = Statement[Any](
     .where(_is_held)
 )
 
-_search = sa.bindparam("search", type_=sa.String)
-_active = sa.bindparam("is_active", type_=sa.Boolean)
-_read_only = sa.bindparam("is_read_only", type_=sa.Boolean)
-_revision = sa.bindparam("revision", type_=sa.String)
-_server = sa.bindparam("server", type_=sa.String)
-_is_failing = sa.bindparam("is_failing", type_=sa.Boolean)
-_matches = sa.and_(
-    _is_ready,
-    sa.or_(
-        _search.is_(None),
-        tenant.c.canonical_name.like(_search, escape="\\"),
-        tenant.c.database_name == sa.bindparam("sought_name", type_=sa.String),
-        tenant.c.id == sa.bindparam("sought_id", type_=sa.Uuid),
-    ),
-    sa.or_(_active.is_(None), tenant.c.is_active == _active),
-    sa.or_(_read_only.is_(None), tenant.c.is_read_only == _read_only),
-    sa.or_(_revision.is_(None), tenant.c.schema_revision == _revision),
-    sa.or_(_server.is_(None), tenant.c.server_name == _server),
-    sa.or_(_is_failing.is_(None), tenant.c.failing_run_id.is_not(None) == _is_failing),
-)
-_PAGE = Statement(
-    sa.select(*_COLUMNS)
-    .where(_matches)
-    .order_by(tenant.c.canonical_name)
-    .limit(sa.bindparam("limit", type_=sa.BigInteger))
-    .offset(sa.bindparam("offset", type_=sa.BigInteger)),
-    Tenant,
-)
-_COUNT = Statement(
-    sa.select(sa.func.count().label("count")).select_from(tenant).where(_matches), Count
-)
 
-
-async def add(session: CatalogSession, added: Tenant, *, worker_id: UUID) -> None:
+async def add(
+    session: CatalogSession, added: Tenant, *, worker_id: UUID, owner_email: str | None = None
+) -> None:
     """Insert a tenant that *worker_id* is about to create; this reserves its name.
 
     Raises:
@@ -218,6 +192,7 @@ async def add(session: CatalogSession, added: Tenant, *, worker_id: UUID) -> Non
     await session.execute(
         _ADD,
         worker_id=worker_id,
+        owner_email=None if owner_email is None else canonical(owner_email),
         canonical_name=canonical(added.name),
         **msgspec.structs.asdict(added),
     )
@@ -240,6 +215,16 @@ async def get(session: CatalogSession, tenant_id: UUID) -> Tenant:
     return found
 
 
+async def lock(session: CatalogChange, tenant_id: UUID) -> None:
+    """Lock a ready tenant until the transaction ends.
+
+    Raises:
+        TenantNotFound: There is none.
+    """
+    if await session.fetch_one(_LOCK, tenant=tenant_id) is None:
+        raise TenantNotFound
+
+
 async def get_by_name(session: CatalogSession, name: str) -> Tenant:
     """Return the ready tenant of this name.
 
@@ -250,44 +235,6 @@ async def get_by_name(session: CatalogSession, name: str) -> Tenant:
     if found is None:
         raise TenantNotFound
     return found
-
-
-async def page(
-    session: CatalogSession,
-    window: Window,
-    *,
-    search: str | None = None,
-    is_active: bool | None = None,
-    is_read_only: bool | None = None,
-    revision: str | None = None,
-    server: str | None = None,
-    is_failing: bool | None = None,
-) -> Page[Tenant]:
-    """Return a page of the ready tenants, by name.
-
-    Args:
-        session: Of the catalog.
-        window: Which ones.
-        search: Part of their names, in any case; or their id, or the name of their database.
-        is_active: Only active, or only suspended ones.
-        is_read_only: Only read-only, or only writable ones.
-        revision: Only those with this last seen revision.
-        server: Only those on this tenant server.
-        is_failing: Only those that failed in their latest attempt, or only the others.
-    """
-    wanted = {
-        "search": None if search is None else f"%{_escape(search)}%",
-        "is_active": is_active,
-        "is_read_only": is_read_only,
-        "sought_name": None if search is None else search.strip(),
-        "sought_id": None if search is None else parse_id(search.strip()),
-        "revision": revision,
-        "server": server,
-        "is_failing": is_failing,
-    }
-    items = await session.fetch_all(_PAGE, limit=window.size, offset=window.offset, **wanted)
-    total = await session.fetch_one(_COUNT, **wanted)
-    return Page(items, window, total.count if total else 0)
 
 
 async def database_names(session: CatalogSession, *, server_name: str) -> set[str]:
@@ -356,14 +303,14 @@ async def set_revision(session: CatalogSession, tenant_id: UUID, revision: str) 
     await session.execute(_SET_REVISION, tenant=tenant_id, revision=revision)
 
 
-async def condemn(session: CatalogSession, tenant_id: UUID, *, worker_id: UUID) -> bool:
-    """Prevent a tenant from becoming ready, if *worker_id* holds it.
+async def condemn(session: CatalogSession, tenant_id: UUID, *, worker_id: UUID) -> Tenant | None:
+    """Prevent a tenant from becoming ready, if *worker_id* holds it; return it as it is now.
 
     Returns:
-        False if it is not listed, or already ready because a COMMIT without a received
+        None if it is not listed, or already ready because a COMMIT without a received
         response has succeeded.
     """
-    return await session.fetch_one(_CONDEMN, tenant=tenant_id, worker=worker_id) is not None
+    return await session.fetch_one(_CONDEMN, tenant=tenant_id, worker=worker_id)
 
 
 async def remove_unseen(session: CatalogSession, tenant_id: UUID, *, worker_id: UUID) -> None:
@@ -377,7 +324,3 @@ async def abandon(session: CatalogSession, tenant_id: UUID, *, worker_id: UUID) 
     Its name becomes available.
     """
     await session.execute(_ABANDON, tenant=tenant_id, worker=worker_id)
-
-
-def _escape(text: str) -> str:
-    return canonical(text).replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")

@@ -1,4 +1,4 @@
-"""Tenants of a run that go back to the queue, because their server is away."""
+"""The tenants of a run that wait: by server, and those that go back to the queue."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,7 +7,8 @@ from uuid import UUID
 import msgspec
 import sqlalchemy as sa
 
-from tenantry.catalog.runs import RunTenant
+from tenantry.catalog.jobs import is_moving
+from tenantry.catalog.runs import MigrationState, RunTenant
 from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.tables import tenant_migration
 from tenantry.catalog.workers import NO_WORKER
@@ -26,7 +27,14 @@ class Returned(msgspec.Struct, frozen=True):
     may_have_started: bool
 
 
+class _ServerName(msgspec.Struct, frozen=True):
+    server_name: str
+
+
 _item = tenant_migration.c
+_of_run = _item.run_id == sa.bindparam("run")
+# Not as a parameter, which would match no partial index.
+_is_pending = _item.state == sa.literal_column(f"'{MigrationState.PENDING.value}'")
 _is_open = _item.finished_at.is_(None)
 _RETURN = Statement[Any](
     sa.update(tenant_migration)
@@ -38,6 +46,34 @@ _RETURN = Statement[Any](
         _is_open,
     )
 )
+
+
+_FIND_ELSEWHERE = Statement(
+    sa.select(_item.server_name).where(
+        _of_run,
+        _item.tenant_id == sa.bindparam("tenant"),
+        sa.or_(
+            _item.server_name != sa.bindparam("server_name"),
+            _item.database_name != sa.bindparam("database_name"),
+            is_moving(_item.tenant_id),
+        ),
+    ),
+    _ServerName,
+)
+
+
+def _pending_servers() -> Statement[_ServerName]:
+    """Return the statement that finds the servers of pending items, with a probe for each."""
+    least = sa.select(sa.func.min(_item.server_name)).where(_of_run, _is_pending)
+    found = least.cte("found", recursive=True)
+    name = found.c[0]
+    following = least.where(_item.server_name > name).scalar_subquery()
+    found = found.union_all(sa.select(following).where(name.is_not(None)))
+    name = found.c[0].label("server_name")
+    return Statement(sa.select(name).where(name.is_not(None)), _ServerName)
+
+
+_PENDING_SERVERS = _pending_servers()
 
 
 async def give_back(session: CatalogSession, returned: Sequence[Returned], worker_id: UUID) -> None:
@@ -52,3 +88,20 @@ async def give_back(session: CatalogSession, returned: Sequence[Returned], worke
         for one in returned
     ]
     await session.execute_many(_RETURN, rows)
+
+
+async def is_elsewhere(session: CatalogSession, item: RunTenant) -> bool:
+    """Return whether a tenant was moved since *item* was claimed, or is being moved."""
+    found = await session.fetch_one(
+        _FIND_ELSEWHERE,
+        run=item.run_id,
+        tenant=item.tenant_id,
+        server_name=item.server_name,
+        database_name=item.database_name,
+    )
+    return found is not None
+
+
+async def pending_servers(session: CatalogSession, run_id: UUID) -> list[str]:
+    """Return the servers of the items that may start and have not ended, by name."""
+    return [one.server_name for one in await session.fetch_all(_PENDING_SERVERS, run=run_id)]

@@ -1,11 +1,12 @@
 """Workers: the processes that work on this catalog, each with a heartbeat.
 
 With its heartbeat, a process publishes the runs of which it has the revisions, and the tenant
-servers that it cannot reach. Other workers take over what a worker holds (a tenant in a run, a
-tenant in provisioning) after `SILENCE_MS` without a heartbeat, by the database's clock.
+servers that it cannot reach, or that its settings lack. Other workers take over what a worker
+holds (a tenant in a run, a tenant in provisioning) after `SILENCE_MS` without a heartbeat, by the
+database's clock.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -30,12 +31,14 @@ class Report(msgspec.Struct, frozen=True):
     Attributes:
         runs: The unfinished runs whose revisions it knows.
         away: For how many seconds it has not reached a tenant server, by the server's name.
+        unknown: The tenant servers that its runs need, and its settings lack.
         in_work: The tenants that it is migrating.
         program: Its host, process id and release, as text.
     """
 
     runs: frozenset[UUID] = frozenset()
     away: Mapping[str, float] = {}
+    unknown: Collection[str] = ()
     in_work: Sequence["InWork"] = ()
     program: str = ""
 
@@ -67,7 +70,19 @@ class Published(msgspec.Struct, frozen=True):
     @property
     def away_since_ms(self) -> dict[str, int]:
         """Since when the process has not reached a tenant server, by the server's name."""
-        return {one["server"]: self.seen_at_ms - one["ms"] for one in self.away}
+        return {
+            one["server"]: self.seen_at_ms - one["ms"] for one in self.away if one["ms"] is not None
+        }
+
+    @property
+    def unreachable(self) -> frozenset[str]:
+        """The tenant servers that the process has not reached, or that its settings lack."""
+        return frozenset(one["server"] for one in self.away)
+
+    @property
+    def unknown(self) -> frozenset[str]:
+        """The tenant servers that the settings of the process lack."""
+        return frozenset(one["server"] for one in self.away if one["ms"] is None)
 
 
 _now = database_clock_ms()
@@ -117,7 +132,10 @@ async def beat(
 ) -> None:
     """Write the heartbeat of a process, and its report."""
     runs = frozenset(map(str, report.runs))
-    away = [{"server": name, "ms": round(s * 1000)} for name, s in report.away.items()]
+    away: list[dict[str, Any]] = [
+        {"server": name, "ms": round(s * 1000)} for name, s in report.away.items()
+    ]
+    away += [{"server": name, "ms": None} for name in report.unknown]
     in_work = [msgspec.to_builtins(one) for one in report.in_work]
     await session.execute(
         _BEAT, id=worker_id, runs=runs, away=away, in_work=in_work, program=report.program

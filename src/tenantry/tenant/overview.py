@@ -2,36 +2,24 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 import msgspec
 import sqlalchemy as sa
-from sqlalchemy.ext.compiler import compiles
-from sqlalchemy.sql.functions import FunctionElement
 
 from tenantry.db.statements import Statement, columns_of
+from tenantry.db.types import sql_function
 from tenantry.tenant.databases import TenantDatabase
 from tenantry.tenant.tables import blog_state, post
 
 POSTS_SHOWN_MAX = 10
 
 
-class _DatabaseSize(FunctionElement[int]):
-    """The size of the database in bytes."""
-
-    type = sa.BigInteger()
-    inherit_cache = True
-
-
-@compiles(_DatabaseSize, "sqlite")
-def _sqlite_size(_element: _DatabaseSize, _compiler: Any, **_options: Any) -> str:
-    return "(SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size())"
-
-
-@compiles(_DatabaseSize, "postgresql")
-def _postgres_size(_element: _DatabaseSize, _compiler: Any, **_options: Any) -> str:
-    return "pg_database_size(current_database())"
+_database_size = sql_function(
+    sa.BigInteger(),
+    sqlite="(SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size())",
+    postgresql="pg_database_size(current_database())",
+)
 
 
 class NewPost(msgspec.Struct, frozen=True):
@@ -66,7 +54,7 @@ class Overview:
 
 _COUNTS = Statement(
     sa.select(
-        _DatabaseSize().label("size_bytes"), blog_state.c.post_count, blog_state.c.published_count
+        _database_size().label("size_bytes"), blog_state.c.post_count, blog_state.c.published_count
     ),
     _Counts,
 )

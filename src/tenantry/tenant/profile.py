@@ -26,7 +26,13 @@ from tenantry.db.statements import Statement, columns_of, parameters
 from tenantry.db.types import json_text
 from tenantry.kit.errors import Invalid
 from tenantry.tenant.audit import LOG
-from tenantry.tenant.entry import Claimant, PersonContext, TenantContext, confirm_claimant
+from tenantry.tenant.entry import (
+    Claimant,
+    PersonContext,
+    TenantContext,
+    claimant_of,
+    confirm_claimant,
+)
 from tenantry.tenant.tables import audit, user
 from tenantry.tenant.users import (
     COLUMNS,
@@ -185,7 +191,12 @@ _CHANGE_PASSWORD = Statement(
         token_generation=user.c.token_generation
         + sa.case((sa.bindparam("keeps_tokens", type_=sa.Boolean), 0), else_=1),
     )
-    .where(_by_id, user.c.password_hash == sa.bindparam("old"))
+    .where(
+        _by_id,
+        user.c.password_hash == sa.bindparam("old"),
+        # It changes when the user is deactivated, and when all sessions are ended.
+        user.c.generation == sa.bindparam("session_generation", type_=sa.Integer),
+    )
     .returning(user.c.token_generation),
     _Generation,
 )
@@ -273,17 +284,20 @@ async def change_password(
             _CHANGE_PASSWORD,
             user=account.id,
             old=account.password_hash,
+            session_generation=account.generation,
             new=hashed,
             jti=ctx.jti,
             keeps_tokens=keep_mcp_tokens,
         )
-        if changed is None:
-            raise WrongPassword
-        changes = audit_log.named_change("password")
-        await LOG.add(session, ctx, "password.change", account.id, changes=changes)
-        await remove_invalid_tokens(
-            ctx, catalog, ctx.tenant.id, account.id, generation=changed.token_generation
-        )
+        if changed is not None:
+            changes = audit_log.named_change("password")
+            await LOG.add(session, ctx, "password.change", account.id, changes=changes)
+            await remove_invalid_tokens(
+                ctx, catalog, ctx.tenant.id, account.id, generation=changed.token_generation
+            )
+    if changed is None:
+        await confirm_claimant(claimant_of(ctx))
+        raise WrongPassword
 
 
 async def confirm_password(
@@ -319,8 +333,13 @@ async def _proved(
     *,
     password: str,
 ) -> AsyncIterator[tuple[_Account, Place]]:
-    """Yield the caller's account after checking *password*, and a place to hash in."""
+    """Yield the caller's account after checking *password*, and a place to hash in.
+
+    The session is checked after the account was read: the account is as it was before any
+    deactivation, so nothing that is bound to its generations outlives that.
+    """
     account = await _account(ctx)
+    await confirm_claimant(claimant_of(ctx))
     with passwords.place(network_of(ctx.address)) as place:
         with sign_ins.recording(ctx, PASSWORD, _named(ctx, account.id)):
             async with throttle.guess(

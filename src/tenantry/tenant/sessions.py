@@ -1,5 +1,6 @@
 """Log out: end the caller's session, or all of them."""
 
+import secrets
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -16,8 +17,10 @@ from tenantry.tenant.tables import ended_session, user
 ENDED_SESSIONS_MAX = 100
 # If the clock is set back, an expired token verifies again.
 KEPT_AFTER_EXPIRY = timedelta(hours=2)
-# A counter of 32 bits lasts until 2094.
-RESTORES_SINCE = datetime(2026, 1, 1, tzinfo=UTC)
+# The generation after a restore is above every count of changes, and at least 2**29 below the
+# highest value of a column of 32 bits.
+RESTORED_MIN = 2**30
+RESTORED_BITS = 29
 
 _of_user = ended_session.c.user_id == sa.bindparam("user", type_=sa.Uuid)
 _ADD = Statement[Any](insert(ended_session).on_conflict_do_nothing())
@@ -32,13 +35,10 @@ _FORGET = Statement[Any](
 _REMOVE = Statement[Any](sa.delete(ended_session).where(_of_user))
 _generation = sa.bindparam("generation", type_=sa.Integer)
 _END_EVERY = Statement[Any](
-    sa.update(user).values(
-        {
-            column.name: sa.case((column < _generation, _generation), else_=column + 1)
-            for column in (user.c.generation, user.c.token_generation)
-        }
-        | {"spared_jti": None}
-    )
+    sa.update(user).values(generation=_generation, token_generation=_generation, spared_jti=None)
+)
+_END_SESSIONS = Statement[Any](
+    sa.update(user).values(generation=user.c.generation + 1, spared_jti=None)
 )
 _END_ALL = Statement[Any](
     sa.update(user)
@@ -73,14 +73,20 @@ async def end(ctx: PersonContext, sign_ins: SignIns, *, everywhere: bool) -> Non
             await _end_all(session, ctx)
 
 
-async def end_every(session: TenantSession, *, now: datetime) -> None:
+async def end_every(session: TenantSession) -> None:
     """End every session and McpToken of every user of a restored database.
 
-    The counters in it are older than those that tokens were issued with since the backup. The
-    seconds since `RESTORES_SINCE` are higher than any count of changes, and than those of a
-    restore more than a second earlier.
+    A token is valid only in its own generation. The generations in this database are older than
+    those that tokens were issued with since the backup, and the current database may be lost. So
+    the new one is random: no clock or counter can repeat one that has ended.
     """
-    await session.execute(_END_EVERY, generation=int((now - RESTORES_SINCE).total_seconds()))
+    generation = RESTORED_MIN + secrets.randbits(RESTORED_BITS)
+    await session.execute(_END_EVERY, generation=generation)
+
+
+async def end_sessions(session: TenantSession) -> None:
+    """End every session of every user; McpTokens stay valid."""
+    await session.execute(_END_SESSIONS)
 
 
 async def _end_all(session: TenantSession, ctx: PersonContext) -> None:

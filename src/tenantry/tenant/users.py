@@ -21,7 +21,7 @@ from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Conflict, NotFound
 from tenantry.kit.ids import new_id
 from tenantry.kit.pages import Page, Window
-from tenantry.kit.text import checked_line
+from tenantry.kit.text import checked_label
 from tenantry.tenant import audit
 from tenantry.tenant.databases import TenantDatabase, TenantSession
 from tenantry.tenant.tables import ended_session, user
@@ -191,7 +191,7 @@ def checked_name(full_name: str) -> str:
     Raises:
         BadText: It is not.
     """
-    return checked_line("fullName", full_name, chars_max=FULL_NAME_CHARS_MAX)
+    return checked_label("fullName", full_name, chars_max=FULL_NAME_CHARS_MAX)
 
 
 async def create(

@@ -58,7 +58,7 @@ def _page(status: PostStatus, *, tagged: bool, searched: bool) -> Statement[_Lis
     if searched:
         source = source.join(post_text, post_text.c.post_id == post.c.id)
         wanted = sa.bindparam("search", type_=sa.String)
-        conditions.append(searching.Position(post_text.c.text, wanted) > 0)
+        conditions.append(searching.position(post_text.c.text, wanted) > 0)
         counted = listing.by_counting(source, conditions)
     statement = listing.page(
         _COLUMNS, source=source, conditions=conditions, order=order, counted=counted

@@ -6,13 +6,11 @@ in a folded form that is computed here, and the search text is folded in the sam
 
 import asyncio
 import re
-from typing import Any
 
 import msgspec
 import sqlalchemy as sa
-from sqlalchemy.ext.compiler import compiles
-from sqlalchemy.sql.functions import FunctionElement
 
+from tenantry.db.types import sql_function
 from tenantry.kit.errors import Invalid
 from tenantry.kit.text import BadText, checked_text, compatible
 
@@ -34,25 +32,12 @@ class BadSearch(Invalid):
     """`search` must not be blank."""
 
 
-class Position(FunctionElement[int]):
-    """The position of the second argument in the first, from 1; 0 if it does not occur.
+position = sql_function(sa.Integer(), sqlite="instr({})", postgresql="strpos({})")
+"""The position of the second argument in the first, from 1; 0 if it does not occur.
 
-    LIKE needs quadratic time if text and pattern repeat one letter (44 s for a text of 1,000,000
-    letters in SQLite); these functions compare memory.
-    """
-
-    type = sa.Integer()
-    inherit_cache = True
-
-
-@compiles(Position, "sqlite")
-def _instr(element: Position, compiler: Any, **options: Any) -> str:
-    return f"instr({compiler.process(element.clauses, **options)})"
-
-
-@compiles(Position, "postgresql")
-def _strpos(element: Position, compiler: Any, **options: Any) -> str:
-    return f"strpos({compiler.process(element.clauses, **options)})"
+LIKE needs quadratic time if text and pattern repeat one letter (44 s for a text of 1,000,000
+letters in SQLite); these functions compare memory.
+"""
 
 
 class Folded(msgspec.Struct, frozen=True):

@@ -50,7 +50,7 @@ _PUBLISH = Statement[Any](
 )
 _REMOVE = Statement[Any](sa.delete(post).where(_by_id))
 _ADD_TEXT = Statement[Any](sa.insert(post_text))
-_line_end = searching.Position(post_text.c.text, sa.literal_column("'\n'", sa.String))
+_line_end = searching.position(post_text.c.text, sa.literal_column("'\n'", sa.String))
 # The folded title is the first line, the content the rest; a part that is NULL is kept.
 _CHANGE_TEXT = Statement[Any](
     sa.update(post_text)

@@ -1,0 +1,77 @@
+"""End what was in progress in a catalog when it was backed up.
+
+All of it has ended since, and its cleanup would drop databases: the one that a job was filling,
+or that of a tenant in provisioning, can be that of a ready tenant by now. What a move had done to
+its tenant is undone: its old database may still reject writes.
+"""
+
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from tenantry.catalog.database import CatalogChange
+from tenantry.catalog.jobs import JobState
+from tenantry.catalog.tables import api_key, job, mcp_token, tenant
+from tenantry.catalog.tenants import TenantState
+from tenantry.db.statements import Statement
+
+RESTORED = "The catalog was restored from a backup that was made before the job ended."
+
+_now = sa.bindparam("now", type_=job.c.finished_at.type)
+_is_deleted = tenant.c.state == TenantState.DELETED.value
+_is_unsettled = sa.and_(tenant.c.state != TenantState.READY.value, ~_is_deleted)
+_unsettled = sa.select(tenant.c.id).where(_is_unsettled)
+
+_is_unfinished_move = sa.and_(
+    job.c.source_database_name.is_not(None),
+    sa.or_(
+        job.c.state == JobState.RUNNING.value,
+        sa.and_(job.c.state == JobState.DROPPING.value, job.c.error.is_not(None)),
+    ),
+)
+_NO_DATABASE = {"server_name": None, "database_name": None, "worker_id": None}
+# Any process undoes it, as it does for the jobs of dead processes.
+_UNDO_MOVES = Statement[Any](
+    sa.update(job)
+    .values(state=JobState.DROPPING.value, error=RESTORED, **_NO_DATABASE)
+    .where(_is_unfinished_move)
+)
+_END_JOBS = Statement[Any](
+    sa.update(job)
+    .values(
+        state=JobState.FAILED.value,
+        error=RESTORED,
+        finished_at=_now,
+        **_NO_DATABASE,
+    )
+    .where(
+        ~_is_unfinished_move,
+        sa.or_(
+            *(
+                job.c.state == one.value
+                for one in (JobState.QUEUED, JobState.RUNNING, JobState.DROPPING)
+            )
+        ),
+    )
+)
+_REMOVE_UNSETTLED = (
+    Statement[Any](sa.delete(api_key).where(api_key.c.tenant_id.in_(_unsettled))),
+    Statement[Any](sa.delete(mcp_token).where(mcp_token.c.tenant_id.in_(_unsettled))),
+    Statement[Any](sa.delete(tenant).where(_is_unsettled)),
+)
+_KEEP_DELETED = Statement[Any](sa.update(tenant).values(deleted_at=_now).where(_is_deleted))
+
+
+async def settle(session: CatalogChange, *, now: datetime) -> None:
+    """End every job, and remove the tenants that were being created or removed; drop no database.
+
+    Unfinished moves are left to any process, which undoes them.
+
+    Deleted tenants are kept as if they were deleted now: one may have been undeleted since.
+    """
+    await session.execute(_END_JOBS, now=now)
+    await session.execute(_UNDO_MOVES)
+    for statement in _REMOVE_UNSETTLED:
+        await session.execute(statement)
+    await session.execute(_KEEP_DELETED, now=now)

@@ -1,0 +1,110 @@
+"""The items of a run that a worker holds: claim them, and give them back.
+
+The pending items of a run are its work queue. A worker claims some at a time, and loses them
+without a heartbeat.
+"""
+
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from tenantry.catalog.jobs import is_moving
+from tenantry.catalog.runs import MigrationState, RunTenant
+from tenantry.catalog.session import CatalogSession
+from tenantry.catalog.tables import migration_run, tenant_migration
+from tenantry.catalog.workers import NO_WORKER, is_abandoned
+from tenantry.db.statements import Statement, columns_of
+
+_run, _item = migration_run.c, tenant_migration.c
+_ITEM_COLUMNS = columns_of(tenant_migration, RunTenant)
+_of_run = _item.run_id == sa.bindparam("run")
+_is_open = _item.finished_at.is_(None)
+# Not as a parameter, which would match no partial index.
+_is_pending = _item.state == sa.literal_column(f"'{MigrationState.PENDING.value}'")
+_worker = sa.bindparam("worker", type_=sa.Uuid)
+_limit = sa.bindparam("limit", type_=sa.BigInteger)
+_goes_on = sa.exists().where(_run.id == sa.bindparam("run"), _run.stop_reason.is_(None))
+
+
+def _claim_of(*conditions: sa.ColumnElement[bool]) -> Statement[RunTenant]:
+    """Return the statement that claims the first pending items that meet *conditions*."""
+    # SQLite has one writer, and ignores the locking.
+    found = (
+        sa.select(_item.run_id, _item.tenant_id)
+        .where(_of_run, _is_pending, ~is_moving(_item.tenant_id), *conditions)
+        .order_by(_item.tenant_id)
+        .limit(_limit)
+        .with_for_update(skip_locked=True)
+        .cte("found")  # read once: as a subquery it may be read again for every row
+    )
+    return Statement(
+        sa.update(tenant_migration)
+        .values(worker_id=_worker)
+        .where(sa.tuple_(_item.run_id, _item.tenant_id).in_(sa.select(found)))
+        .returning(*_ITEM_COLUMNS),
+        RunTenant,
+    )
+
+
+_on_server = _item.server_name == sa.bindparam("server_name", type_=sa.String)
+_CLAIM = _claim_of(_on_server, _item.worker_id.is_(None), _goes_on)
+_CLAIM_ABANDONED = _claim_of(_on_server, is_abandoned(_item.worker_id, _worker))
+_RELEASE = Statement[Any](
+    sa.update(tenant_migration).values(worker_id=None).where(_item.worker_id == _worker, _is_open)
+)
+_ABANDON = Statement[Any](
+    sa.update(tenant_migration)
+    .values(worker_id=sa.bindparam("no_worker", type_=sa.Uuid))
+    .where(_item.worker_id == _worker, _is_open)
+)
+
+
+async def claim(
+    session: CatalogSession,
+    run_id: UUID,
+    worker_id: UUID,
+    *,
+    server_name: str,
+    limit: int,
+) -> list[RunTenant]:
+    """Claim up to *limit* unclaimed items that may start; none if the run is stopped.
+
+    Args:
+        session: A session of the catalog.
+        run_id: The id of the run.
+        worker_id: The worker that claims.
+        server_name: The server of the tenants.
+        limit: The most items, in the order in which the tenants were created.
+    """
+    found = await session.fetch_all(
+        _CLAIM, run=run_id, worker=worker_id, server_name=server_name, limit=limit
+    )
+    return sorted(found, key=lambda item: item.tenant_id)
+
+
+async def claim_abandoned(
+    session: CatalogSession,
+    run_id: UUID,
+    worker_id: UUID,
+    *,
+    server_name: str,
+    limit: int,
+) -> list[RunTenant]:
+    """Claim up to *limit* items that another worker returned, or a dead worker held.
+
+    They may have been started. The arguments are those of `claim`.
+    """
+    return await session.fetch_all(
+        _CLAIM_ABANDONED, run=run_id, worker=worker_id, server_name=server_name, limit=limit
+    )
+
+
+async def release(session: CatalogSession, worker_id: UUID) -> None:
+    """Release the items that *worker_id* has claimed and not started."""
+    await session.execute(_RELEASE, worker=worker_id)
+
+
+async def abandon(session: CatalogSession, worker_id: UUID) -> None:
+    """Give up the items that *worker_id* holds and may have started, for other workers."""
+    await session.execute(_ABANDON, worker=worker_id, no_worker=NO_WORKER)
