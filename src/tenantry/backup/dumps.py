@@ -17,8 +17,17 @@ from typing import Any
 import asyncpg
 
 from tenantry.backup.archive import CHUNK_BYTES
-from tenantry.db import files, postgres_connector, postgres_tools, snapshots, sqlite, survey
+from tenantry.db import (
+    database_options,
+    files,
+    postgres_connector,
+    postgres_tools,
+    snapshots,
+    sqlite,
+    survey,
+)
 from tenantry.db.postgres import CLOSE_SECONDS_MAX, UNAVAILABLE
+from tenantry.db.postgres_roles import read_role
 from tenantry.db.postgres_tools import DUMP, RESTORE, PostgresTools
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.survey import Survey
@@ -32,20 +41,11 @@ CONNECT_SECONDS = 10.0
 # A count of all rows reads each table once: 10 GB take a minute or two.
 STATEMENT_SECONDS_MAX = 3_600.0
 
-# Roles that can run programs or read files on the server.
-_IS_POWERFUL = """
-SELECT rolsuper OR EXISTS (
-    SELECT FROM pg_roles AS granted WHERE pg_has_role(current_user, granted.oid, 'MEMBER')
-    AND granted.rolname IN ('pg_execute_server_program', 'pg_read_server_files',
-        'pg_write_server_files'))
-FROM pg_roles WHERE rolname = current_user
-"""
-
 Write = Callable[[bytes], None]
 
 
 class RoleTooPowerful(Conflict):
-    """A foreign archive is not restored by a superuser, or by a role that may run programs."""
+    """Foreign data are not restored by a superuser, or by a role that may run programs."""
 
 
 class CopyDiffers(Conflict):
@@ -86,7 +86,7 @@ async def dump(url: str, write: Write, *, tools: PostgresTools, scratch: Path) -
     """
     path = sqlite_path(url)
     if path is None:
-        async with _snapshot(url) as (raw, snapshot):
+        async with opened_snapshot(url) as (raw, snapshot):
             program = await _find(raw, tools, DUMP)
             return await _with_survey(
                 raw, lambda stop: _dump_postgres(program, url, snapshot, write, stop)
@@ -118,7 +118,9 @@ async def load(url: str, chunks: Iterator[bytes], *, tools: PostgresTools) -> No
         await raw.execute("ANALYZE", timeout=None)
 
 
-async def copy(source: str, target: str, count: Write, *, tools: PostgresTools) -> Contents:
+async def copy(
+    source: str, target: str, count: Write, *, tools: PostgresTools, is_whole: bool = False
+) -> Contents:
     """Write one snapshot of a live database to a new one of the same engine.
 
     Args:
@@ -126,6 +128,7 @@ async def copy(source: str, target: str, count: Write, *, tools: PostgresTools) 
         target: As for `load`.
         count: Called in a thread with each part.
         tools: The programs of PostgreSQL.
+        is_whole: Whether comments, privileges and settings are copied, too: for a move.
 
     Raises:
         Exception: As for `dump` and `load`.
@@ -134,19 +137,39 @@ async def copy(source: str, target: str, count: Write, *, tools: PostgresTools) 
     if path is not None and new is not None:
         await run_in_thread(lambda stop: _copy_sqlite(path, new, stop))
         return Contents(await asyncio.to_thread(survey.survey_sqlite, new, is_private=True), None)
-    async with _snapshot(source) as (raw, snapshot):
-        dumper, loader = await _find(raw, tools, DUMP), await _find(raw, tools, RESTORE)
+    async with opened_snapshot(source) as (raw, snapshot):
+        return await copy_snapshot(
+            raw, snapshot, source, target, count, tools=tools, is_whole=is_whole
+        )
 
-        def work(stop: Stop) -> None:
-            with postgres_tools.restoring(loader, target, stop=stop) as sink:
 
-                def forward(data: bytes) -> None:
-                    sink.write(data)
-                    count(data)
+async def copy_snapshot(
+    raw: Any,
+    snapshot: str,
+    source: str,
+    target: str,
+    count: Write,
+    *,
+    tools: PostgresTools,
+    is_whole: bool,
+) -> Contents:
+    """Write a snapshot of `opened_snapshot` to a new database; see `copy`."""
+    dumper, loader = await _find(raw, tools, DUMP), await _find(raw, tools, RESTORE)
 
-                _dump_postgres(dumper, source, snapshot, forward, stop)
+    def work(stop: Stop) -> None:
+        with postgres_tools.restoring(loader, target, stop=stop, is_whole=is_whole) as sink:
 
-        return await _with_survey(raw, work)
+            def forward(data: bytes) -> None:
+                sink.write(data)
+                count(data)
+
+            _dump_postgres(dumper, source, snapshot, forward, stop, is_whole=is_whole)
+
+    contents = await _with_survey(raw, work)
+    if is_whole:
+        async with connected(target) as copied:
+            await database_options.copy(raw, copied)
+    return contents
 
 
 async def check_loaded(url: str, expected: Contents, *, is_foreign: bool) -> None:
@@ -171,6 +194,8 @@ async def check_loaded(url: str, expected: Contents, *, is_foreign: bool) -> Non
 
 async def execute(url: str, sql: str) -> None:
     """Execute statements of the operator in a new database, which is dropped if one fails.
+
+    They reach no other database: on SQLite, ATTACH and VACUUM INTO are rejected.
 
     Raises:
         Exception: Any error of the driver.
@@ -202,7 +227,7 @@ async def check_role(url: str) -> None:
     """
     if sqlite_path(url) is None:
         async with connected(url) as raw:
-            if await raw.fetchval(_IS_POWERFUL):
+            if (await read_role(raw)).power is not None:
                 raise RoleTooPowerful
 
 
@@ -225,12 +250,18 @@ async def connected(url: str) -> AsyncIterator[Any]:
         finally:
             await raw.close(timeout=CLOSE_SECONDS_MAX)
     except (asyncpg.PostgresError, *UNAVAILABLE) as error:
+        if isinstance(error, OSError) and error.errno in files.DISK_ERRORS:
+            raise  # the block writes what it reads to a file
         raise DatabaseUnavailable from error
 
 
 @asynccontextmanager
-async def _snapshot(url: str) -> AsyncIterator[tuple[Any, str]]:
-    """Open a connection in a transaction, and export its snapshot."""
+async def opened_snapshot(url: str) -> AsyncIterator[tuple[Any, str]]:
+    """Open a connection in a transaction, and export its snapshot.
+
+    Raises:
+        DatabaseUnavailable: The database cannot be reached, or returns an error.
+    """
     async with connected(url) as raw, raw.transaction(isolation="repeatable_read", readonly=True):
         yield raw, str(await raw.fetchval("SELECT pg_export_snapshot()"))
 
@@ -272,8 +303,18 @@ def _dump_sqlite(path: Path, scratch: Path, write: Write, stop: Stop) -> Content
     return Contents(found, None)
 
 
-def _dump_postgres(program: Path, url: str, snapshot: str, write: Write, stop: Stop) -> None:
-    with postgres_tools.dumping(program, url, snapshot=snapshot, stop=stop) as output:
+def _dump_postgres(
+    program: Path,
+    url: str,
+    snapshot: str,
+    write: Write,
+    stop: Stop,
+    *,
+    is_whole: bool = False,
+) -> None:
+    with postgres_tools.dumping(
+        program, url, snapshot=snapshot, stop=stop, is_whole=is_whole
+    ) as output:
         while data := output.read(CHUNK_BYTES):
             write(data)
 
@@ -306,8 +347,15 @@ def _execute_sqlite(path: Path, sql: str) -> None:
     with contextlib.closing(
         sqlite3.connect(sqlite.file_uri(path), uri=True, isolation_level=None)
     ) as raw:
+        raw.set_authorizer(_authorize)
         raw.executescript(sql)
     files.sync(path)
+
+
+def _authorize(action: int, name: str | None, *_: object) -> int:
+    """Reject other files; VACUUM attaches a temporary one, without a name."""
+    is_other = action == sqlite3.SQLITE_ATTACH and name != ""
+    return sqlite3.SQLITE_DENY if is_other else sqlite3.SQLITE_OK
 
 
 def explain_difference(found: Survey, expected: Survey) -> str:

@@ -13,16 +13,25 @@ from uuid import UUID
 import msgspec
 import structlog
 
-from tenantry.backup import cloning, creating, moving, queueing, restoring, verifying
+from tenantry.backup import cloning, creating, moving, pruning, restoring, verifying
 from tenantry.backup.archives import Archives
-from tenantry.backup.jobs import ERROR_CHARS_MAX, Copying, Progress
-from tenantry.catalog import job_queue, jobs, tenants
-from tenantry.catalog.job_queue import BACKUP, LANES, MOVE, JobOptions
+from tenantry.backup.jobs import ERROR_CHARS_MAX, Copying, Progress, reason_of
+from tenantry.catalog import job_cleanup, job_queue, tenants
+from tenantry.catalog.job_queue import (
+    BACKUP,
+    CLONE,
+    LANES,
+    MOVE,
+    PRUNE,
+    REPLACE,
+    RESTORE,
+    VERIFY,
+    JobOptions,
+)
 from tenantry.catalog.jobs import Job
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.kit.clock import utc_now
 from tenantry.kit.context import OperationContext
-from tenantry.migration.errors import explain
 
 POLL_SECONDS = 1.0
 
@@ -130,7 +139,7 @@ class JobWorker:
             return await self._work_of(job)(ctx, job, options, Progress(job.id))
         except Exception as error:  # noqa: BLE001 - it is the result of the job
             _log.info("job failed", job=str(job.id), kind=job.kind, exc_info=True)
-            await self._fail(job, explain(error))
+            await self._fail(job, reason_of(error))
             return None
 
     async def _end(self, held: Job) -> None:
@@ -144,26 +153,29 @@ class JobWorker:
             self._ending.release()
 
     async def _fail(self, job: Job, error: str) -> None:
-        """End a job that has failed before it began; others have ended already."""
+        """End a job that has failed before it began; others have ended already.
+
+        One that has begun and could not be cleaned up is left to any process.
+        """
+        catalog, worker_id = self._copying.catalog, self._copying.heartbeat.worker_id
+        reason = error[:ERROR_CHARS_MAX]
         try:
-            await jobs.finish(
-                self._copying.catalog,
-                job.id,
-                worker_id=self._copying.heartbeat.worker_id,
-                at=utc_now(),
-                error=error[:ERROR_CHARS_MAX],
-            )
+            if not await job_queue.fail(
+                catalog, job.id, worker_id=worker_id, now=utc_now(), error=reason
+            ):
+                await job_cleanup.abandon(catalog, job.id, worker_id=worker_id)
         except DatabaseUnavailable:
             self._is_unsure = True
 
     def _work_of(self, job: Job) -> "Work":
         return {
             BACKUP: self._back_up,
-            queueing.VERIFY: self._verify,
-            queueing.RESTORE: self._restore,
-            queueing.REPLACE: self._replace,
-            queueing.CLONE: self._clone,
+            VERIFY: self._verify,
+            RESTORE: self._restore,
+            REPLACE: self._replace,
+            CLONE: self._clone,
             MOVE: self._move,
+            PRUNE: self._prune,
         }[job.kind]
 
     async def _back_up(
@@ -225,6 +237,20 @@ class JobWorker:
             server_name=options.server_name,
             progress=progress,
             with_key=False,
+        )
+
+    async def _prune(
+        self, ctx: OperationContext, _job: Job, options: JobOptions, progress: Progress
+    ) -> None:
+        assert options.keep_days is not None
+        assert options.keep_last is not None
+        await pruning.prune(
+            ctx,
+            self._copying,
+            await self._archives.target(),
+            keep_days=options.keep_days,
+            keep_last=options.keep_last,
+            progress=progress,
         )
 
     async def _move(

@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import errno
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -9,15 +11,17 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import msgspec
 import structlog
 
 from tenantry.backup.archive import Keys
-from tenantry.catalog import job_queue, jobs, tenants
+from tenantry.catalog import job_cleanup, job_queue, jobs, moves, tenants
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.job_queue import CANCELLED
-from tenantry.catalog.jobs import Job
+from tenantry.catalog.jobs import Job, TenantMoving
 from tenantry.catalog.tenants import Tenant, TenantNotFound
-from tenantry.db import audit_log
+from tenantry.db import audit_log, replication
+from tenantry.db.files import DISK_ERRORS
 from tenantry.db.postgres_tools import PostgresTools
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.snapshots import remove_left
@@ -32,9 +36,20 @@ from tenantry.tenant.databases import TenantDatabases
 
 PROGRESS_SECONDS = 1.0
 ERROR_CHARS_MAX = 1_000
-REPEATABLE = {"backup", "verify", "move"}
+REPEATABLE = {"backup", "verify", "move", "prune"}
 """Jobs that are queued again when their process is stopped: what they have begun is undone."""
 STOPPED = "The process was stopped. What the job had begun was removed."
+# Other errors of the operating system are those of connections.
+_FILE_ERRORS = DISK_ERRORS | {
+    errno.EACCES,
+    errno.EEXIST,
+    errno.EISDIR,
+    errno.ENAMETOOLONG,
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.EPERM,
+}
+LIFTING = "Lifts the write fence of a move that another process had ended before."
 
 _log = structlog.get_logger(__name__)
 
@@ -77,12 +92,14 @@ class Progress:
         job_id: The id of the job.
         is_queued: Whether it was queued.
         bytes_done: So far.
+        is_final: Whether the job has begun what it must not report as cancelled.
     """
 
     def __init__(self, queued_id: UUID | None = None, *, total: "Progress | None" = None) -> None:
         self.job_id = new_id() if queued_id is None else queued_id
         self.is_queued = queued_id is not None
         self.bytes_done = 0
+        self.is_final = False
         self._total = total
 
     def add(self, data: bytes) -> None:
@@ -122,13 +139,20 @@ async def running(copying: Copying, job: Job, progress: Progress) -> AsyncIterat
     except BaseException as error:
         message = CANCELLED if _is_done(noting) or not progress.is_queued else STOPPED
         if isinstance(error, Exception):
-            message = explain(error)
+            message = reason_of(error)
         # Shielded: a second cancellation must not keep the database from being dropped.
         again = message is STOPPED and job.kind in REPEATABLE
-        await asyncio.shield(_clear(copying, job.id, error=message[:ERROR_CHARS_MAX], again=again))
+        await asyncio.shield(_end(copying, job, error=message[:ERROR_CHARS_MAX], again=again))
         if _is_done(noting) and task.uncancel() <= before:
             raise JobCancelled from error
         raise
+
+
+def reason_of(error: Exception) -> str:
+    """Return why a job has failed, in a form that may be shown."""
+    if isinstance(error, OSError) and error.errno in _FILE_ERRORS:
+        return f"A file cannot be read or written: {os.strerror(error.errno)}."
+    return explain(error)
 
 
 def new_job(
@@ -141,7 +165,7 @@ def new_job(
     database: tuple[str | None, str | None] = (None, None),
     has_suspended: bool = False,
     source: tuple[str | None, str | None] = (None, None),
-    has_made_read_only: bool = False,
+    note: str | None = None,
 ) -> Job:
     """Return a job that begins now.
 
@@ -154,7 +178,7 @@ def new_job(
         database: The server and the name of the database that it fills.
         has_suspended: Whether it suspends the tenant, which was active.
         source: The server and the name of the database that a move copies.
-        has_made_read_only: Whether it makes the tenant read-only, which was writable.
+        note: How it works, and why.
     """
     return Job(
         id=progress.job_id,
@@ -169,7 +193,7 @@ def new_job(
         has_suspended=has_suspended,
         source_server_name=source[0],
         source_database_name=source[1],
-        has_made_read_only=has_made_read_only,
+        note=note,
     )
 
 
@@ -181,7 +205,7 @@ async def reap(copying: Copying) -> None:
     """
     await asyncio.to_thread(remove_left, copying.scratch)
     worker_id = copying.heartbeat.worker_id
-    for job in await jobs.take_abandoned(copying.catalog, worker_id=worker_id):
+    for job in await job_cleanup.take_abandoned(copying.catalog, worker_id=worker_id):
         await _clear(copying, job.id)
 
 
@@ -191,9 +215,25 @@ async def drop_old(copying: Copying, taken: list[Job]) -> None:
         await _clear(copying, job.id)
 
 
+async def _end(copying: Copying, job: Job, *, error: str, again: bool) -> None:
+    """End a job that has failed in this process.
+
+    Another process may have ended it before this one has set a write fence, which nothing would
+    lift then. A job of its own lifts it, unless the tenant is moved again: that move needs it.
+    """
+    if await _clear(copying, job.id, error=error, again=again) or job.source_database_name is None:
+        return
+    lifting = msgspec.structs.replace(
+        job, id=new_id(), server_name=None, database_name=None, note=LIFTING, options=None
+    )
+    with contextlib.suppress(TenantMoving, DatabaseUnavailable):
+        await jobs.add(copying.catalog, lifting, worker_id=copying.heartbeat.worker_id)
+        await _clear(copying, lifting.id, error=error)
+
+
 async def _clear(
     copying: Copying, job_id: UUID, *, error: str | None = None, again: bool = False
-) -> None:
+) -> bool:
     """Drop the database of a job and end the job; if that fails, leave it to any process.
 
     Args:
@@ -201,20 +241,27 @@ async def _clear(
         job_id: The job, which this process holds.
         error: Why it has failed.
         again: Whether it is queued again instead.
+
+    Returns:
+        False if another process has ended it.
     """
     worker_id = copying.heartbeat.worker_id
     try:
         # The database is read from the row: after a lost COMMIT it can be another one.
         job = await jobs.condemn(copying.catalog, job_id, worker_id=worker_id, error=error)
         if job is None:
-            return
+            return False
+        if job.error is not None:
+            # First: the tenant must not wait for the server of the new database. And only once: if
+            # that is away, another process tries again later, when an admin may have changed it.
+            await _undo(copying, job)
+            await _stop_following(copying, job)
+            await jobs.note_undone(copying.catalog, job_id, worker_id=worker_id)
         if job.server_name is not None and job.database_name is not None:
             await copying.databases.server(job.server_name).drop(job.database_name)
-        if job.error is not None:
-            await _undo(copying, job)
         if again and job.error is not None:
             await job_queue.queue_again(copying.catalog, job.id, worker_id=worker_id)
-            return
+            return True
         await jobs.finish(
             copying.catalog,
             job.id,
@@ -225,7 +272,8 @@ async def _clear(
     except (Unavailable, OSError):
         _log.warning("job not cleaned up yet", job=str(job_id), exc_info=True)
         with contextlib.suppress(DatabaseUnavailable):
-            await jobs.abandon(copying.catalog, job_id, worker_id=worker_id)
+            await job_cleanup.abandon(copying.catalog, job_id, worker_id=worker_id)
+    return True
 
 
 async def _undo(copying: Copying, job: Job) -> None:
@@ -233,36 +281,36 @@ async def _undo(copying: Copying, job: Job) -> None:
     if job.source_server_name is not None and job.source_database_name is not None:
         source = copying.databases.server(job.source_server_name)
         await source.accept_writes(job.source_database_name)
-    tenant = None if job.tenant_id is None else await tenants.find(copying.catalog, job.tenant_id)
-    if tenant is None:
+    if job.tenant_id is None:
         return
     ctx = OperationContext(
         request_id=str(new_id()), now=utc_now(), actor="housekeeping", address="local"
     )
-    if job.has_suspended and not tenant.is_active:
+    tenant = await tenants.find(copying.catalog, job.tenant_id)
+    if job.has_suspended and tenant is not None and not tenant.is_active:
         await _activate(ctx, copying, tenant)
-    if job.has_made_read_only and tenant.is_read_only:
-        with contextlib.suppress(TenantNotFound):
-            await set_read_only(ctx, copying, tenant, is_read_only=False)
+    if job.has_made_read_only:
+        with contextlib.suppress(TenantNotFound):  # it is writable, or was purged
+            await _make_writable(ctx, copying, job.tenant_id)
 
 
-async def set_read_only(
-    ctx: OperationContext, copying: Copying, tenant: Tenant, *, is_read_only: bool
-) -> Tenant:
-    """Make a tenant read-only or writable, at the revision that it has.
+async def _stop_following(copying: Copying, job: Job) -> None:
+    """Drop the replication slot of a move: last, because the tenant does not wait for it."""
+    if job.source_server_name is not None and job.source_database_name is not None:
+        source = copying.databases.server(job.source_server_name)
+        await source.stop_following(job.source_database_name, replication.name_of(job.id))
 
-    Raises:
-        TenantNotFound: It was deleted.
-    """
+
+async def _make_writable(ctx: OperationContext, copying: Copying, tenant_id: UUID) -> None:
     changes: audit_log.Changes = []
     async with copying.catalog.change(
-        ctx, "tenant.update", tenant.id, tenant_id=tenant.id, changes=changes
+        ctx, "tenant.update", tenant_id, tenant_id=tenant_id, changes=changes
     ) as session:
-        changed = await tenants.update(
-            session, tenant.id, name=None, is_active=None, modules=None, is_read_only=is_read_only
-        )
-        changes += audit_log.changes_between(tenant, changed, "is_read_only")
-    return changed
+        changed = await moves.unfreeze(session, tenant_id)
+        if changed is None:
+            raise TenantNotFound
+        before = msgspec.structs.replace(changed, is_read_only=True)
+        changes += audit_log.changes_between(before, changed, "is_read_only")
 
 
 async def _activate(ctx: OperationContext, copying: Copying, tenant: Tenant) -> None:
@@ -284,7 +332,7 @@ async def _note(copying: Copying, job: Job, progress: Progress, task: "asyncio.T
     """Store the progress until cancelled; if an admin cancels the job, cancel *task*."""
     while True:
         await asyncio.sleep(PROGRESS_SECONDS)
-        if await _note_once(copying, job, progress):
+        if await _note_once(copying, job, progress) and not progress.is_final:
             task.cancel()
             return True
 

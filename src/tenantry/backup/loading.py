@@ -12,7 +12,6 @@ from tenantry.catalog.records import TenantRecord
 from tenantry.db.servers import Server
 from tenantry.db.survey import Survey
 from tenantry.fleet.lifecycle import UnknownServer
-from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Conflict, Invalid
 from tenantry.kit.ids import new_id
 from tenantry.migration.errors import explain
@@ -35,7 +34,7 @@ class Revised:
 
 
 class WrongEngine(Conflict):
-    """The archive is of the other engine than the tenant server; the message has both."""
+    """The data are of the other engine than the tenant server; the message has both."""
 
 
 class NotATenant(Invalid):
@@ -54,28 +53,41 @@ async def read_record(reader: ArchiveReader) -> TenantRecord:
     return await asyncio.to_thread(reader.record, TenantRecord)
 
 
-def server_for(copying: Copying, reader: ArchiveReader, wanted: str | None) -> str:
+def server_for(
+    copying: Copying, reader: ArchiveReader, wanted: str | None, *, preferred: str = SERVER_DEFAULT
+) -> str:
     """Return the name of a tenant server for an archive.
 
     Args:
         copying: The services.
         reader: The archive.
-        wanted: The server to use; None for the default one, or else one of the right engine.
+        wanted: The server to use; None for one of the right engine.
+        preferred: The first choice then, if it is in the settings; the default server is next.
 
     Raises:
         UnknownServer: There is no server with the name *wanted*.
         WrongEngine: The server, or every server, is of the other engine.
     """
+    return server_of_engine(copying, reader.header.engine, wanted, preferred=preferred)
+
+
+def server_of_engine(
+    copying: Copying, engine: str, wanted: str | None, *, preferred: str = SERVER_DEFAULT
+) -> str:
+    """Return the name of a tenant server for data of an engine; see `server_for`.
+
+    Raises:
+        UnknownServer, WrongEngine: As for `server_for`.
+    """
     names = copying.databases.server_names
     if wanted is not None and wanted not in names:
         raise UnknownServer
-    engine = reader.header.engine
-    candidates = [wanted] if wanted else [SERVER_DEFAULT, *sorted(names)]
+    candidates = [wanted] if wanted else [preferred, SERVER_DEFAULT, *sorted(names)]
     for name in candidates:
-        if _engine(copying.databases.server(name)) == engine:
+        if name in names and _engine(copying.databases.server(name)) == engine:
             return name
     raise WrongEngine(
-        f"The archive is of {engine}, and "
+        f"The data are of {engine}, and "
         f"{f'the tenant server {wanted}' if wanted else 'every tenant server'} is of the other "
         "engine."
     )
@@ -128,10 +140,10 @@ async def create_empty(server: Server, database_name: str) -> None:
         await server.create(database_name)
 
 
-async def end_sessions(ctx: OperationContext, server: Server, database_name: str) -> None:
+async def end_sessions(server: Server, database_name: str) -> None:
     """End every session and McpToken of the users of a filled database."""
     async with server.filling(database_name) as session:
-        await sessions.end_every(session, now=ctx.now)
+        await sessions.end_every(session)
 
 
 async def bring_to_head(copying: Copying, server: Server, database_name: str) -> Revised:
@@ -142,7 +154,7 @@ async def bring_to_head(copying: Copying, server: Server, database_name: str) ->
     """
     lifecycle, url = copying.lifecycle, server.url(database_name)
     streams = lifecycle.streams()
-    revision = await lifecycle.migrator.read_revision(url, streams)
+    revision = (await lifecycle.migrator.read_state(url, streams)).revision
     try:
         migrated = await lifecycle.migrator.migrate(url, RunScripts(streams), run_id=new_id())
     except Exception as error:  # noqa: BLE001 - the data are complete, at their old revision

@@ -6,22 +6,35 @@ server, and the other database is named by the job, which any process cleans up.
 """
 
 import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
-from tenantry.backup import dumps, loading, other_engine, same_engine
-from tenantry.backup.jobs import Copying, Progress, drop_old, new_job, running, set_read_only
+from tenantry.backup import dumps, loading, online, other_engine, same_engine
+from tenantry.backup.jobs import (
+    Copying,
+    JobCancelled,
+    Progress,
+    drop_old,
+    new_job,
+    reason_of,
+    running,
+)
+from tenantry.backup.online import Way
 from tenantry.backup.restoring import TenantChanged
 from tenantry.catalog import jobs, moves
 from tenantry.catalog.cache import CHECK_SECONDS, FRESH_SECONDS
 from tenantry.catalog.jobs import Job
 from tenantry.catalog.tenants import Tenant
 from tenantry.db import audit_log
+from tenantry.db.sessions import retry_deadlock
 from tenantry.fleet.lifecycle import UnknownServer
 from tenantry.kit.clock import monotonic_seconds
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Invalid, TenantryError, Unavailable
 from tenantry.kit.ids import new_id
-from tenantry.migration.errors import explain
 
 COPIED_AT_ONCE = 4
 """Tenants that `move_all` copies at the same time."""
@@ -50,10 +63,24 @@ class Moved:
     Attributes:
         tenant: As it is now.
         rejected_seconds: How long its writes were rejected.
+        obstacle: Why it was read-only during the copy; None if it was moved online.
     """
 
     tenant: Tenant
     rejected_seconds: float
+    obstacle: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planned:
+    """How a tenant would be moved.
+
+    Attributes:
+        obstacle: Why it would be read-only during the copy; None if it can be moved online.
+    """
+
+    tenant: Tenant
+    obstacle: str | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,8 +98,13 @@ async def move(
     *,
     server_name: str,
     progress: Progress,
+    way: Way = Way.AUTO,
 ) -> Moved:
-    """Move a tenant to another tenant server. It is read-only for that time.
+    """Move a tenant to another tenant server.
+
+    It is read-only while it is copied, or only at the end if it is moved online.
+
+    It can be cancelled until the tenant is given the new database; then it ends as if it was not.
 
     Args:
         ctx: Who moves it.
@@ -80,20 +112,31 @@ async def move(
         tenant: The tenant, active or not.
         server_name: The new tenant server.
         progress: Counts the bytes.
+        way: Whether it is moved online.
 
     Raises:
-        UnknownServer, SameServer, NoSpace, ServerTooOld: The server cannot be used.
+        UnknownServer, SameServer, NoSpace, ServerTooOld, RoleMissing, SettingNotCarried: The server
+            cannot be used.
         TenantBehind, NotCarried: It cannot be moved to the other engine.
+        OnlineImpossible: It cannot be moved online, and *way* wants nothing else.
+        NotCaughtUp, PauseTooLong, SchemaChanged, TransactionsTooLong, TooManyChanges: It cannot be
+            moved online at this time.
         TenantMoving, TenantChanged: The tenant is moved already, or was changed by another caller.
         DatabaseBusy, FenceIneffective: Its database could not be made read-only.
-        CopyDiffers, RowsDiffer: The copy is not the same; it was dropped.
+        CopyDiffers, ChangeDiffers, RowsDiffer: The copy is not the same; it was dropped.
         DatabaseUnavailable: A database cannot be reached.
         ToolMissing, ToolTooOld, ToolFailed: See `db.postgres_tools`.
         MoveFailed: Any other error.
     """
-    job, moved = await carry(ctx, copying, tenant, server_name=server_name, progress=progress)
-    await drop_when_known(copying, job)
-    return moved
+
+    async def work() -> Moved:
+        job, moved = await carry(
+            ctx, copying, tenant, server_name=server_name, progress=progress, way=way
+        )
+        await drop_when_known(copying, job)
+        return moved
+
+    return await _cancellable(work(), progress)
 
 
 async def move_all(
@@ -103,29 +146,56 @@ async def move_all(
     *,
     server_name: str,
     progress: Progress,
+    way: Way = Way.AUTO,
 ) -> list[Moved | NotMoved]:
-    """Move several tenants, each as `move` does; an error of one does not stop the others."""
+    """Move several tenants, each as `move` does; an error of one does not stop the others.
+
+    If it is cancelled, the tenants that were not moved have the error `JobCancelled`.
+    """
     copies, places = asyncio.Semaphore(COPIED_AT_ONCE), asyncio.Semaphore(MOVED_AT_ONCE)
 
     async def move_one(tenant: Tenant) -> Moved | NotMoved:
-        async with places:
-            try:
+        own = Progress(total=progress)
+
+        async def work() -> Moved:
+            async with places:
                 async with copies:
                     job, moved = await carry(
-                        ctx,
-                        copying,
-                        tenant,
-                        server_name=server_name,
-                        progress=Progress(total=progress),
+                        ctx, copying, tenant, server_name=server_name, progress=own, way=way
                     )
-            except TenantryError as error:
-                return NotMoved(tenant=tenant, error=error)
-            await drop_when_known(copying, job)
-            return moved
+                await drop_when_known(copying, job)
+                return moved
 
-    async with asyncio.TaskGroup() as tasks:
-        begun = [tasks.create_task(move_one(tenant)) for tenant in chosen]
-    return [one.result() for one in begun]
+        try:
+            return await _cancellable(work(), own)
+        except asyncio.CancelledError:
+            return NotMoved(tenant=tenant, error=JobCancelled())
+        except TenantryError as error:
+            return NotMoved(tenant=tenant, error=error)
+
+    begun = [asyncio.create_task(move_one(tenant)) for tenant in chosen]
+    everything = asyncio.gather(*begun)
+    try:
+        return await asyncio.shield(everything)
+    except asyncio.CancelledError:
+        for one in begun:
+            one.cancel()
+        return await everything
+
+
+async def _cancellable(work: Coroutine[Any, Any, Moved], progress: Progress) -> Moved:
+    """Await *work*, and let a cancellation reach it only until `Progress.is_final`."""
+    task, carrying = asyncio.current_task(), asyncio.create_task(work)
+    assert task is not None
+    while not carrying.done():
+        try:
+            await asyncio.wait({carrying})
+        except asyncio.CancelledError:
+            if progress.is_final:
+                task.uncancel()
+            else:
+                carrying.cancel()
+    return carrying.result()
 
 
 def check_servers(copying: Copying, from_server: str, to_server: str) -> None:
@@ -140,6 +210,21 @@ def check_servers(copying: Copying, from_server: str, to_server: str) -> None:
         raise SameServer
 
 
+async def plan(
+    copying: Copying, chosen: list[Tenant], *, server_name: str, way: Way = Way.AUTO
+) -> list[Planned | NotMoved]:
+    """Return how each tenant would be moved, or why it cannot be; nothing is changed."""
+    found: list[Planned | NotMoved] = []
+    for tenant in chosen:
+        try:
+            obstacle = await _inspect(copying, tenant, server_name, way)
+        except TenantryError as error:
+            found.append(NotMoved(tenant=tenant, error=error))
+        else:
+            found.append(Planned(tenant=tenant, obstacle=obstacle))
+    return found
+
+
 async def carry(
     ctx: OperationContext,
     copying: Copying,
@@ -147,6 +232,7 @@ async def carry(
     *,
     server_name: str,
     progress: Progress,
+    way: Way = Way.AUTO,
 ) -> tuple[Job, Moved]:
     """Copy a tenant and give it the copy.
 
@@ -156,44 +242,98 @@ async def carry(
     Raises:
         Exception: As for `move`.
     """
-    check_servers(copying, tenant.server_name, server_name)
-    source = copying.databases.server(tenant.server_name)
-    target = copying.databases.server(server_name)
-    name = f"tenantry_{new_id().hex}"
+    obstacle = await _inspect(copying, tenant, server_name, way)
     job = new_job(
         ctx,
         "move",
         progress,
         tenant=(tenant.id, tenant.name),
-        database=(server_name, name),
+        database=(server_name, f"tenantry_{new_id().hex}"),
         source=(tenant.server_name, tenant.database_name),
-        has_made_read_only=not tenant.is_read_only,
+        note=online.describe(obstacle),
     )
-    urls = source.url(tenant.database_name), target.url(name)
-    is_same = dumps.engine_of(urls[0]) == dumps.engine_of(urls[1])
     try:
-        async with running(copying, job, progress):
-            if is_same:
-                await loading.create_empty(target, name)
-                await same_engine.check_server(*urls)
-            else:
-                await other_engine.prepare(
-                    ctx, copying, urls[0], target, server_name=server_name, database_name=name
-                )
-            if job.has_made_read_only:
-                await set_read_only(ctx, copying, tenant, is_read_only=True)
+        async with (
+            running(copying, job, progress),
+            _prepared(ctx, copying, job, tenant, progress, is_online=obstacle is None) as complete,
+        ):
             since = monotonic_seconds()
-            await source.reject_writes(tenant.database_name)
-            if is_same:
-                await same_engine.copy(*urls, progress, tools=copying.tools)
-            else:
-                await other_engine.copy(*urls, progress)
-            held, moved = await _cut_over(ctx, copying, job, tenant)
+            if not tenant.is_read_only:
+                await retry_deadlock(partial(_freeze, ctx, copying, job, tenant))
+            await copying.databases.server(tenant.server_name).reject_writes(
+                tenant.database_name,
+                wait_seconds=None if obstacle else online.FENCE_SECONDS_MAX,
+            )
+            await complete()
+            progress.is_final = True
+            held, moved = await retry_deadlock(partial(_cut_over, ctx, copying, job, tenant))
+            seconds = monotonic_seconds() - since
     except TenantryError:
         raise
     except Exception as error:
-        raise MoveFailed(f"The tenant could not be moved: {explain(error)}") from error
-    return held, Moved(tenant=moved, rejected_seconds=monotonic_seconds() - since)
+        raise MoveFailed(f"The tenant could not be moved: {reason_of(error)}") from error
+    return held, Moved(tenant=moved, rejected_seconds=seconds, obstacle=obstacle)
+
+
+async def _inspect(copying: Copying, tenant: Tenant, server_name: str, way: Way) -> str | None:
+    check_servers(copying, tenant.server_name, server_name)
+    source, target = (copying.databases.server(name) for name in (tenant.server_name, server_name))
+    urls = source.url(tenant.database_name), target.url_before(tenant.database_name)
+    if dumps.engine_of(urls[0]) == dumps.engine_of(urls[1]):
+        await same_engine.check_server(*urls)
+    return await online.find_obstacle(tenant, source, target, way=way)
+
+
+@asynccontextmanager
+async def _prepared(
+    ctx: OperationContext,
+    copying: Copying,
+    job: Job,
+    tenant: Tenant,
+    progress: Progress,
+    *,
+    is_online: bool,
+) -> AsyncIterator[Callable[[], Awaitable[None]]]:
+    """Prepare the copy; yield what completes it while the old database rejects writes."""
+    assert job.server_name is not None
+    assert job.database_name is not None
+    source = copying.databases.server(tenant.server_name)
+    target, name = copying.databases.server(job.server_name), job.database_name
+    urls = source.url(tenant.database_name), target.url(name)
+    if dumps.engine_of(urls[0]) != dumps.engine_of(urls[1]):
+        await other_engine.prepare(
+            ctx, copying, urls[0], target, server_name=job.server_name, database_name=name
+        )
+        yield lambda: other_engine.copy(*urls, progress)
+        return
+    await loading.create_empty(target, name)
+    if not is_online:
+        yield lambda: same_engine.copy(*urls, progress, tools=copying.tools)
+        return
+    async with online.following(
+        source,
+        tenant.database_name,
+        urls[1],
+        job_id=job.id,
+        progress=progress,
+        tools=copying.tools,
+    ) as copy:
+        yield copy.finish
+
+
+async def _freeze(ctx: OperationContext, copying: Copying, job: Job, tenant: Tenant) -> None:
+    """Make the tenant read-only, and note that in the job: both, or neither."""
+    changes: audit_log.Changes = []
+    async with copying.catalog.change(
+        ctx, "tenant.update", tenant.id, tenant_id=tenant.id, changes=changes
+    ) as session:
+        worker_id = copying.heartbeat.worker_id
+        if await jobs.note_read_only(session, job.id, worker_id=worker_id) is None:
+            raise MoveLost
+        frozen = await moves.freeze(session, tenant)
+        if frozen is None:
+            raise TenantChanged
+        changes += audit_log.changes_between(tenant, frozen, "is_read_only")
 
 
 async def _cut_over(
@@ -206,16 +346,20 @@ async def _cut_over(
     async with copying.catalog.change(
         ctx, "tenant.move", tenant.id, tenant_id=tenant.id, changes=changes
     ) as session:
+        worker_id = copying.heartbeat.worker_id
+        locked = await jobs.lock(session, job.id, worker_id=worker_id)
+        if locked is None:
+            raise MoveLost
         moved = await moves.relocate(
             session,
             tenant,
             server_name=job.server_name,
             database_name=job.database_name,
-            is_read_only=tenant.is_read_only,
+            is_read_only=not locked.has_made_read_only,
         )
         if moved is None:
             raise TenantChanged
-        held = await jobs.hand_over(session, job.id, worker_id=copying.heartbeat.worker_id)
+        held = await jobs.hand_over(session, job.id, worker_id=worker_id)
         if held is None:
             raise MoveLost
         changes += audit_log.changes_between(tenant, moved, "server_name", "database_name")

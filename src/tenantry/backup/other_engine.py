@@ -44,7 +44,7 @@ async def prepare(
     """
     lifecycle = copying.lifecycle
     scripts = RunScripts(lifecycle.streams())
-    revision = await lifecycle.migrator.read_revision(source, scripts.streams)
+    revision = (await lifecycle.migrator.read_state(source, scripts.streams)).revision
     if revision != await asyncio.to_thread(scripts.head):
         raise TenantBehind
     await lifecycle.templates.copy(

@@ -12,8 +12,18 @@ from tenantry.backup.archives import Archives
 from tenantry.backup.creating import TENANT
 from tenantry.backup.jobs import Copying, Progress, new_job
 from tenantry.backup.loading import NotATenant
+from tenantry.backup.restoring import ArchiveOfOther
 from tenantry.catalog import audit, job_queue, jobs
-from tenantry.catalog.job_queue import BACKUP, MOVE, JobOptions
+from tenantry.catalog.job_queue import (
+    BACKUP,
+    CLONE,
+    MOVE,
+    PRUNE,
+    REPLACE,
+    RESTORE,
+    VERIFY,
+    JobOptions,
+)
 from tenantry.catalog.jobs import Job, JobState
 from tenantry.catalog.tenants import Tenant
 from tenantry.db import audit_log
@@ -24,8 +34,6 @@ from tenantry.kit.errors import Conflict
 
 QUEUED_MAX = 1_000
 """Queued jobs besides backups and moves, of which each tenant has at most one."""
-
-VERIFY, RESTORE, REPLACE, CLONE = "verify", "restore", "replace", "clone"
 
 
 class TooManyQueued(Conflict):
@@ -79,6 +87,18 @@ class Queueing:
         tenant = (header.tenant_id, header.tenant_name)
         return await self._queue(ctx, _new(ctx, VERIFY, tenant=tenant, archive=archive))
 
+    async def prune(self, ctx: OperationContext, *, keep_days: int, keep_last: int) -> Job:
+        """Queue the removal of old archives: see `pruning.prune`.
+
+        Raises:
+            TooManyQueued: See there.
+        """
+        kept: audit_log.Changes = [
+            {"field": "keepDays", "old": None, "new": keep_days},
+            {"field": "keepLast", "old": None, "new": keep_last},
+        ]
+        return await self._queue(ctx, _new(ctx, PRUNE, keep=(keep_days, keep_last)), kept)
+
     async def restore(
         self, ctx: OperationContext, archive: str, *, name: str | None, server_name: str | None
     ) -> Job:
@@ -103,10 +123,13 @@ class Queueing:
 
         Raises:
             NotATenant: The archive is of the catalog.
+            ArchiveOfOther: It is of another tenant.
             WrongName: The tenant has another name.
             Exception: As for `verify`.
         """
-        await self._tenant_header(archive)
+        header = await self._tenant_header(archive)
+        if header.tenant_id != tenant.id:
+            raise ArchiveOfOther
         if name != tenant.name:
             raise WrongName
         job = _new(ctx, REPLACE, tenant=(tenant.id, tenant.name), archive=archive)
@@ -230,6 +253,7 @@ def _new(
     archive: str | None = None,
     name: str | None = None,
     server_name: str | None = None,
+    keep: tuple[int | None, int | None] = (None, None),
 ) -> Job:
     options = JobOptions(
         request_id=ctx.request_id,
@@ -237,6 +261,8 @@ def _new(
         archive=archive,
         name=name,
         server_name=server_name,
+        keep_days=keep[0],
+        keep_last=keep[1],
     )
     return msgspec.structs.replace(
         new_job(ctx, kind, Progress(), tenant=tenant, archive=archive),

@@ -12,7 +12,7 @@ from tenantry.backup.dumps import Contents
 from tenantry.backup.jobs import Copying
 from tenantry.backup.loading import WrongEngine
 from tenantry.backup.targets import Stored
-from tenantry.catalog import jobs, signing_keys, tenants
+from tenantry.catalog import restored, signing_keys, tenant_list
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.tenants import Tenant
 from tenantry.db import files
@@ -37,8 +37,10 @@ async def restore_catalog(
 ) -> None:
     """Restore the catalog where there is none, completely or not at all.
 
-    All sessions end: one may have been ended since, or a signing key been revoked. Open jobs end,
-    too, without a cleanup.
+    All sessions end: one may have been ended since, or a signing key been revoked. Nothing that was
+    in progress is cleaned up, because its database can be a tenant's by now: open jobs end, tenants
+    that were being created or removed are not listed, and deleted ones are kept as long as if they
+    were deleted now.
 
     Args:
         ctx: Who restores it.
@@ -98,7 +100,7 @@ async def every_tenant(copying: Copying) -> list[Tenant]:
     number = 0
     while len(found) == number * PAGE_SIZE_MAX:
         number += 1
-        found += (await tenants.page(copying.catalog, Window(number, PAGE_SIZE_MAX))).items
+        found += (await tenant_list.page(copying.catalog, Window(number, PAGE_SIZE_MAX))).items
     return found
 
 
@@ -129,9 +131,9 @@ async def _load(
     )
     try:
         await catalog.cache.check_epoch()
-        restored = catalog.cache.catalog_id
-        async with catalog.change(ctx, "catalog.restore", restored) as session:
+        catalog_id = catalog.cache.catalog_id
+        async with catalog.change(ctx, "catalog.restore", catalog_id) as session:
             await signing_keys.remove_all(session)
-            await jobs.end_open(session, now=ctx.now)
+            await restored.settle(session, now=ctx.now)
     finally:
         await catalog.close()

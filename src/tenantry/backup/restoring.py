@@ -18,12 +18,13 @@ from tenantry.backup import loading
 from tenantry.backup.archive import ArchiveForeign, ArchiveReader
 from tenantry.backup.jobs import Copying, JobLost, Progress, drop_old, new_job, running
 from tenantry.backup.loading import Revised
-from tenantry.catalog import audit, deleted_tenants, jobs, moves, records, tenants
+from tenantry.catalog import audit, deleted_tenants, job_cleanup, jobs, moves, records, tenants
 from tenantry.catalog.deleted_tenants import DeletedTenantNotFound
 from tenantry.catalog.jobs import Job
 from tenantry.catalog.records import TenantRecord
 from tenantry.catalog.tenants import Tenant
 from tenantry.db import audit_log
+from tenantry.db.sessions import retry_deadlock
 from tenantry.fleet.lifecycle import new_tenant
 from tenantry.kit.clock import utc_now
 from tenantry.kit.context import OperationContext
@@ -36,11 +37,15 @@ Fill = Callable[[], Awaitable[None]]
 
 
 class TenantChanged(Conflict):
-    """The tenant was activated, moved or deleted during the restore. Nothing was changed."""
+    """The tenant was activated, moved or deleted at the same time. Nothing was changed."""
 
 
 class TenantExists(Conflict):
     """The tenant of the archive exists: use --replace to restore in its place, or --as NAME."""
+
+
+class ArchiveOfOther(Conflict):
+    """The archive is of another tenant: restore it as a new tenant (--as NAME)."""
 
 
 class TenantKept(Conflict):
@@ -174,7 +179,7 @@ async def create_tenant(
         copying: The services.
         tenant: The new tenant.
         fill: Creates and fills its database.
-        kind: ``restore`` or ``clone``: the action in the audit log.
+        kind: ``restore``, ``clone`` or ``adopt``: the action in the audit log.
         progress: Counts the bytes.
         record: Its credentials; None for new ones.
         with_key: Whether it gets one new API key, without a record.
@@ -187,7 +192,7 @@ async def create_tenant(
             # As in provisioning: if this process dies, another one drops the database.
             await tenants.add(copying.catalog, tenant, worker_id=worker_id)
             await fill()
-            await loading.end_sessions(ctx, server, tenant.database_name)
+            await loading.end_sessions(server, tenant.database_name)
             revised = await loading.bring_to_head(copying, server, tenant.database_name)
             return await _publish(
                 ctx, copying, job, tenant, revised=revised, record=record, with_key=with_key
@@ -211,15 +216,19 @@ async def replace(
     """Restore an archive in place of a tenant, which is suspended for that time.
 
     The tenant keeps its id, name, API keys and settings; sessions end. Its old database is kept
-    until `confirm`.
+    until `confirm`. The new one is on the server *server_name*; if that is None, on the same
+    server, or on one of the archive's engine.
 
     Raises:
+        ArchiveOfOther: The tenant's users must not get the data of another one.
         TenantChanged: The tenant was changed during the restore.
         UnknownServer, WrongEngine, NotATenant, ArchiveDamaged, CopyDiffers, RoleTooPowerful: As
             for `restore_as`.
     """
-    await loading.read_record(reader)
-    server_name = loading.server_for(copying, reader, server_name)
+    record = await loading.read_record(reader)
+    if record.id != tenant.id:
+        raise ArchiveOfOther
+    server_name = loading.server_for(copying, reader, server_name, preferred=tenant.server_name)
     server = copying.databases.server(server_name)
     database_name = f"tenantry_{new_id().hex}"
     job = new_job(
@@ -232,7 +241,7 @@ async def replace(
     )
     async with running(copying, job, progress):
         if job.has_suspended:
-            tenant = await copying.lifecycle.update(ctx, tenant, is_active=False)
+            tenant = await _suspend(ctx, copying, tenant)
         await loading.fill(
             copying,
             reader,
@@ -240,9 +249,10 @@ async def replace(
             database_name=database_name,
             progress=progress,
         )
-        await loading.end_sessions(ctx, server, database_name)
+        await loading.end_sessions(server, database_name)
         revised = await loading.bring_to_head(copying, server, database_name)
-        replaced = await _swap(ctx, copying, job, tenant, revised=revised)
+        swapping = partial(_swap, ctx, copying, job, tenant, revised=revised)
+        replaced = await retry_deadlock(swapping)
     return Restored(tenant=replaced, key=None, behind=revised.behind)
 
 
@@ -253,12 +263,26 @@ async def confirm(ctx: OperationContext, copying: Copying, tenant_id: UUID) -> i
         NothingKept: There is none.
     """
     async with copying.catalog.begin() as session:
-        taken = await jobs.take_kept(session, tenant_id, worker_id=copying.heartbeat.worker_id)
+        taken = await job_cleanup.take_kept(
+            session, tenant_id, worker_id=copying.heartbeat.worker_id
+        )
         if not taken:
             raise NothingKept
         await audit.LOG.add(session, ctx, "backup.confirm", tenant_id, tenant_id=tenant_id)
     await drop_old(copying, taken)
     return len(taken)
+
+
+async def _suspend(ctx: OperationContext, copying: Copying, tenant: Tenant) -> Tenant:
+    changes: audit_log.Changes = []
+    async with copying.catalog.change(
+        ctx, "tenant.update", tenant.id, tenant_id=tenant.id, changes=changes
+    ) as session:
+        suspended = await tenants.update(
+            session, tenant.id, name=None, is_active=False, modules=None
+        )
+        changes += audit_log.changes_between(tenant, suspended, "is_active")
+    return suspended
 
 
 async def _publish(
@@ -302,27 +326,26 @@ async def _swap(
     """Give the tenant the job's database, and let the job keep the old one: both, or neither."""
     assert job.server_name is not None
     assert job.database_name is not None
+    worker_id = copying.heartbeat.worker_id
     changes: audit_log.Changes = []
     async with copying.catalog.change(
         ctx, "tenant.replace", tenant.id, tenant_id=tenant.id, changes=changes
     ) as session:
+        locked = await jobs.lock(session, job.id, worker_id=worker_id)
+        if locked is None:
+            raise JobLost
         moved = await moves.move(
             session,
             tenant,
             server_name=job.server_name,
             database_name=job.database_name,
             revision=revised.revision,
-            is_active=job.has_suspended and revised.behind is None,
+            is_active=locked.has_suspended and revised.behind is None,
         )
         if moved is None:
             raise TenantChanged
-        done = await jobs.finish(
-            session,
-            job.id,
-            worker_id=copying.heartbeat.worker_id,
-            at=utc_now(),
-            kept=(tenant.server_name, tenant.database_name),
-        )
+        kept = (tenant.server_name, tenant.database_name)
+        done = await jobs.finish(session, job.id, worker_id=worker_id, at=utc_now(), kept=kept)
         if done is None:
             raise JobLost
         changes += audit_log.changes_between(

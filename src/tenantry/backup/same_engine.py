@@ -7,7 +7,7 @@ from pathlib import Path
 from tenantry.backup import dumps
 from tenantry.backup.dumps import CopyDiffers
 from tenantry.backup.jobs import Progress
-from tenantry.db import checksums, survey
+from tenantry.db import checksums, database_options, survey
 from tenantry.db.files import SIDE_FILES
 from tenantry.db.postgres_tools import PostgresTools
 from tenantry.db.sessions import DatabaseUnavailable
@@ -33,6 +33,7 @@ async def check_server(source: str, target: str) -> None:
     Raises:
         ServerTooOld: It is an older PostgreSQL.
         NoSpace: Its disk is too full, on SQLite.
+        RoleMissing: A role with rights in the database is missing.
         DatabaseUnavailable: A server cannot be reached.
     """
     path, new = sqlite_path(source), sqlite_path(target)
@@ -45,6 +46,8 @@ async def check_server(source: str, target: str) -> None:
             f"The tenant server has PostgreSQL {majors[1]}, and the data are of PostgreSQL "
             f"{majors[0]}."
         )
+    async with dumps.connected(source) as raw, dumps.connected(target) as new:
+        await database_options.check_roles(raw, new)
 
 
 async def copy(source: str, target: str, progress: Progress, *, tools: PostgresTools) -> None:
@@ -61,7 +64,7 @@ async def copy(source: str, target: str, progress: Progress, *, tools: PostgresT
         DatabaseUnavailable: A database cannot be read, or not be written.
         ToolMissing, ToolTooOld, ToolFailed: See `db.postgres_tools`.
     """
-    contents = await dumps.copy(source, target, progress.add, tools=tools)
+    contents = await dumps.copy(source, target, progress.add, tools=tools, is_whole=True)
     path, new = sqlite_path(source), sqlite_path(target)
     if path is not None and new is not None:
         progress.add_bytes((await asyncio.to_thread(new.stat)).st_size)
@@ -69,14 +72,14 @@ async def copy(source: str, target: str, progress: Progress, *, tools: PostgresT
         expected = await run_in_thread(lambda stop: _contents(path, stop, is_private=False))
         if found[0] != expected[0]:
             raise CopyDiffers(dumps.explain_difference(found[0], expected[0]))
-        _compare(found[1], expected[1])
+        compare(found[1], expected[1])
         return
     await dumps.check_loaded(target, contents, is_foreign=False)
     async with dumps.connected(source) as raw, dumps.connected(target) as copied:
         sums = await asyncio.gather(
             checksums.checksums_postgres(copied), checksums.checksums_postgres(raw)
         )
-    _compare(*sums)
+    compare(*sums)
 
 
 def _contents(path: Path, stop: Stop, *, is_private: bool) -> tuple[survey.Survey, dict[str, str]]:
@@ -86,7 +89,12 @@ def _contents(path: Path, stop: Stop, *, is_private: bool) -> tuple[survey.Surve
     )
 
 
-def _compare(found: dict[str, str], expected: dict[str, str]) -> None:
+def compare(found: dict[str, str], expected: dict[str, str]) -> None:
+    """Compare the checksums of the tables of a copy.
+
+    Raises:
+        CopyDiffers: A table has another checksum.
+    """
     for table in sorted({*found, *expected}):
         if found.get(table) != expected.get(table):
             raise CopyDiffers(f"The rows of {table} differ in the copy.")

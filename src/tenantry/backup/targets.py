@@ -219,8 +219,9 @@ class FolderTarget:
     def remove_partial(self) -> list[str]:
         """Remove the incomplete archives of processes that were killed; return their names."""
         removed = []
+        ignored = (FileNotFoundError, BlockingIOError, PermissionError)  # of another user
         for path in self._folder.glob(f".*{SUFFIX}{PARTIAL}"):
-            with contextlib.suppress(FileNotFoundError, BlockingIOError), path.open("rb") as file:
+            with contextlib.suppress(*ignored), path.open("rb") as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if _is_linked(file):  # else the name is already that of another file
                     path.unlink()

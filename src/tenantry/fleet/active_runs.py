@@ -43,6 +43,7 @@ class ActiveRun:
 
     Attributes:
         is_known: Whether the scripts lead to the head of the run.
+        since: When this process began to work on it, by the monotonic clock.
         stop_reason: Why no more tenants of the run may start; None while they may.
     """
 
@@ -52,6 +53,7 @@ class ActiveRun:
         self.run_id = run_id
         self.scripts = scripts
         self.is_known = is_known
+        self.since = monotonic_seconds()
         self.stop_reason = None if is_known else REVISIONS_UNKNOWN
         self._in_flight = in_flight
         self._max_failures: int | None = None

@@ -1,7 +1,8 @@
 """Claim tenants of runs in the catalog, in batches, and queue them for this process.
 
-Unfinished runs take turns, both in claims and in starts. A run with nothing queued here gets a
-few tenants queued immediately, independent of the queues of other runs.
+There is a queue for each tenant server, so a slow server delays no tenant of another one.
+Unfinished runs take turns, both in claims and in starts. A run with nothing queued for a server
+gets a few tenants queued immediately, independent of the queues of other runs.
 """
 
 import asyncio
@@ -12,24 +13,26 @@ from uuid import UUID
 
 import structlog
 
-from tenantry.catalog import plans, run_tenants, runs, workers
+from tenantry.catalog import plans, run_claims, run_tenants, runs, waiting, workers
 from tenantry.catalog.database import Catalog
-from tenantry.catalog.run_tenants import CLOSE_MAX, Recorded
+from tenantry.catalog.run_tenants import Recorded
 from tenantry.catalog.runs import RunTenant, UnfinishedRun
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.fleet.active_runs import ActiveRun, ActiveRuns
 from tenantry.fleet.heartbeat import Heartbeat
 from tenantry.fleet.in_flight import InFlight
 from tenantry.fleet.outages import Outages
-from tenantry.fleet.run_queue import RunQueue
+from tenantry.fleet.server_queue import CLAIM_MIN, ServerQueue
 from tenantry.kit.clock import monotonic_seconds, utc_now
 
-# A claim is a transaction, so tenants that migrate fast are claimed in large batches: as many as
-# this process migrates in `CLAIM_SECONDS`. Other processes cannot claim them in that time.
-CLAIM_MIN = 8
-CLAIM_MAX = 256
-CLAIM_SECONDS = 0.25
 POLL_SECONDS = 0.5
+# Between two batches, so that other writers of a SQLite catalog have their turn.
+BATCH_PAUSE_SECONDS = 0.02
+# How long the tenants of a server that is not configured here are left to other processes, which
+# need one heartbeat to publish that they work on the run.
+UNKNOWN_SERVER_SECONDS = workers.SILENCE_MS / 1000
+OTHER = ""
+"""The queue of the tenants whose server no process that works on the run has: they fail."""
 
 _log = structlog.get_logger(__name__)
 
@@ -60,7 +63,11 @@ class Claims:
         active_runs: The runs that this process works on.
         outages: The servers that are away; their tenants are not claimed.
         in_flight: Counts the claimed tenants.
+        server_names: The tenant servers of this process.
         closed: Called with tenants that were ended without a claim.
+
+    Attributes:
+        unknown_servers: The servers of pending tenants that are not configured here.
     """
 
     def __init__(
@@ -71,6 +78,7 @@ class Claims:
         outages: Outages,
         in_flight: InFlight,
         *,
+        server_names: Collection[str],
         closed: Callable[[Recorded], None],
     ) -> None:
         self._catalog = catalog
@@ -79,20 +87,25 @@ class Claims:
         self._outages = outages
         self._in_flight = in_flight
         self._closed = closed
-        self._size = CLAIM_MIN
-        # At most a claim and a quarter, and `CLAIM_MIN` more of each other unfinished run.
-        self._queue: RunQueue[Claimed] = RunQueue()
+        self._queues: dict[str, ServerQueue[Claimed]] = {
+            name: ServerQueue() for name in (*server_names, OTHER)
+        }
+        self.unknown_servers: frozenset[str] = frozenset()
         self._hinted = asyncio.Event()
-        self._last_run = UUID(int=0)
-        # When the last claim of full size began.
-        self._began_at: float | None = None
         # Whether the catalog may have rows claimed by this process that it does not have in flight.
         self._is_unconfirmed = False
+        # Whether this process may hold rows that another worker has started.
+        self._has_taken_over = False
 
-    async def next(self) -> Claimed:
-        """Return the next claimed tenant, of another run than the previous one if possible."""
-        claimed = await self._queue.get()
-        if len(self._queue) == self._size // 4:
+    async def next(self, server_name: str) -> Claimed:
+        """Return the next claimed tenant of a server, of another run than before if possible.
+
+        Args:
+            server_name: The server; `OTHER` for the tenants of servers that are not configured.
+        """
+        queue = self._queues[server_name]
+        claimed = await queue.get()
+        if len(queue) == queue.size // 4:
             self.hint()
         return claimed
 
@@ -104,94 +117,120 @@ class Claims:
         """Claim tenants, until cancelled."""
         while True:
             self._hinted.clear()
-            is_short = len(self._queue) <= self._size // 4
-            claimed = await (self._claim_next() if is_short else self._claim_of_new_runs())
-            self._in_flight.claimed(len(claimed))
-            for one in claimed:
-                self._queue.put(one.run.run_id, one)
-            if not claimed or len(self._queue) > self._size // 4:
+            count = await self._claim()
+            if not count or not any(queue.is_short for queue in self._queues.values()):
                 await self._rest()
 
     def reset(self) -> None:
-        """Drop the queue. Before the next claim, the claimed rows are abandoned in the catalog."""
-        self._queue = RunQueue()
+        """Drop the queues. Before the next claim, the claimed rows are abandoned in the catalog."""
+        self._queues = {name: ServerQueue() for name in self._queues}
         self._is_unconfirmed = True
 
     async def release(self) -> None:
-        """Release the tenants that are claimed and not started, if the catalog is reachable."""
-        with contextlib.suppress(DatabaseUnavailable):
-            await run_tenants.release(self._catalog, self._heartbeat.worker_id)
+        """Release the tenants that are claimed and not started, if the catalog is reachable.
 
-    async def close(self, run_id: UUID) -> None:
-        """End the tenants of a stopped run that no process has ever claimed.
+        If another worker may have started one, all are abandoned: the next worker reads their logs.
+        """
+        may_have_started = self._is_unconfirmed or self._has_taken_over
+        release = run_claims.abandon if may_have_started else run_claims.release
+        with contextlib.suppress(DatabaseUnavailable):
+            await release(self._catalog, self._heartbeat.worker_id)
+
+    async def close(self, run_id: UUID) -> bool:
+        """End some tenants of a stopped run that no process has ever claimed; soon some more.
+
+        Returns:
+            Whether there may be more.
 
         Raises:
             DatabaseUnavailable: Some tenants may not have been ended.
         """
-        while True:
-            async with self._catalog.begin() as session:
-                recorded = await run_tenants.close_batch(session, run_id, now=utc_now())
-            self._closed(recorded)
-            if len(recorded.states) < CLOSE_MAX:
-                return
+        async with self._catalog.begin() as session:
+            recorded = await run_tenants.close_batch(session, run_id, now=utc_now())
+        self._closed(recorded)
+        has_more = len(recorded.states) == run_tenants.CLOSE_MAX
+        if has_more:
+            self.hint()
+        return has_more
+
+    async def _open(self, run_id: UUID) -> None:
+        """Open some more tenants of a wave; soon some more."""
+        async with self._catalog.begin() as session:
+            await run_tenants.open_batch(session, run_id)
+        await asyncio.sleep(BATCH_PAUSE_SECONDS)
+        self.hint()
+
+    def _queue_of(self, server_name: str) -> ServerQueue[Claimed]:
+        return self._queues[server_name if server_name in self._queues else OTHER]
 
     async def _rest(self) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(POLL_SECONDS):
                 await self._hinted.wait()
 
-    async def _claim_next(self) -> list[Claimed]:
-        """Claim tenants of the next run, in turn, that has pending ones."""
-        self._resize()
-        size, began = self._size, monotonic_seconds()
-        claimed = await self._claim(size, lambda _: True, runs_max=1)
-        self._began_at = began if len(claimed) == size else None
-        return claimed
-
-    async def _claim_of_new_runs(self) -> list[Claimed]:
-        """Claim a few tenants of each run with nothing queued."""
-        queued = self._queue.runs
-        return await self._claim(CLAIM_MIN, lambda run: run.id not in queued)
-
-    def _resize(self) -> None:
-        if self._began_at is None:
-            return
-        quick = monotonic_seconds() - self._began_at < CLAIM_SECONDS
-        self._size = min(self._size * 2, CLAIM_MAX) if quick else max(self._size // 2, CLAIM_MIN)
-
-    async def _claim(
-        self,
-        limit: int,
-        is_wanted: Callable[[UnfinishedRun], bool],
-        *,
-        runs_max: int = runs.UNFINISHED_MAX,
-    ) -> list[Claimed]:
-        """Claim up to *limit* tenants of each of up to *runs_max* runs."""
-        claimed: list[Claimed] = []
+    async def _claim(self) -> int:
+        """Claim tenants of the servers with short queues; return how many."""
+        count = 0
         if self._in_flight.is_stopping:
-            return claimed
+            return count
         try:
             await self._abandon_unconfirmed()
             unfinished = await runs.unfinished(self._catalog)
-            for run in self._in_turn(unfinished):
-                found = await self._claim_of(run, limit) if is_wanted(run) else []
-                claimed += found
-                runs_max -= bool(found)
-                if not runs_max:
-                    break
-            if unfinished and not claimed and self._in_flight.is_idle:
+            pending = await self._pending_by_server(unfinished)
+            for server_name, runs_of in pending.items():
+                count += await self._claim_on(server_name, runs_of)
+            if unfinished and not count and self._in_flight.is_idle:
                 self._is_unconfirmed = True
         except DatabaseUnavailable:
             self._runs.catalog_lost()
             _log.warning("catalog unavailable, claiming later")
         except Exception:  # noqa: BLE001 - an error here must not stop started migrations
             _log.exception("nothing claimed, claiming later")
-        return claimed
+        return count
 
-    def _in_turn(self, unfinished: list[UnfinishedRun]) -> list[UnfinishedRun]:
-        """Return the runs in turn, starting after the one of the last claim."""
-        later = [run for run in unfinished if run.id > self._last_run]
-        return later + [run for run in unfinished if run.id <= self._last_run]
+    async def _pending_by_server(
+        self, unfinished: list[UnfinishedRun]
+    ) -> dict[str, list[tuple[UnfinishedRun, ActiveRun]]]:
+        """Return the runs that have pending tenants on each server that is not away."""
+        found: dict[str, list[tuple[UnfinishedRun, ActiveRun]]] = {}
+        unknown: set[str] = set()
+        for run in unfinished:
+            if run.stop_reason is not None:
+                await self.close(run.id)
+                await asyncio.sleep(BATCH_PAUSE_SECONDS)
+            elif run.unopened_count:
+                await self._open(run.id)
+            active = await self._runs.of(run, self._catalog)
+            if active is None:
+                continue
+            names = await waiting.pending_servers(self._catalog, run.id)
+            unknown.update(name for name in names if name not in self._queues)
+            left_out = await self._servers_left_out(run, active, unknown.intersection(names))
+            for name in names:
+                if name not in left_out:
+                    found.setdefault(name, []).append((run, active))
+        self.unknown_servers = frozenset(unknown)
+        return found
+
+    async def _claim_on(
+        self, server_name: str, runs_of: list[tuple[UnfinishedRun, ActiveRun]]
+    ) -> int:
+        """Claim tenants of a server: of the next run, in turn; or a few of each new run."""
+        queue = self._queue_of(server_name)
+        if not queue.is_short:
+            queued = queue.runs
+            new = [one for one in runs_of if one[0].id not in queued]
+            return sum([await self._claim_of(*one, server_name, CLAIM_MIN) for one in new])
+        queue.resize()
+        size, began = queue.size, monotonic_seconds()
+        count = 0
+        # The runs after the last one come first.
+        for run, active in sorted(runs_of, key=lambda one: one[0].id <= queue.last_run):
+            count = await self._claim_of(run, active, server_name, size)
+            if count:
+                break
+        queue.claimed(count, began)
+        return count
 
     async def _abandon_unconfirmed(self) -> None:
         """Abandon rows that the catalog assigns to this process and it does not have in flight.
@@ -202,52 +241,63 @@ class Claims:
         cannot be distinguished from rows in flight.
         """
         if self._is_unconfirmed and self._in_flight.is_idle:
-            await run_tenants.abandon(self._catalog, self._heartbeat.worker_id)
+            await run_claims.abandon(self._catalog, self._heartbeat.worker_id)
             self._is_unconfirmed = False
 
-    async def _claim_of(self, run: UnfinishedRun, limit: int) -> list[Claimed]:
-        if run.stop_reason is not None:
-            await self.close(run.id)
-        active = await self._runs.of(run, self._catalog)
-        if active is None:
-            return []
-        away = await self._servers_left_out(run)
+    async def _claim_of(
+        self, run: UnfinishedRun, active: ActiveRun, server_name: str, limit: int
+    ) -> int:
         was_unconfirmed, self._is_unconfirmed = self._is_unconfirmed, True
-        worker_id = self._heartbeat.worker_id
-        found = await run_tenants.claim(self._catalog, run.id, worker_id, limit=limit, away=away)
-        was_held = not found
-        if was_held:
-            found = await run_tenants.claim_abandoned(
-                self._catalog, run.id, worker_id, limit=limit, away=away
-            )
+        holder = self._heartbeat.worker_id
+        for claim in (run_claims.claim, run_claims.claim_abandoned):
+            found = await claim(self._catalog, run.id, holder, server_name=server_name, limit=limit)
+            if found:
+                break
+        was_held = claim is run_claims.claim_abandoned
+        self._has_taken_over |= was_held and bool(found)
         # After the claim: if a tenant is made read-only and has no claim then, none of its
         # migrations starts later.
         ids = [item.tenant_id for item in found]
         withheld = await plans.withheld(self._catalog, ids) if found else {}
         self._is_unconfirmed = was_unconfirmed
+        queue = self._queue_of(server_name)
         if found:
-            self._last_run = run.id
-        return [
-            Claimed(item, active, was_held=was_held, withheld=withheld.get(item.tenant_id))
-            for item in found
-        ]
+            queue.last_run = run.id
+        self._in_flight.claimed(len(found))
+        for item in found:
+            reason = withheld.get(item.tenant_id)
+            queue.put(run.id, Claimed(item, active, was_held=was_held, withheld=reason))
+        return len(found)
 
-    async def _servers_left_out(self, run: UnfinishedRun) -> Collection[str]:
+    async def _servers_left_out(
+        self, run: UnfinishedRun, active: ActiveRun, unknown: set[str]
+    ) -> Collection[str]:
         """Return the servers of which no tenants are claimed.
 
         Tenants of a server that this process has given up are claimed, and fail, unless another
-        process that works on the run reaches the server.
+        process that works on the run reaches the server; those of a server that is *unknown* here,
+        unless another process knows it, which decides.
         """
-        away = self._outages.seconds_away.keys()
+        away = self._outages.seconds_away.keys() | unknown
         given_up = {name for name in away if self._outages.is_given_up(name)}
+        if monotonic_seconds() - active.since >= UNKNOWN_SERVER_SECONDS:
+            given_up |= unknown
         if run.stop_reason is not None:
             return []  # they are not attempted
         if not given_up:
             return away
         others = [
-            one.away_since_ms.keys()
+            one
             for one in await workers.published(self._catalog)
             if one.knows(run.id) and one.id != self._heartbeat.worker_id
         ]
-        failing = {name for name in given_up if all(name in one for one in others)}
-        return away - {name for name in failing if not await self._outages.has_returned(name)}
+        failing = {
+            name
+            for name in given_up
+            if all(name in (one.unknown if name in unknown else one.unreachable) for one in others)
+        }
+        return away - {
+            name
+            for name in failing
+            if name in unknown or not await self._outages.has_returned(name)
+        }

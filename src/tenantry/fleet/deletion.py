@@ -7,13 +7,15 @@ from datetime import datetime, timedelta
 import structlog
 
 from tenantry.catalog import credentials as stored
-from tenantry.catalog import deleted_tenants, tenants
+from tenantry.catalog import deleted_tenants, job_cleanup, tenants
 from tenantry.catalog.deleted_tenants import DeletedTenantNotFound
 from tenantry.catalog.tenants import Tenant
 from tenantry.db import audit_log
 from tenantry.fleet.lifecycle import Lifecycle, checked_name
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Conflict, Invalid
+from tenantry.tenant import sessions
+from tenantry.tenant.databases import TenantDatabase
 
 # Tenants that one call of `Deletion.purge_expired` removes; it is called every 5 s.
 PURGED_MAX = 5
@@ -76,7 +78,10 @@ class Deletion:
     async def undelete(
         self, ctx: OperationContext, deleted: Tenant, *, name: str | None = None
     ) -> Tenant:
-        """Undo the deletion of a tenant; return it, suspended, with the credentials that it had.
+        """Undo the deletion of a tenant; return it, suspended, with its API keys and McpTokens.
+
+        The sessions of its users have ended: keys and tokens can be listed and revoked before
+        the tenant is activated, and sessions cannot.
 
         Args:
             ctx: Identifies the actor.
@@ -87,8 +92,10 @@ class Deletion:
             BadText: The name breaks a rule.
             TenantNameInUse: Another tenant has the name.
             DeletedTenantNotFound: It was purged, or undeleted, at the same time.
+            DatabaseUnavailable: Its database cannot be reached. It stays deleted.
         """
         name = deleted.name if name is None else checked_name(name)
+        await self._end_sessions(deleted)
         changes: audit_log.Changes = []
         async with self.lifecycle.catalog.change(
             ctx, "tenant.undelete", deleted.id, tenant_id=deleted.id, changes=changes
@@ -131,6 +138,15 @@ class Deletion:
                 await self._purge(ctx, deleted)
                 _log.info("deleted tenant purged", tenant=str(deleted.id))
 
+    async def _end_sessions(self, deleted: Tenant) -> None:
+        server = self.lifecycle.databases.server(deleted.server_name)
+        database: TenantDatabase = server.open(deleted.database_name)
+        try:
+            async with database.begin() as session:
+                await sessions.end_sessions(session)
+        finally:
+            await database.close()
+
     async def _purge(self, ctx: OperationContext, deleted: Tenant) -> None:
         lifecycle = self.lifecycle
         changes = audit_log.changes_between(deleted, None, *_LOGGED)
@@ -141,6 +157,7 @@ class Deletion:
                 worker_id = lifecycle.heartbeat.worker_id
                 await deleted_tenants.take(session, deleted.id, worker_id=worker_id)
                 await stored.remove_all(session, deleted.id)
+                await job_cleanup.release_kept(session, deleted.id)
         await lifecycle.clear(deleted)
 
     async def _remove(self, ctx: OperationContext, tenant: Tenant) -> None:
@@ -154,4 +171,5 @@ class Deletion:
                 if await tenants.set_deleting(session, tenant.id, worker_id=worker_id) is None:
                     raise TenantActive
                 await stored.remove_all(session, tenant.id)
+                await job_cleanup.release_kept(session, tenant.id)
         await lifecycle.clear(tenant)

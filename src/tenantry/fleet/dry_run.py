@@ -1,7 +1,6 @@
 """Preview a run: inspect each tenant's database, or rehearse its pending revisions."""
 
 import asyncio
-import contextlib
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -12,9 +11,10 @@ import sqlalchemy as sa
 from tenantry.catalog.durations import Duration
 from tenantry.catalog.plans import Selected
 from tenantry.fleet.pending_sql import PendingRevision, sql_of
+from tenantry.migration.attempts import Inspection
 from tenantry.migration.errors import explain
 from tenantry.migration.guard import NotRehearsable
-from tenantry.migration.migrator import Inspection, Migrator
+from tenantry.migration.migrator import Migrator
 from tenantry.migration.run_scripts import RunScripts
 from tenantry.migration.schema_state import Applied
 from tenantry.tenant.databases import TenantDatabases
@@ -93,17 +93,15 @@ class Previewer:
                 of a real run.
         """
         details: dict[UUID, TenantPreview] = {}
-        pending: dict[str, set[Applied]] = defaultdict(set)
-        databases: dict[str, str] = {}
+        pending: dict[sa.Dialect, set[Applied]] = defaultdict(set)
         todo = iter(selected)
 
         async def preview_each(shared: Iterator[Selected]) -> None:
             for tenant in shared:
-                url, found = await self._read(tenant, scripts, rehearse=rehearse)
+                found = await self._read(tenant, scripts, rehearse=rehearse)
                 details[tenant.tenant_id] = _previewed(tenant, scripts, found)
                 if isinstance(found, Inspection) and found.pending:
-                    databases.setdefault(tenant.server_name, url)
-                    pending[tenant.server_name].update(found.pending)
+                    pending[found.dialect].update(found.pending)
 
         async with asyncio.TaskGroup() as group:
             for _ in range(self.concurrency):
@@ -117,37 +115,17 @@ class Previewer:
             up_to_date=up_to_date,
             failed=failed,
             details=found,
-            revisions=await self._sql(scripts, databases, pending),
+            revisions=await sql_of(scripts, pending),
         )
 
     async def _read(
         self, tenant: Selected, scripts: RunScripts, *, rehearse: bool
-    ) -> tuple[str, Inspection | Exception]:
-        act = self.migrator.rehearse if rehearse else self.migrator.inspect
-        url = ""
+    ) -> Inspection | Exception:
         try:
             url = self.databases.server(tenant.server_name).url(tenant.database_name)
-            return url, await act(url, scripts)
+            return await self.migrator.inspect(url, scripts, rehearses=rehearse)
         except Exception as error:  # noqa: BLE001 - one bad tenant must not hide the others
-            return url, error
-
-    async def _sql(
-        self, scripts: RunScripts, databases: dict[str, str], pending: dict[str, set[Applied]]
-    ) -> list[PendingRevision]:
-        """Return the SQL of the *pending* revisions of each server.
-
-        Args:
-            scripts: The migration scripts.
-            databases: A database of each server, by the name of the server.
-            pending: The revisions that are pending there.
-        """
-        by_dialect: dict[sa.Dialect, set[Applied]] = defaultdict(set)
-        for server, url in databases.items():
-            # A server that has become unreachable is not worth the loss of the whole preview.
-            with contextlib.suppress(Exception):
-                dialect = await self.migrator.read_dialect(url, scripts.streams)
-                by_dialect[dialect] |= pending[server]
-        return await sql_of(scripts, by_dialect)
+            return error
 
 
 def _previewed(

@@ -1,32 +1,43 @@
 """Export the data of a tenant: for the customer, or for another system."""
 
 import asyncio
+import contextlib
 import os
+import re
 import shutil
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from pathlib import Path
-from threading import Event
 from uuid import UUID
 
 import msgspec
-from sqlalchemy.exc import SQLAlchemyError
 
 from tenantry.catalog import audit
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.tenants import Tenant
-from tenantry.db import table_export
-from tenantry.db.sessions import DatabaseUnavailable
+from tenantry.db import snapshots, table_export
+from tenantry.db.row_formats import RowFormat
 from tenantry.db.table_export import ExportedTable
 from tenantry.kit import private
+from tenantry.kit.clock import monotonic_seconds
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Conflict, Unavailable
 from tenantry.kit.ids import new_id
 from tenantry.kit.release import VERSION
+from tenantry.kit.stopping import Stop, run_in_thread
+from tenantry.kit.threads import DaemonThreads
+from tenantry.kit.zip_stream import OpenNew, zipped
 from tenantry.tenant.databases import TenantDatabases
 
+DOWNLOADS_MAX = 4
+"""Downloads of one process at the same time. Each holds a thread and a snapshot."""
+DOWNLOAD_SECONDS_MAX = 4 * 3_600.0
+"""A snapshot keeps PostgreSQL from removing old rows, whatever the speed of the client."""
 FORMAT_VERSION = 1
 MANIFEST = "export.json"
+_UNFINISHED = re.compile(r".+\.[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.unfinished")
 # Secrets of Tenantry's own tables. None: the whole table, which holds ids of sessions.
 _LEFT_OUT: dict[str, frozenset[str] | None] = {
     "tenantry_user": frozenset({"password_hash", "spared_jti"}),
@@ -42,6 +53,14 @@ class ExportFailed(Unavailable):
     """The files of the export cannot be written; the message has the reason."""
 
 
+class TooManyExports(Unavailable):
+    """Too many exports are being downloaded: try again later."""
+
+
+class ExportInterrupted(Unavailable):
+    """The export was interrupted: it took too long."""
+
+
 class Manifest(msgspec.Struct, frozen=True, rename="camel"):
     """The file `export.json`: what was exported, and from which tables.
 
@@ -51,6 +70,7 @@ class Manifest(msgspec.Struct, frozen=True, rename="camel"):
     """
 
     format_version: int
+    format: RowFormat
     release: str
     tenant_id: UUID
     tenant_name: str
@@ -59,7 +79,7 @@ class Manifest(msgspec.Struct, frozen=True, rename="camel"):
     tables: list[ExportedTable]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Export:
     """Exports tenants.
 
@@ -72,11 +92,20 @@ class Export:
     catalog: Catalog
     databases: TenantDatabases
     connect_seconds: float
+    _threads: DaemonThreads = field(
+        default_factory=partial(DaemonThreads, DOWNLOADS_MAX, "export"), init=False
+    )
+    _places: asyncio.Semaphore = field(
+        default_factory=partial(asyncio.Semaphore, DOWNLOADS_MAX), init=False
+    )
 
-    async def write(self, ctx: OperationContext, tenant: Tenant, folder: Path) -> Manifest:
+    async def write(
+        self, ctx: OperationContext, tenant: Tenant, folder: Path, *, row_format: RowFormat
+    ) -> Manifest:
         """Export every table of a tenant into a new folder.
 
-        The folder gets its name when it is complete. Only its owner can read it.
+        The folder gets its name when it is complete. Only its owner can read it. What a killed
+        export has left beside it is removed.
 
         Raises:
             ExportFolderExists: The folder exists.
@@ -85,48 +114,97 @@ class Export:
         """
         if await asyncio.to_thread(os.path.lexists, folder):
             raise ExportFolderExists
-        await audit.LOG.add(self.catalog, ctx, "tenant.export", tenant.id, tenant_id=tenant.id)
-        unfinished = folder.with_name(f"{folder.name}.{new_id()}.unfinished")
-        stop = Event()
-        writing = asyncio.ensure_future(
-            asyncio.to_thread(self._write, ctx, tenant, unfinished, folder, stop)
-        )
+        await self._record(ctx, tenant, row_format)
         try:
-            return await asyncio.shield(writing)
-        except asyncio.CancelledError:
-            stop.set()
-            await asyncio.wait({writing})
-            raise
+            return await run_in_thread(partial(self._write_folder, ctx, tenant, folder, row_format))
         except OSError as error:
             raise ExportFailed(f"The export cannot be written: {error.strerror}.") from error
-        except SQLAlchemyError as error:
-            raise DatabaseUnavailable from error
+
+    async def download(
+        self,
+        ctx: OperationContext,
+        tenant: Tenant,
+        *,
+        row_format: RowFormat,
+    ) -> AsyncGenerator[bytes, None]:
+        """Yield a ZIP file with the files that `write` makes; empty chunks while it waits.
+
+        Args:
+            ctx: Who exports.
+            tenant: The tenant.
+            row_format: Of the files.
+
+        Raises:
+            TooManyExports: `DOWNLOADS_MAX` are in work.
+            ExportInterrupted: It takes longer than `DOWNLOAD_SECONDS_MAX`.
+            DatabaseUnavailable: The database cannot be read.
+        """
+        if self._places.locked():
+            raise TooManyExports
+        async with self._places:
+            await self._record(ctx, tenant, row_format)
+            work = partial(self._write, ctx, tenant, row_format)
+            chunks = zipped(work, self._threads, now=ctx.now)
+            ends_at = monotonic_seconds() + DOWNLOAD_SECONDS_MAX
+            async with contextlib.aclosing(chunks):
+                async for chunk in chunks:
+                    if monotonic_seconds() > ends_at:
+                        raise ExportInterrupted
+                    yield chunk
+
+    async def _record(self, ctx: OperationContext, tenant: Tenant, row_format: RowFormat) -> None:
+        await audit.LOG.add(
+            self.catalog,
+            ctx,
+            "tenant.export",
+            tenant.id,
+            tenant_id=tenant.id,
+            changes=[{"field": "format", "old": None, "new": str(row_format)}],
+        )
+
+    def _write_folder(
+        self, ctx: OperationContext, tenant: Tenant, folder: Path, row_format: RowFormat, stop: Stop
+    ) -> Manifest:
+        snapshots.remove_left(folder.parent, _UNFINISHED)
+        unfinished = folder.with_name(f"{folder.name}.{new_id()}.unfinished")
+        private.make_folder(unfinished)
+        with snapshots.locked(unfinished):
+            try:
+                manifest = self._write(
+                    ctx, tenant, row_format, lambda name: private.open_new(unfinished / name), stop
+                )
+                unfinished.rename(folder)
+            except BaseException:
+                shutil.rmtree(unfinished, ignore_errors=True)
+                raise
+        return manifest
 
     def _write(
-        self, ctx: OperationContext, tenant: Tenant, unfinished: Path, folder: Path, stop: Event
+        self,
+        ctx: OperationContext,
+        tenant: Tenant,
+        row_format: RowFormat,
+        open_new: OpenNew,
+        stop: Stop,
     ) -> Manifest:
-        private.make_folder(unfinished)
-        try:
-            tables = table_export.export_tables(
-                self.databases.server(tenant.server_name).url(tenant.database_name),
-                unfinished,
-                left_out=lambda name: _LEFT_OUT.get(name, frozenset()),
-                connect_seconds=self.connect_seconds,
-                stop=stop,
-            )
-            manifest = Manifest(
-                FORMAT_VERSION,
-                VERSION,
-                tenant.id,
-                tenant.name,
-                ctx.now,
-                tenant.schema_revision,
-                tables,
-            )
-            with private.open_new(unfinished / MANIFEST) as file:
-                file.write(msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n")
-            unfinished.rename(folder)
-        except BaseException:
-            shutil.rmtree(unfinished, ignore_errors=True)
-            raise
+        tables = table_export.export_tables(
+            self.databases.server(tenant.server_name).url(tenant.database_name),
+            open_new,
+            row_format=row_format,
+            left_out=lambda name: _LEFT_OUT.get(name, frozenset()),
+            connect_seconds=self.connect_seconds,
+            stop=stop,
+        )
+        manifest = Manifest(
+            FORMAT_VERSION,
+            row_format,
+            VERSION,
+            tenant.id,
+            tenant.name,
+            ctx.now,
+            tenant.schema_revision,
+            tables,
+        )
+        with open_new(MANIFEST) as file:
+            file.write(msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n")
         return manifest

@@ -13,22 +13,22 @@ import structlog
 from tenantry.access import credentials
 from tenantry.access.credentials import IssuedKey
 from tenantry.access.passwords import Passwords
-from tenantry.catalog import tenants
+from tenantry.catalog import jobs, tenants
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.tenants import Tenant, TenantNameInUse, TenantState
 from tenantry.db import audit_log
 from tenantry.fleet.heartbeat import Heartbeat
+from tenantry.fleet.placement import Placement
 from tenantry.fleet.templates import Templates
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Conflict, Invalid, TenantryError, Unavailable
 from tenantry.kit.ids import new_id
-from tenantry.kit.text import checked_line
+from tenantry.kit.text import checked_label
 from tenantry.migration import inspection
 from tenantry.migration.errors import explain, reason_of
 from tenantry.migration.migrator import Migrator
 from tenantry.migration.run_scripts import RunScripts
 from tenantry.migration.streams import Streams
-from tenantry.settings import SERVER_DEFAULT
 from tenantry.tenant import modules, users
 from tenantry.tenant.databases import TenantDatabases
 from tenantry.tenant.users import User
@@ -83,6 +83,7 @@ class Lifecycle:
         migrator: Migrates a database to the head.
         templates: Creates databases as copies of a template.
         passwords: Hashes the owner's password.
+        placement: Chooses the server of a new tenant.
         heartbeat: Holds the id of this process, which owns the tenants that it creates.
         streams: Reads the current revisions.
         uncleared: Tenants that could neither be removed nor left to other processes. This process
@@ -94,6 +95,7 @@ class Lifecycle:
     migrator: Migrator
     templates: Templates
     passwords: Passwords
+    placement: Placement
     heartbeat: Heartbeat
     streams: Callable[[], Streams]
     uncleared: dict[UUID, Tenant] = field(default_factory=dict)
@@ -105,7 +107,7 @@ class Lifecycle:
         name: str,
         owner: Owner,
         module_keys: list[str] | None = None,
-        server_name: str = SERVER_DEFAULT,
+        server_name: str | None = None,
     ) -> Provisioned:
         """Create a tenant at the head revision, or change nothing.
 
@@ -114,10 +116,11 @@ class Lifecycle:
             name: The name of the tenant.
             owner: Its first user.
             module_keys: The modules that are on for it; all by default.
-            server_name: The tenant server of its database.
+            server_name: The tenant server of its database; None for one by weight, with room.
 
         Raises:
             UnknownServer: There is no server of this name.
+            NoServerHasRoom: Every server with a weight has reached its limit.
             BadText, BadEmail, BadPassword, UnknownModule: A rule is broken.
             TenantNameInUse: The name is taken.
             ProvisioningFailed: Its database could not be created.
@@ -125,7 +128,9 @@ class Lifecycle:
         users.check_new(
             self.passwords, email=owner.email, full_name=owner.full_name, password=owner.password
         )
-        if server_name not in self.databases.server_names:
+        if server_name is None:
+            server_name = await self.placement.choose(self.catalog)
+        elif server_name not in self.databases.server_names:
             raise UnknownServer
         tenant = new_tenant(ctx, name, module_keys, server_name)
         return await self._provision(ctx, tenant, owner)
@@ -165,6 +170,10 @@ class Lifecycle:
         async with self.catalog.change(
             ctx, "tenant.update", tenant.id, tenant_id=tenant.id, changes=changes
         ) as session:
+            if is_read_only or is_active is False:
+                await jobs.keep(
+                    session, tenant.id, read_only=bool(is_read_only), suspended=is_active is False
+                )
             changed = await tenants.update(
                 session,
                 tenant.id,
@@ -180,6 +189,9 @@ class Lifecycle:
     async def reap(self) -> None:
         """Remove tenants that a dead process left unfinished while creating or deleting them.
 
+        After a failure, the other tenants of that server wait for the next call: each of them could
+        wait for a connection that times out, and the rest of the housekeeping with it.
+
         Raises:
             DatabaseUnavailable: The catalog cannot be reached.
         """
@@ -187,8 +199,10 @@ class Lifecycle:
             self.catalog, worker_id=self.heartbeat.worker_id
         ):
             self.uncleared[tenant.id] = tenant
+        failing: set[str] = set()
         for tenant in list(self.uncleared.values()):
-            await self.clear(tenant)
+            if tenant.server_name not in failing and not await self.clear(tenant):
+                failing.add(tenant.server_name)
 
     @contextmanager
     def clearing_if_interrupted(self, tenant: Tenant) -> Iterator[None]:
@@ -199,32 +213,44 @@ class Lifecycle:
             self.uncleared[tenant.id] = tenant  # the COMMIT may have succeeded
             raise
 
-    async def clear(self, tenant: Tenant) -> None:
+    async def clear(self, tenant: Tenant) -> bool:
         """Remove the database and the row of a tenant that is not listed; retry later if it fails.
 
         A tenant that this process has not taken is left as it is.
+
+        Returns:
+            False if it failed.
         """
         self.uncleared.pop(tenant.id, None)
         worker_id = self.heartbeat.worker_id
         try:
             await self.databases.forget(tenant.id)
-            if not await tenants.condemn(self.catalog, tenant.id, worker_id=worker_id):
-                return
-            await self._remove_database(tenant)
+            # Its database is read from the row: it may have been moved since *tenant* was read.
+            held = await tenants.condemn(self.catalog, tenant.id, worker_id=worker_id)
+            if held is None:
+                return True
+            await self._remove_database(held)
             await tenants.remove_unseen(self.catalog, tenant.id, worker_id=worker_id)
         except (Unavailable, OSError):
             _log.warning("tenant not cleared yet", tenant=str(tenant.id), exc_info=True)
             await self._leave(tenant)
+            return False
         except asyncio.CancelledError:
             self.uncleared[tenant.id] = tenant
             raise
+        return True
 
     async def _provision(self, ctx: OperationContext, tenant: Tenant, owner: Owner) -> Provisioned:
         try:
             # Hashing takes longer than the rest, so it runs concurrently.
             async with _running_task(self.passwords.hash(owner.password)) as password_hash:
                 # Inside the try block, because the commit may succeed although this raises.
-                await tenants.add(self.catalog, tenant, worker_id=self.heartbeat.worker_id)
+                await tenants.add(
+                    self.catalog,
+                    tenant,
+                    worker_id=self.heartbeat.worker_id,
+                    owner_email=owner.email,
+                )
                 async with asyncio.timeout(PROVISION_SECONDS_MAX):
                     return await self._create(ctx, tenant, owner, password_hash)
         except TenantNameInUse:
@@ -354,4 +380,4 @@ def checked_name(name: str) -> str:
     Raises:
         BadText: It breaks a rule.
     """
-    return checked_line("name", name, chars_max=NAME_CHARS_MAX)
+    return checked_label("name", name, chars_max=NAME_CHARS_MAX)

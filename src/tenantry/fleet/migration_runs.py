@@ -15,11 +15,14 @@ from uuid import UUID
 from tenantry.catalog import audit, durations, plans, run_tenants, runs
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.runs import MigrationRun
+from tenantry.catalog.session import CatalogSession
+from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.fleet import run_options
 from tenantry.fleet.claims import POLL_SECONDS
 from tenantry.fleet.dry_run import Preview, Previewer
 from tenantry.fleet.run_options import EVERY_ACTIVE_TENANT, RunOptions
 from tenantry.fleet.worker import Worker
+from tenantry.kit.clock import monotonic_seconds
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Unavailable
 from tenantry.kit.ids import new_id
@@ -29,6 +32,10 @@ from tenantry.migration.streams import BadStream, Streams
 
 # A preview opens as many connections as a run, outside the budget. Further previews wait.
 PREVIEWS_MAX = 1
+# Between two batches, so that other writers of a SQLite catalog have their turn.
+WRITE_PAUSE_SECONDS = 0.02
+# How long a caller who waits for a run waits for the catalog. Patroni's default `ttl` is 30 s.
+CATALOG_PATIENCE_SECONDS = 60.0
 
 
 class RunContinues(Unavailable):
@@ -60,6 +67,7 @@ class Fleet:
         self._previewer = previewer
         self._streams = streams
         self._metrics = metrics
+        self._planning: set[UUID] = set()
         self._previews = asyncio.Semaphore(PREVIEWS_MAX)
 
     async def plan(
@@ -75,42 +83,91 @@ class Fleet:
         Raises:
             BadRunOptions, BadText: An option breaks a rule.
             MigrationRunNotFound: There is no run with the id in ``options.retry_of``.
+            PlanLost: This process was silent for too long.
         """
         options.check()
         run_id = new_id()
         scripts = RunScripts(self._streams())
+        head = await _head_of(scripts)
+        self._planning.add(run_id)
         try:
-            head = str(await asyncio.to_thread(scripts.head))
-        except BadStream:
-            head = None  # every tenant fails with this error
-        async with self._catalog.begin() as session:
-            selection = await run_options.select(session, options)
-            total = await plans.add(
-                session,
-                run_id,
-                now=ctx.now,
-                triggered_by=triggered_by,
-                head=head,
-                label=options.label,
-                selection=selection,
-                waits=options.waves is not None,
-            )
-            waves = options.wave_sizes(total)
-            await plans.begin(
-                session,
-                run_id,
-                now=ctx.now,
-                total=total,
-                waves=waves,
-                max_failures=options.failures_max(total),
-            )
-            await run_tenants.open_wave(session, run_id, count=waves[0] if waves else 0)
-            target = f"{run_id} {options.label}" if options.label else str(run_id)
-            await audit.LOG.add(session, ctx, "migration-run.start", target)
+            total = await self._plan(ctx, run_id, options, head=head, triggered_by=triggered_by)
+        finally:
+            self._planning.discard(run_id)
         if not total:
             self._metrics.count_run(SUCCESS)
         self._worker.begin(run_id, scripts)
         return run_id
+
+    async def _plan(
+        self,
+        ctx: OperationContext,
+        run_id: UUID,
+        options: RunOptions,
+        *,
+        head: str | None,
+        triggered_by: str,
+    ) -> int:
+        waits = options.waves is not None
+        total, after = 0, None
+        while True:
+            async with self._catalog.begin() as session:
+                if after is None:
+                    selection = await run_options.select(session, options, head=head)
+                    await plans.add(
+                        session,
+                        run_id,
+                        planner_id=self._worker.worker_id,
+                        now=ctx.now,
+                        triggered_by=triggered_by,
+                        head=head,
+                        label=options.label,
+                        retry_of=options.retry_of,
+                    )
+                else:
+                    await plans.hold(session, run_id, self._worker.worker_id)
+                added = await plans.add_items(session, run_id, selection, after=after, waits=waits)
+                total += len(added)
+                if len(added) < plans.ADDED_MAX:
+                    await self._begin(ctx, session, run_id, options, total)
+                    return total
+            after = added[-1]
+            await asyncio.sleep(WRITE_PAUSE_SECONDS)
+
+    async def _begin(
+        self,
+        ctx: OperationContext,
+        session: CatalogSession,
+        run_id: UUID,
+        options: RunOptions,
+        total: int,
+    ) -> None:
+        waves = options.wave_sizes(total)
+        await plans.begin(
+            session,
+            run_id,
+            now=ctx.now,
+            total=total,
+            waves=waves,
+            max_failures=options.failures_max(total),
+        )
+        if waves:
+            await run_tenants.open_first_wave(session, run_id, count=waves[0])
+        target = f"{run_id} {options.label}" if options.label else str(run_id)
+        await audit.LOG.add(session, ctx, "migration-run.start", target)
+
+    async def remove_unplanned(self) -> None:
+        """Remove the runs that were not planned to the end: of this process, or of a dead one.
+
+        Raises:
+            DatabaseUnavailable: The catalog cannot be reached.
+        """
+        for run_id in await plans.abandoned(self._catalog, self._worker.worker_id):
+            is_removed = run_id in self._planning
+            while not is_removed:
+                async with self._catalog.begin() as session:
+                    is_removed = await plans.remove_some(session, run_id, self._worker.worker_id)
+                await asyncio.sleep(WRITE_PAUSE_SECONDS)
 
     async def preview(
         self, ctx: OperationContext, options: RunOptions = EVERY_ACTIVE_TENANT, *, rehearse: bool
@@ -129,15 +186,16 @@ class Fleet:
             MigrationRunNotFound: There is no run with the id in ``options.retry_of``.
         """
         options.check()
+        scripts = RunScripts(self._streams())
+        head = await _head_of(scripts) if options.only_behind else None
         async with self._catalog.begin() as session:
-            selection = await run_options.select(session, options)
+            selection = await run_options.select(session, options, head=head)
             selected = await plans.selected(session, selection)
             options.wave_sizes(len(selected))
             if rehearse:
                 target = options.label or f"{len(selected)} tenants"
                 await audit.LOG.add(session, ctx, "migration-run.rehearse", target)
         async with self._previews:
-            scripts = RunScripts(self._streams())
             found = await self._previewer.preview(selected, scripts, rehearse=rehearse)
         return await self._with_durations(found)
 
@@ -151,12 +209,17 @@ class Fleet:
             expected = work // min(self._previewer.concurrency, paths.total())
         return replace(found, durations=known, expected_ms=expected)
 
-    async def cancel(self, ctx: OperationContext, run_id: UUID) -> None:
+    async def cancel(self, ctx: OperationContext, run_id: UUID, *, ends_all: bool = False) -> None:
         """Stop a run in every process: no more of its tenants start. Started ones finish.
 
-        Tenants that have not started end as failed, "not attempted: run cancelled": most of
-        them before this returns, the claimed ones by the workers that claimed them. Cancelling
-        again has no effect.
+        Tenants that have not started end as failed, "not attempted: run cancelled": up to
+        `CLOSE_MAX` of them before this returns, the others soon after, and the claimed ones by the
+        workers that claimed them. Cancelling again has no effect.
+
+        Args:
+            ctx: The context of the caller.
+            run_id: The id of the run.
+            ends_all: Whether to return only when all of them have ended, except the claimed ones.
 
         Raises:
             MigrationRunNotFound: There is no run with this id.
@@ -166,21 +229,40 @@ class Fleet:
         async with self._catalog.begin() as session:
             if await run_tenants.stop(session, run_id):
                 await audit.LOG.add(session, ctx, "migration-run.cancel", run_id)
-        await self._worker.close(run_id)
+        has_more = await self._worker.close(run_id)
+        while has_more and ends_all:
+            await asyncio.sleep(WRITE_PAUSE_SECONDS)
+            has_more = await self._worker.close(run_id)
 
     async def wait(self, run_id: UUID) -> MigrationRun:
         """Wait until the run has ended, in any process, and return it.
 
         Raises:
             RunContinues: This process is stopping, and the run has not ended.
+            DatabaseUnavailable: The catalog was away for `CATALOG_PATIENCE_SECONDS`.
         """
+        read_at = monotonic_seconds()
         while True:
             ended = self._worker.run_ended
-            run = await runs.get(self._catalog, run_id)
-            if run.finished_at is not None:
-                return run
+            try:
+                run = await runs.get(self._catalog, run_id)
+            except DatabaseUnavailable:
+                if monotonic_seconds() - read_at > CATALOG_PATIENCE_SECONDS:
+                    raise
+            else:
+                read_at = monotonic_seconds()
+                if run.finished_at is not None:
+                    return run
             if self._worker.is_stopping and self._worker.is_idle:
                 raise RunContinues
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(POLL_SECONDS):
                     await ended.wait()
+
+
+async def _head_of(scripts: RunScripts) -> str | None:
+    """Return the position of the head; None if it cannot be read: then every tenant fails."""
+    try:
+        return str(await asyncio.to_thread(scripts.head))
+    except BadStream:
+        return None

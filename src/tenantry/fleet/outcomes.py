@@ -17,8 +17,7 @@ from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.fleet.heartbeat import Heartbeat
 from tenantry.fleet.in_flight import InFlight
 from tenantry.kit.clock import monotonic_seconds, utc_now
-from tenantry.migration.errors import explain
-from tenantry.migration.failure_groups import failure_cause
+from tenantry.migration.errors import explain, failure_cause
 
 WRITTEN_MAX = 256
 # How long an outcome waits for others, so that one transaction writes several. If no other tenant
@@ -155,17 +154,10 @@ class OutcomeWriter:
 
 
 def succeeded(
-    item: RunTenant, *, applied: Sequence[str], started_at: datetime, position: str
+    item: RunTenant, *, applied: Sequence[str], started_at: datetime, position: str | None
 ) -> Outcome:
     """Return the outcome of a tenant that is at the head, with the revisions *applied*."""
-    ended = msgspec.structs.replace(
-        item,
-        state=MigrationState.SUCCESS.value,
-        applied=",".join(applied) or None,
-        started_at=started_at,
-        finished_at=max(started_at, utc_now()),  # the clock may have been set back
-    )
-    return Outcome(ended, position)
+    return _ended(item, MigrationState.SUCCESS, ",".join(applied) or None, started_at, position)
 
 
 def failed(
@@ -185,14 +177,8 @@ def failed(
         error=reason,
         exc_info=error,
     )
-    return _failed(
-        item,
-        reason,
-        cause=failure_cause(error),
-        started_at=started_at,
-        applied=applied,
-        position=position,
-    )
+    item = msgspec.structs.replace(item, error=reason, cause=failure_cause(error))
+    return _ended(item, MigrationState.FAILED, ",".join(applied), started_at, position)
 
 
 def not_attempted(
@@ -203,28 +189,23 @@ def not_attempted(
     position: str | None = None,
 ) -> Outcome:
     """Return the outcome of a tenant that was not started; *reason* begins "not attempted"."""
-    return _failed(
-        item, reason, cause=reason, started_at=utc_now(), applied=applied, position=position
-    )
+    item = msgspec.structs.replace(item, error=reason, cause=reason)
+    return _ended(item, MigrationState.FAILED, ",".join(applied), utc_now(), position)
 
 
-def _failed(
+def _ended(
     item: RunTenant,
-    reason: str,
-    *,
-    cause: str,
+    state: MigrationState,
+    applied: str | None,
     started_at: datetime,
-    applied: Sequence[str],
     position: str | None,
 ) -> Outcome:
     ended = msgspec.structs.replace(
         item,
-        state=MigrationState.FAILED.value,
-        applied=",".join(applied),
-        error=reason,
+        state=state.value,
+        applied=applied,
         started_at=started_at,
         finished_at=max(started_at, utc_now()),  # the clock may have been set back
-        cause=cause,
     )
     return Outcome(ended, position)
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from uuid import UUID
 
-from tenantry.catalog import plans, runs
+from tenantry.catalog import plans, runs, tenant_counts
 from tenantry.catalog.plans import Selection
 from tenantry.catalog.session import CatalogSession
 from tenantry.kit.errors import Invalid
-from tenantry.kit.text import checked_line
+from tenantry.kit.text import checked_label
 
 LABEL_CHARS_MAX = 200
 TENANTS_NAMED_MAX = 10_000
@@ -41,6 +41,8 @@ class RunOptions:
             wave are not attempted.
         max_failures: If more tenants have failed, the remaining ones are not attempted.
         label: A label for the history.
+        only_behind: Only the tenants that the catalog's index does not show at the head, and
+            those that failed in their latest attempt. No other tenant's database is opened.
     """
 
     tenant_ids: Sequence[UUID] | None = None
@@ -49,6 +51,7 @@ class RunOptions:
     waves: Sequence[Amount] | None = None
     max_failures: Amount | None = None
     label: str | None = None
+    only_behind: bool = False
 
     def check(self) -> None:
         """Check the options as far as possible without the catalog.
@@ -57,7 +60,7 @@ class RunOptions:
             BadRunOptions, BadText: A rule is broken.
         """
         if self.label is not None:
-            checked_line("label", self.label, chars_max=LABEL_CHARS_MAX)
+            checked_label("label", self.label, chars_max=LABEL_CHARS_MAX)
         if self.cause is not None and self.retry_of is None:
             raise BadRunOptions("`cause` needs `retryOf`.")
         if self.tenant_ids is not None and len(self.tenant_ids) > TENANTS_NAMED_MAX:
@@ -88,8 +91,13 @@ class RunOptions:
 EVERY_ACTIVE_TENANT = RunOptions()
 
 
-async def select(session: CatalogSession, options: RunOptions) -> Selection:
+async def select(session: CatalogSession, options: RunOptions, *, head: str | None) -> Selection:
     """Return the selection of tenants for *options*.
+
+    Args:
+        session: A session of the catalog.
+        options: The options of the run.
+        head: The position that its tenants must reach; None if it cannot be read.
 
     Raises:
         MigrationRunNotFound: There is no run with the id in `retry_of`.
@@ -97,14 +105,17 @@ async def select(session: CatalogSession, options: RunOptions) -> Selection:
     """
     if options.retry_of is not None:
         await runs.get(session, options.retry_of)
+    head = head if options.only_behind else None
+    if head is not None and not await tenant_counts.behind(session, head):
+        return Selection(tenant_ids=[])
     if options.tenant_ids is None:
-        return Selection(retry_of=options.retry_of, cause=options.cause)
+        return Selection(retry_of=options.retry_of, cause=options.cause, head=head)
     named = list(dict.fromkeys(options.tenant_ids))
     wrong = await plans.left_out(session, named)
     if wrong:
         more = f", and {len(wrong) - 1} more of them" if len(wrong) > 1 else ""
         raise BadRunOptions(f"`tenantIds`: {wrong[0]} is no active, writable tenant{more}.")
-    return Selection(tenant_ids=named, retry_of=options.retry_of, cause=options.cause)
+    return Selection(tenant_ids=named, retry_of=options.retry_of, cause=options.cause, head=head)
 
 
 def _check_waves(waves: Sequence[Amount]) -> None:

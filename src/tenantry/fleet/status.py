@@ -8,11 +8,11 @@ from uuid import UUID
 
 import msgspec
 
-from tenantry.catalog import fleet_map
-from tenantry.catalog.fleet_map import MapTenant, RevisionCount
+from tenantry.catalog import fleet_map, tenant_counts
+from tenantry.catalog.fleet_map import MapTenant
 from tenantry.catalog.session import CatalogSession
-from tenantry.migration.schema_state import BASE
-from tenantry.migration.streams import Stream, Streams
+from tenantry.catalog.tenant_counts import RevisionCount
+from tenantry.migration.streams import Streams
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,8 +71,8 @@ async def schema_status(catalog: CatalogSession, streams: Streams) -> SchemaStat
         BadStream: The directory of revisions cannot be read.
         DatabaseUnavailable: The catalog cannot be reached.
     """
-    counts = await fleet_map.count_by_revision(catalog)
-    others = await fleet_map.count_others(catalog)
+    counts = await tenant_counts.by_revision(catalog)
+    others = await tenant_counts.others(catalog)
     placed = await asyncio.to_thread(_placed, counts, streams)
     places: Counter[Place] = Counter()
     for one in placed:
@@ -115,10 +115,8 @@ def place_of(revision: str | None, streams: Streams) -> Place:
         return Place.HEAD
     if revision is None:
         return Place.UNKNOWN
-    own, _, user = revision.partition("/")
     # A stream that the code has lost, or never had, leaves nothing to compare with.
-    is_known = _knows(streams.own, own) and (not user or _knows(streams.user, user))
-    return Place.BEHIND if is_known else Place.UNKNOWN
+    return Place.BEHIND if streams.have(revision) else Place.UNKNOWN
 
 
 def _placed(counts: list[RevisionCount], streams: Streams) -> list[PlacedCount]:
@@ -131,9 +129,3 @@ def _placed(counts: list[RevisionCount], streams: Streams) -> list[PlacedCount]:
         )
         for one in counts
     ]
-
-
-def _knows(stream: Stream | None, revision: str) -> bool:
-    return stream is not None and (
-        revision == BASE or revision in {one.id for one in stream.revisions}
-    )

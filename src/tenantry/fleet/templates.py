@@ -22,7 +22,7 @@ from tenantry.kit.ids import new_id
 from tenantry.migration.ddl_only import is_ddl_only
 from tenantry.migration.migrator import Migrator
 from tenantry.migration.run_scripts import RunScripts
-from tenantry.migration.streams import Stream, Streams
+from tenantry.migration.streams import Streams
 
 CATALOG_CHARS = 12
 FINGERPRINT_CHARS = 16
@@ -63,7 +63,8 @@ class Templates:
         """
         prefix = f"tenantry_template_{self._catalog.cache.catalog_id.hex[-CATALOG_CHARS:]}_"
         streams = scripts.streams
-        template = prefix + await asyncio.to_thread(_fingerprint, streams)
+        fingerprint = await asyncio.to_thread(lambda: streams.fingerprint)
+        template = prefix + fingerprint[:FINGERPRINT_CHARS]
         if await server.copy(template, to):
             return
         async with self._creating[server_name]:
@@ -115,11 +116,6 @@ def _draft(ctx: OperationContext, server_name: str) -> Tenant:
         created_at=ctx.now,
         schema_revision=None,
     )
-
-
-def _fingerprint(streams: Streams) -> str:
-    items = [stream.fingerprint for stream in (streams.own, streams.user) if stream is not None]
-    return Stream.combine(items)[:FINGERPRINT_CHARS]
 
 
 def _shared(streams: Streams, dialect: sa.Dialect) -> Streams:

@@ -1,19 +1,21 @@
 """Migrate the tenants of migration runs in this process, together with other processes.
 
-One task claims rows in the catalog, a few tasks migrate what was claimed, and one task writes
-the outcomes. `InFlight` counts what lies between the claim and the written outcome.
+One task claims rows in the catalog, a few tasks for each tenant server migrate what was claimed,
+and one task writes the outcomes. `InFlight` counts what lies between the claim and the written
+outcome.
 """
 
 import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from uuid import UUID
 
 import structlog
 
+from tenantry.catalog import waiting
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.run_tenants import Recorded
 from tenantry.catalog.runs import MigrationState, Outcome, RunTenant
@@ -22,7 +24,7 @@ from tenantry.catalog.workers import Report
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.fleet import outcomes
 from tenantry.fleet.active_runs import ActiveRun, ActiveRuns
-from tenantry.fleet.claims import POLL_SECONDS, Claimed, Claims
+from tenantry.fleet.claims import OTHER, POLL_SECONDS, Claimed, Claims
 from tenantry.fleet.heartbeat import Heartbeat
 from tenantry.fleet.in_flight import InFlight
 from tenantry.fleet.outages import Outages, Verdict
@@ -30,8 +32,9 @@ from tenantry.fleet.outcomes import OutcomeWriter
 from tenantry.kit.clock import utc_now
 from tenantry.kit.metrics import FAILED, SUCCESS, Metrics
 from tenantry.kit.release import VERSION
-from tenantry.migration.migrator import MigrationResult, Migrator
+from tenantry.migration.migrator import Migrator
 from tenantry.migration.run_scripts import RunScripts
+from tenantry.migration.schema_state import SchemaState
 from tenantry.migration.streams import Streams
 from tenantry.tenant.databases import TenantDatabases
 
@@ -53,8 +56,13 @@ class Worker:
         heartbeat: Holds the id of this process.
         streams: Reads the current revisions.
         metrics: Counts finished tenants and runs.
-        concurrency: How many tenants are migrated concurrently.
+        concurrency: How many tenants are migrated concurrently on each server, by its name.
         patience_seconds: How long the tenants of a server that is away wait.
+
+    Attributes:
+        worker_id: The id of this process in the catalog.
+        written: Set when this process next writes outcomes to the catalog, and then replaced.
+        run_ended: Set when this process next ends a run, or has stopped, and then replaced.
     """
 
     def __init__(
@@ -66,9 +74,10 @@ class Worker:
         streams: Callable[[], Streams],
         *,
         metrics: Metrics,
-        concurrency: int,
+        concurrency: Mapping[str, int],
         patience_seconds: float,
     ) -> None:
+        self.worker_id = heartbeat.worker_id
         self._catalog = catalog
         self._databases = databases
         self._migrator = migrator
@@ -77,7 +86,9 @@ class Worker:
         self._in_flight = InFlight()
         self._runs = ActiveRuns(streams, self._in_flight)
         self._outages = Outages(
-            databases, patience_seconds=patience_seconds, returned=self._poll_at_once
+            databases,
+            patience_seconds=patience_seconds,
+            returned=lambda: self._claims.hint(),  # noqa: PLW0108 - they are created below
         )
         self._claims = Claims(
             catalog,
@@ -85,13 +96,14 @@ class Worker:
             self._runs,
             self._outages,
             self._in_flight,
+            server_names=concurrency.keys(),
             closed=self._follow_up,
         )
         self._writer = OutcomeWriter(
             catalog, heartbeat, self._in_flight, written=self._outcomes_written
         )
-        self._run_ended = asyncio.Event()
-        self._written = asyncio.Event()
+        self.run_ended = asyncio.Event()
+        self.written = asyncio.Event()
 
     @property
     def is_idle(self) -> bool:
@@ -103,20 +115,14 @@ class Worker:
         """Whether this process claims no more tenants."""
         return self._in_flight.is_stopping
 
-    @property
-    def written(self) -> asyncio.Event:
-        """An event that is set when this process next writes outcomes to the catalog."""
-        return self._written
-
-    @property
-    def run_ended(self) -> asyncio.Event:
-        """An event that is set when this process next ends a run, or has stopped."""
-        return self._run_ended
-
     def report(self) -> Report:
         """Return what this process publishes to the others with its heartbeat."""
         return Report(
-            self._runs.known, self._outages.seconds_away, self._in_flight.in_work, PROGRAM
+            self._runs.known,
+            self._outages.seconds_away,
+            self._claims.unknown_servers,
+            self._in_flight.in_work,
+            PROGRAM,
         )
 
     def begin(self, run_id: UUID, scripts: RunScripts) -> None:
@@ -124,14 +130,18 @@ class Worker:
         self._runs.begin(run_id, scripts)
         self._claims.hint()
 
-    async def close(self, run_id: UUID) -> None:
-        """End the tenants of a stopped run that no process has ever claimed.
+    async def close(self, run_id: UUID) -> bool:
+        """End some tenants of a stopped run that no process has ever claimed.
+
+        This process and others end the rest, in batches. Return whether there may be a rest.
 
         If the catalog cannot be reached, the next process that polls the run ends them.
         """
+        has_more = False
         with contextlib.suppress(DatabaseUnavailable):
-            await self._claims.close(run_id)
+            has_more = await self._claims.close(run_id)
         self._claims.hint()
+        return has_more
 
     async def work(self) -> None:
         """Claim, migrate and write outcomes, until cancelled.
@@ -144,8 +154,9 @@ class Worker:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._writer.work())
                 group.create_task(self._outages.work())
-                for _ in range(self._concurrency):
-                    group.create_task(self._migrate_claimed())
+                for name, count in {**self._concurrency, OTHER: 1}.items():
+                    for _ in range(count):
+                        group.create_task(self._migrate_claimed(name))
                 await self._claims.work()
         finally:
             self._writer.reset()
@@ -169,9 +180,9 @@ class Worker:
             await self._claims.release()
         self._set_run_ended()
 
-    async def _migrate_claimed(self) -> None:
+    async def _migrate_claimed(self, server_name: str) -> None:
         while True:
-            claimed = await self._claims.next()
+            claimed = await self._claims.next(server_name)
             stop_reason = claimed.withheld or await self._stop_reason(claimed.run)
             if self._in_flight.is_stopping:
                 self._in_flight.released()  # `stop` releases it in the catalog
@@ -195,7 +206,7 @@ class Worker:
         return None
 
     async def _migrate(self, claimed: Claimed) -> Outcome | Returned:
-        """Migrate a tenant, or return it to the queue if its server is away."""
+        """Migrate a tenant, or return it to the queue if its server is away, or it was moved."""
         item, outages = claimed.item, self._outages
         started_at, is_first = utc_now(), not claimed.was_held
         while True:
@@ -203,23 +214,29 @@ class Worker:
                 return outcomes.failed(item, outages.error(item.server_name), started_at=started_at)
             if outages.is_away(item.server_name):
                 return Returned(item, may_have_started=not is_first)
-            migrated = await self._attempt(claimed, is_first=is_first)
-            error = migrated.error if isinstance(migrated, MigrationResult) else migrated
+            state: SchemaState | None = None
+            try:
+                state = await self._migrator.migrate(
+                    self._url(item), claimed.run.scripts, run_id=item.run_id, is_first=is_first
+                )
+                error = state.error
+            except Exception as unread:  # noqa: BLE001 - one bad tenant must not stop the others
+                error = unread
+            if error is not None and await self._is_elsewhere(item):
+                return Returned(item, may_have_started=True)
             if error is None or await outages.judge(item, error) is Verdict.FAILED:
-                return _outcome_of(claimed, migrated, started_at)
+                return _outcome_of(claimed, state, error, started_at)
             is_first = False
 
-    async def _attempt(self, claimed: Claimed, *, is_first: bool) -> MigrationResult | Exception:
-        item = claimed.item
-        try:
-            return await self._migrator.migrate(
-                self._url(item),
-                claimed.run.scripts,
-                run_id=item.run_id,
-                is_first=is_first,
-            )
-        except Exception as error:  # noqa: BLE001 - one bad tenant must not stop the others
-            return error
+    async def _is_elsewhere(self, item: RunTenant) -> bool:
+        """Return whether the error of a tenant can be that of a move, which waits for no claim."""
+        while True:
+            try:
+                return await waiting.is_elsewhere(self._catalog, item)
+            except DatabaseUnavailable:
+                if self._in_flight.is_stopping:
+                    return True  # the next worker finds out
+            await asyncio.sleep(POLL_SECONDS)
 
     async def _skip(self, claimed: Claimed, stop_reason: str) -> Outcome:
         """Return the outcome of a tenant that must not start, because the run was stopped.
@@ -232,8 +249,8 @@ class Worker:
             return outcomes.not_attempted(item, stop_reason)
         started_at = utc_now()
         try:
-            found = await self._migrator.read_result(
-                self._url(item), run.scripts, run_id=item.run_id
+            found = await self._migrator.read_state(
+                self._url(item), run.scripts.streams, run_id=item.run_id
             )
             is_done = bool(found.applied) and found.revision == await asyncio.to_thread(
                 run.scripts.head
@@ -241,11 +258,9 @@ class Worker:
         except Exception:  # noqa: BLE001 - the outcome is then that it was not attempted
             _log.info("tenant not inspected", tenant=str(item.tenant_id), exc_info=True)
             return outcomes.not_attempted(item, stop_reason)
-        applied, position = _names(found, run), str(found.revision)
         if is_done:
-            return outcomes.succeeded(
-                item, started_at=started_at, applied=applied, position=position
-            )
+            return _outcome_of(claimed, found, None, started_at)
+        applied, position = _names(found, run), str(found.revision)
         return outcomes.not_attempted(item, stop_reason, applied=applied, position=position)
 
     def _url(self, item: RunTenant) -> str:
@@ -253,7 +268,7 @@ class Worker:
 
     def _outcomes_written(self, recorded: Recorded) -> None:
         self._follow_up(recorded)
-        written, self._written = self._written, asyncio.Event()
+        written, self.written = self.written, asyncio.Event()
         written.set()
 
     def _follow_up(self, recorded: Recorded) -> None:
@@ -269,27 +284,23 @@ class Worker:
         elif self._in_flight.is_idle:
             self._claims.hint()  # the next wave may have started, or a run been stopped
 
-    def _poll_at_once(self) -> None:
-        self._claims.hint()
-
     def _set_run_ended(self) -> None:
-        ended, self._run_ended = self._run_ended, asyncio.Event()
+        ended, self.run_ended = self.run_ended, asyncio.Event()
         ended.set()
 
 
 def _outcome_of(
-    claimed: Claimed, migrated: MigrationResult | Exception, started_at: datetime
+    claimed: Claimed, state: SchemaState | None, error: Exception | None, started_at: datetime
 ) -> Outcome:
     item = claimed.item
-    if not isinstance(migrated, MigrationResult):
-        return outcomes.failed(item, migrated, started_at=started_at)
-    applied, position = _names(migrated, claimed.run), str(migrated.revision)
-    if migrated.error is None:
-        return outcomes.succeeded(item, started_at=started_at, applied=applied, position=position)
-    return outcomes.failed(
-        item, migrated.error, started_at=started_at, applied=applied, position=position
-    )
+    applied = _names(state, claimed.run) if state else []
+    position = str(state.revision) if state else None
+    if error is not None:
+        return outcomes.failed(
+            item, error, started_at=started_at, applied=applied, position=position
+        )
+    return outcomes.succeeded(item, started_at=started_at, applied=applied, position=position)
 
 
-def _names(migrated: MigrationResult, run: ActiveRun) -> list[str]:
-    return [run.scripts.streams.display(one) for one in migrated.applied]
+def _names(state: SchemaState, run: ActiveRun) -> list[str]:
+    return [run.scripts.streams.display(one) for one in state.applied]

@@ -1,0 +1,87 @@
+"""Remove old archives from a target."""
+
+import asyncio
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+
+from tenantry.backup import targets
+from tenantry.backup.archive import Keys
+from tenantry.backup.jobs import Copying, JobLost, Progress, new_job, running
+from tenantry.backup.targets import Stored, Target
+from tenantry.catalog import audit, jobs
+from tenantry.db import audit_log
+from tenantry.kit.clock import utc_now
+from tenantry.kit.context import OperationContext
+from tenantry.kit.stopping import Stop, run_in_thread
+
+KEEP_DAYS_MAX = 36_500
+KEEP_LAST_MAX = 10_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pruned:
+    """The archives that were removed, and how many there were before."""
+
+    removed: list[Stored]
+    total_count: int
+
+
+async def prune(
+    ctx: OperationContext,
+    copying: Copying,
+    target: Target,
+    *,
+    keep_days: int,
+    keep_last: int,
+    progress: Progress,
+) -> Pruned:
+    """Remove old archives, and incomplete ones of processes that were killed, as a job.
+
+    Args:
+        ctx: Who removes them.
+        copying: The services.
+        target: Where they are.
+        keep_days: Every archive of so many days is kept.
+        keep_last: So many archives of each tenant, and of the catalog, are kept anyway.
+        progress: Counts the bytes of the removed archives.
+
+    Raises:
+        S3Missing, S3Unavailable, OSError: The target cannot be used.
+    """
+    job = new_job(ctx, "prune", progress)
+    find = partial(
+        find_old, target, copying.keys, now=ctx.now, keep_days=keep_days, keep_last=keep_last
+    )
+    async with running(copying, job, progress):
+        pruned = await asyncio.to_thread(find)
+        await run_in_thread(partial(_remove, target, pruned, progress))
+        left = pruned.total_count - len(pruned.removed)
+        changes: audit_log.Changes = [{"field": "archives", "old": pruned.total_count, "new": left}]
+        async with copying.catalog.begin() as session:
+            await jobs.note(session, job.id, bytes_done=progress.bytes_done)
+            worker_id = copying.heartbeat.worker_id
+            done = await jobs.finish(session, job.id, worker_id=worker_id, at=utc_now())
+            if done is None:
+                raise JobLost
+            await audit.LOG.add(session, ctx, "backup.prune", job.id, changes=changes)
+    return pruned
+
+
+def find_old(
+    target: Target, keys: Keys, *, now: datetime, keep_days: int, keep_last: int
+) -> Pruned:
+    """Return what `prune` removes, without removing it. Blocks: call it in a thread."""
+    found = targets.stored(target, keys)
+    before = now - timedelta(days=keep_days)
+    return Pruned(
+        removed=targets.expired(found, before=before, keep_last=keep_last), total_count=len(found)
+    )
+
+
+def _remove(target: Target, old: Pruned, progress: Progress, stop: Stop) -> None:
+    for one in old.removed:
+        stop.check()
+        target.remove(one.name)
+        progress.add_bytes(one.size)
+    target.remove_partial()
