@@ -24,9 +24,8 @@ from tenantry.backup.job_worker import JobWorker
 from tenantry.backup.jobs import Copying
 from tenantry.backup.opening import backups_of, secret_of
 from tenantry.backup.queueing import Queueing
-from tenantry.catalog import audit, password_attempts
+from tenantry.catalog import audit, job_cleanup, password_attempts, tenant_counts
 from tenantry.catalog import database as catalog_database
-from tenantry.catalog import jobs as stored_jobs
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.password_attempts import Limits
 from tenantry.db import files
@@ -41,6 +40,7 @@ from tenantry.fleet.export import Export
 from tenantry.fleet.heartbeat import Heartbeat
 from tenantry.fleet.lifecycle import Lifecycle
 from tenantry.fleet.migration_runs import Fleet
+from tenantry.fleet.placement import Placement
 from tenantry.fleet.templates import Templates
 from tenantry.fleet.watchers import Watchers
 from tenantry.fleet.worker import Worker
@@ -73,8 +73,8 @@ RESTART_SECONDS = 1.0
 HOUSEKEEPING_SECONDS = 5.0
 JOBS_KEPT = timedelta(days=90)
 """For how long ended jobs are listed."""
-# Threads for provisioning, which must not wait for migrations or dry runs; each of those two has
-# `migrate_concurrency` threads.
+# Threads for provisioning, which must not wait for migrations or dry runs: those have as many
+# threads as databases that they migrate, or read, concurrently.
 THREADS_BESIDE = 4
 
 _log = structlog.get_logger(__name__)
@@ -132,7 +132,7 @@ async def open_services(settings: Settings, *, works: bool = True) -> AsyncItera
         WrongSecretKey: The catalog was sealed with another key.
     """
     private.make_folder(settings.data_dir)
-    threads = DaemonThreads(2 * settings.migrate_concurrency + THREADS_BESIDE, "migrate")
+    threads = DaemonThreads(settings.threads_max + THREADS_BESIDE, "migrate")
     services = _build(settings, threads)
     try:
         await _prepare(services)
@@ -154,7 +154,7 @@ def open_tenant_server(settings: Settings, server: TenantServer) -> Server:
     return open_server(
         server.address,
         admin_url=server.admin_address,
-        connections_max=settings.tenant_connections,
+        connections_max=settings.connections_of(server),
         timeout_seconds=settings.connect_timeout_s,
         synchronous=settings.sqlite_synchronous,
         statement_seconds=settings.statement_timeout_s,
@@ -184,7 +184,6 @@ def _build(settings: Settings, threads: Executor) -> Services:
     keys = SigningKeys(catalog, secret_of(settings), settings.secret_key_old.get_secret_value())
     tokens = Tokens(keys, lifetime=timedelta(minutes=settings.token_minutes))
     usage = Usage(catalog)
-    identifier = Identifier(catalog, tokens, usage)
     migrator = Migrator(threads, _patience(settings), driver=settings.migration_driver)
     heartbeat = Heartbeat(catalog)
     metrics = _metrics(catalog, servers, passwords)
@@ -195,19 +194,20 @@ def _build(settings: Settings, threads: Executor) -> Services:
         migrator=migrator,
         templates=Templates(catalog, migrator, heartbeat.worker_id),
         passwords=passwords,
+        placement=Placement(settings.servers),
         heartbeat=heartbeat,
         streams=streams,
     )
-    concurrency, patience = settings.migrate_concurrency, settings.server_patience_s
-    work_on = partial(Worker, metrics=metrics, concurrency=concurrency, patience_seconds=patience)
-    worker = work_on(catalog, databases, migrator, heartbeat, streams)
+    most, each = settings.migrate_concurrency, settings.concurrencies
+    work_on = partial(Worker, concurrency=each, patience_seconds=settings.server_patience_s)
+    worker = work_on(catalog, databases, migrator, heartbeat, streams, metrics=metrics)
     copying, queueing, job_worker = backups_of(settings, lifecycle)
-    previewer = Previewer(databases=databases, migrator=migrator, concurrency=concurrency)
+    previewer = Previewer(databases=databases, migrator=migrator, concurrency=most)
     return Services(
         settings=settings,
         catalog=catalog,
         databases=databases,
-        identifier=identifier,
+        identifier=Identifier(catalog, tokens, usage),
         entry=Entry(databases),
         fleet=Fleet(catalog, worker, previewer, streams, metrics=metrics),
         worker=worker,
@@ -270,7 +270,9 @@ async def _upgrade_catalog(services: Services) -> None:
     try:
         await services.migrator.initialise(services.settings.catalog, scripts, run_id=new_id())
     except UnknownRevision:
-        found = await services.migrator.read_revision(services.settings.catalog, scripts.streams)
+        found = (
+            await services.migrator.read_state(services.settings.catalog, scripts.streams)
+        ).revision
         if found.own < catalog_database.STREAM.head:
             raise
         _log.info("the catalog is newer than this code", revision=found.own)
@@ -318,12 +320,14 @@ async def _keep_house(services: Services) -> None:
     while True:
         with contextlib.suppress(DatabaseUnavailable):
             await services.lifecycle.reap()
+            await services.fleet.remove_unplanned()
             await services.deletion.purge_expired(system_context("housekeeping"))
             await backup_jobs.reap(services.copying)
-            await stored_jobs.prune(services.catalog, before=utc_now() - JOBS_KEPT)
+            await job_cleanup.prune(services.catalog, before=utc_now() - JOBS_KEPT)
             await services.usage.write()
             await services.sign_ins.write()
             await password_attempts.forget(services.catalog)
+            await tenant_counts.merge(services.catalog)
             await services.signing_keys.retire(
                 system_context("housekeeping"), token_lifetime=services.tokens.lifetime
             )

@@ -74,13 +74,16 @@ class Settings(BaseSettings):
     tenant_servers: TenantServers = Field(
         default_factory=dict,
         description="Tenant servers by name, as JSON: "
-        '`{"eu": "postgresql://…", "us": {"url": "postgresql://…"}}`. A tenant stays on the server '
-        "that it was created on. `admin_url` of a server behind a connection pooler is its URL "
-        "without the pooler. The server `default` is here or in `TENANTRY_TENANT_SERVER_URL`.",
+        '`{"eu": "postgresql://…", "us": {"url": "postgresql://…"}}`. A tenant stays on its server '
+        "until it is moved. `admin_url` of a server behind a connection pooler is its URL "
+        "without the pooler. `weight` is its share of new tenants; with `max_tenants` databases, "
+        "it gets no more by weight. `concurrency` and `connections` replace "
+        "`TENANTRY_MIGRATE_CONCURRENCY` and `TENANTRY_TENANT_CONNECTIONS`. The server `default` is "
+        "here or in `TENANTRY_TENANT_SERVER_URL`; its weight is 1 if no server has a weight.",
     )
     secret_key: SecretStr = Field(
         SecretStr(""),
-        description="Seals the signing keys in the catalog; at least 32 characters. Required "
+        description="Encrypts the signing keys in the catalog; at least 32 characters. Required "
         "with a PostgreSQL catalog; otherwise a file `secret-key` is created in the data folder.",
     )
     secret_key_old: SecretStr = Field(
@@ -147,8 +150,8 @@ class Settings(BaseSettings):
         60_000,
         ge=60,
         le=100_000_000,
-        description="Maximum requests of one API key, user, admin or McpToken in a minute, for "
-        "each process; more get 429. A tenant can have its own limit.",
+        description="Maximum requests of one API key, user, admin or unbound McpToken in a minute, "
+        "for each process; more get 429. A tenant can have a limit of its own instead.",
     )
     trusted_proxies: ProxyAddresses = Field(
         "",
@@ -163,7 +166,10 @@ class Settings(BaseSettings):
         "by commas; empty for none.",
     )
     migrate_concurrency: int = Field(
-        4, ge=1, le=256, description="Tenant databases that this process migrates concurrently."
+        4,
+        ge=1,
+        le=256,
+        description="Databases that this process migrates concurrently on each tenant server.",
     )
     lock_timeout_ms: int = Field(
         3000, ge=1, description="How long a migration waits for one lock, and requests behind it."
@@ -227,9 +233,8 @@ class Settings(BaseSettings):
         2,
         ge=0,
         le=64,
-        description="Backups that admins have started over HTTP and that this process makes at the "
-        "same time, as many moves, and as many of their other jobs; 0 leaves them to other "
-        "processes.",
+        description="Queued jobs that this process runs at the same time: so many backups, so many "
+        "moves, and so many others; 0 leaves them to other processes.",
     )
     pg_tools: Path | None = Field(
         None, description="The folder of `pg_dump` and `pg_restore`. Empty: the `PATH`."
@@ -296,7 +301,33 @@ class Settings(BaseSettings):
     def servers(self) -> dict[str, TenantServer]:
         """The servers, or folders, of the tenant databases, by name."""
         url = self.tenant_server_url.get_secret_value() or f"sqlite:///{self.data_dir / 'tenants'}"
-        return {SERVER_DEFAULT: TenantServer(url=SecretStr(url)), **self.tenant_servers}
+        servers = {SERVER_DEFAULT: TenantServer(url=SecretStr(url)), **self.tenant_servers}
+        if not any(one.weight for one in servers.values()):
+            servers[SERVER_DEFAULT] = servers[SERVER_DEFAULT].model_copy(update={"weight": 1})
+        return servers
+
+    def concurrency_of(self, server: TenantServer) -> int:
+        """Return how many databases of a server this process migrates concurrently."""
+        return server.concurrency or self.migrate_concurrency
+
+    @property
+    def migrations_max(self) -> int:
+        """How many databases this process migrates concurrently, on all servers together."""
+        return sum(map(self.concurrency_of, self.servers.values()))
+
+    @property
+    def concurrencies(self) -> dict[str, int]:
+        """How many databases this process migrates concurrently on each server, by its name."""
+        return {name: self.concurrency_of(one) for name, one in self.servers.items()}
+
+    @property
+    def threads_max(self) -> int:
+        """How many databases this process migrates, or reads for a dry run, concurrently."""
+        return self.migrations_max + self.migrate_concurrency
+
+    def connections_of(self, server: TenantServer) -> int:
+        """Return the limit of connections to a server for requests."""
+        return server.connections or self.tenant_connections
 
 
 def read_settings(**overrides: object) -> Settings:

@@ -15,11 +15,11 @@ from typing import Any, TypeVar
 
 import structlog
 
-from tenantry.access.identify import Credentials, Identity
+from tenantry.access.identify import Identity
 from tenantry.access.principal import AdminContext
 from tenantry.access.rate_limits import check
 from tenantry.api import envelope
-from tenantry.api.access_levels import TENANT_LOGIN, Caller
+from tenantry.api.access_levels import TENANT_LOGIN
 from tenantry.api.conditional import conditional_answer
 from tenantry.api.endpoints import Endpoint, Router
 from tenantry.api.envelope import CLOSE, Answer
@@ -31,6 +31,7 @@ from tenantry.api.requests import (
     HeldBodies,
     HeldBody,
     decode_request,
+    keep_alive_of,
     read_body,
     read_credentials,
     read_headers,
@@ -44,13 +45,13 @@ from tenantry.api.streaming import (
     Send,
     StreamedBody,
     send_body,
+    while_admitted,
 )
 from tenantry.db.postgres import SILENCE_SECONDS
 from tenantry.db.sessions import DatabaseUnavailable, retry_deadlock
 from tenantry.kit.access_log import AccessLog
-from tenantry.kit.clock import monotonic_seconds, utc_now
-from tenantry.kit.context import OperationContext
-from tenantry.kit.errors import TenantryError, Unavailable
+from tenantry.kit.clock import monotonic_seconds
+from tenantry.kit.errors import Forbidden, TenantryError, Unauthenticated, Unavailable
 from tenantry.services import Services
 
 # A database connection cancels a statement 1 s after its deadline, and reports that the server
@@ -61,12 +62,14 @@ DEADLINE_LATER_SECONDS = SILENCE_SECONDS + 0.5
 SLOW_BODY_SECONDS = 0.5
 
 Result = TypeVar("Result")
+Prepared = tuple[Any, Callable[[], Awaitable[Any]]]
+"""The context of an admitted caller, and the handler with its arguments."""
 
 _log = structlog.get_logger(__name__)
 
 
 class ServerEnding(Unavailable):
-    """The server ends, and the request took too long: it may have been carried out, or not."""
+    """The process is stopping, and the request took too long: it may have had an effect, or not."""
 
 
 class Api:
@@ -89,7 +92,7 @@ class Api:
         exchange = Exchange(scope, self._interruptions, self._seconds_max, held)
         try:
             try:
-                answer = await self._answer(exchange, scope, receive)
+                answer = await self._answer(exchange, receive)
             except DatabaseUnavailable:
                 await self._recheck_access(exchange)
                 raise
@@ -123,127 +126,116 @@ class Api:
             self._services.recent_errors.note(entry)
             self._services.metrics.count_request(entry.method, entry.path, entry.status, entry.ms)
 
-    async def _answer(self, exchange: Exchange, scope: Scope, receive: Receive) -> Answer:
-        headers = scope["headers"]
-        endpoint, values = self._router.find(exchange.method, scope["raw_path"].decode("latin-1"))
+    async def _answer(self, exchange: Exchange, receive: Receive) -> Answer:
+        headers = exchange.headers
+        path = exchange.scope["raw_path"].decode("latin-1")
+        endpoint, values = self._router.find(exchange.method, path)
         exchange.endpoint = endpoint
-        credentials = read_credentials(headers, endpoint.level.headers)
-
-        # It must not refer to the exchange: the garbage collector would have to free each request.
-        enter = partial(self._enter_again, endpoint, exchange.request_id, scope, credentials)
-        exchange.enter, exchange.known = enter, self._services.catalog.cache.generation
-        ctx = _context(exchange.request_id, scope)
-        entering = self._enter(endpoint, ctx, credentials, exchange)
-        exchange.ctx = ctx = await exchange.in_time(entering)
+        exchange.credentials = read_credentials(headers, endpoint.level.headers)
+        exchange.known = self._services.catalog.cache.generation
+        await exchange.in_time(self._identify(endpoint, exchange))
+        self._count(exchange)
         body_from = monotonic_seconds()
         try:
             body = await read_body(endpoint, headers, receive, exchange.held)
         except TenantryError:
-            await exchange.in_time(endpoint.level.confirm(ctx))
+            # Only a caller who has access learns what is wrong with the body.
+            checking = self._in_turn(endpoint, exchange, partial(self._confirm, endpoint, exchange))
+            await exchange.in_time(checking)
             raise
         if monotonic_seconds() - body_from > SLOW_BODY_SECONDS:
-            entering = self._in_turn(endpoint, exchange.caller, enter, enter)
-            exchange.ctx = ctx = await exchange.in_time(entering)
-        preparing = partial(self._handler, endpoint, ctx, scope, values, body=body, enter=enter)
+            await exchange.in_time(self._identify(endpoint, exchange))
+        preparing = partial(self._prepare, endpoint, exchange, values, body)
         if endpoint.keep_alive_seconds is not None:
-            handle = await exchange.in_time(preparing())
-            return await long_answer(endpoint, handle(), endpoint.keep_alive_seconds)
-        answering = partial(_work, endpoint, ctx, scope, preparing)
-        work = self._in_turn(endpoint, exchange.caller, answering, enter)
+            _, handle = await exchange.in_time(self._in_turn(endpoint, exchange, preparing))
+            return await long_answer(endpoint, handle(), keep_alive_of(endpoint, headers))
+        readmit = partial(self._admit_again, endpoint, exchange)
+        answering = partial(_work, endpoint, exchange.scope, preparing, readmit)
+        work = self._in_turn(endpoint, exchange, answering)
         more = endpoint.seconds_more
-        exchange.seconds_left += math.inf if more is None else more
+        exchange.time_left.seconds += math.inf if more is None else more
         return await exchange.in_time(work, receive if exchange.method == "GET" else None)
 
-    async def _handler(
-        self,
-        endpoint: Endpoint,
-        ctx: Any,
-        scope: Scope,
-        values: Mapping[str, str],
-        *,
-        body: bytes,
-        enter: Callable[[], Awaitable[Any]],
-    ) -> Callable[[], Awaitable[Any]]:
-        """Return the handler with its arguments.
+    async def _identify(self, endpoint: Endpoint, exchange: Exchange) -> None:
+        """Verify the credentials, without the tenant's database.
+
+        Raises:
+            Unauthenticated, Forbidden: They are invalid, or do not suffice.
+        """
+        exchange.anonymous = ctx = exchange.new_context()
+        identifying = partial(endpoint.level.identify, self._services, ctx, exchange.credentials)
+        exchange.caller = await retry_deadlock(identifying, is_read=True)
+
+    def _admit(self, endpoint: Endpoint, exchange: Exchange) -> Awaitable[Any]:
+        """Admit the caller, and return the context for the handler.
+
+        Raises:
+            Unauthenticated, Forbidden: The credentials do not suffice.
+        """
+        ctx, caller, demand = exchange.anonymous, exchange.caller, endpoint.demand
+        entering = partial(endpoint.level.enter, self._services, ctx, caller, demand)
+        return retry_deadlock(entering, is_read=True)
+
+    async def _confirm(self, endpoint: Endpoint, exchange: Exchange) -> None:
+        exchange.ctx = ctx = await self._admit(endpoint, exchange)
+        await endpoint.level.confirm(ctx)
+
+    async def _prepare(
+        self, endpoint: Endpoint, exchange: Exchange, values: Mapping[str, str], body: bytes
+    ) -> Prepared:
+        """Admit the caller, and return the context and the handler with its arguments.
 
         It is called in the turn of the request: a decoded body takes up to 25 times its size.
         """
+        headers = exchange.headers
+        exchange.ctx = ctx = await self._admit(endpoint, exchange)
         try:
-            request = decode_request(endpoint, scope, body)
+            request = decode_request(endpoint, exchange.scope, body)
         except TenantryError:
             await endpoint.level.confirm(ctx)
             raise
         parameters: dict[str, Any] = read_parameters(values) if values else {}
         if endpoint.headers:
-            parameters |= read_headers(scope["headers"], endpoint.headers)
+            parameters |= read_headers(headers, endpoint.headers)
         if endpoint.is_event_stream:
-            parameters["readmit"] = enter
-        return partial(endpoint.handler, ctx, self._services, request, **parameters)
+            parameters["readmit"] = partial(self._admit_again, endpoint, exchange)
+        return ctx, partial(endpoint.handler, ctx, self._services, request, **parameters)
 
-    async def _enter_again(
-        self, endpoint: Endpoint, request_id: str, scope: Scope, credentials: Credentials
-    ) -> Any:
-        """Authenticate the caller of an admitted request again."""
-        return await self._enter(endpoint, _context(request_id, scope), credentials)
+    async def _admit_again(self, endpoint: Endpoint, exchange: Exchange) -> Any:
+        """Authenticate and admit the caller of an admitted request again."""
+        ctx, services = exchange.new_context(), self._services
+        caller = await endpoint.level.identify(services, ctx, exchange.credentials)
+        return await endpoint.level.enter(services, ctx, caller, endpoint.demand)
 
-    async def _enter(
-        self,
-        endpoint: Endpoint,
-        ctx: OperationContext,
-        credentials: Credentials,
-        exchange: Exchange | None = None,
-    ) -> Any:
-        """Authenticate the caller, and return the context for the handler.
-
-        Args:
-            endpoint: Its level of access determines the checks.
-            ctx: The context of the request, without a caller.
-            credentials: The credentials in the request.
-            exchange: A new request: it is counted for the rate limit, and waits for its turn before
-                it uses the tenant's database. None to authenticate an admitted request again.
-
-        Raises:
-            Unauthenticated, Forbidden: The credentials are invalid, or do not suffice.
-            TooManyRequests: The rate limit or the fair share is used up.
-        """
-        level = endpoint.level
-        identifying = partial(level.identify, self._services, ctx, credentials)
-        if exchange is None:
-            return await level.enter(self._services, ctx, await identifying(), endpoint.demand)
-        exchange.caller = caller = await retry_deadlock(identifying, is_read=True)
-        self._count(exchange)
-        entering = partial(level.enter, self._services, ctx, caller, endpoint.demand)
-        work = partial(retry_deadlock, entering, is_read=True)
-        assert exchange.enter is not None, "it is known since the endpoint is"
-        return await self._in_turn(endpoint, caller, work, exchange.enter)
-
-    async def _in_turn(
-        self,
-        endpoint: Endpoint,
-        caller: Caller,
-        work: Callable[[], Awaitable[Result]],
-        recheck: Callable[[], Awaitable[object]],
-    ) -> Result:
+    def _in_turn(
+        self, endpoint: Endpoint, exchange: Exchange, work: Callable[[], Awaitable[Result]]
+    ) -> Awaitable[Result]:
         """Run *work* within the fair share of the caller's tenant, and return its result."""
+        caller = exchange.caller
         # Logins have a fair queue of their own, for password hashing.
         if isinstance(caller, Identity) and endpoint.level is not TENANT_LOGIN:
-            return await self._fair_share.run(caller.tenant.id, work, recheck)
-        return await work()
+            recheck = partial(self._identify, endpoint, exchange)
+            return self._fair_share.run(caller.tenant.id, work, recheck)
+        return work()
 
     def _count(self, exchange: Exchange) -> None:
-        """Count the request for the rate limit of its credential.
+        """Count the request for the rate limit of its caller, or of its tenant.
 
         Raises:
             TooManyRequests: The limit is reached.
         """
         caller, limits = exchange.caller, self._services.rate_limits
         if isinstance(caller, Identity):
-            credential = caller.credential_id
+            tenant = caller.tenant
             if exchange.endpoint is not None and exchange.endpoint.level is TENANT_LOGIN:
                 # Logins have their own quota: a website that uses up the key's does not block them.
-                exchange.quota = limits.take(f"login {credential}")
+                exchange.quota = limits.take(f"login {caller.caller_id}")
+            elif tenant.requests_per_minute:
+                # Two quotas: the visitors of a website do not use up that of the users.
+                kind = "keys" if caller.is_by_key else "users"
+                exchange.quota = limits.take_shared(tenant.id, kind, tenant.requests_per_minute)
             else:
-                exchange.quota = limits.take(credential, caller.tenant.requests_per_minute)
+                exchange.quota = limits.take(caller.caller_id)
         elif isinstance(caller, AdminContext):
             exchange.quota = limits.take(caller.email)
         else:
@@ -258,39 +250,31 @@ class Api:
         Raises:
             Unauthenticated, Forbidden: The caller is no longer admitted.
         """
-        cache = self._services.catalog.cache
+        cache, endpoint = self._services.catalog.cache, exchange.endpoint
         # After its deadline, a request does not wait for the catalog again.
-        if exchange.enter is None or not cache.is_fresh or exchange.seconds_left <= 0:
+        if endpoint is None or not cache.is_fresh or exchange.time_left.seconds <= 0:
             return
         with contextlib.suppress(Unavailable):
             await exchange.in_time(cache.check_epoch())
             if cache.generation != exchange.known:
-                await exchange.in_time(exchange.enter())
-
-
-def _context(request_id: str, scope: Scope) -> OperationContext:
-    client = scope.get("client")
-    return OperationContext(
-        request_id=request_id,
-        now=utc_now(),
-        actor="anonymous",
-        address=client[0] if client else "",
-    )
+                await exchange.in_time(self._admit_again(endpoint, exchange))
 
 
 async def _work(
     endpoint: Endpoint,
-    ctx: Any,
     scope: Scope,
-    preparing: Callable[[], Awaitable[Callable[[], Awaitable[Any]]]],
+    preparing: Callable[[], Awaitable[Prepared]],
+    readmit: Callable[[], Awaitable[object]],
 ) -> Answer:
-    handle = await preparing()
+    ctx, handle = await preparing()
     work = partial(retry_deadlock, handle, is_read=endpoint.method == "GET")
     if endpoint.version is not None:
         return await conditional_answer(endpoint, ctx, scope, work)
     data = await work()
     if isinstance(data, AsyncGeneratorType):
-        return await streamed_answer(endpoint, data, scope["headers"])
+        # An event stream checks the access itself, because it ends without an error.
+        chunks = data if endpoint.is_event_stream else while_admitted(data, readmit)
+        return await streamed_answer(endpoint, chunks, scope["headers"])
     return represent(endpoint, data)
 
 
@@ -327,6 +311,6 @@ async def _send_stream(
         exchange.error = type(error).__name__
         if isinstance(error, Unavailable):
             exchange.log_cause(error)
-        else:
+        elif not isinstance(error, Unauthenticated | Forbidden):
             _log.exception("response aborted", request_id=exchange.request_id)
         raise ResponseAborted from None

@@ -71,7 +71,7 @@ class Endpoint:
         seconds_more: Extra time for handlers that hash passwords, added to the deadline of the
             request; None if the handler has deadlines of its own.
         is_event_stream: Whether the response continues while the caller has access. The handler
-            also takes ``readmit``, which raises when the caller has lost access.
+            also takes ``readmit``.
         body_bytes_max: The largest body that is accepted.
         version: Returns the version of the data, for conditional requests; the handler then
             returns `Versioned` data.

@@ -10,7 +10,7 @@ from http import HTTPStatus
 import msgspec
 
 from tenantry.access.login import LoginRefused
-from tenantry.access.rate_limits import POLICY_NAME, WINDOW_SECONDS, Quota, TooManyRequests
+from tenantry.access.rate_limits import WINDOW_SECONDS, Quota, TooManyRequests
 from tenantry.access.throttle import TooManyAttempts
 from tenantry.api.streaming import Source, StreamedBody
 from tenantry.kit.errors import (
@@ -73,7 +73,7 @@ class HeadersTooLarge(HttpError):
 
 
 class UnsupportedMediaType(HttpError):
-    """The body must be application/json."""
+    """The body must be application/json, without a Content-Encoding."""
 
     status = HTTPStatus.UNSUPPORTED_MEDIA_TYPE
 
@@ -104,6 +104,9 @@ METRICS = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
 # Source: https://html.spec.whatwg.org/multipage/server-sent-events.html
 EVENT_STREAM = (b"content-type", b"text/event-stream")
 JSON_LINES = (b"content-type", b"application/x-ndjson")
+ZIP = (b"content-type", b"application/zip")
+# A browser stores it; the name is fixed, because that of a tenant can have any characters.
+ATTACHED = (b"content-disposition", b'attachment; filename="export.zip"')
 GZIP = (b"content-encoding", b"gzip")
 # Disables response buffering in nginx, which would delay events.
 UNBUFFERED = (b"x-accel-buffering", b"no")
@@ -200,13 +203,13 @@ def rate_limit(quota: Quota) -> Headers:
     Source: draft-ietf-httpapi-ratelimit-headers-10, sections 3 and 4: q and w are the quota and
     its window in seconds, r is the remaining quota, t the seconds until it is reset.
     """
-    left = f'"{POLICY_NAME}";r={max(0, quota.remaining)};t={quota.reset_seconds}'
-    return [_policy(quota.per_window), (b"ratelimit", left.encode())]
+    left = f'"{quota.policy}";r={max(0, quota.remaining)};t={quota.reset_seconds}'
+    return [_policy(quota.policy, quota.per_window), (b"ratelimit", left.encode())]
 
 
 @lru_cache(maxsize=1_024)
-def _policy(per_window: int) -> tuple[bytes, bytes]:
-    policy = f'"{POLICY_NAME}";q={per_window};w={WINDOW_SECONDS}'
+def _policy(name: str, per_window: int) -> tuple[bytes, bytes]:
+    policy = f'"{name}";q={per_window};w={WINDOW_SECONDS}'
     return b"ratelimit-policy", policy.encode()
 
 

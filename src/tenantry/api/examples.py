@@ -33,10 +33,13 @@ _BY_NAME: Mapping[str, Any] = {
     "failed": 0,
     "failedCount": 0,
     "fullName": "Grace Hopper",
+    "format": "jsonl",
     "fromServer": "default",
     "gracePeriodSeconds": 86_400,
     "head": "0001",
     "host": "127.0.0.1:8000",
+    "keepDays": 30,
+    "keepLast": 3,
     "key": "blog",
     "Last-Event-ID": "57",
     "keys": [
@@ -48,6 +51,7 @@ _BY_NAME: Mapping[str, Any] = {
     "modules": ["blog", "mcp"],
     "name": "Acme",
     "newPassword": "another quite long passphrase",
+    "note": None,
     "origin": "http://127.0.0.1:8000",
     "page": 1,
     "pageSize": 20,
@@ -121,6 +125,7 @@ _WHOLE: Mapping[str, Any] = {
         f'"startedAt":"{INSTANT}","finishedAt":"{INSTANT}"}}\n\n'
     ),
     "JsonLines": f'{{"id":"{ID}","at":"{INSTANT}","action":"tenant.create"}}\n',
+    "ZipFile": "PK…",
     "MetricsText": 'tenantry_requests_total{method="GET",route="/livez",status="200"} 1.0\n',
 }
 _BY_KIND: Mapping[type[ms.Type], Any] = {

@@ -1,20 +1,20 @@
 """The state of one request while it is handled, and what is logged of it."""
 
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, MutableMapping
 from email.utils import format_datetime
 from http import HTTPStatus
 from typing import Any, TypeVar
 
 import structlog
 
-from tenantry.access.identify import Identity
+from tenantry.access.identify import Credentials, Identity
 from tenantry.access.rate_limits import Quota
 from tenantry.api import envelope
 from tenantry.api.access_levels import AUTHORIZATION, MCP_TOKEN, Caller
 from tenantry.api.caching import cache_headers
 from tenantry.api.endpoints import Endpoint
 from tenantry.api.envelope import Answer, Headers
-from tenantry.api.interruptions import Interruptions
+from tenantry.api.interruptions import Interruptions, TimeLeft
 from tenantry.api.requests import HeldBody, is_token
 from tenantry.api.streaming import Receive
 from tenantry.kit.access_log import AccessEntry
@@ -39,20 +39,23 @@ class Exchange:
     """The state of one request while it is handled.
 
     Attributes:
-        enter: Authenticates the caller again; None until the endpoint is known.
-        known: The generation of the cache when the request arrived.
-        caller: The caller; None until the credentials are verified.
+        time_left: How long the request may still use databases.
         held: The memory of its body.
+        credentials: Those that its endpoint reads.
+        known: The generation of the cache when the request arrived.
+        anonymous: The context without the caller; set when the credentials are verified.
+        caller: The caller; None until the credentials are verified.
         quota: The caller's rate limit; None until the caller is known.
-        seconds_left: How long the request may still use databases.
+        ctx: The context of an admitted caller.
     """
 
     def __init__(
         self, scope: Scope, interruptions: Interruptions, seconds_max: float, held: HeldBody
     ) -> None:
         self.began = monotonic_seconds()
+        self.scope = scope
         self._interruptions = interruptions
-        self.seconds_left = seconds_max
+        self.time_left = TimeLeft(seconds_max)
         self.held = held
         self.request_id = new_request_id()
         self.is_head = scope["method"] == "HEAD"
@@ -60,33 +63,35 @@ class Exchange:
         self.method: str = "GET" if self.is_head else scope["method"]
         self.headers: list[tuple[bytes, bytes]] = scope["headers"]
         self.endpoint: Endpoint | None = None
-        self.enter: Callable[[], Awaitable[Any]] | None = None
+        self.credentials = Credentials()
         self.known = 0
+        self.anonymous: OperationContext
         self.caller: Caller = None
         self.ctx: OperationContext | None = None
         self.error: str | None = None
         self.quota: Quota | None = None
 
-    async def in_time(self, work: Awaitable[Result], receive: Receive | None = None) -> Result:
+    def in_time(self, work: Awaitable[Result], receive: Receive | None = None) -> Awaitable[Result]:
         """Await *work* with the deadline of the request, and return its result.
 
         Every use of a database for a request goes through this method, so waiting for connections,
-        statements and retries share one deadline.
+        statements and retries share one deadline. For the errors see `Interruptions.run`.
 
         Args:
             work: Uses databases.
             receive: Given if *work* is to be cancelled when the client disconnects.
-
-        Raises:
-            DatabaseUnavailable: No time was left, and *work* was cancelled.
-            ClientDisconnected: The client disconnected, and *work* was cancelled.
-            Exception: Any error of *work*.
         """
-        began = monotonic_seconds()
-        try:
-            return await self._interruptions.run(work, seconds=self.seconds_left, receive=receive)
-        finally:
-            self.seconds_left -= monotonic_seconds() - began
+        return self._interruptions.run(work, self.time_left, receive)
+
+    def new_context(self) -> OperationContext:
+        """Return the context of the request without a caller, at this time."""
+        client = self.scope.get("client")
+        return OperationContext(
+            request_id=self.request_id,
+            now=utc_now(),
+            actor="anonymous",
+            address=client[0] if client else "",
+        )
 
     def refuse(self, error: TenantryError) -> Answer:
         """Return the response for *error*, and note it for the log."""

@@ -22,6 +22,19 @@ CHECK_SECONDS = 0.1
 Answer = TypeVar("Answer")
 
 
+class TimeLeft:
+    """How long a request may still use databases.
+
+    Attributes:
+        seconds: Less after each `Interruptions.run`.
+    """
+
+    __slots__ = ("seconds",)
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+
 class Interruptions:
     """Cancels work at its deadline, or when its client has disconnected."""
 
@@ -30,13 +43,13 @@ class Interruptions:
         self._timer: asyncio.TimerHandle | None = None
 
     async def run(
-        self, work: Awaitable[Answer], *, seconds: float, receive: Receive | None = None
+        self, work: Awaitable[Answer], left: TimeLeft, receive: Receive | None = None
     ) -> Answer:
         """Await *work* in the calling task, and return its result.
 
         Args:
             work: The work.
-            seconds: How long it may take.
+            left: How long it may take; the time that it took is subtracted.
             receive: The ASGI `receive` of a request that may be cancelled; *work* must not use it.
                 It is awaited when the work has taken longer than `CHECK_SECONDS`.
 
@@ -45,7 +58,8 @@ class Interruptions:
             ClientDisconnected: The client has disconnected, and *work* was cancelled.
             Exception: Any error of *work*.
         """
-        one = _Work(monotonic_seconds() + seconds, receive)
+        began = monotonic_seconds()
+        one = _Work(began + left.seconds, receive)
         self._running.add(one)
         if self._timer is None:
             self._set_timer()
@@ -58,6 +72,7 @@ class Interruptions:
         finally:
             self._running.discard(one)
             one.end()
+            left.seconds -= monotonic_seconds() - began
 
     def _set_timer(self) -> None:
         self._timer = asyncio.get_running_loop().call_later(CHECK_SECONDS, self._check)
@@ -73,6 +88,16 @@ class Interruptions:
 
 class _Work:
     """Work in the current task."""
+
+    __slots__ = (
+        "_due",
+        "_is_new",
+        "_receive",
+        "_watching",
+        "cancelled_before",
+        "interrupted",
+        "task",
+    )
 
     def __init__(self, due: float, receive: Receive | None) -> None:
         task = asyncio.current_task()

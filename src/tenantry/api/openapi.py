@@ -12,7 +12,7 @@ from tenantry.api.endpoints import Endpoint
 from tenantry.api.examples import example_of, example_of_parameter
 from tenantry.kit.context import OperationContext
 from tenantry.kit.release import VERSION
-from tenantry.schemas.base import EventStream, JsonLines, MetricsText, Nothing
+from tenantry.schemas.base import EventStream, JsonLines, MetricsText, Nothing, ZipFile
 from tenantry.services import Services
 
 Json = dict[str, Any]
@@ -32,6 +32,7 @@ _TEXTS: Mapping[type[msgspec.Struct], str] = {
     MetricsText: "text/plain",
     EventStream: "text/event-stream",
     JsonLines: "application/x-ndjson",
+    ZipFile: "application/zip",
 }
 _FAILURE: Json = {
     "type": "object",

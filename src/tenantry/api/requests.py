@@ -38,6 +38,8 @@ QUERY_FIELDS_MAX = 50
 
 # A longer header is ignored, as a server may do (RFC 7240, section 2).
 PREFER_CHARS_MAX = 1_024
+# Source: RFC 7240, section 4.1
+RESPOND_ASYNC = "respond-async"
 
 # An unterminated quoted string extends to the end, which keeps matching linear.
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\\?$)', re.DOTALL)
@@ -160,6 +162,15 @@ def prefers(header: str, preference: str) -> bool:
     return False
 
 
+def keep_alive_of(endpoint: Endpoint, headers: RawHeaders) -> float | None:
+    """Return the interval in which spaces are sent before a slow response; None for none.
+
+    They send the status of the endpoint, so none are sent before a 202.
+    """
+    prefer = read_headers(headers, endpoint.headers).get("prefer", "")
+    return None if prefers(prefer, RESPOND_ASYNC) else endpoint.keep_alive_seconds
+
+
 def decode_request(endpoint: Endpoint, scope: Mapping[str, Any], body: bytes) -> Any:
     """Return the endpoint's request, from the body or from the query string.
 
@@ -188,7 +199,7 @@ async def read_body(
             `BODY_SILENCE_SECONDS_MAX`.
         ClientDisconnected: The client closed the connection before the end of the body.
         TooManyBodies: The bodies of other requests take too much memory.
-        UnsupportedMediaType: There is a body, and its Content-Type is not JSON.
+        UnsupportedMediaType: There is a body, and it is not plain JSON by its headers.
     """
     if not endpoint.reads_body:
         return b""
@@ -352,7 +363,11 @@ def _check_announced(endpoint: Endpoint, headers: RawHeaders) -> None:
 
 
 def _is_json(headers: RawHeaders) -> bool:
+    is_json = True
     for name, value in headers:
         if name == b"content-type":
-            return value.partition(b";")[0].strip().lower() == b"application/json"
-    return True
+            is_json &= value.partition(b";")[0].strip().lower() == b"application/json"
+        # No coding is supported (RFC 9110, section 8.4).
+        elif name == b"content-encoding":
+            is_json &= value.strip().lower() in {b"", b"identity"}
+    return is_json

@@ -7,17 +7,20 @@ from typing import Any
 from tenantry.api import envelope
 from tenantry.api.endpoints import Endpoint
 from tenantry.api.envelope import (
+    ATTACHED,
     EVENT_STREAM,
     GZIP,
     JSON,
     JSON_LINES,
     UNBUFFERED,
+    ZIP,
     Answer,
     Headers,
     Reply,
 )
 from tenantry.api.streaming import LARGE_BYTES, Source, after_spaces, begin
 from tenantry.kit.negotiation import accepts_gzip
+from tenantry.schemas.base import ZipFile
 
 
 class StatusAlreadySent(Exception):
@@ -42,7 +45,7 @@ def represent(endpoint: Endpoint, data: Any) -> Answer:
 async def streamed_answer(
     endpoint: Endpoint, data: Source, headers: Iterable[tuple[bytes, bytes]]
 ) -> Answer:
-    """Return a response that is produced in chunks: JSON, JSON lines, or events.
+    """Return a response that is produced in chunks: JSON, JSON lines, events, or a ZIP file.
 
     Args:
         endpoint: The endpoint.
@@ -55,6 +58,9 @@ async def streamed_answer(
     if endpoint.is_event_stream:
         chunks = await begin(data)
         return Answer(endpoint.status, chunks, [EVENT_STREAM, UNBUFFERED])
+    if endpoint.response is ZipFile:
+        chunks = await begin(data, at_least=LARGE_BYTES)
+        return Answer(endpoint.status, chunks.first if chunks.is_whole else chunks, [ZIP, ATTACHED])
     body = data if endpoint.is_bare else envelope.streamed_success(data)
     chunks = await begin(body, at_least=LARGE_BYTES)
     response_headers: Headers = [JSON_LINES if endpoint.is_bare else JSON]
@@ -66,13 +72,13 @@ async def streamed_answer(
     return Answer(endpoint.status, chunks, response_headers, is_negotiated=True)
 
 
-async def long_answer(endpoint: Endpoint, work: Awaitable[Any], seconds: float) -> Answer:
+async def long_answer(endpoint: Endpoint, work: Awaitable[Any], seconds: float | None) -> Answer:
     """Return the response of *work*; if it is slow, a response that starts with spaces.
 
     Args:
         endpoint: The endpoint.
         work: The handler's work.
-        seconds: The interval in which spaces are sent.
+        seconds: The interval in which spaces are sent; None for none.
 
     Raises:
         Exception: Any error of *work* before the first space.
@@ -83,7 +89,7 @@ async def long_answer(endpoint: Endpoint, work: Awaitable[Any], seconds: float) 
     except BaseException:
         working.cancel()
         raise
-    if working.done():
+    if seconds is None or working.done():
         return working.result()
     chunks = await begin(after_spaces(asyncio.create_task(_late(endpoint, working)), seconds))
     return Answer(endpoint.status, chunks, [JSON, UNBUFFERED])

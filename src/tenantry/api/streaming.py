@@ -12,6 +12,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
+from tenantry.kit.clock import monotonic_seconds
+
 Message = MutableMapping[str, Any]
 Send = Callable[[Message], Awaitable[None]]
 Receive = Callable[[], Awaitable[Message]]
@@ -21,6 +23,8 @@ Source = AsyncGenerator[bytes, None]
 KEEP_ALIVE_SECONDS = 10.0
 # A response of fewer bytes is neither streamed nor compressed.
 LARGE_BYTES = 32_768
+# How often the access of the caller is checked while a response is sent.
+READMIT_SECONDS = 1.0
 # The fastest level.
 GZIP_LEVEL = 1
 _GZIP_BITS = 16 + zlib.MAX_WBITS
@@ -75,6 +79,27 @@ async def begin(source: Source, *, at_least: int = 1) -> StreamedBody:
         if len(first) >= at_least:
             return StreamedBody(bytes(first), source)
     return StreamedBody(bytes(first), None)
+
+
+async def while_admitted(source: Source, readmit: Callable[[], Awaitable[object]]) -> Source:
+    """Yield the chunks of *source* while the caller has access.
+
+    Args:
+        source: The chunks. An empty one is not sent, and only gives time for the check.
+        readmit: Raises if the caller has lost access. It is called at most every
+            `READMIT_SECONDS`, before a chunk.
+
+    Raises:
+        Exception: Any error of *source* and *readmit*.
+    """
+    admitted_at = monotonic_seconds()
+    async with contextlib.aclosing(source):
+        async for chunk in source:
+            if monotonic_seconds() - admitted_at > READMIT_SECONDS:
+                await readmit()
+                admitted_at = monotonic_seconds()
+            if chunk:
+                yield chunk
 
 
 async def after_spaces(work: "asyncio.Task[bytes]", seconds: float) -> Source:

@@ -5,10 +5,17 @@ from typing import Annotated
 
 import typer
 
-from tenantry.cli import options, output, session
-from tenantry.cli.new_tenant import OwnerEmail, OwnerName, read_owner, show_created
+from tenantry.backup import adopting
+from tenantry.backup.jobs import Progress
+from tenantry.backup.restoring import Restored
+from tenantry.cli import options, output, session, transfer
+from tenantry.cli.database_urls import STANDARD_INPUT, read_url
+from tenantry.cli.new_tenant import OwnerName, read_owner, show_created
+from tenantry.cli.restored import show_restored
 from tenantry.fleet.lifecycle import Owner, Provisioned
+from tenantry.kit.errors import Invalid
 from tenantry.migration.environment import read_environment
+from tenantry.services import Services
 from tenantry.settings import SERVER_DEFAULT, Settings
 
 PENDING = "The next `tenantry migrate all` applies your pending revisions."
@@ -16,27 +23,54 @@ NO_DIRECTORY = (
     "To apply your revisions, set TENANTRY_TENANT_MIGRATIONS and run `tenantry migrate all`."
 )
 
+Database = Annotated[
+    str,
+    typer.Option(
+        help="The database on the PostgreSQL server, or the path of a SQLite file. With --as also "
+        "a URL; with a password: `-` reads the URL from standard input, or name a file in it: "
+        "?passfile=PATH."
+    ),
+]
+NewName = Annotated[
+    str | None,
+    typer.Option(
+        "--as",
+        metavar="NAME",
+        help="Adopt a restored copy of a tenant's database, as a new tenant of this name.",
+    ),
+]
+Server = Annotated[
+    str | None,
+    typer.Option(
+        help="The name of its tenant server in the settings. Default: `default`; with --as, one "
+        "of the copy's engine."
+    ),
+]
+Stamp = Annotated[
+    str | None,
+    typer.Option(
+        metavar="REVISION",
+        help="Your revision of the database, if it has no version table; `base` if none was "
+        "applied.",
+    ),
+]
+
+
+class NameOrAs(Invalid):
+    """Use either NAME with --owner-email, or --as NAME, which takes no owner and no --stamp."""
+
 
 def adopt(
-    name: str,
+    name: Annotated[str | None, typer.Argument(help="The name of the tenant.")] = None,
     *,
-    database: Annotated[
-        str,
-        typer.Option(help="The database on the PostgreSQL server, or the path of a SQLite file."),
-    ],
-    owner_email: OwnerEmail,
-    owner_name: OwnerName = None,
-    server: Annotated[
-        str, typer.Option(help="The name of its tenant server in the settings.")
-    ] = SERVER_DEFAULT,
-    stamp: Annotated[
-        str | None,
-        typer.Option(
-            metavar="REVISION",
-            help="Your revision of the database, if it has no version table; "
-            "`base` if none was applied.",
-        ),
+    database: Database,
+    new_name: NewName = None,
+    owner_email: Annotated[
+        str | None, typer.Option(help="The e-mail address of the first user.")
     ] = None,
+    owner_name: OwnerName = None,
+    server: Server = None,
+    stamp: Stamp = None,
     password_stdin: options.PasswordStdin = False,
     as_json: options.Json = False,
 ) -> None:
@@ -45,15 +79,46 @@ def adopt(
     A PostgreSQL database becomes the tenant's database; a SQLite file is copied. Tables with the
     prefix tenantry_ are added, and its own tables are not changed. If you delete the tenant later,
     the database is dropped with everything in it.
+
+    With --as, the database is a copy of a tenant's database that another program has restored. It
+    is copied once more, and is not changed. The new tenant has another id, one new API key and no
+    logins, and is migrated to the head.
     """
     settings = session.configure()
+    if new_name is not None:
+        if any((name, owner_email, owner_name, stamp, password_stdin)):
+            raise NameOrAs
+        _adopt_copy(settings, database, new_name, server, as_json=as_json)
+        return
+    if name is None or owner_email is None:
+        raise NameOrAs
     _warn_of_environment(settings)
+    server = server or SERVER_DEFAULT
     new = read_owner(settings, owner_email, owner_name, from_stdin=password_stdin)
     created = asyncio.run(_adopt(settings, name, database, new.owner, server, stamp=stamp))
     show_created(created, new, as_json=as_json)
     if as_json:
         return
     output.note(PENDING if settings.tenant_migrations else NO_DIRECTORY)
+
+
+def _adopt_copy(
+    settings: Settings, database: str, name: str, server: str | None, *, as_json: bool
+) -> None:
+    is_url = database == STANDARD_INPUT or "://" in database
+    source = read_url("--database", database) if is_url else database
+
+    async def work(services: Services, progress: Progress) -> Restored:
+        return await adopting.adopt_copy(
+            session.context(),
+            services.copying,
+            source,
+            name=name,
+            server_name=server,
+            progress=progress,
+        )
+
+    show_restored(asyncio.run(transfer.run(settings, work)), as_json=as_json)
 
 
 def _warn_of_environment(settings: Settings) -> None:

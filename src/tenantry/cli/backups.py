@@ -1,16 +1,15 @@
 """``tenantry backup``: archives of tenants."""
 
 import asyncio
-from datetime import timedelta
 from functools import partial
 from typing import Annotated
 
 import typer
 from rich.table import Column
 
-from tenantry.backup import creating, restoring, targets, verifying
-from tenantry.backup.archive import ArchiveReader
+from tenantry.backup import creating, pruning, restoring, targets, verifying
 from tenantry.backup.jobs import Progress
+from tenantry.backup.pruning import KEEP_DAYS_MAX, KEEP_LAST_MAX, Pruned
 from tenantry.backup.recovery import every_tenant
 from tenantry.backup.restoring import Restored
 from tenantry.backup.targets import Stored, StreamTarget, Target
@@ -24,7 +23,6 @@ from tenantry.cli.finding import find_tenant
 from tenantry.cli.recovery import Archive, Place
 from tenantry.cli.restored import show_restored
 from tenantry.cli.transfer import STREAM
-from tenantry.kit.clock import utc_now
 from tenantry.kit.errors import Invalid, TenantryError
 from tenantry.kit.ids import parse_id
 from tenantry.kit.pages import PAGE_SIZE_MAX, Page, Window
@@ -148,16 +146,14 @@ def verify(
     settings = session.configure()
 
     async def work(services: Services, progress: Progress) -> VerifiedResponse:
-        keys = services.copying.keys
-        with transfer.opened_archive(settings, archive, folder) as file:
-            reader = ArchiveReader(file, keys, accepts_foreign=foreign)
-            manifest = await verifying.verify(
-                session.context(), services.copying, reader, server_name=server, progress=progress
-            )
+        manifest = await verifying.verify(
+            session.context(), services.copying, reader, server_name=server, progress=progress
+        )
         counts = manifest.row_counts
         return VerifiedResponse(archive, len(counts), sum(counts.values()), manifest.database_bytes)
 
-    verified = asyncio.run(transfer.run(settings, work))
+    with transfer.opened_reader(settings, archive, folder, accepts_foreign=foreign) as reader:
+        verified = asyncio.run(transfer.run(settings, work))
     if as_json:
         output.show_json(verified)
         return
@@ -171,10 +167,10 @@ def prune(
     *,
     folder: Place = None,
     keep_days: Annotated[
-        int, typer.Option(min=0, max=36_500, help="Keep every archive of so many days.")
+        int, typer.Option(min=0, max=KEEP_DAYS_MAX, help="Days for which every archive is kept.")
     ] = 30,
     keep_last: Annotated[
-        int, typer.Option(min=1, max=10_000, help="Keep so many archives of each tenant anyway.")
+        int, typer.Option(min=1, max=KEEP_LAST_MAX, help="Newest archives of each tenant to keep.")
     ] = 3,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Remove nothing.")] = False,
     as_json: options.Json = False,
@@ -185,20 +181,23 @@ def prune(
     """
     settings = session.configure()
     target = transfer.target_at(settings, folder)
-    found = asyncio.run(_stored(settings, target))
-    before = utc_now() - timedelta(days=keep_days)
-    chosen = targets.expired(found, before=before, keep_last=keep_last)
-    if not dry_run:
-        for one in chosen:
-            target.remove(one.name)
-        target.remove_partial()
+
+    async def work(services: Services, progress: Progress) -> Pruned:
+        ctx, copying = session.context(), services.copying
+        rule = {"keep_days": keep_days, "keep_last": keep_last}
+        if dry_run:
+            find = partial(pruning.find_old, target, copying.keys, now=ctx.now, **rule)
+            return await asyncio.to_thread(find)
+        return await pruning.prune(ctx, copying, target, progress=progress, **rule)
+
+    pruned = asyncio.run(transfer.run(settings, work))
     if as_json:
-        output.show_json(ArchiveList([ArchiveResponse.of_stored(one) for one in chosen]))
+        output.show_json(ArchiveList([ArchiveResponse.of_stored(one) for one in pruned.removed]))
         return
-    for one in chosen:
+    for one in pruned.removed:
         output.show_line(one.name)
     done = "would be removed" if dry_run else "removed"
-    output.note(f"{len(chosen)} of {len(found)} archives {done}.")
+    output.note(f"{len(pruned.removed)} of {pruned.total_count} archives {done}.")
 
 
 @group.command("restore")
@@ -218,7 +217,13 @@ def restore(
         ),
     ] = None,
     folder: Place = None,
-    server: Server = None,
+    server: Annotated[
+        str | None,
+        typer.Option(
+            help="The tenant server to use. Default: with --replace, that of the tenant; else one "
+            "of the archive's engine."
+        ),
+    ] = None,
     foreign: Foreign = False,
     as_json: options.Json = False,
 ) -> None:
@@ -237,21 +242,20 @@ def restore(
     async def work(services: Services, progress: Progress) -> Restored:
         ctx, copying = session.context(), services.copying
         tenant = None if replaced is None else await find_tenant(services.catalog, replaced)
-        with transfer.opened_archive(settings, archive, folder) as file:
-            reader = ArchiveReader(file, copying.keys, accepts_foreign=foreign)
-            if tenant is not None:
-                return await restoring.replace(
-                    ctx, copying, reader, tenant, server_name=server, progress=progress
-                )
-            if name is not None:
-                return await restoring.restore_as(
-                    ctx, copying, reader, name=name, server_name=server, progress=progress
-                )
-            return await restoring.restore_back(
-                ctx, copying, reader, server_name=server, progress=progress
+        if tenant is not None:
+            return await restoring.replace(
+                ctx, copying, reader, tenant, server_name=server, progress=progress
             )
+        if name is not None:
+            return await restoring.restore_as(
+                ctx, copying, reader, name=name, server_name=server, progress=progress
+            )
+        return await restoring.restore_back(
+            ctx, copying, reader, server_name=server, progress=progress
+        )
 
-    restored = asyncio.run(transfer.run(settings, work))
+    with transfer.opened_reader(settings, archive, folder, accepts_foreign=foreign) as reader:
+        restored = asyncio.run(transfer.run(settings, work))
     show_restored(restored, as_json=as_json)
     if replaced is not None and not as_json:
         output.note(
@@ -281,7 +285,7 @@ def show_jobs(
     page_size: options.PageSize = PAGE_SIZE_MAX,
     as_json: options.Json = False,
 ) -> None:
-    """List backups, restores and copies, and the databases that they keep, the newest first."""
+    """List backups, restores, copies and moves, and the databases they keep, newest first."""
     found = asyncio.run(_jobs(session.configure(), Window(page, page_size)))
     if as_json:
         output.show_json(JobPage.of_page(found))

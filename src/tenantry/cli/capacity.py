@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
-from tenantry.catalog import tenants
+from tenantry.catalog import tenant_counts, tenants
 from tenantry.catalog.database import Catalog
 from tenantry.cli.findings import Finding, State
 from tenantry.db.urls import sqlite_path
@@ -19,6 +19,8 @@ from tenantry.settings import Settings
 FREE_BYTES_WARNING = 2**30
 FREE_BYTES_FAILED = 2**26
 NAMES_SHOWN_MAX = 3
+# Of `max_tenants`, from where on the doctor warns.
+FILL_WARNING = 0.9
 
 
 def check_space(settings: Settings) -> list[Finding]:
@@ -69,9 +71,33 @@ async def check_databases(settings: Settings, catalog: Catalog) -> list[Finding]
         shown = ", ".join(missing[:NAMES_SHOWN_MAX])
         more = ", …" if missing[NAMES_SHOWN_MAX:] else ""
         detail = f"{len(missing):,} of {len(expected):,} are missing: {shown}{more}."
-        advice = "Restore them from a backup, or suspend and delete their tenants."
+        advice = "Run `tenantry backup restore-missing`, or suspend and delete their tenants."
         findings.append(Finding(f"tenant databases {name}", State.FAILED, detail, advice))
     return findings
+
+
+async def check_fill(settings: Settings, catalog: Catalog) -> list[Finding]:
+    """Return how many databases of tenants each server has, and its share of new tenants."""
+    try:
+        counts = await tenant_counts.by_server(catalog)
+    except Unavailable:
+        return []  # the check of the catalog reports it
+    return [
+        _fill_finding(name, server, counts.get(name, 0))
+        for name, server in settings.servers.items()
+    ]
+
+
+def _fill_finding(name: str, server: TenantServer, count: int) -> Finding:
+    check, most = f"tenants on {name}", server.max_tenants
+    share = f"weight {server.weight}" if server.weight else "new tenants only by name"
+    if most is None:
+        return Finding(check, State.OK, f"{count:,}, {share}.")
+    detail = f"{count:,} of at most {most:,}, {share}."
+    if not server.weight or count < most * FILL_WARNING:
+        return Finding(check, State.OK, detail)
+    advice = "Raise its max_tenants in TENANTRY_TENANT_SERVERS, or add a server with a weight."
+    return Finding(check, State.WARNING, detail, advice)
 
 
 async def check_connections(settings: Settings) -> list[Finding]:
@@ -80,8 +106,10 @@ async def check_connections(settings: Settings) -> list[Finding]:
     servers: dict[str, TenantServer] = {}
     catalog = TenantServer(url=SecretStr(settings.catalog))
     needs = [(catalog, settings.catalog_connections)]
-    tenant_needs = settings.tenant_connections + settings.migrate_concurrency
-    needs += [(server, tenant_needs) for server in settings.servers.values()]
+    needs += [
+        (server, settings.connections_of(server) + settings.concurrency_of(server))
+        for server in settings.servers.values()
+    ]
     for server, count in needs:
         if sqlite_path(server.address) is None:
             host = urlsplit(server.admin_address).netloc.rpartition("@")[2] or "the local server"

@@ -5,26 +5,19 @@ import contextlib
 from typing import Annotated
 
 import typer
-from pydantic import TypeAdapter, ValidationError
 
 from tenantry.backup import catalog_moving
 from tenantry.backup.catalog_moving import CatalogMove
 from tenantry.backup.jobs import Progress
 from tenantry.cli import options, output, session, transfer
 from tenantry.cli.commands import new_group
+from tenantry.cli.database_urls import read_url
 from tenantry.kit.errors import Invalid
-from tenantry.kit.server_settings import DatabaseUrl
 from tenantry.kit.threads import DaemonThreads
 from tenantry.migration.migrator import Migrator, TimeLimits
 from tenantry.settings import Settings
 
 group = new_group("Move the catalog.")
-
-_URL: TypeAdapter[DatabaseUrl] = TypeAdapter(DatabaseUrl)
-
-
-class BadTarget(Invalid):
-    """--to must be a URL that begins with sqlite:/// or postgresql://."""
 
 
 class ToOrCancel(Invalid):
@@ -44,8 +37,8 @@ def move(
         str | None,
         typer.Option(
             metavar="URL",
-            help="The new database, which is empty. A URL can name a file with the password: "
-            "?passfile=PATH.",
+            help="The new database, which is empty. With a password: `-` reads the URL from "
+            "standard input, or name a file in it: ?passfile=PATH.",
         ),
     ] = None,
     cancel: Annotated[
@@ -70,7 +63,7 @@ def move(
         asyncio.run(catalog_moving.accept_writes(settings.catalog))
         output.show_done("The catalog accepts writes again.", as_json=as_json)
         return
-    asyncio.run(_move(settings, _checked(to)))
+    asyncio.run(_move(settings, read_url("--to", to)))
     output.show_done(
         "The catalog was moved. Set TENANTRY_CATALOG_URL to the new URL before you start.",
         as_json=as_json,
@@ -95,10 +88,3 @@ async def _move(settings: Settings, target: str) -> None:
         progress = Progress()
         with transfer.cancelled_by_signals(), transfer.shown(progress):
             await catalog_moving.move_catalog(session.context(), work, count=progress.add_bytes)
-
-
-def _checked(url: str) -> str:
-    try:
-        return _URL.validate_python(url).get_secret_value()
-    except ValidationError as error:
-        raise BadTarget from error

@@ -11,10 +11,18 @@ from tenantry.access.signing import SigningKeys, WrongSecretKey, read_secret_fil
 from tenantry.catalog import clock
 from tenantry.catalog import database as catalog_database
 from tenantry.catalog.database import Catalog
-from tenantry.cli.capacity import check_connections, check_databases, check_space, nearest
+from tenantry.cli.capacity import (
+    check_connections,
+    check_databases,
+    check_fill,
+    check_space,
+    nearest,
+)
 from tenantry.cli.configuration import check_configuration
-from tenantry.cli.exposure import check_modes, check_public
+from tenantry.cli.exposure import check_modes, check_public, check_roles
 from tenantry.cli.findings import Finding, State
+from tenantry.cli.leftovers import check_leftovers
+from tenantry.cli.move_slots import check_slots
 from tenantry.cli.poolers import check_poolers
 from tenantry.db.postgres_server import BehindPooler
 from tenantry.db.sessions import DatabaseUnavailable
@@ -59,6 +67,7 @@ async def examine(settings: Settings) -> list[Finding]:
     findings += await _check_catalog(settings)
     findings += await _check_tenant_servers(settings)
     findings += await check_poolers(settings)
+    findings += await check_roles(settings)
     findings += await check_connections(settings)
     findings += await asyncio.to_thread(_check_revisions, settings)
     return findings
@@ -98,8 +107,18 @@ async def _check_catalog(settings: Settings) -> list[Finding]:
             await _check_keys(settings, catalog),
             *await _check_clock(path, catalog),
             *await check_databases(settings, catalog),
+            *await check_fill(settings, catalog),
             *await check_public(settings, catalog),
+            *await _check_leftovers(settings, catalog),
+            *await check_slots(settings, catalog),
         ]
+
+
+async def _check_leftovers(settings: Settings, catalog: Catalog) -> list[Finding]:
+    try:
+        return await check_leftovers(settings, catalog)
+    except DatabaseUnavailable as error:
+        return [Finding("catalog", State.FAILED, explain(error), CATALOG_ADVICE)]
 
 
 async def _check_catalog_revision(settings: Settings) -> Finding:
@@ -123,7 +142,8 @@ async def _position(settings: Settings, url: str, streams: Streams) -> str:
         connect_seconds=settings.connect_timeout_s, deadline_seconds=CHECK_SECONDS_MAX, lock_ms=1
     )
     with ThreadPoolExecutor(1) as threads:
-        return (await Migrator(threads, patience).read_revision(url, streams)).own
+        state = await Migrator(threads, patience).read_state(url, streams)
+        return state.revision.own
 
 
 @asynccontextmanager

@@ -58,7 +58,7 @@ ADVICE: dict[type[TenantryError], str] = {
     TenantActive: "Run `tenantry tenant suspend TENANT`.",
     TenantNameInUse: "Choose another name (`undelete` has the option --name).",
     TenantNotFound: "`tenantry tenant list` lists the tenants.",
-    TenantReadOnly: "Run `tenantry tenant activate TENANT`.",
+    TenantReadOnly: "If it is not being moved, run `tenantry tenant activate TENANT`.",
     UnknownServer: "The setting TENANTRY_TENANT_SERVERS has the names of the servers.",
     UserNotFound: "`tenantry user list TENANT` lists the users.",
     WrongName: "`tenantry tenant show TENANT` shows the name.",

@@ -9,6 +9,7 @@ from rich.table import Column
 
 from tenantry.catalog import tenants
 from tenantry.cli import options, output, session
+from tenantry.db.row_formats import RowFormat
 from tenantry.fleet.export import Manifest
 from tenantry.kit.ids import parse_id
 from tenantry.settings import Settings
@@ -18,13 +19,16 @@ def export(
     tenant: options.Tenant,
     folder: Annotated[Path, typer.Argument(help="The new folder for the files.")],
     *,
+    row_format: Annotated[
+        RowFormat, typer.Option("--format", help="The format of the rows.")
+    ] = RowFormat.JSON_LINES,
     as_json: options.Json = False,
 ) -> None:
-    """Export every table of a tenant as JSON lines, with the schema.
+    """Export every table of a tenant as JSON lines or CSV, with the schema.
 
     Password hashes and sessions are left out.
     """
-    manifest = asyncio.run(_export(session.configure(), tenant, folder))
+    manifest = asyncio.run(_export(session.configure(), tenant, folder, row_format))
     if as_json:
         output.show_json(manifest)
         return
@@ -33,9 +37,11 @@ def export(
     output.show_table(columns, rows)
 
 
-async def _export(settings: Settings, id_or_name: str, folder: Path) -> Manifest:
+async def _export(
+    settings: Settings, id_or_name: str, folder: Path, row_format: RowFormat
+) -> Manifest:
     async with session.opened(settings) as services:
         tenant_id = parse_id(id_or_name)
         found = None if tenant_id is None else await tenants.find(services.catalog, tenant_id)
         found = found or await tenants.get_by_name(services.catalog, id_or_name)
-        return await services.export.write(session.context(), found, folder)
+        return await services.export.write(session.context(), found, folder, row_format=row_format)

@@ -1,21 +1,27 @@
-"""Checks of the doctor: who else can open the files and the databases of tenants."""
+"""Checks of the doctor: who else can open the files and databases of tenants, and role rights."""
 
 import shlex
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
+from tenantry.backup import dumps
 from tenantry.catalog import tenants
 from tenantry.catalog.database import Catalog
 from tenantry.cli.findings import Finding, State
 from tenantry.cli.server import LOCK_FILE
 from tenantry.db.files import SIDE_FILES
+from tenantry.db.postgres_roles import read_role
 from tenantry.db.urls import sqlite_path
 from tenantry.kit import private
 from tenantry.kit.errors import Unavailable
 from tenantry.services import open_tenant_server
 from tenantry.settings import Settings
 
+ROLE_ADVICE = (
+    "Use a role with LOGIN and CREATEDB alone: ALTER ROLE … NOSUPERUSER NOCREATEROLE, and REVOKE "
+    "other roles from it."
+)
 PATHS_MAX = 100_000
 """How many paths below a folder of tenants are checked: this takes about a second."""
 
@@ -48,6 +54,30 @@ async def check_public(settings: Settings, catalog: Catalog) -> list[Finding]:
             detail = f"Every role of the server may connect to {_first(found)}."
             advice = "Unless others need it: REVOKE CONNECT, TEMPORARY ON DATABASE … FROM PUBLIC."
             findings.append(Finding(f"tenant access {name}", State.WARNING, detail, advice))
+    return findings
+
+
+async def check_roles(settings: Settings) -> list[Finding]:
+    """Check that the roles of the URLs can only do what Tenantry needs."""
+    urls = {"catalog": settings.catalog}
+    urls |= {f"tenant server {one}": found.address for one, found in settings.servers.items()}
+    urls |= {
+        f"administration of {one}": found.admin_address
+        for one, found in settings.servers.items()
+        if found.admin_address != found.address
+    }
+    findings = []
+    for name, url in urls.items():
+        if sqlite_path(url) is not None:
+            continue
+        try:
+            async with dumps.connected(url) as raw:
+                role = await read_role(raw)
+        except Unavailable:
+            continue  # the checks of the catalog and of the servers report it
+        if role.power is not None:
+            detail = f"The role {role.name} {role.power}."
+            findings.append(Finding(f"role of {name}", State.WARNING, detail, ROLE_ADVICE))
     return findings
 
 

@@ -13,7 +13,9 @@ COMMANDS = (
     DeferredCommand("demo", "Create sample tenants and serve them.", "tenantry.cli.demo.command"),
     DeferredCommand("serve", "Serve the API until SIGTERM or Ctrl-C.", "tenantry.cli.serve"),
     DeferredCommand(
-        "worker", "Work on migration runs, without serving requests.", "tenantry.cli.worker"
+        "worker",
+        "Work on migration runs and queued jobs, without serving requests.",
+        "tenantry.cli.worker",
     ),
     DeferredCommand(
         "doctor", "Check settings, databases, folders and revisions.", "tenantry.cli.doctor"

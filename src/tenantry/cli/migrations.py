@@ -62,6 +62,7 @@ def plan(
     *,
     tenant: run_options.Tenants = None,
     retry: run_options.Retry = None,
+    only_behind: run_options.OnlyBehind = False,
     rehearse: Annotated[
         bool, typer.Option(help="Run pending revisions, with their locks, and roll them back.")
     ] = False,
@@ -72,7 +73,10 @@ def plan(
     Nothing is changed. The exit status is 1 if a tenant has failed. A tenant with pending revisions
     that cannot be rehearsed has not failed.
     """
-    preview = asyncio.run(_preview(session.configure(), tenant, retry, rehearse=rehearse))
+    settings = session.configure()
+    preview = asyncio.run(
+        _preview(settings, tenant, retry, only_behind=only_behind, rehearse=rehearse)
+    )
     if as_json:
         output.show_json(MigrationPreviewResponse.of(preview))
     else:
@@ -89,6 +93,7 @@ def migrate_fleet(
     ] = None,
     tenant: run_options.Tenants = None,
     retry: run_options.Retry = None,
+    only_behind: run_options.OnlyBehind = False,
     wave: run_options.Waves = None,
     max_failures: run_options.MaxFailures = None,
     label: run_options.Label = None,
@@ -110,6 +115,7 @@ def migrate_fleet(
                 waves=wave,
                 max_failures=max_failures,
                 label=label,
+                only_behind=only_behind,
             )
             return await progress.migrate_all(services, triggered_by=email, options=chosen)
 
@@ -190,11 +196,18 @@ def _exit_after(run: MigrationRun) -> None:
 
 
 async def _preview(
-    settings: Settings, named: list[str] | None, retry: str | None, *, rehearse: bool
+    settings: Settings,
+    named: list[str] | None,
+    retry: str | None,
+    *,
+    only_behind: bool,
+    rehearse: bool,
 ) -> Preview:
     async with session.opened(settings) as services:
         await progress.check_revisions(services)
-        chosen = await run_options.options_of(services.catalog, named=named, retry=retry)
+        chosen = await run_options.options_of(
+            services.catalog, named=named, retry=retry, only_behind=only_behind
+        )
         return await services.fleet.preview(session.context(), chosen, rehearse=rehearse)
 
 
@@ -263,4 +276,4 @@ async def _cancel(settings: Settings, run: str) -> None:
     if run_id is None:
         raise MigrationRunNotFound
     async with session.opened(settings) as services:
-        await services.fleet.cancel(session.context(), run_id)
+        await services.fleet.cancel(session.context(), run_id, ends_all=True)

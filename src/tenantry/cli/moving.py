@@ -1,13 +1,14 @@
 """``tenantry tenant move``: move tenants to another tenant server."""
 
 import asyncio
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from tenantry.backup import moving
 from tenantry.backup.jobs import Progress
-from tenantry.backup.moving import Moved, NotMoved, SameServer
+from tenantry.backup.moving import Moved, NotMoved, Planned, SameServer
+from tenantry.backup.online import Way, describe
 from tenantry.backup.recovery import every_tenant
 from tenantry.catalog.tenants import Tenant
 from tenantry.cli import options, output, session, transfer
@@ -15,12 +16,23 @@ from tenantry.cli.exit_status import ExitStatus
 from tenantry.cli.finding import find_tenant
 from tenantry.fleet.lifecycle import UnknownServer
 from tenantry.kit.errors import Invalid
-from tenantry.schemas.backups import MovedList, MovedResponse
+from tenantry.schemas.backups import (
+    MovedList,
+    MovedResponse,
+    PlannedMoveList,
+    PlannedMoveResponse,
+)
 from tenantry.services import Services
+
+Result = Moved | Planned | NotMoved
 
 
 class NothingToMove(Invalid):
     """Name tenants, or use --all-on SERVER."""
+
+
+class BothWays(Invalid):
+    """Use one of --online and --offline."""
 
 
 def move(
@@ -36,27 +48,53 @@ def move(
         str | None,
         typer.Option("--all-on", metavar="SERVER", help="Every tenant of this tenant server."),
     ] = None,
+    is_online: Annotated[
+        bool,
+        typer.Option("--online", help="Move nothing that would be read-only while it is copied."),
+    ] = False,
+    is_offline: Annotated[
+        bool, typer.Option("--offline", help="Make each tenant read-only while it is copied.")
+    ] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run", help="Show which tenants would be moved online, and why others would not."
+        ),
+    ] = False,
     as_json: options.Json = False,
 ) -> None:
     """Move tenants to another tenant server, with all data, keys and logins.
 
-    Each tenant is read-only until its copy is complete and compared; reads continue. If anything
-    fails, it stays where it is. The old database is dropped about a second after the move.
+    Between two servers of PostgreSQL that allow it, a tenant is moved online: its writes are
+    rejected for less than a second, at the end. Otherwise it is read-only until its copy is
+    complete and compared; reads continue. If anything fails, it stays where it is. The old
+    database is dropped about a second after the move.
     """
     if bool(tenant) == (all_on is not None):
         raise NothingToMove
+    if is_online and is_offline:
+        raise BothWays
     if to == all_on:
         raise SameServer
     settings = session.configure()
+    way = Way.ONLINE if is_online else Way.OFFLINE if is_offline else Way.AUTO
 
-    async def work(services: Services, progress: Progress) -> list[Moved | NotMoved]:
+    async def work(services: Services, progress: Progress) -> list[Result]:
         ctx, copying = session.context(), services.copying
         chosen = await _chosen(services, tenant or [], all_on)
+        if dry_run:
+            return [*await moving.plan(copying, chosen, server_name=to, way=way)]
         if len(chosen) == 1 and tenant:  # its error is the result of the command
-            return [await moving.move(ctx, copying, chosen[0], server_name=to, progress=progress)]
-        return await moving.move_all(ctx, copying, chosen, server_name=to, progress=progress)
+            return [
+                await moving.move(
+                    ctx, copying, chosen[0], server_name=to, progress=progress, way=way
+                )
+            ]
+        return [
+            *await moving.move_all(ctx, copying, chosen, server_name=to, progress=progress, way=way)
+        ]
 
-    _show(asyncio.run(transfer.run(settings, work)), as_json=as_json)
+    _show(asyncio.run(transfer.run(settings, work)), as_json=as_json, dry_run=dry_run)
 
 
 async def _chosen(services: Services, names: list[str], all_on: str | None) -> list[Tenant]:
@@ -68,17 +106,18 @@ async def _chosen(services: Services, names: list[str], all_on: str | None) -> l
     return [one for one in await every_tenant(services.copying) if one.server_name == all_on]
 
 
-def _show(ended: list[Moved | NotMoved], *, as_json: bool) -> None:
+def _show(ended: list[Result], *, as_json: bool, dry_run: bool) -> None:
     failed = [one for one in ended if isinstance(one, NotMoved)]
     if as_json:
-        output.show_json(MovedList([_response(one) for one in ended]))
+        output.show_json(
+            PlannedMoveList([_planned(one) for one in ended])
+            if dry_run
+            else MovedList([_response(one) for one in ended])
+        )
     else:
         for one in ended:
-            if isinstance(one, Moved):
-                output.show_line(
-                    f"{one.tenant.name} is on {one.tenant.server_name}; "
-                    f"writes were rejected for {one.rejected_seconds:.1f} s."
-                )
+            if not isinstance(one, NotMoved):
+                output.show_line(_line(one))
         if not ended:
             output.note("No tenants to move.")
     for one in failed:
@@ -87,7 +126,25 @@ def _show(ended: list[Moved | NotMoved], *, as_json: bool) -> None:
         raise typer.Exit(ExitStatus.TENANTS_FAILED)
 
 
-def _response(one: Moved | NotMoved) -> MovedResponse:
+def _line(one: Moved | Planned) -> str:
+    name = one.tenant.name
+    if isinstance(one, Planned):
+        return f"{name}: {describe(one.obstacle)}"
+    seconds = f"writes were rejected for {one.rejected_seconds:.1f} s"
+    how = "moved online" if one.obstacle is None else f"not moved online, because {one.obstacle}"
+    return f"{name} is on {one.tenant.server_name}; {seconds} ({how})."
+
+
+def _planned(one: Result) -> PlannedMoveResponse:
+    return PlannedMoveResponse(
+        tenant_id=one.tenant.id,
+        tenant_name=one.tenant.name,
+        server_name=one.tenant.server_name,
+        **_way(one),
+    )
+
+
+def _response(one: Result) -> MovedResponse:
     tenant = one.tenant
     return MovedResponse(
         tenant_id=tenant.id,
@@ -95,5 +152,11 @@ def _response(one: Moved | NotMoved) -> MovedResponse:
         server_name=tenant.server_name,
         database_name=tenant.database_name,
         rejected_seconds=round(one.rejected_seconds, 3) if isinstance(one, Moved) else None,
-        error=one.error.message if isinstance(one, NotMoved) else None,
+        **_way(one),
     )
+
+
+def _way(one: Result) -> dict[str, Any]:
+    if isinstance(one, NotMoved):
+        return {"is_online": None, "obstacle": None, "error": one.error.message}
+    return {"is_online": one.obstacle is None, "obstacle": one.obstacle, "error": None}

@@ -8,7 +8,6 @@ import typer
 from tenantry.backup import recovery, restoring, targets
 from tenantry.backup.archive import ArchiveReader
 from tenantry.backup.jobs import Progress
-from tenantry.backup.opening import archive_keys
 from tenantry.catalog.tenants import Tenant
 from tenantry.cli import options, output, session, transfer
 from tenantry.cli.exit_status import ExitStatus
@@ -41,8 +40,7 @@ def restore_catalog(
     settings = session.configure()
 
     async def work() -> None:
-        with transfer.opened_archive(settings, archive, place) as file:
-            reader = ArchiveReader(file, archive_keys(settings))
+        with transfer.opened_reader(settings, archive, place) as reader:
             await recovery.restore_catalog(
                 session.context(),
                 settings.catalog,
@@ -96,6 +94,6 @@ def restore_missing(*, place: Place = None, as_json: options.Json = False) -> No
     done, failed = asyncio.run(transfer.run(settings, work))
     for line in failed:
         output.note(f"Not restored: {line}")
-    output.show_done(f"Restored {len(done)} tenants.", as_json=as_json)
+    output.show_done(f"Restored {len(done)} tenant{'s' * (len(done) != 1)}.", as_json=as_json)
     if failed:
         raise typer.Exit(ExitStatus.TENANTS_FAILED)

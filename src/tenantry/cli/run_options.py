@@ -31,6 +31,13 @@ MaxFailures = Annotated[
     typer.Option(metavar="N|N%", help="Stop the run when more tenants than this have failed."),
 ]
 Label = Annotated[str | None, typer.Option(help="A label for the run, also in the audit log.")]
+OnlyBehind = Annotated[
+    bool,
+    typer.Option(
+        "--only-behind",
+        help="Only tenants that the catalog does not show at the head, or that failed last.",
+    ),
+]
 
 
 async def options_of(
@@ -41,6 +48,7 @@ async def options_of(
     waves: Sequence[str] | None = None,
     max_failures: str | None = None,
     label: str | None = None,
+    only_behind: bool = False,
 ) -> RunOptions:
     """Return the options of a run; `fleet` checks them.
 
@@ -58,6 +66,7 @@ async def options_of(
         waves=[_amount(one) for one in waves] if waves else None,
         max_failures=None if max_failures is None else _amount(max_failures),
         label=label,
+        only_behind=only_behind,
     )
 
 

@@ -273,8 +273,8 @@ def limits_of(settings: Settings) -> ConnectionLimits:
         files = CONNECTIONS_MAX
     databases = (
         settings.catalog_connections
-        + settings.tenant_connections * len(settings.servers)
-        + settings.migrate_concurrency
+        + sum(map(settings.connections_of, settings.servers.values()))
+        + settings.migrations_max
     )
     free = max(files - databases * FILES_PER_DATABASE - FILES_RESERVED, CONNECTIONS_MIN)
     total = min(settings.connections or CONNECTIONS_MAX, free, CONNECTIONS_MAX)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Column
 
-from tenantry.catalog import tenants
+from tenantry.catalog import tenant_list, tenants
 from tenantry.catalog.tenants import Tenant
 from tenantry.cli import adoption, cloning, deletion, export, moving, options, output, session
 from tenantry.cli.commands import new_group
@@ -19,7 +19,7 @@ from tenantry.fleet.lifecycle import Owner, Provisioned
 from tenantry.kit.errors import Invalid
 from tenantry.kit.pages import PAGE_SIZE_MAX, Page, Window
 from tenantry.schemas.tenants import TenantPage, TenantResponse
-from tenantry.settings import SERVER_DEFAULT, Settings
+from tenantry.settings import Settings
 from tenantry.tenant.modules import ALL_KEYS
 
 group = new_group("Manage tenants.")
@@ -52,8 +52,12 @@ def create(
     owner_email: OwnerEmail,
     owner_name: OwnerName = None,
     server: Annotated[
-        str, typer.Option(help="The tenant server for its database, by its name in the settings.")
-    ] = SERVER_DEFAULT,
+        str | None,
+        typer.Option(
+            help="The tenant server for its database, by its name in the settings. Default: by "
+            "weight, among those with room."
+        ),
+    ] = None,
     password_stdin: options.PasswordStdin = False,
     as_json: options.Json = False,
 ) -> None:
@@ -70,7 +74,13 @@ def create(
 @group.command("list")
 def show_all(
     *,
-    search: Annotated[str | None, typer.Option(help="Part of the name; case-insensitive.")] = None,
+    search: Annotated[
+        str | None,
+        typer.Option(
+            help="Part of the name, in any case; or the id, the database, or the owner's address "
+            "at the creation."
+        ),
+    ] = None,
     deleted: Annotated[
         bool, typer.Option("--deleted", help="The deleted tenants that can be undeleted.")
     ] = False,
@@ -168,12 +178,12 @@ def limit(
         typer.Option(
             min=0,
             max=tenants.REQUESTS_PER_MINUTE_MAX,
-            help="For each credential and process; 0 for the limit in the settings.",
+            help="For each process; 0 for the limit of each caller in the settings.",
         ),
     ],
     as_json: options.Json = False,
 ) -> None:
-    """Limit the requests of a tenant's credentials."""
+    """Limit the requests with all API keys, and of all users and McpTokens, of a tenant."""
     changed = asyncio.run(
         _update(session.configure(), tenant, requests_per_minute=requests_per_minute)
     )
@@ -228,7 +238,7 @@ def _state(tenant: Tenant) -> str:
     return "read-only" if tenant.is_read_only else "active"
 
 
-async def _create(settings: Settings, name: str, owner: Owner, server: str) -> Provisioned:
+async def _create(settings: Settings, name: str, owner: Owner, server: str | None) -> Provisioned:
     async with session.opened(settings) as services:
         return await services.lifecycle.provision(
             session.context(), name=name, owner=owner, server_name=server
@@ -237,7 +247,7 @@ async def _create(settings: Settings, name: str, owner: Owner, server: str) -> P
 
 async def _page(settings: Settings, window: Window, search: str | None) -> Page[Tenant]:
     async with session.opened(settings) as services:
-        return await tenants.page(services.catalog, window, search=search)
+        return await tenant_list.page(services.catalog, window, search=search)
 
 
 async def _find(settings: Settings, id_or_name: str) -> Tenant:

@@ -10,8 +10,10 @@ from typing import Any, BinaryIO, TypeVar
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
 from tenantry.backup import jobs
+from tenantry.backup.archive import ArchiveReader
 from tenantry.backup.archives import open_target
 from tenantry.backup.jobs import Progress as Counter
+from tenantry.backup.opening import existing_keys
 from tenantry.backup.targets import BUFFER_BYTES, ArchiveNotFound, Target
 from tenantry.cli import output, session, signals
 from tenantry.kit.errors import Invalid
@@ -67,6 +69,22 @@ def opened_archive(settings: Settings, archive: str, place: str | None) -> Itera
         raise ArchiveNotFound
     with path.open("rb", buffering=BUFFER_BYTES) as file:
         yield file
+
+
+@contextmanager
+def opened_reader(
+    settings: Settings, archive: str, place: str | None, *, accepts_foreign: bool = False
+) -> Iterator[ArchiveReader]:
+    """Open an archive, and read its header, before anything else is opened.
+
+    So a damaged archive, or a wrong secret key on a new machine, leaves no new catalog.
+
+    Raises:
+        ArchiveNotFound: There is no such archive.
+        ArchiveDamaged, ArchiveForeign, ArchiveNewer: It cannot be used.
+    """
+    with opened_archive(settings, archive, place) as file:
+        yield ArchiveReader(file, existing_keys(settings), accepts_foreign=accepts_foreign)
 
 
 async def run(settings: Settings, work: Callable[[Services, Counter], Awaitable[Result]]) -> Result:

@@ -37,7 +37,7 @@ group = new_group()
 
 @group.command("worker")
 def worker(*, as_json: options.Json = False) -> None:
-    """Work on migration runs, without serving requests.
+    """Work on migration runs and queued jobs, without serving requests.
 
     It runs until SIGTERM or Ctrl-C. Then it finishes the tenants in work, and leaves the rest to
     other processes.
@@ -47,7 +47,7 @@ def worker(*, as_json: options.Json = False) -> None:
         raise NoWorkToShare
 
     def announce(services: Services) -> None:
-        working = Working(services.heartbeat.worker_id, settings.migrate_concurrency)
+        working = Working(services.heartbeat.worker_id, settings.migrations_max)
         if as_json:
             output.show_json(working)
         else:

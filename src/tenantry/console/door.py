@@ -7,7 +7,7 @@ door uses neither credentials nor databases.
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from tenantry.console.files import START, File, read_files
+from tenantry.console.files import START, File, find, read_files
 from tenantry.kit.access_log import AccessEntry, AccessLog
 from tenantry.kit.clock import monotonic_seconds, utc_now
 from tenantry.kit.ids import new_request_id
@@ -33,8 +33,11 @@ SAFEGUARDS: Headers = [
     (b"referrer-policy", b"no-referrer"),
     (b"x-content-type-options", b"nosniff"),
 ]
-# Browsers revalidate each time, so a new release is visible immediately.
-CACHING: Headers = [(b"cache-control", b"no-cache"), (b"vary", b"accept, accept-encoding")]
+# Browsers revalidate a page each time, so a new release is visible immediately. What a page refers
+# to has the version in its path.
+VARY = (b"vary", b"accept, accept-encoding")
+CACHING: Headers = [(b"cache-control", b"no-cache"), VARY]
+KEEPING: Headers = [(b"cache-control", b"public, max-age=31536000, immutable"), VARY]
 # In the envelope, as every refusal.
 NOT_TAKEN = b'{"success":false,"data":null,"message":"This path does not support this method."}'
 NOT_TAKEN_HEADERS: Headers = [
@@ -58,19 +61,19 @@ class Console:
         self._app = app
         self._access_log = access_log
         self._metrics = metrics
-        self._files = read_files()
+        read_files()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request (ASGI)."""
         path = scope["raw_path"].decode("latin-1")
-        file = self._files.get(path)
+        file, is_kept = find(path)
         # For an API client there is nothing at the root; a browser gets links.
         if file is None or (path == START and not accepts_html(scope["headers"])):
             await self._app(scope, receive, send)
             return
         began = monotonic_seconds()
         method: str = scope["method"]
-        status, headers, body = _answer(file, method, scope["headers"])
+        status, headers, body = _answer(file, method, scope["headers"], is_kept=is_kept)
         request_id = new_request_id()
         headers += [*SAFEGUARDS, (b"x-request-id", request_id.encode())]
         await send({"type": "http.response.start", "status": status, "headers": headers})
@@ -94,12 +97,12 @@ class Console:
         self._metrics.count_request(told, ROUTE, status, ms)
 
 
-def _answer(file: File, method: str, sent: Headers) -> tuple[int, Headers, bytes]:
+def _answer(file: File, method: str, sent: Headers, *, is_kept: bool) -> tuple[int, Headers, bytes]:
     """Return the status, the headers and the body."""
     if method not in METHODS:
         return 405, [*NOT_TAKEN_HEADERS, _length(NOT_TAKEN)], NOT_TAKEN
     form = file.zipped if accepts_gzip(sent) else file.plain
-    headers = [*CACHING, (b"etag", form.etag)]
+    headers = [*(KEEPING if is_kept else CACHING), (b"etag", form.etag)]
     known = known_tags(sent)
     if form.etag in known or ANY in known:
         return 304, headers, b""

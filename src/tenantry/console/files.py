@@ -1,11 +1,18 @@
-"""The files of the console, read once, in both forms in which they are sent."""
+"""The files of the console, read once, in both forms in which they are sent.
+
+The pages refer to the files below a folder that is named after the content of all of them. So a
+browser keeps them until a release changes them. A browser opens six connections to a server:
+revalidating each file would take longer than everything else.
+"""
 
 import gzip
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 
 FOLDER = "static"
 PREFIX = "/console/"
@@ -17,6 +24,8 @@ PAGES = {
     "/console/": "index.html",
     "/docs": "docs.html",
 }
+VERSION_CHARS = 16
+VERSIONED = re.compile(rf"{PREFIX}([0-9a-f]{{{VERSION_CHARS}}})/([^/]+)")
 MEDIA_TYPES = {
     ".css": "text/css; charset=utf-8",
     ".html": "text/html; charset=utf-8",
@@ -51,15 +60,38 @@ class File:
 @cache
 def read_files() -> Mapping[str, File]:
     """Return the files of the console, by the path of the request."""
-    found = {
-        one.name: _read(one.name, one.read_bytes())
-        for one in files(__package__).joinpath(FOLDER).iterdir()
-    }
+    found = {one.name: _read(one.name, one.read_bytes()) for one in _sorted_files()}
     pages = {path: found[name] for path, name in PAGES.items()}
     return {**{PREFIX + name: file for name, file in found.items()}, **pages}
 
 
+@cache
+def version() -> str:
+    """Return the name of the folder, which follows from the content of every file."""
+    digest = hashlib.sha256()
+    for one in _sorted_files():
+        digest.update(one.name.encode() + b"\0" + one.read_bytes())
+    return digest.hexdigest()[:VERSION_CHARS]
+
+
+def find(path: str) -> tuple[File | None, bool]:
+    """Return the file at *path*, and whether its content never changes at this path.
+
+    While a release replaces another, a page can ask for files of the other one: it gets ours.
+    """
+    if (match := VERSIONED.fullmatch(path)) is None:
+        return read_files().get(path), False
+    return read_files().get(PREFIX + match[2]), match[1] == version()
+
+
+def _sorted_files() -> list[Traversable]:
+    folder = files(__package__).joinpath(FOLDER)
+    return sorted(folder.iterdir(), key=lambda one: one.name)
+
+
 def _read(name: str, body: bytes) -> File:
+    if name.endswith(".html"):
+        body = body.replace(f'"{PREFIX}'.encode(), f'"{PREFIX}{version()}/'.encode())
     digest = hashlib.sha256(body).hexdigest()[:32]
     # Without a time in it, so that every process sends the same bytes.
     zipped = gzip.compress(body, mtime=0)

@@ -1,18 +1,19 @@
 """Archives, and the jobs that make and restore them."""
 
 from datetime import datetime
-from typing import Self
+from typing import Annotated, Self
 from uuid import UUID
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
+from tenantry.backup.pruning import KEEP_DAYS_MAX, KEEP_LAST_MAX
 from tenantry.backup.targets import Stored
 from tenantry.kit.pages import Page
 from tenantry.schemas.base import ListResponse, PageRequest, PageResponse, Schema
 
 
 class JobResponse(Schema, frozen=True):
-    """A backup, a restore, a copy or a move."""
+    """A backup, a restore, a copy or a move; `note` says how a move is done, and why."""
 
     id: UUID
     kind: str
@@ -27,6 +28,7 @@ class JobResponse(Schema, frozen=True):
     finished_at: datetime | None
     bytes_done: int
     error: str | None
+    note: str | None
 
 
 class JobPageRequest(PageRequest, frozen=True):
@@ -45,17 +47,37 @@ class JobList(ListResponse[JobResponse], frozen=True):
 
 
 class MovedResponse(Schema, frozen=True):
-    """A tenant of a move: where it is now, and why it was not moved, if it was not."""
+    """A tenant of a move: where it is now, and why it was not moved, if it was not.
+
+    `obstacle` says why it was read-only during the copy; null if it was moved online.
+    """
 
     tenant_id: UUID
     tenant_name: str
     server_name: str
     database_name: str
     rejected_seconds: float | None
+    is_online: bool | None
+    obstacle: str | None
     error: str | None
 
 
 class MovedList(ListResponse[MovedResponse], frozen=True):
+    """The tenants of one command."""
+
+
+class PlannedMoveResponse(Schema, frozen=True):
+    """How a tenant would be moved: online, or, with an obstacle, read-only during the copy."""
+
+    tenant_id: UUID
+    tenant_name: str
+    server_name: str
+    is_online: bool | None
+    obstacle: str | None
+    error: str | None
+
+
+class PlannedMoveList(ListResponse[PlannedMoveResponse], frozen=True):
     """The tenants of one command."""
 
 
@@ -136,6 +158,13 @@ class VerifyArchiveRequest(Schema, frozen=True):
     """The name of an archive to verify."""
 
     archive: str
+
+
+class PruneArchivesRequest(Schema, frozen=True):
+    """Which archives are kept: every one of so many days, and so many of each customer anyway."""
+
+    keep_days: Annotated[int, Meta(ge=0, le=KEEP_DAYS_MAX)]
+    keep_last: Annotated[int, Meta(ge=1, le=KEEP_LAST_MAX)]
 
 
 class RestoreArchiveRequest(Schema, frozen=True):

@@ -120,6 +120,12 @@ class JsonLines(Schema, frozen=True):
     text: str
 
 
+class ZipFile(Schema, frozen=True):
+    """A ZIP file; its bytes are the body."""
+
+    text: str
+
+
 class EventStream(Schema, frozen=True):
     """Server-Sent Events: the body is a stream of text."""
 

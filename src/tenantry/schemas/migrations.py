@@ -37,13 +37,22 @@ class MigrateAllRequest(Schema, frozen=True, forbid_unknown_fields=True):
     waves: list[int | str] | UnsetType = UNSET
     max_failures: int | str | UnsetType = UNSET
     label: str | UnsetType = UNSET
+    only_behind: bool = False
     dry_run: bool = False
     rehearse: bool = False
 
     @property
     def options(self) -> RunOptions:
         """The options that are given."""
-        members = ("tenant_ids", "retry_of", "cause", "waves", "max_failures", "label")
+        members = (
+            "tenant_ids",
+            "retry_of",
+            "cause",
+            "waves",
+            "max_failures",
+            "label",
+            "only_behind",
+        )
         given = {name: getattr(self, name) for name in members}
         return RunOptions(**{name: one for name, one in given.items() if one is not UNSET})
 

@@ -9,6 +9,7 @@ from msgspec import UNSET, Meta, UnsetType, field
 
 from tenantry.catalog.fleet_map import MAP_MAX
 from tenantry.catalog.tenants import REQUESTS_PER_MINUTE_MAX, Tenant
+from tenantry.db.row_formats import RowFormat
 from tenantry.fleet.lifecycle import Provisioned
 from tenantry.fleet.status import Place, PlacedTenant
 from tenantry.kit.pages import Page
@@ -200,6 +201,12 @@ class TenantMapResponse(Schema, frozen=True):
 
 class TenantPage(PageResponse[TenantResponse], frozen=True):
     """One page of the customers."""
+
+
+class ExportTenantRequest(Schema, frozen=True):
+    """The format of the rows: JSON lines, or CSV."""
+
+    format: RowFormat = RowFormat.JSON_LINES
 
 
 class DeleteTenantRequest(Schema, frozen=True):

@@ -23,6 +23,7 @@ from tenantry.schemas.backups import (
     JobResponse,
     MoveTenantRequest,
     MoveTenantsRequest,
+    PruneArchivesRequest,
     QueuedJobs,
     ReplaceTenantRequest,
     RestoreArchiveRequest,
@@ -67,6 +68,23 @@ async def verify_archive(
 ) -> Reply:
     """Verify an archive: restore it into a scratch database."""
     return _queued(await services.queueing.verify(ctx, request.archive))
+
+
+@endpoint(
+    "POST",
+    "/api/admin/archives/prune",
+    ADMIN,
+    response=JobResponse,
+    status=ACCEPTED,
+    errors=[CONFLICT],
+)
+async def prune_archives(
+    ctx: AdminContext, services: Services, request: PruneArchivesRequest
+) -> Reply:
+    """Remove old archives; those of other secret keys, and damaged ones, are kept."""
+    return _queued(
+        await services.queueing.prune(ctx, keep_days=request.keep_days, keep_last=request.keep_last)
+    )
 
 
 @endpoint(

@@ -9,7 +9,7 @@ from tenantry.api.access_levels import ADMIN
 from tenantry.api.endpoints import ACCEPTED, CONFLICT, NOT_FOUND, OK, endpoint
 from tenantry.api.envelope import Reply
 from tenantry.api.events import events_of, sequence_of
-from tenantry.api.requests import prefers
+from tenantry.api.requests import RESPOND_ASYNC, prefers
 from tenantry.api.streamed_runs import stream_page, stream_run
 from tenantry.api.streaming import KEEP_ALIVE_SECONDS, Source
 from tenantry.catalog import runs
@@ -29,9 +29,6 @@ from tenantry.schemas.migrations import (
     SchemaStatusResponse,
 )
 from tenantry.services import Services
-
-# Source: RFC 7240, section 4.1
-RESPOND_ASYNC = "respond-async"
 
 
 @endpoint(

@@ -5,7 +5,7 @@ from uuid import UUID
 from tenantry.access import credentials as access
 from tenantry.access.principal import AdminContext
 from tenantry.api.access_levels import ADMIN
-from tenantry.api.endpoints import CREATED, NOT_FOUND, endpoint
+from tenantry.api.endpoints import CONFLICT, CREATED, NOT_FOUND, endpoint
 from tenantry.catalog import credentials, tenants
 from tenantry.schemas.base import Nothing, sent_members
 from tenantry.schemas.credentials import (
@@ -103,7 +103,7 @@ async def list_tokens(
     "/api/admin/tenants/{tenantId}/mcp-tokens",
     ADMIN,
     status=CREATED,
-    errors=[NOT_FOUND],
+    errors=[NOT_FOUND, CONFLICT],
     holds_secret=True,
 )
 async def issue_token(

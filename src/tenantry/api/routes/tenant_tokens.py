@@ -4,7 +4,14 @@ from uuid import UUID
 
 from tenantry.access import credentials as access
 from tenantry.api.access_levels import SIGNED_IN
-from tenantry.api.endpoints import CREATED, HASHING_SECONDS, NOT_FOUND, TOO_MANY_REQUESTS, endpoint
+from tenantry.api.endpoints import (
+    CONFLICT,
+    CREATED,
+    HASHING_SECONDS,
+    NOT_FOUND,
+    TOO_MANY_REQUESTS,
+    endpoint,
+)
 from tenantry.catalog import credentials
 from tenantry.schemas.base import Nothing, sent_members
 from tenantry.schemas.credentials import (
@@ -29,7 +36,7 @@ async def list_own(ctx: PersonContext, services: Services, _request: Nothing) ->
     "/api/tenant/mcp-tokens",
     SIGNED_IN,
     status=CREATED,
-    errors=[NOT_FOUND, TOO_MANY_REQUESTS],
+    errors=[NOT_FOUND, CONFLICT, TOO_MANY_REQUESTS],
     module=modules.MCP,
     holds_secret=True,
     seconds_more=HASHING_SECONDS,

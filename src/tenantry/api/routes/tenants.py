@@ -5,17 +5,20 @@ from uuid import UUID
 from tenantry.access.principal import AdminContext
 from tenantry.api.access_levels import ADMIN
 from tenantry.api.endpoints import CONFLICT, CREATED, NOT_FOUND, endpoint
-from tenantry.catalog import credentials, runs, tenants
+from tenantry.api.streaming import Source
+from tenantry.catalog import credentials, runs, tenant_list, tenants
+from tenantry.catalog.tenant_list import Filters
 from tenantry.fleet.lifecycle import Owner
 from tenantry.fleet.status import tenant_map
 from tenantry.kit.errors import Unavailable
-from tenantry.schemas.base import Nothing, sent_members
+from tenantry.schemas.base import Nothing, ZipFile, sent_members
 from tenantry.schemas.tenants import (
     AppliedRevisionResponse,
     ContentResponse,
     CreatedTenantResponse,
     CreateTenantRequest,
     DeleteTenantRequest,
+    ExportTenantRequest,
     FailureResponse,
     TenantMapRequest,
     TenantMapResponse,
@@ -29,6 +32,9 @@ from tenantry.schemas.tenants import (
 from tenantry.services import Services
 from tenantry.tenant import migrations
 from tenantry.tenant.overview import read_overview
+
+# More time than other requests have: to read the schema, before the first byte.
+EXPORT_SECONDS = 30.0
 
 
 @endpoint(
@@ -59,15 +65,15 @@ async def list_tenants(
     _ctx: AdminContext, services: Services, request: TenantPageRequest
 ) -> TenantPage:
     """List tenants."""
-    page = await tenants.page(
-        services.catalog,
-        request.window,
-        search=request.search,
+    filters = Filters(
         is_active=request.is_active,
         is_read_only=request.is_read_only,
-        revision=request.revision,
-        server=request.server,
+        schema_revision=request.revision,
+        server_name=request.server,
         is_failing=request.is_failing,
+    )
+    page = await tenant_list.page(
+        services.catalog, request.window, search=request.search, filters=filters
     )
     return TenantPage.of_page(page)
 
@@ -120,6 +126,27 @@ async def show_overview(
     except Unavailable:
         return TenantOverviewResponse(used_at, None)
     return TenantOverviewResponse(used_at, ContentResponse.of(found))
+
+
+@endpoint(
+    "GET",
+    "/api/admin/tenants/{tenantId}/export",
+    ADMIN,
+    response=ZipFile,
+    errors=[NOT_FOUND],
+    is_bare=True,
+    seconds_more=EXPORT_SECONDS,
+)
+async def export_tenant(
+    ctx: AdminContext,
+    services: Services,
+    request: ExportTenantRequest,
+    *,
+    tenant_id: UUID,
+) -> Source:
+    """Export every table of a tenant, with the schema, as a ZIP file."""
+    tenant = await tenants.get(services.catalog, tenant_id)
+    return services.export.download(ctx, tenant, row_format=request.format)
 
 
 @endpoint("PATCH", "/api/admin/tenants/{tenantId}", ADMIN, errors=[NOT_FOUND, CONFLICT])

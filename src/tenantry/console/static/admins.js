@@ -6,7 +6,7 @@ import { el, fill } from "./dom.js";
 import { field, input, newPassword } from "./forms.js";
 import { menuColumn } from "./menu.js";
 import * as session from "./session.js";
-import { badge } from "./states.js";
+import { activity } from "./states.js";
 import { table } from "./table.js";
 import { announce, button, heading, hint, time } from "./widgets.js";
 
@@ -29,10 +29,7 @@ export async function view({ signal }) {
       kind: "name",
       cell: (one) => [one.email, one.email === own && el("span", { class: "hint" }, " (you)")],
     },
-    {
-      title: "State",
-      cell: (one) => (one.isActive ? badge("head", "active") : badge("suspended", "inactive")),
-    },
+    { title: "State", cell: activity },
     { title: "Created", kind: "minor", cell: (one) => time(one.createdAt) },
     menuColumn(
       (one) => one.email,
@@ -66,8 +63,7 @@ function create(load) {
 
 function setPassword(admin, change) {
   const fields = ["All sessions of the admin end.", newPassword("New password")];
-  const title = `Set the password of ${admin.email}`;
-  ask(title, fields, { action: "Set password" }, (data) =>
+  ask(`Set the password of ${admin.email}`, fields, { action: "Set password" }, (data) =>
     change(admin, { password: data.get("password") }, "The password was set."),
   );
 }

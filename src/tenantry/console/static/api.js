@@ -19,6 +19,8 @@ export const ADMINS = "/api/admin/admins";
 export const HEALTH = "/api/admin/health";
 export const AUDIT_LOG = "/api/admin/audit-log";
 
+export const TOO_MANY_REQUESTS = 429;
+const RETRY_S_MAX = 10; // a read is tried again once if it has to wait no longer
 const UNREACHABLE = "The service cannot be reached.";
 const GARBLED = "The response is invalid: it may come from a proxy.";
 
@@ -27,20 +29,31 @@ export class ApiError extends Error {
   /**
    * @param {number} status 0 if there was no response.
    * @param {string} message
-   * @param {string|null} requestId The id of the request in the service's log.
-   * @param {number|null} retryAfter When a retry can succeed, in seconds.
+   * @param {Headers} [headers]
    */
-  constructor(status, message, requestId = null, retryAfter = null) {
+  constructor(status, message, headers = new Headers()) {
     super(message);
     this.status = status;
-    this.requestId = requestId;
-    this.retryAfter = retryAfter;
+    /** The id of the request in the service's log. */
+    this.requestId = headers.get("X-Request-Id");
+    this.code = headers.get("X-Error-Code");
+    /** When a retry can succeed, in seconds. */
+    this.retryAfter = Number(headers.get("Retry-After"));
   }
 }
 
 /** Return the data of a GET. Null and empty members of `query` are omitted. */
 export async function get(path, { query = {}, signal } = /** @type {Options} */ ({})) {
-  return (await request("GET", withQuery(path, query), { signal })).data;
+  const address = withQuery(path, query);
+  try {
+    return (await request("GET", address, { signal })).data;
+  } catch (error) {
+    if (error.status !== TOO_MANY_REQUESTS || error.retryAfter > RETRY_S_MAX) {
+      throw error;
+    }
+    await new Promise((resolve) => setTimeout(resolve, error.retryAfter * 1000));
+    return (await request("GET", address, { signal })).data;
+  }
 }
 
 /** Send a body; return the data of the response, or null if it has only a message. */
@@ -135,6 +148,5 @@ async function throwError(response, isOpen) {
   const wait = response.headers.get("Retry-After");
   const { message } = await envelope(response);
   const text = wait === null ? message : `${message} Try again in ${wait} s.`;
-  const id = response.headers.get("X-Request-Id");
-  throw new ApiError(response.status, text, id, wait === null ? null : Number(wait));
+  throw new ApiError(response.status, text, response.headers);
 }

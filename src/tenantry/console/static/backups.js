@@ -1,7 +1,7 @@
 // Backups: the jobs of all tenants, and the archives of the configured target.
 
 import { ARCHIVES, BACKUPS, send } from "./api.js";
-import { confirm } from "./dialogs.js";
+import { ask, confirm } from "./dialogs.js";
 import { el } from "./dom.js";
 import { field, input, onPause } from "./forms.js";
 import { bytes, plural } from "./format.js";
@@ -47,6 +47,7 @@ export async function view({ query, signal }) {
     signal,
     pageSize: 20,
     query: () => ({ search: search.value }),
+    actions: [button("Remove old archives…", () => prune(queued))],
     above: [
       el("search", { class: "toolbar" }, field("Search", search)),
       hint("In TENANTRY_BACKUP_TARGET. An archive has all data of a tenant."),
@@ -58,6 +59,21 @@ export async function view({ query, signal }) {
   onPause(search, archives.first);
   const start = button("Back up everything…", () => backUp(queued), { kind: "primary" });
   return [heading("Backups", start), running.element, archives.element];
+}
+
+function prune(queued) {
+  const number = (name, value) => input(name, { type: "number", value, min: "0", required: true });
+  const fields = [
+    "Damaged archives are kept, and those of other secret keys. This cannot be undone.",
+    field("Days for which every archive is kept", number("keepDays", "30")),
+    field("Newest archives of each tenant to keep", number("keepLast", "3")),
+  ];
+  const buttons = { action: "Remove", kind: "danger" };
+  return ask("Remove old archives", fields, buttons, async (data) => {
+    const kept = [...data].map(([name, value]) => [name, Number(value)]);
+    await send("POST", `${ARCHIVES}/prune`, Object.fromEntries(kept));
+    await queued("The removal is queued.");
+  });
 }
 
 function backUp(queued) {

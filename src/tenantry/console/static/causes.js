@@ -10,6 +10,7 @@ import { firstRows } from "./table.js";
 import { announce, button, gauge, linkButton, section, tenantLink } from "./widgets.js";
 
 const ROWS_SHOWN_MAX = 100;
+const ROWS_RUNNING_MAX = 20;
 const NOT_ATTEMPTED = /^not attempted: /;
 
 const COLUMNS = [
@@ -19,7 +20,6 @@ const COLUMNS = [
     kind: "wide",
     cell: (one) => el("span", { class: "raw code" }, one.errorMessage),
   },
-  { title: "Database", kind: "minor code name", cell: (one) => one.databaseName },
 ];
 
 /** Return the element, and the function that updates it: `draw(run, causes, failures)`. */
@@ -126,7 +126,9 @@ export function causeBench() {
         one.cause === chosen &&
         `${one.customerName} ${one.databaseName} ${one.errorMessage}`.toLowerCase().includes(text),
     );
-    const limit = { max: ROWS_SHOWN_MAX, noun: "more tenant" };
+    // While the run is running, the rows are drawn again every few seconds.
+    const max = now.run?.finishedAt === null ? ROWS_RUNNING_MAX : ROWS_SHOWN_MAX;
+    const limit = { max, noun: "more tenant" };
     fill(rows, firstRows("Tenants of this cause", COLUMNS, details, "No tenant matches.", limit));
   }
 
@@ -142,6 +144,6 @@ async function copy(details) {
     await navigator.clipboard.writeText(lines.join("\n"));
     announce(`Copied ${plural(lines.length, "tenant")}.`);
   } catch {
-    announce("This browser allows no access to the clipboard.");
+    announce("This browser allows no access to the clipboard.", null);
   }
 }

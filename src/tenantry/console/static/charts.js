@@ -1,7 +1,7 @@
 // Small charts in SVG. Each shows the data of a table or a list on the same page.
 
 import { svg } from "./dom.js";
-import { count, duration, localTime, plural, secondsBetween } from "./format.js";
+import { count, duration, localTime, plural, secondsBetween, shortTime } from "./format.js";
 
 const BAND = 72; // height of one of the two rows of the timeline
 const TOP = 18;
@@ -9,7 +9,8 @@ const SECOND_TOP = TOP + BAND + 32;
 const HEIGHT = SECOND_TOP + BAND + 42;
 const BINS_MIN = 8; // a bar is no wider than an eighth
 const BAR_SHARE = 0.7;
-const SLOTS_MIN = 30; // so that the bars of a few runs stay narrow
+const SLOTS_MIN = 10; // so that the bars of a few runs stay narrow
+const FEW_SHARE = 0.4;
 const PART_MIN = 4; // so that 3 failures of 300 are seen
 // The upper bounds of the bins of a histogram, in seconds.
 const BOUNDS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800];
@@ -23,7 +24,8 @@ export function timeline(runs) {
   const width = 100 / Math.max(SLOTS_MIN, shown.length);
   const bars = shown.map((run, index) => {
     const left = 100 - (shown.length - index) * width;
-    const place = { x: left + (width * (1 - BAR_SHARE)) / 2, width: width * BAR_SHARE };
+    const share = shown.length < SLOTS_MIN ? FEW_SHARE : BAR_SHARE;
+    const place = { x: left + (width * (1 - share)) / 2, width: width * share };
     return svg(
       "a",
       { href: `#/runs/${run.id}`, tabindex: "-1" },
@@ -37,7 +39,7 @@ export function timeline(runs) {
     "svg",
     { class: "chart", height: HEIGHT, role: "group", "aria-label": summary(shown, took) },
     axis(TOP, "Duration", duration(longest)),
-    axis(SECOND_TOP, "Tenants; below, the number of failures", count(largest)),
+    axis(SECOND_TOP, "Tenants, and below the failures", plural(largest, "tenant")),
     bars,
     dates(shown, width),
   );
@@ -72,7 +74,7 @@ export function histogram(seconds) {
       return [
         bar("bar-took", place, TOP, number / most),
         number > 0 && label(middle, TOP + BAND * (1 - number / most) - 4, count(number), "middle"),
-        label(middle, TOP + BAND + 16, text, "middle"),
+        label(middle, TOP + BAND + 16, text, "middle", index % 2 === 1 ? "minor" : null),
       ];
     }),
   );
@@ -89,15 +91,16 @@ function axis(top, title, largest) {
   ];
 }
 
-/** The dates of the oldest and the newest run, and one in the middle if there is space. */
+/** The date of the newest run, and as many others as there is space for. */
 function dates(runs, width) {
-  const places = [...new Set([0, Math.floor(runs.length / 2), runs.length - 1])];
-  const used = runs.length < SLOTS_MIN / 3 ? [runs.length - 1] : places;
+  const last = runs.length - 1;
+  const isWide = runs.length * width > 60;
+  const used = isWide ? [...new Set([0, Math.floor(runs.length / 2), last])] : [last];
   return used.map((index) => {
     const middle = 100 - (runs.length - index - 0.5) * width;
-    const anchor = index === runs.length - 1 ? "end" : index === 0 ? "start" : "middle";
-    const x = index === runs.length - 1 ? "100%" : `${middle}%`;
-    return label(x, HEIGHT - 6, localTime(runs[index].startedAt).slice(0, 16), anchor);
+    const anchor = index === last ? "end" : index === 0 ? "start" : "middle";
+    const x = { end: 100, start: middle - width / 2, middle }[anchor];
+    return label(`${x}%`, HEIGHT - 6, shortTime(runs[index].startedAt), anchor);
   });
 }
 

@@ -14,12 +14,7 @@ const DAY_MS = 24 * 60 * 60 * 1000;
 const CLOCK_SLACK_MS = 60 * 1000;
 const USERS_OFFERED_MAX = 100;
 const ONCE = "It is shown only once. Store it safely: anyone who has it can use it.";
-const LIFETIMES = [
-  ["7", "7 days"],
-  ["30", "30 days"],
-  ["90", "90 days"],
-  ["365", "365 days"],
-];
+const LIFETIMES = ["7", "30", "90", "365"].map((days) => [days, `${days} days`]);
 const GRACE_PERIODS = [
   ["0", "None: reject it immediately"],
   ["3600", "1 hour"],

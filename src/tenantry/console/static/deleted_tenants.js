@@ -2,7 +2,8 @@
 
 import { DELETED_TENANTS, get, send, withQuery } from "./api.js";
 import { el, fill } from "./dom.js";
-import { confirmByName } from "./dialogs.js";
+import { ask, confirmByName } from "./dialogs.js";
+import { field, input } from "./forms.js";
 import { menuColumn } from "./menu.js";
 import { go } from "./router.js";
 import { table } from "./table.js";
@@ -28,7 +29,7 @@ export async function deletedTenants(signal) {
     menuColumn(
       (one) => one.name,
       (one) => [
-        { text: "Undelete", press: () => undelete(one) },
+        { text: "Undelete…", press: () => undelete(one) },
         { text: "Remove now…", press: () => purge(one, load), kind: "danger" },
       ],
     ),
@@ -37,10 +38,15 @@ export async function deletedTenants(signal) {
   return element;
 }
 
-async function undelete(tenant) {
-  await send("POST", `${DELETED_TENANTS}/${encodeURIComponent(tenant.id)}/undelete`);
-  announce("The tenant is back, and suspended.");
-  go(`/tenants/${tenant.id}`);
+function undelete(tenant) {
+  const name = input("name", { value: tenant.name, required: true });
+  const fields = [field("Name", name, "Another one, if another tenant has it by now.")];
+  return ask(`Undelete ${tenant.name}`, fields, { action: "Undelete" }, async () => {
+    const path = `${DELETED_TENANTS}/${encodeURIComponent(tenant.id)}/undelete`;
+    await send("POST", path, { name: name.value });
+    announce("The tenant is back, and suspended.");
+    go(`/tenants/${tenant.id}`);
+  });
 }
 
 function purge(tenant, load) {

@@ -133,7 +133,7 @@ async function copied(copy, control) {
   } catch {
     // Without TLS, browsers allow the clipboard only with the keyboard.
     control.focus();
-    announce("Press Ctrl+C to copy the selected text.");
+    announce("Press Ctrl+C to copy the selected text.", null);
     return;
   }
   fill(copy, "Copied");

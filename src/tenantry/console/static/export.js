@@ -1,36 +1,37 @@
-// Export a run as a file: JSON as the API returns it, or CSV.
+// Save files: a run as JSON or CSV, and the data of a tenant.
 
-import { get, RUNS } from "./api.js";
+import { get, open, RUNS, withQuery } from "./api.js";
 import { el } from "./dom.js";
 import { announce } from "./widgets.js";
 
-const MEMBERS = [
-  "customerId",
-  "customerName",
-  "databaseName",
-  "status",
-  "isAttempted",
-  "startedAt",
-  "finishedAt",
-  "appliedMigrations",
-  "cause",
-  "errorMessage",
-];
+const TIMES = ["startedAt", "finishedAt"];
+const RESULT = ["status", "isAttempted", ...TIMES, "appliedMigrations", "cause", "errorMessage"];
+const MEMBERS = ["customerId", "customerName", "databaseName", ...RESULT];
 const TYPES = { csv: "text/csv", json: "application/json" };
+const BROKEN = "The connection broke before the end of the export. Nothing was saved.";
 const SAVED_MS = 10_000;
 
 /** Save a run with the results of all its tenants. */
 export async function exportRun(run, format) {
   const { items } = await get(`${RUNS}/${run.id}/tenants`);
-  const text = format === "csv" ? toCsv(items) : toJson(run, items);
-  const url = URL.createObjectURL(new Blob([text], { type: TYPES[format] }));
-  el("a", { href: url, download: `run-${run.id}.${format}` }).click();
-  setTimeout(() => URL.revokeObjectURL(url), SAVED_MS);
+  const toJson = () => `${JSON.stringify({ ...run, tenants: items }, null, 2)}\n`;
+  const text = format === "csv" ? toCsv(items) : toJson();
+  save(new Blob([text], { type: TYPES[format] }), `run-${run.id}.${format}`);
   announce(`Exported run-${run.id.slice(0, 8)}….${format}`);
 }
 
-function toJson(run, tenants) {
-  return `${JSON.stringify({ ...run, tenants }, null, 2)}\n`;
+/** Save the data of the tenant at `path`; browsers keep a large download on the disk. */
+export async function exportTenant(tenant, path, format, signal) {
+  const response = await open(withQuery(`${path}/export`, { format }), { headers: {}, signal });
+  const broken = () => Promise.reject(new Error(BROKEN));
+  save(await response.blob().catch(broken), `export-${tenant.name}.zip`);
+  announce(`Exported ${tenant.name}.`);
+}
+
+function save(blob, name) {
+  const url = URL.createObjectURL(blob);
+  el("a", { href: url, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(url), SAVED_MS);
 }
 
 /** Return rows as CSV (RFC 4180). A text that a spreadsheet would execute gets a quote first. */

@@ -3,20 +3,13 @@
 import { get, latestOf, SCHEMA_STATUS, TENANT_MAP, TENANTS } from "./api.js";
 import { el, fill } from "./dom.js";
 import { isMatch, toolbar } from "./fleet_filters.js";
-import {
-  firstPage,
-  legend,
-  matchList,
-  revisionBars,
-  totalsOf,
-  zoomButtons,
-} from "./fleet_parts.js";
+import { firstPage, matchList, revisionBars, totalsOf, zoomButtons } from "./fleet_parts.js";
 import { count, plural } from "./format.js";
 import { cellGrid } from "./grid.js";
 import { hoverCard, sidePanel } from "./map_panel.js";
 import { keepQuery } from "./router.js";
 import { runChanges, unfinishedRuns } from "./run_bar.js";
-import { stateOnMap, STATES } from "./states.js";
+import { countsOf, shares, stateOnMap, STATES } from "./states.js";
 import { failure, heading, linkButton, section, speak } from "./widgets.js";
 
 const CELLS_MAX = 100_000;
@@ -50,6 +43,7 @@ function fleetPage(status, first, query, signal) {
     hover: (index, at) => (index === null ? card.show(null) : showCard(tenants[index], at)),
   });
   const totals = el("ul", { class: "totals", "aria-label": "Totals" });
+  const proportions = el("div", { class: "proportions" });
   const revisions = el("div", { class: "stack" });
   const matches = el("div", { class: "stack" });
   const trouble = el("div");
@@ -91,6 +85,7 @@ function fleetPage(status, first, query, signal) {
       totals,
       totalsOf(now, inWork.size, filters.state, (state) => set({ state })),
     );
+    fill(proportions, shares(countsOf(now), 0));
     fill(
       revisions,
       revisionBars(now, (revision) => set({ revision, state: "" })),
@@ -173,7 +168,7 @@ function fleetPage(status, first, query, signal) {
   }
   return [
     heading("Fleet", linkButton("#/runs/plan", "Plan a run", "primary")),
-    totals,
+    el("div", { class: "summary" }, totals, proportions),
     el(
       "div",
       { class: "with-panel" },
@@ -184,7 +179,6 @@ function fleetPage(status, first, query, signal) {
         matched,
         trouble,
         grid.element,
-        legend(),
       ),
       panel.element,
     ),

@@ -2,7 +2,7 @@
 
 import { el } from "./dom.js";
 import { count, percent, plural } from "./format.js";
-import { badge, countsOf, mark, STATES } from "./states.js";
+import { badge, countsOf, figure, STATES } from "./states.js";
 import { table } from "./table.js";
 import { actionRow, button, gauge, hint, linkButton, section, tenantLink } from "./widgets.js";
 
@@ -35,16 +35,6 @@ export function firstPage() {
       ),
     ),
   ];
-}
-
-/** The meaning of the cells. */
-export function legend() {
-  const shown = ["head", "behind", "failing", "unknown", "suspended", "readonly", "moving"];
-  return el(
-    "ul",
-    { class: "legend", "aria-label": "Legend" },
-    shown.map((state) => el("li", { class: `is-${state}` }, mark(state), STATES[state])),
-  );
 }
 
 /** The tenants that match the filters, as a table. */
@@ -125,7 +115,7 @@ export function totalsOf(status, moving, chosen, choose) {
           "data-turn": `total-${state}`,
           onclick: () => choose(chosen === state ? "" : state),
         },
-        el("span", { class: "number" }, state !== "" && mark(state), count(number)),
+        figure(state, number),
         el("span", {}, text),
       ),
     );

@@ -8,6 +8,12 @@ const DAY = 24 * HOUR;
 const SKEW = 5; // between clocks
 
 const numbers = new Intl.NumberFormat("en");
+const times = new Intl.DateTimeFormat("en-GB", {
+  day: "numeric",
+  month: "short",
+  hour: "2-digit",
+  minute: "2-digit",
+});
 
 /** "12,345" */
 export function count(number) {
@@ -70,6 +76,11 @@ export function localTime(timestamp) {
   const day = [at.getFullYear(), two(at.getMonth() + 1), two(at.getDate())].join("-");
   const time = [two(at.getHours()), two(at.getMinutes()), two(at.getSeconds())].join(":");
   return `${day} ${time}`;
+}
+
+/** "18 Jul, 14:03", in the time zone of the browser. */
+export function shortTime(timestamp) {
+  return times.format(new Date(timestamp));
 }
 
 /** "just now", "12 min ago", "in 30 days" */

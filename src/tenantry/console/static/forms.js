@@ -1,9 +1,12 @@
-// Forms and dialogs: labelled fields, one error message, and no double submission.
+// Forms: labelled fields, an error below the field it concerns, and no double submission.
 
 import { all, el, fill } from "./dom.js";
 import { button, notice } from "./widgets.js";
 
 const TYPING_PAUSE_MS = 200;
+
+// The codes of errors that concern a member without naming it, such as `tenant_name_in_use`.
+const CODE = /(name|email)(?:_in_use)?$/;
 
 let lastId = 0;
 
@@ -127,7 +130,7 @@ export function form(fields, { action, cancel, kind = "primary" }, submit) {
       await submit(new FormData(made));
     } catch (error) {
       if (error.name !== "AbortError") {
-        show(error.message, made, problem);
+        show(error, made, problem);
       }
     }
     isBusy = false;
@@ -149,11 +152,11 @@ function isComplete(made, problem) {
   return false;
 }
 
-/** Show an error; one that names a member of the request is shown with the label of its field. */
-function show(message, made, problem) {
-  const name = /^`(\w+)`/.exec(message)?.[1] ?? /at `\$\.([\w.]+)`/.exec(message)?.[1];
-  const last = name?.split(".").at(-1);
-  const control = controlsOf(made).find((one) => one.name === last);
+/** Show an error; one that concerns a member of the request is shown with its field. */
+function show({ message, code = "" }, made, problem) {
+  const named = /^`(\w+)`/.exec(message)?.[1] ?? /at `\$\.([\w.]+)`/.exec(message)?.[1];
+  const name = named?.split(".").at(-1) ?? CODE.exec(code)?.[1];
+  const control = controlsOf(made).find((one) => one.name === name);
   if (control === undefined) {
     fill(problem, notice("bad", message));
     return;
@@ -161,10 +164,12 @@ function show(message, made, problem) {
   mark(control, message.replace(/^`\w+`/, labelOf(control)), problem);
 }
 
+/** Show a text below a control, or below all if it is not in a field, and focus the control. */
 function mark(control, text, problem) {
   lastId += 1;
   const id = `problem-${lastId}`;
-  fill(problem, el("div", { id }, notice("bad", text)));
+  const place = control.closest(".field") ?? problem;
+  place.append(el("p", { id, class: "alarm", role: "alert" }, text));
   const described = control.getAttribute("aria-describedby") ?? "";
   control.dataset.described = described;
   control.setAttribute("aria-describedby", `${described} ${id}`.trim());
@@ -174,6 +179,9 @@ function mark(control, text, problem) {
 
 function clear(made, problem) {
   fill(problem);
+  for (const shown of all(".alarm", made)) {
+    shown.remove();
+  }
   for (const control of all("[aria-invalid]", made)) {
     control.removeAttribute("aria-invalid");
     control.setAttribute("aria-describedby", control.dataset.described ?? "");

@@ -2,9 +2,11 @@
 
 import { el, fill, keyed } from "./dom.js";
 import { count, duration, secondsBetween } from "./format.js";
+import { outcomeOf } from "./states.js";
 import { gauge } from "./widgets.js";
 
 const IN_WORK_SHOWN_MAX = 12;
+const FAILED_SHOWN_MAX = 4;
 
 /** The waves as steps; hidden without waves. */
 export function waveSteps() {
@@ -24,6 +26,7 @@ export function waveSteps() {
         return el(
           "li",
           { class: kind, "aria-current": isCurrent && "step" },
+          gauge(inWave, size - from, isCurrent ? "running" : "success"),
           el("strong", {}, `Wave ${index + 1}`),
           el("span", {}, `${count(inWave)} of ${count(size - from)}`),
         );
@@ -55,22 +58,14 @@ export function budgetMeter() {
 
 /** The tenants in work, each with its seconds; hidden after the end of the run. */
 export function inWorkStrip() {
-  const list = el("ul", { class: "in-work", "aria-label": "Tenants in work" });
-  const rest = el("p", { class: "hint" });
-  const element = el("div", { class: "strip" }, el("span", {}, "In work now"), list, rest);
+  const { element, list, rest } = strip("In work now", "Tenants in work");
 
   function draw(run, ended, isStalled) {
     const inWork = (run.inWork ?? []).filter((one) => !ended.has(one.customerId));
     element.hidden = run.finishedAt !== null;
     keyed(list, inWork.slice(0, IN_WORK_SHOWN_MAX), {
       key: (one) => one.customerId,
-      create: (one) =>
-        el(
-          "li",
-          {},
-          el("a", { class: "cut", href: `#/tenants/${one.customerId}` }, one.customerName),
-          el("span", { class: "number" }),
-        ),
+      create: (one) => el("li", {}, linkTo(one), el("span", { class: "number" })),
       update: (item, one) => fill(item.lastElementChild, duration(secondsBetween(one.since, null))),
     });
     const more = inWork.length - IN_WORK_SHOWN_MAX;
@@ -79,4 +74,38 @@ export function inWorkStrip() {
   }
 
   return { element, draw };
+}
+
+/** The tenants that have failed last, the newest first; hidden after the end of the run. */
+export function latestFailures() {
+  const { element, list } = strip("Failed last", "Tenants that have failed last");
+  element.classList.add("is-failed");
+
+  function draw(run, details) {
+    const failures = [];
+    for (let at = details.length - 1; at >= 0 && failures.length < FAILED_SHOWN_MAX; at -= 1) {
+      if (outcomeOf(details[at]) === "failed") {
+        failures.push(details[at]);
+      }
+    }
+    element.hidden = run.finishedAt !== null || failures.length === 0;
+    keyed(list, failures, {
+      key: (one) => one.customerId,
+      create: (one) => el("li", { title: one.errorMessage }, linkTo(one)),
+      update: () => {},
+    });
+  }
+
+  return { element, draw };
+}
+
+function strip(title, label) {
+  const list = el("ul", { class: "in-work", "aria-label": label });
+  const rest = el("p", { class: "hint" });
+  const element = el("div", { class: "strip" }, el("span", { class: "hint" }, title), list, rest);
+  return { element, list, rest };
+}
+
+function linkTo({ customerId, customerName }) {
+  return el("a", { class: "cut", href: `#/tenants/${customerId}` }, customerName);
 }

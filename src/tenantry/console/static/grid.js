@@ -1,16 +1,9 @@
 // A grid with a cell for each tenant, drawn on a canvas: a hundred thousand cells are one element.
 
-import { drawCell, STATES_DRAWN } from "./cells.js";
+import { drawCell, sizeFor, STATES_DRAWN } from "./cells.js";
 import { el } from "./dom.js";
 import { themeChanges } from "./theme.js";
 
-// The size of a cell with its gap, in pixels, by the largest number of cells that gets it.
-const SIZES = [
-  [3_000, 14],
-  [8_000, 10],
-  [30_000, 6],
-  [Number.POSITIVE_INFINITY, 4],
-];
 const ZOOM_FACTORS = [1, 1.5, 2, 3];
 // Browsers limit the height of a canvas to 16,384 device pixels or more.
 const HEIGHT_MAX = 8_000;
@@ -42,49 +35,70 @@ export function cellGrid(label, { signal, describe, pick = () => {}, hover = () 
     ]),
   );
   probes.append(...Object.values(probe));
+  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
   let states = [];
+  let drawn = /** @type {string[]} */ ([]); // what the canvas shows, by cell
+  let colours = /** @type {Object<string, string>} */ ({});
   let dimmed = /** @type {Set<number>|null} */ (null);
   let at = -1;
   let zoom = 0;
   let isDue = false;
   let columns = 1;
   let size = 14;
+  let place = "";
 
+  /** Fit the canvas to the cells; what it shows is lost if its size changes. */
   function layout() {
     const width = frame.clientWidth || 1;
-    const [, fitting] = SIZES.find(([most]) => states.length <= most) ?? SIZES[0];
+    const fitting = sizeFor(states.length, width);
     size = Math.round(fitting * ZOOM_FACTORS[zoom]);
     columns = Math.max(1, Math.floor(width / size));
     while (Math.ceil(states.length / columns) * size > HEIGHT_MAX && size > fitting) {
       size -= 1;
       columns = Math.max(1, Math.floor(width / size));
     }
-    return { width, height: Math.max(size, Math.ceil(states.length / columns) * size) };
-  }
-
-  function draw() {
-    isDue = false;
-    const { width, height } = layout();
+    const height = Math.max(size, Math.ceil(states.length / columns) * size);
     const ratio = Math.min(2, devicePixelRatio || 1);
+    const wanted = [states.length, width, height, size, ratio].join();
+    if (wanted === place) {
+      return;
+    }
+    place = wanted;
+    drawn = [];
+    colours = Object.fromEntries(
+      Object.entries(probe).map(([name, one]) => [name, getComputedStyle(one).color]),
+    );
     canvas.width = width * ratio;
     canvas.height = height * ratio;
     canvas.style.setProperty("height", `${height}px`);
-    canvas.dataset.cells = String(states.length);
-    const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
     context.scale(ratio, ratio);
-    const colours = Object.fromEntries(
-      Object.entries(probe).map(([name, one]) => [name, getComputedStyle(one).color]),
-    );
-    for (const [index, state] of states.entries()) {
-      context.globalAlpha = dimmed === null || dimmed.has(index) ? 1 : 0.15;
-      drawCell(context, { ...placeOf(index), size }, state, colours);
+  }
+
+  /** Draw the cells that have changed. */
+  function draw() {
+    isDue = false;
+    layout();
+    canvas.dataset.cells = String(states.length);
+    for (let index = 0; index < states.length; index += 1) {
+      const isFaint = dimmed !== null && !dimmed.has(index);
+      const wanted = `${states[index]}${isFaint ? " faint" : ""}${index === at ? " at" : ""}`;
+      if (drawn[index] !== wanted) {
+        drawn[index] = wanted;
+        drawOne(index, isFaint);
+      }
     }
+  }
+
+  function drawOne(index, isFaint) {
+    const { x, y } = placeOf(index);
+    context.clearRect(x - 1, y - 1, size, size);
+    context.globalAlpha = isFaint ? 0.15 : 1;
+    drawCell(context, { x, y, size }, states[index], colours);
     context.globalAlpha = 1;
-    if (at >= 0 && at < states.length) {
-      const { x, y } = placeOf(at);
+    if (index === at) {
       context.strokeStyle = colours.focus;
       context.lineWidth = 2;
-      context.strokeRect(x - 0.5, y - 0.5, size - 1, size - 1);
+      context.strokeRect(x, y, size - 2, size - 2);
     }
   }
 
@@ -113,9 +127,9 @@ export function cellGrid(label, { signal, describe, pick = () => {}, hover = () 
     return new DOMRect(box.left + x, box.top + y, size, size);
   }
 
-  function move(to, isSpoken = true) {
+  function move(to) {
     at = Math.max(0, Math.min(states.length - 1, to));
-    spoken.textContent = isSpoken ? describe(at) : "";
+    spoken.textContent = describe(at);
     hover(at, boxOf(at));
     const box = boxOf(at);
     if (box.top < 60 || box.bottom > innerHeight - 60) {
@@ -126,16 +140,10 @@ export function cellGrid(label, { signal, describe, pick = () => {}, hover = () 
 
   canvas.addEventListener("keydown", (event) => {
     const steps = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns };
-    const ends = { Home: 0, End: states.length - 1 };
-    if (states.length === 0) {
-      return;
-    }
-    if (event.key in steps) {
+    const to = { Home: 0, End: states.length - 1 }[event.key] ?? at + steps[event.key];
+    if (states.length > 0 && !Number.isNaN(to)) {
       event.preventDefault();
-      move(at < 0 ? 0 : at + steps[event.key]);
-    } else if (event.key in ends) {
-      event.preventDefault();
-      move(ends[event.key]);
+      move(at < 0 && event.key !== "End" ? 0 : to);
     } else if ((event.key === "Enter" || event.key === " ") && at >= 0) {
       event.preventDefault();
       pick(at);
@@ -160,7 +168,11 @@ export function cellGrid(label, { signal, describe, pick = () => {}, hover = () 
     }
   });
   new ResizeObserver(request).observe(frame);
-  themeChanges.addEventListener("change", request, { signal });
+  const recolour = () => {
+    place = "";
+    request();
+  };
+  themeChanges.addEventListener("change", recolour, { signal });
 
   return {
     element: frame,

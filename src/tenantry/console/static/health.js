@@ -81,11 +81,9 @@ async function readiness(signal) {
   return response.ok;
 }
 
-function moveAllButton(servers) {
-  return button("Move all tenants…", () => moveAll(servers));
-}
-
 function draw(body, health, isReady) {
+  const { servers } = health;
+  const move = button("Move all tenants…", () => moveAll(servers));
   const silent = health.workers.filter((one) => !one.isAlive);
   fill(
     body,
@@ -102,8 +100,8 @@ function draw(body, health, isReady) {
     ),
     section(
       "Tenant servers",
-      { actions: [health.servers.length > 1 && moveAllButton(health.servers)] },
-      table("Tenant servers", SERVERS, health.servers, "None."),
+      { actions: servers.length > 1 && move },
+      table("Tenant servers", SERVERS, servers, "None."),
     ),
     section(
       "Recent errors",

@@ -71,7 +71,7 @@ export function jobs({ signal, tenantId = null, ended }) {
 
 function tenantOf(one) {
   if (one.tenantName === null) {
-    return "the catalog";
+    return one.kind === "prune" ? "all archives" : "the catalog";
   }
   const isListed = one.tenantId !== null && one.state !== "failed";
   return isListed ? el("a", { href: `#/tenants/${one.tenantId}` }, one.tenantName) : one.tenantName;

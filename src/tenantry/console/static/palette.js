@@ -105,6 +105,12 @@ export function view(pages, { go, signal }) {
       }
     });
     search();
-    return el("div", { class: "palette" }, query, results);
+    const keys = [
+      ["↑↓", "choose"],
+      ["Enter", "open"],
+      ["Esc", "close"],
+    ].map(([key, text]) => el("span", {}, el("kbd", {}, key), ` ${text}`));
+    const help = el("p", { class: "hint keys", "aria-hidden": "true" }, keys);
+    return el("div", { class: "palette" }, query, results, help);
   });
 }

@@ -3,12 +3,12 @@
 
 import { MIGRATE_ALL, send } from "./api.js";
 import { el, fill } from "./dom.js";
-import { count, plural } from "./format.js";
+import { plural } from "./format.js";
 import { choices, field, form, input, radios } from "./forms.js";
 import { planned, summaryOf } from "./planned.js";
 import { runChanges, unfinishedRuns } from "./run_bar.js";
 import { selectionOf } from "./selection.js";
-import { notice, speak } from "./widgets.js";
+import { notice, section, speak } from "./widgets.js";
 import { budgetInWords, parseSize, parseSizes, wavesInWords } from "./words.js";
 
 const CANARY = "1, 10%, 100%";
@@ -23,21 +23,21 @@ export async function view({ query, signal }) {
   const preview = el("div", { class: "waves", "aria-hidden": "true" });
   const result = el("div", { class: "stack" });
   const fields = [
-    el("p", {}, selection.description),
     radios("Start", "preset", [
       ["all", "All at once", true],
       ["canary", "Canary: 1, then 10 %, then all", false],
       ["own", "Own waves", false],
     ]),
     ownWaves,
-    preview,
     field(
       "Failure budget",
       budget,
       "When more tenants have failed, no more are started. Empty: no limit.",
     ),
-    words,
     field("Label", input("label"), "Stored with the run, and shown as its name."),
+    choices("Tenants", "onlyBehind", [
+      ["true", "Skip tenants that the catalog shows at the head: their databases are not opened."],
+    ]),
     choices("Options", "rehearse", [
       [
         "true",
@@ -57,7 +57,7 @@ export async function view({ query, signal }) {
       const found = await send(
         "POST",
         MIGRATE_ALL,
-        { ...selection.body, dryRun: true, ...rehearse },
+        { ...selection.body, ...behindOf(data), dryRun: true, ...rehearse },
         { signal: AbortSignal.any([signal, ours.signal]) },
       );
       if (!ours.signal.aborted) {
@@ -91,7 +91,12 @@ export async function view({ query, signal }) {
   return [
     el("h1", {}, "Plan a run"),
     running,
-    el("div", { class: "panel plan" }, planForm),
+    el(
+      "div",
+      { class: "plan-top" },
+      el("div", { class: "panel" }, planForm),
+      section("This run", {}, el("p", {}, selection.description), preview, words),
+    ),
     result,
   ];
 }
@@ -113,12 +118,16 @@ function runningNotice() {
   );
 }
 
+function behindOf(data) {
+  return data.get("onlyBehind") === "true" ? { onlyBehind: true } : {};
+}
+
 function wavesOf(data) {
   return { all: "", canary: CANARY, own: data.get("waves") }[data.get("preset")].trim();
 }
 
 function bodyOf(selection, data) {
-  const wanted = { ...selection };
+  const wanted = { ...selection, ...behindOf(data) };
   const waves = wavesOf(data);
   if (waves !== "") {
     wanted.waves = parseSizes(waves);
@@ -132,25 +141,23 @@ function bodyOf(selection, data) {
   return wanted;
 }
 
-/** A bar with a segment for each wave. */
+/** A bar with a segment for each wave, and the tenants of each. */
 function waveBars(text, total) {
-  if (text.trim() === "" || total === 0) {
-    return null;
-  }
   try {
-    const amounts = parseSizes(text).map((size) =>
+    const sizes = parseSizes(text.trim() === "" ? "100%" : text);
+    const most = sizes.map((size) =>
       typeof size === "number"
         ? Math.min(size, total)
         : Math.ceil((total * Number.parseInt(size, 10)) / 100),
     );
-    const sizes = amounts.map((amount, index) => Math.max(0, amount - (amounts[index - 1] ?? 0)));
-    return sizes.map((size, index) =>
-      el(
-        "span",
-        { style: { "flex-grow": Math.max(size, total / 20) } },
-        `Wave ${index + 1}: ${count(size)}`,
+    const waves = most.map((size, index) => Math.max(0, size - (most[index - 1] ?? 0)));
+    const bar = waves.map((size) => el("span", { style: { "flex-grow": size } }));
+    return [
+      el("div", { class: "shares is-running" }, bar),
+      waves.map((size, index) =>
+        el("p", {}, el("strong", {}, `Wave ${index + 1}`), plural(size, "tenant")),
       ),
-    );
+    ];
   } catch {
     return null;
   }

@@ -2,13 +2,13 @@
 
 import { el, fill } from "./dom.js";
 import { count, localTime, percent, plural } from "./format.js";
-import { budgetMeter, inWorkStrip, waveSteps } from "./gauges.js";
+import { budgetMeter, inWorkStrip, latestFailures, waveSteps } from "./gauges.js";
 import { cellGrid } from "./grid.js";
 import { hoverCard } from "./map_panel.js";
 import { rateMeter } from "./rate.js";
 import { go } from "./router.js";
 import { unfinishedRuns } from "./run_bar.js";
-import { mark, outcomeOf, STATES } from "./states.js";
+import { figure, outcomeOf, shares, STATES } from "./states.js";
 import { notice, speak } from "./widgets.js";
 
 const SPOKEN_EVERY_PERCENT = 25;
@@ -34,13 +34,14 @@ export function runProgress(run, signal) {
     hover: (index, at) => showCard(index, at),
   });
   const card = hoverCard();
-  const bar = el("progress", { "aria-label": "Tenants that have ended" });
-  const summary = el("p", { class: "rate" });
-  const counts = el("ul", { class: "legend", "aria-label": "Tenants by outcome" });
+  const bar = el("div", { role: "progressbar", "aria-label": "Tenants that have ended" });
+  const rate = el("p", { class: "rate" });
+  const counts = el("ul", { class: "totals", "aria-label": "Tenants by outcome" });
   const waiting = el("div", { class: "stack" });
   const steps = waveSteps();
   const budget = budgetMeter();
   const strip = inWorkStrip();
+  const latest = latestFailures();
   let waitedFor = "";
 
   function take(detail) {
@@ -75,20 +76,20 @@ export function runProgress(run, signal) {
 
   function draw() {
     const numbers = current();
-    bar.max = Math.max(1, state.totalCount);
-    bar.value = state.totalCount === 0 ? 1 : numbers.ended;
-    const share = percent(numbers.ended, state.totalCount);
-    fill(
-      summary,
-      el(
-        "strong",
-        {},
-        `${count(numbers.ended)} of ${plural(state.totalCount, "tenant")}, ${share}`,
-      ),
-      meter.text(state, numbers.ended),
-    );
+    const { success, failed, skipped } = numbers;
+    const total = Math.max(1, state.totalCount);
+    bar.ariaValueMax = String(total);
+    bar.ariaValueNow = String(state.totalCount === 0 ? 1 : numbers.ended);
+    fill(bar, shares({ success, failed, skipped }, total));
+    fill(rate, meter.text(state, numbers.ended));
     fill(
       counts,
+      el(
+        "li",
+        { class: "total" },
+        el("span", { class: "number" }, percent(numbers.ended, state.totalCount)),
+        el("span", {}, `${count(numbers.ended)} of ${plural(state.totalCount, "tenant")}`),
+      ),
       entry("success", numbers.success),
       entry("failed", numbers.failed),
       (numbers.skipped > 0 || isStopped()) && entry("skipped", numbers.skipped),
@@ -98,12 +99,14 @@ export function runProgress(run, signal) {
     budget.draw(state, numbers.failed);
     drawWaiting(numbers);
     strip.draw(state, seen, meter.isStalled(state));
+    latest.draw(state, order);
     drawGrid(numbers);
     speakOf(numbers.ended);
   }
 
   function entry(name, number) {
-    return el("li", { class: `is-${name}` }, mark(name), `${count(number)} ${STATES[name]}`);
+    const kind = `total is-${name}`;
+    return el("li", { class: kind }, figure(name, number), " ", el("span", {}, STATES[name]));
   }
 
   function isStopped() {
@@ -164,14 +167,17 @@ export function runProgress(run, signal) {
 
   const element = el(
     "section",
-    { class: "panel stack run-progress", "aria-label": "Progress" },
-    el("div", { class: "run-top" }, summary, budget.element),
-    bar,
-    steps.element,
-    waiting,
-    strip.element,
-    counts,
-    grid.element,
+    { class: "run-progress", "aria-label": "Progress" },
+    el("div", { class: "summary" }, counts, bar),
+    el(
+      "div",
+      { class: "panel stack" },
+      el("div", { class: "run-top" }, rate, budget.element),
+      steps.element,
+      waiting,
+      el("div", { class: "strips" }, strip.element, latest.element),
+      grid.element,
+    ),
     card.element,
   );
   return {

@@ -18,14 +18,14 @@ export function rateMeter() {
   function text(run, ended) {
     if (run.finishedAt !== null) {
       const took = secondsBetween(run.startedAt, run.finishedAt);
-      return took >= 1 && ended > 0 ? ` · ${rateText(ended / took)}` : "";
+      return took >= 1 && ended > 0 ? rateText(ended / took) : "";
     }
     const until = now();
     endings = endings.filter((at) => at > until - RATE_OVER_MS);
     const stalled = stalledMs(run);
     if (stalled > STALL_MS) {
       const since = duration(stalled / 1000);
-      return el("span", { class: "alarm" }, ` · no tenant has ended for ${since}`);
+      return el("span", { class: "alarm" }, `no tenant has ended for ${since}`);
     }
     const overMs = Math.min(RATE_OVER_MS, until - Date.parse(run.startedAt));
     if (endings.length === 0 || overMs <= 0) {
@@ -33,7 +33,7 @@ export function rateMeter() {
     }
     const rate = (1000 * endings.length) / overMs;
     const left = duration((run.totalCount - ended) / rate);
-    return ` · ${rateText(rate)} · about ${left} left`;
+    return [el("strong", {}, rateText(rate)), ` · about ${left} left`];
   }
 
   return {

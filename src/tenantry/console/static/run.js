@@ -10,6 +10,7 @@ import { runProgress } from "./progress.js";
 import { drawElapsed, drawHead } from "./run_head.js";
 import { runChanges } from "./run_bar.js";
 import { tenantsOf } from "./run_tenants.js";
+import { mark } from "./states.js";
 import { watch } from "./watch.js";
 import { announce, failure, notice, section } from "./widgets.js";
 
@@ -88,7 +89,7 @@ async function follow(page) {
       onBack: () => fill(page.trouble),
     });
     runChanges.dispatchEvent(new Event("ended"));
-    announce(endOf(page.run));
+    announce(...endOf(page.run));
     await showEnded(page);
   } catch (error) {
     if (!signal.aborted) {
@@ -102,7 +103,9 @@ async function follow(page) {
 
 function endOf(run) {
   const failed = run.failedCount - run.notAttemptedCount;
-  return `The run has ended: ${plural(run.successCount, "tenant")} succeeded, ${failed} failed.`;
+  const succeeded = plural(run.successCount, "tenant");
+  const text = `The run has ended: ${succeeded} succeeded, ${failed} failed.`;
+  return failed > 0 ? [text, mark("failed")] : [text];
 }
 
 async function showEnded(page) {

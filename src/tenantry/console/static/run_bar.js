@@ -57,7 +57,7 @@ function draw(bar) {
       el(
         "span",
         { class: "run-line-name cut" },
-        `Run ${run.label ?? run.id.slice(0, 8)} is ${run.state}`,
+        `${run.label ?? `Run ${run.id.slice(0, 8)}`}: ${run.state}`,
       ),
       el("progress", {
         max: run.totalCount,

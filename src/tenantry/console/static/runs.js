@@ -19,7 +19,7 @@ const COLUMNS = [
     cell: (run) => el("a", { href: `#/runs/${run.id}` }, run.label ?? localTime(run.startedAt)),
   },
   { title: "State", cell: (run) => badge(run.state) },
-  { title: "Started", cell: (run) => time(run.startedAt) },
+  { title: "Started", kind: "minor", cell: (run) => time(run.startedAt) },
   { title: "Tenants", kind: "number", cell: (run) => count(run.totalCount) },
   {
     title: "Failed",

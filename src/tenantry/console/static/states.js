@@ -1,6 +1,7 @@
 // The states of tenants and runs, each with a shape, a colour and a word.
 
 import { el } from "./dom.js";
+import { count } from "./format.js";
 
 /** The word of each state. */
 export const STATES = {
@@ -68,4 +69,33 @@ export function mark(state) {
 /** The shape and the word of a state. */
 export function badge(state, text = STATES[state]) {
   return el("span", { class: `badge is-${state}` }, mark(state), text);
+}
+
+/** The state of a user or an admin. */
+export function activity({ isActive }) {
+  return isActive ? badge("head", "active") : badge("suspended", "inactive");
+}
+
+/** A large number of things in a state, with its shape; a zero is muted. */
+export function figure(state, number) {
+  return el(
+    "span",
+    { class: number === 0 ? "number is-zero" : "number" },
+    state !== "" && mark(state),
+    count(number),
+  );
+}
+
+/** A bar with a part for each state, in proportion to its number; the rest is empty. */
+export function shares(counts, total) {
+  const shown = Object.entries(counts).filter(([, number]) => number > 0);
+  const rest = total - shown.reduce((sum, [, number]) => sum + number, 0);
+  return el(
+    "span",
+    { class: "shares", "aria-hidden": "true" },
+    shown.map(([state, number]) =>
+      el("span", { class: `is-${state}`, style: { "flex-grow": number } }),
+    ),
+    rest > 0 && el("span", { style: { "flex-grow": rest } }),
+  );
 }

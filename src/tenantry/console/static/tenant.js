@@ -49,6 +49,7 @@ export async function view({ params, signal }) {
 }
 
 function head(now, status, path, change, copying) {
+  const set = (body, done) => () => change(body, done);
   const plan = `#/runs/plan?${new URLSearchParams({ tenant: now.id, name: now.name })}`;
   return el(
     "div",
@@ -64,9 +65,9 @@ function head(now, status, path, change, copying) {
         ...copying,
         now.isActive
           ? { text: "Suspend…", press: () => suspend(now, change) }
-          : { text: "Activate", press: () => activate(change) },
+          : { text: "Activate", press: set({ isActive: true }, "The tenant was activated.") },
         now.isReadOnly
-          ? { text: "Make writable", press: () => makeWritable(change) }
+          ? { text: "Make writable", press: set({ isReadOnly: false }, "The tenant is writable.") }
           : { text: "Make read-only…", press: () => makeReadOnly(now, change) },
         !now.isActive && { text: "Delete…", press: () => remove(now, path), kind: "danger" },
       ]),
@@ -83,7 +84,7 @@ function state(now, status, seen) {
     Size: seen.size,
     "Last active": seen.lastUsed,
     Created: time(now.createdAt),
-    "Requests per minute": now.requestsPerMinute === 0 ? "default" : now.requestsPerMinute,
+    "Requests per minute": now.requestsPerMinute || undefined,
     Id: shortId(now.id, "id of the tenant"),
   });
 }
@@ -115,14 +116,6 @@ function suspend(now, change) {
   confirm(`Suspend ${now.name}?`, text, "Suspend", () =>
     change({ isActive: false }, "The tenant was suspended."),
   );
-}
-
-function activate(change) {
-  return change({ isActive: true }, "The tenant was activated.");
-}
-
-function makeWritable(change) {
-  return change({ isReadOnly: false }, "The tenant is writable.");
 }
 
 function makeReadOnly(now, change) {

@@ -1,12 +1,14 @@
 // The actions of a tenant that copy its data: backup, restore, clone, move and export.
 
 import { send } from "./api.js";
-import { ask, copyable, dialog } from "./dialogs.js";
-import { el } from "./dom.js";
-import { field, input } from "./forms.js";
+import { ask, copyable } from "./dialogs.js";
+import { exportTenant } from "./export.js";
+import { field, input, select } from "./forms.js";
 import { moveTenant } from "./moves.js";
 import { go } from "./router.js";
-import { announce, button } from "./widgets.js";
+import { announce } from "./widgets.js";
+
+const FORMATS = { jsonl: "JSON lines", csv: "CSV" };
 
 /** The items of the tenant's menu; `reload` shows the new job, `sizeOf` returns the bytes. */
 export function copyActions(now, path, reload, sizeOf) {
@@ -20,7 +22,7 @@ export function copyActions(now, path, reload, sizeOf) {
     { text: "Restore…", press: () => go(`/backups?search=${encodeURIComponent(now.name)}`) },
     { text: "Clone…", press: () => clone(now, queue) },
     { text: "Move…", press: () => moveTenant(now, sizeOf(), queue) },
-    { text: "Export…", press: () => exportHint(now) },
+    { text: "Export…", press: () => exportData(now, path) },
   ];
 }
 
@@ -34,10 +36,18 @@ function clone(now, queue) {
   );
 }
 
-function exportHint(now) {
-  return dialog(`Export ${now.name}`, (close) => [
-    el("p", {}, "Every table as JSON lines, with the schema, written on the server."),
-    copyable("Command", `tenantry tenant export ${now.id} FOLDER`),
-    el("div", { class: "actions" }, button("Close", close)),
-  ]);
+function exportData(now, path) {
+  const ended = new AbortController();
+  const fields = [
+    "Every table, with the schema, as a ZIP file. Password hashes and sessions are left out.",
+    field("Format of the rows", select("format", Object.entries(FORMATS))),
+    copyable(
+      "The same as a command, for many gigabytes",
+      `tenantry tenant export ${now.id} FOLDER`,
+    ),
+  ];
+  const shown = ask(`Export ${now.name}`, fields, { action: "Download" }, (data) =>
+    exportTenant(now, path, data.get("format"), ended.signal),
+  );
+  return shown.then(() => ended.abort());
 }

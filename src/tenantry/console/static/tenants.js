@@ -28,7 +28,7 @@ export async function view({ query, signal }) {
   const search = input("search", {
     type: "search",
     value: filters.search,
-    placeholder: "Name, id or database",
+    placeholder: "Name, id, database or owner's address",
   });
   const isActive = select("isActive", ACTIVITY, filters.isActive);
   const revision = select("revision", revisionsOf(status, filters.revision), filters.revision);

@@ -5,7 +5,7 @@ import { ask, confirm } from "./dialogs.js";
 import { field, input, newPassword } from "./forms.js";
 import { listing } from "./listing.js";
 import { menuColumn } from "./menu.js";
-import { badge } from "./states.js";
+import { activity } from "./states.js";
 import { announce, button, cut, time } from "./widgets.js";
 
 const USERS_ON_A_PAGE = 20;
@@ -26,10 +26,7 @@ export function users(tenantPath, signal) {
   const columns = [
     { title: "E-mail address", kind: "name", cell: (user) => cut(user.email) },
     { title: "Full name", kind: "name minor", cell: (user) => cut(user.fullName) },
-    {
-      title: "State",
-      cell: (user) => (user.isActive ? badge("head", "active") : badge("suspended", "inactive")),
-    },
+    { title: "State", cell: activity },
     { title: "Created", kind: "minor", cell: (user) => time(user.createdAt) },
     menuColumn(
       (user) => user.email,

@@ -1,10 +1,9 @@
 // Follow a run to its end, and reconnect after errors.
 
-import { ApiError, get } from "./api.js";
+import { ApiError, get, TOO_MANY_REQUESTS } from "./api.js";
 import { events } from "./events.js";
 
 const RETRY_AFTER_MS = 2000;
-const TOO_MANY_REQUESTS = 429;
 
 /**
  * Call back for every event of a run. Return the run when it has ended.
@@ -35,7 +34,7 @@ export async function watch(path, runPath, run, { signal, onTenant, onRun, onBre
       }
     } catch (error) {
       throwUnlessTransient(error, signal);
-      wait = Math.max(RETRY_AFTER_MS, (error.retryAfter ?? 0) * 1000);
+      wait = Math.max(RETRY_AFTER_MS, (error.retryAfter || 0) * 1000);
     }
     if (now.finishedAt === null) {
       onBreak();

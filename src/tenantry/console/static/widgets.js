@@ -168,9 +168,9 @@ export function cut(text) {
   return el("span", { class: "cut", title: text }, text);
 }
 
-/** Show for a moment that something was done; screen readers read it. */
-export function announce(text) {
-  const shown = el("p", { class: "toast" }, icon("check"), text);
+/** Show for a moment what has happened, after a sign; screen readers read the text. */
+export function announce(text, sign = icon("check")) {
+  const shown = el("p", { class: "toast" }, sign, text);
   const place = byId("announcements");
   fill(place, shown);
   setTimeout(() => shown.remove(), TOAST_MS);

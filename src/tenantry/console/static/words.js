@@ -68,5 +68,5 @@ function sizeInWords(size, total) {
   }
   const share = Number(size.slice(0, -1));
   const about = total === null ? "" : ` (about ${count(Math.ceil((total * share) / 100))})`;
-  return `${share} % of the tenants${about}`;
+  return `${share}\u00a0% of the tenants${about}`;
 }
