@@ -67,7 +67,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--before", type=Path, help="another checkout, measured in turn with this one"
     )
-    parser.add_argument("--tenants", type=int, help="that are touched to see the memory")
+    parser.add_argument("--tenants", type=int, help="of the rows of memory, and of a million")
+    parser.add_argument("--megabytes", type=int, help="of the rows of copies")
     parser.add_argument(
         "--profile", type=int, default=0, metavar="SECONDS", help="profile Tenantry with py-spy"
     )
@@ -92,6 +93,8 @@ def _plan(options: argparse.Namespace) -> Plan:
         provisioned=6 if quick else 25,
         memory_sqlite=options.tenants or (100 if quick else 1000),
         memory_postgresql=options.tenants or (50 if quick else 300),
+        crowd=options.tenants or (50_000 if quick else 1_000_000),
+        copied_mb=options.megabytes or (100 if quick else 1_000),
         with_peers=not options.no_peers,
         before=options.before,
         profile_seconds=options.profile,

@@ -32,6 +32,8 @@ class Plan:
         provisioned: Tenants made to see how long one takes.
         memory_sqlite: Tenants that are touched.
         memory_postgresql: Likewise.
+        crowd: Tenants in the catalog of the rows of a million.
+        copied_mb: The size of the tenant that is saved and restored.
         with_peers: Whether the peers are measured too.
         before: Another checkout of Tenantry, measured in turn with this one.
         profile_seconds: How long each of our servers is profiled afterwards; 0 is not at all.
@@ -44,6 +46,8 @@ class Plan:
     provisioned: int
     memory_sqlite: int
     memory_postgresql: int
+    crowd: int
+    copied_mb: int
     with_peers: bool
     before: Path | None
     profile_seconds: int
@@ -153,6 +157,17 @@ class Bench:
             added={**world.environment, **added},
             ready="/readyz",
             source=source,
+        )
+
+    def supervised(self, world: World, workers: int) -> AbstractContextManager[Process]:
+        """Run Tenantry with this number of serving processes, on one core."""
+        return started(
+            f"workers-{workers}",
+            ["tenantry", "serve", "--port", "{port}", "--workers", str(workers)],
+            folder=self.folder,
+            core=self.cores.server,
+            added=world.environment,
+            ready="/readyz",
         )
 
     def bare(self, name: str, answer: wire.Answer) -> AbstractContextManager[Process]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,8 @@ listen_addresses = '127.0.0.1'
 unix_socket_directories = ''
 max_connections = 300
 """
+# The processes of the server read the new settings after `pg_reload_conf` has returned.
+RELOAD_SECONDS_MAX = 10.0
 DURABLE = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}
 
 
@@ -84,11 +87,16 @@ async def _set(url: str, value: str) -> None:
 
 
 async def _check_durable(url: str) -> None:
+    ends = time.monotonic() + RELOAD_SECONDS_MAX
+    while (found := await _settings(url)) != DURABLE:
+        if time.monotonic() > ends:
+            raise NotDurable(f"the settings are {found}")
+        await asyncio.sleep(0.1)
+
+
+async def _settings(url: str) -> dict[str, str]:
     connection = await asyncpg.connect(url)
     try:
-        for name, wanted in DURABLE.items():
-            found = await connection.fetchval(f"SHOW {name}")
-            if found != wanted:
-                raise NotDurable(f"{name} is {found}")
+        return {name: await connection.fetchval(f"SHOW {name}") for name in DURABLE}
     finally:
         await connection.close()

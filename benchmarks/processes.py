@@ -55,8 +55,23 @@ class Process:
 
     def resident_mib(self) -> float:
         """Return its resident memory."""
-        lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
-        return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 1024
+        return _memory_mib(self.pid, "VmRSS")
+
+
+def peak_mib(pid: int) -> float:
+    """Return the peak of the resident memory of a process since its program began.
+
+    `ru_maxrss` is no substitute: it also counts the memory of the parent before `exec`.
+
+    Raises:
+        OSError, StopIteration: The process has ended.
+    """
+    return _memory_mib(pid, "VmHWM")
+
+
+def _memory_mib(pid: int, field: str) -> float:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(field)) / 1024
 
 
 @contextmanager

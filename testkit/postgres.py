@@ -24,12 +24,12 @@ MEMORY = Path("/dev/shm")  # noqa: S108 - mkdtemp makes the name below it
 MEMORY_BYTES_MIN = 4 * 2**30
 START_TRIES_MAX = 5
 WAIT_SECONDS_MAX = 20
+# Without `fsync`, a commit survives a crash of the server, and not one of the machine.
 SETTINGS = """
 listen_addresses = '127.0.0.1'
 unix_socket_directories = ''
 max_connections = 300
 fsync = off
-synchronous_commit = off
 full_page_writes = off
 autovacuum = off
 """

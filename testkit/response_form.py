@@ -19,6 +19,7 @@ BARE_PATHS = {
     "/mcp",
     "/api/admin/audit-log/export",
     "/api/admin/tenants/{tenantId}/audit-log/export",
+    "/api/admin/tenants/{tenantId}/export",
     "/api/admin/tenants/migration-history/{runId}/events",
 }
 SECRETS = {"token", "key", "apiKey"}

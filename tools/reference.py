@@ -55,6 +55,14 @@ OTHER_CODES = (
     f"`{PREFLIGHT_REFUSED}` (400, a CORS preflight request that is not allowed)"
 )
 
+EXIT_STATUSES = {
+    ExitStatus.OK: "The command has succeeded.",
+    ExitStatus.TENANTS_FAILED: "At least one tenant failed, or an archive is damaged.",
+    ExitStatus.USAGE: "The command was rejected: the message says what to correct.",
+    ExitStatus.UNUSABLE: "A setting, database, disk or program cannot be used: see `doctor`.",
+    ExitStatus.INTERRUPTED: "The command was interrupted, or the run continues without it.",
+}
+
 Rows = Sequence[Sequence[str]]
 
 
@@ -159,7 +167,8 @@ def _endpoints_page() -> str:
         "[errors.md](errors.md). `GET /openapi.json` is the machine-readable description.",
         "A response marked *bare* has a standard format without the envelope. In addition to the "
         "listed errors, any request can fail with 405 (method), 408 (incomplete body), 429 and "
-        "503 (too many connections), 431 (headers over 16 KiB), 500, or 505 (HTTP version).",
+        "503 (too many connections), 431 (headers over 16 KiB), 500, 501 (transfer coding), or "
+        "505 (HTTP version).",
         _table(("endpoint", "level", "description"), overview),
         *sections,
         "## Types",
@@ -407,7 +416,7 @@ def _commands_page() -> str:
     overview = [
         (f"[`{name}`](#{anchor(name)})", _summary(command)) for name, command in found.items()
     ]
-    statuses_of_exit = [(f"`{int(one)}`", one.name.lower().replace("_", " ")) for one in ExitStatus]
+    statuses_of_exit = [(f"`{int(one)}`", EXIT_STATUSES[one]) for one in ExitStatus]
     return _page(
         "Commands",
         "Results go to standard output, progress and logs to standard error. `--json` prints the "

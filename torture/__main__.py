@@ -21,7 +21,7 @@ from benchmarks.report import put_into, table
 
 from tenantry.kit.clock import utc_now
 from testkit.postgres import own_server
-from torture import broken, catalog, copies, crowd, hangups, idle, kills, traffic
+from torture import broken, catalog, catalog_moves, copies, crowd, hangups, idle, kills, traffic
 from torture.finding import Finding
 from torture.scale import SHORT, WHOLE, Scale
 
@@ -41,6 +41,7 @@ CHECKS: Mapping[str, Callable[[Path, str, Scale, random.Random, Progress], list[
     "hangups": hangups.check,
     "catalog": catalog.check,
     "copies": copies.check,
+    "moved-catalog": catalog_moves.check,
 }
 
 

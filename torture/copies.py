@@ -1,43 +1,42 @@
-"""SIGKILL at random moments of backups, restores, clones and moves."""
+"""SIGKILL at random moments of backups, restores, clones, adoptions and moves."""
 
 import asyncio
+import contextlib
 import json
-import multiprocessing
-import os
 import random
-import secrets
 import shutil
-import sys
+import sqlite3
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks import postgres
-
 from tenantry.db.factory import open_server
 from tenantry.db.servers import Server
-from testkit.postgres import find_binaries
+from tenantry.db.urls import sqlite_path
+from testkit.postgres import SETTINGS, create_database, find_binaries, own_server
 from testkit.raw_sql import connected, run
+from torture.commands import run_command
 from torture.finding import Finding
 from torture.fleets import ENGINE_NAMES, on_both
 from torture.scale import Scale
 from torture.writer import TABLE, Writer
 
 SHOP, COPY, MOVER = "Shop", "Copy", "Mover"
-NEAR, FAR = "default", "far"
+# On PostgreSQL, the server PLAIN is NEAR with a role that is no superuser: only such a role adopts.
+NEAR, FAR, PLAIN = "default", "far", "plain"
 # A worker is dead after 5 s without a heartbeat; then any command cleans up.
 SILENCE_SECONDS = 5.5
-LENGTH_SECONDS_MAX = 60
 WRITABLE_SECONDS_MAX = 5.0
 ROWS = 20_000
+# So that moves can be online.
+LOGICAL = f"{SETTINGS}\nwal_level = logical\n"
+SLOTS = "SELECT slot_name FROM pg_replication_slots"
+PUBLICATIONS = "SELECT pubname FROM pg_publication"
 # After so many kills everything is cleaned up and compared.
 ROUND = 5
 Tell = Callable[[str], None]
-
-_context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["torture.copies", "tenantry.cli.backups", "tenantry.cli.tenants"])
 
 
 @dataclass
@@ -45,10 +44,10 @@ class _Stage:
     """An installation with two tenants of some megabytes, of which one is moved.
 
     Attributes:
-        servers: The tenant servers, by name; on PostgreSQL, two names of one server.
+        servers: The tenant servers, by name.
         writer: Writes to the tenant that is moved.
-        before: The databases that other checks left on the servers.
         archive: Of the tenant.
+        restored: A copy of its database, which another program has restored.
         kills: That hit a command before its end.
         after: How many commands had succeeded, seen from what they left.
         faults: What did not hold.
@@ -61,8 +60,8 @@ class _Stage:
     catalog: str
     writer: Writer
     chance: random.Random
-    before: frozenset[str] = frozenset()
     archive: str = ""
+    restored: str = ""
     kills: int = 0
     missed: int = 0
     checks: int = 0
@@ -71,16 +70,7 @@ class _Stage:
 
     def command(self, *arguments: str, kill_after: float | None = None) -> int | None:
         """Run a command in a process; return its exit status, None if it was killed."""
-        process = _context.Process(
-            target=_run, args=(dict(self.environment), str(self.folder), arguments), daemon=False
-        )
-        process.start()
-        process.join(LENGTH_SECONDS_MAX if kill_after is None else kill_after)
-        if process.exitcode is None:
-            process.kill()
-            process.join()
-            return None
-        return process.exitcode
+        return run_command(self.environment, self.folder, arguments, kill_after=kill_after)
 
     def must(self, *arguments: str) -> None:
         """Run a command that must succeed."""
@@ -96,10 +86,14 @@ def check(
     folder: Path, server_url: str, scale: Scale, chance: random.Random, tell: Tell
 ) -> list[Finding]:
     """Kill commands, clean up, and compare what exists with what is listed."""
+    del server_url  # moves are between two servers of their own
 
     def on(engine: str, own_chance: random.Random) -> Finding:
-        stage = _make_stage(engine, folder / engine, server_url, own_chance)
-        with stage.writer.writing():
+        with ExitStack() as stack:
+            count = 2 if engine == "postgresql" else 0
+            servers = [stack.enter_context(own_server(settings=LOGICAL)).url for _ in range(count)]
+            stage = _make_stage(engine, folder / engine, servers, own_chance)
+            stack.enter_context(stage.writer.writing())
             while stage.kills < scale.copies and stage.missed < 4 * scale.copies:
                 for _ in range(min(ROUND, scale.copies)):
                     _kill_once(stage)
@@ -112,7 +106,7 @@ def check(
     return on_both(on, chance)
 
 
-def _make_stage(engine: str, folder: Path, server_url: str, chance: random.Random) -> _Stage:
+def _make_stage(engine: str, folder: Path, server_urls: list[str], chance: random.Random) -> _Stage:
     folder.mkdir(parents=True)
     environment = {
         "TENANTRY_DATA_DIR": str(folder / "data"),
@@ -124,21 +118,23 @@ def _make_stage(engine: str, folder: Path, server_url: str, chance: random.Rando
         f"sqlite:///{folder / 'data' / 'catalog.db'}",
         f"sqlite:///{folder}/data/tenants",
     )
+    far = f"sqlite:///{folder}/data/far"
     if engine == "postgresql":
-        catalog, server = (
-            postgres.create_database(server_url, f"copies_{secrets.token_hex(4)}"),
-            server_url,
-        )
+        server, far = server_urls
+        catalog = create_database(server, "tenantry_catalog")
         environment |= {"TENANTRY_CATALOG_URL": catalog, "TENANTRY_TENANT_SERVER_URL": server}
-    far = server if engine == "postgresql" else f"sqlite:///{folder}/data/far"
-    environment["TENANTRY_TENANT_SERVERS"] = json.dumps({FAR: far})
+    urls = {NEAR: server, FAR: far}
+    if engine == "postgresql":
+        run(server, f"CREATE ROLE {PLAIN} LOGIN CREATEDB")
+        urls[PLAIN] = server.replace("postgres@", f"{PLAIN}@")
+    others = {name: url for name, url in urls.items() if name != NEAR}
+    environment["TENANTRY_TENANT_SERVERS"] = json.dumps(others)
     servers = {
         name: open_server(url, connections_max=1, timeout_seconds=10, synchronous="FULL")
-        for name, url in {NEAR: server, FAR: far}.items()
+        for name, url in urls.items()
     }
     writer = Writer(environment, MOVER)
     stage = _Stage(engine, folder, environment, servers, catalog, writer, chance)
-    stage.before = frozenset(_databases(stage))
     owner = ("--owner-email", "a@example.com")
     for name in (SHOP, MOVER):
         stage.must("tenant", "create", name, *owner)
@@ -154,31 +150,47 @@ def _make_stage(engine: str, folder: Path, server_url: str, chance: random.Rando
     saved = folder / "saved.tar"
     shutil.copy(archive, saved)
     stage.archive = str(saved)
-    for words in _commands(stage).values():
+    stage.restored = _copy_database(stage, server)
+    for name in _commands(stage):
         began = time.monotonic()
-        stage.must(*words)
-        stage.lengths[" ".join(words[:2])] = time.monotonic() - began
+        stage.must(*_commands(stage)[name])  # after a move, it goes to the other server
+        stage.lengths[name] = time.monotonic() - began
         _remove_copy(stage)
     return stage
 
 
+def _copy_database(stage: _Stage, server_url: str) -> str:
+    """Copy the database of the tenant, as another program restores it; return its URL."""
+    url = _url(stage, SHOP)
+    path = sqlite_path(url)
+    if path is None:
+        return create_database(server_url, "restored", template=url.rpartition("/")[2])
+    with contextlib.closing(sqlite3.connect(path)) as raw:
+        raw.execute("VACUUM INTO ?", (str(stage.folder / "restored.db"),))
+    return f"sqlite:///{stage.folder / 'restored.db'}"
+
+
 def _commands(stage: _Stage) -> dict[str, tuple[str, ...]]:
+    moving = ("tenant", "move", MOVER, "--to", FAR if _server(stage, MOVER) == NEAR else NEAR)
+    adopting = ("tenant", "adopt", "--as", COPY, "--database", stage.restored)
     return {
+        "adopt": (*adopting, *(("--server", PLAIN) if PLAIN in stage.servers else ())),
         "backup": ("backup", "create", "--tenant", SHOP),
         "restore": ("backup", "restore", stage.archive, "--as", COPY),
         "replace": ("backup", "restore", stage.archive, "--replace", SHOP),
         "clone": ("tenant", "clone", SHOP, "--as", COPY),
         "verify": ("backup", "verify", stage.archive),
-        "move": ("tenant", "move", MOVER, "--to", FAR if _server(stage, MOVER) == NEAR else NEAR),
+        "move": (*moving, "--offline"),
+        "move online": (*moving, "--online" if stage.engine == "postgresql" else "--offline"),
     }
 
 
 def _kill_once(stage: _Stage) -> None:
     commands = _commands(stage)
     # Moves are as frequent as everything else together.
-    chosen = stage.chance.choice(["move", stage.chance.choice(list(commands))])
-    words = commands[chosen]
-    length = stage.lengths[" ".join(words[:2])]
+    others = stage.chance.choice(list(commands))
+    chosen = stage.chance.choice(["move", "move online", others, others])
+    words, length = commands[chosen], stage.lengths[chosen]
     status = stage.command(*words, kill_after=stage.chance.uniform(0, length))
     stage.kills += status is None
     stage.missed += status is not None
@@ -194,11 +206,12 @@ def _check(stage: _Stage) -> None:
         kept = query("SELECT database_name, state FROM job WHERE database_name IS NOT NULL")
         running = query("SELECT kind, state FROM job WHERE state IN ('running', 'dropping')")
     listed = {row[1] for row in tenants} | {row[0] for row in kept if row[1] == "kept"}
-    existing = _databases(stage) - stage.before
+    existing = _databases(stage)
     if existing != listed:
         stage.fault(f"listed {sorted(listed - existing)}, not listed {sorted(existing - listed)}")
     if running:
         stage.fault(f"jobs are unfinished: {running}")
+    _check_slots(stage)
     if bad := [row for row in tenants if row[2] != "ready" or not row[3] or row[4]]:
         stage.fault(f"tenants that are not ready, active and writable: {bad}")
     for name, *_ in tenants:
@@ -217,6 +230,20 @@ def _check(stage: _Stage) -> None:
         stage.must("backup", "verify", str(archive))
     if kept:
         stage.command("backup", "confirm", SHOP)
+
+
+def _check_slots(stage: _Stage) -> None:
+    """Check that no move has left a replication slot or a publication."""
+    if stage.engine == "sqlite":
+        return
+    for name in (SHOP, MOVER):
+        with connected(_url(stage, name)) as query:
+            if found := query(PUBLICATIONS):
+                stage.fault(f"{name} has publications: {found}")
+    for server in stage.servers.values():
+        with connected(server.url("postgres")) as query:
+            if found := query(SLOTS):
+                stage.fault(f"replication slots are left: {found}")
 
 
 def _check_writes(stage: _Stage) -> None:
@@ -241,7 +268,7 @@ def _databases(stage: _Stage) -> set[str]:
         name
         for server in stage.servers.values()
         for name in asyncio.run(server.names("tenantry_"))
-        if not name.startswith("tenantry_template")
+        if not name.startswith(("tenantry_template", "tenantry_catalog"))
     }
 
 
@@ -272,25 +299,13 @@ def _finding(engine: str, stage: _Stage) -> Finding:
     return Finding(
         name=f"copies, {ENGINE_NAMES[engine]}",
         check=f"{ENGINE_NAMES[engine]}: {stage.kills} SIGKILLs in backups, restores, replacements, "
-        "clones, verifications and moves, with a writer of 200 rows a second",
-        must="no tenant lost, incomplete, suspended or read-only; no database or file that "
-        "no command lists; no unfinished job after the next command; no acknowledged write lost",
+        "clones, adoptions of copies, verifications and moves (on PostgreSQL also online), with a "
+        "writer of 200 rows a second",
+        must="no tenant lost, incomplete, suspended or read-only; no database, file or replication "
+        "slot that no command lists; no unfinished job after the next command; no acknowledged "
+        "write lost",
         found=f"{len(stage.faults)} faults; {stage.checks} tenants compared; {stage.missed} "
         f"commands ended before the kill; {len(stage.writer.acknowledged)} writes acknowledged, "
         f"{stage.writer.rejected} rejected",
         faults=stage.faults,
     )
-
-
-def _run(environment: Mapping[str, str], folder: str, arguments: tuple[str, ...]) -> None:
-    """Run a command of Tenantry in this process."""
-    from tenantry.cli.main import cli  # noqa: PLC0415
-
-    for name in [name for name in os.environ if name.startswith("TENANTRY_")]:
-        del os.environ[name]
-    os.environ.update(environment)
-    os.chdir(folder)
-    with open(os.devnull, "w") as nothing, suppress(BrokenPipeError):  # noqa: PTH123
-        sys.stdout = sys.stderr = nothing
-        sys.stdin = open(os.devnull)  # noqa: PTH123, SIM115
-        cli(list(arguments))

@@ -21,7 +21,8 @@ class Scale:
         traffic_tenants: That are asked and migrated.
         hangups: Callers who hang up, on each engine.
         restarts: Of the catalog, in the middle of a run of `kill_tenants`.
-        copies: Kills of backups, restores and clones, on each engine.
+        copies: Kills of backups, restores, clones, adoptions and moves, on each engine.
+        catalog_moves: Kills of moves of the catalog, of a first one on each engine.
     """
 
     kills: int
@@ -38,6 +39,7 @@ class Scale:
     hangups: int
     restarts: int
     copies: int
+    catalog_moves: int
 
 
 WHOLE = Scale(
@@ -55,6 +57,7 @@ WHOLE = Scale(
     hangups=100,
     restarts=10,
     copies=100,
+    catalog_moves=100,
 )
 SHORT = Scale(
     kills=2,
@@ -71,4 +74,5 @@ SHORT = Scale(
     hangups=8,
     restarts=1,
     copies=3,
+    catalog_moves=3,
 )

@@ -4,7 +4,18 @@ from collections.abc import Callable, Mapping
 
 from benchmarks.bench import Bench
 from benchmarks.figures import Figure
-from benchmarks.rows import assistants, blogs, fairness, logins, memory, provisioning, requests
+from benchmarks.rows import (
+    assistants,
+    blogs,
+    copies,
+    fairness,
+    logins,
+    memory,
+    million,
+    provisioning,
+    requests,
+    workers,
+)
 
 ROWS: Mapping[str, Callable[[Bench], list[Figure]]] = {
     "profile-postgresql": requests.profile_postgresql,
@@ -16,9 +27,14 @@ ROWS: Mapping[str, Callable[[Bench], list[Figure]]] = {
     "mcp": assistants.get_post,
     "logins": logins.logins,
     "storm": logins.storm,
+    "workers": workers.workers,
     "fair-share": fairness.one_loud_tenant,
     "provision-postgresql": provisioning.on_postgresql,
     "provision-sqlite": provisioning.on_sqlite,
     "memory-sqlite": memory.on_sqlite,
     "memory-postgresql": memory.on_postgresql,
+    "million-sqlite": million.on_sqlite,
+    "million-postgresql": million.on_postgresql,
+    "copies-sqlite": copies.on_sqlite,
+    "copies-postgresql": copies.on_postgresql,
 }

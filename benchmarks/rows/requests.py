@@ -22,7 +22,7 @@ PROFILES = 16
 def profile_postgresql(bench: Bench) -> list[Figure]:
     """Measure a change of the profile on PostgreSQL, beside the peers."""
     world = bench.on_postgresql
-    requests = _profiles(world)
+    requests = profile_requests(world)
     with ExitStack() as stack:
         ours = bench.with_before(stack, OURS, world)
         peers = {}
@@ -67,7 +67,7 @@ def profile_sqlite(bench: Bench) -> list[Figure]:
     with ExitStack() as stack:
         ours = bench.with_before(stack, full, world)
         ours |= bench.with_before(stack, normal, copied, sqlite_synchronous="NORMAL")
-        seen, notes = compare(bench, "profile-sqlite", ours, {}, _profiles(world))
+        seen, notes = compare(bench, "profile-sqlite", ours, {}, profile_requests(world))
     work = "`PUT /api/tenant/auth/profile`, SQLite, `synchronous=%s`"
     return [
         figure(seen, full, work % "FULL", Bound(0.07, 0.12), notes),
@@ -97,7 +97,8 @@ def module_requests(world: World) -> list[Request]:
     ]
 
 
-def _profiles(world: World) -> list[Request]:
+def profile_requests(world: World) -> list[Request]:
+    """Return changes of the profile with each token, to several addresses in turn."""
     headers = list(_headers(world))
     return [
         Request(

@@ -30,7 +30,7 @@ def pending(yard: Yard) -> list[Figure]:
             seen,
             OURS,
             f"PostgreSQL, {count} tenants, pending / the limit",
-            Bound(1.25, 1.05, at_least=False),
+            Bound(1.2, 1.05, at_least=False),
             notes=seen.lines(LIMIT),
         ),
         _over(
@@ -52,7 +52,7 @@ def nothing(yard: Yard) -> list[Figure]:
             seen,
             OURS,
             f"PostgreSQL, {count} tenants, nothing pending / the limit",
-            Bound(1.5, 1.2, at_least=False),
+            Bound(1.2, 1.05, at_least=False),
             notes=seen.lines(LIMIT),
         ),
         _faster(seen, COMMAND, Bound(40, 60, unit=TIMES), "nothing pending: "),

@@ -18,12 +18,12 @@ LOOP = "Alembic, a loop in one process"
 
 def pending(yard: Yard) -> list[Figure]:
     """Measure two pending revisions."""
-    return [_measure(yard, "pending", Bound(1.6, 1.2, at_least=False), at_head=False)]
+    return [_measure(yard, "pending", Bound(1.4, 1.2, at_least=False), at_head=False)]
 
 
 def nothing(yard: Yard) -> list[Figure]:
     """Measure a fleet that is at the head."""
-    return [_measure(yard, "nothing pending", Bound(2.5, 1.5, at_least=False), at_head=True)]
+    return [_measure(yard, "nothing pending", Bound(1.4, 1.2, at_least=False), at_head=True)]
 
 
 def _measure(yard: Yard, what: str, bound: Bound, *, at_head: bool) -> Figure:
