@@ -104,14 +104,16 @@ class Commands:
     folder: Path
     environment: dict[str, str]
 
-    def __call__(self, *arguments: str, password: str | None = None, **environment: str) -> Ended:
+    def __call__(
+        self, *arguments: str, password: str | None = None, stdin: str = "", **environment: str
+    ) -> Ended:
         if password is not None:
             arguments = (*arguments, "--password-stdin")
         clean = {name: None for name in environment_of() if name.startswith("TENANTRY_")}
         result = CliRunner().invoke(
             cli,
             list(arguments),
-            input="" if password is None else f"{password}\n",
+            input=stdin if password is None else f"{password}\n",
             env={**clean, **self.environment, **environment},
         )
         assert result.exception is None or isinstance(result.exception, SystemExit)

@@ -338,7 +338,9 @@ class TestDoctor:
         for findings in (before.data, after.data):
             members = {"check", "state", "detail", "advice"}
             assert all(set(one) == members for one in findings["items"])
-        assert {one["state"] for one in after.data["items"]} == {"ok"}
+        # The tests' role on PostgreSQL is a superuser, of which the doctor warns.
+        others = [one for one in after.data["items"] if not one["check"].startswith("role of ")]
+        assert {one["state"] for one in others} == {"ok"}
         if tenantry.settings.catalog.startswith("postgresql"):
             with connected(tenantry.settings.catalog) as query:
                 left = "SELECT 1 FROM pg_database WHERE starts_with(datname, 'tenantry_doctor')"

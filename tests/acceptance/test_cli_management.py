@@ -52,6 +52,15 @@ ENTRY = {
     "changes",
     "requestId",
 }
+NAMING = {
+    "tenant create": ("tenant", "create", "{}", "--owner-email", OWNER),
+    "tenant rename": ("tenant", "rename", "acme", "{}"),
+    "user create": ("user", "create", "acme", BOB, "--full-name", "{}"),
+    "user e-mail": ("user", "create", "acme", "bob{}@example.com", "--full-name", "Bob"),
+    "token issue": ("token", "issue", "acme", "--name", "{}"),
+    "migrate all": ("migrate", "all", "--label", "{}"),
+    "admin create": ("admin", "create", "bob{}@example.com"),
+}
 ME = f"cli:{pwd.getpwuid(os.getuid()).pw_name}@{socket.gethostname()}"
 USER = {"id", "email", "fullName", "isActive", "createdAt"}
 KEY = {"id", "prefix", "createdAt", "lastUsedAt", "expiresAt"}
@@ -359,6 +368,20 @@ class TestTenantCreate:
         assert list(Path("eu").rglob(f"{made['databaseName']}.db"))
         assert unknown.status == 2
         assert "TENANTRY_TENANT_SERVERS" in only_line(unknown.stderr)
+
+
+class TestNames:
+    def test_have_no_invisible_characters(self, tenantry: Commands):
+        tenantry.create_admin()
+        tenantry.create_tenant("acme")
+
+        for what, arguments in NAMING.items():
+            named = [one.format("A\u200bB") for one in arguments]
+            takes_password = what.endswith(("create", "e-mail"))
+            ended = tenantry(*named, password=ANOTHER if takes_password else None)
+
+            assert ended.status == 2, (what, ended)
+            assert "U+200B" in ended.stderr or "e-mail" in ended.stderr, (what, ended)
 
 
 class TestUser:

@@ -335,6 +335,16 @@ class TestMigratePlan:
 
 
 class TestMigrateOptions:
+    def test_skips_tenants_that_are_seen_at_the_head(self, tenantry: Commands):
+        tenantry.create_admin()
+        tenantry.break_tenant(tenantry.create_tenant("acme"))
+
+        planned = tenantry("migrate", "plan", "--only-behind", "--json")
+        ended = tenantry("migrate", "all", "--only-behind", "--json")
+
+        assert (planned.status, planned.data["total"]) == (0, 0)
+        assert (ended.status, ended.data["total"]) == (0, 0)
+
     def test_retries_those_that_failed(self, tenantry: Commands):
         tenantry.create_admin()
         broken = tenantry.create_tenant("acme")

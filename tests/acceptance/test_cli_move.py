@@ -47,6 +47,14 @@ def _shop(two: Commands) -> Any:
     return shop
 
 
+@pytest.fixture(name="reason")
+def _reason(two: Commands) -> str:
+    """Why no move is online here: the server of the tests keeps too little in its log."""
+    if sqlite_path(two.settings.tenant_server) is not None:
+        return "only a move between two servers of PostgreSQL can be online"
+    return "wal_level of its server is replica, and must be logical"
+
+
 def shown(two: Commands, name: str = "Shop") -> Any:
     return two("tenant", "show", name, "--json").data
 
@@ -85,6 +93,34 @@ class TestTenantMove:
         (key,) = two("key", "list", "Shop", "--json").data["items"]
         assert key["prefix"] == shop["apiKey"][:12]
         assert two("user", "list", "Shop", "--json").data["items"]
+
+    def test_shows_why_it_is_not_moved_online(self, two: Commands, shop: Any, reason: str):
+        planned = two("tenant", "move", "Shop", "--to", FAR, "--dry-run")
+        (plan,) = two("tenant", "move", "--all-on", NEAR, "--to", FAR, "--dry-run", "--json").data[
+            "items"
+        ]
+        assert shown(two)["databaseName"] == shop["databaseName"]
+
+        moved = two("tenant", "move", "Shop", "--to", FAR)
+
+        assert planned.status == 0
+        assert f"Shop: Not online, because {reason}: the tenant is read-only" in planned.stdout
+        assert (plan["isOnline"], plan["obstacle"], plan["error"]) == (False, reason, None)
+        assert f"(not moved online, because {reason})" in moved.stdout
+        job = two("backup", "jobs", "--json").data["items"][0]
+        assert reason in job["note"]
+
+    def test_does_not_make_it_read_only_if_only_online_is_wanted(
+        self, two: Commands, shop: Any, reason: str
+    ):
+        ended = two("tenant", "move", "Shop", "--to", FAR, "--online")
+        both = two("tenant", "move", "Shop", "--to", FAR, "--online", "--dry-run")
+
+        assert (ended.status, both.status) == (2, 1)
+        assert f"The tenant cannot be moved online: {reason}." in ended.stderr
+        assert f"Not moved: Shop: The tenant cannot be moved online: {reason}." in both.stderr
+        assert shown(two)["databaseName"] == shop["databaseName"]
+        assert two("backup", "jobs", "--json").data["items"] == []
 
     def test_drops_the_old_database(self, two: Commands, shop: Any, far_url: str):
         before = databases(two, far_url)
@@ -161,6 +197,7 @@ class TestTenantMove:
             (("--to", FAR), "Name tenants, or use --all-on SERVER."),
             (("Shop", "--all-on", NEAR, "--to", FAR), "Name tenants, or use --all-on SERVER."),
             (("Unknown", "--to", FAR), "There is no such tenant."),
+            (("Shop", "--to", FAR, "--online", "--offline"), "Use one of --online and --offline."),
         ],
     )
     def test_rejects_what_cannot_be_moved(

@@ -3,13 +3,14 @@
 import gzip
 import io
 import json
+import re
 
 import httpx
 import pytest
 
 from tenantry.app import app_over
 from tenantry.console.door import SAFEGUARDS
-from tenantry.console.files import PAGES, PREFIX, read_files
+from tenantry.console.files import PAGES, PREFIX, VERSION_CHARS, read_files
 from tenantry.services import Services
 from testkit import asgi
 from tests.conftest import client_of
@@ -153,12 +154,32 @@ class TestCaching:
         assert zipped.status_code == 200
         assert zipped.headers["etag"] != plain
 
-    async def test_requires_revalidation(self, stranger: httpx.AsyncClient):
+    @pytest.mark.parametrize("path", [*sorted(PAGES), SCRIPT])
+    async def test_requires_revalidation(self, stranger: httpx.AsyncClient, path: str):
         """A new release is seen at the next request."""
-        answer = await ask(stranger, SCRIPT)
+        answer = await ask(stranger, path)
 
         assert answer.headers["cache-control"] == "no-cache"
         assert answer.headers["vary"] == "accept, accept-encoding"
+
+    @pytest.mark.parametrize("page", ["/console", "/docs", "/"])
+    async def test_keeps_what_a_page_refers_to(self, stranger: httpx.AsyncClient, page: str):
+        """Its path has the version of all files, so it never changes."""
+        text = (await ask(stranger, page)).text
+        referred = re.findall(rf'"({PREFIX}[^"]+)"', text)
+
+        assert len(referred) > 1
+        for path in referred:
+            answer = await ask(stranger, path)
+            assert answer.status_code == 200
+            assert answer.headers["cache-control"] == "public, max-age=31536000, immutable"
+
+    async def test_keeps_no_file_of_another_release(self, stranger: httpx.AsyncClient):
+        """While one release replaces another, its pages get files, and ask again later."""
+        answer = await ask(stranger, f"{PREFIX}{'0' * VERSION_CHARS}/app.js")
+
+        assert answer.content == read_files()[SCRIPT].plain.body
+        assert answer.headers["cache-control"] == "no-cache"
 
 
 class TestCompression:

@@ -1,23 +1,33 @@
 """``tenantry doctor`` on settings and machines that would fail later."""
 
-from importlib.metadata import version
+import secrets
+from importlib.metadata import version as version_of
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tenantry.backup import dumps
 from tenantry.cli.capacity import space_finding
 from tenantry.cli.findings import State
+from tenantry.db.postgres_roles import HARMLESS_CREATEROLE_SINCE, Role, read_role
+from testkit import raw_sql
 from tests.acceptance.commands import OTHER_KEY, Commands
 
 GIB = 2**30
+JOB = (
+    "INSERT INTO job (id, kind, state, worker_id, actor, started_at, bytes_done, has_suspended,"
+    " has_made_read_only, is_cancelled) SELECT '0000000000000000000000000000000{number}', 'backup',"
+    " '{state}', '00000000000000000000000000000000', 'ada', created_at, 0, false, false, false"
+    " FROM tenant LIMIT 1"
+)
 
 
 class TestRelease:
     def test_is_the_first_finding(self, alone: Commands):
         first = alone("doctor", "--json").data["items"][0]
 
-        assert (first["check"], first["detail"]) == ("release", version("tenantry"))
+        assert (first["check"], first["detail"]) == ("release", version_of("tenantry"))
 
 
 class TestHarmfulSettings:
@@ -123,6 +133,75 @@ class TestConnections:
         state, detail = _connections(many.data)
         assert state == "warning"
         assert "10012" in detail
+
+
+class TestLeftovers:
+    def test_are_listed_until_someone_acts(self, tenantry: Commands):
+        for name in ("acme", "globex", "shop"):
+            tenantry.create_tenant(name)
+        tenantry("tenant", "read-only", "acme")
+        tenantry("tenant", "suspend", "globex")
+        tenantry("tenant", "delete", "globex", "--name", "globex")
+        for number, state in enumerate(("running", "dropping", "kept", "done", "failed")):
+            raw_sql.run(tenantry.settings.catalog, JOB.format(number=number, state=state))
+
+        ended = tenantry("doctor", "--json")
+
+        jobs, kept = _found(ended.data, "jobs"), _found(ended.data, "kept databases")
+        assert jobs["detail"].startswith("2 unfinished")
+        assert kept["detail"].startswith("1 old")
+        assert "1 reject writes" in _found(ended.data, "read-only tenants")["detail"]
+        assert "acme" in _found(ended.data, "read-only tenants")["detail"]
+        [deleted] = [one for one in ended.data["items"] if one["check"] == "deleted tenants"]
+        assert (deleted["state"], "1 can be undeleted" in deleted["detail"]) == ("ok", True)
+        assert ended.status == 0
+
+
+class TestRole:
+    @pytest.mark.parametrize("engine", ["postgresql"], indirect=True)
+    def test_that_can_run_programs_is_found(self, tenantry: Commands):
+        """The role of the tests is a superuser."""
+        ended = tenantry("doctor", "--json")
+
+        for check in ("role of catalog", "role of tenant server default"):
+            found = _found(ended.data, check)
+            assert found["state"] == "warning"
+            assert "superuser" in found["detail"]
+        assert ended.status == 0
+
+    @pytest.mark.parametrize("engine", ["postgresql"], indirect=True)
+    async def test_that_can_only_create_databases_is_not_found(self, tenantry: Commands):
+        catalog = tenantry.settings.catalog
+        name = f"test_{secrets.token_hex(8)}"
+        raw_sql.run(catalog, f"CREATE ROLE {name} LOGIN CREATEDB CREATEROLE")
+        try:
+            async with dumps.connected(catalog) as raw:
+                await raw.execute(f"SET ROLE {name}")
+                role = await read_role(raw)
+        finally:
+            raw_sql.run(catalog, f"DROP ROLE {name}")
+
+        assert (role.name, role.is_superuser, role.creates_roles) == (name, False, True)
+        is_old = role.server_version < HARMLESS_CREATEROLE_SINCE
+        assert (role.power is not None) == is_old
+
+    @pytest.mark.parametrize(
+        ("rights", "version", "is_powerful"),
+        [
+            ({}, 150_018, False),
+            ({"is_superuser": True}, 180_000, True),
+            ({"creates_roles": True}, 150_018, True),
+            ({"creates_roles": True}, 160_000, False),
+            ({"uses_machine": True}, 180_000, True),
+        ],
+    )
+    def test_is_powerful_by_its_rights_and_the_version(
+        self, rights: dict[str, bool], version: int, *, is_powerful: bool
+    ):
+        """Before PostgreSQL 16, CREATEROLE grants every role but superusers."""
+        role = Role(name="r", server_version=version, **rights)
+
+        assert (role.power is not None) == is_powerful
 
 
 class TestDatabaseUrl:

@@ -36,8 +36,8 @@ PLACES = fair_share.IN_WORK_MAX
 SETTLED_SECONDS = 0.8
 POST = {"title": "Too late", "content": "It waited."}
 # Structured fields (RFC 9651) of draft-ietf-httpapi-ratelimit-headers.
-POLICY = re.compile(r'"credential";q=(\d+);w=60')
-LEFT = re.compile(r'"credential";r=(\d+);t=(\d+)')
+POLICY = re.compile(r'"(?:credential|tenant)";q=(\d+);w=60')
+LEFT = re.compile(r'"(?:credential|tenant)";r=(\d+);t=(\d+)')
 
 
 def left_of(answer: httpx.Response) -> tuple[int, int, int]:
@@ -140,6 +140,43 @@ class TestRateLimit:
             ok(await admin.patch(path, json={"requestsPerMinute": 0}))
             assert left_of(await owner.get(PROFILE))[0] == 60_000
             refused(await admin.patch(path, json={"requestsPerMinute": -1}), 400)
+
+    async def test_of_a_tenant_holds_for_all_of_its_users_and_mcp_tokens(
+        self, world: World
+    ) -> None:
+        """New credentials do not raise it. The API keys have a quota of their own."""
+        async with await world.admin() as admin, await world.owner(world.acme) as owner:
+            path = f"{TENANTS}/{world.acme.tenant.id}"
+            ok(await admin.patch(path, json={"requestsPerMinute": 60}))
+            tokens = [await world.mcp_token(world.acme, bound=False) for _ in range(3)]
+            answers = []
+            for token in tokens:
+                async with world.client(x_mcp_token=token) as assistant:
+                    answers += [await assistant.get(MODULES) for _ in range(22)]
+
+            assert '"tenant"' in answers[0].headers["ratelimit-policy"]
+            assert sum(answer.status_code == 429 for answer in answers) >= 3
+            refused(await owner.get(PROFILE), 429)
+            async with world.public(world.acme) as public:
+                assert left_of(ok_of(await public.get(POSTS)))[:2] == (60, 59)
+            async with await world.owner(world.globex) as other:
+                ok(await other.get(PROFILE))
+
+    async def test_of_a_user_holds_for_the_mcp_tokens_that_are_bound_to_the_user(
+        self, settings: Settings
+    ) -> None:
+        limited = settings.model_copy(update={"requests_per_minute": 60})
+        async with open_services(limited) as services:
+            world = await make_world(services)
+            tokens = [await world.mcp_token(world.acme) for _ in range(2)]
+            for token in tokens:
+                async with world.client(x_mcp_token=token) as assistant:
+                    answers = [await assistant.get(PROFILE) for _ in range(40)]
+
+            refused(answers[-1], 429)
+            unbound = await world.mcp_token(world.acme, bound=False)
+            async with world.client(x_mcp_token=unbound) as assistant:
+                ok(await assistant.get(MODULES))
 
 
 class TestLimitCommand:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tenantry.api.access_levels import OPEN
+from tenantry.api.access_levels import ADMIN, OPEN
 from tenantry.api.connections import ConnectionLimits
 from tenantry.api.door import Api
 from tenantry.api.endpoints import Endpoint
@@ -22,10 +22,14 @@ from tenantry.kit.access_log import AccessLog
 from tenantry.schemas.base import Health, Nothing
 from tenantry.services import Services
 from tests.acceptance.sockets import Served, readable, served, unzipped
-from tests.acceptance.support import ok, refused
+from tests.acceptance.support import done, ok, refused
+from tests.conftest import World
 
 PATH = "/long"
+ADMIN_LOGOUT = "/api/admin/auth/logout"
 SECONDS = 0.1
+# More than are sent until access is checked for the first time, on any machine.
+READMITTED_CHUNKS = 70
 # No database has a part in this: one engine is enough.
 pytestmark = pytest.mark.parametrize("engine", ["sqlite"])
 
@@ -39,6 +43,7 @@ class Making:
     chunks: list[bytes]
     error: Exception | None = None
     is_endless: bool = False
+    pause_seconds: float = 0.0
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     go_on: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -49,6 +54,7 @@ class Making:
             if self.error is not None:
                 raise self.error
             while self.is_endless:
+                await asyncio.sleep(self.pause_seconds)
                 yield self.chunks[-1]
             await self.go_on.wait()
         finally:
@@ -239,6 +245,26 @@ class TestChunks:
                 await making.ended.wait()
 
             assert (await on.logged())["error"] == "ClientHungUp"
+
+    async def test_end_when_the_caller_loses_access(self, world: World) -> None:
+        """An admin logs out: the response is visibly incomplete, and the log has the reason."""
+        making = Making([b'"' + b"a" * LARGE_BYTES, b"b"], is_endless=True, pause_seconds=0.02)
+        headers = {"authorization": f"Bearer {await world.admin_token()}"}
+        async with (
+            door(world.services, making.handle, level=ADMIN) as on,
+            on.at.line() as line,
+            world.client(**headers) as admin,
+        ):
+            head = await line.ask("GET", PATH, **headers)
+            while_admitted = [await line.chunk() for _ in range(READMITTED_CHUNKS)]
+            done(await admin.post(ADMIN_LOGOUT))
+            with pytest.raises(asyncio.IncompleteReadError):
+                await line.rest()
+            logged = await on.logged()
+
+            assert making.ended.is_set()
+            assert (head.status, all(while_admitted)) == (200, True)
+            assert (logged["status"], logged["error"]) == (200, "AdminSessionEnded")
 
     async def test_that_cannot_begin_are_an_error(self, services: Services) -> None:
         """Before the first byte is sent, an error has its own status."""

@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 import httpx
+import pytest
 
 from tenantry.access import credentials
 from tenantry.kit.clock import utc_now
@@ -235,6 +236,45 @@ class TestIssueAsUser:
         await patch_tenant(world, world.acme, modules=["blog"])
         for send in sends:
             refused(await send(await session(world, world.acme)), 403)
+
+
+class TestMaximum:
+    async def test_of_a_user_is_named_in_the_refusal(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """409; a revoked or expired token makes room, and other users are not affected."""
+        monkeypatch.setattr(credentials, "TOKENS_PER_USER_MAX", 2)
+        owner = await world.owner(world.acme)
+        first = ok(await owner.post(OWN_TOKENS, json=OWN), 201)
+        ok(await owner.post(OWN_TOKENS, json=OWN), 201)
+
+        message = refused(await owner.post(OWN_TOKENS, json=OWN), 409)
+
+        assert "2 McpTokens" in message
+        admin = await world.admin()
+        bound = {**FULL, "userId": str(world.acme.owner.id)}
+        refused(await admin.post(path_of(world), json=bound), 409)
+        ok(await admin.post(path_of(world), json=FULL), 201)
+        done(await owner.delete(f"{OWN_TOKENS}/{first['id']}"))
+        soon = {**OWN, "expiresAt": (utc_now() + timedelta(seconds=1)).isoformat()}
+        ok(await owner.post(OWN_TOKENS, json=soon), 201)
+        refused(await owner.post(OWN_TOKENS, json=OWN), 409)
+        await asyncio.sleep(1.1)
+        ok(await owner.post(OWN_TOKENS, json=OWN), 201)
+        assert len(ok(await owner.get(OWN_TOKENS))["items"]) == 2
+
+    async def test_of_a_tenant_holds_under_concurrent_requests(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(credentials, "TOKENS_PER_TENANT_MAX", 3)
+        admin = await world.admin()
+
+        answers = await asyncio.gather(*(admin.post(path_of(world), json=FULL) for _ in range(8)))
+
+        assert sorted(answer.status_code for answer in answers) == [201] * 3 + [409] * 5
+        assert len(ok(await admin.get(path_of(world)))["items"]) == 3
+        other = f"{TENANTS}/{world.globex.tenant.id}/mcp-tokens"
+        ok(await admin.post(other, json=FULL), 201)
 
 
 class TestMcpToken:

@@ -1,24 +1,33 @@
-"""Requests during the deletion of their tenant: authentication is repeated."""
+"""Requests during the deletion of their tenant, or the deactivation of their user."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 
 import httpx
 import pytest
 
+from tenantry.access.identify import Credentials
 from tenantry.catalog import cache
+from tenantry.kit.ids import new_id
+from tenantry.services import system_context
 from tenantry.settings import Settings
+from tenantry.tenant import entry, profile
+from tenantry.tenant.entry import Demand, PersonContext, SessionEnded, UserInactive
 from tests.acceptance.support import (
     MODULES,
+    NEW_PASSWORD,
     POSTS,
+    PROFILE,
     TENANTS,
     database_of,
     done,
     ok,
     patch_tenant,
+    patch_user,
     refused,
     restarted,
 )
-from tests.conftest import World
+from tests.conftest import PASSWORD, World
 
 Other = Callable[..., httpx.AsyncClient]
 FOREVER = 600.0
@@ -76,3 +85,69 @@ class TestDeletedTenant:
         refused(await client.get(POSTS), 503)
         await patch_tenant(world, world.acme, isActive=False)
         refused(await client.get(POSTS), 403)
+
+
+async def admitted(world: World, token: str) -> PersonContext:
+    """Return the context of a request of acme's owner that was admitted."""
+    services, ctx = world.services, system_context(str(new_id()))
+    sent = Credentials(f"Bearer {token}", world.acme.key.secret)
+    identity = await services.identifier.tenant(ctx, sent)
+    return await services.entry.admit(entry.SIGNED_IN, ctx, identity, Demand())
+
+
+async def change_password(world: World, ctx: PersonContext) -> None:
+    services = world.services
+    await profile.change_password(
+        ctx,
+        services.catalog,
+        passwords=services.passwords,
+        throttle=services.throttle,
+        sign_ins=services.sign_ins,
+        current_password=PASSWORD,
+        new_password=NEW_PASSWORD,
+        keep_mcp_tokens=True,
+    )
+
+
+async def switch_off_and_on(world: World) -> None:
+    for is_active in (False, True):
+        await patch_user(world, world.acme, world.acme.owner.id, isActive=is_active)
+
+
+class TestDeactivatedUser:
+    @pytest.mark.parametrize("is_back", [False, True])
+    async def test_gets_no_token_for_a_request_that_was_admitted_before(
+        self, world: World, *, is_back: bool
+    ):
+        services = world.services
+        ctx = await admitted(world, await world.token(world.acme))
+        if is_back:
+            await switch_off_and_on(world)
+        else:
+            await patch_user(world, world.acme, world.acme.owner.id, isActive=False)
+
+        with pytest.raises(SessionEnded if is_back else UserInactive):
+            await profile.confirm_password(
+                ctx,
+                passwords=services.passwords,
+                throttle=services.throttle,
+                sign_ins=services.sign_ins,
+                password=PASSWORD,
+            )
+
+    async def test_does_not_keep_a_session_by_changing_the_password_meanwhile(self, world: World):
+        """The deactivation comes while the passwords wait to be hashed."""
+        token = await world.token(world.acme)
+        ctx = await admitted(world, token)
+        others = [asyncio.create_task(world.services.passwords.hash(PASSWORD)) for _ in range(16)]
+        changing = asyncio.create_task(change_password(world, ctx))
+        while world.services.passwords.pending_count <= len(others):  # noqa: ASYNC110
+            await asyncio.sleep(0)
+
+        await switch_off_and_on(world)
+        await asyncio.gather(*others)
+
+        with pytest.raises(SessionEnded):
+            await changing
+        client = world.client(authorization=f"Bearer {token}", x_api_key=world.acme.key.secret)
+        refused(await client.get(PROFILE), 401)

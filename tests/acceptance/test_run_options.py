@@ -10,9 +10,11 @@ import pytest
 
 from tenantry.api.door import Api
 from tenantry.api.table import ENDPOINTS
+from tenantry.db.urls import sqlite_path
 from tenantry.fleet.lifecycle import Provisioned
 from tenantry.kit.access_log import AccessLog
 from tenantry.settings import Settings
+from testkit import raw_sql
 from tests.acceptance.migrations import Migrations
 from tests.acceptance.shapes import (
     MIGRATION_RESULT,
@@ -155,6 +157,8 @@ class TestBody(WithMigrations):
             ("label", 1),
             ("label", "a\nb"),
             ("label", "a" * 1_000),
+            ("onlyBehind", None),
+            ("onlyBehind", "true"),
             ("dryRun", None),
             ("dryRun", "true"),
             ("rehearse", 1),
@@ -178,6 +182,19 @@ class TestBody(WithMigrations):
 
         assert errors_of(one) == {"acme": None}
         assert (nobody["total"], everybody["total"]) == (0, 2)
+
+    async def test_skips_tenants_that_are_seen_at_the_head(self, world: World) -> None:
+        """Their databases are not opened: one of them is gone."""
+        await break_up(world, world.globex)
+
+        preview = await previewed(world, onlyBehind=True)
+        none = await ordered(world, onlyBehind=True)
+        failed = await ordered(world)
+        again = await ordered(world, onlyBehind=True)
+
+        assert (preview["total"], none["total"]) == (0, 0)
+        assert list(errors_of(again)) == ["globex"]
+        assert again["failed"] == failed["failed"] == 1
 
     async def test_tries_the_failed_ones_again(self, world: World) -> None:
         """Of a run without failures it is a run of none."""
@@ -399,6 +416,26 @@ class TestLongCall(WithMigrations):
         async with served(world.app) as at, at.client(authorization=bearer) as admin:
             refused(await admin.post(MIGRATE_ALL, json={"retryOf": UNKNOWN_ID}), 404)
             refused(await admin.post(MIGRATE_ALL, json={"tenantIds": [UNKNOWN_ID]}), 400)
+
+    async def test_is_accepted_late_if_its_plan_takes_long(self, world: World) -> None:
+        """No space is sent before a 202: it would send the status 200."""
+        catalog = world.services.settings.catalog
+        is_file = sqlite_path(catalog) is not None
+        lock = ["BEGIN IMMEDIATE"] if is_file else ["BEGIN", "LOCK TABLE migration_run"]
+        admin = await world.admin()
+
+        with raw_sql.connected(catalog) as query:
+            for statement in lock:
+                query(statement)
+            asking = asyncio.create_task(
+                admin.post(MIGRATE_ALL, headers={"Prefer": "respond-async"})
+            )
+            await asyncio.sleep(0.5)
+            query("ROLLBACK")
+        answer = await asking
+
+        assert answer.status_code == 202
+        must_be(answer.json()["data"], MIGRATION_RUN)
 
     async def test_is_cut_when_the_process_stops(self, world: World, mine: Migrations) -> None:
         """The run goes on elsewhere; the response is visibly incomplete."""

@@ -24,6 +24,7 @@ from tenantry.cli.demo.stage import BROKEN, Stage, set_stage
 from tenantry.kit.clock import utc_now
 from tenantry.kit.threads import DaemonThreads
 from tenantry.migration.migrator import Migrator, TimeLimits
+from tenantry.schemas.base import ZipFile
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
 from testkit import raw_sql
@@ -90,6 +91,8 @@ class Asking:
         for endpoint in ENDPOINTS:
             if endpoint.method != "GET" or endpoint.path in OF_THE_PROCESS | JOBS:
                 continue
+            if endpoint.response is ZipFile:
+                continue  # an export has the values as the engine stores them
             names = re.findall(r"\{(\w+)\}", endpoint.path)
             for values in product(*(ids[name] for name in names)):
                 path = endpoint.path

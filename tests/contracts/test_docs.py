@@ -20,6 +20,7 @@ RECORD_PARTS = ("Context", "Decision", "Consequences", "Alternatives", "Check")
 
 LINK = re.compile(r"\[[^]]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+CONFLICT = re.compile(r"^(?:<{7}|>{7}) ", re.MULTILINE)
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 CODE_PATH = re.compile(r"`((?:src|tests|tools|docs|benchmarks)/[\w./-]+)`")
 MAKE = re.compile(r"(?:`|^ {4}|; |&& )make ([a-z0-9-]+)", re.MULTILINE)
@@ -122,6 +123,18 @@ class TestPages:
 
         for method, path, rest in CURL.findall(_text(page)):
             router.find(method or ("POST" if " -d " in rest else "GET"), path)
+
+    @every_page
+    def test_has_no_merge_conflict(self, page: Path):
+        assert not CONFLICT.search(_text(page))
+
+    def test_index_lists_every_page(self):
+        index = ROOT / "docs" / "README.md"
+        links = (link.partition("#")[0] for link in LINK.findall(_prose(index)))
+        listed = {(index.parent / link).resolve() for link in links}
+
+        pages = [page for page in PAGES if "docs" in page.parts and page not in (index, *RECORDS)]
+        assert [page.name for page in pages if page not in listed] == []
 
     def test_readme_shows_three_curls(self):
         assert len(CURL.findall(_text(README))) == 3

@@ -13,6 +13,7 @@ import pytest
 
 from tenantry.api.endpoints import Endpoint
 from tenantry.api.table import ENDPOINTS
+from tenantry.schemas.base import ZipFile
 from tests.contracts.stage import Stage
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -21,6 +22,7 @@ REPEATED = [
     pytest.param(one, id=f"{one.method} {one.path}")
     for one in ENDPOINTS
     if not one.is_event_stream
+    and one.response is not ZipFile  # it reads the schema with SQLAlchemy, which leaves cycles
     and (one.method == "GET" or one.path.endswith("/profile") or "login" in one.path)
 ]
 TIMES = 3

@@ -192,6 +192,15 @@ class TestBody:
             stage.restore()
         assert not wrong, "\n".join(wrong)
 
+    async def test_has_no_coding(self, stage: Stage, endpoint: Endpoint):
+        """Whether the body has it or not: a proxy could have read another body than the service."""
+        body = msgspec.json.encode(stage.body(endpoint)) or b"{}"
+        for coding in ("gzip", "br", "deflate, gzip", "x"):
+            headers = [*stage.good(endpoint), ("content-encoding", coding)]
+            answer = await stage.ask(endpoint, headers=headers, body=body)
+
+            assert answer.status == 415, coding
+
     async def test_is_json_by_any_good_name(self, stage: Stage, endpoint: Endpoint):
         """The content type may have any case and parameters, and may be missing."""
         for headers in (

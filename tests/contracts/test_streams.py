@@ -64,6 +64,10 @@ async def _to_head(migrator: Migrator, url: str, stream: Stream) -> None:
     await migrator.initialise(url, RunScripts(Streams(stream)), run_id=new_id())
 
 
+# Each engine has its own index of the names of tenants, which no table of the code describes.
+TRIGRAMS = ("tenant_name_trigrams", "ix_tenant_name_trigrams")
+
+
 def everything_in(engine: sa.Engine) -> dict[str, Any]:
     """Return the schema of a database, and what is in it."""
     with engine.begin() as connection:
@@ -96,7 +100,13 @@ class TestStream:
                 table.to_metadata(together)
 
         with migrated.engine.begin() as connection:
-            options = {"compare_type": True, "compare_server_default": True}
+            options = {
+                "compare_type": True,
+                "compare_server_default": True,
+                "include_name": lambda name, kind, _: (
+                    kind not in {"table", "index"} or not str(name).startswith(TRIGRAMS)
+                ),
+            }
             context = MigrationContext.configure(connection, opts=options)
             differences = compare_metadata(context, together)
 

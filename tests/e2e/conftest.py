@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import json
 import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -30,6 +31,8 @@ QUALITY = 85
 WAIT_MS_MAX = 15_000
 # Few at a time, so that a run lasts for some seconds.
 CONCURRENCY = "4"
+# A second tenant server, without tenants.
+FAR = "far"
 
 
 class Fleet:
@@ -106,6 +109,7 @@ class Watched:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--pictures", help="The folder for the pictures that the documents show.")
+    parser.addoption("--watch", default="20", help="For how many seconds a large run is watched.")
     parser.addoption("--in", choices=("chromium", "firefox"), default="chromium", dest="browser")
 
 
@@ -113,14 +117,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def _take(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Take:
     """Takes a screenshot, for review or for the documents."""
     pictures = tmp_path_factory.mktemp("pictures")
-    documents = Path(request.config.getoption("--pictures") or pictures)
+    documents = request.config.getoption("--pictures")
 
     def take(page: Page, name: str) -> None:
         page.screenshot(path=pictures / f"{name}.png")
-        if name in DOCUMENTED:
+        if name in DOCUMENTED and documents is not None:
             session = page.context.new_cdp_session(page)
             taken = session.send("Page.captureScreenshot", {"format": "webp", "quality": QUALITY})
-            (documents / f"{name}.webp").write_bytes(base64.b64decode(taken["data"]))
+            Path(documents, f"{name}.webp").write_bytes(base64.b64decode(taken["data"]))
 
     return take
 
@@ -175,6 +179,7 @@ def _fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
         "TENANTRY_TENANT_MIGRATIONS": str(settings.tenant_migrations),
         "TENANTRY_PORT": str(port),
         "TENANTRY_MIGRATE_CONCURRENCY": CONCURRENCY,
+        "TENANTRY_TENANT_SERVERS": json.dumps({FAR: f"sqlite:///{folder / FAR}"}),
     }
     with ExitStack() as programs:
 

@@ -66,6 +66,13 @@ class Seeded:
         self.run("UPDATE alembic_version SET version_num = '0001'")
 
 
+async def set_small_stage(settings: Settings) -> Seeded:
+    """Make an admin and one tenant."""
+    async with open_services(settings) as services:
+        await create_admin(services)
+        return await _seed(services, sample_tenants(1)[0])
+
+
 async def set_stage(settings: Settings) -> list[Seeded]:
     """Make an admin and the tenants, let them fall behind, and break some."""
     assert settings.tenant_migrations is not None
@@ -73,9 +80,7 @@ async def set_stage(settings: Settings) -> list[Seeded]:
     versions.mkdir(parents=True)
     (versions / "0001_create_orders.py").write_text(BIRTH, encoding="utf-8")
     async with open_services(settings) as services:
-        context = system_context("test")
-        passwords = services.passwords
-        await admins.create(context, services.catalog, passwords, email=ADMIN, password=PASSWORD)
+        await create_admin(services)
         seeded = [await _seed(services, sample) for sample in sample_tenants(TENANTS)]
     (versions / "0002_create_invoices.py").write_text(NEXT, encoding="utf-8")
     for place in TAKEN:
@@ -83,6 +88,13 @@ async def set_stage(settings: Settings) -> list[Seeded]:
     for place in GONE:
         seeded[place].file.unlink()
     return seeded
+
+
+async def create_admin(services: Services) -> None:
+    """Make the admin."""
+    context = system_context("test")
+    passwords = services.passwords
+    await admins.create(context, services.catalog, passwords, email=ADMIN, password=PASSWORD)
 
 
 async def _seed(services: Services, sample: SampleTenant) -> Seeded:

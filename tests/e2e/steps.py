@@ -25,13 +25,23 @@ def go(page: Page, fragment: str, heading: str) -> None:
 def choose(page: Page, thing: str, action: str) -> None:
     """Open the menu of a row or a page, and press one of its actions."""
     page.get_by_role("button", name=f"Actions for {thing}").click()
-    page.get_by_role("menuitem", name=action).click()
+    page.get_by_role("menuitem", name=action, exact=True).click()
 
 
 def wait_for_successes(page: Page) -> None:
     """Wait until a run that is watched has migrated some tenants."""
     outcomes = page.get_by_role("list", name="Tenants by outcome")
     expect(outcomes).to_contain_text(re.compile(r"[1-9]\d* succeeded"), timeout=20_000)
+
+
+def focused(page: Page) -> str:
+    """Return the tag that has the focus."""
+    return str(page.evaluate("document.activeElement.tagName"))
+
+
+def keeps_focus(page: Page) -> None:
+    """Check that something has the focus."""
+    assert focused(page) != "BODY"
 
 
 def dialog_button(page: Page, name: str) -> None:

@@ -1,14 +1,17 @@
 """Backups in the console: made, verified, restored in each way, and copied."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
+from zipfile import ZipFile
 
 import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
 from tests.e2e.checks import violations
-from tests.e2e.conftest import Fleet, Watched
+from tests.e2e.conftest import FAR, Fleet, Watched
 from tests.e2e.stage import PASSWORD
 from tests.e2e.steps import choose, dialog_button, go, sign_in
 
@@ -55,6 +58,11 @@ def archive_of(page: Page, tenant: Made) -> str:
     return row.locator("td.code.wide").inner_text()
 
 
+def server_of(api: httpx.Client, tenant: Made) -> str:
+    found = api.get(f"/api/admin/tenants/{tenant.id}").raise_for_status().json()["data"]
+    return str(found["serverName"])
+
+
 class TestBackups:
     def test_are_made_verified_and_restored(self, watched: Watched, fleet: Fleet, tenant: Made):
         page = watched.page
@@ -62,12 +70,6 @@ class TestBackups:
         go(page, f"#/tenants/{tenant.id}", tenant.name)
         choose(page, tenant.name, "Back up")
         jobs(page, "done")
-        choose(page, tenant.name, "Export…")
-        assert violations(page) == []
-        expect(page.get_by_label("Command", exact=True)).to_have_value(
-            f"tenantry tenant export {tenant.id} FOLDER"
-        )
-        dialog_button(page, "Close")
         choose(page, tenant.name, "Restore…")
         page.get_by_role("heading", name="Backups", level=1).wait_for()
         archive = archive_of(page, tenant)
@@ -117,6 +119,72 @@ class TestBackups:
         expect(page.get_by_role("link", name=f"{tenant.name} staging")).to_be_visible(
             timeout=JOB_MS_MAX
         )
+
+    def test_move_a_tenant_and_every_tenant_of_a_server(
+        self, watched: Watched, fleet: Fleet, tenant: Made, api: httpx.Client
+    ):
+        page = watched.page
+        sign_in(page, fleet.url)
+        go(page, f"#/tenants/{tenant.id}", tenant.name)
+        expect(page.locator("dl")).to_contain_text("default")
+        choose(page, tenant.name, "Move…")
+        assert violations(page) == []
+        dialog = page.get_by_role("dialog")
+        expect(dialog).to_contain_text("rejected until the copy is complete")
+        expect(dialog).to_contain_text("the move takes up to")
+        dialog_button(page, "Move")
+        jobs(page, "done")
+        expect(page.locator("dl")).to_contain_text(FAR)
+        assert server_of(api, tenant) == FAR
+
+        go(page, "#/health", "Health")
+        page.get_by_role("button", name="Move all tenants…").click()
+        assert violations(page) == []
+        page.get_by_label("From", exact=True).select_option(FAR)
+        page.get_by_label("To", exact=True).select_option("default")
+        dialog_button(page, "Move all")
+        expect(page.get_by_text("1 move queued.")).to_be_visible()
+        go(page, f"#/tenants/{tenant.id}", tenant.name)
+        jobs(page, "done", 2)
+        assert server_of(api, tenant) == "default"
+
+    def test_a_move_to_the_same_server_is_refused(
+        self, watched: Watched, fleet: Fleet, tenant: Made
+    ):
+        del tenant
+        page = watched.page
+        sign_in(page, fleet.url)
+        go(page, "#/health", "Health")
+        page.get_by_role("button", name="Move all tenants…").click()
+        for label in ("From", "To"):
+            page.get_by_label(label, exact=True).select_option(FAR)
+        dialog = page.get_by_role("dialog")
+        dialog.get_by_role("button", name="Move all").click()
+        expect(dialog.get_by_role("alert")).to_contain_text("on this tenant server already")
+        watched.check(may_be_refused=True)
+        watched.complaints.clear()
+
+    def test_export_the_data_of_a_tenant(self, watched: Watched, fleet: Fleet, tenant: Made):
+        page = watched.page
+        sign_in(page, fleet.url)
+        go(page, f"#/tenants/{tenant.id}", tenant.name)
+        for row_format, suffix in (("JSON lines", ".jsonl"), ("CSV", ".csv")):
+            choose(page, tenant.name, "Export…")
+            assert violations(page) == []
+            dialog = page.get_by_role("dialog")
+            expect(dialog.get_by_role("textbox", name="The same as a command")).to_have_value(
+                f"tenantry tenant export {tenant.id} FOLDER"
+            )
+            dialog.get_by_label("Format of the rows").select_option(row_format)
+            with page.expect_download() as downloaded:
+                dialog_button(page, "Download")
+
+            assert downloaded.value.suggested_filename == f"export-{tenant.name}.zip"
+            with ZipFile(downloaded.value.path()) as archive:
+                assert archive.testzip() is None
+                manifest = json.loads(archive.read("export.json"))
+                assert {Path(one).suffix for one in archive.namelist()} == {suffix, ".json"}
+            assert manifest["tenantName"] == tenant.name
 
     def test_keep_the_focus_while_jobs_are_read(self, watched: Watched, fleet: Fleet):
         page = watched.page

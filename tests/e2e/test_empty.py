@@ -7,30 +7,27 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import BrowserContext, expect
 
-from tenantry.access import admins
-from tenantry.services import open_services, system_context
+from tenantry.services import open_services
 from tenantry.settings import Settings
 from testkit.programs import free_port, running
 from tests.e2e.checks import violations
 from tests.e2e.conftest import Take, Watched
-from tests.e2e.stage import ADMIN, PASSWORD
+from tests.e2e.stage import create_admin
 from tests.e2e.steps import go, sign_in
 
 pytestmark = pytest.mark.timeout(120)
 
 
-async def create_admin(settings: Settings) -> None:
+async def make_admin(settings: Settings) -> None:
     async with open_services(settings) as services:
-        context = system_context("test")
-        passwords = services.passwords
-        await admins.create(context, services.catalog, passwords, email=ADMIN, password=PASSWORD)
+        await create_admin(services)
 
 
 class TestEmptyFleet:
     def test_leads_to_the_first_tenant(self, tmp_path: Path, context: BrowserContext, take: Take):
         settings = Settings(data_dir=tmp_path / "data")
         with ThreadPoolExecutor(1) as thread:
-            thread.submit(lambda: asyncio.run(create_admin(settings))).result()
+            thread.submit(lambda: asyncio.run(make_admin(settings))).result()
         port = free_port()
         url = f"http://127.0.0.1:{port}"
         given = {"TENANTRY_DATA_DIR": str(settings.data_dir), "TENANTRY_PORT": str(port)}

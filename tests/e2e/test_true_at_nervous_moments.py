@@ -11,7 +11,7 @@ from playwright.sync_api import BrowserContext, Page, Route, expect
 
 from tests.e2e.conftest import Fleet, Watched
 from tests.e2e.stage import ADMIN, GONE, PASSWORD, TAKEN
-from tests.e2e.steps import choose, dialog_button, go, sign_in
+from tests.e2e.steps import choose, dialog_button, focused, go, sign_in
 
 pytestmark = pytest.mark.timeout(150)
 
@@ -43,9 +43,20 @@ def cancel(api: httpx.Client, run_id: str) -> None:
         time.sleep(0.1)
 
 
-def focused(page: Page) -> str:
-    """Return the tag that has the focus."""
-    return str(page.evaluate("document.activeElement.tagName"))
+def refuse_once(page: Page, pattern: str) -> list[str]:
+    """Answer the first request to an address with a 429; return the list that gets it."""
+    refused: list[str] = []
+
+    def refuse(route: Route) -> None:
+        if refused:
+            route.continue_()
+            return
+        refused.append(route.request.url)
+        body = '{"success":false,"data":null,"message":"Too many requests."}'
+        route.fulfill(status=429, headers={"Retry-After": "1"}, body=body)
+
+    page.route(pattern, refuse)
+    return refused
 
 
 class TestPlan:
@@ -169,17 +180,7 @@ class TestRun:
         watched = Watched(context.new_page(), fleet.url)
         page = watched.page
         sign_in(page, fleet.url)
-        refused: list[str] = []
-
-        def refuse(route: Route) -> None:
-            if refused:
-                route.continue_()
-                return
-            refused.append(route.request.url)
-            body = '{"success":false,"data":null,"message":"Too many requests."}'
-            route.fulfill(status=429, headers={"Retry-After": "1"}, body=body)
-
-        page.route("**/events", refuse)
+        refused = refuse_once(page, "**/events")
         run_id = begin(api, fleet, 40)
         page.evaluate("id => { location.hash = `#/runs/${id}`; }", run_id)
         expect(page.get_by_role("region", name="Durations")).to_be_visible(timeout=RUN_MS_MAX)
@@ -292,6 +293,37 @@ class TestForm:
         described = email.get_attribute("aria-describedby") or ""
         expect(page.locator(f"#{described.split()[-1]}")).to_be_visible()
 
+    def test_ties_a_conflict_to_its_field(self, context: BrowserContext, fleet: Fleet):
+        """The error of the service names no member; its code does."""
+        watched = Watched(context.new_page(), fleet.url)
+        page = watched.page
+        sign_in(page, fleet.url)
+        go(page, "#/tenants/new", "New tenant")
+        name = page.get_by_label("Name", exact=True)
+        name.fill(fleet.tenants[0].name)
+        page.get_by_label("Full name").fill("Grace Hopper")
+        page.get_by_label("E-mail address").fill("grace@example.com")
+        page.get_by_label("Password").fill(PASSWORD)
+        page.get_by_role("button", name="Create tenant").click()
+        expect(name).to_be_focused()
+        shown = page.locator(".field", has=name).get_by_role("alert")
+        expect(shown).to_be_visible()
+        assert shown.get_attribute("id") in (name.get_attribute("aria-describedby") or "")
+        watched.check(may_be_refused=True)
+
+
+class TestRateLimit:
+    def test_delays_a_page(self, context: BrowserContext, fleet: Fleet):
+        """A read is tried again when the service says."""
+        watched = Watched(context.new_page(), fleet.url)
+        page = watched.page
+        sign_in(page, fleet.url)
+        refused = refuse_once(page, "**/audit-log?*")
+        go(page, "#/audit", "Audit log")
+        expect(page.get_by_role("row").nth(1)).to_be_visible()
+        assert len(refused) == 1
+        watched.check(may_be_refused=True)
+
 
 class TestTable:
     def test_keeps_its_columns_beside_a_long_name(self, page: Page, api: httpx.Client):
@@ -311,4 +343,6 @@ class TestTable:
         expect(page.get_by_role("menuitem").last).to_be_in_viewport(ratio=1)
         page.keyboard.press("Escape")
         api.patch(f"/api/admin/tenants/{made['id']}", json={"isActive": False})
-        api.delete(f"/api/admin/tenants/{made['id']}", params={"name": tenant["name"]})
+        name = {"name": tenant["name"]}
+        api.delete(f"/api/admin/tenants/{made['id']}", params=name)
+        api.delete(f"/api/admin/deleted-tenants/{made['id']}", params=name)

@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, Page, expect
 from tenantry.api.table import ENDPOINTS
 from tests.e2e.checks import tab_faults, too_wide, violations
 from tests.e2e.conftest import Fleet, Take, Watched
-from tests.e2e.steps import go, sign_in
+from tests.e2e.steps import go, keeps_focus, sign_in
 
 pytestmark = pytest.mark.timeout(150)
 
@@ -70,6 +70,7 @@ class TestView:
     def test_is_accessible(self, screen: Page, kind: str, view: str, take: Take):
         """Names, contrast, headings, landmarks and focus are in order; nothing is cut off."""
         show(screen, view)
+        keeps_focus(screen)
         take(screen, f"{kind}-{view}")
 
         assert violations(screen) == []

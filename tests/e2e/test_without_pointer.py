@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.e2e.conftest import Fleet, Take, Watched
 from tests.e2e.stage import ADMIN, GONE, PASSWORD
-from tests.e2e.steps import go, sign_in
+from tests.e2e.steps import go, keeps_focus, sign_in
 
 pytestmark = pytest.mark.timeout(150)
 
@@ -16,11 +16,6 @@ RUN_MS_MAX = 60_000
 TABS_MAX = 60
 ITEMS_MAX = 8
 FOCUSED = "document.activeElement.ariaLabel || document.activeElement.textContent"
-
-
-def keeps_focus(page: Page) -> None:
-    """Check that something has the focus."""
-    assert page.evaluate("document.activeElement !== document.body")
 
 
 def tab_to(page: Page, text: str) -> None:

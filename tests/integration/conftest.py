@@ -15,13 +15,13 @@ from tenantry.db.database import Database
 from tenantry.db.factory import open_server
 from tenantry.db.servers import Server
 from tenantry.kit.ids import new_id
+from tenantry.migration.attempts import Inspection
 from tenantry.migration.migrator import (
-    Inspection,
-    MigrationResult,
     Migrator,
     RunScripts,
     TimeLimits,
 )
+from tenantry.migration.schema_state import SchemaState
 from tenantry.migration.streams import Stream, Streams
 from tenantry.settings import Settings
 from tenantry.tenant.databases import STREAM
@@ -47,7 +47,7 @@ class Rig:
         """Return the streams as they are now."""
         return Streams(STREAM, Stream("user", self.folder.begin()), table)
 
-    async def migrate(self, url: str, streams: Streams | None = None) -> MigrationResult:
+    async def migrate(self, url: str, streams: Streams | None = None) -> SchemaState:
         """Migrate one database in a run of its own."""
         scripts = RunScripts(streams or self.streams())
         return await self.migrator.migrate(url, scripts, run_id=new_id())
@@ -58,7 +58,7 @@ class Rig:
 
     async def rehearse(self, url: str) -> Inspection:
         """Rehearse the migration of one database."""
-        return await self.migrator.rehearse(url, RunScripts(self.streams()))
+        return await self.migrator.inspect(url, RunScripts(self.streams()), rehearses=True)
 
     async def initialise(self, url: str, streams: Streams | None = None) -> str:
         """Make an empty database a tenant's, with our own stream alone at its head."""
@@ -98,7 +98,12 @@ def _make_migrator() -> Iterator[MakeMigrator]:
 
 
 def _limits(deadline_seconds: float) -> TimeLimits:
-    return TimeLimits(connect_seconds=5.0, deadline_seconds=deadline_seconds, lock_ms=LOCK_MS)
+    return TimeLimits(
+        connect_seconds=5.0,
+        deadline_seconds=deadline_seconds,
+        lock_ms=LOCK_MS,
+        lock_pause_seconds=0.01,
+    )
 
 
 @pytest.fixture(name="rig")

@@ -1,10 +1,12 @@
 """Runs under control: each tenant waits at a gate in its migration, or fails there."""
 
+import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 
 from tenantry.catalog.tenants import Tenant
 from tenantry.services import Services
+from tenantry.settings import Settings
 from testkit import raw_sql
 from testkit.revisions import AlembicFolder
 from tests.conftest import provision
@@ -66,3 +68,11 @@ def is_migrated(services: Services, tenant: Tenant) -> bool:
     """Return whether the tenant is past its first revision."""
     found = raw_sql.rows(url_of(services, tenant), "SELECT version_num FROM alembic_version")
     return found != [("begin",)]
+
+
+async def until_held(settings: Settings, count: int) -> None:
+    """Wait until processes have claimed so many tenants of runs."""
+    sql = "SELECT count(*) FROM tenant_migration WHERE worker_id IS NOT NULL"
+    async with asyncio.timeout(20):
+        while raw_sql.rows(settings.catalog, sql)[0][0] < count:  # noqa: ASYNC110 - by others
+            await asyncio.sleep(0.02)

@@ -17,7 +17,7 @@ import psycopg
 import pytest
 
 from tenantry.app import app_over
-from tenantry.catalog import audit, deleted_tenants, runs, tenants
+from tenantry.catalog import audit, deleted_tenants, runs, tenant_list, tenants
 from tenantry.catalog.tenants import DatabaseInUse, Tenant, TenantNameInUse, TenantState
 from tenantry.db.inspection import (
     DatabaseMissing,
@@ -968,7 +968,7 @@ async def _kill_all(settings: Settings, foreigns: list[Foreign], steps: list[int
 
 
 async def every(services: Services) -> list[Tenant]:
-    return (await tenants.page(services.catalog, Window(1, 100))).items
+    return (await tenant_list.page(services.catalog, Window(1, 100))).items
 
 
 async def cleared(services: Services) -> None:

@@ -8,8 +8,8 @@ import pytest
 from tenantry.kit.ids import new_id
 from tenantry.migration.attempts import LOCK_TRIES_MAX
 from tenantry.migration.errors import explain
-from tenantry.migration.migrator import MigrationResult
 from tenantry.migration.run_scripts import RunScripts
+from tenantry.migration.schema_state import SchemaState
 from testkit import raw_sql
 from testkit.revisions import AlembicFolder
 from tests.integration.conftest import LOCK_MS, MakeMigrator, Rig
@@ -31,11 +31,11 @@ AND pid <> pg_backend_pid()
 CREATE_LATER = "op.create_table('later', sa.Column('id', sa.Integer))"
 
 
-def names(done: MigrationResult) -> list[str]:
+def names(done: SchemaState) -> list[str]:
     return [one.revision for one in done.applied]
 
 
-def reason(done: MigrationResult) -> str:
+def reason(done: SchemaState) -> str:
     assert done.error is not None
     return explain(done.error)
 
@@ -201,10 +201,8 @@ class TestAutocommitBlock:
         rig: Rig,
         folder: AlembicFolder,
         tenant_url: str,
-        monkeypatch: pytest.MonkeyPatch,
     ):
         """The others wait without a transaction, for which the first would wait."""
-        monkeypatch.setattr("tenantry.migration.attempts.LOCK_PAUSE_SECONDS_MAX", 0.01)
         folder.add("u1_create_notes", CREATE_NOTES)
         await rig.migrate(tenant_url)
         add_index(folder)

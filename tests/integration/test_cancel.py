@@ -6,11 +6,11 @@ from uuid import UUID
 
 import pytest
 
-from tenantry.catalog import audit, run_tenants, runs, workers
+from tenantry.catalog import audit, run_claims, run_tenants, runs, workers
 from tenantry.catalog.run_tenants import MigrationRunEnded
 from tenantry.catalog.runs import MigrationRunNotFound, RunTenant
 from tenantry.catalog.tenants import Tenant
-from tenantry.fleet import active_runs, claims, worker
+from tenantry.fleet import active_runs, worker
 from tenantry.fleet.run_options import RunOptions
 from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id
@@ -19,7 +19,7 @@ from tenantry.migration.run_scripts import RunScripts
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
 from testkit import raw_sql
-from tests.integration.gates import Gate, is_migrated, tenants, url_of
+from tests.integration.gates import Gate, is_migrated, tenants, until_held, url_of
 from tests.integration.programs import running
 
 pytestmark = pytest.mark.timeout(120)
@@ -37,13 +37,6 @@ async def cancel(services: Services, run_id: UUID) -> datetime:
     """Cancel a run; return when that was done."""
     await services.fleet.cancel(system_context("ada"), run_id)
     return utc_now()
-
-
-async def until_held(settings: Settings, count: int) -> None:
-    sql = "SELECT count(*) FROM tenant_migration WHERE worker_id IS NOT NULL"
-    async with asyncio.timeout(20):
-        while raw_sql.rows(settings.catalog, sql)[0][0] < count:  # noqa: ASYNC110 - of another process
-            await asyncio.sleep(0.02)
 
 
 async def check(
@@ -127,13 +120,12 @@ class TestCancel:
     async def test_ends_what_may_start_and_what_waits_a_few_at_a_time(
         self, gated: Settings, monkeypatch: pytest.MonkeyPatch
     ):
-        for module in (run_tenants, claims):
-            monkeypatch.setattr(module, "CLOSE_MAX", 2)
+        monkeypatch.setattr(run_tenants, "CLOSE_MAX", 2)
         async with open_services(gated, works=False) as services:
             made = await tenants(services, 6)
             run_id = await plan(services, RunOptions(waves=[3, "100%"]))
 
-            await cancel(services, run_id)
+            await services.fleet.cancel(system_context("ada"), run_id, ends_all=True)
 
             await check(services, run_id, made, done=0)
 
@@ -145,7 +137,12 @@ class TestCancel:
             async with services.catalog.begin() as session:
                 assert await run_tenants.stop(session, run_id)
 
-            assert await run_tenants.claim(services.catalog, run_id, new_id(), limit=8) == []
+            assert (
+                await run_claims.claim(
+                    services.catalog, run_id, new_id(), server_name="default", limit=8
+                )
+                == []
+            )
 
     async def test_is_audited_once_however_often_it_is_asked_for(self, gated: Settings, gate: Gate):
         async with open_services(gated) as services:
@@ -213,6 +210,39 @@ class TestAfterADeath:
             assert {item.error for item in found} == {None, CANCELLED}
             assert not is_migrated(services, made[0])
 
+    async def test_says_what_the_logs_say_also_if_the_next_worker_was_stopped(
+        self, gated: Settings, gate: Gate
+    ):
+        """It had claimed what the dead one had migrated, and released it before it was started."""
+        one_by_one = gated.model_copy(update={"migrate_concurrency": 1})
+        async with open_services(gated, works=False) as services:
+            made = await tenants(services, 4)
+            gate.build()
+            gate.open()
+            run_id = await plan(services)
+            dead = await _claim_all(services, run_id)
+            for tenant in made[1:]:
+                await services.migrator.migrate(
+                    url_of(services, tenant), RunScripts(services.streams()), run_id=run_id
+                )
+            _silence(gated, dead)
+            gate.path.unlink()
+            async with open_services(one_by_one) as second:
+                await _until_claimed(gated, second, 4)
+                stopping = asyncio.create_task(second.worker.stop())
+                await asyncio.sleep(0.3)
+                gate.open()
+                await stopping
+
+            await cancel(services, run_id)
+
+            async with open_services(gated):
+                run = await services.fleet.wait(run_id)
+            found = await runs.ended(services.catalog, run_id)
+            assert run.success_count >= 3
+            for item, tenant in zip(found, made, strict=True):
+                assert (item.state == "Success") is is_migrated(services, tenant)
+
     async def test_ends_the_run_though_its_revisions_are_unknown(
         self, gated: Settings, settings: Settings, gate: Gate, monkeypatch: pytest.MonkeyPatch
     ):
@@ -262,8 +292,18 @@ class TestStop:
 async def _claim_all(services: Services, run_id: UUID) -> UUID:
     dead = new_id()
     await workers.beat(services.catalog, dead)
-    await run_tenants.claim(services.catalog, run_id, dead, limit=100)
+    await run_claims.claim(services.catalog, run_id, dead, server_name="default", limit=100)
     return dead
+
+
+async def _until_claimed(settings: Settings, services: Services, count: int) -> None:
+    """Wait until a process has claimed, or ended, so many tenants."""
+    worker_id = services.heartbeat.worker_id
+    text = worker_id.hex if settings.catalog.startswith("sqlite") else str(worker_id)
+    sql = f"SELECT count(*) FROM tenant_migration WHERE worker_id = '{text}'"
+    async with asyncio.timeout(20):
+        while raw_sql.rows(settings.catalog, sql) != [(count,)]:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
 
 
 def _silence(settings: Settings, worker_id: UUID) -> None:

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from tenantry.catalog import run_tenants, runs
+from tenantry.catalog import run_claims, run_tenants, runs
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.fleet import active_runs, outcomes, worker
 from tenantry.fleet.active_runs import ActiveRun, ActiveRuns
@@ -37,7 +37,7 @@ class TestClaim:
         """The catalog has it, the connection was lost: this process lives, and holds the items."""
         for name in ("acme", "globex"):
             await provision(services, name)
-        claim, lost = run_tenants.claim, []
+        claim, lost = run_claims.claim, []
 
         async def claim_and_lose(*args: Any, **options: Any) -> Any:
             found = await claim(*args, **options)
@@ -46,7 +46,7 @@ class TestClaim:
                 raise DatabaseUnavailable
             return found
 
-        monkeypatch.setattr(run_tenants, "claim", claim_and_lose)
+        monkeypatch.setattr(run_claims, "claim", claim_and_lose)
         async with asyncio.timeout(SECONDS_MAX):
             run = await services.fleet.wait(await plan(services))
 

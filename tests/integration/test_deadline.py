@@ -11,8 +11,8 @@ import pytest
 
 from tenantry.kit.ids import new_id
 from tenantry.migration.errors import explain
-from tenantry.migration.migrator import MigrationResult
 from tenantry.migration.run_scripts import RunScripts
+from tenantry.migration.schema_state import SchemaState
 from testkit import raw_sql
 from testkit.revisions import AlembicFolder
 from tests.integration.conftest import MakeMigrator, Rig
@@ -79,7 +79,7 @@ async def silenced(url: str, moment: bytes, *, cuts: bool = False) -> AsyncItera
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-Outcome = tuple[MigrationResult | Exception, float]
+Outcome = tuple[SchemaState | Exception, float]
 
 
 @pytest.fixture(name="migrate")
@@ -88,9 +88,7 @@ def _migrate(rig: Rig, make_migrator: MakeMigrator) -> Callable[[str], "asyncio.
         began = time.monotonic()
         migrator, scripts = make_migrator(DEADLINE_SECONDS), RunScripts(rig.streams())
         try:
-            done: MigrationResult | Exception = await migrator.migrate(
-                url, scripts, run_id=new_id()
-            )
+            done: SchemaState | Exception = await migrator.migrate(url, scripts, run_id=new_id())
         except Exception as error:  # noqa: BLE001 - the assertion is about it
             done = error
         return done, time.monotonic() - began
@@ -113,7 +111,7 @@ class TestDeadline:
         async with silenced(tenant_url, MOMENTS[moment]) as url:
             done, took = await migrate(url)
 
-        error = done.error if isinstance(done, MigrationResult) else done
+        error = done.error if isinstance(done, SchemaState) else done
         assert error is not None
         assert explain(error) == "The database did not answer in time."
         assert took < DEADLINE_SECONDS + LATE_SECONDS_MAX
@@ -140,7 +138,7 @@ class TestDeadline:
         async with silenced(tenant_url, MOMENTS[moment], cuts=True) as url:
             done, _ = await migrate(url)
 
-        assert isinstance(done, MigrationResult)
+        assert isinstance(done, SchemaState)
         assert done.error is not None
         assert explain(done.error) == sentence
         assert done.applied == []

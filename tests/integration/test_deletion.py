@@ -13,13 +13,14 @@ from tenantry.catalog.deleted_tenants import DeletedTenantNotFound
 from tenantry.catalog.plans import DELETED
 from tenantry.catalog.tables import tenant as tenant_table
 from tenantry.catalog.tenants import Tenant, TenantNameInUse
+from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.statements import Statement
 from tenantry.fleet.deletion import PURGED_MAX, TenantActive, WrongName
 from tenantry.kit.pages import Window
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
 from testkit import raw_sql
-from tests.conftest import World, provision
+from tests.conftest import PASSWORD, World, provision
 from tests.integration import gates
 from tests.integration.gates import Gate, is_migrated
 from tests.integration.programs import running
@@ -34,6 +35,8 @@ _AGE = Statement[Any](
     .where(tenant_table.c.id == sa.bindparam("tenant"))
 )
 
+LOGIN = "/api/tenant/auth/login"
+PROFILE = "/api/tenant/auth/profile"
 POSTS = "/api/public/blog/posts"
 WEEK = timedelta(days=7)
 
@@ -143,6 +146,35 @@ class TestUndelete:
         assert (while_suspended, active.status_code) == (403, 200)
         assert "acme-canary" in active.text
 
+    async def test_leaves_the_sessions_ended_and_mcp_tokens_valid(self, world: World):
+        services, acme = world.services, world.acme
+        token = await world.mcp_token(acme)
+        async with await world.owner(acme) as before, world.client(x_mcp_token=token) as assistant:
+            first = (await before.get(PROFILE)).status_code
+            restored = await undelete(services, await delete(services, acme.tenant))
+            await services.lifecycle.update(system_context("ada"), restored, is_active=True)
+
+            old = (await before.get(PROFILE)).status_code
+            by_assistant = (await assistant.get(PROFILE)).status_code
+            async with world.public(acme) as client:
+                login = await client.post(
+                    LOGIN, json={"email": acme.owner.email, "password": PASSWORD}
+                )
+
+        assert (first, old, by_assistant, login.status_code) == (200, 401, 200, 200)
+
+    async def test_keeps_the_tenant_deleted_if_its_database_is_missing(
+        self, services: Services, settings: Settings
+    ):
+        """Then its sessions could not be ended."""
+        deleted = await delete(services, (await provision(services, "acme")).tenant)
+        await services.databases.server(deleted.server_name).drop(deleted.database_name)
+
+        with pytest.raises(DatabaseUnavailable):
+            await undelete(services, deleted)
+
+        assert states(settings) == {"acme": "deleted"}
+
     async def test_brings_a_tenant_to_the_head_when_it_is_activated(
         self, gated: Settings, gate: Gate
     ):
@@ -188,7 +220,7 @@ class TestUndelete:
         deleted = await delete(services, deleted)
         await services.deletion.purge(system_context("ada"), deleted, name="new")
 
-        page = await audit.LOG.page(services.catalog, Window(1, 4))
+        page = await audit.LOG.page(services.catalog, Window(1, 6))
 
         found = {one.action: one for one in page.items}
         assert set(found) == {"tenant.purge", "tenant.delete", "tenant.update", "tenant.undelete"}

@@ -6,9 +6,10 @@ from uuid import UUID
 
 import pytest
 
-from tenantry.catalog import runs, tenants
+from tenantry.catalog import runs, tenant_list
 from tenantry.catalog.activity import activity_of
 from tenantry.catalog.runs import MigrationRun, RunState
+from tenantry.catalog.tenant_list import Filters
 from tenantry.catalog.tenants import Tenant
 from tenantry.fleet.run_options import EVERY_ACTIVE_TENANT, BadRunOptions, RunOptions
 from tenantry.fleet.status import SchemaStatus, schema_status, tenant_map
@@ -34,7 +35,9 @@ async def status(services: Services) -> SchemaStatus:
 
 
 async def failing(services: Services) -> list[UUID]:
-    page = await tenants.page(services.catalog, Window(1, 100), is_failing=True)
+    page = await tenant_list.page(
+        services.catalog, Window(1, 100), filters=Filters(is_failing=True)
+    )
     return sorted(one.id for one in page.items)
 
 
@@ -148,8 +151,14 @@ class TestSearch:
         made = await created(services, 3)
         wanted = made[1]
 
-        async def found(**filters: str) -> list[UUID]:
-            page = await tenants.page(services.catalog, Window(1, 100), **filters)  # type: ignore[arg-type]
+        async def found(search: str | None = None, server: str | None = None) -> list[UUID]:
+            page = await tenant_list.page(
+                services.catalog,
+                Window(1, 100),
+                search=search,
+                filters=Filters(server_name=server),
+            )
+            assert page.total_count == len(page.items)
             return sorted(one.id for one in page.items)
 
         assert await found(search=str(wanted.id)) == [wanted.id]

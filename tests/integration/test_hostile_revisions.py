@@ -17,7 +17,7 @@ from tests.integration.programs import running
 pytestmark = pytest.mark.slow
 
 DEADLINE_SECONDS = 1.5
-END_SECONDS_MAX = 4
+END_SECONDS_MAX = 20
 RUN_SECONDS_MAX = 15
 # On one tenant alone; the others find nothing to do.
 AT_VICTIM = """

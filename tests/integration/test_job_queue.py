@@ -1,21 +1,27 @@
 """Backups, restores and copies that an admin requests over HTTP: queued, run, cancelled."""
 
 import asyncio
+import errno
+import os
+import sqlite3
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
 from tenantry.backup import creating, jobs
-from tenantry.backup.archive import Keys
+from tenantry.backup.archive import ArchiveWriter, Keys
 from tenantry.backup.jobs import JobCancelled, Progress
 from tenantry.backup.targets import FolderTarget
-from tenantry.catalog import job_queue, tenants
+from tenantry.catalog import job_cleanup, job_queue, tenants
 from tenantry.catalog import jobs as job_rows
-from tenantry.catalog.job_queue import BACKUP, JobEnded
+from tenantry.catalog.job_queue import BACKUP, MOVE, JobEnded
 from tenantry.catalog.jobs import JobState
+from tenantry.db.statements import Statement
+from tenantry.db.urls import sqlite_path
 from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id
 from tenantry.kit.pages import Window
@@ -23,6 +29,7 @@ from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
 from testkit import raw_sql
 from tests.conftest import World, provision
+from tests.integration.engines import on_sqlite
 from tests.integration.queued import JOBS, TENANTS, WAIT_SECONDS, done, ended
 
 COUNT = "SELECT count(*) FROM tenantry_post"
@@ -113,6 +120,33 @@ class TestBackup:
 
         assert await idle.queueing.back_up(ctx, [made.tenant.id]) == 1
         assert await idle.queueing.back_up(ctx, [made.tenant.id]) == 0
+
+    async def test_that_cannot_be_written_names_the_reason_of_the_file_system(
+        self, world: World, admin: httpx.AsyncClient
+    ):
+        """And not that the database cannot be reached."""
+        (world.services.settings.data_dir / "backups").touch()
+
+        answer = await admin.post(f"{TENANTS}/{world.acme.tenant.id}/backup", json={})
+
+        job = await ended(admin, answer.json()["data"]["id"])
+        assert (job["state"], job["error"]) == (
+            "failed",
+            "A file cannot be read or written: File exists.",
+        )
+
+    async def test_that_fails_because_the_disk_is_full_does_not_blame_the_database(
+        self, world: World, admin: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+    ):
+        def fill_the_disk(*_: object) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        monkeypatch.setattr(ArchiveWriter, "add_chunk", fill_the_disk)
+
+        answer = await admin.post(f"{TENANTS}/{world.acme.tenant.id}/backup", json={})
+
+        job = await ended(admin, answer.json()["data"]["id"])
+        assert job["error"] == "A file cannot be read or written: No space left on device."
 
 
 class TestArchives:
@@ -214,6 +248,36 @@ class TestVerify:
         assert await databases(world) == before
 
 
+class TestPruneArchives:
+    async def test_removes_old_archives_and_keeps_the_newest_of_each_tenant(
+        self, world: World, admin: httpx.AsyncClient
+    ):
+        for _ in range(3):
+            await done(admin, f"{TENANTS}/{world.acme.tenant.id}/backup")
+        await done(admin, f"{TENANTS}/{world.globex.tenant.id}/backup")
+        before = (await admin.get(ARCHIVES)).json()["data"]["items"]
+
+        kept = await done(admin, f"{ARCHIVES}/prune", keepDays=1, keepLast=1)
+        job = await done(admin, f"{ARCHIVES}/prune", keepDays=0, keepLast=2)
+
+        left = (await admin.get(ARCHIVES)).json()["data"]["items"]
+        assert [one["tenantName"] for one in left].count("acme") == 2
+        assert [one["tenantName"] for one in left].count("globex") == 1
+        (removed,) = [one for one in before if one not in left]
+        assert (kept["bytesDone"], job["bytesDone"]) == (0, removed["size"])
+        assert (job["kind"], job["tenantName"]) == ("prune", None)
+        entries = (await admin.get("/api/admin/audit-log")).json()["data"]["items"]
+        found = [one for one in entries if one["target"] == job["id"]]
+        assert [one["action"] for one in found] == ["backup.prune", "prune.queue"]
+        assert found[0]["changes"] == [{"field": "archives", "old": 4, "new": 3}]
+
+    @pytest.mark.parametrize("body", [{}, {"keepDays": 0}, {"keepDays": -1, "keepLast": 1}])
+    async def test_needs_a_rule(self, admin: httpx.AsyncClient, body: dict[str, int]):
+        answer = await admin.post(f"{ARCHIVES}/prune", json=body)
+
+        assert answer.status_code == 400
+
+
 class TestRestore:
     async def test_makes_a_new_tenant_without_a_key(
         self, world: World, admin: httpx.AsyncClient, archive: str
@@ -260,10 +324,15 @@ class TestRestore:
     ):
         path = f"{TENANTS}/{world.acme.tenant.id}"
         wrong = await admin.post(f"{path}/restore", json={"archive": archive, "name": "globex"})
+        other = await admin.post(
+            f"{TENANTS}/{world.globex.tenant.id}/restore",
+            json={"archive": archive, "name": "globex"},
+        )
 
         job = await done(admin, f"{path}/restore", archive=archive, name="acme")
 
         assert (wrong.status_code, wrong.headers["x-error-code"]) == (400, "wrong_name")
+        assert (other.status_code, other.headers["x-error-code"]) == (409, "archive_of_other")
         assert (job["state"], job["databaseName"]) == ("kept", world.acme.tenant.database_name)
         assert (await admin.get(path)).json()["data"]["isActive"]
         assert world.acme.tenant.database_name in await databases(world)
@@ -361,7 +430,7 @@ class TestJobWorker:
 
         assert [(one.state, one.error) for one in found] == [
             ("done", None),
-            ("failed", job_rows.INTERRUPTED),
+            ("failed", job_cleanup.INTERRUPTED),
         ]
 
     async def test_queues_a_backup_again_when_its_process_is_stopped(self, idle: Services):
@@ -414,6 +483,52 @@ class TestJobWorker:
         assert (await job_rows.get(idle.catalog, job.id)).state == JobState.QUEUED
 
 
+class TestPlan:
+    """Processes read the queue every second, and remove old jobs every five."""
+
+    @on_sqlite
+    @pytest.mark.parametrize("lane", [BACKUP, MOVE])
+    async def test_of_a_claim_reads_only_the_job_that_it_takes(
+        self, services: Services, settings: Settings, lane: str
+    ):
+        """There can be a job for every tenant in these two lanes."""
+        del services
+        values = {"worker": new_id(), "at": utc_now()}
+        for statement in (job_queue._WAITING[lane], job_queue._CLAIM[lane]):  # noqa: SLF001
+            steps = _plan(settings, statement, **values)
+
+            assert any("ix_job_queued (kind=?)" in one for one in steps), steps
+            assert not any("SCAN" in one or "TEMP B-TREE" in one for one in steps), steps
+
+    @on_sqlite
+    async def test_of_a_backup_of_every_tenant_reads_the_queue_once(
+        self, services: Services, settings: Settings
+    ):
+        del services
+        steps = _plan(settings, job_queue._TO_BACK_UP, ids=None)  # noqa: SLF001
+
+        assert not any("CORRELATED" in one for one in steps), steps
+        assert any("queued" in one and "AUTOMATIC" in one for one in steps), steps
+
+    @on_sqlite
+    async def test_of_a_removal_reads_only_the_jobs_that_it_removes(
+        self, services: Services, settings: Settings
+    ):
+        del services
+        steps = _plan(settings, job_cleanup._PRUNE, before=utc_now())  # noqa: SLF001
+
+        assert any("ix_job_finished_at (finished_at<?)" in one for one in steps), steps
+        assert not any("ix_job_state" in one for one in steps), steps
+
+
+def _plan(settings: Settings, statement: Statement[Any], **values: object) -> list[str]:
+    """Return how SQLite executes a statement on the catalog."""
+    compiled = statement.sqlite
+    with sqlite3.connect(str(sqlite_path(settings.catalog))) as connection:
+        rows = connection.execute(f"EXPLAIN QUERY PLAN {compiled.sql}", compiled.arguments(values))
+        return [str(row[3]) for row in rows]
+
+
 class TestPrune:
     async def test_removes_ended_jobs_and_keeps_those_that_keep_a_database(
         self, world: World, admin: httpx.AsyncClient, archive: str
@@ -422,9 +537,9 @@ class TestPrune:
         await done(admin, f"{TENANTS}/{tenant.id}/restore", archive=archive, name="acme")
         catalog = world.services.catalog
 
-        await job_rows.prune(catalog, before=utc_now() - timedelta(days=1))
+        await job_cleanup.prune(catalog, before=utc_now() - timedelta(days=1))
         assert len((await job_rows.page(catalog, Window(1, 9))).items) == 2
-        await job_rows.prune(catalog, before=utc_now() + timedelta(days=1))
+        await job_cleanup.prune(catalog, before=utc_now() + timedelta(days=1))
 
         (left,) = (await job_rows.page(catalog, Window(1, 9), tenant_id=tenant.id)).items
         assert left.state == JobState.KEPT

@@ -175,6 +175,8 @@ class TestProvision:
             result = (await asyncio.gather(task, return_exceptions=True))[0]
             if not isinstance(result, BaseException):
                 break  # it was quicker
+            if ("cut", "ready") in raw_sql.rows(settings.catalog, "SELECT name, state FROM tenant"):
+                break  # cancelled after the COMMIT was sent
 
             assert listed(settings) == {"first"}, f"cancelled after {number * 12} ms"
             assert await all_names(services) == before
@@ -241,6 +243,32 @@ class TestReap:
 
             assert listed(settings) == set()
             assert made.database_name not in await all_names(services)
+
+    async def test_tries_one_tenant_of_a_server_that_is_away(
+        self, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    ):
+        """Each attempt takes as long as a timeout; the others follow when the server is back."""
+        async with open_services(settings, works=False) as services:
+            made = [(await provision(services, name)).tenant for name in ("a1", "b2", "c3")]
+            removed = ("DELETE FROM api_key", "UPDATE tenant SET state = 'deleting'")
+            raw_sql.run(settings.catalog, *removed)
+            server = services.databases.server("default")
+            drop, tried = server.drop, []
+
+            async def time_out(name: str) -> None:
+                tried.append(name)
+                raise DatabaseUnavailable
+
+            monkeypatch.setattr(server, "drop", time_out)
+            for _ in range(3):
+                await services.lifecycle.reap()
+            while_away = list(tried)
+            monkeypatch.setattr(server, "drop", drop)
+            await services.lifecycle.reap()
+
+            assert len(while_away) == 3
+            assert set(while_away) == {one.database_name for one in made}
+            assert listed(settings) == set()
 
 
 class TestUnansweredCommit:

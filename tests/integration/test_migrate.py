@@ -12,8 +12,7 @@ import pytest
 
 from tenantry.migration.attempts import LOCK_TRIES_MAX
 from tenantry.migration.errors import explain
-from tenantry.migration.migrator import MigrationResult
-from tenantry.migration.schema_state import Applied
+from tenantry.migration.schema_state import Applied, SchemaState
 from tenantry.migration.streams import Stream, Streams
 from tenantry.tenant.databases import STREAM
 from testkit import raw_sql
@@ -39,11 +38,11 @@ def notes(url: str) -> list[tuple[int, str]]:
     return raw_sql.rows(url, "SELECT id, text FROM note ORDER BY id")
 
 
-def names(done: MigrationResult) -> list[str]:
+def names(done: SchemaState) -> list[str]:
     return [one.revision for one in done.applied]
 
 
-def reason(done: MigrationResult) -> str:
+def reason(done: SchemaState) -> str:
     assert done.error is not None
     return explain(done.error)
 
@@ -606,7 +605,7 @@ class TestOverlap:
             )
         gate = asyncio.Semaphore(12)
 
-        async def migrate(url: str) -> MigrationResult:
+        async def migrate(url: str) -> SchemaState:
             async with gate:
                 return await rig.migrate(url)
 
@@ -681,10 +680,8 @@ class TestLock:
         rig: Rig,
         folder: AlembicFolder,
         tenant_url: str,
-        monkeypatch: pytest.MonkeyPatch,
     ):
         """It separates runs, and no request waits for it."""
-        monkeypatch.setattr("tenantry.migration.attempts.LOCK_PAUSE_SECONDS_MAX", 0.01)
         folder.add("u1_create_notes", CREATE_NOTES)
         with psycopg.connect(tenant_url) as holder:
             holder.execute("UPDATE tenantry_version SET version_num = version_num")
@@ -700,10 +697,8 @@ class TestLock:
         rig: Rig,
         folder: AlembicFolder,
         tenant_url: str,
-        monkeypatch: pytest.MonkeyPatch,
     ):
         """However long it takes, as for the version row on PostgreSQL."""
-        monkeypatch.setattr("tenantry.migration.attempts.LOCK_PAUSE_SECONDS_MAX", 0.01)
         seconds = LOCK_MS * (LOCK_TRIES_MAX + 1) / 1000
         folder.add("u1_slow", f"time.sleep({seconds})\n{CREATE_NOTES}", head="import time")
         folder.add("u2_add_notes", ADD_NOTES)
@@ -721,11 +716,9 @@ class TestLock:
         rig: Rig,
         folder: AlembicFolder,
         tenant_url: str,
-        monkeypatch: pytest.MonkeyPatch,
         begin: str,
     ):
         """Not after the tenant's whole deadline, which is 12 minutes."""
-        monkeypatch.setattr("tenantry.migration.attempts.LOCK_PAUSE_SECONDS_MAX", 0.01)
         folder.add("u1_create_notes", CREATE_NOTES)
         path = tenant_url.removeprefix("sqlite:///")
         with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as writer:
@@ -751,9 +744,7 @@ class TestLock:
         rig: Rig,
         folder: AlembicFolder,
         tenant_url: str,
-        monkeypatch: pytest.MonkeyPatch,
     ):
-        monkeypatch.setattr("tenantry.migration.attempts.LOCK_PAUSE_SECONDS_MAX", 0.01)
         folder.add("u1_create_notes", CREATE_NOTES)
         path = tenant_url.removeprefix("sqlite:///")
         with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as writer:

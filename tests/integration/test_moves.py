@@ -1,18 +1,25 @@
 """A move of a tenant: what serving processes see, and what a failure leaves."""
 
 import asyncio
+import io
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import sqlalchemy as sa
 
-from tenantry.backup import jobs, moving, same_engine
+from tenantry.backup import creating, jobs, moving, restoring, same_engine
+from tenantry.backup.archive import ArchiveReader
 from tenantry.backup.dumps import CopyDiffers
 from tenantry.backup.jobs import Progress
 from tenantry.backup.restoring import TenantChanged
+from tenantry.backup.targets import FolderTarget
+from tenantry.catalog import deleted_tenants, job_cleanup, job_queue, moves, runs, tenants
 from tenantry.catalog import jobs as job_rows
-from tenantry.catalog import tenants
 from tenantry.catalog.jobs import Job, TenantMoving
 from tenantry.catalog.tenants import Tenant
 from tenantry.catalog.workers import NO_WORKER
@@ -21,16 +28,25 @@ from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.statements import Statement
 from tenantry.db.urls import sqlite_path
 from tenantry.db.write_fence import DatabaseBusy
+from tenantry.fleet.deletion import Deletion
 from tenantry.kit.pages import Window
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
 from tenantry.tenant.tables import user
 from testkit import raw_sql
 from tests.conftest import World
+from tests.integration import gates
+from tests.integration.engines import on_postgresql
+from tests.integration.gates import Gate
 
 FAR = "far"
+CLAIM_SECONDS_MAX = 30
 PROFILE = "/api/tenant/auth/profile"
 PUBLIC = "/api/public/blog/posts"
+REDIRECT_WAITS = """
+SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'
+    AND query LIKE 'UPDATE tenant_migration SET database_name%'
+"""
 CHANGED = {"email": "owner@acme.example.com", "fullName": "Renamed"}
 WRITE = Statement[Any](sa.update(user).values(full_name="stale"))
 
@@ -202,6 +218,93 @@ class TestMove:
         async with await world.owner(world.acme) as client:
             assert (await client.put(PROFILE, json=CHANGED)).status_code == 200
 
+    async def test_that_is_cancelled_after_the_cut_over_ends_as_moved(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ):
+        """The tenant has the new database, so a report of a cancellation would be wrong."""
+        services, acme = world.services, world.acme.tenant
+        before = await databases(services)
+        relocate, reached = moves.relocate, asyncio.Event()
+
+        async def and_wait(*arguments: Any, **options: Any) -> Any:
+            moved = await relocate(*arguments, **options)
+            reached.set()
+            await asyncio.sleep(0.2)
+            return moved
+
+        monkeypatch.setattr(moves, "relocate", and_wait)
+        running = asyncio.create_task(move(services, acme))
+        await reached.wait()
+        running.cancel()
+        moved = await running
+
+        assert moved.tenant == await tenants.get(services.catalog, acme.id)
+        assert moved.tenant.server_name == FAR
+        job = await newest_job(services)
+        assert (job.state, job.error) == ("done", None)
+        assert len(await databases(services)) == len(before)
+
+    async def test_that_an_admin_cancels_during_the_cut_over_ends_as_moved(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ):
+        services, acme = world.services, world.acme.tenant
+        change = services.catalog.change
+        monkeypatch.setattr(jobs, "PROGRESS_SECONDS", 0.05)
+
+        @asynccontextmanager
+        async def when_cancelled(ctx: Any, action: str, *target: Any, **options: Any) -> Any:
+            if action == "tenant.move":
+                await job_queue.cancel(
+                    services.catalog, (await newest_job(services)).id, now=ctx.now
+                )
+                await asyncio.sleep(0.3)
+            async with change(ctx, action, *target, **options) as session:
+                yield session
+
+        monkeypatch.setattr(services.catalog, "change", when_cancelled)
+        moved = await move(services, acme)
+
+        assert moved.tenant.server_name == FAR
+        job = await newest_job(services)
+        assert (job.state, job.error) == ("done", None)
+
+    async def test_of_several_that_is_cancelled_reports_each_of_them(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ):
+        services, acme, globex = world.services, world.acme.tenant, world.globex.tenant
+        relocate, copy = moves.relocate, same_engine.copy
+        reached = asyncio.Event()
+
+        async def and_note(*arguments: Any, **options: Any) -> Any:
+            reached.set()
+            return await relocate(*arguments, **options)
+
+        async def slow_for_globex(source: str, *arguments: Any, **options: Any) -> None:
+            if source == url_of(services, globex):
+                await asyncio.sleep(60)
+            await copy(source, *arguments, **options)
+
+        monkeypatch.setattr(moves, "relocate", and_note)
+        monkeypatch.setattr(same_engine, "copy", slow_for_globex)
+        running = asyncio.create_task(
+            moving.move_all(
+                system_context("test"),
+                services.copying,
+                [acme, globex],
+                server_name=FAR,
+                progress=Progress(),
+            )
+        )
+        await reached.wait()
+        running.cancel()
+        first, second = await running
+
+        assert isinstance(first, moving.Moved)
+        assert isinstance(second, moving.NotMoved)
+        assert isinstance(second.error, jobs.JobCancelled)
+        assert (await tenants.get(services.catalog, acme.id)).server_name == FAR
+        assert await tenants.get(services.catalog, globex.id) == globex
+
     async def test_rejects_a_second_move_of_the_same_tenant(
         self, world: World, other: Services, monkeypatch: pytest.MonkeyPatch
     ):
@@ -226,15 +329,171 @@ class TestMove:
 
         async def and_activate(*arguments: Any, **options: Any) -> None:
             await copy(*arguments, **options)
-            await jobs.set_read_only(
-                system_context("test"), services.copying, acme, is_read_only=False
-            )
+            await services.lifecycle.update(system_context("test"), acme, is_read_only=False)
 
         monkeypatch.setattr(same_engine, "copy", and_activate)
         with pytest.raises(TenantChanged):
             await move(services, acme)
 
         assert await tenants.get(services.catalog, acme.id) == acme
+
+    async def test_keeps_a_tenant_read_only_if_an_admin_wants_that_too(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ):
+        """As for a dispute: the order was acknowledged while the move had set the mark."""
+        services, acme, globex = world.services, world.acme.tenant, world.globex.tenant
+        copy = same_engine.copy
+
+        async def and_order(source: str, *arguments: Any, **options: Any) -> None:
+            await copy(source, *arguments, **options)
+            chosen = acme if source == url_of(services, acme) else globex
+            await services.lifecycle.update(system_context("ada"), chosen, is_read_only=True)
+            if chosen is globex:
+                raise CopyDiffers
+
+        monkeypatch.setattr(same_engine, "copy", and_order)
+        await move(services, acme)
+        with pytest.raises(CopyDiffers):
+            await move(services, globex)
+
+        moved = await tenants.get(services.catalog, acme.id)
+        failed = await tenants.get(services.catalog, globex.id)
+        assert (moved.server_name, moved.is_read_only) == (FAR, True)
+        assert (failed.server_name, failed.is_read_only) == (globex.server_name, True)
+
+    async def test_that_fails_because_the_tenant_was_deleted_leaves_it_writable(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ):
+        services, ctx = world.services, system_context("ada")
+        acme = await services.lifecycle.update(ctx, world.acme.tenant, is_active=False)
+        copy = same_engine.copy
+
+        async def and_delete(*arguments: Any, **options: Any) -> None:
+            await copy(*arguments, **options)
+            await services.deletion.delete(ctx, acme, name=acme.name)
+
+        monkeypatch.setattr(same_engine, "copy", and_delete)
+        with pytest.raises(TenantChanged):
+            await move(services, acme)
+
+        deleted = await deleted_tenants.get(services.catalog, acme.id)
+        restored = await services.deletion.undelete(ctx, deleted)
+        assert not restored.is_read_only
+
+    async def test_before_a_deletion_leaves_no_database(self, world: World):
+        """The tenant was read before the move, and is deleted after it."""
+        services, ctx = world.services, system_context("ada")
+        acme = await services.lifecycle.update(ctx, world.acme.tenant, is_active=False)
+        at_once = Deletion(lifecycle=services.lifecycle, kept=timedelta(0))
+        moved = (await move(services, acme)).tenant
+
+        await at_once.delete(ctx, acme, name=acme.name)
+
+        left = await databases(services)
+        assert not {acme.database_name, moved.database_name} & set(left)
+
+
+class TestReplace:
+    async def test_uses_the_server_that_the_tenant_is_on(self, world: World, tmp_path: Path):
+        """A restore of every tenant of a server must not move them to the default one."""
+        services, ctx = world.services, system_context("ada")
+        moved = (await move(services, world.acme.tenant)).tenant
+        target = FolderTarget(tmp_path / "archives")
+        job = await creating.back_up_tenant(
+            ctx, services.copying, moved, target, progress=Progress()
+        )
+        archive = io.BytesIO(await asyncio.to_thread(Path(str(job.archive)).read_bytes))
+
+        restored = await restoring.replace(
+            ctx,
+            services.copying,
+            ArchiveReader(archive, services.copying.keys),
+            moved,
+            server_name=None,
+            progress=Progress(),
+        )
+
+        assert restored.tenant.server_name == FAR
+
+
+class TestRun:
+    async def test_migrates_a_tenant_that_was_moved_after_it_was_claimed(
+        self, gated: Settings, gate: Gate
+    ):
+        """The process had read its place before, and two others were in work."""
+        async with open_services(gated) as services:
+            made = await gates.tenants(services, 4)
+            gate.build()
+            run_id = await services.fleet.plan(system_context("ada"), triggered_by="ada")
+            await gates.until_held(gated, 4)
+
+            moved = (await move(services, made[3])).tenant
+            gate.open()
+            run = await services.fleet.wait(run_id)
+
+            items = await runs.ended(services.catalog, run_id)
+            assert {one.error for one in items} == {None}
+            assert (run.success_count, run.failed_count) == (4, 0)
+            assert gates.is_migrated(services, moved)
+
+    async def test_migrates_a_tenant_after_its_move_that_was_claimed_before(
+        self, gated: Settings, gate: Gate, monkeypatch: pytest.MonkeyPatch
+    ):
+        """It is started while it is copied, and its database rejects writes."""
+        copy = same_engine.copy
+        async with open_services(gated) as services:
+            made = await gates.tenants(services, 4)
+            gate.build()
+            run_id = await services.fleet.plan(system_context("ada"), triggered_by="ada")
+            await gates.until_held(gated, 4)
+
+            async def and_open(*arguments: Any, **options: Any) -> None:
+                gate.open()
+                ended = 0
+                async with asyncio.timeout(CLAIM_SECONDS_MAX):
+                    while ended < 3:
+                        await asyncio.sleep(0.05)
+                        ended = len(await runs.ended(services.catalog, run_id))
+                await asyncio.sleep(0.5)  # the fourth is started
+                await copy(*arguments, **options)
+
+            monkeypatch.setattr(same_engine, "copy", and_open)
+            moved = (await move(services, made[3])).tenant
+            run = await services.fleet.wait(run_id)
+
+            items = await runs.ended(services.catalog, run_id)
+            assert {one.error for one in items} == {None}
+            assert (run.success_count, run.failed_count) == (4, 0)
+            assert gates.is_migrated(services, moved)
+
+    @on_postgresql
+    async def test_that_locks_a_tenant_in_the_other_order_does_not_fail_its_move(
+        self, gated: Settings, gate: Gate
+    ):
+        """A writer of outcomes locks the tenant in the run first, and then the tenant itself."""
+        async with open_services(gated) as services:
+            made = await gates.tenants(services, 4)
+            gate.build()
+            run_id = await services.fleet.plan(system_context("ada"), triggered_by="ada")
+            await gates.until_held(gated, 4)
+            chosen = made[3].id
+            catalog = gated.catalog
+            with raw_sql.connected(catalog) as query, raw_sql.connected(catalog) as watch:
+                query("BEGIN")
+                query(f"SELECT FROM tenant_migration WHERE tenant_id = '{chosen}' FOR UPDATE")
+                moving_task = asyncio.create_task(move(services, made[3]))
+                async with asyncio.timeout(CLAIM_SECONDS_MAX):
+                    while not watch(REDIRECT_WAITS):  # noqa: ASYNC110 - of a server
+                        await asyncio.sleep(0.02)
+                # The server finds the deadlock, and ends the transaction that has waited longest.
+                update = f"UPDATE tenant SET name = name WHERE id = '{chosen}'"
+                await asyncio.to_thread(query, update)
+                query("COMMIT")
+            moved = (await moving_task).tenant
+            gate.open()
+            run = await services.fleet.wait(run_id)
+
+            assert (moved.server_name, run.success_count, run.failed_count) == (FAR, 4, 0)
 
 
 class TestReap:
@@ -250,10 +509,10 @@ class TestReap:
             tenant=(acme.id, acme.name),
             database=(FAR, name),
             source=(acme.server_name, acme.database_name),
-            has_made_read_only=True,
         )
+        job = msgspec.structs.replace(job, has_made_read_only=True)
+        await services.lifecycle.update(ctx, acme, is_read_only=True)
         await job_rows.add(services.catalog, job, worker_id=NO_WORKER)
-        await jobs.set_read_only(ctx, services.copying, acme, is_read_only=True)
         await services.databases.server(acme.server_name).reject_writes(acme.database_name)
 
         await jobs.reap(services.copying)
@@ -263,7 +522,7 @@ class TestReap:
         async with await world.owner(world.acme) as client:
             assert (await client.put(PROFILE, json=CHANGED)).status_code == 200
         ended = await job_rows.get(services.catalog, job.id)
-        assert (ended.state, ended.error) == ("failed", job_rows.INTERRUPTED)
+        assert (ended.state, ended.error) == ("failed", job_cleanup.INTERRUPTED)
 
     async def test_drops_the_old_database_if_the_process_died_after_the_cut_over(
         self, world: World, other: Services, monkeypatch: pytest.MonkeyPatch
@@ -281,7 +540,7 @@ class TestReap:
         job = await newest_job(services)
         assert (job.state, job.database_name) == ("dropping", acme.database_name)
 
-        await job_rows.abandon(services.catalog, job.id, worker_id=services.heartbeat.worker_id)
+        await job_cleanup.abandon(services.catalog, job.id, worker_id=services.heartbeat.worker_id)
         await jobs.reap(services.copying)
 
         found = await tenants.get(services.catalog, acme.id)

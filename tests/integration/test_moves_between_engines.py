@@ -155,6 +155,19 @@ class TestMoveToPostgresql:
         raw_sql.run(url, "INSERT INTO seed DEFAULT VALUES")
         assert raw_sql.rows(url, "SELECT max(id) FROM seed") == [(42,)]
 
+    async def test_leaves_out_the_tables_of_litestream(self, both: Services, acme: Tenant):
+        raw_sql.run(
+            url_of(both, acme),
+            "CREATE TABLE _litestream_lock (id INTEGER)",
+            "CREATE TABLE _litestream_seq (id INTEGER PRIMARY KEY, seq INTEGER)",
+            "INSERT INTO _litestream_seq VALUES (1, 17)",
+        )
+
+        moved = await move(both, acme, SERVER)
+
+        tables = raw_sql.rows(url_of(both, moved), "SELECT tablename FROM pg_tables")
+        assert not [name for (name,) in tables if "litestream" in name]
+
     async def test_keeps_the_migration_log_and_the_revision(self, both: Services, acme: Tenant):
         sql = "SELECT position, stream, revision FROM tenantry_migration_log ORDER BY position"
         before = raw_sql.rows(url_of(both, acme), sql)

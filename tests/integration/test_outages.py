@@ -169,6 +169,7 @@ class TestRestart:
         async with fleet_of(new_settings(**more), folder) as fleet:
             run_id = await fleet.begin()
             await fleet.done(run_id, 4)
+            waiting = asyncio.create_task(fleet.services.fleet.wait(run_id))
 
             await asyncio.to_thread(away.stop, mode)
             await asyncio.sleep(seconds)
@@ -177,7 +178,7 @@ class TestRestart:
             stuck = await runs.get(fleet.services.catalog, run_id)
             await fleet.done(run_id, stuck.success_count + stuck.failed_count + 1)
             resumed = time.monotonic() - back
-            run = await fleet.services.fleet.wait(run_id)
+            run = await waiting
             applied = {item.applied for item in await fleet.items(run_id)}
             halves = fleet.half_migrated()
 

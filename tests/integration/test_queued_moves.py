@@ -10,13 +10,15 @@ from uuid import UUID
 import httpx
 import pytest
 
-from tenantry.backup import same_engine
+from tenantry.backup import jobs, same_engine
 from tenantry.backup.job_worker import JobWorker
-from tenantry.catalog import job_queue, tenants
+from tenantry.catalog import job_cleanup, job_queue, tenants
 from tenantry.catalog import jobs as job_rows
+from tenantry.catalog.job_cleanup import INTERRUPTED
 from tenantry.catalog.job_queue import BACKUP, CANCELLED, MOVE, OTHER
-from tenantry.catalog.jobs import INTERRUPTED, Job, JobState, TenantMoving
+from tenantry.catalog.jobs import Job, JobState, TenantMoving
 from tenantry.catalog.tenants import Tenant
+from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.urls import sqlite_path
 from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id
@@ -98,6 +100,31 @@ async def ended_row(services: Services, job_id: UUID) -> Job:
             if job.finished_at is not None:
                 return job
             await asyncio.sleep(0.05)
+
+
+class Outage:
+    """The catalog of a process, which can go away and come back."""
+
+    def __init__(self, services: Services, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._is_away = False
+        for name in ("_run", "_begin"):
+            self._interrupt(services.catalog, name, monkeypatch)
+
+    def begin(self) -> None:
+        self._is_away = True
+
+    def end(self) -> None:
+        self._is_away = False
+
+    def _interrupt(self, catalog: object, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        work = getattr(catalog, name)
+
+        async def unless_away(*arguments: Any) -> Any:
+            if self._is_away:
+                raise DatabaseUnavailable
+            return await work(*arguments)
+
+        monkeypatch.setattr(catalog, name, unless_away)
 
 
 @asynccontextmanager
@@ -264,6 +291,50 @@ class TestJobWorker:
 
             job = await ended_row(services, again.id)
             assert (job.state, job.error) == (JobState.DONE, None)
+
+    @pytest.mark.parametrize("is_back_early", [True, False])
+    async def test_cleans_up_a_move_that_fails_while_the_catalog_is_away(
+        self, idle: Services, monkeypatch: pytest.MonkeyPatch, *, is_back_early: bool
+    ):
+        """Its database is dropped and its tenant writable again, whenever the catalog is back."""
+        made = await provision(idle, "acme")
+        before = await databases(idle)
+        job = await idle.queueing.move(system_context("test"), made.tenant, server_name=FAR)
+        outage, copy, copied = Outage(idle, monkeypatch), same_engine.copy, asyncio.Event()
+
+        async def copy_and_lose_the_catalog(*arguments: Any, **options: Any) -> None:
+            await copy(*arguments, **options)
+            monkeypatch.setattr(same_engine, "copy", copy)
+            outage.begin()
+            copied.set()
+
+        async def abandon_and_find_the_catalog(*arguments: Any, **options: Any) -> None:
+            try:
+                await abandon(*arguments, **options)
+            finally:
+                if is_back_early:  # for the end of the job
+                    outage.end()
+
+        abandon = job_cleanup.abandon
+        monkeypatch.setattr(job_cleanup, "abandon", abandon_and_find_the_catalog)
+        monkeypatch.setattr(same_engine, "copy", copy_and_lose_the_catalog)
+        worker = JobWorker(idle.copying, idle.queueing.archives, concurrency=1)
+        working = asyncio.create_task(worker.work())
+        await asyncio.wait_for(copied.wait(), WAIT_SECONDS)
+        await asyncio.sleep(1)  # everything that ends the job fails
+        outage.end()
+        async with asyncio.timeout(WAIT_SECONDS):
+            while (await job_rows.get(idle.catalog, job.id)).finished_at is None:
+                await jobs.reap(idle.copying)
+                await asyncio.sleep(0.05)
+        working.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await working
+
+        assert (await job_rows.get(idle.catalog, job.id)).state == JobState.FAILED
+        assert await found(idle, made.tenant.id) == made.tenant
+        assert await databases(idle) == before
+        write_to(idle, made.tenant)
 
     async def test_claims_a_restore_while_moves_and_backups_wait(self, idle: Services):
         ctx = system_context("test")

@@ -3,11 +3,9 @@
 import asyncio
 
 import psycopg
-import pytest
 
-from tenantry.migration.attempts import LOCK_TRIES_MAX
+from tenantry.migration.attempts import LOCK_TRIES_MAX, Inspection
 from tenantry.migration.errors import explain
-from tenantry.migration.migrator import Inspection
 from tenantry.migration.schema_state import Applied
 from testkit import raw_sql
 from testkit.revisions import AlembicFolder
@@ -134,9 +132,8 @@ class TestRehearse:
 
     @on_postgresql
     async def test_waits_for_locks_like_the_run(
-        self, rig: Rig, folder: AlembicFolder, tenant_url: str, monkeypatch: pytest.MonkeyPatch
+        self, rig: Rig, folder: AlembicFolder, tenant_url: str
     ):
-        monkeypatch.setattr("tenantry.migration.attempts.LOCK_PAUSE_SECONDS_MAX", 0.01)
         folder.add("u1_create_notes", CREATE_NOTES)
         await rig.migrate(tenant_url)
         folder.add("u2_alter", "op.add_column('note', sa.Column('x', sa.Integer))")

@@ -1,33 +1,51 @@
 """A restore in place of a tenant: what serving processes see, and what a failure leaves."""
 
 import asyncio
+import dataclasses
 import io
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from pydantic import SecretStr
 
-from tenantry.backup import creating, jobs, restoring
+from tenantry.backup import creating, jobs, loading, recovery, restoring
 from tenantry.backup.archive import ArchiveReader
 from tenantry.backup.jobs import Progress
 from tenantry.backup.targets import FolderTarget
+from tenantry.catalog import deleted_tenants, job_cleanup, moves, tenants
 from tenantry.catalog import jobs as job_rows
-from tenantry.catalog import moves, tenants
 from tenantry.catalog.jobs import Job
-from tenantry.catalog.tenants import Tenant
+from tenantry.catalog.tenants import Tenant, TenantState
 from tenantry.catalog.workers import NO_WORKER
 from tenantry.db.sessions import DatabaseUnavailable
+from tenantry.db.urls import sqlite_path
+from tenantry.kit.clock import utc_now
+from tenantry.kit.ids import new_id
 from tenantry.kit.pages import Window
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
 from testkit import raw_sql
-from tests.acceptance.support import until
-from tests.conftest import World
+from tests.acceptance.support import (
+    CHANGE_PASSWORD,
+    NEW_PASSWORD,
+    PROFILE,
+    done,
+    ok,
+    session,
+    until,
+)
+from tests.conftest import PASSWORD, World
+from tests.integration import gates
+from tests.integration.gates import Gate
 
 COUNT = "SELECT count(*) FROM tenantry_post"
 PUBLIC = "/api/public/blog/posts"
+LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 
 
 @pytest.fixture(name="archive")
@@ -63,11 +81,17 @@ class SlowFile(io.BytesIO):
 
 
 async def replace(
-    services: Services, tenant: Tenant, archive: bytes, *, kind: type[io.BytesIO] = io.BytesIO
+    services: Services,
+    tenant: Tenant,
+    archive: bytes,
+    *,
+    kind: type[io.BytesIO] = io.BytesIO,
+    now: datetime | None = None,
 ) -> Any:
     reader = ArchiveReader(kind(archive), services.copying.keys)
+    ctx = system_context("test")
     return await restoring.replace(
-        system_context("test"),
+        ctx if now is None else msgspec.structs.replace(ctx, now=now),
         services.copying,
         reader,
         tenant,
@@ -122,6 +146,44 @@ class TestReplace:
 
             assert (await client.get("/api/tenant/auth/profile")).status_code == 401
 
+    async def test_ends_what_began_since_another_restore_in_the_same_second(
+        self, world: World, archive: bytes
+    ):
+        services, now = world.services, utc_now()
+        restored = await replace(services, world.acme.tenant, archive, now=now)
+        acme = dataclasses.replace(world.acme, tenant=restored.tenant)
+        token = await world.mcp_token(acme)
+        async with await session(world, acme) as login, world.client(x_mcp_token=token) as bound:
+            ok(await login.get(PROFILE))
+            ok(await bound.get(PROFILE))
+
+            await replace(services, restored.tenant, archive, now=now)
+
+            assert (await login.get(PROFILE)).status_code == 401
+            assert (await bound.get(PROFILE)).status_code == 401
+
+    async def test_revives_no_session_that_a_password_change_has_ended(
+        self, world: World, archive: bytes
+    ):
+        """The changes since the first restore are more than the seconds since then."""
+        services, now = world.services, utc_now()
+        restored = await replace(services, world.acme.tenant, archive, now=now)
+        acme = dataclasses.replace(world.acme, tenant=restored.tenant)
+        first, second = (
+            {"currentPassword": old, "newPassword": new}
+            for old, new in ((PASSWORD, NEW_PASSWORD), (NEW_PASSWORD, PASSWORD))
+        )
+        async with await session(world, acme) as login:
+            done(await login.put(CHANGE_PASSWORD, json=first))
+            async with await session(world, acme, NEW_PASSWORD) as ended:
+                done(await login.put(CHANGE_PASSWORD, json=second))
+                assert (await ended.get(PROFILE)).status_code == 401
+
+                await replace(services, restored.tenant, archive, now=now + timedelta(seconds=1))
+
+                assert (await ended.get(PROFILE)).status_code == 401
+            assert (await login.get(PROFILE)).status_code == 401
+
     async def test_leaves_the_tenant_as_it_was_when_it_is_cancelled(
         self, world: World, archive: bytes
     ):
@@ -148,7 +210,7 @@ class TestReplace:
 
         async def taken_over(session: Any, *arguments: Any, **values: Any) -> Any:
             job = (await job_rows.page(session, Window(1, 1))).items[0]
-            await job_rows.abandon(session, job.id, worker_id=services.heartbeat.worker_id)
+            await job_cleanup.abandon(session, job.id, worker_id=services.heartbeat.worker_id)
             return await move(session, *arguments, **values)
 
         monkeypatch.setattr(moves, "move", taken_over)
@@ -159,6 +221,46 @@ class TestReplace:
         found = await tenants.get(services.catalog, tenant.id)
         assert found.database_name == tenant.database_name
         assert await databases(services, tenant) == before
+
+    async def test_leaves_a_tenant_suspended_if_an_admin_wants_that_too(
+        self, world: World, archive: bytes, monkeypatch: pytest.MonkeyPatch
+    ):
+        """The order was acknowledged while the restore had suspended the tenant."""
+        tenant, services = world.acme.tenant, world.services
+        fill = loading.fill
+
+        async def and_suspend(*arguments: Any, **options: Any) -> None:
+            await fill(*arguments, **options)
+            await services.lifecycle.update(system_context("ada"), tenant, is_active=False)
+
+        monkeypatch.setattr(loading, "fill", and_suspend)
+        restored = await replace(services, tenant, archive)
+
+        assert restored.tenant.database_name != tenant.database_name
+        assert not (await tenants.get(services.catalog, tenant.id)).is_active
+
+    async def test_leaves_the_old_database_as_it_is_for_the_runs_that_have_planned_it(
+        self, gated: Settings, gate: Gate, tmp_path: Path
+    ):
+        """They migrate the new one, and the old one is kept as it was."""
+        async with open_services(gated, works=False) as services:
+            [old] = await gates.tenants(services, 1)
+            ctx, target = system_context("ada"), FolderTarget(tmp_path / "archives")
+            job = await creating.back_up_tenant(
+                ctx, services.copying, old, target, progress=Progress()
+            )
+            gate.build()
+            gate.open()
+            run_id = await services.fleet.plan(ctx, triggered_by="ada")
+            archive = await asyncio.to_thread(Path(str(job.archive)).read_bytes)
+            await replace(services, old, archive)
+
+            async with open_services(gated) as worker:
+                run = await worker.fleet.wait(run_id)
+
+            new = await tenants.get(services.catalog, old.id)
+            assert (run.success_count, run.failed_count) == (1, 0)
+            assert [gates.is_migrated(services, one) for one in (old, new)] == [False, True]
 
     async def test_keeps_the_new_database_if_only_the_response_to_its_commit_is_lost(
         self, world: World, archive: bytes, monkeypatch: pytest.MonkeyPatch
@@ -179,6 +281,32 @@ class TestReplace:
         assert raw_sql.rows(url_of(services, found), COUNT) == [(1,)]
         job = await newest_job(services)
         assert (job.state, job.database_name) == ("kept", tenant.database_name)
+
+
+class TestPurge:
+    async def test_of_the_tenant_drops_the_old_database_too(self, world: World, archive: bytes):
+        """A purge removes every database of the tenant."""
+        services, ctx = world.services, system_context("test")
+        acme = world.acme.tenant
+        await replace(services, acme, archive)
+        kept = await newest_job(services)
+        tenant = await tenants.get(services.catalog, acme.id)
+        tenant = await services.lifecycle.update(ctx, tenant, is_active=False)
+        await services.deletion.delete(ctx, tenant, name="acme")
+        before = await databases(services, tenant)
+
+        deleted = await deleted_tenants.get(services.catalog, acme.id)
+        await services.deletion.purge(ctx, deleted, name="acme")
+        await jobs.reap(services.copying)
+        ended = await until(
+            lambda: job_rows.get(services.catalog, kept.id),
+            lambda found: found.state == "done",
+        )
+
+        assert {acme.database_name, tenant.database_name} <= before
+        after = await databases(services, tenant)
+        assert not {acme.database_name, tenant.database_name} & after
+        assert (ended.state, ended.error) == ("done", None)
 
 
 class TestReap:
@@ -212,4 +340,93 @@ class TestReap:
         assert name not in await databases(services, tenant)
         assert (await tenants.get(services.catalog, tenant.id)).is_active
         ended = await job_rows.get(services.catalog, job.id)
-        assert (ended.state, ended.error) == ("failed", job_rows.INTERRUPTED)
+        assert (ended.state, ended.error) == ("failed", job_cleanup.INTERRUPTED)
+
+
+class TestRestoreCatalog:
+    async def test_drops_no_database_that_can_be_a_tenants_by_now(
+        self, world: World, settings: Settings, new_database: Callable[[], str], tmp_path: Path
+    ):
+        """Not of tenants that were being created or removed, and not of one that was deleted."""
+        services, ctx = world.services, system_context("test")
+        server = services.databases.server(world.acme.tenant.server_name)
+        names = set()
+        for number, state in enumerate(TenantState):
+            template = world.acme.tenant
+            one = msgspec.structs.replace(
+                template,
+                id=new_id(),
+                name=state.value,
+                state=state.value,
+                database_name=f"tenantry_{number:032x}",
+                is_active=False,
+                deleted_at=LONG_AGO if state is TenantState.DELETED else None,
+            )
+            await server.create(one.database_name)
+            held_by = services.copying.heartbeat.worker_id
+            await tenants.add(services.catalog, one, worker_id=held_by)
+            names.add(one.database_name)
+
+        elsewhere = await recovered(services, settings, new_database, tmp_path)
+        url = elsewhere.catalog
+        async with open_services(elsewhere, works=False) as restored:
+            await restored.lifecycle.reap()
+            await restored.deletion.purge_expired(ctx)
+
+        assert names <= await databases(services, world.acme.tenant)
+        listed = dict(raw_sql.rows(url, "SELECT name, state FROM tenant"))
+        assert listed == {
+            "acme": "ready",
+            "globex": "ready",
+            "ready": "ready",
+            "deleted": "deleted",
+        }
+
+    async def test_undoes_what_an_unfinished_move_had_done_and_keeps_its_copy(
+        self, world: World, settings: Settings, new_database: Callable[[], str], tmp_path: Path
+    ):
+        """The move may have ended since, and the copy be the database of the tenant."""
+        services, ctx, tenant = world.services, system_context("test"), world.acme.tenant
+        server, copy = services.databases.server(tenant.server_name), f"tenantry_{new_id().hex}"
+        await server.create(copy)
+        source = (tenant.server_name, tenant.database_name)
+        job = jobs.new_job(
+            ctx,
+            "move",
+            Progress(),
+            tenant=(tenant.id, tenant.name),
+            database=(tenant.server_name, copy),
+            source=source,
+        )
+        worker_id = services.copying.heartbeat.worker_id
+        await job_rows.add(services.catalog, job, worker_id=worker_id)
+        async with services.catalog.change(ctx, "tenant.update", tenant.id) as session:
+            await job_rows.note_read_only(session, job.id, worker_id=worker_id)
+            assert await moves.freeze(session, tenant) is not None
+        await server.reject_writes(tenant.database_name)
+
+        elsewhere = await recovered(services, settings, new_database, tmp_path)
+        async with open_services(elsewhere, works=False) as restored:
+            await jobs.reap(restored.copying)
+            now = await tenants.get(restored.catalog, tenant.id)
+            ended = await job_rows.get(restored.catalog, job.id)
+
+        assert not now.is_read_only
+        raw_sql.run(url_of(services, tenant), "DELETE FROM tenantry_post")  # is not rejected
+        assert ended.state == "failed"
+        assert copy in await databases(services, tenant)
+
+
+async def recovered(
+    services: Services, settings: Settings, new_database: Callable[[], str], tmp_path: Path
+) -> Settings:
+    """Back up the catalog, restore it elsewhere, and return the settings with it."""
+    ctx, copying = system_context("test"), services.copying
+    target = FolderTarget(tmp_path / "archives")
+    job = await creating.back_up_catalog(ctx, copying, target, progress=Progress())
+    archive = await asyncio.to_thread(Path(str(job.archive)).read_bytes)
+    is_file = sqlite_path(settings.catalog) is not None
+    url = f"sqlite:///{tmp_path / 'restored.db'}" if is_file else new_database()
+    reader = ArchiveReader(io.BytesIO(archive), copying.keys)
+    await recovery.restore_catalog(ctx, url, reader, tools=copying.tools)
+    return settings.model_copy(update={"catalog_url": SecretStr(url)})

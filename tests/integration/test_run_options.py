@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any
 from uuid import UUID
@@ -14,11 +15,13 @@ from tenantry.catalog.tenants import Tenant
 from tenantry.fleet.dry_run import Preview, Previewer
 from tenantry.fleet.migration_runs import PREVIEWS_MAX
 from tenantry.fleet.run_options import EVERY_ACTIVE_TENANT, BadRunOptions, RunOptions
+from tenantry.fleet.status import SchemaStatus, schema_status
 from tenantry.kit.ids import new_id
 from tenantry.kit.pages import Window
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
 from testkit import raw_sql
+from tests.conftest import provision
 from tests.integration.gates import Gate, is_migrated, mend, spoil, tenants, url_of
 from tests.integration.programs import running
 
@@ -55,6 +58,64 @@ def ids(items: Sequence[RunTenant | Tenant]) -> list[UUID]:
 
 def errors(items: Sequence[RunTenant]) -> list[str | None]:
     return [item.error for item in items]
+
+
+class TestOnlyBehind:
+    async def test_opens_no_database_of_a_tenant_that_is_seen_at_the_head(
+        self, gated: Settings, gate: Gate
+    ):
+        """The index is trusted: a database that was changed by hand is not migrated."""
+        async with open_services(gated) as services:
+            made = await tenants(services, 4)
+            gate.build()
+            gate.open()
+            spoil(services, made[2])
+            await ended(services, RunOptions())
+            mend(services, made[2])
+            raw_sql.run(url_of(services, made[0]), "UPDATE tenantry_version SET version_num = ''")
+            newcomer = (await provision(services, "newcomer")).tenant
+            behind = RunOptions(only_behind=True)
+
+            preview = await services.fleet.preview(system_context("ada"), behind, rehearse=False)
+            first = await ended(services, behind)
+            again = await ended(services, behind)
+
+            assert [one.tenant_id for one in preview.details] == ids([made[2]])
+            assert ids(first) == ids([made[2]])
+            assert errors(first) == [None]
+            assert again == []
+            assert newcomer.schema_revision == (await behind_of(services)).head
+
+    async def test_includes_tenants_that_are_behind_or_were_never_seen(
+        self, gated: Settings, gate: Gate
+    ):
+        async with open_services(gated) as services:
+            made = await tenants(services, 3)
+            run_sql = partial(raw_sql.run, services.settings.catalog)
+            run_sql(f"UPDATE tenant SET schema_revision = NULL WHERE name = '{made[1].name}'")
+            gate.build()
+            gate.open()
+            await ended(services, RunOptions(tenant_ids=ids([made[0]])))
+
+            found = await ended(services, RunOptions(only_behind=True))
+
+            assert ids(found) == ids(made[1:])
+            assert (await behind_of(services)).up_to_date == 3
+
+    async def test_is_combined_with_named_tenants(self, gated: Settings, gate: Gate):
+        async with open_services(gated) as services:
+            made = await tenants(services, 3)
+            gate.build()
+            gate.open()
+            await ended(services, RunOptions(tenant_ids=ids([made[0]])))
+
+            found = await ended(services, RunOptions(tenant_ids=ids(made[:2]), only_behind=True))
+
+            assert ids(found) == ids([made[1]])
+
+
+async def behind_of(services: Services) -> SchemaStatus:
+    return await schema_status(services.catalog, services.streams())
 
 
 class TestTenantIds:

@@ -10,14 +10,14 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from tenantry.catalog import run_tenants, runs, tenants, workers
+from tenantry.catalog import run_claims, run_tenants, runs, tenants, workers
 from tenantry.catalog.runs import MigrationState, Outcome, RunTenant
 from tenantry.catalog.tenants import Tenant, TenantState
 from tenantry.cli import progress
 from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id
 from tenantry.services import Services, open_services, system_context
-from tenantry.settings import Settings
+from tenantry.settings import SERVER_DEFAULT, Settings
 from testkit import raw_sql
 from testkit.revisions import AlembicFolder
 from tests.conftest import HEAD, provision
@@ -68,8 +68,10 @@ async def worker(services: Services) -> UUID:
 
 async def claimed(services: Services, by: UUID, limit: int = 100) -> list[RunTenant]:
     for run in await runs.unfinished(services.catalog):
-        for claim in (run_tenants.claim, run_tenants.claim_abandoned):
-            if items := await claim(services.catalog, run.id, by, limit=limit):
+        for claim in (run_claims.claim, run_claims.claim_abandoned):
+            if items := await claim(
+                services.catalog, run.id, by, server_name=SERVER_DEFAULT, limit=limit
+            ):
                 return items
     return []
 
@@ -195,7 +197,7 @@ class TestClaim:
         mine = await claimed(quiet, first)
         await record(quiet, first, mine[:3])
 
-        await run_tenants.release(quiet.catalog, first)
+        await run_claims.release(quiet.catalog, first)
 
         assert len(await claimed(quiet, second)) == TENANTS - 3
 
@@ -369,7 +371,9 @@ class TestEndedAfter:
         first, second = await worker(quiet), await worker(quiet)
         items = await claimed(quiet, first, 4)
         set_back(settings, first, SILENCE_MS + 1_000)
-        await run_tenants.claim_abandoned(quiet.catalog, run_id, second, limit=2)
+        await run_claims.claim_abandoned(
+            quiet.catalog, run_id, second, server_name=SERVER_DEFAULT, limit=2
+        )
 
         await record(quiet, first, items)
         await record(quiet, second, items[:2])

@@ -5,8 +5,7 @@ import sqlite3
 import asyncpg
 import pytest
 
-from tenantry.migration.errors import explain
-from tenantry.migration.failure_groups import failure_cause
+from tenantry.migration.errors import explain, failure_cause
 from tenantry.migration.revisions import RevisionFailed
 from tenantry.migration.schema_state import NoVersion
 from tenantry.migration.streams import UnknownRevision

@@ -92,6 +92,13 @@ class TestExplain:
         assert explain(error) == sentence
         assert explain(wrapped(error)) == sentence
 
+    def test_hides_the_message_of_a_state_that_postgresql_does_not_define(self):
+        error = asyncpg.exceptions.UnknownPostgresError(f"an extension says {VALUE}")
+        error.sqlstate = "ZZ999"
+
+        said = "A function or trigger of the database raised an error (SQLSTATE ZZ999)."
+        assert explain(error) == said
+
     @pytest.mark.parametrize(
         "error",
         [

@@ -29,14 +29,14 @@ def run_of(
 
 
 def after(before: Progress, successes: int, failures: int = 0) -> tuple[Progress, int]:
-    step = advance(
+    found = advance(
         before,
         successes=successes,
         failures=failures,
         last_sequence=(before.last_sequence or 0) + successes + failures,
         now=NOW,
     )
-    return step.progress, step.opens
+    return found, found.unopened_count - before.unopened_count
 
 
 class TestWithoutTerms:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tenantry.access.rate_limits import CREDENTIALS_MAX, RateLimits, TooManyRequests, check
+from tenantry.access.rate_limits import COUNTED_MAX, RateLimits, TooManyRequests, check
 from tenantry.kit.ids import new_id
 
 CREDENTIAL = new_id()
@@ -59,19 +59,25 @@ class TestRateLimits:
         assert limits.take(new_id()).remaining == 0
         assert limits.take(CREDENTIAL).remaining == -1
 
-    def test_prefer_the_limit_of_the_tenant(self, clock: Clock):
+    def test_of_a_tenant_are_shared_by_its_credentials_of_one_kind(self, clock: Clock):
         limits = RateLimits(1, clock)
+        tenant = new_id()
 
-        assert limits.take(CREDENTIAL, 10).remaining == 9
+        left = [limits.take_shared(tenant, "users", 3).remaining for _ in range(4)]
+
+        assert left == [2, 1, 0, -1]
+        assert limits.take_shared(tenant, "keys", 3).remaining == 2
+        assert limits.take_shared(new_id(), "users", 3).remaining == 2
+        assert limits.take(tenant).remaining == 0
 
     def test_remember_a_bounded_number(self, clock: Clock):
         """The least recently used credential is forgotten: its quota has refilled."""
         limits = RateLimits(1, clock)
-        for _ in range(CREDENTIALS_MAX):
+        for _ in range(COUNTED_MAX):
             limits.take(new_id())
         limits.take(CREDENTIAL)
 
         assert limits.take(CREDENTIAL).remaining == -1
-        for _ in range(CREDENTIALS_MAX):
+        for _ in range(COUNTED_MAX):
             limits.take(new_id())
         assert limits.take(CREDENTIAL).remaining == 0

@@ -96,6 +96,9 @@ class TestRead:
         assert read_settings().catalog == "postgresql://u:hunter2@h/x"
 
 
+URL = "postgresql://p/x"
+
+
 class TestTenantServers:
     def test_may_have_an_admin_url(self):
         named = {"eu": {"url": "postgresql://p/x", "admin_url": "postgresql://d/x"}}
@@ -106,6 +109,27 @@ class TestTenantServers:
             "postgresql://d/x",
         )
         assert servers["default"].address == "sqlite:///data/tenants"
+
+    def test_get_new_tenants_by_weight_and_by_default_only_the_default_one_does(self):
+        weighed = {"eu": {"url": "postgresql://p/x", "weight": 3, "max_tenants": 5}, "us": URL}
+        settings = Settings(tenant_servers=weighed)
+
+        assert {name: one.weight for name, one in settings.servers.items()} == {
+            "default": 0,
+            "eu": 3,
+            "us": 0,
+        }
+        assert Settings(tenant_servers={"us": URL}).servers["default"].weight == 1
+        assert settings.servers["eu"].max_tenants == 5
+
+    def test_may_have_their_own_concurrency_and_connections(self):
+        own = {"url": URL, "concurrency": 2, "connections": 7}
+        settings = Settings(tenant_servers={"eu": own}, migrate_concurrency=3)
+        eu, default = settings.servers["eu"], settings.servers["default"]
+
+        assert (settings.concurrency_of(eu), settings.connections_of(eu)) == (2, 7)
+        assert (settings.concurrency_of(default), settings.connections_of(default)) == (3, 64)
+        assert settings.migrations_max == 5
 
     def test_may_hold_the_default_server(self):
         settings = Settings(tenant_servers={"default": "postgresql://p/x"})

@@ -1,0 +1,182 @@
+"""A move to a tenant server that goes away: the tenant is not affected."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from tenantry.backup import jobs, moving, online
+from tenantry.backup.online import PauseTooLong, Way
+from tenantry.catalog import job_cleanup, tenants
+from tenantry.catalog import jobs as job_rows
+from tenantry.catalog.jobs import Job
+from tenantry.catalog.tenants import Tenant
+from tenantry.kit.errors import TenantryError
+from tenantry.kit.pages import Window
+from tenantry.services import Services, open_services, system_context
+from tenantry.settings import Settings
+from testkit import raw_sql
+from testkit.postgres import Server, find_binaries
+from tests.black_hole import black_hole
+from tests.conftest import SECRET_KEY, provision
+from tests.integration.online import (
+    FAR,
+    NEAR,
+    WRITTEN,
+    is_writable,
+    left_over,
+    move,
+    newest_job,
+    two_servers,
+    url_of,
+)
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+
+# Of a silent server: the connection times out several times during the cleanup.
+CLEANUP_SECONDS_MAX = 60.0
+
+
+@pytest.fixture(name="servers", scope="module")
+def _servers() -> Iterator[tuple[Server, Server]]:
+    with two_servers() as servers:
+        yield servers
+
+
+def _settings(near: str, far: str, folder: Path) -> Settings:
+    return Settings(
+        data_dir=folder,
+        host="tenantry.test",
+        tenant_server_url=near,
+        tenant_servers={FAR: {"url": far}},
+        secret_key=SECRET_KEY,
+        connect_timeout_s=1,
+        pg_tools=find_binaries(),
+    )
+
+
+@pytest.fixture(name="services")
+async def _services(servers: tuple[Server, Server], tmp_path: Path) -> AsyncIterator[Services]:
+    settings = _settings(servers[0].url, servers[1].url, tmp_path / "data")
+    async with open_services(settings, works=False) as services:
+        yield services
+        for name in services.databases.server_names:
+            server = services.databases.server(name)
+            for one in await server.names("tenantry_"):
+                await server.drop(one)
+
+
+async def _new_shop(services: Services) -> Tenant:
+    shop = (await provision(services, "Shop")).tenant
+    raw_sql.run(url_of(services, shop), WRITTEN)
+    return shop
+
+
+class TestOutage:
+    async def test_of_the_new_server_does_not_keep_the_tenant_read_only(
+        self, services: Services, servers: tuple[Server, Server]
+    ):
+        shop = await _new_shop(services)
+        failing = await self._move_with_an_outage(services, servers[1], shop)
+        try:
+            with pytest.raises(TenantryError):
+                await failing
+
+            assert (await newest_job(services)).state == "dropping"
+            assert await is_writable(services, shop)
+        finally:
+            servers[1].start()
+        await jobs.reap(services.copying)
+        assert (await newest_job(services)).state == "failed"
+        assert await left_over(services) == []
+
+    async def test_does_not_undo_what_an_admin_changes_before_the_cleanup(
+        self, services: Services, servers: tuple[Server, Server]
+    ):
+        shop = await _new_shop(services)
+        failing = await self._move_with_an_outage(services, servers[1], shop)
+        try:
+            with pytest.raises(TenantryError):
+                await failing
+            await services.lifecycle.update(system_context("test"), shop, is_read_only=True)
+        finally:
+            servers[1].start()
+        await jobs.reap(services.copying)
+
+        assert (await newest_job(services)).state == "failed"
+        assert (await tenants.get(services.catalog, shop.id)).is_read_only
+
+    async def test_at_the_end_of_an_online_move_ends_the_pause(
+        self, servers: tuple[Server, Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        """The new server accepts bytes, and answers nothing: no error ends the wait for it."""
+        monkeypatch.setattr(online, "FINISH_SECONDS_MAX", 1.0)
+        finish = online.Following.finish
+        async with (
+            black_hole(servers[1].url) as far,
+            open_services(
+                _settings(servers[0].url, far.url, tmp_path / "data"), works=False
+            ) as services,
+        ):
+            shop = await _new_shop(services)
+
+            async def and_fall_silent(copy: online.Following) -> None:
+                raw_sql.run(copy.source, "SET default_transaction_read_only = off", _ADDED)
+                far.fall_silent()
+                await finish(copy)
+
+            monkeypatch.setattr(online.Following, "finish", and_fall_silent)
+            running = asyncio.create_task(move(services, shop))
+            done, _ = await asyncio.wait({running}, timeout=CLEANUP_SECONDS_MAX)
+            far.come_back()
+            with pytest.raises(PauseTooLong):
+                await running
+            assert done
+            assert await is_writable(services, shop)
+            await jobs.reap(services.copying)
+            assert (await newest_job(services)).state == "failed"
+            await services.databases.server(NEAR).drop(shop.database_name)
+
+    async def _move_with_an_outage(
+        self, services: Services, far: Server, shop: Tenant
+    ) -> "asyncio.Task[Any]":
+        """Begin a move; when the tenant is read-only, stop the new server."""
+        url = url_of(services, shop)
+        with psycopg.connect(url) as raw:
+            raw.execute("INSERT INTO written VALUES (1000)")  # the fence waits for it
+            running = asyncio.create_task(move(services, shop, way=Way.OFFLINE))
+            while not (await tenants.get(services.catalog, shop.id)).is_read_only:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+            far.stop("immediate")
+        return running
+
+
+class TestLoss:
+    async def test_of_a_move_before_its_write_fence_leaves_the_tenant_writable(
+        self, services: Services, monkeypatch: pytest.MonkeyPatch
+    ):
+        """As if this process had been silent for so long that another one has ended its job."""
+        shop = await _new_shop(services)
+        freeze = moving._freeze  # noqa: SLF001
+
+        async def and_lose(ctx: Any, copying: Any, job: Job, tenant: Tenant) -> None:
+            await freeze(ctx, copying, job, tenant)
+            await job_cleanup.abandon(
+                services.catalog, job.id, worker_id=services.heartbeat.worker_id
+            )
+            await jobs.reap(services.copying)
+
+        monkeypatch.setattr(moving, "_freeze", and_lose)
+        with pytest.raises(TenantryError):
+            await move(services, shop, way=Way.OFFLINE)
+
+        assert await is_writable(services, shop)
+        assert await left_over(services) == []
+        listed = await job_rows.page(services.catalog, Window(1, 9), is_finished=True)
+        assert [one.state for one in listed.items] == ["failed", "failed"]
+
+
+_ADDED = "INSERT INTO written SELECT generate_series(2000, 2100)"

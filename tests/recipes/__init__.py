@@ -1,0 +1,1 @@
+"""Pages of docs/howto, followed command by command with the real programs."""
