@@ -1,8 +1,8 @@
-# A release can be published anew under its tag. `--build-arg PYTHON_IMAGE=python@sha256:...` takes
-# one image and no other; see docs/howto/deploy.md.
+# A tag can be moved to another image. `--build-arg PYTHON_IMAGE=python@sha256:...` selects exactly
+# one; see docs/howto/deploy.md.
 ARG PYTHON_IMAGE=python:3.11.14-slim-bookworm
 
-# The virtual environment is made by the pip of the first stage, and has none itself.
+# The pip of the first stage fills the virtual environment, which has none itself.
 FROM ${PYTHON_IMAGE} AS build
 WORKDIR /src
 RUN python -m venv --without-pip /opt/tenantry

@@ -29,7 +29,7 @@ POOLED := $(POOLED_SHORT) $(patsubst %,tests/acceptance/test_%.py,admin_login ap
 	change_password logout mcp_tokens mcp_tools migration_history modules public_blog races \
 	run_events run_options tenant_blog tenant_login tenants)
 
-# Whoever has an environment of their own active still gets the project's.
+# The project's environment is used even if another one is active.
 unexport VIRTUAL_ENV CONDA_PREFIX
 # Without compiled files, each start of a program compiles its libraries: 4 s instead of 0.5.
 unexport PYTHONDONTWRITEBYTECODE
@@ -37,7 +37,7 @@ export UV_PYTHON_DOWNLOADS := never
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo serve test test-slow test-all test-e2e test-firefox test-edge test-pooler pictures check bench bench-fleet torture prove cluster docs format lint types layers words javascript lock wheel sbom audit clean
+.PHONY: help demo serve test test-slow test-all test-e2e test-firefox test-edge test-pooler test-recipes pictures check bench bench-fleet torture prove cluster docs format lint types layers words javascript lock wheel sbom audit clean
 
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,12 +45,12 @@ help: ## List the targets
 demo: .venv/.runtime ## Serve sample tenants, and print requests to try (TENANTRY_PORT=8000)
 	@$(BIN)/tenantry demo
 
-serve: .venv/.runtime ## Serve what the settings name; without any, SQLite in ./data
+serve: .venv/.runtime ## Serve with your settings; without any, SQLite in ./data
 	@$(BIN)/tenantry serve
 
 test: .venv/.dev ## Run the quick tests; T="tests/unit -k name" chooses, also among the slow ones
 	$(BIN)/pytest $(if $(T),$(T),$(SIDE_BY_SIDE) -m "not slow")
-	@$(if $(T),,echo "LEFT OUT: slow tests (make test-slow), the console in a browser (make test-e2e and test-firefox), a shared cache in front (make test-edge), and PgBouncer (make test-pooler)." >&2)
+	@$(if $(T),,echo "LEFT OUT: slow tests (make test-slow), the console in a browser (make test-e2e and test-firefox), a shared cache in front (make test-edge), PgBouncer (make test-pooler), and going back to a point in time (make test-recipes)." >&2)
 
 # The small version of `torture` is among them.
 test-slow: .venv/.dev ## Run the tests that kill, wait, or try thousands of inputs
@@ -67,8 +67,9 @@ test-e2e: .venv/.dev ## Walk through the console in Chromium; installs it, when 
 
 test-firefox: .venv/.dev ## Walk through the console in Firefox; installs it, when root
 	@if ! $(FIND_FIREFOX); then \
-		test "$$(id -u)" = 0 || { echo "Needs Firefox: apt-get install firefox-esr" >&2; exit 1; }; \
-		apt-get update -qq && apt-get install -qq --no-install-recommends firefox-esr; fi >/dev/null
+		{ test "$$(id -u)" = 0 && apt-get update -qq && \
+			apt-get install -qq --no-install-recommends firefox-esr >/dev/null; } || \
+		{ echo "NOT RUN: needs Firefox: apt-get install firefox-esr" >&2; exit 3; }; fi
 	$(BIN)/pytest --in firefox $(if $(T),$(T),$(IN_FIREFOX))
 
 test-edge: .venv/.dev ## Put Varnish in front, a real shared cache; installs it, when root
@@ -85,8 +86,22 @@ test-pooler: .venv/.dev ## Put PgBouncer between the service and PostgreSQL; SHO
 		for mode in $(or $(MODE),session transaction); do TENANTRY_TEST_POOLER=$$mode \
 			$(BIN)/pytest -k "not sqlite and not are_cut_when_the_catalog" $(or $(T),$(if $(SHORT),$(POOLED_SHORT),$(POOLED))); done
 
-pictures: .venv/.dev ## Take the pictures in docs/images anew, in Chromium
-	$(BIN)/pytest --pictures docs/images tests/e2e
+# Debian's programs for clusters, and those who run as the user of PostgreSQL, need root.
+test-recipes: .venv/.dev .recipes/.tools ## Go back to a point in time with pgBackRest and Litestream; installs them; needs root
+	@test "$$(id -u)" = 0 || { echo "NOT RUN: needs root, for clusters of PostgreSQL" >&2; exit 3; }
+	@if ! { command -v pgbackrest && command -v pg_createcluster && command -v sqlite3; } >/dev/null; then \
+		{ apt-get update -qq && apt-get install -qq --no-install-recommends \
+			postgresql pgbackrest sqlite3 >/dev/null; } || \
+		{ echo "NOT RUN: needs pgBackRest: apt-get install postgresql pgbackrest sqlite3" >&2; exit 3; }; fi
+	$(BIN)/pytest $(if $(T),$(T),tests/recipes)
+
+# With the same letters everywhere: the console prefers Inter to the font of the system.
+pictures: .venv/.dev ## Take the pictures in docs/images again, in Chromium; installs its font, when root
+	@if ! fc-list : family 2>/dev/null | grep -q '^Inter'; then \
+		test "$$(id -u)" = 0 || { echo "Needs the font Inter: apt-get install fonts-inter" >&2; exit 1; }; \
+		apt-get update -qq && apt-get install -qq --no-install-recommends fonts-inter fontconfig; fi >/dev/null
+	$(BIN)/pytest --pictures docs/images tests/e2e/test_operator.py tests/e2e/test_views.py \
+		-k "walks_the_story or dark-narrow-fleet"
 
 check: lint types layers words javascript test ## Run the quick checks
 
@@ -120,7 +135,7 @@ sbom: .supply/.tools .supply/.release ## Write the bill of materials of a releas
 		--output-reproducible --output-format JSON --output-file dist/sbom.cdx.json .supply/release/bin/python
 	@echo dist/sbom.cdx.json
 
-audit: .supply/.tools ## Look up known vulnerabilities of what is locked; status 3 if no index can be asked
+audit: .supply/.tools ## Look up known vulnerabilities of what is locked; status 3 if no index is reachable
 	@.supply/tools/bin/python -m tools.advisories
 
 docs: .venv/.dev ## Write docs/reference, openapi.json, requests.http and .env.example from the code
@@ -148,14 +163,15 @@ javascript: .node/.javascript ## Check format, style and types of the console's 
 	.node/javascript/node_modules/.bin/biome check --config-path tools/biome.json --error-on-warnings src/tenantry/console/static/*.js
 	.node/javascript/node_modules/.bin/tsc --project tools/tsconfig.json
 
-lock: $(UV) ## Take up the newest versions that pyproject.toml allows
+lock: $(UV) ## Lock the newest versions that pyproject.toml allows
 	$(COMPILE) --upgrade --group build -o requirements.lock pyproject.toml
 	$(COMPILE) --upgrade --group dev -c requirements.lock -o requirements-dev.lock pyproject.toml
 	$(COMPILE) --upgrade --group bench -c requirements-dev.lock -o requirements-bench.lock pyproject.toml
 	$(COMPILE) --upgrade --group supply -c requirements-dev.lock -o requirements-supply.lock
 	$(COMPILE) --upgrade --group cluster -c requirements-dev.lock -o requirements-cluster.lock
+	$(COMPILE) --upgrade --group recipes -o requirements-recipes.lock
 
-# Neither is part of .venv: one has what looks at a release, the other a release and nothing else.
+# Neither is part of .venv: one has the tools that inspect a release, the other only a release.
 .supply/.tools: requirements-supply.lock Makefile | $(UV)
 	$(UV) venv --quiet --clear --python $(PYTHON) .supply/tools
 	$(UV) pip sync --quiet --python .supply/tools/bin/python --require-hashes requirements-supply.lock
@@ -173,8 +189,15 @@ lock: $(UV) ## Take up the newest versions that pyproject.toml allows
 	$(UV) pip sync --quiet --python .cluster/tools/bin/python --require-hashes requirements-cluster.lock
 	@touch $@
 
-clean: ## Remove all that make made
-	rm -rf .venv .uv .node .supply .cluster .pgbouncer dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+# Litestream's program, which only `test-recipes` runs.
+.recipes/.tools: requirements-recipes.lock Makefile | $(UV)
+	@$(UV) venv --quiet --clear --python $(PYTHON) .recipes/tools && \
+		$(UV) pip sync --quiet --python .recipes/tools/bin/python --require-hashes requirements-recipes.lock || \
+		{ echo "NOT RUN: needs Litestream: requirements-recipes.lock cannot be installed" >&2; exit 3; }
+	@touch $@
+
+clean: ## Remove everything that make has created
+	rm -rf .venv .uv .node .supply .cluster .recipes .pgbouncer dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 
 # Both environments are one: `demo` needs less of it, and takes nothing away from `test`.
 .venv/.runtime: requirements.lock pyproject.toml | .venv/bin/python
@@ -187,7 +210,7 @@ clean: ## Remove all that make made
 	$(INSTALL) --no-deps --no-build-isolation --editable .
 	@touch .venv/.runtime $@
 
-# The versions of `test`, and the peers beside them.
+# The versions of `test`, and the peers.
 .venv/.bench: requirements-bench.lock .venv/.dev
 	$(INSTALL) --require-hashes -r requirements-bench.lock
 	@touch $@
