@@ -62,6 +62,13 @@ class TestSlug:
         assert slug_of(title) == slug
 
     @pytest.mark.parametrize(
+        "title",
+        ["T\u0308", "J\u030c", "\u0130\u0316", "a" * 199 + "\u0130\u0321", "T\u0308" * 300],
+    )
+    def test_of_letters_that_compose_in_lower_case_stays_as_it_is(self, title: str):
+        assert checked_slug(slug_of(title)) == slug_of(slug_of(title)) == slug_of(title)
+
+    @pytest.mark.parametrize(
         "slug", ["", "-", "a-", "-a", "a--b", "a b", "a.b", "\u0301a", "\ud800"]
     )
     def test_that_is_invalid_is_refused(self, slug: str):

@@ -130,7 +130,13 @@ class TestText:
 
     @pytest.mark.parametrize(
         ("one", "other"),
-        [("Ada@Example.COM", "ada@example.com"), ("Zoe\u0308", "zo\u00eb"), ("ÅSA", "a\u030asa")],
+        [
+            ("Ada@Example.COM", "ada@example.com"),
+            ("Zoe\u0308", "zo\u00eb"),
+            ("ÅSA", "a\u030asa"),
+            ("T\u0308", "\u1e97"),
+            ("\u0130\u0316", "i\u0316\u0307"),
+        ],
     )
     def test_is_compared_in_one_form(self, one: str, other: str):
         assert canonical(one) == canonical(other)

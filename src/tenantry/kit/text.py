@@ -119,7 +119,16 @@ def canonical(text: str) -> str:
     """
     if len(text) > CANONICAL_CHARS_MAX:
         return text.lower()
-    return unicodedata.normalize("NFC", text).lower()
+    return normal_lower(text)
+
+
+def normal_lower(text: str) -> str:
+    """Return *text* in lower case, normalized (NFC).
+
+    Normalized before and after: some pairs have one character in lower case only, such as
+    ``T\u0308``, and the lower case of ``\u0130`` is a letter and a mark.
+    """
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).lower())
 
 
 def compatible(text: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from uuid import UUID
 
 from tenantry.kit.errors import Invalid
-from tenantry.kit.text import canonical, compatible
+from tenantry.kit.text import canonical, compatible, normal_lower
 
 SLUG_CHARS_MAX = 200
 NUMBERS_MAX = 20
@@ -55,7 +55,7 @@ def _with_suffix(slug: str, suffix: str) -> str:
 
 
 def _slug(text: str) -> str:
-    plain = canonical(compatible(_APOSTROPHES.sub("", text)))
+    plain = normal_lower(compatible(_APOSTROPHES.sub("", text)))
     return _hyphenated(plain)[:SLUG_CHARS_MAX].rstrip("-")
 
 
