@@ -34,8 +34,8 @@ from tenantry.migration.streams import BadStream, Streams
 PREVIEWS_MAX = 1
 # Between two batches, so that other writers of a SQLite catalog have their turn.
 WRITE_PAUSE_SECONDS = 0.02
-# How long a caller who waits for a run waits for the catalog. Patroni's default `ttl` is 30 s.
-CATALOG_PATIENCE_SECONDS = 60.0
+# How long a caller who waits for a run waits for the catalog: Patroni's default `ttl`.
+CATALOG_PATIENCE_SECONDS = 30.0
 
 
 class RunContinues(Unavailable):
