@@ -10,6 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import httpx
+import hypothesis
 import psycopg
 import pytest
 from psycopg.sql import SQL, Identifier
@@ -48,6 +49,10 @@ UNDO_HEAD = (
     f"UPDATE tenantry_version SET version_num = '{BEFORE_HEAD}'",
 )
 
+
+# Two busy cores are no reason for a test of inputs to fail.
+hypothesis.settings.register_profile("tenantry", deadline=None)
+hypothesis.settings.load_profile("tenantry")
 
 # Structlog's own default draws every traceback, with all variables: seconds for each failure.
 log.configure(log_format="json", level="error")
