@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from tenantry.backup import moving
 from tenantry.backup.jobs import Progress
+from tenantry.backup.moving import NotMoved
 from tenantry.backup.other_engine import TenantBehind
 from tenantry.catalog import tenants
 from tenantry.catalog.tenants import Tenant
@@ -249,9 +250,12 @@ class TestMoveToPostgresql:
             'revision = "u2"\ndown_revision = "u1"\n\n\ndef upgrade(op):\n    pass\n'
         )
 
+        (planned,) = await moving.plan(both.copying, [acme], server_name=SERVER)
         with pytest.raises(TenantBehind):
             await move(both, acme, SERVER)
 
+        assert isinstance(planned, NotMoved)
+        assert isinstance(planned.error, TenantBehind)
         assert await tenants.get(both.catalog, acme.id) == acme
 
 

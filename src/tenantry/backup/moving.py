@@ -281,6 +281,8 @@ async def _inspect(copying: Copying, tenant: Tenant, server_name: str, way: Way)
     urls = source.url(tenant.database_name), target.url_before(tenant.database_name)
     if dumps.engine_of(urls[0]) == dumps.engine_of(urls[1]):
         await same_engine.check_server(*urls)
+    else:
+        await other_engine.checked_scripts(copying, urls[0])
     return await online.find_obstacle(tenant, source, target, way=way)
 
 

@@ -17,6 +17,21 @@ class TenantBehind(Conflict):
     """The tenant is not at the head: migrate it first, then move it to the other engine."""
 
 
+async def checked_scripts(copying: Copying, source: str) -> RunScripts:
+    """Return the current revisions, for a tenant's database that has all of them.
+
+    Raises:
+        TenantBehind: It has not.
+        DatabaseUnavailable: It cannot be reached.
+    """
+    lifecycle = copying.lifecycle
+    scripts = RunScripts(lifecycle.streams())
+    state = await lifecycle.migrator.read_state(source, scripts.streams)
+    if state.revision != await asyncio.to_thread(scripts.head):
+        raise TenantBehind
+    return scripts
+
+
 async def prepare(
     ctx: OperationContext,
     copying: Copying,
@@ -43,10 +58,7 @@ async def prepare(
         Exception: Any error of the drivers and the revisions.
     """
     lifecycle = copying.lifecycle
-    scripts = RunScripts(lifecycle.streams())
-    revision = (await lifecycle.migrator.read_state(source, scripts.streams)).revision
-    if revision != await asyncio.to_thread(scripts.head):
-        raise TenantBehind
+    scripts = await checked_scripts(copying, source)
     await lifecycle.templates.copy(
         ctx, target, server_name=server_name, scripts=scripts, to=database_name
     )

@@ -1,7 +1,8 @@
 """Copy the rows of every table to a database with the same tables, of any engine, and compare them.
 
 The target has the schema already, and no other process uses it. It is filled in one
-transaction, which is committed after the comparison. These functions block: call them in a thread.
+transaction, which is committed after the comparison. Rows are read one by one, because a row may
+be large. These functions block: call them in a thread.
 """
 
 import contextlib
@@ -10,7 +11,6 @@ import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 import psycopg
@@ -35,7 +35,7 @@ from tenantry.kit import postgres_urls
 from tenantry.kit.errors import Conflict
 from tenantry.kit.stopping import Stop
 
-ROWS_AT_ONCE = 500
+COUNTED_ROWS = 500
 LOCK_SECONDS = 30.0
 
 
@@ -189,14 +189,16 @@ def _copy_table(
     found = _Sum()
 
     def converted() -> Iterator[tuple[Any, ...]]:
-        for batch in _batches(here, table):
-            stop.check()
-            before = found.size
-            for row in batch:
-                values, compared = row_kind.converted(row)
-                found.add(compared)
-                yield values
-            count(found.size - before)
+        counted = 0
+        for row in _rows(here, table):
+            values, compared = row_kind.converted(row)
+            found.add(compared)
+            yield values
+            if not found.count % COUNTED_ROWS:
+                stop.check()
+                count(found.size - counted)
+                counted = found.size
+        count(found.size - counted)
 
     insert(table, converted())
     return found
@@ -205,19 +207,17 @@ def _copy_table(
 def _sum_of(there: _Side, here: _Side, table: PlannedTable, stop: Stop) -> _Sum:
     _, kind = converters(table, here.connection.dialect, there.connection.dialect)
     found = _Sum()
-    for row in chain.from_iterable(_batches(there, table)):
-        if not found.count % ROWS_AT_ONCE:
+    for row in _rows(there, table):
+        if not found.count % COUNTED_ROWS:
             stop.check()
         found.add(kind.compared(row))
     return found
 
 
-def _batches(side: _Side, table: PlannedTable) -> Iterator[list[Any]]:
+def _rows(side: _Side, table: PlannedTable) -> Iterator[Any]:
     if side.is_file:
         columns = ", ".join(map(_quoted, table.columns))
-        cursor = side.raw.execute(f"SELECT {columns} FROM {_quoted(table.name)}")  # noqa: S608
-        while batch := cursor.fetchmany(ROWS_AT_ONCE):
-            yield batch
+        yield from side.raw.execute(f"SELECT {columns} FROM {_quoted(table.name)}")  # noqa: S608
         return
     query = sql.SQL("SELECT {} FROM {}").format(
         sql.SQL(", ").join(
@@ -226,10 +226,8 @@ def _batches(side: _Side, table: PlannedTable) -> Iterator[list[Any]]:
         ),
         sql.Identifier(table.name),
     )
-    with side.raw.cursor(name="tenantry_rows") as cursor:
-        cursor.execute(query)
-        while batch := cursor.fetchmany(ROWS_AT_ONCE):
-            yield batch
+    with side.raw.cursor() as cursor:
+        yield from cursor.stream(query)
 
 
 @contextmanager
