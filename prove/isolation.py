@@ -307,6 +307,6 @@ PROMISES = (
         "The same under concurrency and cancellation.",
         p2,
         "answers are cached by path alone",
-        seconds_max=900,
+        seconds_max=3_000,
     ),
 )

@@ -606,6 +606,8 @@ class TestRecovery:
         tenantry.drop_database(shop)
 
         ended = tenantry("backup", "restore-missing")
+        as_json = tenantry("backup", "restore-missing", "--json")
 
-        assert ended.status == 1
-        assert f"Not restored: {SHOP}" in ended.stderr
+        assert ended.status == as_json.status == 1
+        assert f"{SHOP}: It was not restored: " in ended.stderr
+        assert [one["tenantName"] for one in as_json.data["failed"]] == [SHOP]

@@ -198,7 +198,7 @@ class TestFairShare:
         monkeypatch.setattr(fair_share, "WAIT_SECONDS_MAX", 0.3)
         hold = asyncio.Event()
         share = fair_share.FairShare()
-        acme, globex = world.acme.tenant.id, world.globex.tenant.id
+        acme, globex = world.acme.tenant.id.int, world.globex.tenant.id.int
 
         held = [
             asyncio.create_task(share.run(acme, hold.wait, nothing))

@@ -6,24 +6,26 @@ import pytest
 
 from tenantry.api.envelope import ClientDisconnected
 from tenantry.api.exchange import Scope
-from tenantry.api.requests import HeldBodies, HeldBody, TooManyBodies, read_body
+from tenantry.api.held_bodies import UNCOUNTED_BYTES, HeldBodies, HeldBody, TooManyBodies
+from tenantry.api.requests import read_body
 from tenantry.api.routes.tenant_auth import update_profile
 
 JSON = [(b"content-type", b"application/json")]
-PART = b"x" * 10
+PART = b"x" * (UNCOUNTED_BYTES + 1)
 
 
 class Client:
     """Sends a body in parts, each when `go_on` is called."""
 
-    def __init__(self, held: HeldBodies) -> None:
+    def __init__(self, held: HeldBodies, sender: str = "acme") -> None:
         self._parts: asyncio.Queue[Scope] = asyncio.Queue()
         self.body = HeldBody(held)
+        self.body.sender = sender
         reading = read_body(update_profile, JSON, self._parts.get, self.body)
         self.answer = asyncio.create_task(reading)
 
-    async def send(self, *, is_last: bool = False) -> None:
-        part = {"type": "http.request", "body": PART, "more_body": not is_last}
+    async def send(self, content: bytes = PART, *, is_last: bool = False) -> None:
+        part = {"type": "http.request", "body": content, "more_body": not is_last}
         self._parts.put_nowait(part)
         await asyncio.sleep(0.01)
 
@@ -63,3 +65,29 @@ async def test_a_body_counts_until_its_request_ends():
     await third.send(is_last=True)
 
     assert await third.answer == PART
+
+
+async def test_a_sender_fills_its_own_share_alone():
+    held = HeldBodies(bytes_max=10 * len(PART), sender_bytes_max=len(PART))
+    first, second, other = Client(held), Client(held), Client(held, "globex")
+    await first.send()
+
+    await second.send()
+    await other.send(is_last=True)
+
+    with pytest.raises(TooManyBodies):
+        await second.answer
+    assert await other.answer == PART
+    await first.hang_up()
+    with pytest.raises(ClientDisconnected):
+        await first.answer
+
+
+async def test_a_short_body_needs_no_share():
+    """The body of a login, for example."""
+    held = HeldBodies(bytes_max=0)
+    client = Client(held)
+
+    await client.send(b"{}", is_last=True)
+
+    assert await client.answer == b"{}"

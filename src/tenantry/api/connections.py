@@ -63,6 +63,7 @@ class ConnectionLimits:
             the end of that body.
         linger_seconds: How long a refused client has to read the error.
         stall_seconds: How long a client may read nothing of a response.
+        read_seconds: How long it may read a response that was written at once.
     """
 
     total: int = 1_000
@@ -73,6 +74,7 @@ class ConnectionLimits:
     drain_seconds: float = 10.0
     linger_seconds: float = 2.0
     stall_seconds: float = 30.0
+    read_seconds: float = 300.0
 
 
 class Connection(Protocol):

@@ -25,11 +25,10 @@ from tenantry.api.endpoints import Endpoint, Router
 from tenantry.api.envelope import CLOSE, Answer
 from tenantry.api.exchange import Exchange, Scope
 from tenantry.api.fair_share import FairShare
+from tenantry.api.held_bodies import HeldBodies, HeldBody
 from tenantry.api.interruptions import Interruptions
 from tenantry.api.protocol import sent_at_once
 from tenantry.api.requests import (
-    HeldBodies,
-    HeldBody,
     decode_request,
     keep_alive_of,
     read_body,
@@ -136,6 +135,7 @@ class Api:
         await exchange.in_time(self._identify(endpoint, exchange))
         self._count(exchange)
         body_from = monotonic_seconds()
+        exchange.held.sender = _fair_key(endpoint, exchange) or exchange.anonymous.address
         try:
             body = await read_body(endpoint, headers, receive, exchange.held)
         except TenantryError:
@@ -211,12 +211,11 @@ class Api:
         self, endpoint: Endpoint, exchange: Exchange, work: Callable[[], Awaitable[Result]]
     ) -> Awaitable[Result]:
         """Run *work* within the fair share of the caller's tenant, and return its result."""
-        caller = exchange.caller
-        # Logins have a fair queue of their own, for password hashing.
-        if isinstance(caller, Identity) and endpoint.level is not TENANT_LOGIN:
-            recheck = partial(self._identify, endpoint, exchange)
-            return self._fair_share.run(caller.tenant.id, work, recheck)
-        return work()
+        key = _fair_key(endpoint, exchange)
+        if key is None:
+            return work()
+        recheck = partial(self._identify, endpoint, exchange)
+        return self._fair_share.run(key, work, recheck)
 
     def _count(self, exchange: Exchange) -> None:
         """Count the request for the rate limit of its caller, or of its tenant.
@@ -258,6 +257,18 @@ class Api:
             await exchange.in_time(cache.check_epoch())
             if cache.generation != exchange.known:
                 await exchange.in_time(self._admit_again(endpoint, exchange))
+
+
+def _fair_key(endpoint: Endpoint, exchange: Exchange) -> int | None:
+    """Return what the tenant of the caller is counted by; None before a login.
+
+    A UUID is counted as an integer, because UUID.__hash__ is slow Python code. Logins have a fair
+    queue of their own, for password hashing.
+    """
+    caller = exchange.caller
+    if isinstance(caller, Identity) and endpoint.level is not TENANT_LOGIN:
+        return caller.tenant.id.int
+    return None
 
 
 async def _work(

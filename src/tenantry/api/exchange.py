@@ -14,8 +14,9 @@ from tenantry.api.access_levels import AUTHORIZATION, MCP_TOKEN, Caller
 from tenantry.api.caching import cache_headers
 from tenantry.api.endpoints import Endpoint
 from tenantry.api.envelope import Answer, Headers
+from tenantry.api.held_bodies import HeldBody
 from tenantry.api.interruptions import Interruptions, TimeLeft
-from tenantry.api.requests import HeldBody, is_token
+from tenantry.api.requests import is_token
 from tenantry.api.streaming import Receive
 from tenantry.kit.access_log import AccessEntry
 from tenantry.kit.clock import monotonic_seconds, utc_now

@@ -9,7 +9,6 @@ import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
-from uuid import UUID
 
 from tenantry.access.rate_limits import TooManyRequests
 from tenantry.kit.clock import monotonic_seconds
@@ -32,7 +31,6 @@ class FairShare:
     """Limits how many requests of each tenant are processed concurrently."""
 
     def __init__(self) -> None:
-        # Tenant ids are stored as integers, because UUID.__hash__ is slow Python code.
         self._lanes: dict[int, _Lane] = {}
 
     @property
@@ -42,14 +40,14 @@ class FairShare:
 
     async def run(
         self,
-        tenant_id: UUID,
+        key: int,
         work: Callable[[], Awaitable[Answer]],
         recheck: Callable[[], Awaitable[object]],
     ) -> Answer:
         """Wait for a place among the tenant's requests, run *work*, and return its result.
 
         Args:
-            tenant_id: The tenant.
+            key: Of the tenant.
             work: Called when it is the request's turn.
             recheck: Called before *work* after a wait of more than `LONG_WAIT_SECONDS`.
 
@@ -57,7 +55,6 @@ class FairShare:
             TooManyAtOnce: Too many requests are waiting, or this one waited too long.
             Exception: Any error of *recheck* and *work*.
         """
-        key = tenant_id.int
         lane = self._lanes.get(key)
         if lane is None:
             lane = self._lanes[key] = _Lane()

@@ -195,8 +195,14 @@ class BoundedProtocol(HttpToolsProtocol):
     def check(self, now: float) -> None:
         """Close the connection if a deadline has passed."""
         limits = self._connections.limits
-        if self.flow.write_paused and self._is_stalled(now):
+        # Nothing more is written in these states. uvloop and the kernel may hold a whole response.
+        is_reading = self._state in (IDLE, CLOSING) and self.transport.get_write_buffer_size() > 0
+        if (is_reading or self.flow.write_paused) and self._is_stalled(now):
             self.transport.abort()
+            return
+        if is_reading:
+            if now - self._since >= limits.read_seconds:
+                self.transport.abort()
             return
         seconds = {
             NEW: limits.head_seconds,

@@ -20,9 +20,10 @@ from tenantry.api.envelope import (
     HttpError,
     UnsupportedMediaType,
 )
+from tenantry.api.held_bodies import HeldBody
 from tenantry.api.protocol import received_at_once
 from tenantry.api.streaming import Message, Receive
-from tenantry.kit.errors import Invalid, Unavailable
+from tenantry.kit.errors import Invalid
 from tenantry.kit.ids import parse_id
 from tenantry.kit.pages import PAGE_MAX
 from tenantry.kit.text import BadText
@@ -32,8 +33,6 @@ HEADERS_BYTES_MAX = 16_384
 BODY_SECONDS_MAX = 30.0
 # The longest wait for the first byte of a body, and between any two bytes.
 BODY_SILENCE_SECONDS_MAX = 10.0
-# The bodies of all current requests of one process: 64 of the largest.
-HELD_BYTES_MAX = 64 * 1_048_576
 QUERY_FIELDS_MAX = 50
 
 # A longer header is ignored, as a server may do (RFC 7240, section 2).
@@ -67,41 +66,6 @@ class RepeatedCredential(HttpError):
 
 class BadRequest(Invalid):
     """The request is invalid."""
-
-
-class TooManyBodies(Unavailable):
-    """The bodies of the current requests take too much memory; try again later."""
-
-
-class HeldBodies:
-    """Limits the memory for the bodies of all current requests."""
-
-    def __init__(self, bytes_max: int = HELD_BYTES_MAX) -> None:
-        self.left = bytes_max
-
-
-class HeldBody:
-    """What the body of one request takes of `HeldBodies`, until the request ends."""
-
-    def __init__(self, all_bodies: HeldBodies) -> None:
-        self._all = all_bodies
-        self._size = 0
-
-    def grow(self, size: int) -> None:
-        """Take *size* more bytes.
-
-        Raises:
-            TooManyBodies: So much is not left, and nothing was taken.
-        """
-        if size > self._all.left:
-            raise TooManyBodies
-        self._all.left -= size
-        self._size += size
-
-    def release(self) -> None:
-        """Give back what was taken."""
-        self._all.left += self._size
-        self._size = 0
 
 
 def read_credentials(headers: RawHeaders, counted: frozenset[bytes]) -> Credentials:
@@ -198,7 +162,7 @@ async def read_body(
         BodyTooSlow: It took longer than `BODY_SECONDS_MAX`, or no byte arrived for
             `BODY_SILENCE_SECONDS_MAX`.
         ClientDisconnected: The client closed the connection before the end of the body.
-        TooManyBodies: The bodies of other requests take too much memory.
+        TooManyBodies: There is no memory for it.
         UnsupportedMediaType: There is a body, and it is not plain JSON by its headers.
     """
     if not endpoint.reads_body:

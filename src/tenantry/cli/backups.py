@@ -32,6 +32,7 @@ from tenantry.schemas.backups import (
     JobList,
     JobPage,
     JobResponse,
+    TenantFailure,
     VerifiedResponse,
 )
 from tenantry.services import Services
@@ -358,7 +359,8 @@ async def _jobs(settings: Settings, window: Window) -> Page[Job]:
 
 def _show_made(made: list[Job], failed: list[tuple[str, str]], *, as_json: bool) -> None:
     if as_json:
-        output.show_json(JobList([JobResponse.of(job) for job in made]))
+        failures = [TenantFailure(*one) for one in failed]
+        output.show_json(JobList([JobResponse.of(job) for job in made], failures))
     else:
         for job in made:
             output.show_line(str(job.archive))

@@ -49,7 +49,7 @@ ClientAddress = Annotated[
     typer.Option(
         parser=parse_address,
         metavar="IP",
-        help="Also reset the failures of this client address.",
+        help="Let this client address log in even while others guess the password.",
     ),
 ]
 Json = Annotated[

@@ -8,11 +8,11 @@ import typer
 from tenantry.backup import recovery, restoring, targets
 from tenantry.backup.archive import ArchiveReader
 from tenantry.backup.jobs import Progress
-from tenantry.catalog.tenants import Tenant
 from tenantry.cli import options, output, session, transfer
 from tenantry.cli.exit_status import ExitStatus
 from tenantry.db.postgres_tools import PostgresTools
 from tenantry.kit.errors import TenantryError
+from tenantry.schemas.backups import RestoredMissing, TenantFailure
 from tenantry.services import Services
 
 Archive = Annotated[
@@ -64,12 +64,12 @@ def restore_missing(*, place: Place = None, as_json: options.Json = False) -> No
     settings = session.configure()
     target = transfer.target_at(settings, place)
 
-    async def work(services: Services, progress: Progress) -> tuple[list[Tenant], list[str]]:
+    async def work(services: Services, progress: Progress) -> tuple[int, list[TenantFailure]]:
         ctx, copying = session.context(), services.copying
         archives = recovery.newest_archives(
             await asyncio.to_thread(targets.stored, target, copying.keys)
         )
-        done, failed = [], []
+        done, failed = 0, []
         for tenant in await recovery.tenants_without_database(copying):
             try:
                 if tenant.id not in archives:
@@ -84,16 +84,22 @@ def restore_missing(*, place: Place = None, as_json: options.Json = False) -> No
                         server_name=None,
                         progress=Progress(total=progress),
                     )
-                done.append(restored.tenant)
+                done += 1
                 if restored.behind is not None:
-                    failed.append(f"{tenant.name} is suspended: {restored.behind}")
+                    text = f"It was restored, and is suspended: {restored.behind}"
+                    failed.append(TenantFailure(tenant.name, text))
             except TenantryError as error:
-                failed.append(f"{tenant.name}: {error.message}")
+                text = f"It was not restored: {error.message}"
+                failed.append(TenantFailure(tenant.name, text))
         return done, failed
 
     done, failed = asyncio.run(transfer.run(settings, work))
-    for line in failed:
-        output.note(f"Not restored: {line}")
-    output.show_done(f"Restored {len(done)} tenant{'s' * (len(done) != 1)}.", as_json=as_json)
+    message = f"Restored {done} tenant{'s' * (done != 1)}."
+    if as_json:
+        output.show_json(RestoredMissing(message, failed))
+    else:
+        for one in failed:
+            output.note(f"{one.tenant_name}: {one.error}")
+        output.show_line(message)
     if failed:
         raise typer.Exit(ExitStatus.TENANTS_FAILED)

@@ -43,15 +43,20 @@ def failure(call: Call, tool: str, error: Exception, names: Mapping[str, str]) -
     if not isinstance(error, TenantryError):
         _log.error("tool failed", tool=tool, request_id=request_id, exc_info=error)
         return _error(_INTERNAL.format(request_id))
-    message = error.message
+    message = message_of(call, error)
     for in_operation, in_tool in names.items():
         message = message.replace(f"`{in_operation}`", f"`{in_tool}`")
-    if isinstance(error, Unavailable):
-        if isinstance(error.__cause__, Exception):
-            cause = explain(error.__cause__)
-            _log.warning("unavailable", tool=tool, request_id=request_id, cause=cause)
-        message += f" Try again in {error.retry_after_seconds} s."
     return _error(message)
+
+
+def message_of(call: Call, error: TenantryError) -> str:
+    """Return the message of *error*, with the time of the next attempt; log what is away."""
+    if not isinstance(error, Unavailable):
+        return error.message
+    if isinstance(error.__cause__, Exception):
+        cause = explain(error.__cause__)
+        _log.warning("unavailable", request_id=call.ctx.request_id, cause=cause)
+    return f"{error.message} Try again in {error.retry_after_seconds} s."
 
 
 def _error(message: str) -> Json:

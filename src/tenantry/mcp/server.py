@@ -30,10 +30,12 @@ from mcp.shared.transport_context import TransportContext
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from msgspec import UNSET
 
+from tenantry.kit.errors import TenantryError
 from tenantry.kit.release import VERSION
 from tenantry.kit.text import shown
 from tenantry.mcp import resources, tools
 from tenantry.mcp.call import Call
+from tenantry.mcp.results import message_of
 from tenantry.schemas.mcp import McpAnswer, McpError, McpMessage, MessageId
 
 INSTRUCTIONS = """\
@@ -132,13 +134,20 @@ async def answer(call: Call, message: McpMessage, headers: Headers) -> Outcome:
             lifespan_state=None,
         )
     except Exception as raised:  # noqa: BLE001 - the SDK logs internal errors
-        error = modern_error_data(raised)
+        error = modern_error_data(_refusal(call, raised))
         told = McpError(error.code, error.message, UNSET if error.data is None else error.data)
         status = HTTPStatus.OK
         if not _is_before_newest(headers):
             status = HTTPStatus(ERROR_CODE_HTTP_STATUS.get(error.code, status))
         return Outcome(status, McpAnswer("2.0", message.id, error=told))
     return Outcome(HTTPStatus.OK, McpAnswer("2.0", message.id, result=result))
+
+
+def _refusal(call: Call, raised: Exception) -> Exception:
+    """Return the protocol's error for one of ours, which is no fault in the program."""
+    if isinstance(raised, TenantryError):
+        return MCPError(types.INTERNAL_ERROR, message_of(call, raised))
+    return raised
 
 
 def _is_before_newest(headers: Headers) -> bool:

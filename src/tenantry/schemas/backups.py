@@ -42,8 +42,24 @@ class JobPage(PageResponse[JobResponse], frozen=True):
     """One page of the jobs."""
 
 
+class TenantFailure(Schema, frozen=True):
+    """A tenant for which a command failed."""
+
+    tenant_name: str
+    error: str
+
+
 class JobList(ListResponse[JobResponse], frozen=True):
-    """The jobs of one command."""
+    """The jobs of one command, and the tenants for which it failed."""
+
+    failed: list[TenantFailure]
+
+
+class RestoredMissing(Schema, frozen=True):
+    """How many tenants were restored, and which were not."""
+
+    message: str
+    failed: list[TenantFailure]
 
 
 class MovedResponse(Schema, frozen=True):

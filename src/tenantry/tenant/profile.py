@@ -227,7 +227,8 @@ async def login(
         sign_ins,
         realm=str(ctx.tenant.id),
         # Counted by id: otherwise an attacker with a session resets the count by a new address.
-        counted_as=email if account is None else str(account.id),
+        # An unknown address is never counted as an id, also if it is the text of one.
+        counted_as=f"unknown {email}" if account is None else str(account.id),
         account=_named(ctx, None if account is None else account.id),
         stored=usable.password_hash if usable else None,
         password=password,

@@ -34,7 +34,8 @@ async def ready(_ctx: OperationContext, services: Services, _request: Nothing) -
     """Readiness check."""
     if services.worker.is_stopping:
         raise Stopping
-    await services.catalog.cache.check_epoch()
+    if not services.catalog.cache.is_fresh:
+        await services.catalog.cache.check_epoch()
     return Readiness()
 
 

@@ -19,9 +19,12 @@ export const ADMINS = "/api/admin/admins";
 export const HEALTH = "/api/admin/health";
 export const AUDIT_LOG = "/api/admin/audit-log";
 
+const UNAUTHORIZED = 401;
 export const TOO_MANY_REQUESTS = 429;
 const RETRY_S_MAX = 10; // a read is tried again once if it has to wait no longer
 const UNREACHABLE = "The service cannot be reached.";
+const NO_ANSWER =
+  "The service did not answer. The change may have been made: look before you repeat it.";
 const GARBLED = "The response is invalid: it may come from a proxy.";
 
 /** An error response. Its message is for people. */
@@ -73,8 +76,15 @@ export async function renewSession() {
 
 /** End the session: immediately in the browser, and on the server if it can be reached. */
 export function logOut() {
-  request("POST", LOGOUT, { body: {}, headers: bearer(), isOpen: true }).catch(() => {});
+  const headers = bearer();
   session.end(session.SIGNED_OUT);
+  // A tab that is closed at once does not cancel it.
+  const ending = { body: {}, headers, isOpen: true, keepalive: true };
+  request("POST", LOGOUT, ending).catch((error) => {
+    if (error.status !== UNAUTHORIZED && session.current() === null) {
+      session.end(session.NOT_CONFIRMED);
+    }
+  });
 }
 
 /**
@@ -106,13 +116,17 @@ export function withQuery(path, query) {
   return given.length === 0 ? path : `${path}?${new URLSearchParams(given)}`;
 }
 
-async function request(method, path, /** @type {Options} */ { body, headers, signal, isOpen }) {
+async function request(
+  method,
+  path,
+  /** @type {Options} */ { body, headers, signal, isOpen, keepalive = false },
+) {
   const sent = { ...(isOpen ? {} : bearer()), ...headers };
   if (body !== undefined) {
     sent["Content-Type"] = "application/json";
   }
   const text = body && JSON.stringify(body);
-  const response = await fetched(path, { method, headers: sent, body: text, signal });
+  const response = await fetched(path, { method, headers: sent, body: text, signal, keepalive });
   if (!response.ok) {
     await throwError(response, isOpen);
   }
@@ -129,7 +143,8 @@ async function fetched(path, options) {
     return await fetch(path, { cache: "no-store", credentials: "omit", ...options });
   } catch (error) {
     // Leaving a view cancels its requests; that is not reported as an error.
-    throw error.name === "AbortError" ? error : new ApiError(0, UNREACHABLE);
+    const isRead = (options.method ?? "GET") === "GET";
+    throw error.name === "AbortError" ? error : new ApiError(0, isRead ? UNREACHABLE : NO_ANSWER);
   }
 }
 
@@ -142,7 +157,7 @@ async function envelope(response) {
 }
 
 async function throwError(response, isOpen) {
-  if (response.status === 401 && !isOpen) {
+  if (response.status === UNAUTHORIZED && !isOpen) {
     session.end(session.EXPIRED);
   }
   const wait = response.headers.get("Retry-After");

@@ -43,7 +43,7 @@ export function apiKeys(tenantPath, signal) {
     path,
     columns,
     signal,
-    empty: "The tenant has no API key, so its endpoints cannot be called with one.",
+    empty: "The tenant has no API key, so its users cannot log in: only McpTokens work.",
     actions: [button("Issue a key", () => issueKey(path, list))],
   });
   return list.element;

@@ -126,23 +126,30 @@ function fleetPage(status, first, query, signal) {
     }
   }
 
-  async function refresh() {
-    if (tenants.length > REFRESHED_MAX) {
-      draw();
-      return;
+  async function readAgain() {
+    const read = [];
+    let page = { nextAfter: /** @type {any} */ ("") };
+    while (page.nextAfter !== null && read.length < CELLS_MAX) {
+      page = await get(TENANT_MAP, { query: { after: page.nextAfter }, signal });
+      read.push(...page.items);
     }
+    return read;
+  }
+
+  /** A large map is read again only when the last run has ended; the totals always are. */
+  async function refresh(isLast = true) {
     try {
-      const [freshStatus, fresh] = await Promise.all([
-        get(SCHEMA_STATUS, { signal }),
-        get(TENANT_MAP, { signal }),
-      ]);
-      now = freshStatus;
-      tenants = fresh.items;
+      now = await get(SCHEMA_STATUS, { signal });
+      draw();
+      if (isLast || tenants.length <= REFRESHED_MAX) {
+        await whole;
+        tenants = await readAgain();
+      }
       fill(trouble);
       draw();
     } catch (error) {
       if (!signal.aborted) {
-        fill(trouble, failure(error, refresh));
+        fill(trouble, failure(error, () => refresh()));
       }
     }
   }
@@ -153,7 +160,7 @@ function fleetPage(status, first, query, signal) {
     () => {
       const isRunning = unfinishedRuns().length > 0;
       if (isRunning || wasRunning) {
-        refresh();
+        refresh(!isRunning);
       }
       wasRunning = isRunning;
     },
@@ -162,7 +169,9 @@ function fleetPage(status, first, query, signal) {
   const controls = toolbar(filters, set);
   controls.offer(tenants);
   draw();
-  readAll(first).catch((error) => signal.aborted || fill(trouble, failure(error, refresh)));
+  const whole = readAll(first).catch(
+    (error) => signal.aborted || fill(trouble, failure(error, () => refresh())),
+  );
   if (filters.search !== "") {
     findByService();
   }

@@ -10,6 +10,7 @@ import { badge } from "./states.js";
 import { announce, button, time } from "./widgets.js";
 
 const POLL_MS = 2000;
+const CANCEL_TEXT = "The queued backups, restores, copies and moves of all tenants are cancelled.";
 const STATES = {
   queued: ["pending", "queued"],
   running: ["running", "running"],
@@ -26,8 +27,10 @@ const STATES = {
  *   called when a job has ended.
  */
 export function jobs({ signal, tenantId = null, ended }) {
-  const cancelQueued = button("Cancel queued jobs", () =>
-    change(`${JOBS}/cancel-queued`, ({ count }) => `${plural(count, "job")} cancelled.`),
+  const cancelAll = () =>
+    change(`${JOBS}/cancel-queued`, ({ count }) => `${plural(count, "job")} cancelled.`);
+  const cancelQueued = button("Cancel queued jobs…", () =>
+    confirm("Cancel all queued jobs?", CANCEL_TEXT, "Cancel them", cancelAll),
   );
   cancelQueued.hidden = true;
   const change = async (path, done) => {

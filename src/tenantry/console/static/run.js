@@ -4,7 +4,7 @@ import { get, HISTORY, RUNS } from "./api.js";
 import { causeBench } from "./causes.js";
 import { histogram } from "./charts.js";
 import { el, fill } from "./dom.js";
-import { plural, secondsBetween } from "./format.js";
+import { count, plural, secondsBetween } from "./format.js";
 import { keepWatching } from "./keeper.js";
 import { runProgress } from "./progress.js";
 import { drawElapsed, drawHead } from "./run_head.js";
@@ -55,7 +55,7 @@ async function follow(page) {
     progress.draw();
     drawElapsed(page);
   };
-  const count = async () => {
+  const countCauses = async () => {
     if (failures.size !== counted) {
       counted = failures.size;
       try {
@@ -67,7 +67,7 @@ async function follow(page) {
     }
   };
   const drawing = setInterval(tick, DRAW_EVERY_MS);
-  const counting = setInterval(count, CAUSES_EVERY_MS);
+  const counting = setInterval(countCauses, CAUSES_EVERY_MS);
   try {
     page.run = await watch(`${page.history}/events`, path, page.run, {
       signal,
@@ -104,8 +104,9 @@ async function follow(page) {
 function endOf(run) {
   const failed = run.failedCount - run.notAttemptedCount;
   const succeeded = plural(run.successCount, "tenant");
-  const text = `The run has ended: ${succeeded} succeeded, ${failed} failed.`;
-  return failed > 0 ? [text, mark("failed")] : [text];
+  const left = run.notAttemptedCount > 0 ? `, ${count(run.notAttemptedCount)} not attempted` : "";
+  const text = `The run has ended: ${succeeded} succeeded, ${count(failed)} failed${left}.`;
+  return failed > 0 || left ? [text, mark("failed")] : [text];
 }
 
 async function showEnded(page) {

@@ -9,6 +9,7 @@ import { activity } from "./states.js";
 import { announce, button, cut, time } from "./widgets.js";
 
 const USERS_ON_A_PAGE = 20;
+const ENDED_TEXT = "All sessions and McpTokens of the user end. This cannot be undone.";
 
 /** A section with the users of the tenant at `tenantPath`. */
 export function users(tenantPath, signal) {
@@ -48,12 +49,15 @@ function actions(user, change, remove) {
   const { email, isActive } = user;
   const done = `${email} was ${isActive ? "deactivated" : "activated"}.`;
   const toggle = () => change(user, { isActive: !isActive }, done);
+  const deactivate = () => confirm(`Deactivate ${email}?`, ENDED_TEXT, "Deactivate", toggle);
   const lost = "The sessions and tokens of the user are revoked. This cannot be undone.";
   const asked = () => confirm(`Delete ${email}?`, lost, "Delete", () => remove(user));
   return [
     { text: "Edit…", press: () => edit(user, change) },
     { text: "Set password…", press: () => setPassword(user, change) },
-    { text: isActive ? "Deactivate" : "Activate", press: toggle },
+    isActive
+      ? { text: "Deactivate…", press: deactivate }
+      : { text: "Activate", press: toggle },
     { text: "Delete…", kind: "danger", press: asked },
   ];
 }
@@ -75,7 +79,7 @@ function edit(user, change) {
 }
 
 function setPassword(user, change) {
-  const fields = [newPassword("New password")];
+  const fields = [ENDED_TEXT, newPassword("New password")];
   ask(`Set the password of ${user.email}`, fields, { action: "Set password" }, (data) =>
     change(user, { password: data.get("password") }, "The password was set."),
   );

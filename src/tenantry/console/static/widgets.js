@@ -102,16 +102,25 @@ export function linkButton(href, text, kind = "") {
   return el("a", { class: `button ${kind}`, href }, text);
 }
 
-/** A button. Errors of its action are shown at the edge of the page. */
+/**
+ * A button. It cannot be pressed again until its action has ended. Errors of the action are shown
+ * at the edge of the page.
+ */
 export function button(text, press, { kind = "", label = /** @type {any} */ (null) } = {}) {
   const onclick = async () => {
+    if (made.hasAttribute("aria-busy")) {
+      return;
+    }
+    made.setAttribute("aria-busy", "true");
     try {
       await press();
     } catch (error) {
       complain(error);
     }
+    made.removeAttribute("aria-busy");
   };
-  return el("button", { type: "button", class: kind, "aria-label": label, onclick }, text);
+  const made = el("button", { type: "button", class: kind, "aria-label": label, onclick }, text);
+  return made;
 }
 
 /** The beginning of an id, with a button that copies all of it. */
