@@ -467,6 +467,33 @@ class TestRun:
             assert gates.is_migrated(services, moved)
 
     @on_postgresql
+    async def test_finds_a_tenant_that_was_moved_while_it_was_planned(
+        self, gated: Settings, gate: Gate, monkeypatch: pytest.MonkeyPatch
+    ):
+        """The plan read the old place, and the move did not see the plan's rows."""
+        relocate = moves.relocate
+        planned = []
+        async with open_services(gated) as services:
+            made = await gates.tenants(services, 2)
+            gate.build()
+            gate.open()
+
+            async def and_plan(*arguments: Any, **options: Any) -> Tenant | None:
+                moved = await relocate(*arguments, **options)
+                run_id = await services.fleet.plan(system_context("ada"), triggered_by="ada")
+                planned.append(run_id)
+                return moved
+
+            monkeypatch.setattr(moves, "relocate", and_plan)
+            moved = (await move(services, made[1])).tenant
+            run = await services.fleet.wait(planned[0])
+
+            items = await runs.ended(services.catalog, run.id)
+            assert {one.error for one in items} == {None}
+            assert (run.success_count, run.failed_count) == (2, 0)
+            assert gates.is_migrated(services, moved)
+
+    @on_postgresql
     async def test_that_locks_a_tenant_in_the_other_order_does_not_fail_its_move(
         self, gated: Settings, gate: Gate
     ):

@@ -29,6 +29,8 @@ ADDED_MAX = 5_000
 # Why a tenant of a run was not migrated.
 READ_ONLY = "not attempted: the tenant is read-only"
 DELETED = "not attempted: the tenant was deleted"
+MOVED = "the tenant is on another server, or has another database"
+"""No reason to end: `waiting.follow` corrects the item, and it is claimed again."""
 
 
 class Selection(msgspec.Struct, frozen=True):
@@ -75,6 +77,7 @@ class _State(msgspec.Struct, frozen=True):
     id: UUID
     state: str
     is_read_only: bool
+    is_moved: bool
 
 
 _run, _item = migration_run.c, tenant_migration.c
@@ -178,14 +181,20 @@ _REMOVE_ITEMS = Statement(
 _REMOVE = Statement[Any](sa.delete(migration_run).where(_run.id == sa.bindparam("run")))
 _MIGRATED = Statement(sa.select(tenant.c.id).where(_is_selected, is_listed(tenant.c.id, _ids)), _Id)
 
+# One that was frozen after its claim goes back to the queue: see `fleet.worker`.
+_is_withheld = sa.and_(tenant.c.is_read_only, ~is_frozen(tenant.c.id))
+_is_moved = sa.or_(
+    tenant.c.server_name != _item.server_name, tenant.c.database_name != _item.database_name
+)
 _WITHHELD = Statement(
-    sa.select(*columns_of(tenant, _State)).where(
-        is_listed(tenant.c.id, _ids),
-        sa.or_(
-            tenant.c.state != TenantState.READY.value,
-            # One that was frozen after its claim goes back to the queue: see `fleet.worker`.
-            sa.and_(tenant.c.is_read_only, ~is_frozen(tenant.c.id)),
-        ),
+    sa.select(
+        tenant.c.id, tenant.c.state, _is_withheld.label("is_read_only"), _is_moved.label("is_moved")
+    )
+    .join(tenant_migration, _item.tenant_id == tenant.c.id)
+    .where(
+        _item.run_id == sa.bindparam("run"),
+        is_listed(_item.tenant_id, _ids),
+        sa.or_(tenant.c.state != TenantState.READY.value, _is_withheld, _is_moved),
     ),
     _State,
 )
@@ -350,10 +359,19 @@ async def left_out(session: CatalogSession, tenant_ids: Sequence[UUID]) -> list[
     return [one for one in tenant_ids if one not in migrated]
 
 
-async def withheld(session: CatalogSession, tenant_ids: Sequence[UUID]) -> dict[UUID, str]:
-    """Return which of these planned tenants must not be migrated, with the reason.
+async def withheld(
+    session: CatalogSession, run_id: UUID, tenant_ids: Sequence[UUID]
+) -> dict[UUID, str]:
+    """Return which tenants of a run must not be migrated, or not where its item says: the reason.
 
-    A suspended tenant is not among them: a run that has planned it migrates it.
+    A suspended tenant is not among them: a run that has planned it migrates it. An item has an old
+    place if the tenant was moved in the moment in which it was planned.
     """
-    found = await session.fetch_all(_WITHHELD, tenant_ids=tenant_ids)
-    return {one.id: READ_ONLY if one.state == TenantState.READY.value else DELETED for one in found}
+    found = await session.fetch_all(_WITHHELD, run=run_id, tenant_ids=tenant_ids)
+    return {one.id: _reason(one) for one in found}
+
+
+def _reason(found: _State) -> str:
+    if found.state != TenantState.READY.value:
+        return DELETED
+    return READ_ONLY if found.is_read_only else MOVED

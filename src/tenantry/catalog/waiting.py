@@ -10,9 +10,10 @@ import sqlalchemy as sa
 from tenantry.catalog.jobs import is_moving
 from tenantry.catalog.runs import MigrationState, RunTenant
 from tenantry.catalog.session import CatalogSession
-from tenantry.catalog.tables import tenant_migration
+from tenantry.catalog.tables import tenant, tenant_migration
 from tenantry.catalog.workers import NO_WORKER
 from tenantry.db.statements import Statement
+from tenantry.db.types import Ids, is_listed
 
 
 class Returned(msgspec.Struct, frozen=True):
@@ -62,6 +63,23 @@ _FIND_ELSEWHERE = Statement(
 )
 
 
+_is_same_tenant = tenant.c.id == _item.tenant_id
+_FOLLOW = Statement[Any](
+    sa.update(tenant_migration)
+    .values(
+        server_name=sa.select(tenant.c.server_name).where(_is_same_tenant).scalar_subquery(),
+        database_name=sa.select(tenant.c.database_name).where(_is_same_tenant).scalar_subquery(),
+        worker_id=NO_WORKER,
+    )
+    .where(
+        _of_run,
+        is_listed(_item.tenant_id, sa.bindparam("tenant_ids", type_=Ids)),
+        _item.worker_id == sa.bindparam("worker", type_=sa.Uuid),
+        _is_open,
+    )
+)
+
+
 def _pending_servers() -> Statement[_ServerName]:
     """Return the statement that finds the servers of pending items, with a probe for each."""
     least = sa.select(sa.func.min(_item.server_name)).where(_of_run, _is_pending)
@@ -88,6 +106,17 @@ async def give_back(session: CatalogSession, returned: Sequence[Returned], worke
         for one in returned
     ]
     await session.execute_many(_RETURN, rows)
+
+
+async def follow(
+    session: CatalogSession, run_id: UUID, tenant_ids: Sequence[UUID], worker_id: UUID
+) -> None:
+    """Give items of *worker_id* the current places of their tenants, and let any worker claim them.
+
+    A tenant was moved while it was planned: neither transaction saw the other's rows. The next
+    worker reads the tenant's own log.
+    """
+    await session.execute(_FOLLOW, run=run_id, tenant_ids=tenant_ids, worker=worker_id)
 
 
 async def is_elsewhere(session: CatalogSession, item: RunTenant) -> bool:

@@ -258,7 +258,11 @@ class Claims:
         # After the claim: if a tenant is made read-only and has no claim then, none of its
         # migrations starts later.
         ids = [item.tenant_id for item in found]
-        withheld = await plans.withheld(self._catalog, ids) if found else {}
+        withheld = await plans.withheld(self._catalog, run.id, ids) if found else {}
+        moved = [one for one, reason in withheld.items() if reason is plans.MOVED]
+        if moved:
+            await waiting.follow(self._catalog, run.id, moved, holder)
+            found = [item for item in found if item.tenant_id not in moved]
         self._is_unconfirmed = was_unconfirmed
         queue = self._queue_of(server_name)
         if found:
