@@ -8,6 +8,8 @@ type Options = {
   signal?: AbortSignal;
   /** Whether the request has no bearer token. */
   isOpen?: boolean;
+  /** Whether it goes on when the tab is closed. */
+  keepalive?: boolean;
 };
 
 /** A column of a table. */

@@ -25,6 +25,8 @@ from tests.acceptance.sockets import Served, readable, served, unzipped
 from tests.acceptance.support import done, ok, refused
 from tests.conftest import World
 
+# More than the kernel holds for both ends.
+SLOWLY_READ_BYTES = 16 * 2**20
 PATH = "/long"
 ADMIN_LOGOUT = "/api/admin/auth/logout"
 SECONDS = 0.1
@@ -245,6 +247,23 @@ class TestChunks:
                 await making.ended.wait()
 
             assert (await on.logged())["error"] == "ClientHungUp"
+
+    async def test_are_sent_whole_to_a_client_that_reads_slowly(self, services: Services) -> None:
+        """It reads on, for longer than a silent connection lives."""
+        text = "a" * SLOWLY_READ_BYTES
+
+        async def handle(*_: object) -> Health:
+            return Health(text)
+
+        limits = ConnectionLimits(idle_seconds=0.2, stall_seconds=1)
+        async with door(services, handle, limits) as on, on.at.line() as line:
+            line.writer.write(f"GET {PATH} HTTP/1.1\r\nhost: x\r\n\r\n".encode())
+            read = 0
+            while read < SLOWLY_READ_BYTES:
+                part = await line.reader.read(SLOWLY_READ_BYTES // 100)
+                assert part, f"cut after {read} bytes"
+                read += len(part)
+                await asyncio.sleep(0.05)
 
     async def test_end_when_the_caller_loses_access(self, world: World) -> None:
         """An admin logs out: the response is visibly incomplete, and the log has the reason."""

@@ -11,6 +11,7 @@ from mcp import MCPError
 
 from tenantry.access.principal import ALL_SCOPES
 from tenantry.mcp.tools import TOOLS
+from testkit import raw_sql
 from tests.acceptance.assistants import (
     BEFORE,
     NEWEST,
@@ -22,7 +23,7 @@ from tests.acceptance.assistants import (
 from tests.acceptance.shapes import TENANT_USER_PROFILE, must_be
 from tests.acceptance.sockets import served
 from tests.acceptance.support import PROFILE as PROFILE_PATH
-from tests.acceptance.support import ok, patch_tenant
+from tests.acceptance.support import database_of, ok, patch_tenant
 from tests.conftest import World
 
 TENANT_POSTS = "/api/tenant/blog/posts"
@@ -316,6 +317,18 @@ class TestResources:
         schema_text, post, _ = (json.loads(one.contents[0].text) for one in read)
         jsonschema.validate(post, schema_text)
         assert (post["title"], post["content"]) == (title, "x")
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("engine", ["postgresql"])
+    async def test_name_an_outage(self, world: World):
+        """It is no fault in the program: the client may try again."""
+        async with assistant(world, await world.mcp_token(world.acme)) as client:
+            await client.list_resources()
+            with raw_sql.connected(database_of(world, world.acme.tenant).url) as query:
+                query("BEGIN")
+                query("LOCK TABLE tenantry_post")
+                with pytest.raises(MCPError, match="Try again in"):
+                    await client.list_resources()
 
     async def test_come_in_pages(self, world: World):
         owner = await world.owner(world.acme)

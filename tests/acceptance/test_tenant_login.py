@@ -318,6 +318,16 @@ class TestGuessing:
         ok(await log_in(world, world.acme, email="other@acme.example.com"))
         ok(await log_in(world, world.acme, address="198.51.100.7"))
 
+    async def test_counts_no_entered_text_as_a_user(self, world: World) -> None:
+        """Not the id of one either, which is in logs."""
+        admin = await world.admin()
+        users = ok(await admin.get(f"/api/admin/tenants/{world.acme.tenant.id}/users"))["items"]
+        for _ in range(5):
+            wrong = await log_in(world, world.acme, "wrong", email=users[0]["id"])
+            refused(wrong, 401, LOGIN_REFUSED)
+
+        ok(await log_in(world, world.acme, email=users[0]["email"]))
+
     async def test_doubles_the_wait(self, world: World) -> None:
         """One second after the fifth failure, two after the sixth."""
         make_hashing_cheap(database_of(world, world.acme.tenant))

@@ -82,6 +82,28 @@ class TestPlan:
         migrate = page.get_by_role("button", name=re.compile("^Migrate"))
         expect(migrate).to_contain_text("stop after 1 failure")
 
+    def test_starts_one_run_for_two_presses(self, page: Page):
+        """The first one has no answer yet."""
+        held: list[Route] = []
+
+        def hold(route: Route) -> None:
+            held.append(route)
+
+        go(page, "#/runs/plan", "Plan a run")
+        page.get_by_role("button", name="Show the plan").click()
+        migrate = page.get_by_role("button", name=re.compile("^Migrate"))
+        expect(migrate).to_contain_text("Migrate")
+        page.route("**/migrate-all", hold)
+        migrate.click()
+        migrate.click()
+        page.wait_for_timeout(500)
+
+        assert len(held) == 1
+        body = '{"success":false,"data":null,"message":"The catalog is away."}'
+        held[0].fulfill(status=503, headers={"Retry-After": "1"}, body=body)
+        expect(page.get_by_text("The catalog is away.")).to_be_visible()
+        page.unroute("**/migrate-all")
+
     def test_warns_of_a_run_that_is_not_finished(self, page: Page, api: httpx.Client, fleet: Fleet):
         """A slim bar on every page, too."""
         run_id = begin(api, fleet)
@@ -240,6 +262,18 @@ class TestSession:
         other.get_by_role("button", name="Sign out").click()
         expect(page.get_by_role("button", name="Sign in")).to_be_visible()
         assert context.cookies() == []
+
+    def test_says_when_its_end_was_not_confirmed(self, page: Page):
+        """The token may be valid still: it was perhaps for this that somebody signed out."""
+
+        def refuse(route: Route) -> None:
+            body = '{"success":false,"data":null,"message":"The catalog is away."}'
+            route.fulfill(status=503, headers={"Retry-After": "1"}, body=body)
+
+        page.route("**/api/admin/auth/logout", refuse)
+        page.get_by_role("button", name="Sign out").click()
+        expect(page.get_by_text("the service did not confirm")).to_be_visible()
+        expect(page.get_by_role("button", name="Sign in")).to_be_visible()
 
 
 class TestAddress:
