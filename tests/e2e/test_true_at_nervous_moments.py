@@ -82,8 +82,11 @@ class TestPlan:
         migrate = page.get_by_role("button", name=re.compile("^Migrate"))
         expect(migrate).to_contain_text("stop after 1 failure")
 
-    def test_starts_one_run_for_two_presses(self, page: Page):
+    def test_starts_one_run_for_two_presses(self, context: BrowserContext, fleet: Fleet):
         """The first one has no answer yet."""
+        watched = Watched(context.new_page(), fleet.url)
+        page = watched.page
+        sign_in(page, fleet.url)
         held: list[Route] = []
 
         def hold(route: Route) -> None:
@@ -99,10 +102,10 @@ class TestPlan:
         page.wait_for_timeout(500)
 
         assert len(held) == 1
-        body = '{"success":false,"data":null,"message":"The catalog is away."}'
-        held[0].fulfill(status=503, headers={"Retry-After": "1"}, body=body)
-        expect(page.get_by_text("The catalog is away.")).to_be_visible()
-        page.unroute("**/migrate-all")
+        body = '{"success":false,"data":null,"message":"Try it later."}'
+        held[0].fulfill(status=429, headers={"Retry-After": "1"}, body=body)
+        expect(page.get_by_text("Try it later.")).to_be_visible()
+        watched.check(may_be_refused=True)
 
     def test_warns_of_a_run_that_is_not_finished(self, page: Page, api: httpx.Client, fleet: Fleet):
         """A slim bar on every page, too."""
@@ -263,17 +266,21 @@ class TestSession:
         expect(page.get_by_role("button", name="Sign in")).to_be_visible()
         assert context.cookies() == []
 
-    def test_says_when_its_end_was_not_confirmed(self, page: Page):
+    def test_says_when_its_end_was_not_confirmed(self, context: BrowserContext, fleet: Fleet):
         """The token may be valid still: it was perhaps for this that somebody signed out."""
+        watched = Watched(context.new_page(), fleet.url)
+        page = watched.page
+        sign_in(page, fleet.url)
 
         def refuse(route: Route) -> None:
-            body = '{"success":false,"data":null,"message":"The catalog is away."}'
-            route.fulfill(status=503, headers={"Retry-After": "1"}, body=body)
+            body = '{"success":false,"data":null,"message":"Try it later."}'
+            route.fulfill(status=429, headers={"Retry-After": "1"}, body=body)
 
         page.route("**/api/admin/auth/logout", refuse)
         page.get_by_role("button", name="Sign out").click()
         expect(page.get_by_text("the service did not confirm")).to_be_visible()
         expect(page.get_by_role("button", name="Sign in")).to_be_visible()
+        watched.check(may_be_refused=True)
 
 
 class TestAddress:
