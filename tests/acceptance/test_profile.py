@@ -1,13 +1,17 @@
 """GET and PUT /api/tenant/auth/profile."""
 
 import asyncio
+import itertools
+from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
 import httpx
+import jwt
 
 from tenantry.access.principal import Person, Role
 from tenantry.kit.clock import utc_now
+from testkit.raw_sql import Raw
 from tests.acceptance.shapes import TENANT_USER_PROFILE, must_be
 from tests.acceptance.support import (
     BROKEN_JSON,
@@ -207,3 +211,53 @@ async def client_of_user(world: World, user_id: UUID, email: str) -> httpx.Async
     person = Person(user_id, email, Role.TENANT_USER, 0, tenant_id=world.acme.tenant.id)
     issued = await world.services.tokens.issue(person, now=utc_now())
     return world.client(authorization=f"Bearer {issued.token}", x_api_key=world.acme.key.secret)
+
+
+STATE = ("active", "current", "tokens current", "spared", "ended")
+
+
+class TestOneRule:
+    async def test_admits_a_change_exactly_when_it_admits_a_read(self, world: World) -> None:
+        """A change checks the session in its own statement: in every state as a read does."""
+        raw, body = database_of(world, world.acme.tenant), {**CHANGE, "fullName": "Grace"}
+        issued = await world.token(world.acme)
+        jti = jwt.decode(issued, options={"verify_signature": False})["jti"]
+        key, mcp_token = world.acme.key.secret, await world.mcp_token(world.acme)
+        clients = (
+            world.client(authorization=f"Bearer {issued}", x_api_key=key),
+            world.client(x_mcp_token=mcp_token),
+        )
+        admitted = 0
+        for values in itertools.product((True, False), repeat=len(STATE)):
+            state = dict(zip(STATE, values, strict=True))
+            set_state(raw, jti, state)
+            for client in clients:
+                raw.run("UPDATE tenantry_user SET full_name = 'Ada'")
+                read = await client.get(PROFILE)
+                changed = await client.put(PROFILE, json=body)
+                ((name,),) = raw.run("SELECT full_name FROM tenantry_user")
+
+                assert changed.status_code == read.status_code, state
+                assert name == ("Grace" if read.status_code == 200 else "Ada"), state
+                admitted += read.status_code == 200
+
+        assert admitted == 6 + 8
+
+
+def set_state(raw: Raw, jti: str, state: Mapping[str, bool]) -> None:
+    """Set what the access of the only user depends on."""
+    raw.run("DELETE FROM tenantry_ended_session")
+    if state["ended"]:
+        raw.run(
+            "INSERT INTO tenantry_ended_session (jti, user_id, expires_at) "
+            "SELECT ?, id, created_at FROM tenantry_user",
+            jti,
+        )
+    raw.run(
+        "UPDATE tenantry_user SET is_active = ?, generation = ?, token_generation = ?, "
+        "spared_jti = ?",
+        state["active"],
+        0 if state["current"] else 1,
+        0 if state["tokens current"] else 1,
+        jti if state["spared"] else "another",
+    )

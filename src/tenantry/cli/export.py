@@ -7,11 +7,10 @@ from typing import Annotated
 import typer
 from rich.table import Column
 
-from tenantry.catalog import tenants
 from tenantry.cli import options, output, session
+from tenantry.cli.finding import find_tenant
 from tenantry.db.row_formats import RowFormat
 from tenantry.fleet.export import Manifest
-from tenantry.kit.ids import parse_id
 from tenantry.settings import Settings
 
 
@@ -41,7 +40,5 @@ async def _export(
     settings: Settings, id_or_name: str, folder: Path, row_format: RowFormat
 ) -> Manifest:
     async with session.opened(settings) as services:
-        tenant_id = parse_id(id_or_name)
-        found = None if tenant_id is None else await tenants.find(services.catalog, tenant_id)
-        found = found or await tenants.get_by_name(services.catalog, id_or_name)
+        found = await find_tenant(services.catalog, id_or_name)
         return await services.export.write(session.context(), found, folder, row_format=row_format)
