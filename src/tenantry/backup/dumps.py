@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ from tenantry.db.survey import Survey
 from tenantry.db.urls import sqlite_path
 from tenantry.kit import private
 from tenantry.kit.errors import Conflict
-from tenantry.kit.stopping import Stop, run_in_thread
+from tenantry.kit.stopping import Stop, run_in_thread, start_thread
 
 SQLITE, POSTGRESQL = "sqlite", "postgresql"
 CONNECT_SECONDS = 10.0
@@ -136,7 +137,8 @@ async def copy(
     path, new = sqlite_path(source), sqlite_path(target)
     if path is not None and new is not None:
         await run_in_thread(lambda stop: _copy_sqlite(path, new, stop))
-        return Contents(await asyncio.to_thread(survey.survey_sqlite, new, is_private=True), None)
+        found = await start_thread(partial(survey.survey_sqlite, new, is_private=True))
+        return Contents(found, None)
     async with opened_snapshot(source) as (raw, snapshot):
         return await copy_snapshot(
             raw, snapshot, source, target, count, tools=tools, is_whole=is_whole
@@ -182,8 +184,8 @@ async def check_loaded(url: str, expected: Contents, *, is_foreign: bool) -> Non
     path = sqlite_path(url)
     if path is not None:
         if is_foreign:
-            await asyncio.to_thread(survey.check_sqlite, path)
-        found = await asyncio.to_thread(survey.survey_sqlite, path, is_private=True)
+            await start_thread(partial(survey.check_sqlite, path))
+        found = await start_thread(partial(survey.survey_sqlite, path, is_private=True))
     else:
         async with connected(url) as raw:
             found = await survey.survey_postgres(raw)

@@ -7,6 +7,7 @@ production, and may be rejected.
 import asyncio
 import contextlib
 import sqlite3
+from functools import partial
 from pathlib import Path
 from threading import Event
 
@@ -14,6 +15,7 @@ import asyncpg
 
 from tenantry.kit import private
 from tenantry.kit.errors import Conflict, Invalid
+from tenantry.kit.stopping import start_thread
 
 PAGES_COPIED_AT_ONCE = 4_096
 
@@ -81,7 +83,7 @@ def open_to_read(path: Path) -> sqlite3.Connection:
 async def copy_in_thread(source: Path, target: Path) -> None:
     """Run `copy_sqlite` in a thread; stop it on cancellation."""
     stopped = Event()
-    copying = asyncio.get_running_loop().run_in_executor(None, copy_sqlite, source, target, stopped)
+    copying = start_thread(partial(copy_sqlite, source, target, stopped))
     try:
         await asyncio.shield(copying)
     except asyncio.CancelledError:
