@@ -121,16 +121,15 @@ async def _write(
         count(data)
 
     contents = await dumps.dump(url, write, tools=copying.tools, scratch=copying.scratch)
-    writer.finish(
-        Manifest(
-            chunk_count=writer.chunk_count,
-            database_bytes=writer.database_bytes,
-            sha256=writer.sha256,
-            schema_fingerprint=contents.survey.schema_fingerprint,
-            row_counts=contents.survey.row_counts,
-            search_path=contents.search_path,
-        )
+    manifest = Manifest(
+        chunk_count=writer.chunk_count,
+        database_bytes=writer.database_bytes,
+        sha256=writer.sha256,
+        schema_fingerprint=contents.survey.schema_fingerprint,
+        row_counts=contents.survey.row_counts,
+        search_path=contents.search_path,
     )
+    await run_in_thread(lambda _stop: writer.finish(manifest))
 
 
 async def _finish(
