@@ -26,6 +26,7 @@ from tenantry.db import (
     snapshots,
     sqlite,
     survey,
+    time_limits,
 )
 from tenantry.db.postgres import CLOSE_SECONDS_MAX, UNAVAILABLE
 from tenantry.db.postgres_roles import read_role
@@ -235,7 +236,7 @@ async def check_role(url: str) -> None:
 
 @asynccontextmanager
 async def connected(url: str) -> AsyncIterator[Any]:
-    """Open a connection to a PostgreSQL database, outside all budgets.
+    """Open a connection to a PostgreSQL database, outside all budgets, without time limits.
 
     Raises:
         DatabaseUnavailable: It cannot be reached, or returns an error.
@@ -248,6 +249,8 @@ async def connected(url: str) -> AsyncIterator[Any]:
             command_seconds=STATEMENT_SECONDS_MAX,
         )
         try:
+            if not await postgres_connector.is_behind_pooler(raw):
+                await raw.execute(time_limits.LIFT_IN_SESSION)
             yield raw
         finally:
             await raw.close(timeout=CLOSE_SECONDS_MAX)
@@ -265,6 +268,7 @@ async def opened_snapshot(url: str) -> AsyncIterator[tuple[Any, str]]:
         DatabaseUnavailable: The database cannot be reached, or returns an error.
     """
     async with connected(url) as raw, raw.transaction(isolation="repeatable_read", readonly=True):
+        await raw.execute(time_limits.LIFT_IN_TRANSACTION)  # behind a pooler, too
         yield raw, str(await raw.fetchval("SELECT pg_export_snapshot()"))
 
 
