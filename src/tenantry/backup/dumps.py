@@ -51,7 +51,7 @@ class RoleTooPowerful(Conflict):
 
 
 class CopyDiffers(Conflict):
-    """The restored database differs from what was saved; it was removed again."""
+    """The copy differs from the original; it was removed again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,7 @@ async def copy_snapshot(
 
 
 async def check_loaded(url: str, expected: Contents, *, is_foreign: bool) -> None:
-    """Compare a new database with what was saved, and set its search path.
+    """Compare a new database with its original, and set its search path.
 
     Raises:
         CopyDiffers: Rows or tables are missing, or there are too many.
@@ -371,9 +371,9 @@ def explain_difference(found: Survey, expected: Survey) -> str:
         name for name in names if found.row_counts.get(name) != expected.row_counts.get(name)
     ]
     if not differing:
-        return "The restored database has other columns, indexes or constraints than the saved one."
+        return "The copy has other columns, indexes or constraints than the original."
     first = differing[0]
     return (
-        f"The restored database has {found.row_counts.get(first, 0)} rows in {first}, and the "
-        f"saved one {expected.row_counts.get(first, 0)}."
+        f"The copy has {found.row_counts.get(first, 0)} rows in {first}, and the original "
+        f"{expected.row_counts.get(first, 0)}."
     )
