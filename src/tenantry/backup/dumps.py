@@ -121,7 +121,13 @@ async def load(url: str, chunks: Iterator[bytes], *, tools: PostgresTools) -> No
 
 
 async def copy(
-    source: str, target: str, count: Write, *, tools: PostgresTools, is_whole: bool = False
+    source: str,
+    target: str,
+    count: Write,
+    *,
+    tools: PostgresTools,
+    is_whole: bool = False,
+    is_foreign: bool = False,
 ) -> Contents:
     """Write one snapshot of a live database to a new one of the same engine.
 
@@ -131,13 +137,15 @@ async def copy(
         count: Called in a thread with each part.
         tools: The programs of PostgreSQL.
         is_whole: Whether comments, privileges and settings are copied, too: for a move.
+        is_foreign: Whether another program has made *source*, which is then only read.
 
     Raises:
+        SourceChanged: A foreign file was written to.
         Exception: As for `dump` and `load`.
     """
     path, new = sqlite_path(source), sqlite_path(target)
     if path is not None and new is not None:
-        await run_in_thread(lambda stop: _copy_sqlite(path, new, stop))
+        await run_in_thread(partial(_copy_sqlite, path, new, is_foreign=is_foreign))
         found = await start_thread(partial(survey.survey_sqlite, new, is_private=True))
         return Contents(found, None)
     async with opened_snapshot(source) as (raw, snapshot):
@@ -343,8 +351,9 @@ def _load_postgres(program: Path, url: str, chunks: Iterator[bytes], stop: Stop)
             sink.write(data)
 
 
-def _copy_sqlite(path: Path, target: Path, stop: Stop) -> None:
-    snapshots.copy_live(path, target, stop)
+def _copy_sqlite(path: Path, target: Path, stop: Stop, *, is_foreign: bool) -> None:
+    copy_file = snapshots.copy_foreign if is_foreign else snapshots.copy_live
+    copy_file(path, target, stop)
     files.sync(target)
     files.sync_folder(target.parent)
 

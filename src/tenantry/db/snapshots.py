@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tenantry.db import sqlite, write_fence
+from tenantry.db import inspection, sqlite, write_fence
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.kit import private
 from tenantry.kit.stopping import Stop
@@ -51,6 +51,23 @@ def copy_live(source: Path, target: Path, stop: Stop) -> None:
             read.execute("BEGIN")
             read.execute("SELECT count(*) FROM sqlite_master").fetchone()
             read.backup(written, pages=PAGES_COPIED_AT_ONCE, progress=stop.check)
+            write_fence.lift_copy(written)
+    except sqlite3.Error as error:
+        raise DatabaseUnavailable from error
+
+
+def copy_foreign(source: Path, target: Path, stop: Stop) -> None:
+    """Copy a file that another program has made, as `copy_live`, but without changing *source*.
+
+    `copy_live` would move the log of *source* into it.
+
+    Raises:
+        SourceChanged: Another process wrote to *source*, which was not locked.
+        DatabaseUnavailable, Stopped, FileExistsError: As for `copy_live`.
+    """
+    try:
+        inspection.copy_sqlite(source, target, stop)
+        with contextlib.closing(sqlite3.connect(target, isolation_level=None)) as written:
             write_fence.lift_copy(written)
     except sqlite3.Error as error:
         raise DatabaseUnavailable from error
