@@ -142,6 +142,25 @@ class TestTenantAdoptAs:
         assert restored.adopt(database=restored.copy).status == 0
 
     @on_sqlite
+    def test_does_not_change_the_files_of_the_copy(self, restored: Restored, tmp_path: Path):
+        """Nor move what is in the log of SQLite into the database."""
+        path, copied = Path(str(sqlite_path(restored.copy))), tmp_path / "with-log" / "copy.db"
+        copied.parent.mkdir()
+        logs = [Path(f"{one}-wal") for one in (path, copied)]
+        with raw_sql.connected(restored.copy) as query:
+            query("INSERT INTO note VALUES ('in the log')")
+            shutil.copyfile(path, copied)
+            shutil.copyfile(*logs)
+        before = [copied.read_bytes(), logs[1].read_bytes()]
+        assert b"in the log" in before[1]
+
+        made = restored.adopt("--json", database=str(copied)).data
+
+        assert [copied.read_bytes(), logs[1].read_bytes()] == before
+        (adopted,) = restored.tenantry.settings.data_dir.glob(f"**/{made['databaseName']}.db")
+        assert notes(f"sqlite:///{adopted}") == {"saved", "in the log"}
+
+    @on_sqlite
     def test_names_a_file_that_is_missing(self, restored: Restored):
         ended = restored.adopt(database="nothing.db")
 

@@ -1,5 +1,6 @@
 """Archives in S3-compatible storage, on moto's server."""
 
+import os
 import secrets
 import urllib.request
 from collections.abc import Iterator
@@ -8,10 +9,13 @@ from typing import Any
 import pytest
 from moto.server import ThreadedMotoServer
 
+from tenantry.backup.archive import Keys
 from tenantry.backup.s3 import S3Target, S3Unavailable, S3UrlHasCredentials
+from tenantry.backup.targets import stored
 from tests.acceptance.commands import Commands
 
 SHOP = "Shop"
+KEYS = Keys(["a secret key of this installation"])
 
 
 @pytest.fixture(name="bucket")
@@ -80,6 +84,37 @@ class TestS3Target:
         """The URL is stored with each job, and shown."""
         with pytest.raises(S3UrlHasCredentials):
             S3Target("s3://key:secret@bucket/prefix")
+
+
+class TestStored:
+    def test_has_an_archive_that_the_storage_does_not_return(self, bucket: str):
+        """Such as one that a lifecycle rule has moved to cold storage: others are usable."""
+        target = S3Target(bucket)
+        with target.writing("a.tar") as sink:
+            sink.write(b"damaged")
+        path = bucket.removeprefix("s3://")
+        request = urllib.request.Request(  # noqa: S310
+            f"{os.environ['AWS_ENDPOINT']}/{path}/b.tar",  # noqa: TID251 - set by the fixture
+            b"cold",
+            {"Content-Type": "application/x-tar", "x-amz-storage-class": "GLACIER"},
+            method="PUT",
+        )
+        urllib.request.urlopen(request).close()  # noqa: S310
+
+        found = stored(target, KEYS)
+
+        assert [(one.name, one.size, one.fault) for one in found] == [
+            ("a.tar", 7, "damaged"),
+            ("b.tar", 4, "cannot be read"),
+        ]
+
+    def test_raises_if_the_storage_cannot_be_reached(
+        self, bucket: str, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setenv("AWS_ENDPOINT", "http://127.0.0.1:1")
+
+        with pytest.raises(S3Unavailable):
+            stored(S3Target(bucket), KEYS)
 
 
 class TestBackup:

@@ -6,7 +6,6 @@ import random
 import secrets
 import signal
 import sqlite3
-import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -42,6 +41,7 @@ from tenantry.fleet.lifecycle import Provisioned, UnknownServer
 from tenantry.kit.errors import Conflict, Invalid, TenantryError
 from tenantry.kit.ids import new_id
 from tenantry.kit.pages import Window
+from tenantry.kit.stopping import Stop
 from tenantry.migration.inspection import AlreadyTenantry, MayNotCreate, NamesTaken
 from tenantry.migration.scripts import BOOTSTRAP_LOCK
 from tenantry.migration.streams import BadStream
@@ -808,10 +808,9 @@ class TestFail:
         raw_sql.run(foreign.url, "PRAGMA journal_mode = WAL")
         source = Path(foreign.name)
 
-        class Written(threading.Event):
-            def is_set(self) -> bool:
+        class Written(Stop):
+            def check(self, *_: Any) -> None:
                 raw_sql.run(foreign.url, "UPDATE customer SET balance = balance + 1")
-                return False
 
         with pytest.raises(SourceChanged):
             copy_sqlite(source, tmp_path / "copy.db", Written())

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from tenantry.backup import creating
+from tenantry.backup.archive import Sink
 from tenantry.backup.jobs import Progress
 from tenantry.backup.targets import FolderTarget
 from tenantry.services import system_context
@@ -37,6 +38,29 @@ class SlowTarget(FolderTarget):
         self.free.clear()
 
 
+class RecordingTarget(FolderTarget):
+    """A folder that records the threads which write to it."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.threads: set[threading.Thread] = set()
+
+    @contextmanager
+    def writing(self, name: str) -> Iterator[Sink]:
+        with super().writing(name) as file:
+            yield RecordingSink(file, self.threads)
+
+
+class RecordingSink:
+    def __init__(self, file: BinaryIO, threads: set[threading.Thread]) -> None:
+        self._file = file
+        self._threads = threads
+
+    def write(self, data: bytes) -> int:
+        self._threads.add(threading.current_thread())
+        return self._file.write(data)
+
+
 async def free_when_it_waits(target: SlowTarget) -> None:
     for _ in range(2):
         await asyncio.to_thread(target.waiting.wait, WAIT_SECONDS)
@@ -63,3 +87,18 @@ class TestBackup:
         await freeing
         assert job.state == "done"
         assert len(target.names()) == 1
+
+    async def test_writes_every_part_in_a_thread(self, world: World, tmp_path: Path):
+        """With S3 the last one waits for an upload, too."""
+        target = RecordingTarget(tmp_path / "archives")
+
+        await creating.back_up_tenant(
+            system_context("test"),
+            world.services.copying,
+            world.acme.tenant,
+            target,
+            progress=Progress(),
+        )
+
+        assert target.threads
+        assert threading.current_thread() not in target.threads

@@ -194,10 +194,29 @@ class TestExport:
             folder.mkdir()
             (folder / "0001-a.jsonl").touch()
 
-        with snapshots.locked(living):
+        with snapshots.new_locked(lambda: living):
             await export(world.services, world.acme.tenant, tmp_path / "acme")
 
         assert names_in(tmp_path) == {"acme", living.name, other.name}
+
+    async def test_is_begun_again_if_another_one_removes_its_new_folder(
+        self, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        """Between its creation and its lock, it looks like that of a killed export."""
+        mkdir, removed = os.mkdir, list[str]()
+
+        def and_remove(path: Any, *arguments: Any, **options: Any) -> None:
+            mkdir(path, *arguments, **options)
+            if not removed and str(path).endswith(".unfinished"):
+                removed.append(str(path))
+                Path(path).rmdir()
+
+        monkeypatch.setattr(os, "mkdir", and_remove)
+
+        await export(world.services, world.acme.tenant, tmp_path / "acme")
+
+        assert len(removed) == 1
+        assert names_in(tmp_path) == {"acme"}
 
     async def test_leaves_what_another_user_has_left(
         self, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -4,6 +4,7 @@ import asyncio
 import os
 import secrets
 import stat
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ import pytest
 import sqlalchemy as sa
 
 from tenantry.db import files
-from tenantry.db.servers import Server, checked_name
+from tenantry.db.database import Budget
+from tenantry.db.outages import ServerAway
+from tenantry.db.servers import PROBE_SECONDS_MAX, Server, checked_name
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.sqlite_folder import SqliteFolder
 from tenantry.db.statements import Statement
@@ -21,6 +24,7 @@ from testkit import raw_sql
 from tests.integration.conftest import Keep
 from tests.integration.engines import on_postgresql, on_sqlite
 
+WAIT_SECONDS = 20
 ONE = Statement[Any](sa.text("SELECT 1"))
 
 
@@ -265,3 +269,42 @@ class TestStrangers:
 
         assert raw_sql.rows(as_stranger(url, stranger), "SELECT 1") == [(1,)]
         assert f"{prefix}a" in await server.public_names()
+
+
+class TestProbe:
+    @on_sqlite
+    async def test_of_a_disk_that_hangs_ends_and_uses_one_thread(
+        self, server: Server, prefix: str, monkeypatch: pytest.MonkeyPatch
+    ):
+        """As on an NFS server that is away: nothing can end the system call."""
+        await server.create(f"{prefix}a")
+        fsync, hung, back = os.fsync, threading.Semaphore(0), threading.Event()
+
+        def hang(handle: int) -> None:
+            hung.release()
+            assert back.wait(WAIT_SECONDS)
+            fsync(handle)
+
+        monkeypatch.setattr(os, "fsync", hang)
+        try:
+            for _ in range(2):
+                with pytest.raises(ServerAway):
+                    async with asyncio.timeout(2 * PROBE_SECONDS_MAX):
+                        await server.probe()
+        finally:
+            back.set()
+
+        assert hung.acquire(blocking=False)
+        assert not hung.acquire(blocking=False)
+        await server.probe()
+
+    async def test_of_a_missing_folder_says_so_each_time(self, tmp_path: Path):
+        folder = tmp_path / "unmounted"
+        server = SqliteFolder(folder, Budget(1), synchronous="FULL")
+        for _ in range(2):
+            with pytest.raises(ServerAway):
+                await server.probe()
+        folder.mkdir()
+        (folder / "file").touch()
+
+        await server.probe()

@@ -2,11 +2,16 @@
 
 import asyncio
 import contextlib
+import os
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from threading import Event
 
 import pytest
 
-from tenantry.kit.stopping import Stop, Stopped, run_in_thread
+from tenantry.kit.stopping import Stop, Stopped, entered_in_thread, run_in_thread
 
 
 class TestStop:
@@ -33,3 +38,54 @@ class TestStop:
         stop.set()
         with pytest.raises(Stopped), stop.disconnecting(0):
             pass
+
+
+# More than the default pool of asyncio has threads.
+MANY = (os.cpu_count() or 1) + 5
+WAIT_SECONDS = 20
+
+
+class TestRunInThread:
+    async def test_leaves_the_threads_of_short_work_free(self):
+        """The contents of a post are searched in one of them, when it is saved."""
+        end = Event()
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(MANY):
+                tasks.create_task(run_in_thread(lambda _stop: end.wait(WAIT_SECONDS)))
+            await asyncio.sleep(0.1)
+            try:
+                async with asyncio.timeout(5):
+                    assert await asyncio.to_thread(lambda: "done") == "done"
+            finally:
+                end.set()
+
+    async def test_knows_the_context_of_its_caller(self):
+        """The log has it."""
+        variable = ContextVar("variable", default="")
+        variable.set("of the caller")
+
+        assert await run_in_thread(lambda _stop: variable.get()) == "of the caller"
+
+
+class TestEnteredInThread:
+    async def test_leaves_the_threads_of_short_work_free(self):
+        end = Event()
+
+        @contextmanager
+        def slow() -> Iterator[None]:
+            end.wait(WAIT_SECONDS)
+            yield
+
+        async def enter() -> None:
+            async with entered_in_thread(slow()):
+                pass
+
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(MANY):
+                tasks.create_task(enter())
+            await asyncio.sleep(0.1)
+            try:
+                async with asyncio.timeout(5):
+                    assert await asyncio.to_thread(lambda: "done") == "done"
+            finally:
+                end.set()

@@ -49,7 +49,7 @@ async def adopt_copy(
         TenantNameInUse, BadText: The name cannot be used.
         UnknownServer, WrongEngine, ServerTooOld, NoSpace: The server cannot be used.
         DatabaseMissing, NotATenantDatabase: There is no such file, or it is of something else.
-        RoleTooPowerful, CopyDiffers: The copy is not used.
+        RoleTooPowerful, CopyDiffers, SourceChanged: The copy is not used.
         DatabaseUnavailable: A database cannot be reached, or is damaged.
         ToolMissing, ToolTooOld, ToolFailed: See `db.postgres_tools`.
     """
@@ -67,7 +67,9 @@ async def adopt_copy(
         await same_engine.check_server(source, target)
         # As with a foreign archive: no authentication code says who has written it.
         await dumps.check_role(target)
-        contents = await dumps.copy(source, target, progress.add, tools=copying.tools)
+        contents = await dumps.copy(
+            source, target, progress.add, tools=copying.tools, is_foreign=True
+        )
         _check_tables(contents.survey)
         await dumps.check_loaded(target, contents, is_foreign=True)
 

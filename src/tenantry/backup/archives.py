@@ -21,7 +21,7 @@ from tenantry.backup.targets import (
 )
 from tenantry.kit.errors import Unavailable
 from tenantry.kit.pages import Page, Window
-from tenantry.kit.stopping import entered_in_thread
+from tenantry.kit.stopping import entered_in_thread, run_in_thread
 from tenantry.kit.text import checked_text
 
 Result = TypeVar("Result")
@@ -96,7 +96,7 @@ class Archives:
         """
         target = await self.target()
         async with entered_in_thread(target.reading(name)) as file:
-            yield await asyncio.to_thread(ArchiveReader, file, self.keys)
+            yield await run_in_thread(lambda _stop: ArchiveReader(file, self.keys))
 
     async def header(self, name: str) -> Header:
         """Return the header of an archive of this installation.

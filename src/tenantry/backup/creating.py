@@ -1,6 +1,5 @@
 """Back up one tenant, or the catalog, into one archive."""
 
-import asyncio
 from collections.abc import Callable
 from uuid import UUID
 
@@ -17,7 +16,7 @@ from tenantry.kit.clock import utc_now
 from tenantry.kit.context import OperationContext
 from tenantry.kit.ids import new_id
 from tenantry.kit.release import VERSION
-from tenantry.kit.stopping import entered_in_thread
+from tenantry.kit.stopping import entered_in_thread, run_in_thread
 
 TENANT, CATALOG = "tenant", "catalog"
 
@@ -107,8 +106,8 @@ async def _back_up(
     job = new_job(ctx, "backup", progress, tenant=tenant, archive=target.place(name))
     async with running(copying, job, progress):
         async with entered_in_thread(target.writing(name)) as sink:
-            writer = await asyncio.to_thread(ArchiveWriter, sink, copying.keys, header)
-            await asyncio.to_thread(writer.add_record, record)
+            writer = await run_in_thread(lambda _stop: ArchiveWriter(sink, copying.keys, header))
+            await run_in_thread(lambda _stop: writer.add_record(record))
             await _write(copying, writer, url=url, count=progress.add)
         return await _finish(ctx, copying, job, tenant_id=header.tenant_id, progress=progress)
 
@@ -122,16 +121,15 @@ async def _write(
         count(data)
 
     contents = await dumps.dump(url, write, tools=copying.tools, scratch=copying.scratch)
-    writer.finish(
-        Manifest(
-            chunk_count=writer.chunk_count,
-            database_bytes=writer.database_bytes,
-            sha256=writer.sha256,
-            schema_fingerprint=contents.survey.schema_fingerprint,
-            row_counts=contents.survey.row_counts,
-            search_path=contents.search_path,
-        )
+    manifest = Manifest(
+        chunk_count=writer.chunk_count,
+        database_bytes=writer.database_bytes,
+        sha256=writer.sha256,
+        schema_fingerprint=contents.survey.schema_fingerprint,
+        row_counts=contents.survey.row_counts,
+        search_path=contents.search_path,
     )
+    await run_in_thread(lambda _stop: writer.finish(manifest))
 
 
 async def _finish(

@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from tenantry.db import (
     snapshots,
     sqlite,
     survey,
+    time_limits,
 )
 from tenantry.db.postgres import CLOSE_SECONDS_MAX, UNAVAILABLE
 from tenantry.db.postgres_roles import read_role
@@ -34,7 +36,7 @@ from tenantry.db.survey import Survey
 from tenantry.db.urls import sqlite_path
 from tenantry.kit import private
 from tenantry.kit.errors import Conflict
-from tenantry.kit.stopping import Stop, run_in_thread
+from tenantry.kit.stopping import Stop, run_in_thread, start_thread
 
 SQLITE, POSTGRESQL = "sqlite", "postgresql"
 CONNECT_SECONDS = 10.0
@@ -49,7 +51,7 @@ class RoleTooPowerful(Conflict):
 
 
 class CopyDiffers(Conflict):
-    """The restored database differs from what was saved; it was removed again."""
+    """The copy differs from the original; it was removed again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +121,13 @@ async def load(url: str, chunks: Iterator[bytes], *, tools: PostgresTools) -> No
 
 
 async def copy(
-    source: str, target: str, count: Write, *, tools: PostgresTools, is_whole: bool = False
+    source: str,
+    target: str,
+    count: Write,
+    *,
+    tools: PostgresTools,
+    is_whole: bool = False,
+    is_foreign: bool = False,
 ) -> Contents:
     """Write one snapshot of a live database to a new one of the same engine.
 
@@ -129,14 +137,17 @@ async def copy(
         count: Called in a thread with each part.
         tools: The programs of PostgreSQL.
         is_whole: Whether comments, privileges and settings are copied, too: for a move.
+        is_foreign: Whether another program has made *source*, which is then only read.
 
     Raises:
+        SourceChanged: A foreign file was written to.
         Exception: As for `dump` and `load`.
     """
     path, new = sqlite_path(source), sqlite_path(target)
     if path is not None and new is not None:
-        await run_in_thread(lambda stop: _copy_sqlite(path, new, stop))
-        return Contents(await asyncio.to_thread(survey.survey_sqlite, new, is_private=True), None)
+        await run_in_thread(partial(_copy_sqlite, path, new, is_foreign=is_foreign))
+        found = await start_thread(partial(survey.survey_sqlite, new, is_private=True))
+        return Contents(found, None)
     async with opened_snapshot(source) as (raw, snapshot):
         return await copy_snapshot(
             raw, snapshot, source, target, count, tools=tools, is_whole=is_whole
@@ -173,7 +184,7 @@ async def copy_snapshot(
 
 
 async def check_loaded(url: str, expected: Contents, *, is_foreign: bool) -> None:
-    """Compare a new database with what was saved, and set its search path.
+    """Compare a new database with its original, and set its search path.
 
     Raises:
         CopyDiffers: Rows or tables are missing, or there are too many.
@@ -182,8 +193,8 @@ async def check_loaded(url: str, expected: Contents, *, is_foreign: bool) -> Non
     path = sqlite_path(url)
     if path is not None:
         if is_foreign:
-            await asyncio.to_thread(survey.check_sqlite, path)
-        found = await asyncio.to_thread(survey.survey_sqlite, path, is_private=True)
+            await start_thread(partial(survey.check_sqlite, path))
+        found = await start_thread(partial(survey.survey_sqlite, path, is_private=True))
     else:
         async with connected(url) as raw:
             found = await survey.survey_postgres(raw)
@@ -233,7 +244,7 @@ async def check_role(url: str) -> None:
 
 @asynccontextmanager
 async def connected(url: str) -> AsyncIterator[Any]:
-    """Open a connection to a PostgreSQL database, outside all budgets.
+    """Open a connection to a PostgreSQL database, outside all budgets, without time limits.
 
     Raises:
         DatabaseUnavailable: It cannot be reached, or returns an error.
@@ -246,6 +257,8 @@ async def connected(url: str) -> AsyncIterator[Any]:
             command_seconds=STATEMENT_SECONDS_MAX,
         )
         try:
+            if not await postgres_connector.is_behind_pooler(raw):
+                await raw.execute(time_limits.LIFT_IN_SESSION)
             yield raw
         finally:
             await raw.close(timeout=CLOSE_SECONDS_MAX)
@@ -263,6 +276,7 @@ async def opened_snapshot(url: str) -> AsyncIterator[tuple[Any, str]]:
         DatabaseUnavailable: The database cannot be reached, or returns an error.
     """
     async with connected(url) as raw, raw.transaction(isolation="repeatable_read", readonly=True):
+        await raw.execute(time_limits.LIFT_IN_TRANSACTION)  # behind a pooler, too
         yield raw, str(await raw.fetchval("SELECT pg_export_snapshot()"))
 
 
@@ -337,8 +351,9 @@ def _load_postgres(program: Path, url: str, chunks: Iterator[bytes], stop: Stop)
             sink.write(data)
 
 
-def _copy_sqlite(path: Path, target: Path, stop: Stop) -> None:
-    snapshots.copy_live(path, target, stop)
+def _copy_sqlite(path: Path, target: Path, stop: Stop, *, is_foreign: bool) -> None:
+    copy_file = snapshots.copy_foreign if is_foreign else snapshots.copy_live
+    copy_file(path, target, stop)
     files.sync(target)
     files.sync_folder(target.parent)
 
@@ -365,9 +380,9 @@ def explain_difference(found: Survey, expected: Survey) -> str:
         name for name in names if found.row_counts.get(name) != expected.row_counts.get(name)
     ]
     if not differing:
-        return "The restored database has other columns, indexes or constraints than the saved one."
+        return "The copy has other columns, indexes or constraints than the original."
     first = differing[0]
     return (
-        f"The restored database has {found.row_counts.get(first, 0)} rows in {first}, and the "
-        f"saved one {expected.row_counts.get(first, 0)}."
+        f"The copy has {found.row_counts.get(first, 0)} rows in {first}, and the original "
+        f"{expected.row_counts.get(first, 0)}."
     )

@@ -1,6 +1,5 @@
 """Fill a new database from an archive, and compare it with what the archive has saved."""
 
-import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -14,6 +13,7 @@ from tenantry.db.survey import Survey
 from tenantry.fleet.lifecycle import UnknownServer
 from tenantry.kit.errors import Conflict, Invalid
 from tenantry.kit.ids import new_id
+from tenantry.kit.stopping import run_in_thread
 from tenantry.migration.errors import explain
 from tenantry.migration.run_scripts import RunScripts
 from tenantry.settings import SERVER_DEFAULT
@@ -50,7 +50,7 @@ async def read_record(reader: ArchiveReader) -> TenantRecord:
     """
     if reader.header.kind != "tenant":
         raise NotATenant
-    return await asyncio.to_thread(reader.record, TenantRecord)
+    return await run_in_thread(lambda _stop: reader.record(TenantRecord))
 
 
 def server_for(

@@ -1,6 +1,5 @@
 """Remove old archives from a target."""
 
-import asyncio
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -54,7 +53,7 @@ async def prune(
         find_old, target, copying.keys, now=ctx.now, keep_days=keep_days, keep_last=keep_last
     )
     async with running(copying, job, progress):
-        pruned = await asyncio.to_thread(find)
+        pruned = await run_in_thread(lambda _stop: find())
         await run_in_thread(partial(_remove, target, pruned, progress))
         left = pruned.total_count - len(pruned.removed)
         changes: audit_log.Changes = [{"field": "archives", "old": pruned.total_count, "new": left}]

@@ -22,6 +22,7 @@ from tenantry.db.urls import SQLITE_PREFIX, sqlite_path
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Conflict, Invalid
 from tenantry.kit.pages import PAGE_SIZE_MAX, Window
+from tenantry.kit.stopping import run_in_thread
 
 
 class NotACatalog(Invalid):
@@ -60,7 +61,7 @@ async def restore_catalog(
             f"The archive is of {reader.header.engine}, and TENANTRY_CATALOG_URL of the other "
             "engine."
         )
-    await asyncio.to_thread(reader.record, CatalogRecord)
+    await run_in_thread(lambda _stop: reader.record(CatalogRecord))
     path = sqlite_path(url)
     if path is None:
         if await dumps.has_tables(url):

@@ -15,7 +15,7 @@ from typing import BinaryIO, Protocol
 from tenantry.backup.archive import ArchiveDamaged, ArchiveNewer, ArchiveReader, Header, Keys, Sink
 from tenantry.db import files
 from tenantry.kit import private
-from tenantry.kit.errors import NotFound
+from tenantry.kit.errors import NotFound, Unavailable
 
 SUFFIX = ".tar"
 PARTIAL = ".partial"
@@ -284,6 +284,7 @@ def expired(archives: list[Stored], *, before: datetime, keep_last: int) -> list
 
 
 def _stored(target: Target, name: str, keys: Keys) -> Stored | None:
+    size = 0
     try:
         size = target.size(name)
         with target.reading(name, buffer_bytes=START_BYTES) as file:
@@ -294,7 +295,7 @@ def _stored(target: Target, name: str, keys: Keys) -> Stored | None:
         return Stored(name, size, None, "damaged")
     except ArchiveNewer:
         return Stored(name, size, None, "newer release")
-    except OSError:
+    except (OSError, Unavailable):  # of S3; if all of it is away, `names` has raised that
         return Stored(name, size, None, "cannot be read")
     return Stored(name, size, reader.header, "another secret key" if reader.is_foreign else None)
 

@@ -1,7 +1,5 @@
 """Verify an archive: restore it into a scratch database, compare it, drop it."""
 
-import asyncio
-
 from tenantry.backup import loading
 from tenantry.backup.archive import ArchiveReader, Manifest
 from tenantry.backup.creating import TENANT, CatalogRecord
@@ -11,6 +9,7 @@ from tenantry.catalog.records import TenantRecord
 from tenantry.kit.clock import utc_now
 from tenantry.kit.context import OperationContext
 from tenantry.kit.ids import new_id
+from tenantry.kit.stopping import run_in_thread
 
 
 async def verify(
@@ -28,7 +27,8 @@ async def verify(
         UnknownServer, WrongEngine: No server can be used for it.
     """
     is_tenant = reader.header.kind == TENANT
-    await asyncio.to_thread(reader.record, TenantRecord if is_tenant else CatalogRecord)
+    kind = TenantRecord if is_tenant else CatalogRecord
+    await run_in_thread(lambda _stop: reader.record(kind))
     server_name = loading.server_for(copying, reader, server_name)
     database_name = f"tenantry_{new_id().hex}"
     job = new_job(

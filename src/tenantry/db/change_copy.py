@@ -17,6 +17,7 @@ from psycopg.conninfo import make_conninfo
 from tenantry.db.change_writer import ChangeDiffers, ChangeWriter, Raw
 from tenantry.db.checksums import SETTINGS
 from tenantry.db.pgoutput import PROTOCOL, Change, Marker, Relation, decode
+from tenantry.db.time_limits import LIFT_IN_SESSION
 from tenantry.db.visibility import Snapshot
 from tenantry.kit import postgres_urls
 from tenantry.kit.errors import Unavailable
@@ -33,13 +34,14 @@ HELD_BYTES_MAX = 64 * 2**20
 
 # The source rejects writes at the end, and its COMMIT may not be flushed: the marker's is.
 _SOURCE = f"""
+{LIFT_IN_SESSION}; SET statement_timeout = '{READ_SECONDS_MAX}s';
 SET default_transaction_read_only = off; SET synchronous_commit = local;
-SET statement_timeout = '{READ_SECONDS_MAX}s'; SET lock_timeout = 0;
 """
-# Triggers, rules and foreign keys had their effect where the change was made.
-_TARGET = """
+# Triggers, rules and foreign keys had their effect where the change was made. The session is idle
+# while the rows are compared.
+_TARGET = f"""
+{LIFT_IN_SESSION};
 SET session_replication_role = replica; SET row_security = off; SET synchronous_commit = on;
-SET statement_timeout = 0; SET lock_timeout = 0; SET idle_in_transaction_session_timeout = 0
 """
 _MARK = "SELECT pg_logical_emit_message(true, $1, $2)"
 _READ = """

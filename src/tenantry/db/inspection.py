@@ -4,16 +4,16 @@ Nothing here changes such a database, or adds files next to a SQLite file: the d
 production, and may be rejected.
 """
 
-import asyncio
 import contextlib
 import sqlite3
+from functools import partial
 from pathlib import Path
-from threading import Event
 
 import asyncpg
 
 from tenantry.kit import private
 from tenantry.kit.errors import Conflict, Invalid
+from tenantry.kit.stopping import Stop, run_in_thread
 
 PAGES_COPIED_AT_ONCE = 4_096
 
@@ -79,37 +79,23 @@ def open_to_read(path: Path) -> sqlite3.Connection:
 
 
 async def copy_in_thread(source: Path, target: Path) -> None:
-    """Run `copy_sqlite` in a thread; stop it on cancellation."""
-    stopped = Event()
-    copying = asyncio.get_running_loop().run_in_executor(None, copy_sqlite, source, target, stopped)
-    try:
-        await asyncio.shield(copying)
-    except asyncio.CancelledError:
-        # A thread cannot be cancelled. Wait for its end: the caller will delete the target.
-        stopped.set()
-        await asyncio.wait([copying])
-        copying.exception()
-        raise
+    """Run `copy_sqlite` in a thread; stop it on cancellation, and wait for its end."""
+    await run_in_thread(partial(copy_sqlite, source, target))
 
 
-def copy_sqlite(source: Path, target: Path, stopped: Event) -> None:
+def copy_sqlite(source: Path, target: Path, stop: Stop) -> None:
     """Copy a snapshot of *source* to *target*.
 
     Args:
         source: It is not changed.
         target: Must not exist.
-        stopped: Set it to stop the copy.
+        stop: Stops the copy.
 
     Raises:
         SourceChanged: Another process wrote to *source* during the copy, which is no snapshot.
-        TimeoutError: *stopped* was set.
+        Stopped: *stop* was set.
         Exception: Any error of the driver.
     """
-
-    def check_stopped(*_: int) -> None:
-        if stopped.is_set():
-            raise TimeoutError
-
     private.make_folder(target.parent)
     target.touch(mode=0o600, exist_ok=False)
     is_unused, before = _is_unused_wal(source), source.stat()
@@ -120,7 +106,7 @@ def copy_sqlite(source: Path, target: Path, stopped: Event) -> None:
         # Without a read transaction, a write between two steps would restart the backup.
         read.execute("BEGIN")
         read.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        read.backup(written, pages=PAGES_COPIED_AT_ONCE, progress=check_stopped)
+        read.backup(written, pages=PAGES_COPIED_AT_ONCE, progress=stop.check)
     after = source.stat()
     is_same = (after.st_mtime_ns, after.st_size) == (before.st_mtime_ns, before.st_size)
     if is_unused and not (is_same and _is_unused_wal(source)):

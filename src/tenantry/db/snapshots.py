@@ -10,11 +10,11 @@ import re
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tenantry.db import sqlite, write_fence
+from tenantry.db import inspection, sqlite, write_fence
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.kit import private
 from tenantry.kit.stopping import Stop
@@ -56,6 +56,23 @@ def copy_live(source: Path, target: Path, stop: Stop) -> None:
         raise DatabaseUnavailable from error
 
 
+def copy_foreign(source: Path, target: Path, stop: Stop) -> None:
+    """Copy a file that another program has made, as `copy_live`, but without changing *source*.
+
+    `copy_live` would move the log of *source* into it.
+
+    Raises:
+        SourceChanged: Another process wrote to *source*, which was not locked.
+        DatabaseUnavailable, Stopped, FileExistsError: As for `copy_live`.
+    """
+    try:
+        inspection.copy_sqlite(source, target, stop)
+        with contextlib.closing(sqlite3.connect(target, isolation_level=None)) as written:
+            write_fence.lift_copy(written)
+    except sqlite3.Error as error:
+        raise DatabaseUnavailable from error
+
+
 @contextmanager
 def scratch_folder(parent: Path) -> Iterator[Path]:
     """Create a temporary folder; remove it after the block, and those of dead processes before.
@@ -64,8 +81,7 @@ def scratch_folder(parent: Path) -> Iterator[Path]:
     """
     private.make_folder(parent)
     remove_left(parent)
-    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
-    with locked(folder):
+    with new_locked(lambda: Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))) as folder:
         try:
             yield folder
         finally:
@@ -73,14 +89,32 @@ def scratch_folder(parent: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Lock a folder for the block: `remove_left` does not remove it."""
-    handle = os.open(folder, os.O_RDONLY)
+def new_locked(make: Callable[[], Path]) -> Iterator[Path]:
+    """Create a folder, locked for the block: `remove_left` does not remove it.
+
+    Another process can remove it before it is locked; then another one is created.
+
+    Args:
+        make: Creates a folder with a name of its own, and returns it.
+    """
+    while (handle := _lock(folder := make())) is None:
+        pass
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
+        yield folder
     finally:
         os.close(handle)
+
+
+def _lock(folder: Path) -> int | None:
+    """Lock a new folder and return its handle; return None if the folder was removed before."""
+    with contextlib.suppress(FileNotFoundError), contextlib.ExitStack() as stack:
+        handle = os.open(folder, os.O_RDONLY)
+        stack.callback(os.close, handle)
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        if os.path.samestat(os.fstat(handle), folder.stat()):
+            stack.pop_all()
+            return handle
+    return None
 
 
 def remove_left(parent: Path, names: "re.Pattern[str]" = COPIES) -> None:

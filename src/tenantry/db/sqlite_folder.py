@@ -4,16 +4,18 @@ import asyncio
 import contextlib
 import sys
 from collections.abc import AsyncIterator, Callable, Collection
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from tenantry.db import files, inspection, move_obstacles, write_fence
 from tenantry.db.database import Budget, Database
 from tenantry.db.outages import ServerAway
-from tenantry.db.servers import Server, checked_name
+from tenantry.db.servers import PROBE_SECONDS_MAX, Server, checked_name
 from tenantry.db.sessions import STATEMENT_SECONDS_DEFAULT, Session
 from tenantry.db.sqlite import BUSY_TIMEOUT_SECONDS, SqliteFile
 from tenantry.db.urls import SQLITE_PREFIX
+from tenantry.kit.stopping import start_thread
 
 # One for each file: SQLite has one writer, so more threads would only wait for its lock.
 SQLITE_CONNECTIONS_MAX = 1
@@ -46,6 +48,7 @@ class SqliteFolder(Server):
         self.budget = budget
         self._synchronous = synchronous
         self._statement_seconds = statement_seconds
+        self._probing: asyncio.Future[None] | None = None
 
     def path(self, name: str) -> Path:
         """Return the file of the database *name*."""
@@ -63,8 +66,16 @@ class SqliteFolder(Server):
 
     async def probe(self) -> None:
         """Check that the folder is not empty, and that a file can be written to it."""
+        # A system call on a network file system that hangs cannot be ended: its thread is awaited
+        # again, so that there is only one.
+        probing = self._probing
+        if probing is None or probing.done():
+            probing = self._probing = start_thread(partial(files.check_folder, self._folder))
+            probing.add_done_callback(_retrieve)
+        if not (await asyncio.wait({probing}, timeout=PROBE_SECONDS_MAX))[0]:
+            raise ServerAway
         try:
-            await asyncio.to_thread(files.check_folder, self._folder)
+            probing.result()
         except OSError as error:
             raise ServerAway from error
 
@@ -161,6 +172,12 @@ class SqliteFolder(Server):
         path = self.path(name)
         await inspection.copy_in_thread(Path(database), path)
         await asyncio.to_thread(files.sync_folder, path.parent)
+
+
+def _retrieve(probing: "asyncio.Future[None]") -> None:
+    """Retrieve the error of a probe that nothing awaits any longer: else asyncio logs it."""
+    if not probing.cancelled():
+        probing.exception()
 
 
 async def _in_thread(work: Callable[..., Result], *arguments: Path) -> Result:

@@ -30,6 +30,7 @@ from tenantry.db.table_plan import (
     full_text_indexes,
     plan_tables,
 )
+from tenantry.db.time_limits import LIFT_IN_TRANSACTION
 from tenantry.db.urls import sqlite_path
 from tenantry.kit import postgres_urls
 from tenantry.kit.errors import Conflict
@@ -37,6 +38,8 @@ from tenantry.kit.stopping import Stop
 
 COUNTED_ROWS = 500
 LOCK_SECONDS = 30.0
+# Without row security, a policy that hides rows is an error.
+_POSTGRES_BEGIN = f"SET LOCAL timezone = 'UTC'; SET LOCAL row_security = off; {LIFT_IN_TRANSACTION}"
 
 
 class RowsDiffer(Conflict):
@@ -157,8 +160,7 @@ def _opened(url: str, connect_seconds: float, stop: Stop, *, is_read_only: bool)
             stack.enter_context(stop.disconnecting(raw.fileno()))
             raw.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
             raw.read_only = is_read_only
-            # Without row security, a policy that hides rows is an error.
-            begin = "SET LOCAL timezone = 'UTC'; SET LOCAL row_security = off"
+            begin = _POSTGRES_BEGIN
         else:
             mode = f"{path.absolute().as_uri()}?mode=ro" if is_read_only else sqlite.file_uri(path)
             raw = sqlite3.connect(
@@ -281,8 +283,8 @@ def _fill_server(side: _Side, tables: list[PlannedTable]) -> Iterator[Callable[.
 
 def _finish(side: _Side) -> None:
     if not side.is_file:
-        side.raw.autocommit = True
-        side.raw.execute("ANALYZE")
+        side.raw.execute(f"{LIFT_IN_TRANSACTION}; ANALYZE")
+        side.raw.commit()
 
 
 def _last_numbers(side: _Side, tables: list[PlannedTable]) -> dict[str, int]:

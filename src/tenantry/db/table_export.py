@@ -23,6 +23,7 @@ from sqlalchemy.pool import NullPool
 
 from tenantry.db.row_formats import RowFormat, encoder_of, head_of
 from tenantry.db.sessions import DatabaseUnavailable
+from tenantry.db.time_limits import LIFT_IN_TRANSACTION
 from tenantry.db.urls import sqlite_path
 from tenantry.kit import postgres_urls
 from tenantry.kit.errors import Conflict
@@ -33,9 +34,9 @@ BYTES_AT_ONCE = 65_536
 """Encoded rows are written when they have this many bytes."""
 # A value that a driver cannot read, or that JSON cannot hold.
 _INVALID = (psycopg.DataError, sqlite3.DataError, UnicodeError, OverflowError, RecursionError)
-# Without row security, a policy that hides rows is an error. One statement reads a whole table, at
-# the speed of the client.
-_POSTGRES_BEGIN = "SET LOCAL row_security = off; SET LOCAL statement_timeout = 0"
+# Without row security, a policy that hides rows is an error. Without time limits, because a table
+# is read at the speed of the client.
+_POSTGRES_BEGIN = f"SET LOCAL row_security = off; {LIFT_IN_TRANSACTION}"
 _FILE_NAME = re.compile(r"[A-Za-z0-9_]{1,100}")
 _INTERNAL = re.compile(r"pg_.*|information_schema")
 

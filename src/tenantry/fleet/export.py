@@ -166,9 +166,7 @@ class Export:
         self, ctx: OperationContext, tenant: Tenant, folder: Path, row_format: RowFormat, stop: Stop
     ) -> Manifest:
         snapshots.remove_left(folder.parent, _UNFINISHED)
-        unfinished = folder.with_name(f"{folder.name}.{new_id()}.unfinished")
-        private.make_folder(unfinished)
-        with snapshots.locked(unfinished):
+        with snapshots.new_locked(lambda: _new_unfinished(folder)) as unfinished:
             try:
                 manifest = self._write(
                     ctx, tenant, row_format, lambda name: private.open_new(unfinished / name), stop
@@ -208,3 +206,9 @@ class Export:
         with open_new(MANIFEST) as file:
             file.write(msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n")
         return manifest
+
+
+def _new_unfinished(folder: Path) -> Path:
+    unfinished = folder.with_name(f"{folder.name}.{new_id()}.unfinished")
+    private.make_folder(unfinished)
+    return unfinished

@@ -7,9 +7,12 @@ import socket
 import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from contextvars import copy_context
 from functools import partial
 from threading import Event, Lock
 from typing import Any, TypeVar
+
+from tenantry.kit.threads import DaemonThreads
 
 Result = TypeVar("Result")
 
@@ -88,10 +91,26 @@ def _shut_down(handle: int) -> None:
         copied.shutdown(socket.SHUT_RDWR)
 
 
+def start_thread(work: Callable[[], Result]) -> "asyncio.Future[Result]":
+    """Start *work* in a thread of its own; return its future result.
+
+    For work that can take long: the pool of `asyncio.to_thread` has few threads, and requests need
+    them. The callers bound the number of these threads: each belongs to a job, to a command, or to
+    the probe of a server.
+    """
+    thread = DaemonThreads(1, "work")
+    running = asyncio.get_running_loop().run_in_executor(thread, copy_context().run, work)
+    thread.shutdown()  # it ends after this work
+    return running
+
+
 async def run_in_thread(work: Callable[[Stop], Result]) -> Result:
-    """Return what *work* returns; on a cancellation, stop it and wait for its end."""
+    """Return what *work* returns; on a cancellation, stop it and wait for its end.
+
+    It has a thread of its own, see `start_thread`.
+    """
     stop = Stop()
-    running = asyncio.ensure_future(asyncio.to_thread(work, stop))
+    running = start_thread(partial(work, stop))
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
