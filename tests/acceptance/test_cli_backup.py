@@ -604,10 +604,14 @@ class TestRecovery:
 
     def test_says_which_tenant_has_no_archive(self, tenantry: Commands, shop: Any):
         tenantry.drop_database(shop)
+        archives = tenantry.settings.data_dir / "backups"
+        archives.mkdir(exist_ok=True)
+        (archives / "shop.tar").write_bytes(b"damaged")
 
         ended = tenantry("backup", "restore-missing")
         as_json = tenantry("backup", "restore-missing", "--json")
 
         assert ended.status == as_json.status == 1
         assert f"{SHOP}: It was not restored: " in ended.stderr
+        assert "Unusable archives: 1, such as shop.tar (damaged)" in ended.stderr
         assert [one["tenantName"] for one in as_json.data["failed"]] == [SHOP]

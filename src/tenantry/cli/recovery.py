@@ -66,9 +66,15 @@ def restore_missing(*, place: Place = None, as_json: options.Json = False) -> No
 
     async def work(services: Services, progress: Progress) -> tuple[int, list[TenantFailure]]:
         ctx, copying = session.context(), services.copying
-        archives = recovery.newest_archives(
-            await asyncio.to_thread(targets.stored, target, copying.keys)
-        )
+        stored = await asyncio.to_thread(targets.stored, target, copying.keys)
+        archives = recovery.newest_archives(stored)
+        unusable = [one for one in stored if one.fault is not None]
+        if unusable:
+            first = unusable[0]
+            output.note(
+                f"Unusable archives: {len(unusable)}, such as {first.name} ({first.fault}). "
+                "Older ones of the same tenants are restored."
+            )
         done, failed = 0, []
         for tenant in await recovery.tenants_without_database(copying):
             try:
