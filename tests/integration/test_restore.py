@@ -239,6 +239,21 @@ class TestReplace:
         assert restored.tenant.database_name != tenant.database_name
         assert not (await tenants.get(services.catalog, tenant.id)).is_active
 
+    async def test_of_a_tenant_that_an_admin_has_suspended_since_it_was_read_changes_nothing(
+        self, world: World, archive: bytes
+    ):
+        """Such as the last of many tenants, hours after they were listed."""
+        tenant, services = world.acme.tenant, world.services
+        before = await databases(services, tenant)
+        suspended = await services.lifecycle.update(system_context("ada"), tenant, is_active=False)
+
+        with pytest.raises(restoring.TenantChanged):
+            await replace(services, tenant, archive)
+
+        assert await tenants.get(services.catalog, tenant.id) == suspended
+        assert await databases(services, tenant) == before
+        assert (await newest_job(services)).state == "failed"
+
     async def test_leaves_the_old_database_as_it_is_for_the_runs_that_have_planned_it(
         self, gated: Settings, gate: Gate, tmp_path: Path
     ):
@@ -325,8 +340,8 @@ class TestReap:
             Progress(),
             tenant=(tenant.id, tenant.name),
             database=(tenant.server_name, name),
-            has_suspended=True,
         )
+        job = msgspec.structs.replace(job, has_suspended=True)
         await job_rows.add(services.catalog, job, worker_id=NO_WORKER)
         assert not suspended.is_active
 

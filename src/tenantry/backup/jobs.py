@@ -163,7 +163,6 @@ def new_job(
     tenant: tuple[UUID | None, str | None] = (None, None),
     archive: str | None = None,
     database: tuple[str | None, str | None] = (None, None),
-    has_suspended: bool = False,
     source: tuple[str | None, str | None] = (None, None),
     note: str | None = None,
 ) -> Job:
@@ -176,7 +175,6 @@ def new_job(
         tenant: The id and the name of the tenant.
         archive: Where the archive is.
         database: The server and the name of the database that it fills.
-        has_suspended: Whether it suspends the tenant, which was active.
         source: The server and the name of the database that a move copies.
         note: How it works, and why.
     """
@@ -190,7 +188,6 @@ def new_job(
         database_name=database[1],
         actor=ctx.actor,
         started_at=ctx.now,
-        has_suspended=has_suspended,
         source_server_name=source[0],
         source_database_name=source[1],
         note=note,

@@ -37,7 +37,7 @@ Fill = Callable[[], Awaitable[None]]
 
 
 class TenantChanged(Conflict):
-    """The tenant was activated, moved or deleted at the same time. Nothing was changed."""
+    """The tenant was suspended, activated, moved or deleted meanwhile. Nothing was changed."""
 
 
 class TenantExists(Conflict):
@@ -221,7 +221,7 @@ async def replace(
 
     Raises:
         ArchiveOfOther: The tenant's users must not get the data of another one.
-        TenantChanged: The tenant was changed during the restore.
+        TenantChanged: The tenant was changed since it was read.
         UnknownServer, WrongEngine, NotATenant, ArchiveDamaged, CopyDiffers, RoleTooPowerful: As
             for `restore_as`.
     """
@@ -237,11 +237,10 @@ async def replace(
         progress,
         tenant=(tenant.id, tenant.name),
         database=(server_name, database_name),
-        has_suspended=tenant.is_active,
     )
     async with running(copying, job, progress):
-        if job.has_suspended:
-            tenant = await _suspend(ctx, copying, tenant)
+        if tenant.is_active:
+            tenant = await retry_deadlock(partial(_suspend, ctx, copying, job, tenant))
         await loading.fill(
             copying,
             reader,
@@ -273,14 +272,21 @@ async def confirm(ctx: OperationContext, copying: Copying, tenant_id: UUID) -> i
     return len(taken)
 
 
-async def _suspend(ctx: OperationContext, copying: Copying, tenant: Tenant) -> Tenant:
+async def _suspend(ctx: OperationContext, copying: Copying, job: Job, tenant: Tenant) -> Tenant:
+    """Suspend an active tenant, and note that in the job: both, or neither.
+
+    So a tenant that an admin has suspended before stays suspended when the job ends.
+    """
     changes: audit_log.Changes = []
     async with copying.catalog.change(
         ctx, "tenant.update", tenant.id, tenant_id=tenant.id, changes=changes
     ) as session:
-        suspended = await tenants.update(
-            session, tenant.id, name=None, is_active=False, modules=None
-        )
+        worker_id = copying.heartbeat.worker_id
+        if await jobs.note_suspended(session, job.id, worker_id=worker_id) is None:
+            raise JobLost
+        suspended = await moves.suspend(session, tenant)
+        if suspended is None:
+            raise TenantChanged
         changes += audit_log.changes_between(tenant, suspended, "is_active")
     return suspended
 
