@@ -100,6 +100,13 @@ async def replace(
     )
 
 
+async def restore_back(services: Services, archive: bytes) -> restoring.Restored:
+    reader = ArchiveReader(io.BytesIO(archive), services.copying.keys)
+    return await restoring.restore_back(
+        system_context("test"), services.copying, reader, server_name=None, progress=Progress()
+    )
+
+
 async def newest_job(services: Services) -> Job:
     return (await job_rows.page(services.catalog, Window(1, 1))).items[0]
 
@@ -296,6 +303,41 @@ class TestReplace:
         assert raw_sql.rows(url_of(services, found), COUNT) == [(1,)]
         job = await newest_job(services)
         assert (job.state, job.database_name) == ("kept", tenant.database_name)
+
+
+class TestRestoreBack:
+    async def test_does_not_end_another_restore_of_the_same_tenant(
+        self, world: World, archive: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        """In the same process, and from an archive with another name of the tenant."""
+        services, ctx, acme = world.services, system_context("test"), world.acme.tenant
+        renamed = await services.lifecycle.update(ctx, acme, name="renamed", is_active=False)
+        target = FolderTarget(tmp_path / "archives")
+        job = await creating.back_up_tenant(
+            ctx, services.copying, renamed, target, progress=Progress()
+        )
+        newer = await asyncio.to_thread(Path(str(job.archive)).read_bytes)
+        await services.deletion.delete(ctx, renamed, name="renamed")
+        deleted = await deleted_tenants.get(services.catalog, acme.id)
+        await services.deletion.purge(ctx, deleted, name="renamed")
+        fill, is_filled, may_end = loading.fill, asyncio.Event(), asyncio.Event()
+
+        async def and_wait(*arguments: Any, **options: Any) -> None:
+            await fill(*arguments, **options)
+            is_filled.set()
+            await may_end.wait()
+
+        monkeypatch.setattr(loading, "fill", and_wait)
+        first = asyncio.create_task(restore_back(services, archive))
+        await is_filled.wait()
+
+        with pytest.raises(tenants.TenantIdInUse):
+            await restore_back(services, newer)
+        may_end.set()
+
+        restored = (await first).tenant
+        assert raw_sql.rows(url_of(services, restored), COUNT) == [(1,)]
+        assert await tenants.get(services.catalog, acme.id) == restored
 
 
 class TestPurge:

@@ -123,6 +123,7 @@ async def restore_back(
     Raises:
         ArchiveForeign: The archive is of another installation: only `restore_as` accepts it.
         TenantExists, TenantKept: It exists, or is deleted and kept.
+        TenantIdInUse: It is being restored or removed.
         CredentialsInUse: A key of it belongs to another tenant.
         TenantNameInUse, UnknownServer, WrongEngine, NotATenant, ArchiveDamaged, CopyDiffers: As
             for `restore_as`.
@@ -197,8 +198,8 @@ async def create_tenant(
             return await _publish(
                 ctx, copying, job, tenant, revised=revised, record=record, with_key=with_key
             )
-        except (tenants.TenantNameInUse, tenants.DatabaseInUse):
-            raise
+        except (tenants.TenantNameInUse, tenants.TenantIdInUse, tenants.DatabaseInUse):
+            raise  # there is nothing to clear: a row with this id is another job's
         except BaseException:
             await copying.lifecycle.clear(tenant)
             raise

@@ -23,6 +23,10 @@ class TenantNameInUse(Conflict):
     """A tenant of this name exists."""
 
 
+class TenantIdInUse(Conflict):
+    """The tenant exists, or is being restored or removed."""
+
+
 class DatabaseInUse(Conflict):
     """Another tenant has a database of this name."""
 
@@ -75,7 +79,13 @@ class _Database(msgspec.Struct, frozen=True):
 
 _COLUMNS = columns_of(tenant, Tenant)
 _NAME_IN_USE: dict[str, type[Conflict]] = {"uq_tenant_canonical_name": TenantNameInUse}
-_IN_USE = {**_NAME_IN_USE, "uq_tenant_database_name_server_name": DatabaseInUse}
+_IN_USE = {
+    **_NAME_IN_USE,
+    "uq_tenant_database_name_server_name": DatabaseInUse,
+    # The primary key, as PostgreSQL and SQLite name it.
+    "tenant_pkey": TenantIdInUse,
+    "uq_tenant_id": TenantIdInUse,
+}
 _is_ready = tenant.c.state == TenantState.READY.value
 is_migrated = sa.and_(_is_ready, tenant.c.is_active, ~tenant.c.is_read_only)
 """Whether migration runs include the tenant."""
@@ -187,6 +197,7 @@ async def add(
 
     Raises:
         TenantNameInUse: The name is taken.
+        TenantIdInUse: A tenant with this id is in any state.
         DatabaseInUse: Another tenant has the database.
     """
     await session.execute(
