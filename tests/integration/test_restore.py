@@ -17,13 +17,14 @@ from tenantry.backup import creating, jobs, loading, recovery, restoring
 from tenantry.backup.archive import ArchiveReader
 from tenantry.backup.jobs import Progress
 from tenantry.backup.targets import FolderTarget
-from tenantry.catalog import deleted_tenants, job_cleanup, moves, tenants
+from tenantry.catalog import deleted_tenants, job_cleanup, moves, runs, tenants
 from tenantry.catalog import jobs as job_rows
 from tenantry.catalog.jobs import Job
 from tenantry.catalog.tenants import Tenant, TenantState
 from tenantry.catalog.workers import NO_WORKER
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.urls import sqlite_path
+from tenantry.fleet.run_options import RunOptions
 from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id
 from tenantry.kit.pages import Window
@@ -472,6 +473,30 @@ class TestRestoreCatalog:
         raw_sql.run(url_of(services, tenant), "DELETE FROM tenantry_post")  # is not rejected
         assert ended.state == "failed"
         assert copy in await databases(services, tenant)
+
+    async def test_ends_migration_runs_that_may_have_been_cancelled_since(
+        self, gated: Settings, gate: Gate, new_database: Callable[[], str], tmp_path: Path
+    ):
+        ctx = system_context("ada")
+        async with open_services(gated, works=False) as services:
+            made = await gates.tenants(services, 3)
+            gate.build()
+            gate.open()
+            run_id = await services.fleet.plan(
+                ctx, triggered_by="ada", options=RunOptions(waves=[1, "100%"])
+            )
+            elsewhere = await recovered(services, gated, new_database, tmp_path)
+            await services.fleet.cancel(ctx, run_id)
+
+        async with open_services(elsewhere) as restored:
+            run = await restored.fleet.wait(run_id)
+            ended = await runs.ended(restored.catalog, run_id)
+            migrated = [gates.is_migrated(restored, one) for one in made]
+
+        reason = "not attempted: the catalog was restored"
+        assert (run.state, run.stop_reason, run.not_attempted_count) == ("stopped", reason, 3)
+        assert {one.error for one in ended} == {reason}
+        assert migrated == [False] * 3
 
 
 async def recovered(

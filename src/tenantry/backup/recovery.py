@@ -40,7 +40,7 @@ async def restore_catalog(
     All sessions end: one may have been ended since, or a signing key been revoked. Nothing that was
     in progress is cleaned up, because its database can be a tenant's by now: open jobs end, tenants
     that were being created or removed are not listed, and deleted ones are kept as long as if they
-    were deleted now.
+    were deleted now. Unfinished migration runs are stopped.
 
     Args:
         ctx: Who restores it.
