@@ -8,12 +8,14 @@ from typing import Any
 import psycopg
 import pytest
 
-from tenantry.backup import jobs, moving, online
+from tenantry.backup import jobs, moving, online, same_engine
 from tenantry.backup.online import PauseTooLong, Way
 from tenantry.catalog import job_cleanup, tenants
 from tenantry.catalog import jobs as job_rows
 from tenantry.catalog.jobs import Job
 from tenantry.catalog.tenants import Tenant
+from tenantry.db.postgres_server import PostgresServer
+from tenantry.db.urls import sqlite_path
 from tenantry.kit.errors import TenantryError
 from tenantry.kit.pages import Window
 from tenantry.services import Services, open_services, system_context
@@ -158,8 +160,47 @@ class TestLoss:
     async def test_of_a_move_before_its_write_fence_leaves_the_tenant_writable(
         self, services: Services, monkeypatch: pytest.MonkeyPatch
     ):
-        """As if this process had been silent for so long that another one has ended its job."""
         shop = await _new_shop(services)
+        self._lose_before_the_fence(services, monkeypatch)
+        with pytest.raises(TenantryError):
+            await move(services, shop, way=Way.OFFLINE)
+
+        assert await is_writable(services, shop)
+        assert await left_over(services) == []
+        listed = await job_rows.page(services.catalog, Window(1, 9), is_finished=True)
+        assert [one.state for one in listed.items] == ["failed", "failed"]
+
+    @pytest.mark.parametrize("moment", ["reject_writes", "copy"])
+    async def test_of_a_move_and_then_of_the_catalog_leaves_the_tenant_writable(
+        self, services: Services, moment: str, monkeypatch: pytest.MonkeyPatch
+    ):
+        """Nobody else knows that this process has set a write fence."""
+        shop = await _new_shop(services)
+        self._lose_before_the_fence(services, monkeypatch)
+        path = sqlite_path(services.settings.catalog)
+        assert path is not None
+        away = path.with_suffix(".away")
+        place = same_engine if moment == "copy" else PostgresServer
+        original = getattr(place, moment)
+
+        async def with_an_outage(*arguments: Any, **options: Any) -> None:
+            if moment == "copy":
+                path.rename(away)
+            await original(*arguments, **options)
+            path.rename(away)
+
+        monkeypatch.setattr(place, moment, with_an_outage)
+        with pytest.raises(TenantryError):
+            await move(services, shop, way=Way.OFFLINE)
+        if away.exists():
+            away.rename(path)
+
+        await jobs.reap(services.copying)
+        assert await is_writable(services, shop)
+        assert await left_over(services) == []
+
+    def _lose_before_the_fence(self, services: Services, monkeypatch: pytest.MonkeyPatch) -> None:
+        """As if this process had been silent for so long that another one has ended its job."""
         freeze = moving._freeze  # noqa: SLF001
 
         async def and_lose(ctx: Any, copying: Any, job: Job, tenant: Tenant) -> None:
@@ -170,13 +211,6 @@ class TestLoss:
             await jobs.reap(services.copying)
 
         monkeypatch.setattr(moving, "_freeze", and_lose)
-        with pytest.raises(TenantryError):
-            await move(services, shop, way=Way.OFFLINE)
-
-        assert await is_writable(services, shop)
-        assert await left_over(services) == []
-        listed = await job_rows.page(services.catalog, Window(1, 9), is_finished=True)
-        assert [one.state for one in listed.items] == ["failed", "failed"]
 
 
 _ADDED = "INSERT INTO written SELECT generate_series(2000, 2100)"

@@ -142,7 +142,8 @@ async def running(copying: Copying, job: Job, progress: Progress) -> AsyncIterat
             message = reason_of(error)
         # Shielded: a second cancellation must not keep the database from being dropped.
         again = message is STOPPED and job.kind in REPEATABLE
-        await asyncio.shield(_end(copying, job, error=message[:ERROR_CHARS_MAX], again=again))
+        error_text = message[:ERROR_CHARS_MAX]
+        await asyncio.shield(_clear(copying, job.id, error=error_text, again=again))
         if _is_done(noting) and task.uncancel() <= before:
             raise JobCancelled from error
         raise
@@ -212,25 +213,41 @@ async def drop_old(copying: Copying, taken: list[Job]) -> None:
         await _clear(copying, job.id)
 
 
-async def _end(copying: Copying, job: Job, *, error: str, again: bool) -> None:
-    """End a job that has failed in this process.
+async def lift_if_lost(copying: Copying, job: Job) -> bool:
+    """Lift the write fence that a move has just set, if this process does not hold its job.
 
-    Another process may have ended it before this one has set a write fence, which nothing would
-    lift then. A job of its own lifts it, unless the tenant is moved again: that move needs it.
+    The process that has ended the job did so before, so nothing else would lift it. A job of its
+    own does, unless the tenant is moved again: that move needs the fence. While a job is held when
+    its fence is set, whoever ends it lifts the fence.
+
+    Returns:
+        Whether the job was lost.
+
+    Raises:
+        DatabaseUnavailable: The catalog cannot be reached. The fence is lifted.
     """
-    if await _clear(copying, job.id, error=error, again=again) or job.source_database_name is None:
-        return
-    lifting = msgspec.structs.replace(
-        job, id=new_id(), server_name=None, database_name=None, note=LIFTING, options=None
-    )
-    with contextlib.suppress(TenantMoving, DatabaseUnavailable):
-        await jobs.add(copying.catalog, lifting, worker_id=copying.heartbeat.worker_id)
-        await _clear(copying, lifting.id, error=error)
+    assert job.source_server_name is not None
+    assert job.source_database_name is not None
+    worker_id = copying.heartbeat.worker_id
+    try:
+        if await jobs.lock(copying.catalog, job.id, worker_id=worker_id) is not None:
+            return False
+        lifting = msgspec.structs.replace(
+            job, id=new_id(), server_name=None, database_name=None, note=LIFTING, options=None
+        )
+        with contextlib.suppress(TenantMoving):
+            await jobs.add(copying.catalog, lifting, worker_id=worker_id)
+            await _clear(copying, lifting.id, error=JobLost().message)
+    except DatabaseUnavailable:
+        source = copying.databases.server(job.source_server_name)
+        await source.accept_writes(job.source_database_name)
+        raise
+    return True
 
 
 async def _clear(
     copying: Copying, job_id: UUID, *, error: str | None = None, again: bool = False
-) -> bool:
+) -> None:
     """Drop the database of a job and end the job; if that fails, leave it to any process.
 
     Args:
@@ -238,16 +255,13 @@ async def _clear(
         job_id: The job, which this process holds.
         error: Why it has failed.
         again: Whether it is queued again instead.
-
-    Returns:
-        False if another process has ended it.
     """
     worker_id = copying.heartbeat.worker_id
     try:
         # The database is read from the row: after a lost COMMIT it can be another one.
         job = await jobs.condemn(copying.catalog, job_id, worker_id=worker_id, error=error)
         if job is None:
-            return False
+            return
         if job.error is not None:
             # First: the tenant must not wait for the server of the new database. And only once: if
             # that is away, another process tries again later, when an admin may have changed it.
@@ -258,7 +272,7 @@ async def _clear(
             await copying.databases.server(job.server_name).drop(job.database_name)
         if again and job.error is not None:
             await job_queue.queue_again(copying.catalog, job.id, worker_id=worker_id)
-            return True
+            return
         await jobs.finish(
             copying.catalog,
             job.id,
@@ -270,7 +284,6 @@ async def _clear(
         _log.warning("job not cleaned up yet", job=str(job_id), exc_info=True)
         with contextlib.suppress(DatabaseUnavailable):
             await job_cleanup.abandon(copying.catalog, job_id, worker_id=worker_id)
-    return True
 
 
 async def _undo(copying: Copying, job: Job) -> None:
