@@ -198,13 +198,24 @@ def new_job(
 async def reap(copying: Copying) -> None:
     """Clean up the jobs of dead processes, and their temporary files on this machine.
 
+    First every job is undone, because tenants wait for that, and then the databases are dropped.
+    After a failure, the other jobs of that server wait for the next call: each of them could wait
+    for a connection that times out, and the rest of the housekeeping with it.
+
     Raises:
         DatabaseUnavailable: The catalog cannot be reached.
     """
     await asyncio.to_thread(remove_left, copying.scratch)
     worker_id = copying.heartbeat.worker_id
-    for job in await job_cleanup.take_abandoned(copying.catalog, worker_id=worker_id):
-        await _clear(copying, job.id)
+    taken = await job_cleanup.take_abandoned(copying.catalog, worker_id=worker_id)
+    failing: set[str] = set()
+    for drops in (False, True):
+        for job in taken:
+            server_name = job.server_name if drops else job.source_server_name
+            if server_name in failing:
+                await _leave(copying, job.id)
+            elif not await _clear(copying, job.id, drops=drops) and server_name is not None:
+                failing.add(server_name)
 
 
 async def drop_old(copying: Copying, taken: list[Job]) -> None:
@@ -246,8 +257,13 @@ async def lift_if_lost(copying: Copying, job: Job) -> bool:
 
 
 async def _clear(
-    copying: Copying, job_id: UUID, *, error: str | None = None, again: bool = False
-) -> None:
+    copying: Copying,
+    job_id: UUID,
+    *,
+    error: str | None = None,
+    again: bool = False,
+    drops: bool = True,
+) -> bool:
     """Drop the database of a job and end the job; if that fails, leave it to any process.
 
     Args:
@@ -255,35 +271,44 @@ async def _clear(
         job_id: The job, which this process holds.
         error: Why it has failed.
         again: Whether it is queued again instead.
+        drops: Whether its database is dropped, and the job ended; else it is only undone.
+
+    Returns:
+        False if it failed.
     """
     worker_id = copying.heartbeat.worker_id
     try:
         # The database is read from the row: after a lost COMMIT it can be another one.
         job = await jobs.condemn(copying.catalog, job_id, worker_id=worker_id, error=error)
-        if job is None:
-            return
+        if job is None:  # another process has ended it
+            return True
         if job.error is not None:
             # First: the tenant must not wait for the server of the new database. And only once: if
             # that is away, another process tries again later, when an admin may have changed it.
             await _undo(copying, job)
             await _stop_following(copying, job)
             await jobs.note_undone(copying.catalog, job_id, worker_id=worker_id)
+        if not drops:
+            return True
         if job.server_name is not None and job.database_name is not None:
             await copying.databases.server(job.server_name).drop(job.database_name)
         if again and job.error is not None:
             await job_queue.queue_again(copying.catalog, job.id, worker_id=worker_id)
-            return
+            return True
         await jobs.finish(
-            copying.catalog,
-            job.id,
-            worker_id=worker_id,
-            at=utc_now(),
-            error=job.error,
+            copying.catalog, job.id, worker_id=worker_id, at=utc_now(), error=job.error
         )
     except (Unavailable, OSError):
         _log.warning("job not cleaned up yet", job=str(job_id), exc_info=True)
-        with contextlib.suppress(DatabaseUnavailable):
-            await job_cleanup.abandon(copying.catalog, job_id, worker_id=worker_id)
+        await _leave(copying, job_id)
+        return False
+    return True
+
+
+async def _leave(copying: Copying, job_id: UUID) -> None:
+    """Let any process clean up a job later."""
+    with contextlib.suppress(DatabaseUnavailable):
+        await job_cleanup.abandon(copying.catalog, job_id, worker_id=copying.heartbeat.worker_id)
 
 
 async def _undo(copying: Copying, job: Job) -> None:
