@@ -401,6 +401,29 @@ class TestReap:
         assert (ended.state, ended.error) == ("failed", job_cleanup.INTERRUPTED)
 
 
+class TestEveryTenant:
+    async def test_misses_none_when_an_earlier_one_is_deleted_at_the_same_time(
+        self, services: Services, monkeypatch: pytest.MonkeyPatch
+    ):
+        first, *others = await gates.tenants(services, 5)
+        ctx = system_context("ada")
+        await services.lifecycle.update(ctx, first, is_active=False)
+        fetch_all = type(services.catalog).fetch_all
+
+        async def and_delete(catalog: Any, *arguments: Any, **values: Any) -> list[Any]:
+            found = await fetch_all(catalog, *arguments, **values)
+            if any(isinstance(one, Tenant) for one in found):
+                monkeypatch.setattr(type(services.catalog), "fetch_all", fetch_all)
+                await services.deletion.delete(ctx, first, name=first.name)
+            return found
+
+        monkeypatch.setattr(recovery, "PAGE_SIZE_MAX", 2)
+        monkeypatch.setattr(type(services.catalog), "fetch_all", and_delete)
+        found = await recovery.every_tenant(services.copying)
+
+        assert [one.id for one in found] == [first.id, *(one.id for one in others)]
+
+
 class TestRestoreCatalog:
     async def test_drops_no_database_that_can_be_a_tenants_by_now(
         self, world: World, settings: Settings, new_database: Callable[[], str], tmp_path: Path

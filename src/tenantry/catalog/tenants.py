@@ -100,6 +100,13 @@ _DATABASES = Statement(
 
 _ADD = Statement[Any](sa.insert(tenant), conflicts=_IN_USE)
 _FIND = Statement(sa.select(*_COLUMNS).where(_by_id, _is_ready), Tenant)
+_AFTER = Statement(
+    sa.select(*_COLUMNS)
+    .where(_is_ready, tenant.c.id > sa.bindparam("after"))
+    .order_by(tenant.c.id)
+    .limit(sa.bindparam("limit", type_=sa.BigInteger)),
+    Tenant,
+)
 _LOCK = Statement(
     sa.select(*_COLUMNS).where(_by_id, _is_ready).with_for_update(key_share=True), Tenant
 )
@@ -246,6 +253,11 @@ async def get_by_name(session: CatalogSession, name: str) -> Tenant:
     if found is None:
         raise TenantNotFound
     return found
+
+
+async def after(session: CatalogSession, after_id: UUID | None, *, limit: int) -> list[Tenant]:
+    """Return up to *limit* ready tenants created after the one with the id *after_id*, in order."""
+    return await session.fetch_all(_AFTER, after=after_id or UUID(int=0), limit=limit)
 
 
 async def database_names(session: CatalogSession, *, server_name: str) -> set[str]:
