@@ -41,11 +41,11 @@ class TenantChanged(Conflict):
 
 
 class TenantExists(Conflict):
-    """The tenant of the archive exists: use --replace to restore in its place, or --as NAME."""
+    """The tenant of the archive exists: restore it in its place, or as a new tenant."""
 
 
 class ArchiveOfOther(Conflict):
-    """The archive is of another tenant: restore it as a new tenant (--as NAME)."""
+    """The archive is of another tenant: restore it as a new tenant."""
 
 
 class TenantKept(Conflict):
