@@ -319,10 +319,11 @@ async def _keep(work: Callable[[], Awaitable[None]]) -> None:
 async def _keep_house(services: Services) -> None:
     while True:
         with contextlib.suppress(DatabaseUnavailable):
+            # First what tenants wait for; a purge can wait for a server that is away.
+            await backup_jobs.reap(services.copying)
             await services.lifecycle.reap()
             await services.fleet.remove_unplanned()
             await services.deletion.purge_expired(system_context("housekeeping"))
-            await backup_jobs.reap(services.copying)
             await job_cleanup.prune(services.catalog, before=utc_now() - JOBS_KEPT)
             await services.usage.write()
             await services.sign_ins.write()

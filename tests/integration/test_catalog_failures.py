@@ -211,3 +211,14 @@ class TestActiveRuns:
 
         assert again is first
         assert active_runs.RUNS_REMEMBERED_MAX >= runs.UNFINISHED_MAX
+
+    async def test_are_not_published_after_their_end(self, services: Services):
+        known = ActiveRuns(services.streams, InFlight())
+        run_id = await plan(services)
+        known.begin(run_id, RunScripts(services.streams()))
+        assert known.known == {run_id}
+
+        await services.fleet.wait(run_id)
+        known.update(await run_tenants.progress_of(services.catalog, run_id))
+
+        assert known.known == frozenset()

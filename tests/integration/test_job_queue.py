@@ -333,6 +333,7 @@ class TestRestore:
 
         assert (wrong.status_code, wrong.headers["x-error-code"]) == (400, "wrong_name")
         assert (other.status_code, other.headers["x-error-code"]) == (409, "archive_of_other")
+        assert "--" not in other.json()["message"]
         assert (job["state"], job["databaseName"]) == ("kept", world.acme.tenant.database_name)
         assert (await admin.get(path)).json()["data"]["isActive"]
         assert world.acme.tenant.database_name in await databases(world)

@@ -2,18 +2,24 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import psycopg
 import pytest
 
-from tenantry.backup import jobs, moving, online
+from tenantry.backup import jobs, moving, online, same_engine
+from tenantry.backup.jobs import Progress
 from tenantry.backup.online import PauseTooLong, Way
 from tenantry.catalog import job_cleanup, tenants
 from tenantry.catalog import jobs as job_rows
 from tenantry.catalog.jobs import Job
 from tenantry.catalog.tenants import Tenant
+from tenantry.catalog.workers import NO_WORKER
+from tenantry.db.postgres_server import PostgresServer
+from tenantry.db.urls import sqlite_path
 from tenantry.kit.errors import TenantryError
 from tenantry.kit.pages import Window
 from tenantry.services import Services, open_services, system_context
@@ -75,6 +81,21 @@ async def _new_shop(services: Services) -> Tenant:
     return shop
 
 
+async def _leave_jobs(services: Services, shop: Tenant) -> None:
+    """Add jobs of a dead process: restores to the far server, and a move of *shop*."""
+    ctx = system_context("test")
+    new = partial(jobs.new_job, ctx, tenant=(shop.id, shop.name))
+    for number in range(3):
+        restore = new("replace", Progress(), database=(FAR, f"tenantry_{number:032x}"))
+        await job_rows.add(services.catalog, restore, worker_id=NO_WORKER)
+    source = (NEAR, shop.database_name)
+    move_ = new("move", Progress(), database=(FAR, f"tenantry_{9:032x}"), source=source)
+    await services.lifecycle.update(ctx, shop, is_read_only=True)
+    move_ = msgspec.structs.replace(move_, has_made_read_only=True)
+    await job_rows.add(services.catalog, move_, worker_id=NO_WORKER)
+    await services.databases.server(NEAR).reject_writes(shop.database_name)
+
+
 class TestOutage:
     async def test_of_the_new_server_does_not_keep_the_tenant_read_only(
         self, services: Services, servers: tuple[Server, Server]
@@ -108,6 +129,40 @@ class TestOutage:
 
         assert (await newest_job(services)).state == "failed"
         assert (await tenants.get(services.catalog, shop.id)).is_read_only
+
+    async def test_does_not_delay_the_cleanup_of_jobs_on_other_servers(
+        self,
+        services: Services,
+        servers: tuple[Server, Server],
+        monkeypatch: pytest.MonkeyPatch,
+    ):
+        """One connection to it is tried: each can wait until it times out."""
+        shop = await _new_shop(services)
+        await _leave_jobs(services, shop)
+        called: list[tuple[str, str]] = []
+        near = services.databases.server(NEAR)
+
+        def observe(name: str) -> None:
+            original = getattr(PostgresServer, name)
+
+            async def observed(server: PostgresServer, *arguments: Any) -> Any:
+                called.append((name, NEAR if server is near else FAR))
+                return await original(server, *arguments)
+
+            monkeypatch.setattr(PostgresServer, name, observed)
+
+        observe("accept_writes")
+        observe("drop")
+        servers[1].stop("immediate")
+        try:
+            await jobs.reap(services.copying)
+            assert called == [("accept_writes", NEAR), ("drop", FAR)]
+            assert await is_writable(services, shop)
+        finally:
+            servers[1].start()
+        await jobs.reap(services.copying)
+        listed = await job_rows.page(services.catalog, Window(1, 9))
+        assert {one.state for one in listed.items} == {"failed"}
 
     async def test_at_the_end_of_an_online_move_ends_the_pause(
         self, servers: tuple[Server, Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -158,8 +213,47 @@ class TestLoss:
     async def test_of_a_move_before_its_write_fence_leaves_the_tenant_writable(
         self, services: Services, monkeypatch: pytest.MonkeyPatch
     ):
-        """As if this process had been silent for so long that another one has ended its job."""
         shop = await _new_shop(services)
+        self._lose_before_the_fence(services, monkeypatch)
+        with pytest.raises(TenantryError):
+            await move(services, shop, way=Way.OFFLINE)
+
+        assert await is_writable(services, shop)
+        assert await left_over(services) == []
+        listed = await job_rows.page(services.catalog, Window(1, 9), is_finished=True)
+        assert [one.state for one in listed.items] == ["failed", "failed"]
+
+    @pytest.mark.parametrize("moment", ["reject_writes", "copy"])
+    async def test_of_a_move_and_then_of_the_catalog_leaves_the_tenant_writable(
+        self, services: Services, moment: str, monkeypatch: pytest.MonkeyPatch
+    ):
+        """Nobody else knows that this process has set a write fence."""
+        shop = await _new_shop(services)
+        self._lose_before_the_fence(services, monkeypatch)
+        path = sqlite_path(services.settings.catalog)
+        assert path is not None
+        away = path.with_suffix(".away")
+        place = same_engine if moment == "copy" else PostgresServer
+        original = getattr(place, moment)
+
+        async def with_an_outage(*arguments: Any, **options: Any) -> None:
+            if moment == "copy":
+                path.rename(away)
+            await original(*arguments, **options)
+            path.rename(away)
+
+        monkeypatch.setattr(place, moment, with_an_outage)
+        with pytest.raises(TenantryError):
+            await move(services, shop, way=Way.OFFLINE)
+        if away.exists():
+            away.rename(path)
+
+        await jobs.reap(services.copying)
+        assert await is_writable(services, shop)
+        assert await left_over(services) == []
+
+    def _lose_before_the_fence(self, services: Services, monkeypatch: pytest.MonkeyPatch) -> None:
+        """As if this process had been silent for so long that another one has ended its job."""
         freeze = moving._freeze  # noqa: SLF001
 
         async def and_lose(ctx: Any, copying: Any, job: Job, tenant: Tenant) -> None:
@@ -170,13 +264,6 @@ class TestLoss:
             await jobs.reap(services.copying)
 
         monkeypatch.setattr(moving, "_freeze", and_lose)
-        with pytest.raises(TenantryError):
-            await move(services, shop, way=Way.OFFLINE)
-
-        assert await is_writable(services, shop)
-        assert await left_over(services) == []
-        listed = await job_rows.page(services.catalog, Window(1, 9), is_finished=True)
-        assert [one.state for one in listed.items] == ["failed", "failed"]
 
 
 _ADDED = "INSERT INTO written SELECT generate_series(2000, 2100)"

@@ -321,6 +321,29 @@ class TestMove:
 
         assert moved.tenant.server_name == FAR
 
+    async def test_copies_nothing_if_another_process_has_ended_its_job_before_its_write_fence(
+        self, world: World, other: Services, monkeypatch: pytest.MonkeyPatch
+    ):
+        """This process was silent for too long, and nobody else knows of the fence that it sets."""
+        services, acme = world.services, world.acme.tenant
+        before, freeze = await databases(services), moving._freeze  # noqa: SLF001
+
+        async def and_lose(ctx: Any, copying: Any, job: Job, tenant: Tenant) -> None:
+            await freeze(ctx, copying, job, tenant)
+            await job_cleanup.abandon(
+                services.catalog, job.id, worker_id=services.heartbeat.worker_id
+            )
+            await jobs.reap(other.copying)
+
+        monkeypatch.setattr(moving, "_freeze", and_lose)
+        with pytest.raises(moving.MoveLost):
+            await move(services, acme)
+
+        assert await databases(services) == before
+        assert await tenants.get(services.catalog, acme.id) == acme
+        async with await world.owner(world.acme) as client:
+            assert (await client.put(PROFILE, json=CHANGED)).status_code == 200
+
     async def test_gives_up_if_the_tenant_was_made_writable(
         self, world: World, monkeypatch: pytest.MonkeyPatch
     ):

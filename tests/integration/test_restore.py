@@ -17,13 +17,14 @@ from tenantry.backup import creating, jobs, loading, recovery, restoring
 from tenantry.backup.archive import ArchiveReader
 from tenantry.backup.jobs import Progress
 from tenantry.backup.targets import FolderTarget
-from tenantry.catalog import deleted_tenants, job_cleanup, moves, tenants
+from tenantry.catalog import deleted_tenants, job_cleanup, moves, runs, tenants
 from tenantry.catalog import jobs as job_rows
 from tenantry.catalog.jobs import Job
 from tenantry.catalog.tenants import Tenant, TenantState
 from tenantry.catalog.workers import NO_WORKER
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.urls import sqlite_path
+from tenantry.fleet.run_options import RunOptions
 from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id
 from tenantry.kit.pages import Window
@@ -97,6 +98,13 @@ async def replace(
         tenant,
         server_name=None,
         progress=Progress(),
+    )
+
+
+async def restore_back(services: Services, archive: bytes) -> restoring.Restored:
+    reader = ArchiveReader(io.BytesIO(archive), services.copying.keys)
+    return await restoring.restore_back(
+        system_context("test"), services.copying, reader, server_name=None, progress=Progress()
     )
 
 
@@ -239,6 +247,21 @@ class TestReplace:
         assert restored.tenant.database_name != tenant.database_name
         assert not (await tenants.get(services.catalog, tenant.id)).is_active
 
+    async def test_of_a_tenant_that_an_admin_has_suspended_since_it_was_read_changes_nothing(
+        self, world: World, archive: bytes
+    ):
+        """Such as the last of many tenants, hours after they were listed."""
+        tenant, services = world.acme.tenant, world.services
+        before = await databases(services, tenant)
+        suspended = await services.lifecycle.update(system_context("ada"), tenant, is_active=False)
+
+        with pytest.raises(restoring.TenantChanged):
+            await replace(services, tenant, archive)
+
+        assert await tenants.get(services.catalog, tenant.id) == suspended
+        assert await databases(services, tenant) == before
+        assert (await newest_job(services)).state == "failed"
+
     async def test_leaves_the_old_database_as_it_is_for_the_runs_that_have_planned_it(
         self, gated: Settings, gate: Gate, tmp_path: Path
     ):
@@ -283,6 +306,41 @@ class TestReplace:
         assert (job.state, job.database_name) == ("kept", tenant.database_name)
 
 
+class TestRestoreBack:
+    async def test_does_not_end_another_restore_of_the_same_tenant(
+        self, world: World, archive: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        """In the same process, and from an archive with another name of the tenant."""
+        services, ctx, acme = world.services, system_context("test"), world.acme.tenant
+        renamed = await services.lifecycle.update(ctx, acme, name="renamed", is_active=False)
+        target = FolderTarget(tmp_path / "archives")
+        job = await creating.back_up_tenant(
+            ctx, services.copying, renamed, target, progress=Progress()
+        )
+        newer = await asyncio.to_thread(Path(str(job.archive)).read_bytes)
+        await services.deletion.delete(ctx, renamed, name="renamed")
+        deleted = await deleted_tenants.get(services.catalog, acme.id)
+        await services.deletion.purge(ctx, deleted, name="renamed")
+        fill, is_filled, may_end = loading.fill, asyncio.Event(), asyncio.Event()
+
+        async def and_wait(*arguments: Any, **options: Any) -> None:
+            await fill(*arguments, **options)
+            is_filled.set()
+            await may_end.wait()
+
+        monkeypatch.setattr(loading, "fill", and_wait)
+        first = asyncio.create_task(restore_back(services, archive))
+        await is_filled.wait()
+
+        with pytest.raises(tenants.TenantIdInUse):
+            await restore_back(services, newer)
+        may_end.set()
+
+        restored = (await first).tenant
+        assert raw_sql.rows(url_of(services, restored), COUNT) == [(1,)]
+        assert await tenants.get(services.catalog, acme.id) == restored
+
+
 class TestPurge:
     async def test_of_the_tenant_drops_the_old_database_too(self, world: World, archive: bytes):
         """A purge removes every database of the tenant."""
@@ -325,8 +383,8 @@ class TestReap:
             Progress(),
             tenant=(tenant.id, tenant.name),
             database=(tenant.server_name, name),
-            has_suspended=True,
         )
+        job = msgspec.structs.replace(job, has_suspended=True)
         await job_rows.add(services.catalog, job, worker_id=NO_WORKER)
         assert not suspended.is_active
 
@@ -341,6 +399,29 @@ class TestReap:
         assert (await tenants.get(services.catalog, tenant.id)).is_active
         ended = await job_rows.get(services.catalog, job.id)
         assert (ended.state, ended.error) == ("failed", job_cleanup.INTERRUPTED)
+
+
+class TestEveryTenant:
+    async def test_misses_none_when_an_earlier_one_is_deleted_at_the_same_time(
+        self, services: Services, monkeypatch: pytest.MonkeyPatch
+    ):
+        first, *others = await gates.tenants(services, 5)
+        ctx = system_context("ada")
+        await services.lifecycle.update(ctx, first, is_active=False)
+        fetch_all = type(services.catalog).fetch_all
+
+        async def and_delete(catalog: Any, *arguments: Any, **values: Any) -> list[Any]:
+            found = await fetch_all(catalog, *arguments, **values)
+            if any(isinstance(one, Tenant) for one in found):
+                monkeypatch.setattr(type(services.catalog), "fetch_all", fetch_all)
+                await services.deletion.delete(ctx, first, name=first.name)
+            return found
+
+        monkeypatch.setattr(recovery, "PAGE_SIZE_MAX", 2)
+        monkeypatch.setattr(type(services.catalog), "fetch_all", and_delete)
+        found = await recovery.every_tenant(services.copying)
+
+        assert [one.id for one in found] == [first.id, *(one.id for one in others)]
 
 
 class TestRestoreCatalog:
@@ -415,6 +496,30 @@ class TestRestoreCatalog:
         raw_sql.run(url_of(services, tenant), "DELETE FROM tenantry_post")  # is not rejected
         assert ended.state == "failed"
         assert copy in await databases(services, tenant)
+
+    async def test_ends_migration_runs_that_may_have_been_cancelled_since(
+        self, gated: Settings, gate: Gate, new_database: Callable[[], str], tmp_path: Path
+    ):
+        ctx = system_context("ada")
+        async with open_services(gated, works=False) as services:
+            made = await gates.tenants(services, 3)
+            gate.build()
+            gate.open()
+            run_id = await services.fleet.plan(
+                ctx, triggered_by="ada", options=RunOptions(waves=[1, "100%"])
+            )
+            elsewhere = await recovered(services, gated, new_database, tmp_path)
+            await services.fleet.cancel(ctx, run_id)
+
+        async with open_services(elsewhere) as restored:
+            run = await restored.fleet.wait(run_id)
+            ended = await runs.ended(restored.catalog, run_id)
+            migrated = [gates.is_migrated(restored, one) for one in made]
+
+        reason = "not attempted: the catalog was restored"
+        assert (run.state, run.stop_reason, run.not_attempted_count) == ("stopped", reason, 3)
+        assert {one.error for one in ended} == {reason}
+        assert migrated == [False] * 3
 
 
 async def recovered(

@@ -142,7 +142,8 @@ async def running(copying: Copying, job: Job, progress: Progress) -> AsyncIterat
             message = reason_of(error)
         # Shielded: a second cancellation must not keep the database from being dropped.
         again = message is STOPPED and job.kind in REPEATABLE
-        await asyncio.shield(_end(copying, job, error=message[:ERROR_CHARS_MAX], again=again))
+        error_text = message[:ERROR_CHARS_MAX]
+        await asyncio.shield(_clear(copying, job.id, error=error_text, again=again))
         if _is_done(noting) and task.uncancel() <= before:
             raise JobCancelled from error
         raise
@@ -163,7 +164,6 @@ def new_job(
     tenant: tuple[UUID | None, str | None] = (None, None),
     archive: str | None = None,
     database: tuple[str | None, str | None] = (None, None),
-    has_suspended: bool = False,
     source: tuple[str | None, str | None] = (None, None),
     note: str | None = None,
 ) -> Job:
@@ -176,7 +176,6 @@ def new_job(
         tenant: The id and the name of the tenant.
         archive: Where the archive is.
         database: The server and the name of the database that it fills.
-        has_suspended: Whether it suspends the tenant, which was active.
         source: The server and the name of the database that a move copies.
         note: How it works, and why.
     """
@@ -190,7 +189,6 @@ def new_job(
         database_name=database[1],
         actor=ctx.actor,
         started_at=ctx.now,
-        has_suspended=has_suspended,
         source_server_name=source[0],
         source_database_name=source[1],
         note=note,
@@ -200,13 +198,24 @@ def new_job(
 async def reap(copying: Copying) -> None:
     """Clean up the jobs of dead processes, and their temporary files on this machine.
 
+    First every job is undone, because tenants wait for that, and then the databases are dropped.
+    After a failure, the other jobs of that server wait for the next call: each of them could wait
+    for a connection that times out, and the rest of the housekeeping with it.
+
     Raises:
         DatabaseUnavailable: The catalog cannot be reached.
     """
     await asyncio.to_thread(remove_left, copying.scratch)
     worker_id = copying.heartbeat.worker_id
-    for job in await job_cleanup.take_abandoned(copying.catalog, worker_id=worker_id):
-        await _clear(copying, job.id)
+    taken = await job_cleanup.take_abandoned(copying.catalog, worker_id=worker_id)
+    failing: set[str] = set()
+    for drops in (False, True):
+        for job in taken:
+            server_name = job.server_name if drops else job.source_server_name
+            if server_name in failing:
+                await _leave(copying, job.id)
+            elif not await _clear(copying, job.id, drops=drops) and server_name is not None:
+                failing.add(server_name)
 
 
 async def drop_old(copying: Copying, taken: list[Job]) -> None:
@@ -215,24 +224,45 @@ async def drop_old(copying: Copying, taken: list[Job]) -> None:
         await _clear(copying, job.id)
 
 
-async def _end(copying: Copying, job: Job, *, error: str, again: bool) -> None:
-    """End a job that has failed in this process.
+async def lift_if_lost(copying: Copying, job: Job) -> bool:
+    """Lift the write fence that a move has just set, if this process does not hold its job.
 
-    Another process may have ended it before this one has set a write fence, which nothing would
-    lift then. A job of its own lifts it, unless the tenant is moved again: that move needs it.
+    The process that has ended the job did so before, so nothing else would lift it. A job of its
+    own does, unless the tenant is moved again: that move needs the fence. While a job is held when
+    its fence is set, whoever ends it lifts the fence.
+
+    Returns:
+        Whether the job was lost.
+
+    Raises:
+        DatabaseUnavailable: The catalog cannot be reached. The fence is lifted.
     """
-    if await _clear(copying, job.id, error=error, again=again) or job.source_database_name is None:
-        return
-    lifting = msgspec.structs.replace(
-        job, id=new_id(), server_name=None, database_name=None, note=LIFTING, options=None
-    )
-    with contextlib.suppress(TenantMoving, DatabaseUnavailable):
-        await jobs.add(copying.catalog, lifting, worker_id=copying.heartbeat.worker_id)
-        await _clear(copying, lifting.id, error=error)
+    assert job.source_server_name is not None
+    assert job.source_database_name is not None
+    worker_id = copying.heartbeat.worker_id
+    try:
+        if await jobs.lock(copying.catalog, job.id, worker_id=worker_id) is not None:
+            return False
+        lifting = msgspec.structs.replace(
+            job, id=new_id(), server_name=None, database_name=None, note=LIFTING, options=None
+        )
+        with contextlib.suppress(TenantMoving):
+            await jobs.add(copying.catalog, lifting, worker_id=worker_id)
+            await _clear(copying, lifting.id, error=JobLost().message)
+    except DatabaseUnavailable:
+        source = copying.databases.server(job.source_server_name)
+        await source.accept_writes(job.source_database_name)
+        raise
+    return True
 
 
 async def _clear(
-    copying: Copying, job_id: UUID, *, error: str | None = None, again: bool = False
+    copying: Copying,
+    job_id: UUID,
+    *,
+    error: str | None = None,
+    again: bool = False,
+    drops: bool = True,
 ) -> bool:
     """Drop the database of a job and end the job; if that fails, leave it to any process.
 
@@ -241,39 +271,44 @@ async def _clear(
         job_id: The job, which this process holds.
         error: Why it has failed.
         again: Whether it is queued again instead.
+        drops: Whether its database is dropped, and the job ended; else it is only undone.
 
     Returns:
-        False if another process has ended it.
+        False if it failed.
     """
     worker_id = copying.heartbeat.worker_id
     try:
         # The database is read from the row: after a lost COMMIT it can be another one.
         job = await jobs.condemn(copying.catalog, job_id, worker_id=worker_id, error=error)
-        if job is None:
-            return False
+        if job is None:  # another process has ended it
+            return True
         if job.error is not None:
             # First: the tenant must not wait for the server of the new database. And only once: if
             # that is away, another process tries again later, when an admin may have changed it.
             await _undo(copying, job)
             await _stop_following(copying, job)
             await jobs.note_undone(copying.catalog, job_id, worker_id=worker_id)
+        if not drops:
+            return True
         if job.server_name is not None and job.database_name is not None:
             await copying.databases.server(job.server_name).drop(job.database_name)
         if again and job.error is not None:
             await job_queue.queue_again(copying.catalog, job.id, worker_id=worker_id)
             return True
         await jobs.finish(
-            copying.catalog,
-            job.id,
-            worker_id=worker_id,
-            at=utc_now(),
-            error=job.error,
+            copying.catalog, job.id, worker_id=worker_id, at=utc_now(), error=job.error
         )
     except (Unavailable, OSError):
         _log.warning("job not cleaned up yet", job=str(job_id), exc_info=True)
-        with contextlib.suppress(DatabaseUnavailable):
-            await job_cleanup.abandon(copying.catalog, job_id, worker_id=worker_id)
+        await _leave(copying, job_id)
+        return False
     return True
+
+
+async def _leave(copying: Copying, job_id: UUID) -> None:
+    """Let any process clean up a job later."""
+    with contextlib.suppress(DatabaseUnavailable):
+        await job_cleanup.abandon(copying.catalog, job_id, worker_id=copying.heartbeat.worker_id)
 
 
 async def _undo(copying: Copying, job: Job) -> None:

@@ -18,6 +18,7 @@ from tenantry.backup.jobs import (
     JobCancelled,
     Progress,
     drop_old,
+    lift_if_lost,
     new_job,
     reason_of,
     running,
@@ -260,10 +261,8 @@ async def carry(
             since = monotonic_seconds()
             if not tenant.is_read_only:
                 await retry_deadlock(partial(_freeze, ctx, copying, job, tenant))
-            await copying.databases.server(tenant.server_name).reject_writes(
-                tenant.database_name,
-                wait_seconds=None if obstacle else online.FENCE_SECONDS_MAX,
-            )
+            seconds_max = None if obstacle else online.FENCE_SECONDS_MAX
+            await _fence(copying, job, tenant, wait_seconds=seconds_max)
             await complete()
             progress.is_final = True
             held, moved = await retry_deadlock(partial(_cut_over, ctx, copying, job, tenant))
@@ -336,6 +335,17 @@ async def _freeze(ctx: OperationContext, copying: Copying, job: Job, tenant: Ten
         if frozen is None:
             raise TenantChanged
         changes += audit_log.changes_between(tenant, frozen, "is_read_only")
+
+
+async def _fence(copying: Copying, job: Job, tenant: Tenant, *, wait_seconds: float | None) -> None:
+    """Let the old database reject writes, as long as this process holds the job."""
+    source = copying.databases.server(tenant.server_name)
+    try:
+        await source.reject_writes(tenant.database_name, wait_seconds=wait_seconds)
+    finally:  # after an error, the fence can be set
+        is_lost = await lift_if_lost(copying, job)
+    if is_lost:
+        raise MoveLost
 
 
 async def _cut_over(

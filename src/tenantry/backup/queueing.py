@@ -33,7 +33,7 @@ from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Conflict
 
 QUEUED_MAX = 1_000
-"""Queued jobs besides backups and moves, of which each tenant has at most one."""
+"""Queued jobs besides backups and moves: those of every tenant are queued at once."""
 
 
 class TooManyQueued(Conflict):

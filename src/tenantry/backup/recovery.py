@@ -12,7 +12,7 @@ from tenantry.backup.dumps import Contents
 from tenantry.backup.jobs import Copying
 from tenantry.backup.loading import WrongEngine
 from tenantry.backup.targets import Stored
-from tenantry.catalog import restored, signing_keys, tenant_list
+from tenantry.catalog import restored, signing_keys, tenants
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.tenants import Tenant
 from tenantry.db import files
@@ -21,7 +21,7 @@ from tenantry.db.survey import Survey
 from tenantry.db.urls import SQLITE_PREFIX, sqlite_path
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Conflict, Invalid
-from tenantry.kit.pages import PAGE_SIZE_MAX, Window
+from tenantry.kit.pages import PAGE_SIZE_MAX
 from tenantry.kit.stopping import run_in_thread
 
 
@@ -41,7 +41,7 @@ async def restore_catalog(
     All sessions end: one may have been ended since, or a signing key been revoked. Nothing that was
     in progress is cleaned up, because its database can be a tenant's by now: open jobs end, tenants
     that were being created or removed are not listed, and deleted ones are kept as long as if they
-    were deleted now.
+    were deleted now. Unfinished migration runs are stopped.
 
     Args:
         ctx: Who restores it.
@@ -96,12 +96,15 @@ def newest_archives(archives: Iterable[Stored]) -> dict[UUID, Stored]:
 
 
 async def every_tenant(copying: Copying) -> list[Tenant]:
-    """Return every listed tenant."""
+    """Return every listed tenant, in the order of creation.
+
+    A tenant that is deleted at the same time does not hide another one, as it would with pages.
+    """
     found: list[Tenant] = []
-    number = 0
-    while len(found) == number * PAGE_SIZE_MAX:
-        number += 1
-        found += (await tenant_list.page(copying.catalog, Window(number, PAGE_SIZE_MAX))).items
+    last: UUID | None = None
+    while some := await tenants.after(copying.catalog, last, limit=PAGE_SIZE_MAX):
+        found += some
+        last = some[-1].id
     return found
 
 

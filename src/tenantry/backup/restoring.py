@@ -37,15 +37,15 @@ Fill = Callable[[], Awaitable[None]]
 
 
 class TenantChanged(Conflict):
-    """The tenant was activated, moved or deleted at the same time. Nothing was changed."""
+    """The tenant was suspended, activated, moved or deleted meanwhile. Nothing was changed."""
 
 
 class TenantExists(Conflict):
-    """The tenant of the archive exists: use --replace to restore in its place, or --as NAME."""
+    """The tenant of the archive exists: restore it in its place, or as a new tenant."""
 
 
 class ArchiveOfOther(Conflict):
-    """The archive is of another tenant: restore it as a new tenant (--as NAME)."""
+    """The archive is of another tenant: restore it as a new tenant."""
 
 
 class TenantKept(Conflict):
@@ -123,6 +123,7 @@ async def restore_back(
     Raises:
         ArchiveForeign: The archive is of another installation: only `restore_as` accepts it.
         TenantExists, TenantKept: It exists, or is deleted and kept.
+        TenantIdInUse: It is being restored or removed.
         CredentialsInUse: A key of it belongs to another tenant.
         TenantNameInUse, UnknownServer, WrongEngine, NotATenant, ArchiveDamaged, CopyDiffers: As
             for `restore_as`.
@@ -197,8 +198,8 @@ async def create_tenant(
             return await _publish(
                 ctx, copying, job, tenant, revised=revised, record=record, with_key=with_key
             )
-        except (tenants.TenantNameInUse, tenants.DatabaseInUse):
-            raise
+        except (tenants.TenantNameInUse, tenants.TenantIdInUse, tenants.DatabaseInUse):
+            raise  # there is nothing to clear: a row with this id is another job's
         except BaseException:
             await copying.lifecycle.clear(tenant)
             raise
@@ -221,7 +222,7 @@ async def replace(
 
     Raises:
         ArchiveOfOther: The tenant's users must not get the data of another one.
-        TenantChanged: The tenant was changed during the restore.
+        TenantChanged: The tenant was changed since it was read.
         UnknownServer, WrongEngine, NotATenant, ArchiveDamaged, CopyDiffers, RoleTooPowerful: As
             for `restore_as`.
     """
@@ -237,11 +238,10 @@ async def replace(
         progress,
         tenant=(tenant.id, tenant.name),
         database=(server_name, database_name),
-        has_suspended=tenant.is_active,
     )
     async with running(copying, job, progress):
-        if job.has_suspended:
-            tenant = await _suspend(ctx, copying, tenant)
+        if tenant.is_active:
+            tenant = await retry_deadlock(partial(_suspend, ctx, copying, job, tenant))
         await loading.fill(
             copying,
             reader,
@@ -273,14 +273,21 @@ async def confirm(ctx: OperationContext, copying: Copying, tenant_id: UUID) -> i
     return len(taken)
 
 
-async def _suspend(ctx: OperationContext, copying: Copying, tenant: Tenant) -> Tenant:
+async def _suspend(ctx: OperationContext, copying: Copying, job: Job, tenant: Tenant) -> Tenant:
+    """Suspend an active tenant, and note that in the job: both, or neither.
+
+    So a tenant that an admin has suspended before stays suspended when the job ends.
+    """
     changes: audit_log.Changes = []
     async with copying.catalog.change(
         ctx, "tenant.update", tenant.id, tenant_id=tenant.id, changes=changes
     ) as session:
-        suspended = await tenants.update(
-            session, tenant.id, name=None, is_active=False, modules=None
-        )
+        worker_id = copying.heartbeat.worker_id
+        if await jobs.note_suspended(session, job.id, worker_id=worker_id) is None:
+            raise JobLost
+        suspended = await moves.suspend(session, tenant)
+        if suspended is None:
+            raise TenantChanged
         changes += audit_log.changes_between(tenant, suspended, "is_active")
     return suspended
 

@@ -82,7 +82,7 @@ _COUNT = Statement(
 )
 # Read once: SQLite would read the whole queue for each tenant.
 _queued = sa.select(job.c.tenant_id).where(_is_queued, _is_backup).distinct().subquery("queued")
-# A tenant has at most one queued backup.
+# A tenant whose backup is queued is left out.
 _TO_BACK_UP = Statement(
     sa.select(*columns_of(tenant, Queued))
     .select_from(tenant.outerjoin(_queued, _queued.c.tenant_id == tenant.c.id))

@@ -111,12 +111,15 @@ _FINISH = Statement(
     .returning(*_COLUMNS),
     Job,
 )
-_NOTE_READ_ONLY = Statement(
-    sa.update(job)
-    .values(has_made_read_only=True)
-    .where(_is_held, job.c.state == JobState.RUNNING.value)
-    .returning(*_COLUMNS),
-    Job,
+_NOTE_READ_ONLY, _NOTE_SUSPENDED = (
+    Statement(
+        sa.update(job)
+        .values({name: True})
+        .where(_is_held, job.c.state == JobState.RUNNING.value)
+        .returning(*_COLUMNS),
+        Job,
+    )
+    for name in ("has_made_read_only", "has_suspended")
 )
 _NOTE_UNDONE = Statement[Any](
     sa.update(job)
@@ -286,6 +289,11 @@ async def finish(
 async def note_read_only(session: CatalogSession, job_id: UUID, *, worker_id: UUID) -> Job | None:
     """Note that a move makes its tenant read-only; return None if *worker_id* does not hold it."""
     return await session.fetch_one(_NOTE_READ_ONLY, job=job_id, worker=worker_id)
+
+
+async def note_suspended(session: CatalogSession, job_id: UUID, *, worker_id: UUID) -> Job | None:
+    """Note that a job suspends its tenant; return None if *worker_id* does not hold it."""
+    return await session.fetch_one(_NOTE_SUSPENDED, job=job_id, worker=worker_id)
 
 
 async def keep(

@@ -32,6 +32,19 @@ _MOVE = Statement(
     Tenant,
 )
 
+_SUSPEND = Statement(
+    sa.update(table)
+    .values(is_active=False)
+    .where(
+        table.c.id == sa.bindparam("tenant"),
+        table.c.state == TenantState.READY.value,
+        table.c.is_active,
+        table.c.server_name == sa.bindparam("old_server"),
+        table.c.database_name == sa.bindparam("old_database"),
+    )
+    .returning(*columns_of(table, Tenant)),
+    Tenant,
+)
 _FREEZE = Statement(
     sa.update(table)
     .values(is_read_only=True)
@@ -94,6 +107,24 @@ _REDIRECT = Statement[Any](
         ),
     )
 )
+
+
+async def suspend(session: CatalogChange, tenant: Tenant) -> Tenant | None:
+    """Suspend an active tenant.
+
+    Args:
+        session: A change of the catalog.
+        tenant: With its current database.
+
+    Returns:
+        None if it is suspended or missing, or no longer has the database in *tenant*.
+    """
+    return await session.fetch_one(
+        _SUSPEND,
+        tenant=tenant.id,
+        old_server=tenant.server_name,
+        old_database=tenant.database_name,
+    )
 
 
 async def freeze(session: CatalogChange, tenant: Tenant) -> Tenant | None:

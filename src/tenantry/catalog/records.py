@@ -16,7 +16,7 @@ from tenantry.kit.errors import Conflict
 
 
 class CredentialsInUse(Conflict):
-    """An API key or McpToken of the archive belongs to another tenant here: use --as."""
+    """An API key or McpToken of the archive belongs to another tenant: restore it as a new one."""
 
 
 class KeyRecord(msgspec.Struct, frozen=True):

@@ -2,7 +2,8 @@
 
 All of it has ended since, and its cleanup would drop databases: the one that a job was filling,
 or that of a tenant in provisioning, can be that of a ready tenant by now. What a move had done to
-its tenant is undone: its old database may still reject writes.
+its tenant is undone: its old database may still reject writes. Migration runs are stopped: an admin
+may have cancelled them since.
 """
 
 from datetime import datetime
@@ -12,11 +13,13 @@ import sqlalchemy as sa
 
 from tenantry.catalog.database import CatalogChange
 from tenantry.catalog.jobs import JobState
-from tenantry.catalog.tables import api_key, job, mcp_token, tenant
+from tenantry.catalog.progress import NOT_ATTEMPTED
+from tenantry.catalog.tables import api_key, job, mcp_token, migration_run, tenant
 from tenantry.catalog.tenants import TenantState
 from tenantry.db.statements import Statement
 
 RESTORED = "The catalog was restored from a backup that was made before the job ended."
+RUN_STOPPED = f"{NOT_ATTEMPTED}the catalog was restored"
 
 _now = sa.bindparam("now", type_=job.c.finished_at.type)
 _is_deleted = tenant.c.state == TenantState.DELETED.value
@@ -55,6 +58,12 @@ _END_JOBS = Statement[Any](
         ),
     )
 )
+# The workers end the tenants that are left, as in any stopped run.
+_STOP_RUNS = Statement[Any](
+    sa.update(migration_run)
+    .values(stop_reason=RUN_STOPPED)
+    .where(migration_run.c.finished_at.is_(None), migration_run.c.stop_reason.is_(None))
+)
 _REMOVE_UNSETTLED = (
     Statement[Any](sa.delete(api_key).where(api_key.c.tenant_id.in_(_unsettled))),
     Statement[Any](sa.delete(mcp_token).where(mcp_token.c.tenant_id.in_(_unsettled))),
@@ -66,12 +75,13 @@ _KEEP_DELETED = Statement[Any](sa.update(tenant).values(deleted_at=_now).where(_
 async def settle(session: CatalogChange, *, now: datetime) -> None:
     """End every job, and remove the tenants that were being created or removed; drop no database.
 
-    Unfinished moves are left to any process, which undoes them.
+    Migration runs are stopped. Unfinished moves are left to any process, which undoes them.
 
     Deleted tenants are kept as if they were deleted now: one may have been undeleted since.
     """
     await session.execute(_END_JOBS, now=now)
     await session.execute(_UNDO_MOVES)
+    await session.execute(_STOP_RUNS)
     for statement in _REMOVE_UNSETTLED:
         await session.execute(statement)
     await session.execute(_KEEP_DELETED, now=now)

@@ -101,7 +101,7 @@ async def claim_abandoned(
 
 
 async def release(session: CatalogSession, worker_id: UUID) -> None:
-    """Release the items that *worker_id* has claimed and not started."""
+    """Release all items that *worker_id* holds: it has started none of them."""
     await session.execute(_RELEASE, worker=worker_id)
 
 

@@ -23,6 +23,10 @@ class TenantNameInUse(Conflict):
     """A tenant of this name exists."""
 
 
+class TenantIdInUse(Conflict):
+    """The tenant exists, or is being restored or removed."""
+
+
 class DatabaseInUse(Conflict):
     """Another tenant has a database of this name."""
 
@@ -75,7 +79,13 @@ class _Database(msgspec.Struct, frozen=True):
 
 _COLUMNS = columns_of(tenant, Tenant)
 _NAME_IN_USE: dict[str, type[Conflict]] = {"uq_tenant_canonical_name": TenantNameInUse}
-_IN_USE = {**_NAME_IN_USE, "uq_tenant_database_name_server_name": DatabaseInUse}
+_IN_USE = {
+    **_NAME_IN_USE,
+    "uq_tenant_database_name_server_name": DatabaseInUse,
+    # The primary key, as PostgreSQL and SQLite name it.
+    "tenant_pkey": TenantIdInUse,
+    "uq_tenant_id": TenantIdInUse,
+}
 _is_ready = tenant.c.state == TenantState.READY.value
 is_migrated = sa.and_(_is_ready, tenant.c.is_active, ~tenant.c.is_read_only)
 """Whether migration runs include the tenant."""
@@ -90,6 +100,13 @@ _DATABASES = Statement(
 
 _ADD = Statement[Any](sa.insert(tenant), conflicts=_IN_USE)
 _FIND = Statement(sa.select(*_COLUMNS).where(_by_id, _is_ready), Tenant)
+_AFTER = Statement(
+    sa.select(*_COLUMNS)
+    .where(_is_ready, tenant.c.id > sa.bindparam("after"))
+    .order_by(tenant.c.id)
+    .limit(sa.bindparam("limit", type_=sa.BigInteger)),
+    Tenant,
+)
 _LOCK = Statement(
     sa.select(*_COLUMNS).where(_by_id, _is_ready).with_for_update(key_share=True), Tenant
 )
@@ -187,6 +204,7 @@ async def add(
 
     Raises:
         TenantNameInUse: The name is taken.
+        TenantIdInUse: A tenant with this id is in any state.
         DatabaseInUse: Another tenant has the database.
     """
     await session.execute(
@@ -235,6 +253,11 @@ async def get_by_name(session: CatalogSession, name: str) -> Tenant:
     if found is None:
         raise TenantNotFound
     return found
+
+
+async def after(session: CatalogSession, after_id: UUID | None, *, limit: int) -> list[Tenant]:
+    """Return up to *limit* ready tenants created after the one with the id *after_id*, in order."""
+    return await session.fetch_all(_AFTER, after=after_id or UUID(int=0), limit=limit)
 
 
 async def database_names(session: CatalogSession, *, server_name: str) -> set[str]:

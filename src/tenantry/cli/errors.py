@@ -3,10 +3,12 @@
 from tenantry.access.signing import WrongSecretKey
 from tenantry.backup.archive import ArchiveDamaged, ArchiveForeign
 from tenantry.backup.dumps import CopyDiffers
+from tenantry.backup.restoring import ArchiveOfOther, TenantExists
 from tenantry.backup.targets import ArchiveNotFound
 from tenantry.catalog.admins import AdminEmailInUse, AdminNotFound
 from tenantry.catalog.credentials import ApiKeyNotFound, McpTokenNotFound
 from tenantry.catalog.deleted_tenants import DeletedTenantNotFound
+from tenantry.catalog.records import CredentialsInUse
 from tenantry.catalog.runs import MigrationRunNotFound
 from tenantry.catalog.tenants import TenantNameInUse, TenantNotFound
 from tenantry.cli.exit_status import ExitStatus
@@ -49,13 +51,16 @@ ADVICE: dict[type[TenantryError], str] = {
     AdminNotFound: "`tenantry admin list` lists the admins.",
     ArchiveForeign: "Set that key, or restore it with --as NAME --foreign.",
     ArchiveNotFound: "`tenantry backup list` lists the archives.",
+    ArchiveOfOther: "Use --as NAME.",
     ApiKeyNotFound: "`tenantry key list TENANT` lists the keys.",
     CatalogUnusable: "Run `tenantry doctor`.",
+    CredentialsInUse: "Use --as NAME.",
     DeletedTenantNotFound: "`tenantry tenant list --deleted` lists the deleted tenants.",
     EmailInUse: "`tenantry user list TENANT` lists the users.",
     McpTokenNotFound: "`tenantry token list TENANT` lists the tokens.",
     MigrationRunNotFound: "`tenantry migrate history` lists the runs.",
     TenantActive: "Run `tenantry tenant suspend TENANT`.",
+    TenantExists: "Use --replace TENANT, or --as NAME.",
     TenantNameInUse: "Choose another name (`undelete` has the option --name).",
     TenantNotFound: "`tenantry tenant list` lists the tenants.",
     TenantReadOnly: "If it is not being moved, run `tenantry tenant activate TENANT`.",

@@ -136,9 +136,11 @@ class ActiveRuns:
         return active
 
     def update(self, run: Progress) -> None:
-        """Store the state of a run, if this process works on it."""
+        """Store the state of a run, if this process works on it; forget one that has ended."""
         if run.id in self._runs:
             self._runs[run.id].update(run)
+            if run.finished_at is not None:
+                del self._runs[run.id]
 
     def reset(self) -> None:
         """Remove all runs, until they are read from the catalog again."""
