@@ -47,7 +47,7 @@ def test_limits_are_those_of_the_code():
         f"at most {HEADERS_BYTES_MAX:,} bytes in all",
         f"the default `pageSize` is {PAGE_SIZE_DEFAULT}.",
         f"A `pageSize` above {PAGE_SIZE_MAX} is treated as {PAGE_SIZE_MAX}",
-        f"Bodies above {LARGE_BYTES // 1024} KiB are",
+        f"streamed responses above {LARGE_BYTES // 1024} KiB",
     ):
         assert text in " ".join(PAGE.split())
 

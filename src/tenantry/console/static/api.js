@@ -116,17 +116,13 @@ export function withQuery(path, query) {
   return given.length === 0 ? path : `${path}?${new URLSearchParams(given)}`;
 }
 
-async function request(
-  method,
-  path,
-  /** @type {Options} */ { body, headers, signal, isOpen, keepalive = false },
-) {
+async function request(method, path, /** @type {Options} */ { body, headers, isOpen, ...options }) {
   const sent = { ...(isOpen ? {} : bearer()), ...headers };
   if (body !== undefined) {
     sent["Content-Type"] = "application/json";
   }
   const text = body && JSON.stringify(body);
-  const response = await fetched(path, { method, headers: sent, body: text, signal, keepalive });
+  const response = await fetched(path, { ...options, method, headers: sent, body: text });
   if (!response.ok) {
     await throwError(response, isOpen);
   }

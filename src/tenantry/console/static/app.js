@@ -51,14 +51,10 @@ session.changes.addEventListener("end", (event) =>
 );
 addEventListener("hashchange", () => session.current() !== null && show({ isFirst: false }));
 addEventListener("keydown", openPalette);
-start();
-
-async function start() {
-  if (session.current() !== null || (await session.takeOver())) {
-    frame();
-  } else {
-    signIn(null);
-  }
+if (session.current() !== null || (await session.takeOver())) {
+  frame();
+} else {
+  signIn(null);
 }
 
 /** Show the sign-in form. The address is kept, so that its view is shown afterwards. */

@@ -107,7 +107,7 @@ function targetOf(entry, names) {
     return el("a", { class: "cut", href: `#/runs/${run}` }, label || `Run ${run.slice(0, 8)}`);
   }
   const name = names.get(id);
-  if (name !== undefined && name.href !== null) {
+  if (name) {
     return el("a", { class: "cut", href: name.href }, name.text);
   }
   return ID.test(entry.target) ? shortId(entry.target, "target") : cut(entry.target);
@@ -129,10 +129,7 @@ async function readNames(entries, names, signal) {
     tenants.map(async (id) => {
       const query = { search: id, pageSize: 1 };
       const [found] = (await get(TENANTS, { query, signal })).items;
-      names.set(
-        id,
-        found ? { text: found.name, href: `#/tenants/${id}` } : { text: id, href: null },
-      );
+      names.set(id, found && { text: found.name, href: `#/tenants/${id}` });
     }),
   );
 }

@@ -7,7 +7,7 @@ import { icon } from "./icons.js";
 import { remedyOf } from "./remedies.js";
 import { badge } from "./states.js";
 import { firstRows } from "./table.js";
-import { announce, button, gauge, linkButton, section, tenantLink } from "./widgets.js";
+import { button, copyText, gauge, linkButton, section, tenantLink } from "./widgets.js";
 
 const ROWS_SHOWN_MAX = 100;
 const ROWS_RUNNING_MAX = 20;
@@ -136,14 +136,9 @@ export function causeBench() {
   return { element, draw };
 }
 
-async function copy(details) {
+function copy(details) {
   const lines = details.map(
     (one) => `${one.customerName}\t${one.databaseName}\t${one.errorMessage}`,
   );
-  try {
-    await navigator.clipboard.writeText(lines.join("\n"));
-    announce(`Copied ${plural(lines.length, "tenant")}.`);
-  } catch {
-    announce("This browser allows no access to the clipboard.", null);
-  }
+  return copyText(lines.join("\n"), `Copied ${plural(lines.length, "tenant")}.`);
 }

@@ -2,11 +2,9 @@
 
 import { all, el, fill, focusLike, signature } from "./dom.js";
 import { field, form, input } from "./forms.js";
-import { announce, button, notice } from "./widgets.js";
+import { button, copyText, notice } from "./widgets.js";
 
 const ROWS_MAX = 12;
-
-const COPIED_FOR_MS = 2000;
 
 /**
  * Show a modal dialog, which restores the focus at its end. Return when it is closed.
@@ -107,7 +105,9 @@ export function copyable(label, text, { hint = "" } = {}) {
       : el("input", { readonly: true, value: text });
   control.classList.add("code");
   control.addEventListener("focus", () => control.select());
-  const copy = button("Copy", () => copied(copy, control), { label: `Copy: ${label}` });
+  const press = async () =>
+    (await copyText(control.value)) ? fill(copy, "Copied") : control.focus();
+  const copy = button("Copy", press, { label: `Copy: ${label}` });
   const labelled = field(label, control, hint);
   labelled.classList.add("copyable");
   control.after(copy);
@@ -125,18 +125,4 @@ export function showSecrets(title, text, ...children) {
     ],
     { mustBeClosed: true },
   );
-}
-
-async function copied(copy, control) {
-  try {
-    await navigator.clipboard.writeText(control.value);
-  } catch {
-    // Without TLS, browsers allow the clipboard only with the keyboard.
-    control.focus();
-    announce("Press Ctrl+C to copy the selected text.", null);
-    return;
-  }
-  fill(copy, "Copied");
-  announce("Copied.");
-  setTimeout(() => fill(copy, "Copy"), COPIED_FOR_MS);
 }

@@ -39,6 +39,7 @@ async function start() {
 
 function show(description) {
   const levels = byLevel(description);
+  const secret = () => input("secret", { type: "password" });
   const secrets = { bearer: secret(), apiKey: secret(), mcpToken: secret() };
   secrets.bearer.value = session.current()?.token ?? "";
   const links = [...levels.keys()].map((level) => el("a", { href: `#${anchor(level)}` }, level));
@@ -66,10 +67,6 @@ function show(description) {
   );
   openNamed();
   addEventListener("hashchange", openNamed);
-}
-
-function secret() {
-  return input("secret", { type: "password" });
 }
 
 function credentials({ bearer, apiKey, mcpToken }) {

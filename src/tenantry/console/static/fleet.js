@@ -116,24 +116,20 @@ function fleetPage(status, first, query, signal) {
     }
   }
 
+  /** Read the rest of the map. What is shown already stays until all of it is read again. */
   async function readAll(from) {
-    let more = from;
-    while (more.nextAfter !== null && tenants.length < CELLS_MAX) {
-      more = await get(TENANT_MAP, { query: { after: more.nextAfter }, signal });
-      tenants = [...tenants, ...more.items];
-      draw();
-      controls.offer(tenants);
-    }
-  }
-
-  async function readAgain() {
-    const read = [];
-    let page = { nextAfter: /** @type {any} */ ("") };
+    let page = from;
+    const read = [...page.items];
     while (page.nextAfter !== null && read.length < CELLS_MAX) {
       page = await get(TENANT_MAP, { query: { after: page.nextAfter }, signal });
       read.push(...page.items);
+      if (read.length > tenants.length) {
+        tenants = [...read];
+        draw();
+      }
     }
-    return read;
+    tenants = read;
+    controls.offer(tenants);
   }
 
   /** A large map is read again only when the last run has ended; the totals always are. */
@@ -143,13 +139,16 @@ function fleetPage(status, first, query, signal) {
       draw();
       if (isLast || tenants.length <= REFRESHED_MAX) {
         await whole;
-        tenants = await readAgain();
+        await readAll(await get(TENANT_MAP, { signal }));
       }
       fill(trouble);
       draw();
     } catch (error) {
       if (!signal.aborted) {
-        fill(trouble, failure(error, () => refresh()));
+        fill(
+          trouble,
+          failure(error, () => refresh()),
+        );
       }
     }
   }
@@ -170,7 +169,12 @@ function fleetPage(status, first, query, signal) {
   controls.offer(tenants);
   draw();
   const whole = readAll(first).catch(
-    (error) => signal.aborted || fill(trouble, failure(error, () => refresh())),
+    (error) =>
+      signal.aborted ||
+      fill(
+        trouble,
+        failure(error, () => refresh()),
+      ),
   );
   if (filters.search !== "") {
     findByService();

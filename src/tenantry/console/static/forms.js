@@ -116,13 +116,11 @@ export function form(fields, { action, cancel, kind = "primary" }, submit) {
     problem,
     el("div", { class: "actions" }, canceller, submitter),
   );
-  let isBusy = false;
   made.addEventListener("submit", async (event) => {
     event.preventDefault();
-    if (isBusy || !isComplete(made, problem)) {
+    if (submitter.hasAttribute("aria-busy") || !isComplete(made, problem)) {
       return;
     }
-    isBusy = true;
     // A disabled button would lose the focus.
     submitter.setAttribute("aria-busy", "true");
     clear(made, problem);
@@ -133,7 +131,6 @@ export function form(fields, { action, cancel, kind = "primary" }, submit) {
         show(error, made, problem);
       }
     }
-    isBusy = false;
     submitter.removeAttribute("aria-busy");
   });
   return made;

@@ -29,9 +29,9 @@ export function runProgress(run, signal) {
   let spoken = 0;
   const grid = cellGrid("Tenants of the run", {
     signal,
-    describe: (index) => describe(index),
+    describe,
     pick: (index) => order[index] && go(`/tenants/${order[index].customerId}`),
-    hover: (index, at) => showCard(index, at),
+    hover: showCard,
   });
   const card = hoverCard();
   const bar = el("div", { role: "progressbar", "aria-label": "Tenants that have ended" });
@@ -92,7 +92,7 @@ export function runProgress(run, signal) {
       ),
       entry("success", numbers.success),
       entry("failed", numbers.failed),
-      (numbers.skipped > 0 || isStopped()) && entry("skipped", numbers.skipped),
+      (numbers.skipped > 0 || state.stopReason !== null) && entry("skipped", numbers.skipped),
       state.finishedAt === null && entry("pending", numbers.pending),
     );
     steps.draw(state, numbers.ended);
@@ -107,10 +107,6 @@ export function runProgress(run, signal) {
   function entry(name, number) {
     const kind = `total is-${name}`;
     return el("li", { class: kind }, figure(name, number), " ", el("span", {}, STATES[name]));
-  }
-
-  function isStopped() {
-    return state.stopReason !== null;
   }
 
   function drawWaiting({ pending }) {

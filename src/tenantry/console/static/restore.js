@@ -9,8 +9,8 @@ import { notice } from "./widgets.js";
 
 const NEW_TEXT = "It has another id and no API key: add one on its page. Its users must log in.";
 const IN_PLACE_TEXT =
-  "It is suspended during the restore. All logins and McpTokens of its users end. Its old database " +
-  "is kept.";
+  "It is suspended during the restore, and all logins and McpTokens of its users end. " +
+  "Its old database is kept.";
 
 /** Ask how an archive is restored, and queue that. */
 export async function restoreDialog(archive, queued) {

@@ -13,8 +13,8 @@ export const changes = new EventTarget();
 export const EXPIRED = "Your session has ended. Sign in again to continue.";
 export const SIGNED_OUT = "You are signed out.";
 export const NOT_CONFIRMED =
-  "You are signed out in this browser, but the service did not confirm that your session has ended. " +
-  "To end it, sign in again and set your password.";
+  "You are signed out in this browser, but the service did not confirm that your session has " +
+  "ended. To end it, sign in again and set your password.";
 
 channel.addEventListener("message", ({ data }) => {
   const own = current();

@@ -55,9 +55,7 @@ function actions(user, change, remove) {
   return [
     { text: "Edit…", press: () => edit(user, change) },
     { text: "Set password…", press: () => setPassword(user, change) },
-    isActive
-      ? { text: "Deactivate…", press: deactivate }
-      : { text: "Activate", press: toggle },
+    isActive ? { text: "Deactivate…", press: deactivate } : { text: "Activate", press: toggle },
     { text: "Delete…", kind: "danger", press: asked },
   ];
 }

@@ -5,7 +5,6 @@ import { distance, localTime, plural } from "./format.js";
 import { icon } from "./icons.js";
 
 const TOAST_MS = 5000;
-const COPIED_MS = 1500;
 
 /** A timestamp as a distance from now; its tooltip has the exact time. */
 export function time(timestamp, missing = "never") {
@@ -67,10 +66,8 @@ export async function loadInto(place, signal, load) {
     await load();
   } catch (error) {
     if (!signal.aborted) {
-      fill(
-        place,
-        failure(error, () => loadInto(place, signal, load)),
-      );
+      const again = () => loadInto(place, signal, load);
+      fill(place, failure(error, again));
     }
   }
 }
@@ -123,28 +120,27 @@ export function button(text, press, { kind = "", label = /** @type {any} */ (nul
   return made;
 }
 
+/** Copy a text, and announce that. Return whether the browser allows it. */
+export async function copyText(text, done = "Copied.") {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    // Without TLS, browsers allow the clipboard only with the keyboard.
+    announce("The browser does not allow that. Select the text, and press Ctrl+C.", null);
+    return false;
+  }
+  announce(done);
+  return true;
+}
+
 /** The beginning of an id, with a button that copies all of it. */
 export function shortId(id, what = "id") {
-  const press = async () => {
-    try {
-      await navigator.clipboard.writeText(id);
-    } catch {
-      announce(id);
-      return;
-    }
-    fill(copy, icon("check"));
-    announce("Copied.");
-    setTimeout(() => fill(copy, icon("copy")), COPIED_MS);
-  };
-  const copy = button(icon("copy"), press, {
-    kind: "quiet square",
-    label: `Copy the ${what} ${id}`,
-  });
+  const options = { kind: "quiet square", label: `Copy the ${what} ${id}` };
   return el(
     "span",
     { class: "id" },
     el("span", { class: "code", title: id }, `${id.slice(0, 13)}…`),
-    copy,
+    button(icon("copy"), () => copyText(id), options),
   );
 }
 
@@ -194,13 +190,7 @@ export function speak(text) {
 export function complain(error) {
   const place = byId("complaints");
   if (error.name !== "AbortError") {
-    fill(
-      place,
-      notice(
-        "bad",
-        el("p", {}, error.message),
-        button("Dismiss", () => fill(place)),
-      ),
-    );
+    const dismiss = button("Dismiss", () => fill(place));
+    fill(place, notice("bad", el("p", {}, error.message), dismiss));
   }
 }
