@@ -132,6 +132,11 @@ function fleetPage(status, first, query, signal) {
     controls.offer(tenants);
   }
 
+  function explain(error) {
+    const again = () => refresh();
+    signal.aborted || fill(trouble, failure(error, again));
+  }
+
   /** A large map is read again only when the last run has ended; the totals always are. */
   async function refresh(isLast = true) {
     try {
@@ -144,12 +149,7 @@ function fleetPage(status, first, query, signal) {
       fill(trouble);
       draw();
     } catch (error) {
-      if (!signal.aborted) {
-        fill(
-          trouble,
-          failure(error, () => refresh()),
-        );
-      }
+      explain(error);
     }
   }
 
@@ -168,14 +168,7 @@ function fleetPage(status, first, query, signal) {
   const controls = toolbar(filters, set);
   controls.offer(tenants);
   draw();
-  const whole = readAll(first).catch(
-    (error) =>
-      signal.aborted ||
-      fill(
-        trouble,
-        failure(error, () => refresh()),
-      ),
-  );
+  const whole = readAll(first).catch(explain);
   if (filters.search !== "") {
     findByService();
   }
