@@ -7,6 +7,7 @@ from tenantry.access.login import LoginRefused
 from tenantry.access.principal import Scope
 from tenantry.api.endpoints import BODY_BYTES_MAX, CONTENT_BYTES_MAX
 from tenantry.api.envelope import FIXED_MESSAGES, STATUS, code_of
+from tenantry.api.held_bodies import SENDER_BYTES_MAX, UNCOUNTED_BYTES
 from tenantry.api.requests import HEADERS_BYTES_MAX
 from tenantry.api.streaming import LARGE_BYTES
 from tenantry.api.table import ENDPOINTS
@@ -47,6 +48,8 @@ def test_limits_are_those_of_the_code():
         f"at most {HEADERS_BYTES_MAX:,} bytes in all",
         f"the default `pageSize` is {PAGE_SIZE_DEFAULT}.",
         f"A `pageSize` above {PAGE_SIZE_MAX} is treated as {PAGE_SIZE_MAX}",
+        f"at most {SENDER_BYTES_MAX // 2**20} MiB in a process at the same time",
+        f"bodies above {UNCOUNTED_BYTES:,} bytes beyond that",
         f"streamed responses above {LARGE_BYTES // 1024} KiB",
     ):
         assert text in " ".join(PAGE.split())
