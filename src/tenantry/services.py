@@ -66,6 +66,7 @@ from tenantry.migration.streams import (
 from tenantry.settings import Settings
 from tenantry.tenant import databases as tenant_databases
 from tenantry.tenant.audit import Retention
+from tenantry.tenant.blog.folding import Folding
 from tenantry.tenant.databases import TenantDatabases
 from tenantry.tenant.entry import Entry
 
@@ -93,6 +94,7 @@ class Services:
     databases: TenantDatabases
     identifier: Identifier
     entry: Entry
+    folding: Folding
     fleet: Fleet
     worker: Worker
     watchers: Watchers
@@ -146,6 +148,7 @@ async def open_services(settings: Settings, *, works: bool = True) -> AsyncItera
         await services.databases.close()
         await services.catalog.close()
         services.passwords.close()
+        services.folding.close()
         threads.shutdown()
 
 
@@ -209,6 +212,7 @@ def _build(settings: Settings, threads: Executor) -> Services:
         databases=databases,
         identifier=Identifier(catalog, tokens, usage),
         entry=Entry(databases),
+        folding=Folding(),
         fleet=Fleet(catalog, worker, previewer, streams, metrics=metrics),
         worker=worker,
         watchers=Watchers(catalog, worker),

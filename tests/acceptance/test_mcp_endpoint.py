@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 from typing import Any
 
 import httpx
@@ -31,6 +32,9 @@ from tests.acceptance.assistants import (
 from tests.acceptance.support import TENANTS, ok, patch_tenant, patch_user, refused
 from tests.acceptance.test_secrets import everything_logged
 from tests.conftest import HOST, World, client_of, make_world
+
+# A message of this size is decoded in 0.02 s; the SDK took 0.6 s.
+SIZE_SECONDS_MAX = 0.2
 
 NO_MESSAGES: tuple[bytes, ...] = (
     b"",
@@ -349,3 +353,36 @@ class TestAccessLog:
         assert entry["actor"].startswith("mcp-token:")
         assert "argument-canary" not in written
         assert token not in written
+
+
+class TestSize:
+    """The SDK reads parameters element by element, in the event loop."""
+
+    @pytest.mark.parametrize(
+        ("method", "where"),
+        [
+            ("initialize", ("clientInfo", "icons")),
+            ("initialize", ("capabilities", "experimental")),
+            ("tools/list", ("_meta", "io.modelcontextprotocol/clientInfo")),
+            ("resources/read", ("arguments", "x")),
+        ],
+    )
+    async def test_of_parameters_is_limited(
+        self, world: World, method: str, where: tuple[str, str]
+    ) -> None:
+        """Whatever is in them, so that no message holds up the other tenants."""
+        client = world.client(x_mcp_token=await world.mcp_token(world.acme))
+        large = message(method, {where[0]: {where[1]: [{}] * 230_000}})
+        began = time.process_time()
+
+        error = error_of(await post(client, large), types.INVALID_PARAMS)
+
+        assert time.process_time() - began < SIZE_SECONDS_MAX
+        assert "at most 32,768 bytes" in error
+
+    async def test_of_arguments_is_not(self, world: World) -> None:
+        """The longest post is written."""
+        client = world.client(x_mcp_token=await world.mcp_token(world.acme))
+        said = await post(client, call("create_post", title="Long", content="x" * 900_000))
+
+        assert answer_of(said)["result"]["structuredContent"]["slug"] == "long"

@@ -42,7 +42,7 @@ from tests.acceptance.support import (
     refused,
     until,
 )
-from tests.conftest import World
+from tests.conftest import PASSWORD, World
 
 PREVIEW: Shape = {
     "total": is_count,
@@ -453,6 +453,27 @@ class TestLongCall(WithMigrations):
 
         assert head.status == 200
         assert (await last_run(world))["finishedAt"] is None
+
+    async def test_is_cut_when_its_caller_loses_access(
+        self, world: World, mine: Migrations
+    ) -> None:
+        """The names of the tenants are not for an admin who was deactivated meanwhile."""
+        mine.add_slow("a1_take_a_while", 1.5)
+        admin = await world.admin()
+        body = {"email": "eve@example.com", "fullName": "Eve", "password": PASSWORD}
+        eve = ok(await admin.post("/api/admin/admins", json=body), 201)
+        login = {"email": "eve@example.com", "password": PASSWORD}
+        token = ok(await world.stranger().post("/api/admin/auth/login", json=login))["token"]
+
+        async with served(world.app) as at, at.line() as line:
+            await line.ask("POST", MIGRATE_ALL, authorization=f"Bearer {token}")
+            assert await line.chunk() == b" "
+            await until(lambda: count_runs(world), bool)
+            ok(await admin.patch(f"/api/admin/admins/{eve['id']}", json={"isActive": False}))
+            with pytest.raises(asyncio.IncompleteReadError):
+                await line.rest()
+
+        assert (await ended(world))["successCount"] == 2
 
     @pytest.mark.slow
     @pytest.mark.timeout(120)

@@ -43,6 +43,7 @@ from tenantry.api.streaming import (
     ResponseAborted,
     Send,
     StreamedBody,
+    if_admitted,
     send_body,
     while_admitted,
 )
@@ -148,7 +149,8 @@ class Api:
         preparing = partial(self._prepare, endpoint, exchange, values, body)
         if endpoint.keep_alive_seconds is not None:
             _, handle = await exchange.in_time(self._in_turn(endpoint, exchange, preparing))
-            return await long_answer(endpoint, handle(), keep_alive_of(endpoint, headers))
+            handling = if_admitted(handle(), partial(self._admit_again, endpoint, exchange))
+            return await long_answer(endpoint, handling, keep_alive_of(endpoint, headers))
         readmit = partial(self._admit_again, endpoint, exchange)
         answering = partial(_work, endpoint, exchange.scope, preparing, readmit)
         work = self._in_turn(endpoint, exchange, answering)

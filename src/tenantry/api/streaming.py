@@ -10,7 +10,7 @@ import contextlib
 import zlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from tenantry.kit.clock import monotonic_seconds
 
@@ -18,6 +18,7 @@ Message = MutableMapping[str, Any]
 Send = Callable[[Message], Awaitable[None]]
 Receive = Callable[[], Awaitable[Message]]
 Source = AsyncGenerator[bytes, None]
+Result = TypeVar("Result")
 
 # The longest time without a byte for the client and for proxies.
 KEEP_ALIVE_SECONDS = 10.0
@@ -100,6 +101,20 @@ async def while_admitted(source: Source, readmit: Callable[[], Awaitable[object]
                 admitted_at = monotonic_seconds()
             if chunk:
                 yield chunk
+
+
+async def if_admitted(work: Awaitable[Result], readmit: Callable[[], Awaitable[object]]) -> Result:
+    """Return the result of *work*, unless its caller has lost access meanwhile.
+
+    Raises:
+        Exception: Any error of *work* and *readmit*, which is called after more than
+            `READMIT_SECONDS`.
+    """
+    began = monotonic_seconds()
+    result = await work
+    if monotonic_seconds() - began > READMIT_SECONDS:
+        await readmit()
+    return result
 
 
 async def after_spaces(work: "asyncio.Task[bytes]", seconds: float) -> Source:

@@ -67,7 +67,8 @@ async def get_post(call: Call, wanted: NamePost) -> PostResponse:
 
 async def create_post(call: Call, wanted: CreatePost) -> PostResponse:
     """Write a new draft."""
-    return PostResponse.of(await posts.create(call.ctx, **sent_members(wanted)))
+    made = await posts.create(call.ctx, call.services.folding, **sent_members(wanted))
+    return PostResponse.of(made)
 
 
 async def update_post(call: Call, wanted: UpdatePost) -> PostResponse:
@@ -76,7 +77,8 @@ async def update_post(call: Call, wanted: UpdatePost) -> PostResponse:
     post_id = await _id_of(call, changes.pop("slug"))
     if "new_slug" in changes:
         changes["slug"] = changes.pop("new_slug")
-    return PostResponse.of(await posts.update(call.ctx, post_id, **changes))
+    changed = await posts.update(call.ctx, call.services.folding, post_id, **changes)
+    return PostResponse.of(changed)
 
 
 async def publish_post(call: Call, wanted: NamePost) -> PostResponse:

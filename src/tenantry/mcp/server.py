@@ -12,6 +12,7 @@ from typing import Any
 
 import anyio
 import mcp_types as types
+import msgspec
 from mcp.server import Server
 from mcp.server.connection import Connection
 from mcp.server.runner import modern_error_data, serve_one
@@ -47,6 +48,12 @@ identified by their `slug`. A new post is a draft, which readers do not see unti
 Titles and contents are returned exactly as written: text, not HTML that is safe to show. When a \
 tool returns an error, its message names the argument and the rule: correct it and call again.\
 """
+
+# The SDK takes a second for a megabyte of invalid elements.
+PARAMS_BYTES_MAX = 32_768
+_TOO_LARGE = (
+    f"`params` must have at most {PARAMS_BYTES_MAX:,} bytes, besides the arguments of a tool."
+)
 
 SERVER: Server[None] = Server(
     "tenantry",
@@ -125,6 +132,7 @@ async def answer(call: Call, message: McpMessage, headers: Headers) -> Outcome:
         return Outcome(HTTPStatus.ACCEPTED, None)
     metadata = ServerMessageMetadata(request_context=call)
     try:
+        _check_size(message)
         result = await serve_one(
             SERVER,
             _Exchange(message.id, metadata),
@@ -141,6 +149,21 @@ async def answer(call: Call, message: McpMessage, headers: Headers) -> Outcome:
             status = HTTPStatus(ERROR_CODE_HTTP_STATUS.get(error.code, status))
         return Outcome(status, McpAnswer("2.0", message.id, error=told))
     return Outcome(HTTPStatus.OK, McpAnswer("2.0", message.id, result=result))
+
+
+def _check_size(message: McpMessage) -> None:
+    """Check the size of what the SDK reads, element by element and in the event loop.
+
+    The arguments of a tool are decoded by `tools`, which is fast.
+
+    Raises:
+        MCPError: It is larger than `PARAMS_BYTES_MAX`.
+    """
+    params = dict(message.params or {})
+    if message.method == "tools/call":
+        params.pop("arguments", None)
+    if len(msgspec.json.encode(params)) > PARAMS_BYTES_MAX:
+        raise MCPError(types.INVALID_PARAMS, _TOO_LARGE)
 
 
 def _refusal(call: Call, raised: Exception) -> Exception:

@@ -34,10 +34,10 @@ async def list_posts(ctx: TenantContext, _services: Services, request: PostPageR
 
 @_write("POST", "/api/tenant/blog/posts", status=CREATED, errors=[CONFLICT])
 async def create_post(
-    ctx: TenantContext, _services: Services, request: WritePostRequest
+    ctx: TenantContext, services: Services, request: WritePostRequest
 ) -> PostResponse:
     """Create a draft."""
-    return PostResponse.of(await posts.create(ctx, **sent_members(request)))
+    return PostResponse.of(await posts.create(ctx, services.folding, **sent_members(request)))
 
 
 @_read("/api/tenant/blog/posts/{postId}", errors=[NOT_FOUND])
@@ -50,10 +50,11 @@ async def show_post(
 
 @_write("PUT", "/api/tenant/blog/posts/{postId}", errors=[NOT_FOUND, CONFLICT])
 async def update_post(
-    ctx: TenantContext, _services: Services, request: WritePostRequest, *, post_id: UUID
+    ctx: TenantContext, services: Services, request: WritePostRequest, *, post_id: UUID
 ) -> PostResponse:
     """Change a post; slug, excerpt and tags are kept if left out."""
-    return PostResponse.of(await posts.update(ctx, post_id, **sent_members(request)))
+    changed = await posts.update(ctx, services.folding, post_id, **sent_members(request))
+    return PostResponse.of(changed)
 
 
 @_write(

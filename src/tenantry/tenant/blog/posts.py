@@ -19,6 +19,7 @@ from tenantry.tenant import audit, users
 from tenantry.tenant.blog import listing, searching, state, tagging, writing
 from tenantry.tenant.blog.content import Post, PostNotFound, PostStatus, PostSummary
 from tenantry.tenant.blog.drafts import draft, revised
+from tenantry.tenant.blog.folding import Folding
 from tenantry.tenant.blog.writing import Author
 from tenantry.tenant.databases import TenantDatabase, TenantSession
 from tenantry.tenant.entry import TenantContext, acting_user
@@ -143,6 +144,7 @@ async def get_by_slug(ctx: TenantContext, slug: str) -> Post:
 
 async def create(
     ctx: TenantContext,
+    folding: Folding,
     *,
     title: str,
     content: str,
@@ -154,6 +156,7 @@ async def create(
 
     Args:
         ctx: The caller.
+        folding: Folds the text for the search.
         title: One line.
         content: Any text; stored unchanged.
         slug: By default derived from the title, and unique.
@@ -165,7 +168,7 @@ async def create(
         SlugInUse: Another post has the given slug.
     """
     says = draft(title=title, content=content, slug=slug, excerpt=excerpt, tags=tags)
-    folded = await searching.fold(title, content)
+    folded = await folding.fold(ctx.tenant.id, title, content)
     async with state.writing(ctx.database) as session:
         author = await _author(ctx, session)
         written = await writing.add(session, says, folded, author=author, now=ctx.now)
@@ -191,7 +194,7 @@ async def write_new(
         BadText, BadTags: A rule is broken; the message names the member.
     """
     says = draft(title=title, content=content, tags=tags)
-    folded = await searching.fold(title, content)
+    folded = searching.fold(title, content)
     async with state.writing(database) as session:
         return await writing.add(
             session,
@@ -205,6 +208,7 @@ async def write_new(
 
 async def update(
     ctx: TenantContext,
+    folding: Folding,
     post_id: UUID,
     *,
     title: str | None = None,
@@ -223,7 +227,7 @@ async def update(
         SlugInUse: Another post has the slug.
     """
     changes = revised(title=title, content=content, slug=slug, excerpt=excerpt, tags=tags)
-    folded = await searching.fold(title, content)
+    folded = await folding.fold(ctx.tenant.id, title, content)
     async with state.writing(ctx.database) as session:
         before = await _find(session, post_id)
         written = await writing.change(session, before, changes.of(before), folded, now=ctx.now)

@@ -4,7 +4,6 @@ The databases fold case differently, and SQLite folds only ASCII. So the searcha
 in a folded form that is computed here, and the search text is folded in the same way.
 """
 
-import asyncio
 import re
 
 import msgspec
@@ -47,18 +46,12 @@ class Folded(msgspec.Struct, frozen=True):
     content: str | None
 
 
-async def fold(title: str | None, content: str | None) -> Folded:
-    """Return the folded title and content.
-
-    This takes up to a second in a thread, so call it before a transaction begins.
+def fold(title: str | None, content: str | None) -> Folded:
+    """Return the folded title and content. A long text takes up to 3 s: see `folding`.
 
     Raises:
         BadText: The result is longer than `SEARCHABLE_CHARS_MAX`, or has too many marks in a row.
     """
-    return await asyncio.to_thread(_fold, title, content)
-
-
-def _fold(title: str | None, content: str | None) -> Folded:
     return Folded(
         None if title is None else _folded(title), None if content is None else _folded(content)
     )
