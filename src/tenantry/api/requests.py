@@ -88,7 +88,8 @@ def read_credentials(headers: RawHeaders, counted: frozenset[bytes]) -> Credenti
         if name in counted:
             if name in found:
                 raise RepeatedCredential
-            found[name] = value.decode("latin-1").strip()
+            # Other blanks are not those of HTTP (RFC 9110, section 5.6.3), and make it invalid.
+            found[name] = value.strip(b" \t").decode("latin-1")
     if size > HEADERS_BYTES_MAX:
         raise HeadersTooLarge
     return Credentials(
@@ -223,7 +224,8 @@ def decode_query(endpoint: Endpoint, query: bytes) -> Any:
         members = _read_query(endpoint, query.decode())
         decoded = msgspec.convert(members, endpoint.request, strict=False)
     except msgspec.ValidationError as error:
-        raise BadRequest(readable(error)) from error
+        text = readable(error).replace("Object missing required field", "The query string has no")
+        raise BadRequest(text) from error
     except ValueError as error:  # including UnicodeError
         raise BadRequest("The query string is invalid.") from error
     if b"%00" in query or b"\0" in query:

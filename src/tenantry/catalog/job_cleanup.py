@@ -15,7 +15,10 @@ from tenantry.db.statements import Statement, columns_of
 
 PRUNED_MAX = 1_000
 """Jobs that one call of `prune` removes."""
-INTERRUPTED = "The process ended before the job did. What it had begun was removed."
+INTERRUPTED = (
+    "The process ended before the job did, or did not reach the catalog for some seconds. "
+    "What it had begun is removed."
+)
 
 
 class Left(msgspec.Struct, frozen=True):

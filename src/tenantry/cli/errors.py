@@ -61,7 +61,7 @@ ADVICE: dict[type[TenantryError], str] = {
     MigrationRunNotFound: "`tenantry migrate history` lists the runs.",
     TenantActive: "Run `tenantry tenant suspend TENANT`.",
     TenantExists: "Use --replace TENANT, or --as NAME.",
-    TenantNameInUse: "Choose another name (`undelete` has the option --name).",
+    TenantNameInUse: "Choose another name (for `undelete`, with --name).",
     TenantNotFound: "`tenantry tenant list` lists the tenants.",
     TenantReadOnly: "If it is not being moved, run `tenantry tenant activate TENANT`.",
     UnknownServer: "The setting TENANTRY_TENANT_SERVERS has the names of the servers.",
