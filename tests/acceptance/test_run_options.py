@@ -457,7 +457,7 @@ class TestLongCall(WithMigrations):
     async def test_is_cut_when_its_caller_loses_access(
         self, world: World, mine: Migrations
     ) -> None:
-        """The names of the tenants are not for an admin who was deactivated meanwhile."""
+        """The names of the tenants are not for an admin who was deactivated during the run."""
         mine.add_slow("a1_take_a_while", 1.5)
         admin = await world.admin()
         body = {"email": "eve@example.com", "fullName": "Eve", "password": PASSWORD}

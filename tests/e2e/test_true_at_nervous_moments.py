@@ -267,7 +267,7 @@ class TestSession:
         assert context.cookies() == []
 
     def test_says_when_its_end_was_not_confirmed(self, context: BrowserContext, fleet: Fleet):
-        """The token may be valid still: it was perhaps for this that somebody signed out."""
+        """The token can still be valid, and may be the reason for the sign-out."""
         watched = Watched(context.new_page(), fleet.url)
         page = watched.page
         sign_in(page, fleet.url)

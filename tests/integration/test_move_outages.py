@@ -227,7 +227,7 @@ class TestLoss:
     async def test_of_a_move_and_then_of_the_catalog_leaves_the_tenant_writable(
         self, services: Services, moment: str, monkeypatch: pytest.MonkeyPatch
     ):
-        """Nobody else knows that this process has set a write fence."""
+        """No other process knows that this one has set a write fence."""
         shop = await _new_shop(services)
         self._lose_before_the_fence(services, monkeypatch)
         path = sqlite_path(services.settings.catalog)

@@ -324,7 +324,7 @@ class TestMove:
     async def test_copies_nothing_if_another_process_has_ended_its_job_before_its_write_fence(
         self, world: World, other: Services, monkeypatch: pytest.MonkeyPatch
     ):
-        """This process was silent for too long, and nobody else knows of the fence that it sets."""
+        """This process was silent for too long, and no other one knows of its fence."""
         services, acme = world.services, world.acme.tenant
         before, freeze = await databases(services), moving._freeze  # noqa: SLF001
 

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import structlog
 
+from tenantry.access.addresses import network_of
 from tenantry.access.identify import Identity
 from tenantry.access.principal import AdminContext
 from tenantry.access.rate_limits import check
@@ -136,7 +137,9 @@ class Api:
         await exchange.in_time(self._identify(endpoint, exchange))
         self._count(exchange)
         body_from = monotonic_seconds()
-        exchange.held.sender = _fair_key(endpoint, exchange) or exchange.anonymous.address
+        if endpoint.reads_body:
+            address = exchange.anonymous.address
+            exchange.held.sender = _fair_key(endpoint, exchange) or network_of(address)
         try:
             body = await read_body(endpoint, headers, receive, exchange.held)
         except TenantryError:

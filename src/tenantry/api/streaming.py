@@ -104,7 +104,7 @@ async def while_admitted(source: Source, readmit: Callable[[], Awaitable[object]
 
 
 async def if_admitted(work: Awaitable[Result], readmit: Callable[[], Awaitable[object]]) -> Result:
-    """Return the result of *work*, unless its caller has lost access meanwhile.
+    """Return the result of *work*, unless its caller has lost access in the meantime.
 
     Raises:
         Exception: Any error of *work* and *readmit*, which is called after more than

@@ -229,7 +229,7 @@ async def lift_if_lost(copying: Copying, job: Job) -> bool:
 
     The process that has ended the job did so before, so nothing else would lift it. A job of its
     own does, unless the tenant is moved again: that move needs the fence. While a job is held when
-    its fence is set, whoever ends it lifts the fence.
+    its fence is set, the process that ends it lifts the fence.
 
     Returns:
         Whether the job was lost.

@@ -37,7 +37,7 @@ Fill = Callable[[], Awaitable[None]]
 
 
 class TenantChanged(Conflict):
-    """The tenant was suspended, activated, moved or deleted meanwhile. Nothing was changed."""
+    """The tenant was suspended, activated, moved or deleted since. Nothing was changed."""
 
 
 class TenantExists(Conflict):
