@@ -14,6 +14,7 @@ import pytest
 from tenantry.access import sign_ins
 from tenantry.fleet.lifecycle import Provisioned
 from tenantry.kit.clock import utc_now
+from tenantry.kit.ids import first_id_at
 from testkit.raw_sql import Raw
 from tests.acceptance.support import (
     ADMIN_LOGIN,
@@ -450,7 +451,10 @@ class TestExport:
         assert only == listed[:1]
 
     async def test_is_whole_when_it_is_long(self, world: World):
-        """Over the bound of one batch, in order, and every entry once."""
+        """Over the bound of one batch, in order, and every entry once.
+
+        The entries are of now: older ones would be removed after the retention period.
+        """
         count = 1100
         sql = (
             "INSERT INTO audit_entry SELECT * FROM ("
@@ -461,7 +465,9 @@ class TestExport:
             " AS many"
         )
         is_sqlite = catalog_of(world).path is not None
-        made = "printf('%032x', n)" if is_sqlite else "lpad(to_hex(n), 32, '0')::uuid"
+        millisecond = first_id_at(utc_now()).hex[:12]
+        made = "printf('%020x', n)" if is_sqlite else "lpad(to_hex(n), 20, '0')"
+        made = f"'{millisecond}' || {made}" if is_sqlite else f"('{millisecond}' || {made})::uuid"
         catalog_of(world).run(sql.format(id=made), count)
 
         ids = [one["id"] for one in await lines(world, action="many")]
