@@ -58,7 +58,7 @@ async def test_both_may_be_abandoned(listed: Listed):
     both = [await listed.add("acme", "eu"), await listed.add("globex", "us")]
 
     for one in both:
-        await tenants.abandon(catalog, one.id, worker_id=worker_id)
+        await tenants.abandon(catalog, one, worker_id=worker_id)
 
     again = msgspec.structs.replace(both[0], id=new_id(), server_name="asia")
     await tenants.add(catalog, again, worker_id=worker_id)

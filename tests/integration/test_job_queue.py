@@ -120,6 +120,19 @@ class TestBackup:
 
         assert await idle.queueing.back_up(ctx, [made.tenant.id]) == 1
         assert await idle.queueing.back_up(ctx, [made.tenant.id]) == 0
+        # The catalog, and then nothing.
+        assert await idle.queueing.back_up(ctx, None) == 1
+        assert await idle.queueing.back_up(ctx, None) == 0
+
+    async def test_of_one_tenant_is_queued_only_once(self, idle: Services):
+        ctx = system_context("test")
+        acme, globex = [(await provision(idle, name)).tenant for name in ("acme", "globex")]
+
+        first = await idle.queueing.back_up_tenant(ctx, acme)
+        other = await idle.queueing.back_up_tenant(ctx, globex)
+
+        assert await idle.queueing.back_up_tenant(ctx, acme) == first
+        assert other.tenant_id == globex.id
 
     async def test_that_cannot_be_written_names_the_reason_of_the_file_system(
         self, world: World, admin: httpx.AsyncClient

@@ -24,6 +24,7 @@ from tenantry.catalog.tenants import Tenant, TenantState
 from tenantry.catalog.workers import NO_WORKER
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.urls import sqlite_path
+from tenantry.fleet.lifecycle import Lifecycle
 from tenantry.fleet.run_options import RunOptions
 from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id
@@ -106,6 +107,10 @@ async def restore_back(services: Services, archive: bytes) -> restoring.Restored
     return await restoring.restore_back(
         system_context("test"), services.copying, reader, server_name=None, progress=Progress()
     )
+
+
+async def away(*_arguments: object, **_options: object) -> None:
+    raise DatabaseUnavailable
 
 
 async def newest_job(services: Services) -> Job:
@@ -307,8 +312,15 @@ class TestReplace:
 
 
 class TestRestoreBack:
+    @pytest.mark.parametrize("catalog_is_away", [False, True])
     async def test_does_not_end_another_restore_of_the_same_tenant(
-        self, world: World, archive: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self,
+        world: World,
+        archive: bytes,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        *,
+        catalog_is_away: bool,
     ):
         """In the same process, and from an archive with another name of the tenant."""
         services, ctx, acme = world.services, system_context("test"), world.acme.tenant
@@ -332,7 +344,9 @@ class TestRestoreBack:
         first = asyncio.create_task(restore_back(services, archive))
         await is_filled.wait()
 
-        with pytest.raises(tenants.TenantIdInUse):
+        if catalog_is_away:
+            monkeypatch.setattr(tenants, "add", away)
+        with pytest.raises(DatabaseUnavailable if catalog_is_away else tenants.TenantIdInUse):
             await restore_back(services, newer)
         may_end.set()
 
@@ -399,6 +413,62 @@ class TestReap:
         assert (await tenants.get(services.catalog, tenant.id)).is_active
         ended = await job_rows.get(services.catalog, job.id)
         assert (ended.state, ended.error) == ("failed", job_cleanup.INTERRUPTED)
+
+    @pytest.fixture
+    async def lost(self, world: World) -> Job:
+        """A restore in place whose process died after it had suspended the tenant."""
+        services, tenant = world.services, world.acme.tenant
+        ctx = system_context("test")
+        await services.lifecycle.update(ctx, tenant, is_active=False)
+        job = jobs.new_job(ctx, "replace", Progress(), tenant=(tenant.id, tenant.name))
+        job = msgspec.structs.replace(job, has_suspended=True, server_name=tenant.server_name)
+        await job_rows.add(services.catalog, job, worker_id=NO_WORKER)
+        return job
+
+    async def test_leaves_a_tenant_suspended_if_an_admin_wants_that_in_the_meantime(
+        self, world: World, lost: Job, monkeypatch: pytest.MonkeyPatch
+    ):
+        """Bringing a tenant to the head can take minutes, and an order counts from its answer."""
+        services, tenant = world.services, world.acme.tenant
+        bring = Lifecycle.bring_to_head
+
+        async def and_suspend(lifecycle: Lifecycle, one: Tenant) -> None:
+            await bring(lifecycle, one)
+            await lifecycle.update(system_context("ada"), one, is_active=False)
+
+        monkeypatch.setattr(Lifecycle, "bring_to_head", and_suspend)
+        ended = await self.reaped(services, lost)
+
+        assert (ended.state, ended.has_suspended) == ("failed", False)
+        assert not (await tenants.get(services.catalog, tenant.id)).is_active
+
+    async def test_activates_a_tenant_when_its_server_is_back(
+        self, world: World, lost: Job, monkeypatch: pytest.MonkeyPatch
+    ):
+        services, tenant = world.services, world.acme.tenant
+        bring, attempts = Lifecycle.bring_to_head, 0
+
+        async def and_fail_once(lifecycle: Lifecycle, one: Tenant) -> None:
+            nonlocal attempts
+            attempts += 1
+            if attempts == 1:
+                raise DatabaseUnavailable
+            await bring(lifecycle, one)
+
+        monkeypatch.setattr(Lifecycle, "bring_to_head", and_fail_once)
+        ended = await self.reaped(services, lost)
+
+        assert (attempts, ended.state) == (2, "failed")
+        assert (await tenants.get(services.catalog, tenant.id)).is_active
+
+    async def reaped(self, services: Services, lost: Job) -> Job:
+        """Return a job after its cleanup, by this process or by the services' own."""
+
+        async def found() -> Job:
+            await jobs.reap(services.copying)
+            return await job_rows.get(services.catalog, lost.id)
+
+        return await until(found, lambda one: one.finished_at is not None)
 
 
 class TestEveryTenant:

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import errno
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,14 +18,14 @@ from tenantry.catalog import job_cleanup, job_queue, jobs, moves, tenants
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.job_queue import CANCELLED
 from tenantry.catalog.jobs import Job, TenantMoving
-from tenantry.catalog.tenants import Tenant, TenantNotFound
+from tenantry.catalog.tenants import TenantNotFound
 from tenantry.db import audit_log, replication
-from tenantry.db.files import DISK_ERRORS
+from tenantry.db.files import FILE_ERRORS
 from tenantry.db.postgres_tools import PostgresTools
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.snapshots import remove_left
 from tenantry.fleet.heartbeat import Heartbeat
-from tenantry.fleet.lifecycle import ActivationFailed, Lifecycle
+from tenantry.fleet.lifecycle import Lifecycle
 from tenantry.kit.clock import utc_now
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Conflict, Unavailable
@@ -39,16 +38,6 @@ ERROR_CHARS_MAX = 1_000
 REPEATABLE = {"backup", "verify", "move", "prune"}
 """Jobs that are queued again when their process is stopped: what they have begun is undone."""
 STOPPED = "The process was stopped. What the job had begun was removed."
-# Other errors of the operating system are those of connections.
-_FILE_ERRORS = DISK_ERRORS | {
-    errno.EACCES,
-    errno.EEXIST,
-    errno.EISDIR,
-    errno.ENAMETOOLONG,
-    errno.ENOENT,
-    errno.ENOTDIR,
-    errno.EPERM,
-}
 LIFTING = "Lifts the write fence of a move that another process had ended before."
 
 _log = structlog.get_logger(__name__)
@@ -151,7 +140,7 @@ async def running(copying: Copying, job: Job, progress: Progress) -> AsyncIterat
 
 def reason_of(error: Exception) -> str:
     """Return why a job has failed, in a form that may be shown."""
-    if isinstance(error, OSError) and error.errno in _FILE_ERRORS:
+    if isinstance(error, OSError) and error.errno in FILE_ERRORS:
         return f"A file cannot be read or written: {os.strerror(error.errno)}."
     return explain(error)
 
@@ -211,7 +200,8 @@ async def reap(copying: Copying) -> None:
     failing: set[str] = set()
     for drops in (False, True):
         for job in taken:
-            server_name = job.server_name if drops else job.source_server_name
+            undone_on = job.source_server_name or job.server_name
+            server_name = job.server_name if drops else undone_on
             if server_name in failing:
                 await _leave(copying, job.id)
             elif not await _clear(copying, job.id, drops=drops) and server_name is not None:
@@ -321,9 +311,8 @@ async def _undo(copying: Copying, job: Job) -> None:
     ctx = OperationContext(
         request_id=str(new_id()), now=utc_now(), actor="housekeeping", address="local"
     )
-    tenant = await tenants.find(copying.catalog, job.tenant_id)
-    if job.has_suspended and tenant is not None and not tenant.is_active:
-        await _activate(ctx, copying, tenant)
+    if job.has_suspended:
+        await _activate(ctx, copying, job, job.tenant_id)
     if job.has_made_read_only:
         with contextlib.suppress(TenantNotFound):  # it is writable, or was purged
             await _make_writable(ctx, copying, job.tenant_id)
@@ -348,11 +337,38 @@ async def _make_writable(ctx: OperationContext, copying: Copying, tenant_id: UUI
         changes += audit_log.changes_between(before, changed, "is_read_only")
 
 
-async def _activate(ctx: OperationContext, copying: Copying, tenant: Tenant) -> None:
+async def _activate(ctx: OperationContext, copying: Copying, job: Job, tenant_id: UUID) -> None:
+    """Activate the tenant that a job has suspended, unless an admin wants it suspended, too.
+
+    A tenant that cannot be migrated stays suspended.
+
+    Raises:
+        Unavailable: Its server is away: this is to be tried again.
+    """
+    tenant = await tenants.find(copying.catalog, tenant_id)
+    if tenant is None or tenant.is_active:
+        return
     try:
-        await copying.lifecycle.update(ctx, tenant, is_active=True)
-    except ActivationFailed:
-        _log.warning("tenant stays suspended", tenant=str(tenant.id), exc_info=True)
+        await copying.lifecycle.bring_to_head(tenant)
+    except Unavailable:
+        raise
+    except Exception:  # noqa: BLE001 - the tenant stays suspended
+        _log.warning("tenant stays suspended", tenant=str(tenant_id), exc_info=True)
+        return
+    changes: audit_log.Changes = []
+    with contextlib.suppress(TenantNotFound):  # or deleted meanwhile
+        async with copying.catalog.change(
+            ctx, "tenant.update", tenant_id, tenant_id=tenant_id, changes=changes
+        ) as session:
+            # First, because an admin's change locks the job first, too.
+            if not await jobs.note_activated(
+                session, job.id, worker_id=copying.heartbeat.worker_id
+            ):
+                raise TenantNotFound
+            changed = await tenants.update(
+                session, tenant_id, name=None, is_active=True, modules=None
+            )
+            changes += audit_log.changes_between(tenant, changed, "is_active")
 
 
 async def _begin(copying: Copying, job: Job, progress: Progress) -> None:

@@ -33,7 +33,7 @@ from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Conflict
 
 QUEUED_MAX = 1_000
-"""Queued jobs besides backups and moves: those of every tenant are queued at once."""
+"""Queued jobs besides backups and moves, of which each tenant has at most one in the queue."""
 
 
 class TooManyQueued(Conflict):
@@ -58,13 +58,13 @@ class Queueing:
 
         Args:
             ctx: Who requests them.
-            tenant_ids: Of these tenants; None for every tenant, and the catalog. A tenant whose
-                backup is queued already is left out.
+            tenant_ids: Of these tenants; None for every tenant, and the catalog. What is queued
+                already is left out.
         """
         async with self.copying.catalog.begin() as session:
             found = await job_queue.to_back_up(session, tenant_ids)
             queued = [_new(ctx, BACKUP, tenant=(one.id, one.name)) for one in found]
-            if tenant_ids is None:
+            if tenant_ids is None and await job_queue.queued_backup(session, None) is None:
                 queued.insert(0, _new(ctx, BACKUP))
             await job_queue.add(session, queued)
             changes: audit_log.Changes = [{"field": "jobs", "old": None, "new": len(queued)}]
@@ -73,7 +73,13 @@ class Queueing:
         return len(queued)
 
     async def back_up_tenant(self, ctx: OperationContext, tenant: Tenant) -> Job:
-        """Queue a backup of one tenant."""
+        """Queue a backup of one tenant; return the one that is queued, if there is one.
+
+        That one has not begun, so it will contain everything that was written before this call.
+        """
+        queued = await job_queue.queued_backup(self.copying.catalog, tenant.id)
+        if queued is not None:
+            return queued
         return await self._queue(ctx, _new(ctx, BACKUP, tenant=(tenant.id, tenant.name)))
 
     async def verify(self, ctx: OperationContext, archive: str) -> Job:

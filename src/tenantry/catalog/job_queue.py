@@ -82,6 +82,17 @@ _COUNT = Statement(
 )
 # Read once: SQLite would read the whole queue for each tenant.
 _queued = sa.select(job.c.tenant_id).where(_is_queued, _is_backup).distinct().subquery("queued")
+_QUEUED_BACKUP = Statement(
+    sa.select(*_COLUMNS)
+    .where(
+        _is_queued,
+        _is_backup,
+        job.c.tenant_id.is_not_distinct_from(sa.bindparam("tenant", type_=sa.Uuid)),
+    )
+    .order_by(job.c.id)
+    .limit(1),
+    Job,
+)
 # A tenant whose backup is queued is left out.
 _TO_BACK_UP = Statement(
     sa.select(*columns_of(tenant, Queued))
@@ -226,6 +237,16 @@ async def count(session: CatalogSession) -> int:
 async def to_back_up(session: CatalogSession, tenant_ids: Sequence[UUID] | None) -> list[Queued]:
     """Return those of the tenants, or of all of them, whose backup is not queued already."""
     return await session.fetch_all(_TO_BACK_UP, ids=tenant_ids)
+
+
+async def queued_backup(session: CatalogSession, tenant_id: UUID | None) -> Job | None:
+    """Return a backup that is queued, and has not begun; None if there is none.
+
+    Args:
+        session: Of the catalog.
+        tenant_id: Whose backup; None for that of the catalog.
+    """
+    return await session.fetch_one(_QUEUED_BACKUP, tenant=tenant_id)
 
 
 async def to_move(session: CatalogSession, server_name: str) -> list[Queued]:

@@ -121,6 +121,13 @@ _NOTE_READ_ONLY, _NOTE_SUSPENDED = (
     )
     for name in ("has_made_read_only", "has_suspended")
 )
+_NOTE_ACTIVATED = Statement(
+    sa.update(job)
+    .values(has_suspended=False)
+    .where(_is_held, job.c.state == JobState.DROPPING.value, job.c.has_suspended)
+    .returning(*_COLUMNS),
+    Job,
+)
 _NOTE_UNDONE = Statement[Any](
     sa.update(job)
     .values(
@@ -294,6 +301,17 @@ async def note_read_only(session: CatalogSession, job_id: UUID, *, worker_id: UU
 async def note_suspended(session: CatalogSession, job_id: UUID, *, worker_id: UUID) -> Job | None:
     """Note that a job suspends its tenant; return None if *worker_id* does not hold it."""
     return await session.fetch_one(_NOTE_SUSPENDED, job=job_id, worker=worker_id)
+
+
+async def note_activated(session: CatalogSession, job_id: UUID, *, worker_id: UUID) -> bool:
+    """Note that the tenant of a failed job is activated again.
+
+    Returns:
+        False if it must not be: *worker_id* does not hold the job, or an admin wants the tenant
+        suspended (`keep`).
+    """
+    noted = await session.fetch_one(_NOTE_ACTIVATED, job=job_id, worker=worker_id)
+    return noted is not None
 
 
 async def keep(

@@ -178,7 +178,16 @@ _SET_REVISION = Statement[Any](
     .values(schema_revision=sa.bindparam("revision"))
     .where(_by_id, tenant.c.schema_revision.is_distinct_from(sa.bindparam("revision")))
 )
-_is_held = sa.and_(_by_id, ~_is_ready, tenant.c.worker_id == sa.bindparam("worker"))
+_is_held = sa.and_(
+    _by_id,
+    ~_is_ready,
+    tenant.c.worker_id == sa.bindparam("worker"),
+    # The same process may restore a tenant twice, and it may have moved before its removal.
+    sa.or_(
+        tenant.c.state == TenantState.DELETING.value,
+        tenant.c.database_name == sa.bindparam("database"),
+    ),
+)
 _CONDEMN = Statement(
     sa.update(tenant)
     .values(
@@ -326,24 +335,33 @@ async def set_revision(session: CatalogSession, tenant_id: UUID, revision: str) 
     await session.execute(_SET_REVISION, tenant=tenant_id, revision=revision)
 
 
-async def condemn(session: CatalogSession, tenant_id: UUID, *, worker_id: UUID) -> Tenant | None:
+async def condemn(session: CatalogSession, held: Tenant, *, worker_id: UUID) -> Tenant | None:
     """Prevent a tenant from becoming ready, if *worker_id* holds it; return it as it is now.
+
+    Args:
+        session: Of the catalog.
+        held: With its database, unless it is being removed.
+        worker_id: The process that creates or removes it.
 
     Returns:
         None if it is not listed, or already ready because a COMMIT without a received
         response has succeeded.
     """
-    return await session.fetch_one(_CONDEMN, tenant=tenant_id, worker=worker_id)
+    return await session.fetch_one(_CONDEMN, **_held(held, worker_id))
 
 
-async def remove_unseen(session: CatalogSession, tenant_id: UUID, *, worker_id: UUID) -> None:
+async def remove_unseen(session: CatalogSession, held: Tenant, *, worker_id: UUID) -> None:
     """Delete the row of a tenant without a database that is not ready, if *worker_id* holds it."""
-    await session.execute(_REMOVE, tenant=tenant_id, worker=worker_id)
+    await session.execute(_REMOVE, **_held(held, worker_id))
 
 
-async def abandon(session: CatalogSession, tenant_id: UUID, *, worker_id: UUID) -> None:
+async def abandon(session: CatalogSession, held: Tenant, *, worker_id: UUID) -> None:
     """Release a tenant that is not ready for cleanup by any worker, if *worker_id* holds it.
 
     Its name becomes available.
     """
-    await session.execute(_ABANDON, tenant=tenant_id, worker=worker_id)
+    await session.execute(_ABANDON, **_held(held, worker_id))
+
+
+def _held(held: Tenant, worker_id: UUID) -> dict[str, object]:
+    return {"tenant": held.id, "database": held.database_name, "worker": worker_id}

@@ -14,6 +14,16 @@ from tenantry.kit import private
 
 DISK_ERRORS = frozenset({errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC, errno.EROFS})
 """Errors of a disk, and not of a connection to a server."""
+FILE_ERRORS = DISK_ERRORS | {
+    errno.EACCES,
+    errno.EEXIST,
+    errno.EISDIR,
+    errno.ENAMETOOLONG,
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.EPERM,
+}
+"""Errors of a file; the others of the operating system are those of connections."""
 SIDE_FILES = ("-wal", "-shm", "-journal")
 # What must fit on the disk for a folder to count as writable: some pages of SQLite.
 PROBE_BYTES = 65_536

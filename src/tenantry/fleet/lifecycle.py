@@ -186,6 +186,14 @@ class Lifecycle:
             changes += audit_log.changes_between(tenant, changed, *_LOGGED)
         return changed
 
+    async def bring_to_head(self, tenant: Tenant) -> None:
+        """Migrate a tenant to the head.
+
+        Raises:
+            Exception: It cannot be migrated.
+        """
+        await self._migrate(tenant, RunScripts(self.streams()))
+
     async def reap(self) -> None:
         """Remove tenants that a dead process left unfinished while creating or deleting them.
 
@@ -226,11 +234,11 @@ class Lifecycle:
         try:
             await self.databases.forget(tenant.id)
             # Its database is read from the row: it may have been moved since *tenant* was read.
-            held = await tenants.condemn(self.catalog, tenant.id, worker_id=worker_id)
+            held = await tenants.condemn(self.catalog, tenant, worker_id=worker_id)
             if held is None:
                 return True
             await self._remove_database(held)
-            await tenants.remove_unseen(self.catalog, tenant.id, worker_id=worker_id)
+            await tenants.remove_unseen(self.catalog, held, worker_id=worker_id)
         except (Unavailable, OSError):
             _log.warning("tenant not cleared yet", tenant=str(tenant.id), exc_info=True)
             await self._leave(tenant)
@@ -308,7 +316,7 @@ class Lifecycle:
 
     async def _bring_to_head(self, tenant: Tenant) -> None:
         try:
-            await self._migrate(tenant, RunScripts(self.streams()))
+            await self.bring_to_head(tenant)
         except Exception as error:
             state = "read-only" if tenant.is_active else "inactive"
             raise ActivationFailed(
@@ -331,7 +339,7 @@ class Lifecycle:
 
     async def _leave(self, tenant: Tenant) -> None:
         try:
-            await tenants.abandon(self.catalog, tenant.id, worker_id=self.heartbeat.worker_id)
+            await tenants.abandon(self.catalog, tenant, worker_id=self.heartbeat.worker_id)
         except Unavailable:
             self.uncleared[tenant.id] = tenant
             _log.warning("tenant not left to others", tenant=str(tenant.id))

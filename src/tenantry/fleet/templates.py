@@ -97,9 +97,9 @@ class Templates:
             await server.publish(name, template)
         except BaseException:
             with contextlib.suppress(DatabaseUnavailable):
-                await tenants.abandon(self._catalog, draft.id, worker_id=worker_id)
+                await tenants.abandon(self._catalog, draft, worker_id=worker_id)
             raise
-        await tenants.remove_unseen(self._catalog, draft.id, worker_id=worker_id)
+        await tenants.remove_unseen(self._catalog, draft, worker_id=worker_id)
 
 
 def _draft(ctx: OperationContext, server_name: str) -> Tenant:

@@ -119,7 +119,7 @@ async def restore_archive(
 async def back_up_tenant(
     ctx: AdminContext, services: Services, _request: Nothing, *, tenant_id: UUID
 ) -> Reply:
-    """Back up a tenant."""
+    """Back up a tenant; one that is queued already is not queued again."""
     tenant = await tenants.get(services.catalog, tenant_id)
     return _queued(await services.queueing.back_up_tenant(ctx, tenant))
 
