@@ -1,11 +1,14 @@
 """Fleets and runs of thousands of tenants: shown at once, and watched without a stutter."""
 
 import asyncio
+import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import httpx
 import pytest
 from playwright.sync_api import Browser, BrowserContext, CDPSession, Page, expect
 
@@ -17,6 +20,13 @@ from tests.e2e.stage import ADMIN, PASSWORD, add_rows, set_small_stage
 from tests.e2e.steps import focused, sign_in
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+LOGIN = "/api/admin/auth/login"
+MAP = "/api/admin/tenants/map"
+MIGRATE_ALL = "/api/admin/tenants/migrate-all"
+HISTORY = "/api/admin/tenants/migration-history"
+# A larger map is not read again during a run.
+REFRESHED_MAX = 5_000
 
 LATENCY_MS = 150
 FIRST_TILES_MS_MAX = 1000
@@ -135,6 +145,37 @@ class TestFleet:
         page.get_by_role("searchbox", name="Search").fill(last)
         expect(page.get_by_role("region", name="Matches").get_by_role("row")).to_have_count(2)
         watched.check()
+
+    def test_reads_its_totals_again_during_a_run(self, context: BrowserContext, large: Large):
+        """Of a large fleet only the totals: the map is read again when the run has ended."""
+        watched = Watched(context.new_page(), large.url)
+        page = watched.page
+        sign_in(page, large.url)
+        cells(page, large.tenants)
+        maps = [one for one in watched.requests if MAP in one]
+        with admin(large.url) as client:
+            # Each tenant but one fails, because its database does not exist.
+            begun = client.post(MIGRATE_ALL, json={}, headers={"Prefer": "respond-async"}).json()
+            run = f"{HISTORY}/{begun['data']['id']}?details=none"
+
+            failing = page.get_by_role("button", name=re.compile(r"^[1-9].* failing$"))
+            failing.wait_for(timeout=ADDED_TILES_MS)
+
+            seen = client.get(run).json()["data"]
+            if seen["finishedAt"] is None and large.tenants > REFRESHED_MAX:
+                assert [one for one in watched.requests if MAP in one] == maps
+            client.post(run.replace("?details=none", "/cancel"), json={})
+        assert large.tenants <= REFRESHED_MAX or seen["finishedAt"] is None
+        watched.check()
+
+
+@contextmanager
+def admin(url: str) -> Iterator[httpx.Client]:
+    """Yield a client with a session of the admin."""
+    with httpx.Client(base_url=url) as client:
+        signed_in = client.post(LOGIN, json={"email": ADMIN, "password": PASSWORD}).json()
+        client.headers["Authorization"] = f"Bearer {signed_in['data']['token']}"
+        yield client
 
 
 class TestWatch:

@@ -137,12 +137,17 @@ function fleetPage(status, first, query, signal) {
     signal.aborted || fill(trouble, failure(error, again));
   }
 
-  /** A large map is read again only when the last run has ended; the totals always are. */
-  async function refresh(isLast = true) {
+  /**
+   * Read the totals, and the map if they have changed: other people work here, too. A large map
+   * is read again only when the last run has ended.
+   */
+  async function refresh(isRunning = false, isChanged = true) {
     try {
+      const before = JSON.stringify(now);
       now = await get(SCHEMA_STATUS, { signal });
       draw();
-      if (isLast || tenants.length <= REFRESHED_MAX) {
+      const isStale = isChanged || JSON.stringify(now) !== before;
+      if (isStale && !(isRunning && tenants.length > REFRESHED_MAX)) {
         await whole;
         await readAll(await get(TENANT_MAP, { signal }));
       }
@@ -158,9 +163,7 @@ function fleetPage(status, first, query, signal) {
     "change",
     () => {
       const isRunning = unfinishedRuns().length > 0;
-      if (isRunning || wasRunning) {
-        refresh(!isRunning);
-      }
+      refresh(isRunning, wasRunning && !isRunning);
       wasRunning = isRunning;
     },
     { signal },
