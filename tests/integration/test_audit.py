@@ -110,6 +110,11 @@ class TestPages:
 
 
 class TestTenants:
+    @pytest.fixture(name="settings")
+    def _settings(self, settings: Settings) -> Settings:
+        """Only the tests prune."""
+        return settings.model_copy(update={"audit_days": 0})
+
     async def test_are_pruned_when_their_databases_are_open(self, world: World):
         """Within a bounded number of entries at a time, and again only after a while."""
         services, acme = world.services, world.acme.tenant

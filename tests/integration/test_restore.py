@@ -48,6 +48,7 @@ from tests.integration.gates import Gate
 COUNT = "SELECT count(*) FROM tenantry_post"
 PUBLIC = "/api/public/blog/posts"
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
+DAYS_MAX = 36_500
 
 
 @pytest.fixture(name="archive")
@@ -495,6 +496,11 @@ class TestEveryTenant:
 
 
 class TestRestoreCatalog:
+    @pytest.fixture(name="settings")
+    def _settings(self, settings: Settings) -> Settings:
+        """The services of the tests purge nothing: only the restored catalog is asked to."""
+        return settings.model_copy(update={"deleted_days": DAYS_MAX})
+
     async def test_drops_no_database_that_can_be_a_tenants_by_now(
         self, world: World, settings: Settings, new_database: Callable[[], str], tmp_path: Path
     ):
@@ -519,6 +525,7 @@ class TestRestoreCatalog:
             names.add(one.database_name)
 
         elsewhere = await recovered(services, settings, new_database, tmp_path)
+        elsewhere = elsewhere.model_copy(update={"deleted_days": 7})
         url = elsewhere.catalog
         async with open_services(elsewhere, works=False) as restored:
             await restored.lifecycle.reap()
