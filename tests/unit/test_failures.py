@@ -38,6 +38,23 @@ def from_sqlite(*statements: str) -> sqlite3.Error:
     raise AssertionError(statements)
 
 
+def raised_twice() -> Exception:
+    """As a driver raises its first error, after it has tried the other addresses."""
+    first = ConnectionResetError()
+    try:
+        refuse(first)
+    except ConnectionRefusedError:
+        try:
+            raise first
+        except ConnectionResetError as error:
+            return error
+    raise AssertionError
+
+
+def refuse(cause: Exception) -> None:
+    raise ConnectionRefusedError from cause
+
+
 POSTGRES = [
     (
         of_postgres(
@@ -153,6 +170,16 @@ class TestExplain:
             sqlite3.connect(f"file:/nowhere/{VALUE}?mode=rw", uri=True)
 
         assert explain(caught.value) == "The database file does not exist, or cannot be opened."
+
+    @pytest.mark.timeout(5)
+    def test_of_an_error_that_was_raised_again_while_its_successor_was_handled_ends(self):
+        """Each is then the cause or the context of the other."""
+        first = raised_twice()
+
+        again = first.__context__
+        assert again is not None
+        assert again.__cause__ is first
+        assert explain(first) == explain(again) == "The database cannot be reached."
 
     def test_returns_the_message_of_our_own_errors(self):
         assert explain(NoVersion()) == NoVersion.__doc__

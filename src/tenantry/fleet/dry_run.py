@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from tenantry.catalog.durations import Duration
 from tenantry.catalog.plans import Selected
 from tenantry.fleet.pending_sql import PendingRevision, sql_of
+from tenantry.kit.errors import chain_of
 from tenantry.migration.attempts import Inspection
 from tenantry.migration.errors import explain
 from tenantry.migration.guard import NotRehearsable
@@ -151,8 +152,4 @@ def _previewed(
 
 
 def _is_not_rehearsable(error: BaseException | None) -> bool:
-    while error is not None:
-        if isinstance(error, NotRehearsable):
-            return True
-        error = error.__cause__
-    return False
+    return any(isinstance(one, NotRehearsable) for one in chain_of(error))

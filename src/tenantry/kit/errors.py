@@ -12,6 +12,11 @@ Modules define subclasses next to the functions that raise them; this module def
 categories. Errors are independent of HTTP: each door has a table from category to status.
 """
 
+from collections.abc import Iterator
+
+# Errors in a chain that are looked at.
+CAUSES_MAX = 20
+
 
 class TenantryError(Exception):
     """An expected error, with a message for the caller.
@@ -57,3 +62,16 @@ class Unavailable(TenantryError):
     def __init__(self, message: str | None = None, *, retry_after_seconds: int = 1) -> None:
         super().__init__(message)
         self.retry_after_seconds = retry_after_seconds
+
+
+def chain_of(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error, its cause or context, and so on, at most `CAUSES_MAX` of them.
+
+    Bounded, because a chain can be a circle: an error that two tasks wait for is raised in both,
+    and each `raise` sets its context, while Python breaks circles of contexts only.
+    """
+    for _ in range(CAUSES_MAX):
+        if error is None:
+            return
+        yield error
+        error = error.__cause__ or error.__context__

@@ -6,10 +6,13 @@ Only named values that the code selects are logged: no header, no body, no query
 import logging
 import sys
 import traceback
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
 import structlog
+
+from tenantry.kit.errors import chain_of
 
 LogFormat = Literal["auto", "json", "text"]
 
@@ -82,11 +85,11 @@ def _add_location(
     info = event.pop("exc_info", None)
     error = sys.exc_info()[1] if info is True else info[1] if isinstance(info, tuple) else info
     seen: list[str] = []
-    while isinstance(error, BaseException) and len(seen) < EXCEPTIONS_MAX:
-        frames = traceback.extract_tb(error.__traceback__)[-FRAMES_MAX:]
-        lines = [f"{Path(one.filename).name}:{one.lineno} {one.name}" for one in frames]
-        seen.append(" > ".join([*lines, type(error).__qualname__]))
-        error = error.__cause__ or error.__context__
+    first = error if isinstance(error, BaseException) else None
+    for one in islice(chain_of(first), EXCEPTIONS_MAX):
+        frames = traceback.extract_tb(one.__traceback__)[-FRAMES_MAX:]
+        lines = [f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in frames]
+        seen.append(" > ".join([*lines, type(one).__qualname__]))
     if seen:
         event["raised"] = seen
     return event

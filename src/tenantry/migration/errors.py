@@ -6,13 +6,13 @@ Tenants that failed for the same cause are grouped by the part of that sentence 
 import re
 import sqlite3
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import asyncpg
 
 from tenantry.db import outages
 from tenantry.db.outages import driver_error, is_of_driver, sqlstate_of
-from tenantry.kit.errors import TenantryError
+from tenantry.kit.errors import TenantryError, chain_of
 from tenantry.migration.revisions import RevisionFailed, describe
 from tenantry.migration.streams import UnknownRevision
 
@@ -165,7 +165,7 @@ def _explain_client(error: BaseException, revision: str | None, mask: Mask) -> s
     """Explain an error that was not sent by the server."""
     if isinstance(error, TimeoutError):
         return "The database did not answer in time."
-    if any(map(_is_of_tls, _chain(error))):
+    if any(map(_is_of_tls, chain_of(error))):
         return "The TLS connection to the server failed: see its certificate and `sslmode`."
     if is_of_driver(error, "ProgrammingError", "DataError"):
         return f"{WRONG_TYPE} ({type(error).__name__})."
@@ -217,13 +217,6 @@ def _is_of_constraint(error: BaseException) -> bool:
     if isinstance(error, sqlite3.Error):
         return "constraint failed" in str(error)
     return (sqlstate_of(error) or "").startswith("23")
-
-
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    current: BaseException | None = error
-    while current is not None:
-        yield current
-        current = current.__cause__ or current.__context__
 
 
 def _is_of_tls(error: BaseException) -> bool:
