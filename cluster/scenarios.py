@@ -274,9 +274,11 @@ def check(name: str, place: Installation, progress: Progress) -> Finding:
     scenario, scale, tally = SCENARIOS[name], place.scale, Tally()
     times = scale.times if scenario.is_repeated else 1
     for number in range(1, times + 1):
-        began = time.monotonic()
+        began, known = time.monotonic(), len(tally.faults)
         _once(place, scenario, tally)
         scenario.recover(place)
+        for fault in tally.faults[known:]:
+            progress(f"  {name}: {fault}")
         progress(f"{name} {number}/{times}: {time.monotonic() - began:.0f} s, {_found(tally)}")
     must = MUST_RESUME if tally.unavailable else MUST
     lasted = {"server": scale.away_seconds, "etcd": scale.etcd_seconds}.get(name)
