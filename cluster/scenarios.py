@@ -51,8 +51,9 @@ class Installation:
 
     @property
     def concurrency(self) -> int:
-        """How many tenants are migrated at the same time."""
-        return CONCURRENCY * len(self.service.processes)
+        """How many tenants are migrated at the same time: so many on each tenant server."""
+        servers = self.scale.plain_servers + 1
+        return CONCURRENCY * len(self.service.processes) * servers
 
 
 @dataclass(frozen=True)
