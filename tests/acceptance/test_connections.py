@@ -12,6 +12,7 @@ import pytest
 
 from tenantry.api import requests
 from tenantry.api.connections import REFUSED_MAX, ConnectionLimits
+from tenantry.api.protocol import BoundedProtocol
 from tenantry.app import app_over
 from tenantry.services import Services
 from tests.acceptance.sockets import Line, Served, served
@@ -379,6 +380,17 @@ REFUSED: dict[str, tuple[bytes, int, str]] = {
         431,
         "headers_too_large",
     ),
+    "extensions of many chunks": (
+        post("/api/admin/auth/login", "transfer-encoding: chunked")
+        + (b"1;" + b"x" * 1_000 + b"\r\n \r\n") * 400,
+        431,
+        "headers_too_large",
+    ),
+    "many chunks of one byte": (
+        post("/api/admin/auth/login", "transfer-encoding: chunked") + b"1\r\n \r\n" * 100_000,
+        431,
+        "headers_too_large",
+    ),
 }
 
 
@@ -415,6 +427,26 @@ class TestFraming:
             line.writer.write(post("/api/admin/auth/login", *headers))
             async with asyncio.timeout(2):
                 assert (await line.head()).status == status
+
+    async def test_of_content_that_looks_like_the_end_of_a_body_is_not_parsed_in_pieces(
+        self, services: Services, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Each piece costs a call of the parser, and a client could send one every four bytes."""
+        parts: list[int] = []
+        parse = BoundedProtocol._parse  # noqa: SLF001
+
+        def and_count(protocol: BoundedProtocol, part: bytes) -> None:
+            parts.append(len(part))
+            parse(protocol, part)
+
+        monkeypatch.setattr(BoundedProtocol, "_parse", and_count)
+        content = b'{"email": "a@example.com", "password": "b"}' + b"\r\n\r\n" * 10_000
+        body = b"%x\r\n%b\r\n0\r\n\r\n" % (len(content), content)
+        async with quick(services) as at, at.line() as line:
+            line.writer.write(post(LOGIN, "transfer-encoding: chunked", body=body) + LIVE)
+
+            assert statuses_in(await all_of(line)) == [401, 200]
+        assert len(parts) < 20
 
     async def test_of_http_1_0_needs_no_host(self, services: Services) -> None:
         async with quick(services) as at, at.line() as line:

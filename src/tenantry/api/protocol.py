@@ -26,6 +26,7 @@ from uvicorn.protocols.http.httptools_impl import (
 from tenantry.api import envelope
 from tenantry.api.caching import cache_headers
 from tenantry.api.connections import Connections
+from tenantry.api.endings import ChunkedBody, EmptyLine
 from tenantry.api.envelope import CLOSE, Headers, HeadersTooLarge, HttpError
 from tenantry.api.framing import BadFraming, Framing
 from tenantry.kit.clock import monotonic_seconds
@@ -33,7 +34,6 @@ from tenantry.kit.ids import new_request_id
 
 # The request line and the headers. `api.requests` has a lower limit for the headers.
 HEAD_BYTES_MAX = 32_768
-EMPTY_LINE = b"\r\n\r\n"
 # When the server ends: how long a connection without a request may take to send one.
 LAST_REQUEST_SECONDS = 1.0
 
@@ -156,13 +156,12 @@ class BoundedProtocol(HttpToolsProtocol):
         self._connections = connections
         self._state: State = NEW
         self._since = 0.0
-        # Bytes of the head, or of a chunked body since its last byte of content.
-        self._overhead = 0
-        # The remaining bytes of the body; None if it is chunked.
-        self._left: int | None = 0
+        self._head_bytes = 0
+        self._end_of_head = EmptyLine()
+        # The remaining bytes of a body that is not chunked.
+        self._left = 0
+        self._chunked: ChunkedBody | None = None
         self._passes_parser = False
-        # The last bytes that were read, which may be the beginning of an empty line.
-        self._tail = b""
         self._held = b""
         self._held_from = 0
         self._refusal: HttpError | None = None
@@ -254,8 +253,9 @@ class BoundedProtocol(HttpToolsProtocol):
             raise self._refused(BadFraming())
         if framing.refusal is not None:
             raise self._refused(framing.refusal)
-        self._overhead = 0
-        self._left = None if framing.is_chunked else framing.body_bytes
+        self._head_bytes = 0
+        self._left = framing.body_bytes
+        self._chunked = ChunkedBody() if framing.is_chunked else None
         # After an upgrade, the parser passes the input on as another protocol. Upgrades are not
         # supported, so the input is the body (RFC 9110, section 7.8).
         self._passes_parser = is_upgrade and framing.body_bytes > 0
@@ -266,9 +266,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         """Store a part of the body."""
-        self._overhead = 0
-        if self._left is not None:
-            self._left -= len(body)
+        self._left -= len(body)
         super().on_body(body)
 
     def on_message_complete(self) -> None:
@@ -310,7 +308,11 @@ class BoundedProtocol(HttpToolsProtocol):
         """Parse *data* from *at* up to the end of a request; hold back the rest."""
         size = len(data)
         while at < size and self._state <= BODY:
-            end = self._end_of_part(data, at)
+            try:
+                end = self._end_of_part(data, at)
+            except HeadersTooLarge as refusal:
+                self._refuse(refusal)
+                return
             self._parse(data[at:end])
             at = end
         if at < size and self._state is ANSWERING:
@@ -322,22 +324,12 @@ class BoundedProtocol(HttpToolsProtocol):
         self.flow.pause_reading()
 
     def _end_of_part(self, data: bytes, at: int) -> int:
-        """Return the end of the bytes to parse: no byte after the end of a request.
-
-        A head ends with an empty line, and so does a chunked body.
-        """
-        if self._state > HEAD and self._left is not None:
-            return min(len(data), at + self._left)
-        tail, self._tail = self._tail, b""
-        if tail:
-            seam = (tail + data[at : at + 3]).find(EMPTY_LINE)
-            if seam >= 0:
-                return at + seam + len(EMPTY_LINE) - len(tail)
-        found = data.find(EMPTY_LINE, at)
-        if found >= 0:
-            return found + len(EMPTY_LINE)
-        self._tail = (tail + data[at:][-3:])[-3:]
-        return len(data)
+        """Return the end of the bytes to parse: no byte after the end of a request."""
+        if self._state <= HEAD:
+            return self._end_of_head.end(data, at) or len(data)
+        if self._chunked is not None:
+            return self._chunked.end(data, at)
+        return min(len(data), at + self._left)
 
     def _parse(self, part: bytes) -> None:
         if self._passes_parser and self._state > HEAD:
@@ -346,20 +338,17 @@ class BoundedProtocol(HttpToolsProtocol):
                 self._passes_parser = False
                 self.on_message_complete()
             return
-        is_framing = self._state <= HEAD or self._left is None
-        self._overhead += len(part) if is_framing else 0
-        if self._overhead > HEAD_BYTES_MAX and self._state <= HEAD:
-            self._refuse(HeadersTooLarge())
-            return
+        if self._state <= HEAD:
+            self._head_bytes += len(part)
+            if self._head_bytes > HEAD_BYTES_MAX:
+                self._refuse(HeadersTooLarge())
+                return
         try:
             self.parser.feed_data(part)
         except httptools.HttpParserUpgrade:
             return
         except httptools.HttpParserError:
             self._refuse(BadFraming() if self._refusal is None else self._refusal)
-            return
-        if self._overhead > HEAD_BYTES_MAX:
-            self._refuse(HeadersTooLarge())
 
     def _refused(self, refusal: HttpError) -> HttpError:
         self._refusal = refusal
