@@ -1,4 +1,4 @@
-"""Long texts are folded one at a time, in turn for the tenants."""
+"""Long texts are folded in one thread, in short turns for the tenants."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -34,6 +34,19 @@ async def test_a_tenant_with_many_texts_delays_another_by_one(folding: Folding):
         group.create_task(fold("globex", LONG))
 
     assert ended.index("globex") <= 2
+
+
+async def test_long_texts_of_a_tenant_do_not_delay_an_ordinary_one_of_another(folding: Folding):
+    """It waits for a turn of each, and not for a text."""
+    long = [asyncio.create_task(folding.fold(ACME, None, LONG)) for _ in range(4)]
+    await asyncio.sleep(0)
+
+    folded = await folding.fold(GLOBEX, "A title", "Some words " * 5_000)
+
+    assert not any(one.done() for one in long)
+    assert folded.content == ("some words " * 5_000).strip()
+    for one in long:
+        await one
 
 
 async def test_a_short_text_waits_for_none(folding: Folding):

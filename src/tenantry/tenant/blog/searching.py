@@ -5,6 +5,8 @@ in a folded form that is computed here, and the search text is folded in the sam
 """
 
 import re
+from collections.abc import Generator
+from typing import TypeVar
 
 import msgspec
 import sqlalchemy as sa
@@ -39,6 +41,10 @@ letters in SQLite); these functions compare memory.
 """
 
 
+Result = TypeVar("Result")
+Steps = Generator[None, None, Result]
+
+
 class Folded(msgspec.Struct, frozen=True):
     """The folded title and content of a post; None for a value that is not changed."""
 
@@ -52,8 +58,14 @@ def fold(title: str | None, content: str | None) -> Folded:
     Raises:
         BadText: The result is longer than `SEARCHABLE_CHARS_MAX`, or has too many marks in a row.
     """
+    return _result_of(fold_in_steps(title, content))
+
+
+def fold_in_steps(title: str | None, content: str | None) -> Steps[Folded]:
+    """Do the same as `fold`, in steps of a few milliseconds."""
     return Folded(
-        None if title is None else _folded(title), None if content is None else _folded(content)
+        None if title is None else (yield from _fold_in_steps(title)),
+        None if content is None else (yield from _fold_in_steps(content)),
     )
 
 
@@ -80,6 +92,19 @@ def searched_for(search: str) -> str:
 
 
 def _folded(text: str) -> str:
+    return _result_of(_fold_in_steps(text))
+
+
+def _result_of(steps: Steps[Result]) -> Result:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: Result = end.value
+            return result
+
+
+def _fold_in_steps(text: str) -> Steps[str]:
     """Return *text* without differences of case, width, ligatures and line breaks.
 
     Raises:
@@ -90,8 +115,9 @@ def _folded(text: str) -> str:
     """
     folded: list[str] = []
     is_parted = True
-    for piece in _PART.findall(text):
-        plain = compatible(compatible(piece).casefold())
+    for piece in _PART.finditer(text):
+        yield
+        plain = compatible(compatible(piece[0]).casefold())
         if len(plain) > GROWN_PART_CHARS_MAX:
             raise _too_many_ligatures()
         words = " ".join(plain.split())
