@@ -5,6 +5,7 @@ from tests.corpus.shapes import (
     batch,
     chance,
     code,
+    constructs,
     context,
     data,
     ddl,
@@ -19,7 +20,7 @@ from tests.corpus.shapes import (
 )
 
 TOPICS = (
-    *(ddl, data, text, reads, orm, enums, batch, code),
+    *(ddl, data, constructs, text, reads, orm, enums, batch, code),
     *(history, transactions, errors, chance, modules, context),
 )
 SHAPES: dict[str, Shape] = {one.name: one for topic in TOPICS for one in topic.SHAPES}
