@@ -9,6 +9,7 @@ from tests.corpus.shapes import (
     context,
     data,
     ddl,
+    drivers,
     enums,
     errors,
     history,
@@ -20,7 +21,7 @@ from tests.corpus.shapes import (
 )
 
 TOPICS = (
-    *(ddl, data, constructs, text, reads, orm, enums, batch, code),
+    *(ddl, data, constructs, drivers, text, reads, orm, enums, batch, code),
     *(history, transactions, errors, chance, modules, context),
 )
 SHAPES: dict[str, Shape] = {one.name: one for topic in TOPICS for one in topic.SHAPES}
