@@ -161,4 +161,40 @@ op.execute(r.delete().where(r.c.k.in_(both.order_by(sa.literal(1)).limit(1))))
         see(op.get_context().impl.render_ddl_sql_expr(sa.literal("50%") + sa.column("a%b")))
         """,
     ),
+    shape(
+        "texts_into_other_types",
+        """
+        op.execute("CREATE TYPE mood AS ENUM ('a', 'b')")
+        op.execute("CREATE TABLE typed (v mood, n int, j jsonb)")
+        typed = sa.table("typed", *(sa.column(name, sa.String) for name in "vnj"))
+        op.bulk_insert(typed, [{"v": "a", "n": "5", "j": "{}"}])
+        """,
+        engines=POSTGRESQL,
+        driver="psycopg2",
+    ),
+    shape(
+        "lastval_of_an_earlier_revision",
+        "op.execute(\"INSERT INTO note (text) VALUES ('n')\")",
+        'op.execute("INSERT INTO seen (text) SELECT lastval()::text")',
+        engines=POSTGRESQL,
+    ),
+    shape(
+        "last_insert_rowid_of_an_earlier_revision",
+        "pass",
+        "op.execute(\"INSERT INTO note (id, text) VALUES (77, 'n')\")",
+        'op.execute("INSERT INTO seen (text) SELECT last_insert_rowid()")',
+        engines=SQLITE,
+    ),
+    shape("analyze_of_sqlite", 'op.execute("ANALYZE")', engines=SQLITE),
+    shape(
+        "statement_timestamps",
+        """
+        op.execute("CREATE TABLE at (t timestamptz DEFAULT statement_timestamp())")
+        op.execute("INSERT INTO at DEFAULT VALUES")
+        op.execute("INSERT INTO at DEFAULT VALUES")
+        op.execute("INSERT INTO seen (text) SELECT count(DISTINCT t) FROM at")
+        """,
+        engines=POSTGRESQL,
+        varies=("at.t",),
+    ),
 ]
