@@ -22,11 +22,12 @@ async def make_tenant(url: str, threads: Executor) -> None:
     await migrator.initialise(url, RunScripts(Streams(STREAM)), run_id=new_id())
 
 
-async def upgrade(ini: Path, url: str, threads: Executor) -> str | None:
+async def upgrade(ini: Path, url: str, threads: Executor, driver: str) -> str | None:
     """Bring the tenant to the head of the project; return why it failed, as in the history."""
     streams = Streams(STREAM, Stream("user", ini.parent / "migrations"), "alembic_version")
     try:
-        done = await Migrator(threads, LIMITS).migrate(url, RunScripts(streams), run_id=new_id())
+        migrator = Migrator(threads, LIMITS, driver=driver)
+        done = await migrator.migrate(url, RunScripts(streams), run_id=new_id())
     except Exception as error:  # noqa: BLE001 - it is what is compared
         return explain(error)
     return explain(done.error) if done.error else None

@@ -56,7 +56,7 @@ def compare(shape: Shape, lab: Lab, threads: Executor, folder: Path) -> Comparis
     with lab.tenant(shape.setup) as url:
         before = dump(url, shape.varies)
         with plain.imports_forgotten(ini.parent):
-            reason = asyncio.run(ours.upgrade(ini, url, threads))
+            reason = asyncio.run(ours.upgrade(ini, url, threads, shape.driver))
         after = dump(url, shape.varies)
     if raised is None and reason is None:
         changed = difference(theirs, after)

@@ -95,6 +95,9 @@ class TestLive:
             ("1 / 0", ""),
             ("op.no_such_thing()", ""),
             ("with suppress(Exception): op.execute('x')", "from contextlib import suppress"),
+            ("sa.text('x')", "from sqlalchemy.ext.compiler import compiles"),
+            ("op.execute(sa.text('SELECT 1').execution_options(a=1))", ""),
+            ("op.get_context().impl.connection.dialect.paramstyle", ""),
             ("with Swallow(): op.get_bind().scalar(sa.text('SELECT 1'))", SWALLOW),
         ],
     )

@@ -3,11 +3,13 @@
 import sqlite3
 
 import asyncpg
+import psycopg
 import pytest
 import sqlalchemy as sa
 import sqlalchemy.exc
 
 from tenantry.migration.errors import REASON_CHARS_MAX, explain, is_lock_timeout
+from tenantry.migration.revisions import RevisionFailed
 from tenantry.migration.schema_state import NoVersion
 
 VALUE = "4711-secret-value"
@@ -98,6 +100,22 @@ POSTGRES = [
         of_postgres(asyncpg.NotNullViolationError, 'null value in column "x" of relation "t"'),
         'null value in column "x" of relation "t" (SQLSTATE 23502).',
     ),
+    (
+        of_postgres(
+            asyncpg.ActiveSQLTransactionError, "VACUUM cannot run inside a transaction block"
+        ),
+        (
+            "VACUUM cannot run inside a transaction block: use `autocommit_block()` in a separate "
+            "revision (SQLSTATE 25001)."
+        ),
+    ),
+    (
+        of_postgres(
+            asyncpg.ActiveSQLTransactionError,
+            "SET TRANSACTION ISOLATION LEVEL must be called before any query",
+        ),
+        "SET TRANSACTION ISOLATION LEVEL must be called before any query (SQLSTATE 25001).",
+    ),
 ]
 
 
@@ -180,6 +198,39 @@ class TestExplain:
         assert again is not None
         assert again.__cause__ is first
         assert explain(first) == explain(again) == "The database cannot be reached."
+
+    @pytest.mark.parametrize(
+        "message",
+        [
+            "VACUUM cannot run inside a transaction block",
+            "SAVEPOINT can only be used in transaction blocks",
+            "current transaction is aborted, commands ignored until end of transaction block",
+            "cannot ALTER TABLE because it is being used by active queries in this session",
+        ],
+    )
+    def test_keeps_the_words_of_postgresql_in_a_live_revision(self, message: str):
+        failed = RevisionFailed("0002", "VACUUM SAVEPOINT ALTER being queries session")
+        failed.__cause__ = of_postgres(asyncpg.ActiveSQLTransactionError, message)
+
+        assert message in explain(failed)
+
+    @pytest.mark.parametrize(
+        ("error", "expected"),
+        [
+            (psycopg.ProgrammingError("can't change 'autocommit' now"), "rejected a call"),
+            (psycopg.ProgrammingError("cannot adapt type 'object'"), "has a Python type"),
+            (sqlite3.ProgrammingError("Incorrect number of bindings supplied"), "rejected a call"),
+            (sqlite3.ProgrammingError("Error binding parameter 1: type 'x'"), "has a Python type"),
+        ],
+    )
+    def test_names_a_wrong_type_only_if_the_driver_does(self, error: Exception, expected: str):
+        assert expected in explain(error)
+
+    def test_does_not_blame_others_for_a_table_that_the_transaction_itself_uses(self):
+        said = explain(from_sqlite("BEGIN IMMEDIATE", "PRAGMA wal_checkpoint(TRUNCATE)"))
+
+        assert "the same transaction" in said
+        assert "something else" not in said
 
     def test_returns_the_message_of_our_own_errors(self):
         assert explain(NoVersion()) == NoVersion.__doc__

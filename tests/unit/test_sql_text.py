@@ -2,7 +2,7 @@
 
 import pytest
 
-from tenantry.migration.sql_text import read
+from tenantry.migration.sql_text import depends_on_settings, has_comment, is_last, read
 
 
 class TestEndsTransaction:
@@ -87,3 +87,20 @@ class TestCommands:
         found = read("create table t (a int); insert into t values (1);\n-- the end").commands
 
         assert found == (("CREATE", "TABLE", "T"), ("INSERT", "INTO", "T"))
+
+
+class TestHasComment:
+    @pytest.mark.parametrize("sql", ["SELECT --5", "SELECT 1 -- one", "-- one\nSELECT 1"])
+    def test_is_true_of_two_minus_signs(self, sql: str):
+        assert has_comment(sql)
+
+    @pytest.mark.parametrize("sql", ["SELECT '--'", 'SELECT "--"', "SELECT - -5", "SELECT $$--$$"])
+    def test_is_false_of_two_in_a_literal_or_a_name(self, sql: str):
+        assert not has_comment(sql)
+
+
+def test_a_statement_with_a_backslash_is_alone_in_its_message():
+    assert depends_on_settings(r"SELECT 'a\b'")
+    assert is_last(r"SELECT 'a\b'")
+    assert not depends_on_settings("SELECT 'ab'")
+    assert not is_last("SELECT 'ab'")

@@ -19,6 +19,7 @@ from tenantry.migration.streams import UnknownRevision
 REASON_CHARS_MAX = 500
 SYNTAX_ERROR = "A statement has a syntax error"
 WRONG_TYPE = "A parameter has a Python type that the driver cannot send"
+REJECTED_CALL = "The driver rejected a call of the revision, or one of its parameters"
 
 # By SQLSTATE or SQLSTATE class. Source: PostgreSQL manual, appendix A.
 BY_STATE = {
@@ -35,6 +36,9 @@ BY_STATE = {
     # RAISE can put anything into its message.
     "P0": "A function or trigger of the database raised an error",
 }
+# The end of the message of a command that PostgreSQL refuses in a transaction.
+_IN_BLOCK = "inside a transaction block"
+_USE_BLOCK = ": use `autocommit_block()` in a separate revision"
 # A retry may succeed: lock timeout, deadlock, serialization failure.
 _LOCK_STATES = ("55P03", "40")
 # In these messages SQLite quotes the text, too.
@@ -43,23 +47,41 @@ _SQLITE_LOCKED = (
     "A lock was not free in time: something else writes to the database file, or holds it "
     "(SQLite: database is locked)."
 )
+# Another connection is never the reason for this one.
+_SQLITE_TABLE_LOCKED = (
+    "A statement of the same transaction still uses a table (SQLite: database table is locked)."
+)
+# In the messages of drivers when they cannot convert a parameter.
+_TYPE_WORDS = ("adapt", "binding parameter")
 # In the messages of libpq and asyncpg when TLS fails without an error of the ssl module.
 _TLS_WORDS = ("SSL", "TLS", "certificate")
 WORD = re.compile(r"\w+")
 # Words in the messages of PostgreSQL, SQLite and Tenantry.
 SERVER_WORDS = frozenset(
     """
-A another already an and ambiguous appear are argument array as at be because been but by
-BEGIN boolean cannot cast changed column columns combination connection constraint context
-could current data database date defined depend depends denied deleted do does driver drop
-duplicate each error exist exists expression extension failed file find for foreign format from
-function functions generated given has have holds index in input integer into is it its key
-language lock locked lost many matching migration more multiple must name no not null number
-object objects of on only operator or other owner parameter partition permission primary raised
-read reference referenced relation role row rows same schema sequence server set should
-something specified SQLite SQLSTATE statement string such syntax table tables than text that the
-there this time timestamp to transaction trigger type undefined unique unknown update used using
-value values varying view violates was when which with without writes
+A aborted about active after aggregate all allow allowed already ambiguous an and another any appear
+are argument arguments array as assign at be because been before BEGIN below block blocks boolean
+both but by called can cannot cast change changed changes check checks circular clause column
+columns combination command commands compatible concurrently conflict conflicts connection
+constraint contain contained containing contains context could covering create creating current
+cursor data database date default defined definition deleted denied depend dependency dependent
+depends detected different direct do does driver drop duplicate during each either empty enabled end
+ended ending error execute executed exist existing exists expected expression extension failed file
+find first following for foreign format from function functions generate generated given had has
+have holds identity if ignored immutable implemented in index inherit inherited inherits input
+insert inserting inside instead integer into invalid is isolation it its key language least left
+lock locked long lost many marked matching maximum may method migration missing more most multiple
+must name nested new no non none nor not nothing null number object objects of old on once one only
+open operations operator or order other out outside over own owned owner parameter parameters part
+partition partitioned partitions permission permitted prepared primary raised read recursive refer
+reference referenced references referencing relation requested require required requires restricted
+result return returned returning returns rewrite role row rows rule run running same savepoint
+savepoints schema select sequence server session set should single snapshot something specified
+SQLite SQLSTATE statement still string subquery such superuser support supported supports syntax
+system table tables tablespace temporary text than that the their there these they this time
+timestamp to too transaction transactions trigger triggers twice two type types undefined under
+unique unknown until update use used uses using valid value values variable varying via view
+violates wait was were when which while with within without writes
 """.casefold().split()
 )
 PLACEHOLDER = "…"
@@ -168,7 +190,7 @@ def _explain_client(error: BaseException, revision: str | None, mask: Mask) -> s
     if any(map(_is_of_tls, chain_of(error))):
         return "The TLS connection to the server failed: see its certificate and `sslmode`."
     if is_of_driver(error, "ProgrammingError", "DataError"):
-        return f"{WRONG_TYPE} ({type(error).__name__})."
+        return _explain_call(error)
     if isinstance(error, OSError | asyncpg.InterfaceError):
         return "The database cannot be reached."
     if is_of_driver(error, "OperationalError"):
@@ -190,6 +212,8 @@ def _explain_postgres(error: BaseException, state: str, mask: Mask) -> str:
         known = asyncpg.PostgresError.get_message_class_for_sqlstate(state)  # type: ignore[attr-defined]
         is_of_code = is_of_function or known is asyncpg.exceptions.UnknownPostgresError
         sentence = BY_STATE["P0"] if is_of_code else mask(_message_of(error))
+    if sentence.endswith(_IN_BLOCK):
+        sentence += _USE_BLOCK
     return f"{sentence} (SQLSTATE {state})."
 
 
@@ -203,14 +227,20 @@ def _explain_sqlite(error: sqlite3.Error, mask: Mask) -> str:
     if message == "unable to open database file":
         return "The database file does not exist, or cannot be opened."
     if "locked" in message:
-        return _SQLITE_LOCKED
+        return _SQLITE_TABLE_LOCKED if "table is locked" in message else _SQLITE_LOCKED
     if any(syntax in message for syntax in _SQLITE_SYNTAX):
         return "SQLite: a statement has a syntax error."
     if getattr(error, "sqlite_errorname", "") == "SQLITE_CONSTRAINT_TRIGGER":
         return "SQLite: a trigger raised an error."
     if isinstance(error, sqlite3.InterfaceError | sqlite3.ProgrammingError):
-        return f"{WRONG_TYPE} ({type(error).__name__})."
+        return _explain_call(error)
     return f"SQLite: {mask(message)}."
+
+
+def _explain_call(error: BaseException) -> str:
+    """Explain an error that the driver raised without the database."""
+    is_of_type = any(words in str(error) for words in _TYPE_WORDS)
+    return f"{WRONG_TYPE if is_of_type else REJECTED_CALL} ({type(error).__name__})."
 
 
 def _is_of_constraint(error: BaseException) -> bool:

@@ -18,6 +18,7 @@ from tenantry.kit.clock import monotonic_seconds
 from tenantry.migration import dialects, live
 from tenantry.migration.execution import Execution
 from tenantry.migration.guard import EndsTransaction, ForeignKeysOn, Guard, TransactionRolledBack
+from tenantry.migration.guarded_drivers import SqliteConnection
 from tenantry.migration.statements import Step, is_recorded
 
 # A lock file next to the database while a run migrates it. A run waits for another run at this
@@ -92,8 +93,10 @@ class SqliteExecution(Execution):
                 isolation_level=None,
                 check_same_thread=False,
                 cached_statements=0,
+                factory=SqliteConnection,
                 timeout=self._lock_ms / 1000,
             )
+            self._raw.guard = self.guard
         return self._raw
 
     def _check_commit(self) -> None:

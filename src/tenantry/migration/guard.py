@@ -32,6 +32,22 @@ class ForeignKeysOn(Unavailable):
     """PRAGMA foreign_keys = ON has no effect in a transaction: check with foreign_key_check."""
 
 
+class TransactionModeChanged(Unavailable):
+    """The revision changes autocommit or the isolation level: use `autocommit_block()`."""
+
+
+class UnknownCursor(Unavailable):
+    """The revision streams rows over a cursor of its own: make it with `cursor()`."""
+
+
+class AuthorizerReplaced(Unavailable):
+    """The revision sets an authorizer of sqlite3, but Tenantry uses it to guard the transaction."""
+
+
+class BackupInTransaction(Unavailable):
+    """`backup()` of sqlite3 never returns in a write transaction: copy the rows with SQL."""
+
+
 class TransactionRolledBack(Unavailable):
     """The database itself rolled the transaction back (OR ROLLBACK, or a full disk)."""
 
@@ -100,8 +116,12 @@ class Guard:
         if self.stopped.is_set():
             raise TimeoutError
 
-    def check_sql(self, sql: Any) -> None:
+    def check_sql(self, sql: Any, cursor: Any = None) -> None:
         """Check a text of SQL before it is sent.
+
+        Args:
+            sql: The text, or one that the driver composes (``sql.SQL``).
+            cursor: The cursor that composes it.
 
         Raises:
             EndsTransaction, NotRehearsable: The revision must not send it.
@@ -110,9 +130,11 @@ class Guard:
         self.check_stopped()
         if not self.is_watching:
             return
+        if hasattr(sql, "as_string"):
+            sql = sql.as_string(cursor)
         text = sql.decode(errors="replace") if isinstance(sql, bytes) else sql
         if not isinstance(text, str):
-            return  # composed by the driver: the check after the revision covers it
+            return  # the driver rejects it, too
         if sql_text.read(text).ends_transaction:
             self.refuse(EndsTransaction())
         if self.rehearses and sql_text.outlives_rollback(text):
@@ -124,8 +146,20 @@ class Guard:
         Raises:
             EndsTransaction: The revision does.
         """
+        self.deny(EndsTransaction())
+
+    def check_mode(self) -> None:
+        """Check that the engine changes the transactions of the connection, and not the revision.
+
+        Raises:
+            TransactionModeChanged: The revision does.
+        """
+        self.deny(TransactionModeChanged())
+
+    def deny(self, refusal: Exception) -> None:
+        """Refuse, unless the engine itself is at work."""
         if self.is_watching:
-            self.refuse(EndsTransaction())
+            self.refuse(refusal)
 
     def note(self, refusal: Exception) -> None:
         """Store the reason for which the revision fails, even if it catches the error."""

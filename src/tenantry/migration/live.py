@@ -8,7 +8,7 @@ import contextlib
 import copy
 import importlib
 from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache, partial, update_wrapper
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -20,6 +20,7 @@ from tenantry.kit.errors import Unavailable
 from tenantry.migration.alembic_modules import RevisionContext
 from tenantry.migration.dialects import SERVERS_REMEMBERED_MAX
 from tenantry.migration.guard import EndsTransaction, Guard, SecondConnection
+from tenantry.migration.guarded_drivers import connection_class, cursor_class
 
 DRIVER_DEFAULT = "psycopg"
 APPLICATION = "tenantry-migrate"
@@ -123,14 +124,14 @@ def connect_psycopg(url: str, guard: Guard, *, timeout_seconds: float) -> Any:
     Raises:
         psycopg.Error: It cannot connect.
     """
-    connection, cursor = _guarded_classes(psycopg)
-    raw = connection.connect(
+    raw = connection_class(psycopg).connect(
         # A prepared statement becomes invalid with the next change of its table.
         **_parameters(url, timeout_seconds),
         autocommit=True,
-        cursor_factory=cursor,
+        cursor_factory=cursor_class(psycopg.Cursor),
         prepare_threshold=None,
     )
+    raw.server_cursor_factory = cursor_class(psycopg.ServerCursor)
     raw.guard = guard
     return raw
 
@@ -148,9 +149,8 @@ def connect_other(url: str, driver: str, guard: Guard, *, timeout_seconds: float
             dbapi = importlib.import_module(driver)
             parameters = _parameters(url, timeout_seconds)
             named = _named(driver, parameters)
-            connection, cursor = _guarded_classes(dbapi)
-            factories = {"connection_factory": connection, "cursor_factory": cursor}
-            connect = partial(dbapi.connect, **parameters, **factories)
+            factory = connection_class(dbapi)
+            connect = partial(dbapi.connect, **parameters, connection_factory=factory)
         else:
             named = sa.make_url(url).set(drivername=f"postgresql+{driver}")
             dialect = named.get_dialect()
@@ -214,37 +214,6 @@ def _connect(engine: sa.Engine, guard: Guard) -> sa.Connection:
     if engine.dialect.name == "postgresql":  # on SQLite, an authorizer checks it
         sa.event.listen(engine, "before_cursor_execute", check_sql)
     return connection
-
-
-@lru_cache
-def _guarded_classes(dbapi: Any) -> tuple[Any, Any]:
-    """Return subclasses of a driver's connection and cursor that call its `guard` first."""
-    connection_class: Any = getattr(dbapi, "Connection", None) or dbapi.extensions.connection
-    cursor_class: Any = getattr(dbapi, "Cursor", None) or dbapi.extensions.cursor
-
-    class GuardedCursor(cursor_class):  # type: ignore[misc]
-        def execute(self, query: Any, *args: Any, **options: Any) -> Any:
-            self.connection.guard.check_sql(query)
-            return super().execute(query, *args, **options)
-
-        def executemany(self, query: Any, *args: Any, **options: Any) -> Any:
-            self.connection.guard.check_sql(query)
-            return super().executemany(query, *args, **options)
-
-    class GuardedConnection(connection_class):  # type: ignore[misc]
-        guard = Guard()  # until its own is set
-
-        def commit(self) -> None:
-            self.guard.check_end()
-            super().commit()
-
-        def rollback(self) -> None:
-            self.guard.check_end()
-            super().rollback()
-
-    for guarded, base in ((GuardedConnection, connection_class), (GuardedCursor, cursor_class)):
-        update_wrapper(guarded, base, updated=())
-    return GuardedConnection, GuardedCursor
 
 
 def _named(driver: str, parameters: Mapping[str, Any]) -> sa.URL:

@@ -24,6 +24,8 @@ from sqlalchemy.schema import ExecutableDDLElement
 from sqlalchemy.sql import visitors
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.dml import Delete, Insert, Update
+from sqlalchemy.sql.elements import ClauseElement
+from sqlalchemy.sql.selectable import GenerativeSelect
 
 from tenantry.migration import sql_text
 from tenantry.migration.alembic_modules import RevisionContext
@@ -46,9 +48,10 @@ _OTHER_INTEGERS = {sa.BigInteger, sa.SmallInteger, sa.BIGINT, sa.SMALLINT}
 _BOOLEANS = {sa.Boolean, sa.BOOLEAN}
 _LIBRARIES = ("sqlalchemy.", "alembic.")
 # A revision with one of these words is not recorded: it handles errors, which depend on the
-# database, or it listens to events.
+# database, or it listens to events, or it compiles statements with the dialect of the recording.
 _LIVE_WORDS = frozenset(
     {"suppress", "__exit__", "contextmanager", "event", "listen", "listens_for", "run_async"}
+    | {"compiles", "render_ddl_sql_expr"}
 )
 # Any other import can catch errors, or keep state between two calls.
 _KNOWN_IMPORTS = frozenset({"alembic", "sqlalchemy", *sys.stdlib_module_names})
@@ -126,6 +129,7 @@ class _RecordingContext(RevisionContext):
 
     def __init__(self, dialect: sa.Dialect) -> None:
         super().__init__(dialect, None)
+        self.recorded_dialect = dialect
         self.statements: list[str] = []
         self.has_block = self.is_stopped = False
         del self.connection, self.dialect  # see `__getattr__`
@@ -161,16 +165,27 @@ class _Dialect:
 
     def __init__(self, context: _RecordingContext) -> None:
         self._context = context
-        self.name = context.impl.dialect.name
+        self.name = context.recorded_dialect.name
 
     def __getattr__(self, _name: str) -> Any:
         self._context.stop()
+
+
+def _dialect_for_caller(owner: Any) -> Any:
+    """Return the dialect to Alembic and SQLAlchemy, and its restricted form to a revision."""
+    caller = sys._getframe(1)  # noqa: SLF001 - documented, and the only way
+    while caller.f_back and caller.f_code.co_name == "dialect":  # a property that forwards to it
+        caller = caller.f_back
+    is_library = caller.f_globals.get("__name__", "").startswith(_LIBRARIES)
+    recording: _RecordingContext = owner.recording
+    return recording.recorded_dialect if is_library else _Dialect(recording)
 
 
 class _RecordingImpl(DefaultImpl):
     """Alembic's implementation of the operations, which records statements."""
 
     recording: _RecordingContext
+    dialect = property(_dialect_for_caller)
     bind = property(lambda impl: impl.recording.stop())
     static_output = refuse
 
@@ -181,21 +196,22 @@ class _RecordingImpl(DefaultImpl):
         multiparams: Sequence[Mapping[str, Any]] | None = None,
         params: Mapping[str, Any] | None = None,
     ) -> None:
-        if execution_options or params:
-            self.recording.stop()
         if isinstance(construct, str):
             construct = sa.text(construct)
+        if execution_options or params or construct.get_execution_options():
+            self.recording.stop()
         constructs = [construct]
         if multiparams is not None:
-            if any(row.keys() != multiparams[0].keys() for row in multiparams):
+            if not _are_plain(multiparams):
                 self.recording.stop()
             constructs = [construct.values(**row) for row in multiparams]
+        dialect = self.recording.recorded_dialect
         for one in constructs:
             try:
-                text = _render(one, self.dialect)
+                text = _render(one, dialect)
             except Unrecordable:
                 self.recording.stop()
-            is_postgres = self.dialect.name == "postgresql"  # in SQLite, a trigger has an END, too
+            is_postgres = dialect.name == "postgresql"  # in SQLite, a trigger has an END, too
             if "\0" in text or (is_postgres and sql_text.read(text).ends_transaction):
                 self.recording.stop()
             self.recording.statements.append(text)
@@ -205,8 +221,9 @@ class _EventConnection:
     """The connection that Alembic passes to events of a table, which create its enums."""
 
     def __init__(self, context: _RecordingContext) -> None:
-        self._context = context
-        self.dialect = context.impl.dialect
+        self.recording = self._context = context
+
+    dialect = property(_dialect_for_caller)
 
     def in_transaction(self) -> bool:
         """Return True, as when the revision runs live."""
@@ -247,17 +264,44 @@ def _render(construct: Any, dialect: sa.Dialect) -> str:
     return text
 
 
+def _are_plain(rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether *rows* have the same columns, and values that a driver accepts.
+
+    A driver rejects a SQL expression as a value, but in a single insert it would be rendered.
+    """
+    return bool(rows) and all(
+        row.keys() == rows[0].keys() and not any(map(_is_expression, row.values())) for row in rows
+    )
+
+
+def _is_expression(value: object) -> bool:
+    return isinstance(value, ClauseElement) or hasattr(value, "__clause_element__")
+
+
 def _render_dml(construct: Any, dialect: sa.Dialect) -> str:
     for element in visitors.iterate(construct):
         _check_is_known(element)
+        if isinstance(element, GenerativeSelect):
+            _check_has_no_positions(element)
     compiled = construct.compile(dialect=dialect)
     assert isinstance(compiled, SQLCompiler)
     if construct._returning or compiled.insert_prefetch or compiled.update_prefetch:  # noqa: SLF001
         raise Unrecordable  # it returns rows, or Python computes a default
     for bind in compiled.binds.values():
         _check_value(bind, is_postgres=dialect.name == "postgresql")
-    literal = construct.compile(dialect=dialect, compile_kwargs={"literal_binds": True})
-    return str(literal)
+    text = str(construct.compile(dialect=dialect, compile_kwargs={"literal_binds": True}))
+    if sql_text.has_comment(text):  # the minus of an expression and that of a value
+        raise Unrecordable
+    return text
+
+
+def _check_has_no_positions(select: GenerativeSelect) -> None:
+    """Check that *select* sorts and groups by no value: as a literal, it is a column's position."""
+    clauses = [*select._order_by_clauses, *select._group_by_clauses]  # noqa: SLF001
+    clauses += getattr(select, "_distinct_on", ())
+    elements = (element for clause in clauses for element in visitors.iterate(clause))
+    if any(isinstance(element, sa.BindParameter) for element in elements):
+        raise Unrecordable
 
 
 def _check_is_known(element: object) -> None:

@@ -169,9 +169,21 @@ def _takes_op(function: Callable[..., None]) -> bool:
         return False
 
 
-def heads_after(start: Sequence[str], applied: Sequence[Revision]) -> tuple[str, ...]:
-    """Return the heads after *applied* revisions, for a history with the heads *start*."""
-    heads = {one for one in start if one}
+def heads_after(
+    start: Sequence[str], applied: Sequence[Revision], *, in_place: bool = False
+) -> tuple[str, ...]:
+    """Return the heads after *applied* revisions, in the order of the rows of Alembic's table.
+
+    Args:
+        start: The heads before.
+        applied: The revisions, in order.
+        in_place: Whether a changed row keeps its place, as in SQLite. In PostgreSQL it moves to
+            the end of the table.
+    """
+    heads = [one for one in start if one]
     for revision in applied:
-        heads = (heads - revision.down) | {revision.id}
-    return tuple(sorted(heads))
+        replaced = [one for one in heads if one in revision.down]
+        keeps_place = in_place and replaced
+        heads.insert(heads.index(replaced[-1]) if keeps_place else len(heads), revision.id)
+        heads = [one for one in heads if one not in revision.down]
+    return tuple(heads)

@@ -203,11 +203,11 @@ class Script:
         start = self._start.own if revision.stream == self._streams.own.name else self._start.user
         before = takewhile(lambda part: part[0] is not revision, self._parts)
         applied = [one for one, _ in before if one.stream == revision.stream]
-        return heads_after([start or BASE], applied)
+        return heads_after([start or BASE], applied, in_place=not self._postgres)
 
     def _move(self, old: tuple[str, ...], revision: Revision) -> list[Statement]:
         """Return the update of the user's version from *old*, as Alembic does it."""
-        new = heads_after(old, [revision])
+        new = heads_after(old, [revision], in_place=not self._postgres)
         number = self._user.c.version_num
         if len(old) == len(new) == 1:
             move = sa.update(self._user).values(version_num=new[0])

@@ -5,9 +5,11 @@ from tests.corpus.shapes import (
     batch,
     chance,
     code,
+    constructs,
     context,
     data,
     ddl,
+    drivers,
     enums,
     errors,
     history,
@@ -19,7 +21,7 @@ from tests.corpus.shapes import (
 )
 
 TOPICS = (
-    *(ddl, data, text, reads, orm, enums, batch, code),
+    *(ddl, data, constructs, drivers, text, reads, orm, enums, batch, code),
     *(history, transactions, errors, chance, modules, context),
 )
 SHAPES: dict[str, Shape] = {one.name: one for topic in TOPICS for one in topic.SHAPES}

@@ -2,6 +2,8 @@
 
 from tests.corpus.shape import BOTH, POSTGRESQL, Rev, shape
 
+_SEE_HEADS = "see(op.get_context().get_current_heads())"
+
 
 def _note(text: str) -> str:
     return f"op.execute(\"INSERT INTO note (text) VALUES ('{text}')\")"
@@ -32,6 +34,36 @@ SHAPES = [
         Rev("c", 'see(op.get_bind().scalar(sa.text("SELECT count(*) FROM note")))', "a"),
         Rev("d", _note("d"), ("b", "c")),
         Rev("e", _note("e"), "d"),
+    ),
+    shape(
+        "heads_of_a_merge",
+        Rev("z", _SEE_HEADS),
+        Rev("y", _SEE_HEADS, "z"),
+        Rev("b", _SEE_HEADS, "z"),
+        Rev("x", _SEE_HEADS, "y"),
+        Rev("c", _SEE_HEADS, "b"),
+        Rev("m", _SEE_HEADS, ("x", "c")),
+        Rev("n", _SEE_HEADS, "m"),
+    ),
+    shape(
+        "heads_of_three_branches",
+        Rev("a", _SEE_HEADS),
+        Rev("b1", _SEE_HEADS, "a"),
+        Rev("c1", _SEE_HEADS, "a"),
+        Rev("d1", _SEE_HEADS, "a"),
+        Rev("b2", _SEE_HEADS, "b1"),
+        Rev("c2", _SEE_HEADS, "c1", more='depends_on = "b2"'),
+        Rev("b3", _SEE_HEADS, "b2"),
+        Rev("m", _SEE_HEADS, ("b3", "c2")),
+        Rev("n", _SEE_HEADS, ("m", "d1")),
+    ),
+    shape(
+        "heads_with_depends_on",
+        Rev("q", _SEE_HEADS),
+        Rev("x", _SEE_HEADS),
+        Rev("y", _SEE_HEADS, "x", more='depends_on = "q"'),
+        Rev("b", _SEE_HEADS, "q"),
+        Rev("m", _SEE_HEADS, ("b", "y")),
     ),
     shape(
         "merge_of_merges",

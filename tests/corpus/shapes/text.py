@@ -2,6 +2,16 @@
 
 from tests.corpus.shape import BOTH, POSTGRESQL, SQLITE, shape
 
+_SET = 'op.execute("SET LOCAL standard_conforming_strings = off")'
+# Each leaves the setting with another value than the one before it.
+_STANDARD_STRINGS = {
+    "set_config": """op.execute("SELECT set_config('standard_conforming_strings', 'off', true)")""",
+    "do_block": """op.execute("DO $$ BEGIN SET LOCAL standard_conforming_strings = off; END $$")""",
+    "rollback_to": f"""op.execute('SAVEPOINT s'); {_SET}; op.execute('ROLLBACK TO s')""",
+    "reset": f"""{_SET}; op.execute('RESET standard_conforming_strings')""",
+    "reset_all": f"""{_SET}; op.execute('RESET ALL')""",
+}
+
 SHAPES = [
     shape("percent", "op.execute(\"INSERT INTO note (text) VALUES ('100%'), ('%s %(a)s %%')\")"),
     shape("like_percent", "op.execute(\"UPDATE note SET text = 'l' WHERE text LIKE '%n%'\")"),
@@ -50,6 +60,18 @@ SHAPES = [
         "escape_string",
         r"""op.execute("INSERT INTO note (text) VALUES (E'a\\tb\\'c'), (U&'\\00e4')")""",
         engines=POSTGRESQL,
+    ),
+    *(
+        shape(
+            f"standard_strings_off_by_{name}",
+            rf"""
+            {before}
+            op.execute(r"INSERT INTO seen (text) VALUES ('C:\\x')")
+            op.execute("INSERT INTO seen (text) VALUES ('after')")
+            """,
+            engines=POSTGRESQL,
+        )
+        for name, before in _STANDARD_STRINGS.items()
     ),
     shape(
         "standard_strings_off",
