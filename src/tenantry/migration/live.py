@@ -25,6 +25,8 @@ DRIVER_DEFAULT = "psycopg"
 APPLICATION = "tenantry-migrate"
 # These two accept custom classes of the connection and its cursors.
 _GUARDED_DRIVERS = ("psycopg", "psycopg2")
+# As libpq defines it.
+_IDLE = 0
 # The values that the dialect for psycopg reads from a server when it is initialised.
 _SERVER_FACTS = """
 SELECT pg_catalog.version(), current_schema(), current_setting('transaction_isolation'),
@@ -216,6 +218,14 @@ def _connect(engine: sa.Engine, guard: Guard) -> sa.Connection:
     return connection
 
 
+def _is_idle(raw: Any) -> bool:
+    """Return whether a connection is in an autocommit block, without a transaction to end.
+
+    SQLAlchemy rolls such a connection back after it has read the isolation level.
+    """
+    return bool(raw.autocommit and raw.info.transaction_status == _IDLE)
+
+
 @lru_cache
 def _guarded_classes(dbapi: Any) -> tuple[Any, Any]:
     """Return subclasses of a driver's connection and cursor that call its `guard` first."""
@@ -235,11 +245,13 @@ def _guarded_classes(dbapi: Any) -> tuple[Any, Any]:
         guard = Guard()  # until its own is set
 
         def commit(self) -> None:
-            self.guard.check_end()
+            if not _is_idle(self):
+                self.guard.check_end()
             super().commit()
 
         def rollback(self) -> None:
-            self.guard.check_end()
+            if not _is_idle(self):
+                self.guard.check_end()
             super().rollback()
 
     for guarded, base in ((GuardedConnection, connection_class), (GuardedCursor, cursor_class)):
