@@ -297,8 +297,15 @@ class TestAutocommitBlock:
         assert "already exists" in reason(done)
         assert indexes(tenant_url) == {"ix_note": False}
 
+    @pytest.mark.parametrize(
+        "sql",
+        [
+            "ALTER TABLE public.busy ADD more integer",
+            "BEGIN; ALTER TABLE public.busy ADD more integer; COMMIT",
+        ],
+    )
     async def test_keeps_the_session_after_a_lock_timeout(
-        self, rig: Rig, folder: AlembicFolder, tenant_url: str
+        self, rig: Rig, folder: AlembicFolder, tenant_url: str, sql: str
     ):
         """The attempt that fails leaves another search path and role, which are restored."""
         raw_sql.run(
@@ -311,14 +318,15 @@ class TestAutocommitBlock:
         )
         folder.add("u1_path", 'op.execute("SET search_path TO app, public")')
         lines = (
+            "assert not op.get_bind().connection.driver_connection.autocommit",
             "with op.get_context().autocommit_block():",
             'op.execute("SET search_path TO other, app, public")',
             'op.execute("SET ROLE pg_monitor")',
-            'op.execute("ALTER TABLE public.busy ADD more integer")',
+            f'op.execute("{sql}")',
             'op.execute("RESET ROLE")',
             'op.execute("SET search_path TO app, public")',
         )
-        folder.add("u2_block", "\n    ".join(lines))
+        folder.add("u2_block", f"{lines[0]}\n" + "\n    ".join(lines[1:]))
         folder.add("u3_later", CREATE_LATER)
         with psycopg.connect(tenant_url) as holder:
             holder.execute("LOCK TABLE busy")

@@ -49,13 +49,21 @@ class Execution(ABC):
         """The engine and its version, which scripts are compiled for."""
 
     @abstractmethod
-    def execute(self, steps: Sequence[Step], *, wait_ms: int, rehearses: bool = False) -> None:
+    def execute(
+        self,
+        steps: Sequence[Step],
+        *,
+        wait_ms: int,
+        rehearses: bool = False,
+        has_next: bool = False,
+    ) -> None:
         """Execute *steps* in one transaction, which is rolled back on an error.
 
         Args:
             steps: The steps to send.
             wait_ms: How long to wait for another run on the same database.
             rehearses: Whether to roll back at the end.
+            has_next: Whether another script follows, which must have the same session.
 
         Raises:
             RevisionFailed: A revision raised an error.

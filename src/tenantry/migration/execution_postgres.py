@@ -69,13 +69,22 @@ class PostgresExecution(Execution):
             self._dialect = dialects.postgresql((number // 10_000, number % 10_000))
         return self._dialect
 
-    def execute(self, steps: Sequence[Step], *, wait_ms: int, rehearses: bool = False) -> None:
+    def execute(
+        self,
+        steps: Sequence[Step],
+        *,
+        wait_ms: int,
+        rehearses: bool = False,
+        has_next: bool = False,
+    ) -> None:
         """Execute *steps* in one transaction."""
         del wait_ms  # the steps contain it: the server waits
         self.guard.rehearses = rehearses
         if rehearses:
             steps = [*steps, _CHECK_DEFERRED]
-        if is_recorded(steps) and self._connection is None:
+        # A connection of psycopg becomes SQLAlchemy's later; one of another driver does not.
+        is_alone = not has_next or self._driver == live.DRIVER_DEFAULT
+        if is_recorded(steps) and is_alone and self._connection is None:
             self._transact(self._connect(), [_BEGIN, *steps], None)
         else:
             self._execute_live(steps)
@@ -94,6 +103,7 @@ class PostgresExecution(Execution):
             self._connection = self._connect_live()
             self._raw = self._connection.connection.driver_connection
         connection = self._connection
+        self._raw.autocommit = False  # an attempt that failed in a block can have left it on
         before = self._fetch(_READ_SESSION)[0] if is_autocommit else None
         try:
             connection.begin()
