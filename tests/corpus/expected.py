@@ -52,6 +52,13 @@ DIFFERENCES = {
         POSTGRESQL,
         "Timeouts are those of Tenantry's settings.",
         *("lock_timeout_of_the_session", "statement_timeout_of_the_database"),
+        "statement_timeout_lasts_beyond_block",
+    ),
+    **_on(POSTGRESQL, "The block is expected: what precedes it is committed.", "block_not_entered"),
+    **_on(
+        POSTGRESQL,
+        "A recorded revision has no connection with options.",
+        "execution_options_for_later_revisions",
     ),
     **_on(
         SQLITE,

@@ -201,6 +201,30 @@ class TestDriver:
         assert raw_sql.rows(tenant_url, "SELECT text FROM note WHERE id = 9") == [("copied",)]
 
     @on_postgresql
+    @pytest.mark.parametrize("second", ["op.get_bind()", "pass"])
+    async def test_has_one_session_for_all_revisions(
+        self, folder: AlembicFolder, tenant_url: str, make_migrator: MakeMigrator, second: str
+    ):
+        """As with Alembic; a block divides the script, not the session."""
+        folder.add("u1_note", f"{NOTE}\nop.execute(\"SET TIME ZONE 'Asia/Tokyo'\")")
+        folder.add("u2_second", second)
+        block = "with op.get_context().autocommit_block():\n    op.execute('VACUUM note')\n"
+        level = "    assert op.get_bind().get_isolation_level()"
+        folder.add("u3_vacuum", block + level)
+        folder.add("u4_vacuum", block)
+        folder.add(
+            "u5_text", "op.execute(\"INSERT INTO note SELECT 9, current_setting('TimeZone')\")"
+        )
+        threads = make_migrator(20.0)._threads  # noqa: SLF001
+        limits = TimeLimits(connect_seconds=5, deadline_seconds=20, lock_ms=LOCK_MS)
+
+        done = await Rig(Migrator(threads, limits, driver="psycopg2"), folder).migrate(tenant_url)
+
+        assert done.error is None, reason(done.error)
+        rows = raw_sql.rows(tenant_url, "SELECT text FROM note WHERE id = 9")
+        assert rows == [("Asia/Tokyo",)]
+
+    @on_postgresql
     @pytest.mark.parametrize("name", ["no_such_driver", "pg8000"])
     async def test_that_is_not_installed_is_reported(
         self, folder: AlembicFolder, tenant_url: str, make_migrator: MakeMigrator, name: str

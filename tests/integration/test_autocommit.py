@@ -260,6 +260,116 @@ class TestAutocommitBlock:
         assert first.error is not None
         assert explain(first.error).startswith("u3_index: A rollback does not undo this revision")
 
+    @pytest.mark.parametrize(
+        ("second", "message"),
+        [
+            ('op.execute("CREATE INDEX CONCURRENTLY ix_note ON note (id)")', "already exists"),
+            ('op.execute("DROP INDEX CONCURRENTLY other")', "does not exist"),
+        ],
+    )
+    async def test_does_not_skip_a_statement_that_it_repeats(
+        self, rig: Rig, folder: AlembicFolder, tenant_url: str, second: str, message: str
+    ):
+        """As with Alembic. Only an index that an earlier attempt has begun is continued."""
+        folder.add("u1_create_notes", CREATE_NOTES + 'op.create_index("other", "note", ["text"])')
+        drop = 'op.execute("DROP INDEX CONCURRENTLY other")'
+        folder.add("u2_index", "\n    ".join([INDEX.format(options="").rstrip(), drop, second]))
+
+        done = await rig.migrate(tenant_url)
+
+        assert message in reason(done)
+        assert done.revision.user == "u1"
+
+    async def test_fails_at_an_invalid_index_that_is_not_its_own(
+        self, rig: Rig, folder: AlembicFolder, tenant_url: str
+    ):
+        raw_sql.run(
+            tenant_url, "CREATE TABLE note (text text)", "CREATE INDEX ix_note ON note (text)"
+        )
+        raw_sql.run(
+            tenant_url,
+            "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'ix_note'::regclass",
+        )
+        add_index(folder)
+
+        done = await rig.migrate(tenant_url)
+
+        assert "already exists" in reason(done)
+        assert indexes(tenant_url) == {"ix_note": False}
+
+    @pytest.mark.parametrize(
+        "sql",
+        [
+            "ALTER TABLE public.busy ADD more integer",
+            "BEGIN; ALTER TABLE public.busy ADD more integer; COMMIT",
+        ],
+    )
+    async def test_keeps_the_session_after_a_lock_timeout(
+        self, rig: Rig, folder: AlembicFolder, tenant_url: str, sql: str
+    ):
+        """The attempt that fails leaves another search path and role, which are restored."""
+        raw_sql.run(
+            tenant_url,
+            "CREATE TABLE busy (id integer)",
+            "ALTER TABLE busy OWNER TO pg_monitor",
+            "CREATE SCHEMA app",
+            "CREATE SCHEMA other",
+            "CREATE TABLE other.alembic_version (version_num varchar(32))",
+        )
+        folder.add("u1_path", 'op.execute("SET search_path TO app, public")')
+        lines = (
+            "assert not op.get_bind().connection.driver_connection.autocommit",
+            "with op.get_context().autocommit_block():",
+            'op.execute("SET search_path TO other, app, public")',
+            'op.execute("SET ROLE pg_monitor")',
+            f'op.execute("{sql}")',
+            'op.execute("RESET ROLE")',
+            'op.execute("SET search_path TO app, public")',
+        )
+        folder.add("u2_block", f"{lines[0]}\n" + "\n    ".join(lines[1:]))
+        folder.add("u3_later", CREATE_LATER)
+        with psycopg.connect(tenant_url) as holder:
+            holder.execute("LOCK TABLE busy")
+            run = asyncio.create_task(rig.migrate(tenant_url))
+            await asyncio.sleep(1.5 * LOCK_MS / 1000)
+        done = await run
+
+        assert done.error is None, reason(done)
+        assert names(done) == ["u1_path", "u2_block", "u3_later"]
+        found = raw_sql.rows(tenant_url, "SELECT to_regclass('app.later') IS NOT NULL")
+        assert found == [(True,)]
+
+    async def test_is_refused_before_it_changes_what_the_version_table_is(
+        self, rig: Rig, folder: AlembicFolder, tenant_url: str
+    ):
+        raw_sql.run(tenant_url, "CREATE SCHEMA app")
+        raw_sql.run(tenant_url, "CREATE TABLE app.alembic_version (version_num varchar(32))")
+        folder.add("u1_create_notes", CREATE_NOTES)
+        await rig.migrate(tenant_url)
+        path = 'op.execute("SET search_path TO app, public")'
+        folder.add("u2_index", f"{path}\n{INDEX.format(options='')}")
+
+        done = await rig.migrate(tenant_url)
+
+        assert "which table the name of the version table means" in reason(done)
+        assert done.revision.user == "u1"
+        assert indexes(tenant_url) == {}
+
+    async def test_is_refused_before_it_changes_anything_under_a_role_without_rights(
+        self, rig: Rig, folder: AlembicFolder, tenant_url: str
+    ):
+        folder.add("u1_create_notes", CREATE_NOTES)
+        await rig.migrate(tenant_url)
+        role = (
+            'op.execute("ALTER TABLE note OWNER TO pg_monitor")\nop.execute("SET ROLE pg_monitor")'
+        )
+        folder.add("u2_index", f"{role}\n{INDEX.format(options='')}")
+
+        done = await rig.migrate(tenant_url)
+
+        assert "may not write Tenantry's tables" in reason(done)
+        assert indexes(tenant_url) == {}
+
     async def test_on_both_branches_of_a_merge_goes_on_with_the_merge(
         self, rig: Rig, folder: AlembicFolder, tenant_url: str
     ):

@@ -182,8 +182,10 @@ class Attempts:
         """
         self.has_sent = True
         steps = script.steps(self._run_id, self._timeouts)
+        has_next = script.stop != self._scripts.head()
+        wait_ms = self._timeouts.swap_ms
         try:
-            execution.execute(steps, wait_ms=self._timeouts.swap_ms, rehearses=rehearses)
+            execution.execute(steps, wait_ms=wait_ms, rehearses=rehearses, has_next=has_next)
         except SchemaMoved:  # another run has migrated the database, or is doing so: wait for it
             self._moves += 1
             longest = min(MOVED_PAUSE_SECONDS_MAX, MOVED_PAUSE_SECONDS * 2**self._moves)

@@ -9,14 +9,15 @@ and is not created again. The remains of ``REINDEX`` (``…_ccnew``, ``…_ccold
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import sqlalchemy as sa
 
+from tenantry.kit.errors import Unavailable
 from tenantry.migration.guard import Guard
-from tenantry.migration.schema_state import BEGUN, insert_log, log
+from tenantry.migration.schema_state import BEGUN, insert_log, log, version
 from tenantry.migration.statements import AutocommitRevision
 
 _NAME = r'(?:"(?:[^"]|"")+"|[\w$]+)'
@@ -59,11 +60,30 @@ WHERE NOT indisvalid AND relname ~ '_cc(new|old)[0-9]*$' AND CASE CAST(:kind AS 
         (SELECT unnest(ARRAY[oid, reltoastrelid]) FROM pg_class WHERE oid = to_regclass(:name))
     ELSE TRUE END
 """)
+_FIND_TABLES = sa.text("""
+SELECT CAST(to_regclass(quote_ident(:own)) AS oid), CAST(to_regclass(quote_ident(:log)) AS oid),
+    CAST(to_regclass(quote_ident(:user)) AS oid)
+""")
+# What is written after the block, when the block cannot be rolled back.
+_HAS_RIGHTS = sa.text("""
+SELECT has_table_privilege(:own, 'SELECT') AND has_table_privilege(:own, 'UPDATE')
+    AND has_table_privilege(:log, 'SELECT') AND has_table_privilege(:log, 'INSERT')
+    AND has_table_privilege(:log, 'DELETE')
+    AND has_sequence_privilege(pg_get_serial_sequence(:log, 'position'), 'USAGE')
+""")
 _FIND_BEGUN = sa.select(log.c.position).where(
     log.c.stream == BEGUN, log.c.revision == sa.bindparam("what")
 )
 # A role's own timeouts are for requests. Without a transaction, SET LOCAL has no effect.
 _TIMEOUTS_OFF = "SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0"
+
+
+class VersionMoved(Unavailable):
+    """The revision changes which table the name of the version table means (search_path)."""
+
+
+class RoleWithoutRights(Unavailable):
+    """The role of the revision may not write Tenantry's tables: RESET ROLE before the block."""
 
 
 class AutocommitBlock:
@@ -84,14 +104,28 @@ class AutocommitBlock:
         self._raw = raw
         self._guard = guard
         self._reindexed: list[dict[str, str]] = []
+        self._begun: set[str] = set()
+        self._tables = self._find_tables()
+
+    def check_tables(self) -> None:
+        """Check that the names of the version tables and of the log mean the same tables as before.
+
+        Raises:
+            VersionMoved: They do not. The revision has changed the search path, for example.
+        """
+        if self._find_tables() != self._tables:
+            self._guard.refuse(VersionMoved())
 
     @contextmanager
     def enter(self) -> Iterator[None]:
         """Commit the transaction before the block, and begin another one after it."""
         timeouts = self._step.timeouts
+        self.check_tables()
         with self._guard.pausing():
+            if not self._scalar(_HAS_RIGHTS, own=version.name, log=log.name):
+                self._guard.refuse(RoleWithoutRights())
             self._raw.commit()
-            self._raw.autocommit = True
+            self._raw.autocommit = self._guard.is_in_block = True
             self._command(_TIMEOUTS_OFF)
             self._set_lock_timeout(timeouts.lock_ms)
         sa.event.listen(self._connection, "before_cursor_execute", self._before, retval=True)
@@ -102,6 +136,7 @@ class AutocommitBlock:
                 self._drop_left()
             raise
         finally:
+            self._guard.is_in_block = False
             sa.event.remove(self._connection, "before_cursor_execute", self._before)
             with self._guard.pausing(), contextlib.suppress(Exception):
                 # If the connection is lost, the next statement raises the error.
@@ -140,14 +175,12 @@ class AutocommitBlock:
     def _is_created(self, index: str, table: str) -> bool:
         found = self._connection.execute(_FIND_CREATED, {"table": table, "index": index})
         row = found.one_or_none()
-        is_begun = self._begin(f"create {index}")
-        if row is None:
-            return False
+        if not self._begin(f"create {index}") or row is None:
+            return False  # if there is one, it is another revision's, and this statement fails
         name, is_valid = row
         if not is_valid:
             self._command(f"DROP INDEX CONCURRENTLY {name}")
-            return False
-        return is_begun  # otherwise the index is another revision's, and this statement fails
+        return bool(is_valid)
 
     def _drop_left(self) -> None:
         """Drop the indexes that an unfinished REINDEX has left."""
@@ -156,12 +189,20 @@ class AutocommitBlock:
                 self._command(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
 
     def _begin(self, what: str) -> bool:
-        """Log that *what* is begun; return whether the log had that entry before."""
+        """Log that *what* is begun; return whether an earlier attempt has begun it."""
         what = f"{self._step.revision}: {what}"
+        if what in self._begun:
+            return False
+        self._begun.add(what)
         if self._scalar(_FIND_BEGUN, what=what) is not None:
             return True
         self._connection.execute(insert_log(self._step.run_id, sa.literal(BEGUN), what))
         return False
+
+    def _find_tables(self) -> Sequence[Any]:
+        names = {"own": version.name, "log": log.name, "user": self._step.user_table}
+        with self._guard.pausing():
+            return self._connection.execute(_FIND_TABLES, names).one()
 
     def _scalar(self, statement: Any, **values: object) -> Any:
         return self._connection.execute(statement, values).scalar()

@@ -17,7 +17,13 @@ from tenantry.migration.errors import is_missing_table
 from tenantry.migration.guard import Guard
 from tenantry.migration.revisions import upgrade
 from tenantry.migration.schema_state import NoVersion, SchemaState
-from tenantry.migration.statements import AutocommitRevision, Statement, Step, messages
+from tenantry.migration.statements import (
+    AutocommitRevision,
+    LiveRevision,
+    Statement,
+    Step,
+    messages,
+)
 
 
 class Execution(ABC):
@@ -43,13 +49,21 @@ class Execution(ABC):
         """The engine and its version, which scripts are compiled for."""
 
     @abstractmethod
-    def execute(self, steps: Sequence[Step], *, wait_ms: int, rehearses: bool = False) -> None:
+    def execute(
+        self,
+        steps: Sequence[Step],
+        *,
+        wait_ms: int,
+        rehearses: bool = False,
+        has_next: bool = False,
+    ) -> None:
         """Execute *steps* in one transaction, which is rolled back on an error.
 
         Args:
             steps: The steps to send.
             wait_ms: How long to wait for another run on the same database.
             rehearses: Whether to roll back at the end.
+            has_next: Whether another script follows, which must have the same session.
 
         Raises:
             RevisionFailed: A revision raised an error.
@@ -78,8 +92,7 @@ class Execution(ABC):
         error: Exception | None = None
         for user_table in dict.fromkeys((self._user_table, None)):
             try:
-                query = schema_state.find(self.dialect, user_table, run_id)
-                rows = self._connect().execute(query).fetchall()
+                rows = self._fetch(schema_state.find(self.dialect, user_table, run_id))
             except Exception as missing:
                 if not is_missing_table(missing):
                     raise
@@ -91,6 +104,10 @@ class Execution(ABC):
     @abstractmethod
     def _connect(self) -> Any:
         """Return the connection of the driver, which is opened at the first call."""
+
+    def _fetch(self, query: str) -> Any:
+        """Return the rows of Tenantry's own query, outside a transaction."""
+        return self._connect().execute(query).fetchall()
 
     @abstractmethod
     def _check_open(self, raw: Any) -> None:
@@ -125,12 +142,20 @@ class Execution(ABC):
                     _send_statement(raw, step)
                 else:
                     assert connection is not None
-                    block = None
-                    if isinstance(step, AutocommitRevision):
-                        block = AutocommitBlock(step, connection, raw, self.guard).enter
-                    upgrade(step.code.load(), live.LiveContext(connection, step.heads, block))
+                    _upgrade(step, connection, raw, self.guard)
                 if step.revision is not None:
                     self._check_open(raw)
+
+
+def _upgrade(step: Step, connection: sa.Connection, raw: Any, guard: Guard) -> None:
+    assert isinstance(step, LiveRevision)
+    module = step.code.load()
+    if not isinstance(step, AutocommitRevision):
+        upgrade(module, live.LiveContext(connection, step.heads))
+        return
+    block = AutocommitBlock(step, connection, raw, guard)
+    upgrade(module, live.LiveContext(connection, step.heads, block.enter))
+    block.check_tables()
 
 
 def _send_statement(raw: Any, statement: Statement) -> None:

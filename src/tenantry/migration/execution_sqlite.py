@@ -50,8 +50,16 @@ class SqliteExecution(Execution):
         """The engine."""
         return dialects.SQLITE
 
-    def execute(self, steps: Sequence[Step], *, wait_ms: int, rehearses: bool = False) -> None:
+    def execute(
+        self,
+        steps: Sequence[Step],
+        *,
+        wait_ms: int,
+        rehearses: bool = False,
+        has_next: bool = False,
+    ) -> None:
         """Execute *steps* in one transaction."""
+        del has_next  # every revision is in one script
         self.guard.rehearses = rehearses
         raw = self._connect()
         connection: sa.Connection | None = None

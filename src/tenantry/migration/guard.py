@@ -58,12 +58,13 @@ class Guard:
     Attributes:
         rehearses: Whether the transaction will be rolled back.
         is_watching: Whether a revision is running.
+        is_in_block: Whether it is in an autocommit block, where it can have a transaction.
         stopped: Set by another thread when nothing more may be sent.
     """
 
     def __init__(self) -> None:
         self.rehearses = False
-        self.is_watching = False
+        self.is_watching = self.is_in_block = False
         self.stopped = threading.Event()
         self._refusal: Exception | None = None
 
@@ -135,7 +136,8 @@ class Guard:
         text = sql.decode(errors="replace") if isinstance(sql, bytes) else sql
         if not isinstance(text, str):
             return  # the driver rejects it, too
-        if sql_text.read(text).ends_transaction:
+        parsed = sql_text.read(text)
+        if parsed.ends_transaction and not (self.is_in_block and parsed.is_transaction):
             self.refuse(EndsTransaction())
         if self.rehearses and sql_text.outlives_rollback(text):
             self.refuse(NotRehearsable())

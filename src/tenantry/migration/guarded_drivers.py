@@ -25,6 +25,8 @@ _TEXTS = ("query", "statement", "sql")
 # The methods of a connection that change its transactions.
 _CHANGING = ("set_autocommit", "set_isolation_level", "set_session", "reset")
 _ENDING = ("commit", "rollback")
+# As libpq defines it.
+_IDLE = 0
 
 
 class SqliteConnection(sqlite3.Connection):
@@ -113,7 +115,7 @@ def _psycopg2(base: Any, plain_cursor: Any) -> Any:
 def _guarded(guarded: Any, base: Any) -> Any:
     """Return a class of connections whose methods do not change the transaction of a revision."""
     for name in filter(partial(hasattr, base), (*_ENDING, *_CHANGING)):
-        check = Guard.check_end if name in _ENDING else Guard.check_mode
+        check = _check_end if name in _ENDING else _check_mode
         setattr(guarded, name, _denied(getattr(base, name), check))
     return update_wrapper(guarded, base, updated=())
 
@@ -129,10 +131,24 @@ def _checked(send: Callable[..., Any]) -> Callable[..., Any]:
     return checked
 
 
-def _denied(change: Callable[..., Any], check: Callable[[Guard], None]) -> Callable[..., Any]:
+def _denied(change: Callable[..., Any], check: Callable[[Any], None]) -> Callable[..., Any]:
     @wraps(change)
     def denied(connection: Any, *args: Any, **options: Any) -> Any:
-        check(connection.guard)
+        check(connection)
         return change(connection, *args, **options)
 
     return denied
+
+
+def _check_end(raw: Any) -> None:
+    """Check that a revision does not end its transaction.
+
+    In an autocommit block there may be none to end: SQLAlchemy rolls such a connection back after
+    it has read the isolation level.
+    """
+    if not (raw.autocommit and raw.info.transaction_status == _IDLE):
+        raw.guard.check_end()
+
+
+def _check_mode(raw: Any) -> None:
+    raw.guard.check_mode()

@@ -11,7 +11,7 @@ The execution sends BEGIN and COMMIT. A script that included its COMMIT would co
 server after the client was killed.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import takewhile
@@ -141,25 +141,26 @@ class Script:
         return self._steps[2]
 
     def _make_steps(self, run_id: UUID, timeouts: LockTimeouts) -> list[Step]:
-        body = [
-            step
-            for revision, recording in self._parts
-            for step in self._send(revision, recording, run_id)
-        ]
+        body = [step for part in self._parts for step in self._send(*part, run_id)]
+        logs = self._log([one for one, _ in self._parts if self._is_users(one)], run_id)
         if not self.is_autocommit:
             settings = _settings(self.dialect, timeouts.swap_ms)
             lock_timeout = Statement(f"SET LOCAL lock_timeout = {timeouts.lock_ms}")
-            return [*settings, *self._swap(), *([lock_timeout] if self._postgres else []), *body]
+            last = [lock_timeout] if self._postgres else []
+            swap, *check = self._swap()
+            return [*settings, swap, *self._creation(), *check, *last, *body, *logs]
         first, heads = self._parts[0][0], self._heads_before(self._parts[0][0])
         return [
             *_settings(self.dialect, timeouts.lock_ms),
             # The lock is held until the connection is closed.
             Statement(f"SELECT 1 WHERE pg_try_advisory_lock({AUTOCOMMIT_LOCK})", guard=SchemaMoved),
+            *self._creation(),
             self._check_versions(),
-            AutocommitRevision(first, heads, run_id, timeouts),
+            AutocommitRevision(first, heads, run_id, timeouts, self._streams.user_table),
             *self._swap(),
             self._statement(sa.delete(log).where(log.c.stream == BEGUN)),
             *body,
+            *logs,
         ]
 
     def check_can_roll_back(self) -> None:
@@ -174,29 +175,45 @@ class Script:
             if any(map(sql_text.outlives_rollback, recording)):
                 raise RevisionFailed(revision.name) from NotRehearsable()
 
-    def _send(self, revision: Revision, recording: Recording, run_id: UUID) -> list[Step]:
-        """Return the steps of a revision: its statements, its log entry, its version update.
+    def _is_users(self, revision: Revision) -> bool:
+        return revision.stream != self._streams.own.name
 
-        On PostgreSQL, the entry and the update do nothing if the revision has ended the
-        transaction, even if it has begun another. So one guard is enough if they share a message.
+    def _send(self, revision: Revision, recording: Recording, run_id: UUID) -> list[Step]:
+        """Return the steps of a revision: its statements, and its version update or log entry.
+
+        On PostgreSQL, these do nothing if the revision has ended the transaction, even if it has
+        begun another. After recorded statements, that is the only reason.
         """
-        entry = insert_log(run_id, sa.literal(revision.stream), revision.name, self._is_ours)
-        logged = self._statement(entry, guard=TransactionEnded, revision=revision.name)
-        heads = self._heads_before(revision)
-        is_users = revision.stream != self._streams.own.name
-        moves = self._move(heads, revision) if is_users else []
-        if isinstance(recording, Unrecorded):
-            # A revision with an autocommit block was sent already.
-            live = [LiveRevision(revision, heads)] if recording is Unrecorded.LIVE else []
-            return [*live, logged, *moves]
-        texts = (
-            Statement(sql, revision=revision.name, is_last=sql_text.is_last(sql))
-            for sql in recording
-        )
-        if not moves:
-            return [*texts, logged]
-        last = replace(moves[-1], guard=TransactionEnded)
-        return [*texts, replace(logged, guard=None), *moves[:-1], last]
+        steps: list[Step] = []
+        if recording is Unrecorded.LIVE:
+            steps = [LiveRevision(revision, self._heads_before(revision))]
+        elif not isinstance(recording, Unrecorded):  # one with an autocommit block was sent already
+            steps = [
+                Statement(sql, revision=revision.name, is_last=sql_text.is_last(sql))
+                for sql in recording
+            ]
+        if not self._is_users(revision):
+            return [*steps, *self._log([revision], run_id)]
+        *moves, last = self._move(self._heads_before(revision), revision)
+        if not isinstance(recording, Unrecorded):
+            return [*steps, *moves, replace(last, guard=TransactionEnded)]
+        ours = sa.select(sa.literal(1)).where(self._is_ours)
+        check = self._statement(ours, guard=TransactionEnded, revision=revision.name)
+        return [*steps, check, *moves, last]
+
+    def _log(self, revisions: Sequence[Revision], run_id: UUID) -> list[Statement]:
+        """Return the inserts of log entries.
+
+        Those of the user's revisions follow the last one, because they change what `lastval()` and
+        `last_insert_rowid()` return. They count as the last revision's, so they share a message.
+        """
+        entries = [
+            insert_log(run_id, sa.literal(one.stream), one.name, self._is_ours) for one in revisions
+        ]
+        statements = [self._statement(one, revision=revisions[-1].name) for one in entries]
+        # On PostgreSQL, a statement with a guard is the last one in its message.
+        last = [replace(one, guard=TransactionEnded) for one in statements[-1:]]
+        return [*statements[:-1], *last]
 
     def _heads_before(self, revision: Revision) -> tuple[str, ...]:
         """Return the heads of the revision's stream before it runs."""
@@ -231,20 +248,34 @@ class Script:
             swap = swap.where(sa.func.pg_try_advisory_xact_lock_shared(AUTOCOMMIT_LOCK))
         if self._start.user == self.stop.user:
             return [self._statement(swap, guard=SchemaMoved)]
-        create = sa.schema.CreateTable(self._user, if_not_exists=True)
-        creation = [self._statement(create)] if self._start.user == BASE else []
         at = self._is_at_start(self._is_ours)
         # On PostgreSQL one guard covers both, so they can share a message.
         guard = None if self._postgres else SchemaMoved
-        swapped = self._statement(swap, guard=guard)
-        return [swapped, *creation, self._statement(at, guard=SchemaMoved)]
+        return [self._statement(swap, guard=guard), self._statement(at, guard=SchemaMoved)]
+
+    def _creation(self) -> list[Statement]:
+        """Return the creation of the user's version table, as Alembic does it.
+
+        It precedes the first revision, which can change the current schema. An existing table can
+        be in a later schema of the search path, where IF NOT EXISTS would not find it.
+        """
+        if self._start.user != BASE or self.stop.user == BASE:
+            return []
+        create = render(self.dialect, sa.schema.CreateTable(self._user, if_not_exists=True))
+        if not self._postgres:
+            return [Statement(create)]
+        name = sa.func.to_regclass(sa.func.quote_ident(self._streams.user_table))
+        return [
+            Statement(
+                f"DO $tenantry$ BEGIN IF {render(self.dialect, name)} IS NULL THEN {create};"
+                " END IF; END $tenantry$"
+            )
+        ]
 
     def _check_versions(self) -> Statement:
         """Return a check of both versions."""
         own = sa.exists().where(version.c.version_num == self._start.own).select_from(version)
-        # At its base, the user's version is checked with the swap: its table may not exist yet.
-        check = self._is_at_start(own) if self._start.user else sa.select(sa.literal(1)).where(own)
-        return self._statement(check, guard=SchemaMoved)
+        return self._statement(self._is_at_start(own), guard=SchemaMoved)
 
     def _is_at_start(self, also: sa.ColumnElement[bool]) -> sa.Select[Any]:
         if self._start.user == BASE:

@@ -67,10 +67,12 @@ class AutocommitRevision(LiveRevision):
     Attributes:
         run_id: The run that it belongs to.
         timeouts: The lock timeouts.
+        user_table: The version table of the user's stream.
     """
 
     run_id: UUID
     timeouts: LockTimeouts
+    user_table: str
 
 
 Step = Statement | LiveRevision

@@ -3,6 +3,7 @@
 from tests.corpus.shape import Shape
 from tests.corpus.shapes import (
     batch,
+    blocks,
     chance,
     code,
     constructs,
@@ -22,7 +23,7 @@ from tests.corpus.shapes import (
 
 TOPICS = (
     *(ddl, data, constructs, drivers, text, reads, orm, enums, batch, code),
-    *(history, transactions, errors, chance, modules, context),
+    *(history, transactions, blocks, errors, chance, modules, context),
 )
 SHAPES: dict[str, Shape] = {one.name: one for topic in TOPICS for one in topic.SHAPES}
 assert len(SHAPES) == sum(len(topic.SHAPES) for topic in TOPICS), "two shapes have one name"

@@ -113,6 +113,20 @@ SHAPES = [
         fails=POSTGRESQL,
     ),
     shape(
+        "last_row_id_is_of_the_revisions",
+        "pass",
+        "op.execute(\"INSERT INTO note (id, text) VALUES (77, 'n')\")",
+        'op.execute("INSERT INTO seen (text) SELECT last_insert_rowid()")',
+        engines=SQLITE,
+    ),
+    shape(
+        "last_row_id_is_of_the_revisions_live",
+        "see(1)",
+        "op.get_bind().execute(sa.text(\"INSERT INTO note (id, text) VALUES (77, 'n')\"))",
+        'see(op.get_bind().scalar(sa.text("SELECT last_insert_rowid()")))',
+        engines=SQLITE,
+    ),
+    shape(
         "returning",
         """
         insert = note.insert().values(text="r").returning(note.c.id, note.c.text)
