@@ -23,10 +23,11 @@ FIRST = """
     op.create_table("counted", sa.Column("a", sa.Integer), sa.Column("b", sa.Integer))
     op.execute("INSERT INTO counted VALUES (0, 0)")
 """
+# It pauses in a tenant, and not in the template of new ones, which has no user.
 NEXT = """
     op.execute("UPDATE counted SET a = a + 1")
     op.add_column("counted", sa.Column("c{number}", sa.Integer))
-    op.execute("SELECT pg_sleep({seconds})")
+    op.execute("SELECT pg_sleep({seconds}) FROM tenantry_user LIMIT 1")
     op.execute("UPDATE counted SET b = b + 1")
 """
 RUN_SECONDS_MAX = 180
