@@ -20,6 +20,8 @@ from typing import Any
 from testkit import postgres as launcher
 
 END_SECONDS_MAX = 30
+# The folder of a thousand tenants has more than ten gigabytes, perhaps on a slow disk.
+REMOVED_SECONDS_MAX = 300
 KILL_ROUNDS_MAX = 200
 LOG_CHARS = 3000
 POLL_SECONDS = 0.05
@@ -153,7 +155,7 @@ def scratch(parent: Path | None) -> Iterator[Path]:
     try:
         yield folder
     finally:
-        guard.communicate(timeout=END_SECONDS_MAX)
+        guard.communicate(timeout=REMOVED_SECONDS_MAX)
 
 
 def _below(folder: Path) -> list[int]:
