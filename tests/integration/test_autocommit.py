@@ -7,6 +7,7 @@ import pytest
 
 from tenantry.kit.ids import new_id
 from tenantry.migration.attempts import LOCK_TRIES_MAX
+from tenantry.migration.autocommit import BlockNotRepeated
 from tenantry.migration.errors import explain
 from tenantry.migration.run_scripts import RunScripts
 from tenantry.migration.schema_state import SchemaState
@@ -28,6 +29,7 @@ SELECT count(*) FROM pg_stat_activity
 WHERE datname = current_database() AND state = 'active' AND query ILIKE '% INDEX CONCURRENTLY %'
 AND pid <> pg_backend_pid()
 """
+BLOCK = "with op.get_context().autocommit_block():"
 CREATE_LATER = "op.create_table('later', sa.Column('id', sa.Integer))"
 
 
@@ -338,6 +340,38 @@ class TestAutocommitBlock:
         assert names(done) == ["u1_path", "u2_block", "u3_later"]
         found = raw_sql.rows(tenant_url, "SELECT to_regclass('app.later') IS NOT NULL")
         assert found == [(True,)]
+
+    @pytest.mark.parametrize(
+        "lines",
+        [
+            [BLOCK, "    op.execute(INSERT)", "    op.execute(ALTER)"],
+            ["op.execute(INSERT)", BLOCK, "    op.execute(ALTER)"],
+            [BLOCK, "    op.execute(INSERT)", "op.execute(ALTER)"],
+            [
+                BLOCK,
+                "    op.get_bind().connection.driver_connection.cursor().execute(INSERT)",
+                "    op.execute(ALTER)",
+            ],
+        ],
+        ids=["in the block", "before the block", "and not after it", "by the driver"],
+    )
+    async def test_is_not_repeated_after_statements_that_remain(
+        self, rig: Rig, folder: AlembicFolder, tenant_url: str, lines: list[str]
+    ):
+        """A lock timeout is else tried again. An operator can do so, as with Alembic."""
+        raw_sql.run(tenant_url, "CREATE TABLE busy (id integer)", "CREATE TABLE kept (id integer)")
+        insert, alter = "INSERT INTO kept VALUES (1)", "ALTER TABLE busy ADD more integer"
+        folder.add("u1_block", "\n".join([f"INSERT, ALTER = {(insert, alter)}", *lines]))
+        with psycopg.connect(tenant_url) as holder:
+            holder.execute("LOCK TABLE busy")
+            done = await rig.migrate(tenant_url)
+
+        assert reason(done) == f"u1_block: {BlockNotRepeated.__doc__}"
+        assert names(done) == []
+        assert raw_sql.rows(tenant_url, "SELECT count(*) FROM kept") == [(1,)]
+        again = await rig.migrate(tenant_url)
+        assert again.error is None, reason(again)
+        assert raw_sql.rows(tenant_url, "SELECT count(*) FROM kept") == [(2,)]
 
     async def test_is_refused_before_it_changes_what_the_version_table_is(
         self, rig: Rig, folder: AlembicFolder, tenant_url: str

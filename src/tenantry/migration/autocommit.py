@@ -16,6 +16,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from tenantry.kit.errors import Unavailable
+from tenantry.migration import sql_text
 from tenantry.migration.guard import Guard
 from tenantry.migration.schema_state import BEGUN, insert_log, log, version
 from tenantry.migration.statements import AutocommitRevision
@@ -78,6 +79,16 @@ _FIND_BEGUN = sa.select(log.c.position).where(
 _TIMEOUTS_OFF = "SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0"
 
 
+_FORGET = sa.delete(log).where(log.c.stream == BEGUN, log.c.revision == sa.bindparam("what"))
+_READ_SESSION = sa.text(
+    "SELECT current_setting('role') AS role, current_setting('search_path') AS path"
+)
+_SET_SESSION = sa.text(
+    "SELECT set_config('role', :role, false), set_config('search_path', :path, false)"
+)
+_SETTINGS = {"SET", "RESET", "SHOW"}
+
+
 class VersionMoved(Unavailable):
     """The revision changes which table the name of the version table means (search_path)."""
 
@@ -86,8 +97,16 @@ class RoleWithoutRights(Unavailable):
     """The role of the revision may not write Tenantry's tables: RESET ROLE before the block."""
 
 
+class BlockNotRepeated(Unavailable):
+    """The block failed after statements that remain: see what they have done, and run again."""
+
+
 class AutocommitBlock:
     """The block of one revision, on one database.
+
+    What is sent before and in the block remains if the revision fails later. An index is continued
+    by the next attempt. Any other statement would be executed twice, so a run does not try again;
+    an operator can, as with Alembic.
 
     Args:
         step: The revision.
@@ -106,6 +125,26 @@ class AutocommitBlock:
         self._reindexed: list[dict[str, str]] = []
         self._begun: set[str] = set()
         self._tables = self._find_tables()
+        # Whether a statement was sent, and has succeeded in the block, that cannot be repeated.
+        self._has_sent = self._has_changed = False
+        self._run = f"{step.revision}: statements of {step.run_id}"
+        self._session: dict[str, str] = {}
+        with guard.pausing():
+            if self._scalar(_FIND_BEGUN, what=self._run) is not None:
+                guard.refuse(BlockNotRepeated())
+
+    def before(self, sql: str) -> None:
+        """Store that a statement is sent which an attempt of the same run must not repeat."""
+        if self._has_sent or _is_repeatable(sql):
+            return
+        if self._guard.is_in_block:
+            with self._session_of_before():
+                self._log(self._run)
+        self._has_sent = True
+
+    def after(self, sql: str) -> None:
+        """Note that a statement has changed something, which remains."""
+        self._has_changed |= self._guard.is_in_block and not _is_repeatable(sql)
 
     def check_tables(self) -> None:
         """Check that the names of the version tables and of the log mean the same tables as before.
@@ -124,6 +163,10 @@ class AutocommitBlock:
         with self._guard.pausing():
             if not self._scalar(_HAS_RIGHTS, own=version.name, log=log.name):
                 self._guard.refuse(RoleWithoutRights())
+            if self._has_sent:
+                self._log(self._run)
+                self._has_changed = True
+            self._session = self._connection.execute(_READ_SESSION).one()._asdict()
             self._raw.commit()
             self._raw.autocommit = self._guard.is_in_block = True
             self._command(_TIMEOUTS_OFF)
@@ -133,6 +176,10 @@ class AutocommitBlock:
             yield
         except BaseException:
             with self._guard.pausing(), contextlib.suppress(Exception):
+                self._raw.rollback()  # a transaction of the block's own, which has failed
+                if not self._has_changed:  # the first statement has failed
+                    with self._session_of_before():
+                        self._connection.execute(_FORGET, {"what": self._run})
                 self._drop_left()
             raise
         finally:
@@ -196,8 +243,21 @@ class AutocommitBlock:
         self._begun.add(what)
         if self._scalar(_FIND_BEGUN, what=what) is not None:
             return True
-        self._connection.execute(insert_log(self._step.run_id, sa.literal(BEGUN), what))
+        self._log(what)
         return False
+
+    @contextmanager
+    def _session_of_before(self) -> Iterator[None]:
+        """Use the role and the search path of before the block, which the revision may change."""
+        now = self._connection.execute(_READ_SESSION).one()
+        self._connection.execute(_SET_SESSION, self._session)
+        try:
+            yield
+        finally:
+            self._connection.execute(_SET_SESSION, now._asdict())
+
+    def _log(self, what: str) -> None:
+        self._connection.execute(insert_log(self._step.run_id, sa.literal(BEGUN), what))
 
     def _find_tables(self) -> Sequence[Any]:
         names = {"own": version.name, "log": log.name, "user": self._step.user_table}
@@ -214,6 +274,14 @@ class AutocommitBlock:
         cursor = self._raw.cursor()
         cursor.execute(sql)
         cursor.close()
+
+
+def _is_repeatable(sql: str) -> bool:
+    """Return whether a statement changes nothing, or is continued by the next attempt."""
+    commands = sql_text.read(sql).commands
+    if len(commands) == 1 and any(one.match(sql) for one in (_CREATE, _DROP, _REINDEX)):
+        return True
+    return sql == _NOTHING or all({*words[:1]} <= _SETTINGS for words in commands)
 
 
 def _folded(name: str) -> str:

@@ -154,7 +154,8 @@ def _upgrade(step: Step, connection: sa.Connection, raw: Any, guard: Guard) -> N
         upgrade(module, live.LiveContext(connection, step.heads))
         return
     block = AutocommitBlock(step, connection, raw, guard)
-    upgrade(module, live.LiveContext(connection, step.heads, block.enter))
+    with guard.calling(block.before, block.after):
+        upgrade(module, live.LiveContext(connection, step.heads, block.enter))
     block.check_tables()
 
 

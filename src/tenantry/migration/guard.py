@@ -7,7 +7,7 @@ transaction is not the one that the engine began.
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from tenantry.kit.errors import Unavailable
@@ -67,6 +67,19 @@ class Guard:
         self.is_watching = self.is_in_block = False
         self.stopped = threading.Event()
         self._refusal: Exception | None = None
+        self._before: Callable[[str], None] = _nothing
+        self._after: Callable[[str], None] = _nothing
+
+    @contextlib.contextmanager
+    def calling(
+        self, before: Callable[[str], None], after: Callable[[str], None]
+    ) -> Iterator[None]:
+        """Call two functions with each text that a revision sends, before and after it is sent."""
+        self._before, self._after = before, after
+        try:
+            yield
+        finally:
+            self._before = self._after = _nothing
 
     def sleep(self, seconds: float) -> None:
         """Sleep, at most until the work is stopped.
@@ -129,18 +142,22 @@ class Guard:
             TimeoutError: See `check_stopped`.
         """
         self.check_stopped()
-        if not self.is_watching:
+        text = _text_of(sql, cursor) if self.is_watching else None
+        if text is None:
             return
-        if hasattr(sql, "as_string"):
-            sql = sql.as_string(cursor)
-        text = sql.decode(errors="replace") if isinstance(sql, bytes) else sql
-        if not isinstance(text, str):
-            return  # the driver rejects it, too
         parsed = sql_text.read(text)
         if parsed.ends_transaction and not (self.is_in_block and parsed.is_transaction):
             self.refuse(EndsTransaction())
         if self.rehearses and sql_text.outlives_rollback(text):
             self.refuse(NotRehearsable())
+        with self.pausing():
+            self._before(text)
+
+    def note_sent(self, sql: Any, cursor: Any = None) -> None:
+        """Note that a text was executed, after `check_sql`."""
+        text = _text_of(sql, cursor) if self.is_watching else None
+        if text is not None:
+            self._after(text)
 
     def check_end(self, *_: object) -> None:
         """Check that the engine commits or rolls back, and not the revision.
@@ -171,3 +188,15 @@ class Guard:
         """Raise *refusal*, and store it."""
         self.note(refusal)
         raise refusal
+
+
+def _text_of(sql: Any, cursor: Any) -> str | None:
+    """Return the text that a driver sends for *sql*; None for what it rejects."""
+    if hasattr(sql, "as_string"):
+        sql = sql.as_string(cursor)
+    text = sql.decode(errors="replace") if isinstance(sql, bytes) else sql
+    return text if isinstance(text, str) else None
+
+
+def _nothing(_text: str) -> None:
+    pass

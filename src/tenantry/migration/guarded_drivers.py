@@ -124,9 +124,13 @@ def _checked(send: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(send)
     def checked(cursor: Any, *args: Any, **options: Any) -> Any:
         texts = [*args[:1], *(options[name] for name in _TEXTS if name in options)]
+        guard = cursor.connection.guard
         for text in texts:
-            cursor.connection.guard.check_sql(text, cursor)
-        return send(cursor, *args, **options)
+            guard.check_sql(text, cursor)
+        sent = send(cursor, *args, **options)
+        for text in texts:
+            guard.note_sent(text, cursor)
+        return sent
 
     return checked
 
