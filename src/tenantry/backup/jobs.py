@@ -356,7 +356,7 @@ async def _activate(ctx: OperationContext, copying: Copying, job: Job, tenant_id
         _log.warning("tenant stays suspended", tenant=str(tenant_id), exc_info=True)
         return
     changes: audit_log.Changes = []
-    with contextlib.suppress(TenantNotFound):  # or deleted meanwhile
+    with contextlib.suppress(TenantNotFound):  # or it was deleted
         async with copying.catalog.change(
             ctx, "tenant.update", tenant_id, tenant_id=tenant_id, changes=changes
         ) as session:

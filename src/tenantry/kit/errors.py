@@ -67,8 +67,8 @@ class Unavailable(TenantryError):
 def chain_of(error: BaseException | None) -> Iterator[BaseException]:
     """Yield an error, its cause or context, and so on, at most `CAUSES_MAX` of them.
 
-    Bounded, because a chain can be a circle: an error that two tasks wait for is raised in both,
-    and each `raise` sets its context, while Python breaks circles of contexts only.
+    Bounded, because a chain can be a circle: an error that is raised again while its successor is
+    handled is the cause of its own context. Python breaks circles of contexts only.
     """
     for _ in range(CAUSES_MAX):
         if error is None:

@@ -77,8 +77,6 @@ _FIND_BEGUN = sa.select(log.c.position).where(
 )
 # A role's own timeouts are for requests. Without a transaction, SET LOCAL has no effect.
 _TIMEOUTS_OFF = "SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0"
-
-
 _FORGET = sa.delete(log).where(log.c.stream == BEGUN, log.c.revision == sa.bindparam("what"))
 _READ_SESSION = sa.text(
     "SELECT current_setting('role') AS role, current_setting('search_path') AS path"
