@@ -169,7 +169,7 @@ class AutocommitBlock:
             self._raw.autocommit = self._guard.is_in_block = True
             self._command(_TIMEOUTS_OFF)
             self._set_lock_timeout(timeouts.lock_ms)
-        sa.event.listen(self._connection, "before_cursor_execute", self._before, retval=True)
+        sa.event.listen(self._connection, "before_cursor_execute", self._replace, retval=True)
         try:
             yield
         except BaseException:
@@ -182,13 +182,13 @@ class AutocommitBlock:
             raise
         finally:
             self._guard.is_in_block = False
-            sa.event.remove(self._connection, "before_cursor_execute", self._before)
+            sa.event.remove(self._connection, "before_cursor_execute", self._replace)
             with self._guard.pausing(), contextlib.suppress(Exception):
                 # If the connection is lost, the next statement raises the error.
                 self._raw.autocommit = False
                 self._set_lock_timeout(timeouts.lock_ms)
 
-    def _before(
+    def _replace(
         self, _connection: object, _cursor: object, sql: str, parameters: Any, *_: object
     ) -> tuple[str, Any]:
         """Return the statement to send in place of one of the block."""
