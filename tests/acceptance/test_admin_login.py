@@ -111,6 +111,7 @@ class TestAdminLogin:
         refused(await world.stranger().post(ADMIN_LOGIN, json=ADA), 429)
         ok(await at(world, "198.51.100.7").post(ADMIN_LOGIN, json=ADA))
 
+    @pytest.mark.slow
     async def test_is_not_locked_out_by_attackers(self, world: World) -> None:
         """Not at an address of an earlier login, and nowhere after a password reset."""
         home, fresh = at(world, "203.0.113.1"), at(world, "203.0.113.2")

@@ -4,6 +4,8 @@ import asyncio
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from tenantry.kit.clock import utc_now
 from tests.acceptance.shapes import API_KEY, ISSUED_API_KEY, instant, list_of, must_be
 from tests.acceptance.support import (
@@ -94,6 +96,7 @@ class TestIssueKey:
         ok(await admin.post(path_of(world)), 201)
         assert issued["key"] not in catalog_of(world).dump()
 
+    @pytest.mark.slow
     async def test_ends_a_key_at_its_own_date(self, world: World) -> None:
         """It is good until then, and 401 from then on; for a login too."""
         admin = await world.admin()

@@ -168,6 +168,7 @@ class TestSignIns:
 
         assert entry["actor"] == f"user:{world.acme.owner.id}"
 
+    @pytest.mark.slow
     async def test_of_many_networks_fill_no_more_than_a_bounded_number_of_entries(
         self, world: World, monkeypatch: pytest.MonkeyPatch
     ):

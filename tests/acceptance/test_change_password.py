@@ -3,6 +3,7 @@
 from typing import Any
 
 import httpx
+import pytest
 from zxcvbn.frequency_lists import FREQUENCY_LISTS
 
 from tests.acceptance.support import (
@@ -111,6 +112,7 @@ class TestChangePassword:
 
         ok(await log_in(world, world.acme))
 
+    @pytest.mark.slow
     async def test_takes_a_password_as_it_is_typed(self, world: World) -> None:
         """Counted in characters, never trimmed, folded or cut: the last character counts."""
         client = await session(world, world.acme)
@@ -143,6 +145,7 @@ class TestChangePassword:
 
 
 class TestSessions:
+    @pytest.mark.slow
     async def test_end_with_the_password_but_for_the_callers_own(self, world: World) -> None:
         """Each change ends every session but the one that made it; three times over."""
         now = PASSWORD
@@ -173,6 +176,7 @@ class TestSessions:
         refused(await first.get(PROFILE), 401)
         ok(await second.get(PROFILE))
 
+    @pytest.mark.slow
     async def test_end_when_the_user_is_switched_off(self, world: World) -> None:
         """403 while inactive; 401 when active again, the spared one too."""
         user = world.acme.owner.id

@@ -197,6 +197,7 @@ class TestAdminCreate:
         only_line(ended.stderr)
         assert alone("admin", "list", "--json").data == {"items": []}
 
+    @pytest.mark.slow
     def test_asks_at_a_terminal_and_shows_nothing_of_it(self, tmp_path: Path):
         shown, status = at_a_terminal(
             tmp_path,
@@ -208,6 +209,7 @@ class TestAdminCreate:
         assert ADA in shown
         assert PASSWORD not in shown
 
+    @pytest.mark.slow
     def test_asks_twice(self, tmp_path: Path):
         shown, status = at_a_terminal(
             tmp_path,
@@ -273,6 +275,7 @@ class TestTenantCreate:
 
 
 class TestTenantList:
+    @pytest.mark.slow
     def test_pages_by_name(self, tenantry: Commands):
         for name in ("globex", "acme"):
             tenantry.create_tenant(name)
@@ -420,6 +423,7 @@ class TestDoctor:
         assert "42501" in found["detail"]
         assert "hunter2" not in ended.stdout
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("engine", ["postgresql"], indirect=True)
     def test_sees_a_tenant_database_that_every_role_may_open(self, tenantry: Commands):
         tenantry.create_tenant("acme")
@@ -452,6 +456,7 @@ class TestDoctor:
 
 
 class TestServe:
+    @pytest.mark.slow
     def test_answers_until_a_signal_stops_it(self, tenantry: Commands):
         port = free_port()
 
@@ -471,12 +476,14 @@ class TestServe:
         assert status == 0
         assert "Traceback" not in program.stderr
 
+    @pytest.mark.slow
     def test_ends_with_130_when_it_is_interrupted(self, tmp_path: Path):
         with running(tmp_path, "serve", "--port", str(free_port())) as program:
             program.wait_for("answers at")
 
             assert program.end(signal.SIGINT) == 130
 
+    @pytest.mark.slow
     def test_locks_its_data_folder(self, tmp_path: Path):
         with running(tmp_path, "serve", "--port", str(free_port())) as program:
             program.wait_for("answers at")
@@ -485,6 +492,7 @@ class TestServe:
         assert second.returncode == 3
         assert str(program.process.pid) in only_line(second.stderr)
 
+    @pytest.mark.slow
     def test_uses_a_folder_that_a_killed_process_locked(self, tmp_path: Path):
         with running(tmp_path, "serve", "--port", str(free_port())) as program:
             program.wait_for("answers at")
@@ -493,6 +501,7 @@ class TestServe:
         with running(tmp_path, "serve", "--port", str(free_port())) as program:
             program.wait_for("answers at")
 
+    @pytest.mark.slow
     def test_needs_a_port_of_its_own(self, alone: Commands):
         port = free_port()
         with running(alone.folder, "serve", "--port", str(port)) as program:
@@ -509,6 +518,7 @@ class TestServe:
         assert ended.status == 3
         assert "host.invalid" in only_line(ended.stderr)
 
+    @pytest.mark.slow
     def test_says_in_one_line_why_it_cannot_start(self, tmp_path: Path):
         ended = run(
             tmp_path,
@@ -522,6 +532,7 @@ class TestServe:
         assert (ended.returncode, ended.stdout) == (3, "")
         assert "hunter2" not in only_line(ended.stderr)
 
+    @pytest.mark.slow
     def test_ends_while_a_client_waits_for_a_migration(self, tenantry: Commands):
         """The run goes on in the next process, and the client is informed."""
         tenantry.create_admin()
@@ -546,6 +557,7 @@ class TestServe:
         assert 0 < left["successCount"] < 12
         assert not answers(f"http://127.0.0.1:{port}")
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("engine", ["postgresql"], indirect=True)
     def test_allows_any_number_of_processes_on_a_postgresql_catalog(self, tenantry: Commands):
         ports = [str(free_port()) for _ in range(2)]

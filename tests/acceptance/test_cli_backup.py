@@ -85,6 +85,7 @@ class TestBackupCreate:
         assert shop["apiKey"].encode() not in path.read_bytes()
         assert digest(shop["apiKey"]).encode() in path.read_bytes()
 
+    @pytest.mark.slow
     def test_makes_one_of_every_tenant_and_of_the_catalog(self, tenantry: Commands, shop: Any):
         tenantry.create_tenant("Other")
 
@@ -202,6 +203,7 @@ class TestBackupVerify:
 
 
 class TestBackupPrune:
+    @pytest.mark.slow
     def test_keeps_the_newest_and_removes_the_others(self, tenantry: Commands, shop: Any):
         del shop
         for _ in range(3):
@@ -229,6 +231,7 @@ class TestBackupPrune:
 
 
 class TestBackupRestoreReplace:
+    @pytest.mark.slow
     def test_takes_no_archive_of_another_tenant(self, tenantry: Commands, shop: Any, archive: str):
         """Its users would find the data of the other one."""
         other = tenantry.create_tenant("Other")
@@ -300,6 +303,7 @@ class TestBackupRestoreReplace:
         assert ended.status == 0, ended.stderr
         assert notes(url_of(tenantry, shown(tenantry, SHOP))) == ["saved"]
 
+    @pytest.mark.slow
     def test_migrates_an_older_archive_to_the_head(
         self, tenantry: Commands, shop: Any, archive: str
     ):
@@ -407,6 +411,7 @@ class TestBackupRestoreAs:
 
 
 class TestBackupRestore:
+    @pytest.mark.slow
     def test_brings_a_deleted_tenant_back_with_its_keys(
         self, tenantry: Commands, shop: Any, archive: str
     ):
@@ -431,6 +436,7 @@ class TestBackupRestore:
         assert ended.status == 2
         assert "--replace" in ended.stderr
 
+    @pytest.mark.slow
     def test_works_on_a_machine_that_has_only_the_archive_and_the_key(
         self, tenantry: Commands, shop: Any, archive: str, new_database: Callable[[], str]
     ):

@@ -16,6 +16,8 @@ from tenantry.services import open_services
 from testkit import raw_sql
 from tests.acceptance.commands import Commands, Ended
 
+pytestmark = pytest.mark.slow
+
 HEARTBEAT = (
     "INSERT INTO worker (id, seen_at_ms, program) VALUES ('{id}', {ms}, 'web-1, process 7, 0.1.0')"
 )

@@ -74,6 +74,7 @@ PURGE_ASKED = (
 
 
 class TestTenantSuspend:
+    @pytest.mark.slow
     def test_refuses_requests_until_it_is_activated(self, tenantry: Commands):
         made = tenantry.create_tenant("acme")
         key = {"X-Api-Key": made["apiKey"]}
@@ -97,6 +98,7 @@ class TestTenantSuspend:
 
 
 class TestTenantReadOnly:
+    @pytest.mark.slow
     def test_rejects_writes_until_the_tenant_is_activated(self, tenantry: Commands):
         made = tenantry.create_tenant("acme")
         key = {"X-Api-Key": made["apiKey"]}
@@ -124,6 +126,7 @@ class TestTenantReadOnly:
         assert re.search(r"^state +read-only$", ended.stdout, re.MULTILINE)
 
 
+@pytest.mark.slow
 class TestTenantActivate:
     def test_brings_the_tenant_to_the_head_first(self, tenantry: Commands):
         made = tenantry.create_tenant("acme")
@@ -167,6 +170,7 @@ class TestTenantRename:
 
 
 class TestTenantSetModules:
+    @pytest.mark.slow
     def test_activates_those_that_are_named_and_no_other(self, tenantry: Commands):
         made = tenantry.create_tenant("acme")
         key = {"X-Api-Key": made["apiKey"]}
@@ -196,6 +200,7 @@ class TestTenantSetModules:
 
 
 class TestTenantDelete:
+    @pytest.mark.slow
     def test_takes_a_suspended_tenant_with_its_exact_name(self, tenantry: Commands):
         made = tenantry.create_tenant("acme")
 
@@ -212,6 +217,7 @@ class TestTenantDelete:
         assert tenantry("tenant", "show", "acme").status == 2
         assert tenantry.create_tenant("acme")["id"] != made["id"]
 
+    @pytest.mark.slow
     def test_refuses_an_active_tenant_before_it_asks(self, alone: Commands):
         alone.create_tenant("acme")
 
@@ -231,6 +237,7 @@ class TestTenantDelete:
         assert "--name" in only_line(ended.stderr)
         assert alone("tenant", "list", "--json").data["totalCount"] == 1
 
+    @pytest.mark.slow
     def test_asks_at_a_terminal(self, alone: Commands):
         alone.create_tenant("acme")
         alone("tenant", "suspend", "acme")
@@ -257,6 +264,7 @@ class TestTenantDelete:
         assert alone("tenant", "undelete", "acme").status == 2
 
 
+@pytest.mark.slow
 class TestTenantUndelete:
     def test_restores_a_deleted_tenant(self, tenantry: Commands):
         made = _deleted(tenantry)
@@ -303,6 +311,7 @@ class TestTenantUndelete:
         }
 
 
+@pytest.mark.slow
 class TestSecretRotate:
     def test_replaces_the_secret_key(self, tenantry: Commands):
         made = tenantry.create_tenant("acme")
@@ -325,6 +334,7 @@ class TestSecretRotate:
         assert old not in rotated.stdout + rotated.stderr
 
 
+@pytest.mark.slow
 class TestTenantPurge:
     def test_removes_a_deleted_tenant(self, tenantry: Commands):
         made = _deleted(tenantry)
@@ -349,6 +359,7 @@ class TestTenantPurge:
 
 
 class TestTenantCreate:
+    @pytest.mark.slow
     def test_needs_only_a_name_and_an_address(self, tenantry: Commands):
         made = tenantry("tenant", "create", "acme", "--owner-email", "o.wner@example.com", "--json")
 
@@ -370,6 +381,7 @@ class TestTenantCreate:
         assert "TENANTRY_TENANT_SERVERS" in only_line(unknown.stderr)
 
 
+@pytest.mark.slow
 class TestNames:
     def test_have_no_invisible_characters(self, tenantry: Commands):
         tenantry.create_admin()
@@ -385,6 +397,7 @@ class TestNames:
 
 
 class TestUser:
+    @pytest.mark.slow
     def test_is_created_and_listed(self, tenantry: Commands):
         made = tenantry.create_tenant("acme")
 
@@ -403,6 +416,7 @@ class TestUser:
         assert [one["target"] for one in audited] == [bob["id"], made["owner"]["id"]]
         assert audited[0]["command"] == "tenantry user create"
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("email", [BOB.upper(), None])
     def test_gets_a_new_password(self, tenantry: Commands, email: str | None):
         made = tenantry.create_tenant("acme")
@@ -430,6 +444,7 @@ class TestUser:
         assert PASSWORD not in made.stdout + made.stderr
         assert all(text in listed for text in (OWNER, BOB, "The Owner", "Bob"))
 
+    @pytest.mark.slow
     def test_is_deactivated_and_activated(self, tenantry: Commands):
         made = tenantry.create_tenant("acme")
         bob = _create_bob(tenantry)
@@ -445,6 +460,7 @@ class TestUser:
             r"^active +no$", tenantry("user", "deactivate", "acme", BOB).stdout, re.MULTILINE
         )
 
+    @pytest.mark.slow
     def test_is_deleted_after_a_confirmation(self, tenantry: Commands):
         made = tenantry.create_tenant("acme")
         _create_bob(tenantry)
@@ -469,6 +485,7 @@ class TestUser:
         assert ended.status == 2
         assert "user list" in only_line(ended.stderr)
 
+    @pytest.mark.slow
     def test_is_deleted_at_a_terminal(self, alone: Commands):
         alone.create_tenant("acme")
         _create_bob(alone)
@@ -481,6 +498,7 @@ class TestUser:
         assert status == 0
         assert "The user was deleted." in shown
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("arguments", "said"),
         [
@@ -502,6 +520,7 @@ class TestUser:
 
 
 class TestKey:
+    @pytest.mark.slow
     def test_is_created_listed_and_revoked(self, tenantry: Commands):
         made = tenantry.create_tenant("acme")
 
@@ -521,6 +540,7 @@ class TestKey:
         assert revoked == {"message": "The API key was revoked."}
         assert _asked(tenantry, POSTS, key).status_code == 401
 
+    @pytest.mark.slow
     def test_is_rotated(self, tenantry: Commands):
         made = tenantry.create_tenant("acme")
         old = tenantry("key", "list", "acme", "--json").data["items"][0]
@@ -580,6 +600,7 @@ class TestKey:
 
 
 class TestToken:
+    @pytest.mark.slow
     def test_acts_as_its_user_until_it_is_revoked(self, tenantry: Commands):
         tenantry.create_tenant("acme")
         bob = _create_bob(tenantry)
@@ -629,6 +650,7 @@ class TestToken:
         assert "assistant" in listed
         assert "tnm_" not in listed
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("arguments", "said"),
         [
@@ -657,6 +679,7 @@ class TestToken:
 
 
 class TestAdmin:
+    @pytest.mark.slow
     def test_is_switched_off_and_on_again(self, tenantry: Commands):
         made = tenantry.create_admin()
         tenantry.create_admin(BOB)
@@ -719,6 +742,7 @@ class TestSigningKeyRotate:
         assert "signs from" in ended.stdout
 
 
+@pytest.mark.slow
 class TestUnlock:
     def test_needs_an_existing_account(self, tenantry: Commands):
         tenantry.create_admin()
@@ -780,6 +804,7 @@ class TestAudit:
         assert page["items"][0]["changes"] == [{"field": "isActive", "old": True, "new": False}]
         assert all(set(one) == ENTRY for one in page["items"])
 
+    @pytest.mark.slow
     def test_is_exported_as_lines(self, tenantry: Commands):
         made = tenantry.create_tenant("acme")
         tenantry.create_tenant("globex")
@@ -862,6 +887,7 @@ class TestWorker:
         assert "PostgreSQL" in only_line(ended.stderr)
         assert not alone.settings.data_dir.exists()
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("engine", ["postgresql"], indirect=True)
     def test_works_on_runs_until_a_signal(self, tenantry: Commands):
         """What the first worker leaves at the signal, the second one continues."""

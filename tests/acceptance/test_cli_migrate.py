@@ -24,6 +24,7 @@ OURS = {"TENANTRY_TENANT_MIGRATIONS": "ours"}
 
 
 class TestMigrateAll:
+    @pytest.mark.slow
     def test_brings_every_tenant_to_the_head(self, tenantry: Commands):
         tenantry.create_admin()
         made = [tenantry.create_tenant(name) for name in ("acme", "globex")]
@@ -57,6 +58,7 @@ class TestMigrateAll:
         ]
         assert after["running"] == []
 
+    @pytest.mark.slow
     def test_ends_with_1_when_a_tenant_failed(self, tenantry: Commands):
         tenantry.create_admin()
         broken = tenantry.create_tenant("acme")
@@ -129,6 +131,7 @@ class TestMigrateAll:
         assert "2 heads" in only_line(forked.stderr)
         assert alone("migrate", "history", "--json").data["totalCount"] == 0
 
+    @pytest.mark.slow
     def test_stops_at_a_signal_and_leaves_the_rest_to_the_next(self, tenantry: Commands):
         tenantry.create_admin()
         for number in range(12):
@@ -156,6 +159,7 @@ class TestMigrateAll:
         assert (ended["totalCount"], ended["successCount"]) == (12, 12)
 
 
+@pytest.mark.slow
 class TestMigrateResult:
     def test_as_json_has_the_id_that_retry_needs(self, tenantry: Commands):
         tenantry.create_admin()
@@ -198,6 +202,7 @@ class TestMigrateResult:
 
 
 class TestMigrateHistory:
+    @pytest.mark.slow
     def test_is_a_page_of_runs(self, tenantry: Commands):
         tenantry.create_admin()
         tenantry.create_tenant("acme")
@@ -225,6 +230,7 @@ class TestMigrateHistory:
 
 
 class TestMigrateShow:
+    @pytest.mark.slow
     def test_shows_one_run_with_its_tenants(self, tenantry: Commands):
         tenantry.create_admin()
         broken = tenantry.create_tenant("acme")
@@ -267,6 +273,7 @@ class TestMigrateShow:
 
 
 class TestMigratePlan:
+    @pytest.mark.slow
     def test_prints_what_is_pending_and_changes_nothing(self, tenantry: Commands):
         tenantry.create_admin()
         tenantry.create_tenant("acme")
@@ -286,6 +293,7 @@ class TestMigratePlan:
         assert again == planned.data
         assert tenantry("migrate", "history", "--json").data["totalCount"] == 0
 
+    @pytest.mark.slow
     def test_ends_with_1_when_a_rehearsal_fails(self, tenantry: Commands):
         tenantry.create_admin()
         tenantry.break_tenant(tenantry.create_tenant("acme"))
@@ -335,6 +343,7 @@ class TestMigratePlan:
 
 
 class TestMigrateOptions:
+    @pytest.mark.slow
     def test_skips_tenants_that_are_seen_at_the_head(self, tenantry: Commands):
         tenantry.create_admin()
         tenantry.break_tenant(tenantry.create_tenant("acme"))
@@ -345,6 +354,7 @@ class TestMigrateOptions:
         assert (planned.status, planned.data["total"]) == (0, 0)
         assert (ended.status, ended.data["total"]) == (0, 0)
 
+    @pytest.mark.slow
     def test_retries_those_that_failed(self, tenantry: Commands):
         tenantry.create_admin()
         broken = tenantry.create_tenant("acme")
@@ -359,6 +369,7 @@ class TestMigrateOptions:
         assert again.status == 1
         assert [one["customerId"] for one in again.data["details"]] == [broken["id"]]
 
+    @pytest.mark.slow
     def test_stops_between_waves_when_too_many_failed(self, tenantry: Commands):
         tenantry.create_admin()
         tenantry.break_tenant(tenantry.create_tenant("acme"))
@@ -407,6 +418,7 @@ class TestMigrateOptions:
 
 
 class TestMigrateCancel:
+    @pytest.mark.slow
     def test_starts_no_further_tenant(self, tenantry: Commands):
         tenantry.create_admin()
         for number in range(12):
@@ -480,6 +492,7 @@ class TestMigrateNew:
         assert re.fullmatch(r"[0-9a-f]{12}", made["revision"])
         assert 'down_revision = "a1b2c3d4e5f6"' in Path(made["path"]).read_text()
 
+    @pytest.mark.slow
     def test_fails_every_tenant_until_it_is_filled_in(self, tenantry: Commands):
         """An empty revision must not count as applied."""
         tenantry.create_admin()

@@ -12,6 +12,8 @@ from tenantry.db.urls import sqlite_path
 from testkit import raw_sql
 from tests.acceptance.commands import Commands
 
+pytestmark = pytest.mark.slow
+
 NEAR, FAR = "default", "far"
 COUNT = "SELECT count(*) FROM note"
 

@@ -27,9 +27,11 @@ class TestHelp:
         assert "typer" in imported
         assert imported & SLOW == set()
 
+    @pytest.mark.slow
     def test_of_a_group_lists_its_commands_without_loading_the_others(self, tmp_path: Path):
         assert "uvicorn" not in _imported(tmp_path, "tenant", "--help")
 
+    @pytest.mark.slow
     def test_has_a_short_form_everywhere(self, alone: Commands):
         for path, _ in every_command():
             long, short = alone(*path, "--help"), alone(*path, "-h")
@@ -58,6 +60,7 @@ class TestVersion:
 class TestUsageError:
     """One line, with the command that prints the help."""
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("arguments", "words"),
         [
@@ -85,6 +88,7 @@ class TestUsageError:
 
 
 class TestCompletion:
+    @pytest.mark.slow
     def test_completes_commands_and_options_in_bash(self, tmp_path: Path):
         script = 'eval "$(_TENANTRY_COMPLETE=source_bash tenantry)"\n'
 
@@ -94,6 +98,7 @@ class TestCompletion:
             "--owner-email"
         ]
 
+    @pytest.mark.slow
     def test_is_installed_for_the_shell_that_is_used(self, tmp_path: Path):
         installed = _run(tmp_path, "bash", "-c", "tenantry --install-completion; true")
         script = f"source {tmp_path}/.bash_completions/tenantry.sh\n"

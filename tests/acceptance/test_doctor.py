@@ -105,6 +105,7 @@ class TestDisk:
         assert sorted(alone.settings.data_dir.rglob("*")) == before
 
 
+@pytest.mark.slow
 class TestTenantDatabase:
     def test_that_is_missing_is_found(self, tenantry: Commands):
         tenantry.create_tenant("acme")
@@ -135,6 +136,7 @@ class TestConnections:
         assert "10012" in detail
 
 
+@pytest.mark.slow
 class TestLeftovers:
     def test_are_listed_until_someone_acts(self, tenantry: Commands):
         for name in ("acme", "globex", "shop"):

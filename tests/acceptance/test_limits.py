@@ -76,6 +76,7 @@ class TestRateLimit:
             for path in (PROFILE, "/livez"):
                 assert "ratelimit" not in (await stranger.get(path)).headers
 
+    @pytest.mark.slow
     async def test_refuses_what_is_too_much(self, settings: Settings) -> None:
         """With a time to wait, and without an effect on others."""
         limited = settings.model_copy(update={"requests_per_minute": 60})
@@ -100,6 +101,7 @@ class TestRateLimit:
                 await asyncio.sleep(1.1)
                 ok(await owner.get(PROFILE))
 
+    @pytest.mark.slow
     async def test_of_a_key_does_not_hold_for_logins(self, settings: Settings) -> None:
         """A website that uses up the quota of its key does not keep the users out."""
         limited = settings.model_copy(update={"requests_per_minute": 60})
@@ -112,6 +114,7 @@ class TestRateLimit:
                 body = {"email": world.acme.owner.email, "password": PASSWORD}
                 assert left_of(ok_of(await public.post(LOGIN, json=body)))[1] < 60
 
+    @pytest.mark.slow
     async def test_is_checked_before_the_database_is_used(self, settings: Settings) -> None:
         """That the session has ended is in the tenant's database, which is not read."""
         limited = settings.model_copy(update={"requests_per_minute": 60})
@@ -162,6 +165,7 @@ class TestRateLimit:
             async with await world.owner(world.globex) as other:
                 ok(await other.get(PROFILE))
 
+    @pytest.mark.slow
     async def test_of_a_user_holds_for_the_mcp_tokens_that_are_bound_to_the_user(
         self, settings: Settings
     ) -> None:
@@ -228,6 +232,7 @@ class TestFairShare:
 
             refused(await owner.get(MODULES), 429)
 
+    @pytest.mark.slow
     async def test_authenticates_again_after_a_long_wait(self, world: World) -> None:
         """Otherwise a suspended tenant could act for as long as a request may wait."""
         name = {"fullName": "Ada", "email": "owner@acme.example.com"}
@@ -243,6 +248,7 @@ class TestFairShare:
 
             refused(await waiting, 403)
 
+    @pytest.mark.slow
     async def test_bounds_the_bodies_that_are_decoded(self, world: World) -> None:
         """A decoded body takes many times its size, so it is decoded in the request's turn."""
         name = {"fullName": "Ada", "email": "owner@acme.example.com"}

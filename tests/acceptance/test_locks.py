@@ -83,6 +83,7 @@ def audited(world: World, action: str) -> int:
     return int(count)
 
 
+@pytest.mark.slow
 @on_postgresql
 async def test_a_request_survives_a_deadlock(world: World):
     """It and another client wait for each other's locks: the server ends one of them."""
@@ -121,6 +122,7 @@ class TestAssistants:
         assert said["content"][0]["text"].endswith("Try again in 1 s.")
         assert audited(world, "post.create") == 0
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         "asked", [call("list_posts"), message("resources/list")], ids=["tool", "resources"]
     )

@@ -171,6 +171,7 @@ class TestChunks:
             assert begun.startswith(b'{"success":true,"data":{"text":"aaa')
             assert len(begun) >= LARGE_BYTES
 
+    @pytest.mark.slow
     async def test_are_compressed_where_gzip_is_accepted(self, services: Services) -> None:
         """By the weights of RFC 9110; `Vary` names the header."""
         for accepted, coded in (
@@ -237,6 +238,7 @@ class TestChunks:
             assert (logged["status"], logged["error"]) == (200, "ClientHungUp")
             assert on.counted(200)
 
+    @pytest.mark.slow
     async def test_end_when_the_client_does_not_read(self, services: Services) -> None:
         """The connection of a client that does not read is cut, whatever is left to send."""
         making = Making([b'"' + b"a" * LARGE_BYTES], is_endless=True)
@@ -248,6 +250,7 @@ class TestChunks:
 
             assert (await on.logged())["error"] == "ClientHungUp"
 
+    @pytest.mark.slow
     async def test_are_sent_whole_to_a_client_that_reads_slowly(self, services: Services) -> None:
         """It reads on, for longer than a silent connection lives."""
         text = "a" * SLOWLY_READ_BYTES
@@ -265,6 +268,7 @@ class TestChunks:
                 read += len(part)
                 await asyncio.sleep(0.05)
 
+    @pytest.mark.slow
     async def test_end_when_the_caller_loses_access(self, world: World) -> None:
         """An admin logs out: the response is visibly incomplete, and the log has the reason."""
         making = Making([b'"' + b"a" * LARGE_BYTES, b"b"], is_endless=True, pause_seconds=0.02)
@@ -379,6 +383,7 @@ class TestLongCall:
             assert (await on.logged())["error"] == "ClientHungUp"
 
 
+@pytest.mark.slow
 class TestEndOfTheServer:
     async def test_ends_a_request_that_takes_too_long(self, services: Services) -> None:
         """The client can repeat it; the server that takes over may answer."""

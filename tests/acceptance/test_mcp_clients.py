@@ -92,6 +92,7 @@ async def _address(settings: Settings) -> AsyncIterator[tuple[World, str]]:
 
 
 class TestConfigurations:
+    @pytest.mark.slow
     async def test_connect_in_every_client(self, address: tuple[World, str]):
         """Configurations for an admin and for a user: with each, the first tool works."""
         world, url = address

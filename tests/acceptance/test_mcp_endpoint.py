@@ -188,6 +188,7 @@ class TestNames:
     async def test_are_checked_after_the_credentials(self, world: World):
         refused(await post(world.stranger(), message("ping"), host="evil.example.com"), 401)
 
+    @pytest.mark.slow
     async def test_is_the_public_one_alone_where_it_is_set(self, settings: Settings):
         public = settings.model_copy(update={"public_url": "https://cms.example.com/"})
         async with open_services(public) as services:

@@ -208,6 +208,7 @@ class TestIssueAsUser:
         ok(await bearer_of(theirs, world).get(MODULES))
         assert ok(await user.get(OWN_TOKENS)) == {"items": []}
 
+    @pytest.mark.slow
     async def test_refuses_a_bad_body(self, world: World) -> None:
         """400, by the same rules as for admins."""
         user = await session(world, world.acme)
@@ -239,6 +240,7 @@ class TestIssueAsUser:
 
 
 class TestMaximum:
+    @pytest.mark.slow
     async def test_of_a_user_is_named_in_the_refusal(
         self, world: World, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -292,6 +294,7 @@ class TestMcpToken:
         login = {"email": world.acme.owner.email, "password": "x"}
         refused(await token.post(LOGIN, json=login), 401)
 
+    @pytest.mark.slow
     async def test_ends_at_its_own_date(self, world: World) -> None:
         """It is valid until then, and 401 afterwards, whatever other credentials are sent."""
         user = str(world.acme.owner.id)
@@ -413,6 +416,7 @@ class TestMcpToken:
 class TestPasswordOfTheUser:
     """A bound token ends with the password of its user, and is issued with it."""
 
+    @pytest.mark.slow
     async def test_is_asked_for_again(self, world: World) -> None:
         """A stolen session alone issues nothing, and cannot guess."""
         user = await session(world, world.acme)

@@ -88,6 +88,7 @@ async def use_everything(client: Any) -> None:
 
 
 class TestTools:
+    @pytest.mark.slow
     async def test_all_work_over_a_socket_in_each_revision(self, world: World):
         """The SDK's own client lists and calls every tool with one token."""
         async with served(world.app) as server:
@@ -98,6 +99,7 @@ class TestTools:
                     assert {one.name for one in (await client.list_tools()).tools} == EVERY
                     await use_everything(client)
 
+    @pytest.mark.slow
     async def test_are_listed_as_scopes_modules_and_the_user_allow(self, world: World):
         """Every set of scopes, with the blog and without, bound to a user or not."""
         some = [

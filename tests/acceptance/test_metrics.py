@@ -197,6 +197,7 @@ def still_open(sockets: list[socket.socket], *, seconds: float) -> list[socket.s
     return [one for one in sockets if one not in closed]
 
 
+@pytest.mark.slow
 class TestMetricsPort:
     def test_answers_without_credentials(self, tmp_path: Path):
         """Where the settings say so, until the process ends; on no other address."""

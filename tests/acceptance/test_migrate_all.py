@@ -152,6 +152,7 @@ class TestMigrateAll:
 
 
 class TestBrokenTenants:
+    @pytest.mark.slow
     async def test_fail_alone(self, world: World, engine: str) -> None:
         """200, with the failure counted and reported; the others are migrated."""
         broken = {
@@ -225,6 +226,7 @@ class WithMigrations:
 
 
 class TestOwnMigrations(WithMigrations):
+    @pytest.mark.slow
     async def test_are_applied_in_order_and_named(self, world: World, mine: Migrations) -> None:
         """By the stems of their files, with commas, once; null when nothing was pending."""
         await migrate_all(world)
@@ -354,6 +356,7 @@ class TestOwnMigrations(WithMigrations):
         )
 
 
+@pytest.mark.slow
 class TestWithoutCaller(WithMigrations):
     @pytest.fixture(name="settings")
     def _settings(self, settings: Settings, mine: Migrations) -> Settings:
@@ -387,6 +390,7 @@ class TestWithoutCaller(WithMigrations):
             assert detail["appliedMigrations"] == "a1_take_a_while"
 
 
+@pytest.mark.slow
 class TestBlockedTenant(WithMigrations):
     @pytest.fixture(name="settings")
     def _settings(self, settings: Settings, mine: Migrations) -> Settings:

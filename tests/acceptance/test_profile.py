@@ -8,6 +8,7 @@ from uuid import UUID
 
 import httpx
 import jwt
+import pytest
 
 from tenantry.access.principal import Person, Role
 from tenantry.kit.clock import utc_now
@@ -103,6 +104,7 @@ class TestShowProfile:
 
 
 class TestUpdateProfile:
+    @pytest.mark.slow
     async def test_returns_the_profile_as_it_then_is(self, world: World) -> None:
         """Name and address are changed, shown as they were typed, and the session goes on."""
         client = await session(world, world.acme)
@@ -172,6 +174,7 @@ class TestUpdateProfile:
         bound = world.client(x_mcp_token=await world.mcp_token(world.acme, "profile:write"))
         assert ok(await bound.put(PROFILE, json=CHANGE))["id"] == str(world.acme.owner.id)
 
+    @pytest.mark.slow
     async def test_compares_addresses_in_one_canonical_form(self, world: World) -> None:
         """Composed and in lower case, by our code: both engines give the same result."""
         client = await session(world, world.acme)
@@ -189,6 +192,7 @@ class TestUpdateProfile:
 
         assert found == list(PAIRS)
 
+    @pytest.mark.slow
     async def test_gives_one_address_to_one_of_many(self, world: World) -> None:
         """Thirty at once for one free address: one has it, the others conflict, none breaks."""
         users = [await add_user(world, world.acme, f"{n}@acme.example.com") for n in range(30)]
@@ -216,6 +220,7 @@ async def client_of_user(world: World, user_id: UUID, email: str) -> httpx.Async
 STATE = ("active", "current", "tokens current", "spared", "ended")
 
 
+@pytest.mark.slow
 class TestOneRule:
     async def test_admits_a_change_exactly_when_it_admits_a_read(self, world: World) -> None:
         """A change checks the session in its own statement: in every state as a read does."""

@@ -108,6 +108,7 @@ class TestEvents(WithMigrations):
         told = [event.data for event in seen[1:-1]]
         assert sorted(told, key=lambda one: one["customerId"]) == details
 
+    @pytest.mark.slow
     async def test_of_a_run_come_while_it_goes_on(self, world: World, mine: Migrations) -> None:
         """Each tenant as soon as it has ended, with the counts; the end comes last."""
         mine.add_slow("a1_take_a_while", 0.7)
@@ -161,6 +162,7 @@ class TestEvents(WithMigrations):
                 assert await names(bad) == every, bad
         assert every == ["run", *(f"Tenant number {number}" for number in (1, 2, 3)), "run"]
 
+    @pytest.mark.slow
     async def test_are_kept_alive_by_comments(
         self, world: World, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -195,6 +197,7 @@ class TestEvents(WithMigrations):
         for unknown in (UNKNOWN_ID, "1", world.acme.tenant.id):
             refused(await admin.get(events_of(unknown)), 404)
 
+    @pytest.mark.slow
     async def test_are_those_of_every_process(
         self, world: World, mine: Migrations, tmp_path: Path
     ) -> None:
@@ -232,6 +235,7 @@ class TestEvents(WithMigrations):
                     assert await stream.rest() == []
 
 
+@pytest.mark.slow
 class TestCredential:
     async def test_that_expires_ends_its_streams(self, world: World) -> None:
         """Within 5 seconds, and the client sees an end."""

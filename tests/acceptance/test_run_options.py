@@ -235,6 +235,7 @@ class TestBody(WithMigrations):
 
 
 class TestDryRun(WithMigrations):
+    @pytest.mark.slow
     async def test_returns_what_is_pending_and_changes_nothing(
         self, world: World, mine: Migrations
     ) -> None:
@@ -393,6 +394,7 @@ class TestLongCall(WithMigrations):
         api = Api(endpoints, world.services, AccessLog(as_json=True))
         return dataclasses.replace(world, app=api)
 
+    @pytest.mark.slow
     async def test_is_kept_alive_and_answers_as_ever(self, world: World, mine: Migrations) -> None:
         """Spaces ahead of the JSON, of a run and of a rehearsal."""
         mine.add_slow("a1_take_a_while", 0.3)
@@ -454,6 +456,7 @@ class TestLongCall(WithMigrations):
         assert head.status == 200
         assert (await last_run(world))["finishedAt"] is None
 
+    @pytest.mark.slow
     async def test_is_cut_when_its_caller_loses_access(
         self, world: World, mine: Migrations
     ) -> None:
@@ -509,6 +512,7 @@ class TestLongCall(WithMigrations):
 
 
 class TestCancel(WithMigrations):
+    @pytest.mark.slow
     async def test_starts_nothing_more(self, world: World, mine: Migrations) -> None:
         """202: tenants in work are finished, the others are not attempted."""
         mine.add_slow("a1_take_a_while", 0.6)

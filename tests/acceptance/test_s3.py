@@ -14,6 +14,8 @@ from tenantry.backup.s3 import S3Target, S3Unavailable, S3UrlHasCredentials
 from tenantry.backup.targets import stored
 from tests.acceptance.commands import Commands
 
+pytestmark = pytest.mark.slow
+
 SHOP = "Shop"
 KEYS = Keys(["a secret key of this installation"])
 

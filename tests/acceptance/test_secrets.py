@@ -47,6 +47,7 @@ def everything_logged(log_format: Literal["json", "text"]) -> Iterator[io.String
             logging.getLogger("httpx").disabled = False
 
 
+@pytest.mark.slow
 class TestSecrets:
     @pytest.mark.parametrize("log_format", ["json", "text"])
     async def test_are_nowhere_to_be_found(

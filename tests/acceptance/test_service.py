@@ -6,6 +6,8 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
+import pytest
+
 from tenantry.settings import Settings
 from tests.acceptance.support import (
     ADMIN_LOGIN,
@@ -121,6 +123,7 @@ class TestEnvelope:
         refused(await client.get(POSTS), 431)
 
 
+@pytest.mark.slow
 class TestClientsThatDisconnect:
     def test_leave_nothing_open(self, settings: Settings) -> None:
         """Cancelled at any moment, also while a database is opened: everything is closed.

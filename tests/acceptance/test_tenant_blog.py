@@ -408,6 +408,7 @@ class TestDelete:
 
 
 class TestCounts:
+    @pytest.mark.slow
     async def test_are_right_after_many_writers(self, blog: Blog) -> None:
         """However many clients write at the same time, no count and no tag is lost."""
 

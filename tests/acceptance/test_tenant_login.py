@@ -237,6 +237,7 @@ class TestLogin:
         costs_asked = {(one.memory_cost, one.time_cost, one.parallelism) for one in asked}
         assert costs_asked == {(19_456, 2, 1)}
 
+    @pytest.mark.slow
     async def test_is_not_harmed_by_a_hostile_hash(self, world: World) -> None:
         """A stored hash with absurd parameters is a failed login, and costs no time and memory."""
         raw = database_of(world, world.acme.tenant)
@@ -328,6 +329,7 @@ class TestGuessing:
 
         ok(await log_in(world, world.acme, email=users[0]["email"]))
 
+    @pytest.mark.slow
     async def test_doubles_the_wait(self, world: World) -> None:
         """One second after the fifth failure, two after the sixth."""
         make_hashing_cheap(database_of(world, world.acme.tenant))
@@ -344,6 +346,7 @@ class TestGuessing:
         refused(second, 429)
         assert second.headers["retry-after"] == "2"
 
+    @pytest.mark.slow
     async def test_forgets_the_failures_when_the_password_is_right(self, world: World) -> None:
         """A success clears the count: four failures before it and four after it cause no wait."""
         for _ in range(3):
@@ -351,6 +354,7 @@ class TestGuessing:
                 refused(await log_in(world, world.acme, "wrong"), 401, LOGIN_REFUSED)
             ok(await log_in(world, world.acme))
 
+    @pytest.mark.slow
     async def test_counts_the_current_password_too(self, world: World) -> None:
         """A session cannot be used to guess the password through change-password."""
         make_hashing_cheap(database_of(world, world.acme.tenant))
@@ -385,6 +389,7 @@ class TestGuessing:
         refused(sixth, 429)
 
 
+@pytest.mark.slow
 class TestGuessingFromManyPlaces:
     @pytest.fixture(name="settings")
     def _settings(self, settings: Settings) -> Settings:
@@ -428,6 +433,7 @@ class TestAttackers:
     def _cheap(self, world: World) -> None:
         make_hashing_cheap(database_of(world, world.acme.tenant))
 
+    @pytest.mark.slow
     async def test_do_not_block_the_owner_at_a_known_address(self, world: World) -> None:
         """At a known address of the owner, failures at other addresses do not count."""
         ok(await log_in(world, world.acme, address=HOME))
@@ -437,6 +443,7 @@ class TestAttackers:
         refused(await log_in(world, world.acme, "wrong", address=HOME), 401, LOGIN_REFUSED)
         ok(await log_in(world, world.acme, address=HOME))
 
+    @pytest.mark.slow
     async def test_delay_clients_at_other_addresses_for_a_moment(self, world: World) -> None:
         """And never longer, however many failures there were; accounts are not revealed."""
         nobody = "nobody@acme.example.com"
@@ -525,6 +532,7 @@ class TestRefusal:
 
         assert catalog_of(world).run("SELECT * FROM login_attempt") == before
 
+    @pytest.mark.slow
     async def test_of_one_address_is_none_of_another(self, world: World) -> None:
         """A hundred connections of one address do not keep others out."""
         crowd = [
@@ -545,6 +553,7 @@ class TestRefusal:
         assert statuses.count(503) >= 100 - PLACES_OF_ADDRESS_MAX - 10
 
 
+@pytest.mark.slow
 class TestClock:
     async def test_may_be_set_back_by_an_hour(self, world: World) -> None:
         """No client waits for a time that was stored before."""

@@ -57,6 +57,7 @@ class TestFiles:
 
 
 class TestDescription:
+    @pytest.mark.slow
     def test_is_valid(self):
         """It is a document of OpenAPI 3.1."""
         assert DESCRIPTION["openapi"].startswith("3.1")

@@ -118,6 +118,7 @@ class TestEveryEndpoint:
         assert not wrong, "\n".join(wrong)
         assert not (changed := difference(before, cast.stage.now())), "\n".join(changed)
 
+    @pytest.mark.slow
     async def test_admits_the_callers_of_the_decision_table(self, cast: Cast, endpoint: Endpoint):
         """Each combination that suffices succeeds, or gets the error of its request."""
         asked, wrong = asked_by(endpoint), []

@@ -237,6 +237,7 @@ class TestAdopt:
         assert made.tenant.schema_revision == STREAM.head
         assert raw_sql.rows(url, "SELECT version_num FROM alembic_version") == [("unheard-of",)]
 
+    @pytest.mark.slow
     @on_postgresql
     @pytest.mark.parametrize(
         "name",
@@ -329,6 +330,7 @@ class TestAdopt:
             assert lost == []
         assert states(services) == ["ready"] * (2 - len(lost))
 
+    @pytest.mark.slow
     @on_postgresql
     async def test_succeeds_for_one_of_two_catalogs(
         self, settings: Settings, foreign: Foreign, new_database: Callable[[], str]
@@ -762,6 +764,7 @@ class TestFail:
         async with await log_in(services, made):
             pass
 
+    @pytest.mark.slow
     async def test_is_undone_when_it_is_cancelled(
         self, services: Services, adopt: Adopt, new_foreign: Callable[..., Foreign]
     ):
@@ -783,6 +786,7 @@ class TestFail:
         assert files(services.settings) == []
         assert states(services) == []
 
+    @pytest.mark.slow
     @on_postgresql
     async def test_takes_its_tables_back_when_another_process_took_over(
         self, services: Services, adopt: Adopt, foreign: Foreign
@@ -819,6 +823,7 @@ class TestFail:
 class TestReap:
     """What is left of an adoption that died, whenever it did."""
 
+    @pytest.mark.slow
     async def test_never_drops_a_database_that_was_being_adopted(
         self, services: Services, adopt: Adopt, foreign: Foreign
     ):

@@ -392,6 +392,7 @@ class TestRehearsal:
         assert raw_sql.rows(tenant_url, "SELECT last_value FROM counter") == [(900,)]
 
 
+@pytest.mark.slow
 @on_postgresql
 class TestReindex:
     async def test_leaves_no_invalid_index_behind(
@@ -540,6 +541,7 @@ class TestErrors:
         assert "TLS" in explain(caught.value)
 
 
+@pytest.mark.slow
 @on_postgresql
 class TestStop:
     async def test_at_the_deadline_cuts_what_sleeps_in_a_transaction(

@@ -198,6 +198,7 @@ class TestAutocommitBlock:
         assert {"before"} == raw_sql.tables(tenant_url) & {"before", "after"}
         assert done.revision.user == "u1"
 
+    @pytest.mark.slow
     async def test_of_several_runs_at_once_is_done_once(
         self,
         rig: Rig,
@@ -222,6 +223,7 @@ class TestAutocommitBlock:
         assert sorted(name for one in done for name in names(one)) == ["u2_index", "u3_later"]
         assert indexes(tenant_url) == {"ix_note": True}
 
+    @pytest.mark.slow
     async def test_that_exceeds_the_deadline_reports_what_stayed(
         self, rig: Rig, folder: AlembicFolder, tenant_url: str, make_migrator: MakeMigrator
     ):

@@ -271,6 +271,7 @@ def _server() -> Iterator[Server]:
         yield server
 
 
+@pytest.mark.slow
 class TestCatalogGone:
     async def test_answers_503_and_works_again_when_it_is_back(
         self, server: Server, tmp_path_factory: pytest.TempPathFactory

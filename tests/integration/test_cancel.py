@@ -59,6 +59,7 @@ async def check(
 
 
 class TestCancel:
+    @pytest.mark.slow
     async def test_ends_what_is_in_work_and_starts_nothing(self, gated: Settings, gate: Gate):
         async with open_services(gated) as services:
             made = await tenants(services, 8)
@@ -73,6 +74,7 @@ class TestCancel:
             found = await check(services, run_id, made, done=2)
             assert {item.applied for item in found[:2]} == {"g1_gate"}
 
+    @pytest.mark.slow
     async def test_ends_at_once_what_waits_for_its_wave(self, gated: Settings, gate: Gate):
         async with open_services(gated) as services:
             made = await tenants(services, 6)
@@ -108,6 +110,7 @@ class TestCancel:
                 found = await check(services, run_id, made, done=2)
         assert all(item.started_at < at for item in found[:2] if item.started_at)
 
+    @pytest.mark.slow
     async def test_needs_no_process_that_works(self, gated: Settings):
         async with open_services(gated, works=False) as services:
             made = await tenants(services, 3)
@@ -117,6 +120,7 @@ class TestCancel:
 
             await check(services, run_id, made, done=0)
 
+    @pytest.mark.slow
     async def test_ends_what_may_start_and_what_waits_a_few_at_a_time(
         self, gated: Settings, monkeypatch: pytest.MonkeyPatch
     ):
@@ -144,6 +148,7 @@ class TestCancel:
                 == []
             )
 
+    @pytest.mark.slow
     async def test_is_audited_once_however_often_it_is_asked_for(self, gated: Settings, gate: Gate):
         async with open_services(gated) as services:
             await tenants(services, 3)
@@ -178,6 +183,7 @@ class TestCancel:
             await cancel(services, new_id())
 
 
+@pytest.mark.slow
 class TestAfterADeath:
     """The worker that held the items has fallen silent, and another one ends the run."""
 
@@ -261,6 +267,7 @@ class TestAfterADeath:
         assert (run.success_count, run.failed_count) == (0, 2)
 
 
+@pytest.mark.slow
 class TestStop:
     async def test_ends_without_a_catalog_and_leaves_the_rest_to_others(
         self, gated: Settings, gate: Gate, monkeypatch: pytest.MonkeyPatch

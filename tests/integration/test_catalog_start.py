@@ -22,6 +22,7 @@ async def started(settings: Settings) -> None:
 
 
 class TestStart:
+    @pytest.mark.slow
     async def test_of_several_at_once_on_an_empty_catalog(self, settings: Settings):
         await asyncio.gather(*(started(settings) for _ in range(4)))
 
@@ -31,6 +32,7 @@ class TestStart:
         assert len(raw_sql.rows(settings.catalog, "SELECT id FROM catalog")) == 1
         assert len(raw_sql.rows(settings.catalog, "SELECT id FROM signing_key")) == 1
 
+    @pytest.mark.slow
     @on_postgresql
     async def test_of_several_processes_at_once_on_an_empty_catalog(self, settings: Settings):
         async def start() -> tuple[str, int]:

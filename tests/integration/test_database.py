@@ -481,6 +481,7 @@ class TestBudget:
 
         await second.execute(one)
 
+    @pytest.mark.slow
     async def test_holds_under_a_storm_and_leaks_nothing(
         self, keep: Keep, engine: str, make_server: Callable[[int], Server], prefix: str
     ):

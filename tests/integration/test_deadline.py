@@ -98,6 +98,7 @@ def _migrate(rig: Rig, make_migrator: MakeMigrator) -> Callable[[str], "asyncio.
 
 @on_postgresql
 class TestDeadline:
+    @pytest.mark.slow
     @pytest.mark.parametrize("moment", MOMENTS)
     async def test_is_kept_with_a_server_that_goes_silent(
         self,

@@ -93,6 +93,7 @@ class TestDelete:
 
         assert await tenants.find(services.catalog, acme.id) == suspended
 
+    @pytest.mark.slow
     async def test_frees_the_name_and_not_the_database(
         self, services: Services, settings: Settings
     ):
@@ -104,6 +105,7 @@ class TestDelete:
         assert found == [("acme", "deleted"), ("acme", "ready")]
         assert deleted.database_name in await all_names(services)
 
+    @pytest.mark.slow
     async def test_of_nothing_is_kept_with_zero_days(self, settings: Settings):
         at_once = settings.model_copy(update={"deleted_days": 0})
         async with open_services(at_once, works=False) as services:
@@ -115,6 +117,7 @@ class TestDelete:
             assert listed(settings) == set()
             assert acme.database_name not in await all_names(services)
 
+    @pytest.mark.slow
     async def test_takes_a_planned_tenant_out_of_a_run(self, gated: Settings, gate: Gate):
         async with open_services(gated, works=False) as services:
             made = await gates.tenants(services, 2)
@@ -258,6 +261,7 @@ class TestPurge:
             assert states(settings) == {"new": "deleted"}
             assert old.database_name not in await all_names(services)
 
+    @pytest.mark.slow
     async def test_removes_a_bounded_number_at_a_time(self, settings: Settings):
         async with open_services(settings, works=False) as services:
             for number in range(PURGED_MAX + 1):

@@ -394,6 +394,7 @@ class TestDownload:
         assert (page.items[0].action, page.items[0].actor) == ("tenant.export", "ada@example.com")
         assert page.items[0].changes == [{"field": "format", "old": None, "new": "csv"}]
 
+    @pytest.mark.slow
     async def test_ends_without_the_end_of_the_file_when_the_caller_loses_access(
         self, world: World
     ):
@@ -411,6 +412,7 @@ class TestDownload:
         with pytest.raises(BadZipFile):
             ZipFile(io.BytesIO(b"".join(received)))
 
+    @pytest.mark.slow
     async def test_is_possible_for_a_few_callers_at_a_time(self, world: World):
         await fill_big(world)
         busy = [download(world) for _ in range(DOWNLOADS_MAX)]

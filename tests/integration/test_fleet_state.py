@@ -45,6 +45,7 @@ def ids(*chosen: Tenant) -> list[UUID]:
     return sorted(one.id for one in chosen)
 
 
+@pytest.mark.slow
 class TestFailing:
     async def test_is_by_the_latest_attempt_of_each_tenant(self, gated: Settings, gate: Gate):
         """A newer run without a tenant, and one that does not attempt it, change nothing."""
@@ -99,6 +100,7 @@ class TestFailing:
 
 
 class TestRetry:
+    @pytest.mark.slow
     async def test_is_for_one_cause(self, gated: Settings, gate: Gate):
         async with open_services(gated) as services:
             made = await created(services, 4)
@@ -120,6 +122,7 @@ class TestRetry:
             await run(services, RunOptions(cause="anything"))
 
 
+@pytest.mark.slow
 class TestState:
     async def test_tells_a_cancelled_run_from_a_failed_one(self, gated: Settings, gate: Gate):
         """Before its end it is cancelling, and its tenants in work are known."""

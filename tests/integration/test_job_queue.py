@@ -381,6 +381,7 @@ class TestCancel:
         with pytest.raises(JobEnded):
             await idle.queueing.cancel(ctx, job.id)
 
+    @pytest.mark.slow
     async def test_stops_a_running_job_and_removes_what_it_has_begun(
         self, world: World, admin: httpx.AsyncClient
     ):
@@ -419,6 +420,7 @@ class TestCancel:
 
 
 class TestJobWorker:
+    @pytest.mark.slow
     async def test_runs_what_another_process_has_queued(
         self, world: World, idle: Services, admin: httpx.AsyncClient
     ):

@@ -104,6 +104,7 @@ class TestProvision:
 
         assert listed(settings) == {"Zoë"}
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         "failing",
         ["raise ValueError('a secret value')", "op.execute('DROP TABLE nothing')"],
@@ -144,6 +145,7 @@ class TestProvision:
 
         raw_sql.run(postgres_url, f"DROP ROLE {role}")
 
+    @pytest.mark.slow
     async def test_many_at_once_makes_one_template(self, services: Services):
         made = await asyncio.gather(*(provision(services, f"tenant{n}") for n in range(10)))
 
@@ -165,6 +167,7 @@ class TestProvision:
         )
         assert listed(settings) == {"acme"}
 
+    @pytest.mark.slow
     async def test_that_is_cancelled_leaves_nothing(self, services: Services, settings: Settings):
         await provision(services, "first")
         before = await all_names(services)
@@ -199,6 +202,7 @@ class TestReap:
 
         assert made.tenant.name == "acme"
 
+    @pytest.mark.slow
     async def test_clears_what_another_process_has_left_when_that_is_silent(
         self, gated: Settings, gate: Gate
     ):
@@ -219,6 +223,7 @@ class TestReap:
             with pytest.raises(ProvisioningFailed):
                 await making
 
+    @pytest.mark.slow
     async def test_clears_what_this_process_could_not_clear_before(
         self, settings: Settings, monkeypatch: pytest.MonkeyPatch
     ):
@@ -244,6 +249,7 @@ class TestReap:
             assert listed(settings) == set()
             assert made.database_name not in await all_names(services)
 
+    @pytest.mark.slow
     async def test_tries_one_tenant_of_a_server_that_is_away(
         self, settings: Settings, monkeypatch: pytest.MonkeyPatch
     ):
@@ -271,6 +277,7 @@ class TestReap:
             assert listed(settings) == set()
 
 
+@pytest.mark.slow
 class TestUnansweredCommit:
     @on_postgresql
     async def test_leaves_a_tenant_whole_or_not_at_all(self, settings: Settings):
@@ -319,6 +326,7 @@ class TestUnansweredCommit:
 
 
 class TestTemplates:
+    @pytest.mark.slow
     async def test_are_replaced_when_a_revision_is_edited(
         self, with_user: Settings, folder: AlembicFolder
     ):
@@ -361,6 +369,7 @@ class TestTemplates:
 
 
 class TestActivate:
+    @pytest.mark.slow
     async def test_brings_the_tenant_to_the_head_first(
         self, with_user: Settings, folder: AlembicFolder
     ):

@@ -508,6 +508,7 @@ class TestFailure:
             f"u1_wrong: The migration raised AttributeError in u1_wrong.py, line {line}."
         )
 
+    @pytest.mark.slow
     async def test_of_op_as_a_module_corrupts_no_other_migration(
         self, rig: Rig, folder: AlembicFolder, new_database: Callable[[], str]
     ):
@@ -522,6 +523,7 @@ class TestFailure:
         assert all("x" in raw_sql.tables(url) for url in urls)
 
 
+@pytest.mark.slow
 class TestRace:
     @pytest.mark.parametrize("several", [2, 4])
     async def test_of_runs_on_one_database_applies_each_revision_once(
@@ -580,6 +582,7 @@ class TestRace:
             assert user_version(url) == ["u2"]
 
 
+@pytest.mark.slow
 class TestOverlap:
     async def test_separates_stock_revisions_of_many_databases(
         self, rig: Rig, folder: AlembicFolder, new_database: Callable[[], str], engine: str
@@ -621,6 +624,7 @@ class TestOverlap:
 
 
 class TestLock:
+    @pytest.mark.slow
     @on_postgresql
     async def test_that_is_not_free_fails_readably_and_blocks_no_reader_for_long(
         self, rig: Rig, folder: AlembicFolder, tenant_url: str
@@ -674,6 +678,7 @@ class TestLock:
         assert done.error is None, reason(done)
         assert names(done) == ["u2_alter"]
 
+    @pytest.mark.slow
     @on_postgresql
     async def test_of_the_version_row_is_waited_for_longer(
         self,
@@ -691,6 +696,7 @@ class TestLock:
 
         assert (await running).error is None
 
+    @pytest.mark.slow
     @on_sqlite
     async def test_of_a_file_that_another_run_has_is_waited_for(
         self,
@@ -709,6 +715,7 @@ class TestLock:
         assert sorted(name for one in done for name in names(one)) == ["u1_slow", "u2_add_notes"]
         assert not list(Path(tenant_url.removeprefix("sqlite:///")).parent.glob("*-migrating"))
 
+    @pytest.mark.slow
     @on_sqlite
     @pytest.mark.parametrize("begin", ["BEGIN IMMEDIATE", "BEGIN EXCLUSIVE"])
     async def test_of_a_file_that_something_else_has_fails_after_some_tries(
@@ -738,6 +745,7 @@ class TestLock:
         assert LOCK_MS * (LOCK_TRIES_MAX - 1) / 1000 < took < LOCK_MS * 3 * LOCK_TRIES_MAX / 1000
         assert (await rig.migrate(tenant_url)).error is None
 
+    @pytest.mark.slow
     @on_sqlite
     async def test_of_a_file_is_waited_for(
         self,
@@ -756,6 +764,7 @@ class TestLock:
 
         assert (await running).error is None
 
+    @pytest.mark.slow
     async def test_does_not_block_readers_while_a_migration_works(
         self, rig: Rig, folder: AlembicFolder, tenant_url: str
     ):
@@ -777,6 +786,7 @@ class TestLock:
         assert (await running).error is None
 
 
+@pytest.mark.slow
 class TestLoop:
     async def test_turns_while_a_revision_works_in_python(
         self, rig: Rig, folder: AlembicFolder, tenant_url: str

@@ -39,6 +39,8 @@ from tests.integration import gates
 from tests.integration.engines import on_postgresql
 from tests.integration.gates import Gate
 
+pytestmark = pytest.mark.slow
+
 FAR = "far"
 CLAIM_SECONDS_MAX = 30
 PROFILE = "/api/tenant/auth/profile"

@@ -22,6 +22,8 @@ from testkit import raw_sql
 from testkit.postgres import find_binaries
 from tests.conftest import SECRET_KEY, provision
 
+pytestmark = pytest.mark.slow
+
 FILES, SERVER = "files", "server"
 REVISION = """
 import sqlalchemy as sa

@@ -91,6 +91,7 @@ class TestPlan:
             assert (history.items, history.total_count, unfinished) == ([], 0, [])
             assert await rows(services) == (0, 0)
 
+    @pytest.mark.slow
     async def test_of_a_dead_process_is_removed(self, settings: Settings):
         async with open_services(settings) as services:
             run_id, planner_id = new_id(), new_id()
@@ -110,6 +111,7 @@ class TestPlan:
 
             assert await rows(services) == (0, 0)
 
+    @pytest.mark.slow
     async def test_is_not_begun_after_another_process_has_begun_to_remove_it(
         self, settings: Settings, monkeypatch: pytest.MonkeyPatch
     ):
@@ -132,6 +134,7 @@ class TestPlan:
             assert await rows(services) == (0, 0)
 
 
+@pytest.mark.slow
 class TestWaves:
     async def test_are_opened_in_batches(self, settings: Settings, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(run_tenants, "OPEN_MAX", 2)
@@ -170,6 +173,7 @@ class TestWaves:
         assert ended.success_count == len(made)
 
 
+@pytest.mark.slow
 class TestCancel:
     async def test_ends_the_tenants_in_batches_behind(
         self, gated: Settings, gate: Gate, monkeypatch: pytest.MonkeyPatch

@@ -94,6 +94,7 @@ class TestSeveralHosts:
 
         assert await ask(several) is not None
 
+    @pytest.mark.slow
     async def test_are_tried_after_one_that_is_silent(self, new_database: Callable[[], str]):
         """Within the time for one connection; the next connection begins with the good one."""
         url = new_database()
@@ -111,6 +112,7 @@ class TestSeveralHosts:
         assert took[1] < CONNECT_SECONDS / 2
 
 
+@pytest.mark.slow
 class TestConnectTimeout:
     async def test_of_the_url_is_used_if_it_is_shorter(self, new_database: Callable[[], str]):
         async with black_hole(new_database()) as hole:

@@ -29,6 +29,8 @@ from testkit import raw_sql
 from tests.conftest import World, provision
 from tests.integration.queued import JOBS, TENANTS, WAIT_SECONDS, done, ended
 
+pytestmark = pytest.mark.slow
+
 NEAR, FAR = SERVER_DEFAULT, "far"
 MOVE_ALL = f"{TENANTS}/move-all"
 COUNT = "SELECT count(*) FROM tenantry_post"

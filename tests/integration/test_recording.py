@@ -43,6 +43,7 @@ def revision(folder: AlembicFolder, body: str, *, head: str = difficult_revision
 
 
 class TestRecorded:
+    @pytest.mark.slow
     async def test_leaves_what_a_live_run_leaves(
         self,
         rig: Rig,
@@ -105,6 +106,7 @@ class TestLive:
     def test_is_what_asks_or_fails(self, folder: AlembicFolder, engine: str, body: str, head: str):
         assert record(revision(folder, body, head=head), DIALECTS[engine]) is Unrecorded.LIVE
 
+    @pytest.mark.slow
     def test_is_what_takes_too_long(self, folder: AlembicFolder):
         began = time.monotonic()
 
@@ -142,6 +144,7 @@ class TestOutside:
         assert record(one, DIALECTS["postgresql"]) is Unrecorded.AUTOCOMMIT
 
 
+@pytest.mark.slow
 class TestRecording:
     async def test_of_many_runs_at_once_separates_them(
         self, rig: Rig, folder: AlembicFolder, new_database: Callable[[], str]

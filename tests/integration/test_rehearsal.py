@@ -3,6 +3,7 @@
 import asyncio
 
 import psycopg
+import pytest
 
 from tenantry.migration.attempts import LOCK_TRIES_MAX, Inspection
 from tenantry.migration.errors import explain
@@ -130,6 +131,7 @@ class TestRehearse:
         assert "fk_mark" in reason(looked)
         assert "note" not in raw_sql.tables(tenant_url)
 
+    @pytest.mark.slow
     @on_postgresql
     async def test_waits_for_locks_like_the_run(
         self, rig: Rig, folder: AlembicFolder, tenant_url: str

@@ -198,6 +198,7 @@ class TestReplace:
                 assert (await ended.get(PROFILE)).status_code == 401
             assert (await login.get(PROFILE)).status_code == 401
 
+    @pytest.mark.slow
     async def test_leaves_the_tenant_as_it_was_when_it_is_cancelled(
         self, world: World, archive: bytes
     ):
@@ -268,6 +269,7 @@ class TestReplace:
         assert await databases(services, tenant) == before
         assert (await newest_job(services)).state == "failed"
 
+    @pytest.mark.slow
     async def test_leaves_the_old_database_as_it_is_for_the_runs_that_have_planned_it(
         self, gated: Settings, gate: Gate, tmp_path: Path
     ):
@@ -472,6 +474,7 @@ class TestReap:
         return await until(found, lambda one: one.finished_at is not None)
 
 
+@pytest.mark.slow
 class TestEveryTenant:
     async def test_misses_none_when_an_earlier_one_is_deleted_at_the_same_time(
         self, services: Services, monkeypatch: pytest.MonkeyPatch
@@ -574,6 +577,7 @@ class TestRestoreCatalog:
         assert ended.state == "failed"
         assert copy in await databases(services, tenant)
 
+    @pytest.mark.slow
     async def test_ends_migration_runs_that_may_have_been_cancelled_since(
         self, gated: Settings, gate: Gate, new_database: Callable[[], str], tmp_path: Path
     ):

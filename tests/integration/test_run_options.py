@@ -61,6 +61,7 @@ def errors(items: Sequence[RunTenant]) -> list[str | None]:
 
 
 class TestOnlyBehind:
+    @pytest.mark.slow
     async def test_opens_no_database_of_a_tenant_that_is_seen_at_the_head(
         self, gated: Settings, gate: Gate
     ):
@@ -86,6 +87,7 @@ class TestOnlyBehind:
             assert again == []
             assert newcomer.schema_revision == (await behind_of(services)).head
 
+    @pytest.mark.slow
     async def test_includes_tenants_that_are_behind_or_were_never_seen(
         self, gated: Settings, gate: Gate
     ):
@@ -153,6 +155,7 @@ class TestTenantIds:
 
 
 class TestRetryOf:
+    @pytest.mark.slow
     async def test_is_for_those_that_failed_and_are_active(self, gated: Settings, gate: Gate):
         async with open_services(gated) as services:
             made = await tenants(services, 5)
@@ -254,6 +257,7 @@ class TestWaves:
         assert {item.applied for item in found} == {"g1_gate"}
 
 
+@pytest.mark.slow
 class TestMaxFailures:
     async def test_stops_the_run_when_there_are_more(self, gated: Settings, gate: Gate):
         """What is in work is ended; nothing starts while it may be one too many."""
@@ -322,6 +326,7 @@ class TestBadRunOptions:
 
 
 class TestDryRun:
+    @pytest.mark.slow
     async def test_returns_what_is_pending_and_changes_nothing(self, gated: Settings, gate: Gate):
         async with open_services(gated) as services:
             made = await tenants(services, 4)

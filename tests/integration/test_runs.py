@@ -163,6 +163,7 @@ class TestClaim:
         assert before == []
         assert len(after) == TENANTS
 
+    @pytest.mark.slow
     async def test_of_a_worker_that_beats_stays_its_own(self, quiet: Services):
         await planned(quiet)
         second = await worker(quiet)
@@ -450,6 +451,7 @@ class TestWork:
         assert items["acme"].applied is None
         assert await server.names(lost.database_name) == []
 
+    @pytest.mark.slow
     async def test_is_shared_by_processes_and_each_tenant_is_migrated_once(
         self, services: Services, settings: Settings
     ):
@@ -461,6 +463,7 @@ class TestWork:
                 run = await services.fleet.wait(run_id)
                 assert (run.total_count, run.success_count, run.failed_count) == (6, 6, 0)
 
+    @pytest.mark.slow
     async def test_leaves_a_run_to_processes_with_its_revisions(
         self, settings: Settings, folder: AlembicFolder
     ):

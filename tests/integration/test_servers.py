@@ -272,6 +272,7 @@ class TestStrangers:
 
 
 class TestProbe:
+    @pytest.mark.slow
     @on_sqlite
     async def test_of_a_disk_that_hangs_ends_and_uses_one_thread(
         self, server: Server, prefix: str, monkeypatch: pytest.MonkeyPatch

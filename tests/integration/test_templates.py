@@ -25,6 +25,7 @@ ADD = "INSERT INTO invoice (text) VALUES ('more')"
 DURABLE = "ALTER SYSTEM SET synchronous_commit = on"
 
 
+@pytest.mark.slow
 @on_sqlite  # the catalog
 class TestSequences:
     @pytest.fixture(name="server")

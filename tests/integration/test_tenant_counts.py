@@ -79,6 +79,7 @@ async def _deleted(services: Services, name: str) -> tenants.Tenant:
 
 
 class TestCounts:
+    @pytest.mark.slow
     async def test_are_those_of_the_rows_after_every_change(self, gated: Settings, gate: Gate):
         async with open_services(gated) as services:
             await change_everything(services, gate)
@@ -91,6 +92,7 @@ class TestCounts:
             deleted = await deleted_tenants.page(services.catalog, Window())
             assert deleted.total_count == len(deleted.items) == 1
 
+    @pytest.mark.slow
     async def test_are_the_totals_of_filtered_lists(self, gated: Settings, gate: Gate):
         async with open_services(gated) as services:
             await change_everything(services, gate)

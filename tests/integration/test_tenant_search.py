@@ -39,6 +39,7 @@ async def found(services: Services, search: str, **filters: bool) -> set[str]:
 
 
 class TestSearch:
+    @pytest.mark.slow
     @pytest.mark.parametrize(("sorted_max", "indexed_max"), [(1_000, 64), (1, 64), (1_000, 0)])
     async def test_finds_the_names_that_contain_a_text(
         self,
@@ -84,6 +85,7 @@ class TestSearch:
             assert await found(services, "bob@example.com") == {"ann@example.com backup"}
             assert await found(services, "@example.com") == {"ann@example.com backup"}
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("sorted_max", [1_000, 0])
     async def test_divides_every_list_into_pages(
         self, settings: Settings, monkeypatch: pytest.MonkeyPatch, sorted_max: int

@@ -50,6 +50,7 @@ def _limited(new_database: Callable[[], str]) -> Callable[[], str]:
     return make
 
 
+@pytest.mark.slow
 class TestConnected:
     async def test_has_none_of_them(self, limited: Callable[[], str]):
         async with dumps.connected(limited()) as raw:
@@ -58,6 +59,7 @@ class TestConnected:
             assert await raw.fetchval("SELECT count(*) FROM note") == 1
 
 
+@pytest.mark.slow
 class TestOpenedSnapshot:
     async def test_has_none_of_them(self, limited: Callable[[], str]):
         async with dumps.opened_snapshot(limited()) as (raw, _):
@@ -66,6 +68,7 @@ class TestOpenedSnapshot:
             assert await raw.fetchval("SELECT count(*) FROM note") == 1
 
 
+@pytest.mark.slow
 class TestTableCopy:
     async def test_has_none_of_them(self, limited: Callable[[], str]):
         source, target = limited(), limited()
@@ -83,6 +86,7 @@ class TestTableCopy:
         assert raw_sql.rows(target, "SELECT id, body FROM note") == [(1, "a")]
 
 
+@pytest.mark.slow
 class TestTableExport:
     async def test_has_none_of_them(self, limited: Callable[[], str]):
         def open_new(_name: str) -> BinaryIO:
@@ -102,6 +106,7 @@ class TestTableExport:
         assert [(one.name, one.rows) for one in tables] == [("note", 1)]
 
 
+@pytest.mark.slow
 class TestChangeCopy:
     async def test_keeps_its_connection_while_the_rows_are_compared(
         self, limited: Callable[[], str]

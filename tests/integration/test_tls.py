@@ -42,6 +42,7 @@ async def ask(url: str) -> object:
 
 
 class TestVerifyFull:
+    @pytest.mark.slow
     async def test_serves_catalog_and_tenants(
         self, settings: Settings, postgres_url: str, tmp_path: Path
     ):
