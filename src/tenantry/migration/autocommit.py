@@ -9,6 +9,7 @@ and is not created again. The remains of ``REINDEX`` (``…_ccnew``, ``…_ccold
 
 import contextlib
 import re
+import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -18,7 +19,7 @@ import sqlalchemy as sa
 from tenantry.kit.errors import Unavailable
 from tenantry.migration import sql_text
 from tenantry.migration.guard import Guard
-from tenantry.migration.schema_state import BEGUN, insert_log, log, version
+from tenantry.migration.schema_state import BEGUN, log, version
 from tenantry.migration.statements import AutocommitRevision
 
 _NAME = r'(?:"(?:[^"]|"")+"|[\w$]+)'
@@ -39,6 +40,8 @@ _REINDEX = re.compile(
     re.IGNORECASE,
 )
 _NOTHING = "SELECT 1"
+# The column is an INTEGER.
+POSITION_MAX = 2**31 - 1
 
 # An index is in the schema of its table.
 _FIND_CREATED = sa.text("""
@@ -255,7 +258,10 @@ class AutocommitBlock:
             self._connection.execute(_SET_SESSION, now._asdict())
 
     def _log(self, what: str) -> None:
-        self._connection.execute(insert_log(self._step.run_id, sa.literal(BEGUN), what))
+        # The next value of the sequence would change what `lastval()` returns to the revision.
+        position = -1 - secrets.randbelow(POSITION_MAX)
+        values = {"run_id": self._step.run_id, "stream": BEGUN, "revision": what}
+        self._connection.execute(sa.insert(log).values(position=position, **values))
 
     def _find_tables(self) -> Sequence[Any]:
         names = {"own": version.name, "log": log.name, "user": self._step.user_table}

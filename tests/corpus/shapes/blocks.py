@@ -187,4 +187,13 @@ SHAPES = [
         'see(op.get_bind().scalar(sa.text("SELECT lastval()")))',
         engines=POSTGRESQL,
     ),
+    shape(
+        "last_value_in_block",
+        _block(
+            "op.execute(\"INSERT INTO note (text) VALUES ('n')\")",
+            'op.create_index("ix", "note", ["text"], postgresql_concurrently=True)',
+            'see(op.get_bind().scalar(sa.text("SELECT lastval()")))',
+        ),
+        engines=POSTGRESQL,
+    ),
 ]
