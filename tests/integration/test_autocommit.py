@@ -368,7 +368,8 @@ class TestAutocommitBlock:
             holder.execute("LOCK TABLE busy")
             done = await rig.migrate(tenant_url)
 
-        assert reason(done) == f"u1_block: {BlockNotRepeated.__doc__}"
+        lock = "A lock was not free in time: something else uses the table (SQLSTATE 55P03)."
+        assert reason(done) == f"u1_block: {BlockNotRepeated.__doc__} Why it failed: {lock}"
         assert names(done) == []
         assert raw_sql.rows(tenant_url, "SELECT count(*) FROM kept") == [(1,)]
         again = await rig.migrate(tenant_url)
