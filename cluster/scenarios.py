@@ -96,7 +96,7 @@ def _once(place: Installation, scenario: "Scenario", tally: Tally) -> None:
         time.sleep(1)  # some requests after the outage
     tally.tenants += len(outcome.items)
     tally.faults += outcome.faults() + seen.faults + place.service.check()
-    tally.faults += faults_of_states(tenants, runs.count)
+    tally.faults += faults_of_states(tenants, runs.heads)
     if seen.unanswered and not outage.may_be_unanswered:
         tally.faults.append(f"{seen.unanswered} requests have no response")
     for tenant_id, titles in seen.posts.items():
