@@ -28,6 +28,12 @@ REFUSALS = (
     | _on(BOTH, _SECOND, "session_of_a_new_engine", "second_connection")
     | _on(POSTGRESQL, _SECOND, "second_connection_writes")
     | _on(SQLITE, "cannot VACUUM", "vacuum_of_sqlite")
+    | _on(
+        SQLITE,
+        "PRAGMA journal_mode has no effect",
+        "pragma_journal_mode",
+        "pragma_journal_mode_caught",
+    )
     | _on(SQLITE, "PRAGMA foreign_keys = ON has no effect", "pragma_foreign_keys_off")
     | _on(
         SQLITE,

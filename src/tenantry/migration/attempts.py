@@ -23,6 +23,7 @@ LOCK_TRIES_MAX = 4
 LOCK_PAUSE_SECONDS_MAX = 1.0
 MOVED_PAUSE_SECONDS = 0.005
 MOVED_PAUSE_SECONDS_MAX = 1.0
+MOVED_DOUBLINGS_MAX = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +191,8 @@ class Attempts:
             execution.execute(steps, wait_ms=wait_ms, rehearses=rehearses, has_next=has_next)
         except SchemaMoved:  # another run has migrated the database, or is doing so: wait for it
             self._moves += 1
-            longest = min(MOVED_PAUSE_SECONDS_MAX, MOVED_PAUSE_SECONDS * 2**self._moves)
+            doublings = min(self._moves, MOVED_DOUBLINGS_MAX)
+            longest = min(MOVED_PAUSE_SECONDS_MAX, MOVED_PAUSE_SECONDS * 2**doublings)
             execution.guard.sleep(random.uniform(0, longest))  # noqa: S311
         except Exception as error:  # noqa: BLE001 - it is raised if it is not a lock
             self._pause_at_lock(execution, error)

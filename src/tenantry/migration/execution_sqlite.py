@@ -17,7 +17,13 @@ from tenantry.db.sqlite import file_uri
 from tenantry.kit.clock import monotonic_seconds
 from tenantry.migration import dialects, live
 from tenantry.migration.execution import Execution
-from tenantry.migration.guard import EndsTransaction, ForeignKeysOn, Guard, TransactionRolledBack
+from tenantry.migration.guard import (
+    EndsTransaction,
+    ForeignKeysOn,
+    Guard,
+    JournalModeSet,
+    TransactionRolledBack,
+)
 from tenantry.migration.guarded_drivers import SqliteConnection
 from tenantry.migration.statements import Step, is_recorded
 
@@ -75,10 +81,13 @@ class SqliteExecution(Execution):
                 raw.set_authorizer(_authorizer(raw, self.guard))
                 self._transact(raw, steps, connection)
         finally:
-            raw.set_authorizer(None)
-            if connection is not None:  # this closes the driver's connection, too
-                connection.close()
+            # Both calls fail if the revision has closed the connection of the driver.
+            with contextlib.suppress(sqlite3.ProgrammingError):
+                raw.set_authorizer(None)
+            if connection is not None:
                 self._raw = None
+                with contextlib.suppress(sa.exc.ProgrammingError):
+                    connection.close()  # this closes the connection of the driver, too
 
     def stop(self) -> None:
         """Interrupt the running statement."""
@@ -125,7 +134,8 @@ class SqliteExecution(Execution):
             yield
         finally:
             # While the lock is held: a process that has opened the file detects its removal.
-            os.unlink(path)  # noqa: PTH108 - half the time
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)  # noqa: PTH108 - half the time
             os.close(handle)
 
     def _check_open(self, raw: sqlite3.Connection) -> None:
@@ -152,6 +162,8 @@ def _authorizer(raw: sqlite3.Connection, guard: Guard) -> Callable[..., int]:
             guard.note(EndsTransaction())
         elif action == sqlite3.SQLITE_PRAGMA and _turns_keys_on(name, value):
             guard.note(ForeignKeysOn())
+        elif action == sqlite3.SQLITE_PRAGMA and value and _folded(name) == "journal_mode":
+            guard.note(JournalModeSet())
         else:
             return sqlite3.SQLITE_OK
         return sqlite3.SQLITE_DENY
@@ -173,5 +185,8 @@ def _try_lock(path: str) -> int | None:
 
 
 def _turns_keys_on(name: str | None, value: str | None) -> bool:
-    is_keys = (name or "").lower() == "foreign_keys"
-    return is_keys and (value or "").lower() not in {"", "0", "off", "no", "false"}
+    return _folded(name) == "foreign_keys" and _folded(value) not in {"", "0", "off", "no", "false"}
+
+
+def _folded(name: str | None) -> str:
+    return (name or "").lower()

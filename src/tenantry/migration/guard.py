@@ -32,6 +32,10 @@ class ForeignKeysOn(Unavailable):
     """PRAGMA foreign_keys = ON has no effect in a transaction: check with foreign_key_check."""
 
 
+class JournalModeSet(Unavailable):
+    """PRAGMA journal_mode has no effect in a transaction: set it by hand."""
+
+
 class TransactionModeChanged(Unavailable):
     """The revision changes autocommit or the isolation level: use `autocommit_block()`."""
 

@@ -220,6 +220,8 @@ class Migrator:
             try:
                 return await asyncio.shield(running)
             except asyncio.CancelledError:
+                # At once: `stop` waits for a thread.
+                execution.guard.stopped.set()
                 stopping = loop.run_in_executor(None, execution.stop)
                 for one in (running, stopping):
                     one.add_done_callback(_read_error)
