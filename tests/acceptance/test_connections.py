@@ -12,13 +12,14 @@ import pytest
 
 from tenantry.api import requests
 from tenantry.api.connections import REFUSED_MAX, ConnectionLimits
-from tenantry.api.protocol import BoundedProtocol
+from tenantry.api.protocol import BoundedProtocol, sent_at_once
 from tenantry.app import app_over
 from tenantry.services import Services
 from tests.acceptance.sockets import Line, Served, served
 
 pytestmark = pytest.mark.slow
 
+LARGE_BYTES = 16 * 2**20
 LOGIN = "/api/tenant/auth/login"
 HEAD = b"POST %b HTTP/1.1\r\nhost: x\r\n%b\r\n"
 LIVE = b"GET /livez HTTP/1.1\r\nhost: x\r\n\r\n"
@@ -71,6 +72,25 @@ def statuses_in(raw: bytes) -> list[int]:
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requests, "BODY_SILENCE_SECONDS_MAX", 0.3)
     monkeypatch.setattr(requests, "BODY_SECONDS_MAX", 0.8)
+
+
+class Large:
+    """An application with a response that no kernel takes at once."""
+
+    def __init__(self) -> None:
+        self.made = 0
+
+    async def __call__(self, _scope: Any, _receive: Any, send: Any) -> None:
+        self.made += 1
+        headers = [(b"content-length", b"%d" % LARGE_BYTES)]
+        if not sent_at_once(send, 200, headers, bytes(LARGE_BYTES)):
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            await send({"type": "http.response.body", "body": bytes(LARGE_BYTES)})
+
+
+@pytest.fixture(name="large")
+def _large() -> Large:
+    return Large()
 
 
 # What is sent, and what is sent again and again after it.
@@ -298,6 +318,35 @@ class TestPipelining:
             await writing
 
 
+class TestUnread:
+    """Responses that clients do not read."""
+
+    async def test_holds_back_the_next_request(self, large: Large) -> None:
+        async with served(large) as at, at.line() as line:
+            line.writer.write(LIVE * 2)
+            await asyncio.sleep(0.5)
+            made_before = large.made
+            for _ in range(2):
+                await line.head()
+                await line.reader.readexactly(LARGE_BYTES)
+
+        assert (made_before, large.made) == (1, 2)
+
+    async def test_is_limited_in_all(self, large: Large) -> None:
+        """The connections with the most of it are closed."""
+        limits = ConnectionLimits(unread_bytes=2 * LARGE_BYTES)
+        async with served(large, limits=limits) as at, contextlib.AsyncExitStack() as stack:
+            for _ in range(8):
+                line = await stack.enter_async_context(at.line())
+                line.writer.write(LIVE)
+                await asyncio.sleep(0.05)
+            left = [one for one in at.server.server_state.connections if one.unread_bytes]  # type: ignore[union-attr]
+            unread = sum(one.unread_bytes for one in left)  # type: ignore[union-attr]
+
+        assert large.made == 8
+        assert 0 < unread <= limits.unread_bytes
+
+
 async def _flood(line: Line, data: bytes) -> None:
     with contextlib.suppress(ConnectionError):
         line.writer.write(data)
@@ -416,6 +465,7 @@ class TestFraming:
             (("content-length: 65537",), 413),
             (("content-length: 9999999999",), 413),
             (("content-length: 65537", "expect: 100-continue"), 413),
+            (("content-length: 65537 ", "expect: 100-continue"), 413),
             (("content-length: 9", "content-type: text/xml", "expect: 100-continue"), 415),
         ],
     )
@@ -453,6 +503,16 @@ class TestFraming:
             line.writer.write(b"GET /livez HTTP/1.0\r\n\r\n")
 
             assert statuses_in(await all_of(line)) == [200]
+
+    @pytest.mark.usefixtures("impatient")
+    async def test_of_http_1_0_expects_nothing(self, services: Services) -> None:
+        """Its client may take `100 Continue` for the response (RFC 9110, section 10.1.1)."""
+        headers = ("expect: 100-continue", "content-length: 9")
+        request = post("/api/admin/auth/login", *headers).replace(b"/1.1", b"/1.0")
+        async with quick(services) as at, at.line() as line:
+            line.writer.write(request)
+
+            assert (await line.head()).status == 408
 
     async def test_of_an_upgrade_that_is_not_taken_is_that_of_a_request(
         self, services: Services

@@ -35,6 +35,8 @@ from tests.conftest import HOST, World, client_of, make_world
 
 # A message of this size is decoded in 0.02 s; the SDK took 0.6 s.
 SIZE_SECONDS_MAX = 0.2
+# Lists in lists, deeper than the SDK reads.
+DEEP = [json.loads("[" * 300 + "]" * 300) for _ in range(48)]
 
 NO_MESSAGES: tuple[bytes, ...] = (
     b"",
@@ -380,6 +382,33 @@ class TestSize:
 
         assert time.process_time() - began < SIZE_SECONDS_MAX
         assert "at most 32,768 bytes" in error
+
+    @pytest.mark.parametrize(
+        "where",
+        [
+            ("_meta", "io.modelcontextprotocol/clientCapabilities", "extensions", "a"),
+            ("inputResponses", "a", "content"),
+        ],
+    )
+    @pytest.mark.parametrize("value", [DEEP, [{}] * 7_000], ids=["deep", "wide"])
+    async def test_of_the_values_is_limited(
+        self, world: World, where: tuple[str, ...], value: object
+    ) -> None:
+        """30 kB that are nested deeply cost the SDK seconds, and gigabytes."""
+        client = world.client(x_mcp_token=await world.mcp_token(world.acme))
+        params: Any = {where[-1]: value}
+        for name in reversed(where[:-1]):
+            params = {name: params}
+        meta = {"io.modelcontextprotocol/protocolVersion": NEWEST, **params.pop("_meta", {})}
+        headers = {"mcp_protocol_version": NEWEST, "mcp_method": "tools/list"}
+        body = message("tools/list", {"_meta": meta, **params})
+        assert len(body) < 32_768
+        began = time.process_time()
+
+        said = await post(client, body, **headers)
+
+        assert time.process_time() - began < SIZE_SECONDS_MAX
+        assert "200 values" in said.json()["error"]["message"]
 
     async def test_of_arguments_is_not(self, world: World) -> None:
         """The longest post is written."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -33,6 +34,9 @@ class Recorded(asyncio.Transport):
         self.writes.append(bytes(data))
 
     def close(self) -> None:
+        self.closed = True
+
+    def abort(self) -> None:
         self.closed = True
 
     def is_closing(self) -> bool:
@@ -173,3 +177,37 @@ class TestBrokenOff:
             record.exc_info = (type(error), error, None)
 
             assert is_logged(record) is is_told
+
+
+class TestUpgrade:
+    async def test_costs_no_pass_over_the_headers_for_each_part_of_the_body(self):
+        """A client could send a byte at a time, each of which cost more than a millisecond."""
+        commas = b"," * 20_000
+        times = {}
+        for name in (b"upgrade", b"x-upgrade"):
+            connection = Connection(at_once)
+            head = b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 501\r\nconnection: upgrade"
+            connection.protocol.data_received(b"%b%b\r\n%b: x\r\n\r\n" % (head, commas, name))
+            began = time.process_time()
+            for _ in range(500):
+                connection.protocol.data_received(b"x")
+            times[name] = time.process_time() - began
+            await connection.ask(b"x")
+
+        assert times[b"upgrade"] < 5 * times[b"x-upgrade"] + 0.05
+
+
+class TestStall:
+    async def test_is_that_of_the_present_response(self):
+        """A part of an earlier one was unread for a moment."""
+        connection = Connection(at_once)
+        now = time.monotonic()
+        await connection.ask()
+        connection.protocol.check(now + 1)
+        connection.transport.writes.clear()
+        connection.protocol.check(now + 2)
+        await connection.ask()
+
+        connection.protocol.check(now + 33)
+
+        assert not connection.transport.closed

@@ -29,6 +29,8 @@ REFUSED_MAX = 32
 LOG_SECONDS = 10.0
 # A client that has one IPv6 address usually has a whole network of this size (RFC 6177).
 IPV6_NETWORK_BITS = 64
+# The reason in the metric `tenantry_refused_connections_total`.
+TOO_MUCH_UNREAD = "TooMuchUnread"
 _RETRY_SOON: Headers = [(b"retry-after", b"5"), CLOSE]
 
 _log = structlog.get_logger(__name__)
@@ -64,6 +66,8 @@ class ConnectionLimits:
         linger_seconds: How long a refused client has to read the error.
         stall_seconds: How long a client may read nothing of a response.
         read_seconds: How long it may read a response that was written at once.
+        unread_bytes: The most bytes of responses that all clients have not read. Beyond it, the
+            connections with the most are closed.
     """
 
     total: int = 1_000
@@ -75,10 +79,18 @@ class ConnectionLimits:
     linger_seconds: float = 2.0
     stall_seconds: float = 30.0
     read_seconds: float = 300.0
+    unread_bytes: int = 128 * 2**20
 
 
 class Connection(Protocol):
     """A connection that is checked once a second."""
+
+    @property
+    def unread_bytes(self) -> int:
+        """The bytes that are written, and that the client has not read."""
+
+    def abort(self) -> None:
+        """Close the connection at once."""
 
     def check(self, now: float) -> None:
         """Close the connection if a deadline has passed.
@@ -101,6 +113,7 @@ class Connections:
         self._metrics = metrics
         self._admitted: dict[Connection, str] = {}
         self._refused: set[Connection] = set()
+        self._unread: set[Connection] = set()
         self._by_client: Counter[str] = Counter()
         self._logged_at: float | None = None
         metrics.watch_connections(lambda: len(self._admitted))
@@ -137,11 +150,29 @@ class Connections:
     def leave(self, connection: Connection) -> None:
         """Remove a closed connection, whether it was admitted or refused."""
         self._refused.discard(connection)
+        self._unread.discard(connection)
         client = self._admitted.pop(connection, None)
         if client is not None:
             self._by_client[client] -= 1
             if not self._by_client[client]:
                 del self._by_client[client]
+
+    def limit_unread(self, connection: Connection) -> None:
+        """Note a client that does not read, and abort connections beyond `unread_bytes`."""
+        self._unread.add(connection)
+        most_first = sorted(self._unread, key=lambda one: one.unread_bytes, reverse=True)
+        total = sum(one.unread_bytes for one in most_first)
+        for one in most_first:
+            if total <= self.limits.unread_bytes:
+                return
+            total -= one.unread_bytes
+            self._unread.discard(one)
+            self._metrics.count_refused_connection(TOO_MUCH_UNREAD)
+            one.abort()
+
+    def forget_unread(self, connection: Connection) -> None:
+        """Note that a client reads again."""
+        self._unread.discard(connection)
 
     def count_refusal(self, reason: type[HttpError]) -> None:
         """Count a connection that is closed because of an invalid request."""

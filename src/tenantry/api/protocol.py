@@ -11,7 +11,6 @@ This is the only module that uses internals of uvicorn: `HttpToolsProtocol`,
 
 import asyncio
 from collections.abc import Callable, Sequence
-from enum import IntEnum, auto
 from functools import partial
 from typing import Any, cast
 
@@ -23,14 +22,23 @@ from uvicorn.protocols.http.httptools_impl import (
     RequestResponseCycle,
 )
 
-from tenantry.api import envelope
-from tenantry.api.caching import cache_headers
+from tenantry.api.connection_states import (
+    ANSWERING,
+    BODY,
+    CLOSING,
+    DRAINING,
+    HEAD,
+    IDLE,
+    LINGERING,
+    NEW,
+    State,
+)
 from tenantry.api.connections import Connections
 from tenantry.api.endings import ChunkedBody, EmptyLine
-from tenantry.api.envelope import CLOSE, Headers, HeadersTooLarge, HttpError
+from tenantry.api.envelope import HeadersTooLarge, HttpError
 from tenantry.api.framing import BadFraming, Framing
+from tenantry.api.whole_answers import whole_answer
 from tenantry.kit.clock import monotonic_seconds
-from tenantry.kit.ids import new_request_id
 
 # The request line and the headers. `api.requests` has a lower limit for the headers.
 HEAD_BYTES_MAX = 32_768
@@ -95,39 +103,6 @@ def received_at_once(receive: Callable[..., object]) -> bytes | None:
     return body
 
 
-def whole_answer(refusal: HttpError, default_headers: Headers) -> bytes:
-    """Return the response to a request that does not reach the application, as bytes."""
-    answer = envelope.failure(refusal, token_sent=False)
-    assert isinstance(answer.body, bytes)
-    headers = [
-        *default_headers,
-        *answer.headers,
-        *cache_headers(frozenset(), is_page=False, is_negotiated=False),
-        (b"x-request-id", new_request_id().encode()),
-        (b"content-length", b"%d" % len(answer.body)),
-        *([] if CLOSE in answer.headers else [CLOSE]),
-    ]
-    lines = b"".join(b"%b: %b\r\n" % header for header in headers)
-    return b"%b%b\r\n%b" % (STATUS_LINE[answer.status], lines, answer.body)
-
-
-class State(IntEnum):
-    """What a connection waits for. Up to `HEAD` it reads a head, and up to `BODY` a body."""
-
-    NEW = auto()  # the first request
-    IDLE = auto()  # the next request
-    HEAD = auto()  # the rest of a head
-    DRAINING = auto()  # the rest of a body after the response was sent
-    BODY = auto()  # the rest of a body, and the response
-    ANSWERING = auto()  # the response to a complete request
-    LINGERING = auto()  # the client reading the error of a refused connection
-    CLOSING = auto()  # the client reading the last bytes
-
-
-# Constants, because in Python 3.11 access to a member of an enumeration is slow.
-NEW, IDLE, HEAD, DRAINING, BODY, ANSWERING, LINGERING, CLOSING = State
-
-
 class _Flow(FlowControl):
     """uvicorn's flow control, which does not resume reading while input is held back."""
 
@@ -186,16 +161,18 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Read a request; hold back input that arrives before its response."""
-        if self._state <= BODY:
-            self._read(data, 0)
-        elif self._state is ANSWERING:
+        if self._state is ANSWERING or self._waits_for_reader:
             self._hold(self._held[self._held_from :] + data, 0)
+        elif self._state <= BODY:
+            self._read(data, 0)
 
     def check(self, now: float) -> None:
         """Close the connection if a deadline has passed."""
         limits = self._connections.limits
+        if not self.unread_bytes:
+            self._stalled_since = None
         # Nothing more is written in these states. uvloop and the kernel may hold a whole response.
-        is_reading = self._state in (IDLE, CLOSING) and self.transport.get_write_buffer_size() > 0
+        is_reading = self._state in (IDLE, CLOSING) and self.unread_bytes > 0
         if (is_reading or self.flow.write_paused) and self._is_stalled(now):
             self.transport.abort()
             return
@@ -260,6 +237,8 @@ class BoundedProtocol(HttpToolsProtocol):
         # supported, so the input is the body (RFC 9110, section 7.8).
         self._passes_parser = is_upgrade and framing.body_bytes > 0
         self._enter(BODY)
+        if self.parser.get_http_version() == "1.0":
+            self.expect_100_continue = False  # RFC 9110, section 10.1.1
         super().on_headers_complete()
         if self._is_last:
             self.cycle.keep_alive = False
@@ -277,6 +256,10 @@ class BoundedProtocol(HttpToolsProtocol):
         self._left = 0
         self._enter(IDLE if self.cycle.response_complete else ANSWERING)
 
+    def _should_upgrade(self) -> bool:
+        """Return False. uvicorn splits the header `Connection` at each part of the body."""
+        return False
+
     # Called when the response is sent
 
     def on_response_complete(self) -> None:
@@ -289,16 +272,42 @@ class BoundedProtocol(HttpToolsProtocol):
             self._enter(DRAINING)
         elif self._state is ANSWERING:
             self._enter(IDLE)
+        if not self._waits_for_reader:
+            self._go_on()
+
+    @property
+    def _waits_for_reader(self) -> bool:
+        """Whether the next request waits until the client has read the last response."""
+        return self._state is IDLE and bool(self.flow.write_paused)
+
+    def _go_on(self) -> None:
         self.flow.is_held = False
         self.flow.resume_reading()
         if self._held:
             data, self._held = self._held, b""
             self._read(data, self._held_from)
 
+    def pause_writing(self) -> None:
+        """Count the bytes that the client has not read."""
+        super().pause_writing()
+        self._connections.limit_unread(self)
+
     def resume_writing(self) -> None:
         """Reset the deadline of a client that did not read."""
+        self._connections.forget_unread(self)
         self._stalled_since = None
         super().resume_writing()
+        if self._state is IDLE:
+            self._go_on()
+
+    @property
+    def unread_bytes(self) -> int:
+        """The bytes that are written, and that the client has not read."""
+        return int(self.transport.get_write_buffer_size())
+
+    def abort(self) -> None:
+        """Close the connection at once, and discard what the client has not read."""
+        self.transport.abort()
 
     def _enter(self, state: State) -> None:
         self._state = state
@@ -378,7 +387,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _is_stalled(self, now: float) -> bool:
         """Return whether the client has read nothing for `stall_seconds`."""
-        unread = self.transport.get_write_buffer_size()
+        unread = self.unread_bytes
         if self._stalled_since is None or unread < self._unread:
             self._unread, self._stalled_since = unread, now
         return now - self._stalled_since >= self._connections.limits.stall_seconds

@@ -322,7 +322,8 @@ async def _read_parts(receive: Receive, bytes_max: int, held: HeldBody) -> bytes
 def _check_announced(endpoint: Endpoint, headers: RawHeaders) -> None:
     announced = 0
     for name, value in headers:
-        if name == b"content-length" and value.isdigit():
+        # The parser keeps blanks at the end.
+        if name == b"content-length" and value.strip().isdigit():
             announced = int(value)
     if announced > endpoint.body_bytes_max:
         raise BodyTooLarge

@@ -49,10 +49,13 @@ Titles and contents are returned exactly as written: text, not HTML that is safe
 tool returns an error, its message names the argument and the rule: correct it and call again.\
 """
 
-# The SDK takes a second for a megabyte of invalid elements.
+# The SDK takes a second for a megabyte of invalid elements. If they are nested deeper than 255
+# levels, it takes seconds and gigabytes for 30 kB. Clients send about twenty values.
 PARAMS_BYTES_MAX = 32_768
+PARAMS_VALUES_MAX = 200
 _TOO_LARGE = (
-    f"`params` must have at most {PARAMS_BYTES_MAX:,} bytes, besides the arguments of a tool."
+    f"`params` must have at most {PARAMS_BYTES_MAX:,} bytes and {PARAMS_VALUES_MAX} values, "
+    "besides the arguments of a tool."
 )
 
 SERVER: Server[None] = Server(
@@ -157,13 +160,24 @@ def _check_size(message: McpMessage) -> None:
     The arguments of a tool are decoded by `tools`, which is fast.
 
     Raises:
-        MCPError: It is larger than `PARAMS_BYTES_MAX`.
+        MCPError: It is larger than `PARAMS_BYTES_MAX` or `PARAMS_VALUES_MAX`.
     """
     params = dict(message.params or {})
     if message.method == "tools/call":
         params.pop("arguments", None)
-    if len(msgspec.json.encode(params)) > PARAMS_BYTES_MAX:
+    if _has_too_many_values(params) or len(msgspec.json.encode(params)) > PARAMS_BYTES_MAX:
         raise MCPError(types.INVALID_PARAMS, _TOO_LARGE)
+
+
+def _has_too_many_values(params: dict[str, Any]) -> bool:
+    """Return whether there are more than `PARAMS_VALUES_MAX`, at any depth."""
+    count, unread = 0, [params]
+    while unread and count <= PARAMS_VALUES_MAX:
+        one: Any = unread.pop()
+        values = one.values() if isinstance(one, dict) else one if isinstance(one, list) else ()
+        count += len(values)
+        unread.extend(values)
+    return count > PARAMS_VALUES_MAX
 
 
 def _refusal(call: Call, raised: Exception) -> Exception:

@@ -1,0 +1,25 @@
+"""Responses to requests that do not reach the application."""
+
+from http import HTTPStatus
+
+from tenantry.api import envelope
+from tenantry.api.caching import cache_headers
+from tenantry.api.envelope import CLOSE, Headers, HttpError
+from tenantry.kit.ids import new_request_id
+
+
+def whole_answer(refusal: HttpError, default_headers: Headers) -> bytes:
+    """Return the response to a request that does not reach the application, as bytes."""
+    answer = envelope.failure(refusal, token_sent=False)
+    assert isinstance(answer.body, bytes)
+    headers = [
+        *default_headers,
+        *answer.headers,
+        *cache_headers(frozenset(), is_page=False, is_negotiated=False),
+        (b"x-request-id", new_request_id().encode()),
+        (b"content-length", b"%d" % len(answer.body)),
+        *([] if CLOSE in answer.headers else [CLOSE]),
+    ]
+    status_line = f"HTTP/1.1 {answer.status} {HTTPStatus(answer.status).phrase}\r\n".encode()
+    lines = b"".join(b"%b: %b\r\n" % header for header in headers)
+    return b"%b%b\r\n%b" % (status_line, lines, answer.body)
