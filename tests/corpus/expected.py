@@ -23,6 +23,7 @@ REFUSALS = (
     | _on(SQLITE, _ENDS, "begin_in_text_of_sqlite", "executescript")
     | _on(POSTGRESQL, _ENDS, "psycopg_composed_commit")
     | _on(POSTGRESQL, "changes autocommit", "psycopg2_isolation_level")
+    | _on(POSTGRESQL, "makes a cursor itself", "psycopg_another_cursor_in_block")
     | _on(SQLITE, "sets an authorizer", "sqlite_authorizer")
     | _on(SQLITE, "never returns in a write transaction", "sqlite_backup")
     | _on(BOTH, _SECOND, "session_of_a_new_engine", "second_connection")

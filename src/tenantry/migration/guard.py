@@ -41,7 +41,7 @@ class TransactionModeChanged(Unavailable):
 
 
 class UnknownCursor(Unavailable):
-    """The revision streams rows over a cursor of its own: make it with `cursor()`."""
+    """The revision makes a cursor itself, in a block or to stream: make it with `cursor()`."""
 
 
 class AuthorizerReplaced(Unavailable):

@@ -86,7 +86,10 @@ def _check_unknown(guard: Guard, gen: Any) -> None:
     cursor = variables.get("self")
     if isinstance(cursor, psycopg.Cursor) and not hasattr(cursor, "is_guarded"):
         text = next((variables[name] for name in _TEXTS if name in variables), None)
-        guard.refuse(UnknownCursor()) if text is None else guard.check_sql(text, cursor)
+        # Within a block, the guard would wait for the lock that the connection holds now.
+        if text is None or guard.is_in_block:
+            guard.refuse(UnknownCursor())
+        guard.check_sql(text, cursor)
 
 
 def _psycopg2(base: Any, plain_cursor: Any) -> Any:

@@ -67,6 +67,17 @@ SHAPES = [
         engines=POSTGRESQL,
     ),
     shape(
+        "psycopg_another_cursor_in_block",
+        f"""
+import psycopg
+{_RAW}
+with op.get_context().autocommit_block():
+    psycopg.ClientCursor(raw).execute("CREATE TABLE made ()")
+""",
+        setup=VERSION_TABLE,
+        engines=POSTGRESQL,
+    ),
+    shape(
         "psycopg2_isolation_level",
         f"{_INSERT}\n{_RAW}\nraw.set_isolation_level(0)",
         setup=VERSION_TABLE,
