@@ -464,6 +464,26 @@ class TestAutocommitBlock:
         assert set(indexes(tenant_url).values()) == {True}
 
 
+@on_postgresql
+class TestStatementOfAutocommitBlock:
+    @pytest.mark.slow
+    @pytest.mark.parametrize("limit", ["transaction_timeout", "idle_session_timeout"])
+    async def test_has_no_time_limit_of_the_database(
+        self, rig: Rig, folder: AlembicFolder, tenant_url: str, limit: str
+    ):
+        raw_sql.run(
+            tenant_url,
+            "DO $$ BEGIN EXECUTE format("
+            f"'ALTER DATABASE %I SET {limit} = ''500ms''', current_database()); END $$",
+        )
+        wait = "time.sleep(0.8)\n    op.execute('SELECT pg_sleep(0.8)')"
+        folder.add("u1_block", f"{BLOCK}\n    {wait}", head="import time")
+
+        done = await rig.migrate(tenant_url)
+
+        assert done.error is None, reason(done)
+
+
 @on_sqlite
 class TestAutocommitBlockOnSqlite:
     async def test_runs_inside_the_transaction(

@@ -16,6 +16,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from tenantry.db.time_limits import LIFT_IN_SESSION
 from tenantry.kit.errors import Unavailable
 from tenantry.migration import sql_text
 from tenantry.migration.guard import Guard
@@ -78,8 +79,6 @@ SELECT has_table_privilege(:own, 'SELECT') AND has_table_privilege(:own, 'UPDATE
 _FIND_BEGUN = sa.select(log.c.position).where(
     log.c.stream == BEGUN, log.c.revision == sa.bindparam("what")
 )
-# A role's own timeouts are for requests. Without a transaction, SET LOCAL has no effect.
-_TIMEOUTS_OFF = "SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0"
 _FORGET = sa.delete(log).where(log.c.stream == BEGUN, log.c.revision == sa.bindparam("what"))
 _READ_SESSION = sa.text(
     "SELECT current_setting('role') AS role, current_setting('search_path') AS path"
@@ -170,7 +169,8 @@ class AutocommitBlock:
             self._session = self._connection.execute(_READ_SESSION).one()._asdict()
             self._raw.commit()
             self._raw.autocommit = self._guard.is_in_block = True
-            self._command(_TIMEOUTS_OFF)
+            # A role's own limits are for requests. Without a transaction, SET LOCAL has no effect.
+            self._command(LIFT_IN_SESSION)
             self._set_lock_timeout(timeouts.lock_ms)
         sa.event.listen(self._connection, "before_cursor_execute", self._replace, retval=True)
         try:
