@@ -464,8 +464,107 @@ class TestAutocommitBlock:
         assert set(indexes(tenant_url).values()) == {True}
 
 
+UNIQUE = "CREATE UNIQUE INDEX CONCURRENTLY IF NOT EXISTS"
+
+
 @on_postgresql
 class TestStatementOfAutocommitBlock:
+    @pytest.mark.parametrize(
+        "start",
+        [
+            f"-- CREATE\n/* ; */ {UNIQUE} ix",
+            f"{UNIQUE} IX_É",
+        ],
+        ids=["after comments", "with a letter that is not folded"],
+    )
+    async def test_replaces_an_invalid_index(
+        self, rig: Rig, folder: AlembicFolder, tenant_url: str, start: str
+    ):
+        raw_sql.run(
+            tenant_url, "CREATE TABLE note (text text)", "INSERT INTO note VALUES ('a'), ('a')"
+        )
+        folder.add("u1_block", f"{BLOCK}\n    op.execute({f'{start} ON note (text)'!r})")
+
+        failed = await rig.migrate(tenant_url)
+        again = await rig.migrate(tenant_url)
+
+        assert "could not create unique index" in reason(failed)
+        assert reason(again) == reason(failed)
+
+    @pytest.mark.parametrize(
+        ("sql", "message"),
+        [
+            ("DROP INDEX CONCURRENTLY typo", "does not exist"),
+            ("CREATE INDEX CONCURRENTLY ix ON note (text)", "already exists"),
+        ],
+    )
+    async def test_that_fails_before_it_begins_fails_each_time(
+        self, rig: Rig, folder: AlembicFolder, tenant_url: str, sql: str, message: str
+    ):
+        raw_sql.run(tenant_url, "CREATE TABLE note (text text)", "CREATE INDEX ix ON note ((1))")
+        folder.add("u1_block", f"{BLOCK}\n    op.execute('{sql}')")
+
+        failed = await rig.migrate(tenant_url)
+        again = await rig.migrate(tenant_url)
+
+        assert message in reason(failed)
+        assert reason(again) == reason(failed)
+
+    async def test_replaces_an_invalid_index_in_each_schema(
+        self, rig: Rig, folder: AlembicFolder, tenant_url: str
+    ):
+        for schema in ("app", "bad"):
+            raw_sql.run(tenant_url, f"CREATE SCHEMA {schema}")
+            raw_sql.run(tenant_url, f"CREATE TABLE {schema}.note (text text)")
+        raw_sql.run(tenant_url, "INSERT INTO bad.note VALUES ('a'), ('a')")
+        lines = (
+            BLOCK,
+            "for schema in ('app', 'bad'):",
+            "    op.execute(f'SET search_path TO {schema}')",
+            f"    op.execute('{UNIQUE} ix ON note (text)')",
+            "op.execute('RESET search_path')",
+        )
+        folder.add("u1_block", "\n    ".join(lines))
+
+        failed = await rig.migrate(tenant_url)
+        again = await rig.migrate(tenant_url)
+
+        assert "could not create unique index" in reason(failed)
+        assert reason(again) == reason(failed)
+
+    async def test_is_not_skipped_after_it_was_changed(
+        self, rig: Rig, folder: AlembicFolder, tenant_url: str
+    ):
+        """As with Alembic."""
+        raw_sql.run(tenant_url, "CREATE TABLE note (id integer, text text)")
+        index = 'op.execute("CREATE INDEX CONCURRENTLY ix ON note (text)")'
+        file = folder.add("u1_block", f"{BLOCK}\n    {index}\n    op.execute('VACUUM typo')")
+
+        failed = await rig.migrate(tenant_url)
+        changed = file.read_text().replace("(text)", "(id)").replace("VACUUM typo", "VACUUM note")
+        file.write_text(changed)
+        again = await rig.migrate(tenant_url)
+
+        assert "does not exist" in reason(failed)
+        assert "already exists" in reason(again)
+
+    async def test_for_an_index_does_not_need_the_schema_of_the_log(
+        self, rig: Rig, folder: AlembicFolder, tenant_url: str
+    ):
+        raw_sql.run(tenant_url, "CREATE SCHEMA app", "CREATE TABLE app.note (text text)")
+        lines = (
+            BLOCK,
+            "op.execute('SET search_path TO app')",
+            "op.execute('CREATE INDEX CONCURRENTLY ix ON note (text)')",
+            "op.execute('DROP INDEX CONCURRENTLY ix')",
+            "op.execute('RESET search_path')",
+        )
+        folder.add("u1_block", "\n    ".join(lines))
+
+        done = await rig.migrate(tenant_url)
+
+        assert done.error is None, reason(done)
+
     @pytest.mark.slow
     @pytest.mark.parametrize("limit", ["transaction_timeout", "idle_session_timeout"])
     async def test_has_no_time_limit_of_the_database(

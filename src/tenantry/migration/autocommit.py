@@ -2,12 +2,14 @@
 
 Statements in the block cannot be rolled back. If the process is killed there, the next attempt
 continues from what is left. This module does so for indexes that are created, dropped or rebuilt
-``CONCURRENTLY``: before each, it adds an entry "begun" to the log of the database. If such an
-index was begun and is invalid, it is dropped and created again. If it is valid, it was finished,
-and is not created again. The remains of ``REINDEX`` (``…_ccnew``, ``…_ccold``) are dropped.
+``CONCURRENTLY`` over SQLAlchemy: before each, it adds an entry "begun" to the log of the database.
+If the same statement was begun and its index is invalid, it is dropped and created again. If it is
+valid, it was finished, and is not created again. The remains of ``REINDEX`` (``…_ccnew``,
+``…_ccold``) are dropped.
 """
 
 import contextlib
+import hashlib
 import re
 import secrets
 from collections.abc import Iterator, Sequence
@@ -25,32 +27,33 @@ from tenantry.migration.statements import AutocommitRevision
 
 _NAME = r'(?:"(?:[^"]|"")+"|[\w$]+)'
 _QUALIFIED = rf"{_NAME}(?:\s*\.\s*{_NAME})?"
+_START = r"(?:\s|--[^\r\n]*[\r\n]|/\*(?:(?!/\*|\*/)[\s\S])*\*/)*"
 _CREATE = re.compile(
-    rf"\s*CREATE\s+(?:UNIQUE\s+)?INDEX\s+CONCURRENTLY\s+(?:IF\s+NOT\s+EXISTS\s+)?(?P<index>{_NAME})"
-    rf"\s+ON\s+(?:ONLY\s+)?(?P<table>{_QUALIFIED})",
+    rf"{_START}CREATE\s+(?:UNIQUE\s+)?INDEX\s+CONCURRENTLY\s+(?:IF\s+NOT\s+EXISTS\s+)?"
+    rf"(?P<index>{_NAME})\s+ON\s+(?:ONLY\s+)?(?P<table>{_QUALIFIED})(?![\w$]|\s*\.)",
     re.IGNORECASE,
 )
 _DROP = re.compile(
-    rf"\s*DROP\s+INDEX\s+CONCURRENTLY\s+(?:IF\s+EXISTS\s+)?(?P<index>{_QUALIFIED})"
+    rf"{_START}DROP\s+INDEX\s+CONCURRENTLY\s+(?:IF\s+EXISTS\s+)?(?P<index>{_QUALIFIED})"
     r"\s*(?:CASCADE|RESTRICT)?\s*;?\s*$",
     re.IGNORECASE,
 )
 _REINDEX = re.compile(
-    r"\s*REINDEX\s*(?:\((?P<options>[^)]*)\)\s*)?(?P<kind>INDEX|TABLE|SCHEMA|DATABASE|SYSTEM)\b"
-    rf"\s*(?P<word>CONCURRENTLY\b\s*)?(?P<name>{_QUALIFIED})?",
+    rf"{_START}REINDEX\s*(?:\((?P<options>[^)]*)\)\s*)?(?P<kind>INDEX|TABLE|SCHEMA|DATABASE|SYSTEM)\b"
+    rf"\s*(?P<word>CONCURRENTLY\b\s*)?(?P<name>{_QUALIFIED})?\s*;?\s*$",
     re.IGNORECASE,
 )
 _NOTHING = "SELECT 1"
 # The column is an INTEGER.
 POSITION_MAX = 2**31 - 1
 
-# An index is in the schema of its table.
+# An index is in the schema of its table. The server folds and cuts its name.
 _FIND_CREATED = sa.text("""
 SELECT quote_ident(nspname) || '.' || quote_ident(relname), indisvalid
 FROM pg_index
 JOIN pg_class ON pg_class.oid = indexrelid
 JOIN pg_namespace ON pg_namespace.oid = relnamespace
-WHERE indrelid = to_regclass(:table) AND relname = :index
+WHERE indrelid = to_regclass(:table) AND relname = CAST((parse_ident(:index))[1] AS name)
 """)
 _FIND_DROPPED = sa.text("SELECT CAST(to_regclass(:index) AS text)")
 _FIND_LEFT = sa.text("""
@@ -86,7 +89,7 @@ _READ_SESSION = sa.text(
 _SET_SESSION = sa.text(
     "SELECT set_config('role', :role, false), set_config('search_path', :path, false)"
 )
-_SETTINGS = {"SET", "RESET", "SHOW"}
+_HARMLESS = {"SET", "RESET", "SHOW"}
 
 
 class VersionMoved(Unavailable):
@@ -127,6 +130,7 @@ class AutocommitBlock:
         self._tables = self._find_tables()
         # Whether a statement was sent, and has succeeded in the block, that cannot be repeated.
         self._has_sent = self._has_changed = False
+        self._prepared: str | None = None
         self._run = f"{step.revision}: statements of {step.run_id}"
         self._session: dict[str, str] = {}
         with guard.pausing():
@@ -135,16 +139,23 @@ class AutocommitBlock:
 
     def before(self, sql: str) -> None:
         """Store that a statement is sent which an attempt of the same run must not repeat."""
-        if self._has_sent or _is_repeatable(sql):
+        if self._is_repeatable(sql):
             return
-        if self._guard.is_in_block:
+        if self._guard.is_in_block and not self._has_sent:
             with self._session_of_before():
                 self._log(self._run)
         self._has_sent = True
 
     def after(self, sql: str) -> None:
         """Note that a statement has changed something, which remains."""
-        self._has_changed |= self._guard.is_in_block and not _is_repeatable(sql)
+        self._has_changed |= self._guard.is_in_block and not self._is_repeatable(sql)
+
+    def _is_repeatable(self, sql: str) -> bool:
+        """Return whether a statement changes nothing, or is continued by the next attempt."""
+        text = sql_text.read(sql)
+        if sql in {self._prepared, _NOTHING}:
+            return True
+        return text.is_whole and all({*words[:1]} <= _HARMLESS for words in text.commands)
 
     def check_tables(self) -> None:
         """Check that the names of the version tables and of the log mean the same tables as before.
@@ -203,28 +214,31 @@ class AutocommitBlock:
 
     def _prepare(self, sql: str) -> bool:
         """Return whether an earlier attempt completed *sql*; if not, remove what it left."""
+        is_alone = len(sql_text.read(sql).commands) == 1
+        patterns = (_CREATE, _DROP, _REINDEX) if is_alone else ()
+        match = next(filter(None, (one.match(sql) for one in patterns)), None)
+        self._prepared = sql if match else None
+        if match is None or not _is_concurrent(match):
+            self._set_lock_timeout(self._step.timeouts.lock_ms)
+            return False
         # A concurrent command waits for transactions to end, and blocks no traffic.
         self._set_lock_timeout(self._step.timeouts.swap_ms)
-        if created := _CREATE.match(sql):
-            return self._is_created(_folded(created["index"]), created["table"])
-        if dropped := _DROP.match(sql):
-            exists = self._scalar(_FIND_DROPPED, index=dropped["index"]) is not None
-            return self._begin(f"drop {dropped['index']}") and not exists
-        rebuilt = _REINDEX.match(sql)
-        if rebuilt and (rebuilt["word"] or "CONCURRENTLY" in (rebuilt["options"] or "").upper()):
-            kind, name = rebuilt["kind"].upper(), rebuilt["name"] or ""
-            self._reindexed.append({"kind": kind, "name": name})
-            if self._begin(f"reindex {kind} {name}"):
-                self._drop_left()
-        else:
-            self._set_lock_timeout(self._step.timeouts.lock_ms)
+        if match.re is _CREATE:
+            return self._is_created(sql, match["index"], match["table"])
+        if match.re is _DROP:
+            exists = self._scalar(_FIND_DROPPED, index=match["index"]) is not None
+            return self._begin(sql, is_logged=exists) and not exists
+        self._reindexed.append({"kind": match["kind"].upper(), "name": match["name"] or ""})
+        if self._begin(sql):
+            self._drop_left()
         return False
 
-    def _is_created(self, index: str, table: str) -> bool:
+    def _is_created(self, sql: str, index: str, table: str) -> bool:
         found = self._connection.execute(_FIND_CREATED, {"table": table, "index": index})
         row = found.one_or_none()
-        if not self._begin(f"create {index}") or row is None:
-            return False  # if there is one, it is another revision's, and this statement fails
+        # If there is one that was not begun, it is another revision's, and this statement fails.
+        if not self._begin(sql, is_logged=row is None) or row is None:
+            return False
         name, is_valid = row
         if not is_valid:
             self._command(f"DROP INDEX CONCURRENTLY {name}")
@@ -236,24 +250,31 @@ class AutocommitBlock:
             for (name,) in self._connection.execute(_FIND_LEFT, one).all():
                 self._command(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
 
-    def _begin(self, what: str) -> bool:
-        """Log that *what* is begun; return whether an earlier attempt has begun it."""
-        what = f"{self._step.revision}: {what}"
-        if what in self._begun:
-            return False
-        self._begun.add(what)
-        if self._scalar(_FIND_BEGUN, what=what) is not None:
-            return True
-        self._log(what)
+    def _begin(self, sql: str, *, is_logged: bool = True) -> bool:
+        """Log that *sql* is begun; return whether an earlier attempt has begun it."""
+        with self._session_of_before() as path:
+            # A corrected statement is another one; so is the same one in another schema.
+            digest = hashlib.sha256(f"{path} {sql}".encode()).hexdigest()
+            what = f"{self._step.revision}: {digest}"
+            if what in self._begun:
+                return False
+            self._begun.add(what)
+            if self._scalar(_FIND_BEGUN, what=what) is not None:
+                return True
+            if is_logged:
+                self._log(what)
         return False
 
     @contextmanager
-    def _session_of_before(self) -> Iterator[None]:
-        """Use the role and the search path of before the block, which the revision may change."""
+    def _session_of_before(self) -> Iterator[str]:
+        """Use the role and the search path of before the block, which the revision may change.
+
+        Yield the search path that it has set.
+        """
         now = self._connection.execute(_READ_SESSION).one()
         self._connection.execute(_SET_SESSION, self._session)
         try:
-            yield
+            yield now.path
         finally:
             self._connection.execute(_SET_SESSION, now._asdict())
 
@@ -280,16 +301,7 @@ class AutocommitBlock:
         cursor.close()
 
 
-def _is_repeatable(sql: str) -> bool:
-    """Return whether a statement changes nothing, or is continued by the next attempt."""
-    commands = sql_text.read(sql).commands
-    if len(commands) == 1 and any(one.match(sql) for one in (_CREATE, _DROP, _REINDEX)):
+def _is_concurrent(match: re.Match[str]) -> bool:
+    if match.re is not _REINDEX:
         return True
-    return sql == _NOTHING or all({*words[:1]} <= _SETTINGS for words in commands)
-
-
-def _folded(name: str) -> str:
-    """Return a name as the server stores it: folded to lower case unless quoted."""
-    if name.startswith('"'):
-        return name[1:-1].replace('""', '"')
-    return name.lower()
+    return bool(match["word"]) or "CONCURRENTLY" in (match["options"] or "").upper()
