@@ -9,6 +9,7 @@ from tenantry.kit.ids import new_id
 from tenantry.migration.attempts import LOCK_TRIES_MAX
 from tenantry.migration.autocommit import BlockNotRepeated
 from tenantry.migration.errors import explain
+from tenantry.migration.migrator import Migrator, TimeLimits
 from tenantry.migration.run_scripts import RunScripts
 from tenantry.migration.schema_state import SchemaState
 from testkit import raw_sql
@@ -464,11 +465,104 @@ class TestAutocommitBlock:
         assert set(indexes(tenant_url).values()) == {True}
 
 
+ALTER = "op.execute('ALTER TABLE busy ADD more integer')"
+# What leaves a row although it fails at the lock of `busy`: the driver, and the block.
+LEAVING = {
+    "a procedure": ("psycopg", "op.execute('CALL work()')"),
+    "an anonymous block": (
+        "psycopg",
+        "op.execute('DO $$ BEGIN INSERT INTO kept VALUES (1); COMMIT; LOCK TABLE busy; END $$')",
+    ),
+    "rows that commit one by one": (
+        "psycopg2",
+        "op.get_bind().execute(sa.text('SELECT work_on(:n)'), [{'n': 1}, {'n': 2}])",
+    ),
+    "rows of the driver's cursor": (
+        "psycopg2",
+        "raw.cursor().executemany('SELECT work_on(%s)', [(1,), (2,)])",
+    ),
+    "COPY of psycopg2": ("psycopg2", f"raw.cursor().copy_from(io.StringIO('1'), 'kept'); {ALTER}"),
+    "a function of psycopg2": ("psycopg2", f"raw.cursor().callproc('work_on', [1]); {ALTER}"),
+    "a row after a transaction of the driver": (
+        "psycopg",
+        f"""
+    with contextlib.suppress(Exception), raw.transaction():
+        raw.execute("SELECT 1 / 0")
+    raw.execute("INSERT INTO kept VALUES (1)")
+    {ALTER}""",
+    ),
+}
+WORK = """
+CREATE TABLE kept (id integer);
+CREATE TABLE busy (id integer);
+CREATE PROCEDURE work() LANGUAGE plpgsql AS $$
+    BEGIN INSERT INTO kept VALUES (1); COMMIT; LOCK TABLE busy; END $$;
+CREATE FUNCTION work_on(n integer) RETURNS integer LANGUAGE plpgsql AS $$
+    BEGIN IF n = 2 THEN LOCK TABLE busy; END IF; INSERT INTO kept VALUES (n); RETURN n; END $$;
+"""
+LOCKED = "A lock was not free in time: something else uses the table (SQLSTATE 55P03)."
+REFUSED = f"u1_block: {BlockNotRepeated.__doc__} Why it failed: {LOCKED}"
+INDEX_OF_NOTE = "CREATE INDEX CONCURRENTLY IF NOT EXISTS ix ON note (text)"
 UNIQUE = "CREATE UNIQUE INDEX CONCURRENTLY IF NOT EXISTS"
 
 
 @on_postgresql
 class TestStatementOfAutocommitBlock:
+    @pytest.mark.parametrize(("driver", "lines"), LEAVING.values(), ids=list(LEAVING))
+    async def test_is_sent_once_if_it_can_leave_something(
+        self,
+        folder: AlembicFolder,
+        tenant_url: str,
+        make_migrator: MakeMigrator,
+        driver: str,
+        lines: str,
+    ):
+        raw_sql.run(tenant_url, WORK)
+        raw = "raw = op.get_bind().connection.driver_connection"
+        folder.add("u1_block", f"{raw}\n{BLOCK}\n    {lines}", head="import contextlib, io")
+        threads = make_migrator(20.0)._threads  # noqa: SLF001
+        limits = TimeLimits(connect_seconds=5, deadline_seconds=20, lock_ms=LOCK_MS)
+        with psycopg.connect(tenant_url) as holder:
+            holder.execute("LOCK TABLE busy")
+            done = await Rig(Migrator(threads, limits, driver=driver), folder).migrate(tenant_url)
+
+        assert reason(done) == REFUSED
+        assert raw_sql.rows(tenant_url, "SELECT count(*) FROM kept") == [(1,)]
+
+    @pytest.mark.parametrize(
+        "line",
+        [
+            'op.execute("CREATE INDEX CONCURRENTLY ON note (text)")',
+            f'op.get_bind().connection.cursor().execute("{INDEX_OF_NOTE}")',
+            f'op.execute("{INDEX_OF_NOTE.replace("INDEX", "INDEX /* ! */")}")',
+        ],
+        ids=["without a name", "by the driver", "with a comment in it"],
+    )
+    async def test_for_an_index_that_is_not_recognised_is_sent_once(
+        self, rig: Rig, folder: AlembicFolder, tenant_url: str, line: str
+    ):
+        raw_sql.run(tenant_url, "CREATE TABLE note (text text)")
+        folder.add("u1_block", f"{BLOCK}\n    {line}")
+        with psycopg.connect(tenant_url) as holder:
+            holder.execute("INSERT INTO note VALUES ('one')")
+            done = await rig.migrate(tenant_url)
+
+        assert reason(done) == REFUSED
+        assert list(indexes(tenant_url).values()) == [False]
+
+    async def test_that_detaches_a_partition_is_sent_once(
+        self, rig: Rig, folder: AlembicFolder, tenant_url: str
+    ):
+        raw_sql.run(tenant_url, "CREATE TABLE whole (id integer) PARTITION BY LIST (id)")
+        raw_sql.run(tenant_url, "CREATE TABLE part PARTITION OF whole FOR VALUES IN (1)")
+        detach = 'op.execute("ALTER TABLE whole DETACH PARTITION part CONCURRENTLY")'
+        folder.add("u1_block", f"{BLOCK}\n    {detach}")
+        with psycopg.connect(tenant_url) as holder:
+            holder.execute("SELECT FROM whole")
+            done = await rig.migrate(tenant_url)
+
+        assert reason(done) == REFUSED
+
     @pytest.mark.parametrize(
         "start",
         [

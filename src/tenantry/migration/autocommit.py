@@ -22,6 +22,7 @@ from tenantry.db.time_limits import LIFT_IN_SESSION
 from tenantry.kit.errors import Unavailable
 from tenantry.migration import sql_text
 from tenantry.migration.guard import Guard
+from tenantry.migration.guarded_drivers import IDLE
 from tenantry.migration.schema_state import BEGUN, log, version
 from tenantry.migration.statements import AutocommitRevision
 
@@ -89,7 +90,9 @@ _READ_SESSION = sa.text(
 _SET_SESSION = sa.text(
     "SELECT set_config('role', :role, false), set_config('search_path', :path, false)"
 )
-_HARMLESS = {"SET", "RESET", "SHOW"}
+_HARMLESS = {"SET", "RESET", "SHOW", "VACUUM"}
+# They can contain a COMMIT.
+_COMMITTING = {"CALL", "DO"}
 
 
 class VersionMoved(Unavailable):
@@ -101,7 +104,7 @@ class RoleWithoutRights(Unavailable):
 
 
 class BlockNotRepeated(Unavailable):
-    """The block failed after statements that remain: see what they have done, and run again."""
+    """The block failed after statements that may remain: see what they have done, and run again."""
 
 
 class AutocommitBlock:
@@ -128,7 +131,7 @@ class AutocommitBlock:
         self._reindexed: list[dict[str, str]] = []
         self._begun: set[str] = set()
         self._tables = self._find_tables()
-        # Whether a statement was sent, and has succeeded in the block, that cannot be repeated.
+        # Whether a statement was sent, and may have left something, that cannot be repeated.
         self._has_sent = self._has_changed = False
         self._prepared: str | None = None
         self._run = f"{step.revision}: statements of {step.run_id}"
@@ -141,10 +144,13 @@ class AutocommitBlock:
         """Store that a statement is sent which an attempt of the same run must not repeat."""
         if self._is_repeatable(sql):
             return
-        if self._guard.is_in_block and not self._has_sent:
-            with self._session_of_before():
-                self._log(self._run)
-        self._has_sent = True
+        if self._guard.is_in_block:
+            self._has_changed |= _may_leave(sql)
+            if not self._has_sent:
+                with self._session_of_before():
+                    self._log(self._run)
+        # A transaction of the driver, `raw.transaction()`, can roll the entry back.
+        self._has_sent |= not self._guard.is_in_block or _is_idle(self._raw)
 
     def after(self, sql: str) -> None:
         """Note that a statement has changed something, which remains."""
@@ -203,11 +209,13 @@ class AutocommitBlock:
                 self._set_lock_timeout(timeouts.lock_ms)
 
     def _replace(
-        self, _connection: object, _cursor: object, sql: str, parameters: Any, *_: object
+        self, _connection: object, _cursor: object, sql: str, parameters: Any, *more: Any
     ) -> tuple[str, Any]:
         """Return the statement to send in place of one of the block."""
+        _context, is_several = more
         if not self._guard.is_watching:
             return sql, parameters
+        self._has_changed |= is_several  # each row commits
         with self._guard.pausing():
             is_done = self._prepare(sql)
         return (_NOTHING, ()) if is_done else (sql, parameters)
@@ -305,3 +313,16 @@ def _is_concurrent(match: re.Match[str]) -> bool:
     if match.re is not _REINDEX:
         return True
     return bool(match["word"]) or "CONCURRENTLY" in (match["options"] or "").upper()
+
+
+def _is_idle(raw: Any) -> bool:
+    """Return whether no transaction is open; psycopg alone can open one in a block."""
+    info = getattr(raw, "info", None)
+    return getattr(info, "transaction_status", IDLE) == IDLE
+
+
+def _may_leave(sql: str) -> bool:
+    """Return whether a statement can have changed something although it has failed."""
+    text = sql_text.read(sql)
+    is_committing = any({*words[:1]} & _COMMITTING for words in text.commands)
+    return is_committing or not text.is_whole or sql_text.outlives_rollback(sql)

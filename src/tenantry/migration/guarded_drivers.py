@@ -22,11 +22,13 @@ from tenantry.migration.guard import (
 # The methods of a cursor that send a text, and the names of its parameter.
 _SENDING = ("execute", "executemany", "stream", "copy", "copy_expert")
 _TEXTS = ("query", "statement", "sql")
+# Those of psycopg2 without a text, and the command that they send.
+_WITHOUT_TEXT = {"callproc": "SELECT", "copy_from": "COPY", "copy_to": "COPY"}
 # The methods of a connection that change its transactions.
 _CHANGING = ("set_autocommit", "set_isolation_level", "set_session", "reset")
 _ENDING = ("commit", "rollback")
 # As libpq defines it.
-_IDLE = 0
+IDLE = 0
 
 
 class SqliteConnection(sqlite3.Connection):
@@ -61,7 +63,8 @@ def cursor_class(base: Any) -> Any:
     """Return a subclass of a class of cursors that checks what it sends."""
     if hasattr(base, "is_guarded"):
         return base
-    sending = {name: _checked(getattr(base, name)) for name in _SENDING if hasattr(base, name)}
+    names = filter(partial(hasattr, base), (*_SENDING, *_WITHOUT_TEXT))
+    sending = {name: _checked(name, getattr(base, name)) for name in names}
     guarded = type("GuardedCursor", (base,), {**sending, "is_guarded": True})
     return update_wrapper(guarded, base, updated=())
 
@@ -123,13 +126,17 @@ def _guarded(guarded: Any, base: Any) -> Any:
     return update_wrapper(guarded, base, updated=())
 
 
-def _checked(send: Callable[..., Any]) -> Callable[..., Any]:
+def _checked(name: str, send: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(send)
     def checked(cursor: Any, *args: Any, **options: Any) -> Any:
-        texts = [*args[:1], *(options[name] for name in _TEXTS if name in options)]
+        texts = [*args[:1], *(options[one] for one in _TEXTS if one in options)]
+        if name in _WITHOUT_TEXT:
+            texts = [_WITHOUT_TEXT[name]]
         guard = cursor.connection.guard
         for text in texts:
             guard.check_sql(text, cursor)
+            if name == "executemany":  # in a block, each row commits
+                guard.note_sent(text, cursor)
         sent = send(cursor, *args, **options)
         for text in texts:
             guard.note_sent(text, cursor)
@@ -153,7 +160,7 @@ def _check_end(raw: Any) -> None:
     In an autocommit block there may be none to end: SQLAlchemy rolls such a connection back after
     it has read the isolation level.
     """
-    if not (raw.autocommit and raw.info.transaction_status == _IDLE):
+    if not (raw.autocommit and raw.info.transaction_status == IDLE):
         raw.guard.check_end()
 
 
