@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import re
 import sqlite3
 import time
 
@@ -174,6 +175,22 @@ class TestKnown:
         done = await rig.migrate(tenant_url)
 
         assert done.error is None, reason(done.error)
+
+
+class TestRefusal:
+    @pytest.mark.parametrize("asked", ["context.config.get_main_option('a')", "op.get_bind()"])
+    async def test_fails_the_tenant_if_the_module_catches_it(
+        self, folder: AlembicFolder, rig: Rig, tenant_url: str, asked: str
+    ):
+        """Alembic imports a revision where both can be used."""
+        head = f"from alembic import context\ntry:\n    {asked}\nexcept Exception:\n    pass"
+        folder.add("u1_note", NOTE, head=head)
+
+        done = await rig.migrate(tenant_url)
+
+        assert done.error is not None
+        assert re.search("does not run|outside `upgrade", reason(done.error))
+        assert "note" not in raw_sql.tables(tenant_url)
 
 
 class TestDriver:

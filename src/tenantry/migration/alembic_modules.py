@@ -58,6 +58,22 @@ def installed(op: Operations, on_use: Callable[[], None]) -> Iterator[None]:
         del _running.op, _running.on_use
 
 
+@contextmanager
+def noting(on_refusal: Callable[[Exception], object]) -> Iterator[None]:
+    """Call *on_refusal* with each error of this module in this thread, even if it is caught."""
+    _running.on_refusal = on_refusal
+    try:
+        yield
+    finally:
+        del _running.on_refusal
+
+
+def _refuse(refusal: Exception) -> NoReturn:
+    if on_refusal := getattr(_running, "on_refusal", None):
+        on_refusal(refusal)
+    raise refusal
+
+
 def install() -> None:
     """Install the proxies; again before each use, because Alembic's commands replace them."""
     for module, proxy in ((alembic.op, _OP), (alembic.context, _CONTEXT)):
@@ -69,7 +85,7 @@ def _current() -> Operations:
     try:
         op: Operations = _running.op
     except AttributeError:
-        raise OperationsOutside from None
+        _refuse(OperationsOutside())
     _running.on_use()
     return op
 
@@ -107,16 +123,21 @@ class _ThreadEnvironment:
 
     def get_x_argument(self, *_: object, **__: object) -> NoReturn:
         """Raise `EnvironmentMissing`: there are no ``-x`` arguments."""
-        raise EnvironmentMissing(
-            "The revision reads the -x arguments of Alembic's command line, which Tenantry does "
-            "not have: read a setting from the environment instead."
+        _refuse(
+            EnvironmentMissing(
+                "The revision reads the -x arguments of Alembic's command line, which Tenantry "
+                "does not have: read a setting from the environment instead."
+            )
         )
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        raise EnvironmentMissing(
-            f"The revision uses context.{name} of Alembic's env.py, which Tenantry does not run."
+        _refuse(
+            EnvironmentMissing(
+                f"The revision uses context.{name} of Alembic's env.py, which Tenantry does not "
+                "run."
+            )
         )
 
 

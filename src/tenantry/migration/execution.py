@@ -11,7 +11,7 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from tenantry.migration import live, schema_state
+from tenantry.migration import alembic_modules, live, schema_state
 from tenantry.migration.autocommit import AutocommitBlock
 from tenantry.migration.errors import is_missing_table
 from tenantry.migration.guard import Guard
@@ -149,14 +149,15 @@ class Execution(ABC):
 
 def _upgrade(step: Step, connection: sa.Connection, raw: Any, guard: Guard) -> None:
     assert isinstance(step, LiveRevision)
-    module = step.code.load()
-    if not isinstance(step, AutocommitRevision):
-        upgrade(module, live.LiveContext(connection, step.heads))
-        return
-    block = AutocommitBlock(step, connection, raw, guard)
-    with guard.calling(block.before, block.after):
-        upgrade(module, live.LiveContext(connection, step.heads, block.enter))
-    block.check_tables()
+    with alembic_modules.noting(guard.note):
+        module = step.code.load()
+        if not isinstance(step, AutocommitRevision):
+            upgrade(module, live.LiveContext(connection, step.heads, guard))
+            return
+        block = AutocommitBlock(step, connection, raw, guard)
+        with guard.calling(block.before, block.after):
+            upgrade(module, live.LiveContext(connection, step.heads, guard, block.enter))
+        block.check_tables()
 
 
 def _send_statement(raw: Any, statement: Statement) -> None:

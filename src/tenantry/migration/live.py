@@ -48,6 +48,7 @@ class LiveContext(RevisionContext):
     Args:
         connection: The connection, in that transaction.
         heads: The heads of the stream before the revision.
+        guard: Watches the revision.
         block: The implementation of `autocommit_block`.
     """
 
@@ -55,10 +56,12 @@ class LiveContext(RevisionContext):
         self,
         connection: sa.Connection,
         heads: tuple[str, ...],
+        guard: Guard,
         block: Callable[[], contextlib.AbstractContextManager[None]] | None = None,
     ) -> None:
         super().__init__(connection.dialect, connection)
         self._heads = heads
+        self._guard = guard
         self._block = block
 
     def get_current_heads(self) -> tuple[str, ...]:
@@ -69,14 +72,14 @@ class LiveContext(RevisionContext):
     def autocommit_block(self) -> Iterator[None]:
         """Leave the transaction during the block. On SQLite this is not necessary."""
         if self._block is None and self.dialect.name == "postgresql":
-            raise OutsideTransaction
+            self._guard.refuse(OutsideTransaction())
         with self._block() if self._block else contextlib.nullcontext():
             yield
 
     def begin_transaction(self, *_: object) -> contextlib.AbstractContextManager[Any]:
         """Raise an error on PostgreSQL, where Alembic would commit at the end of the block."""
         if self.impl.transactional_ddl:
-            raise EndsTransaction
+            self._guard.refuse(EndsTransaction())
         return contextlib.nullcontext()
 
 

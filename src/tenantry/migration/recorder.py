@@ -27,7 +27,7 @@ from sqlalchemy.sql.dml import Delete, Insert, Update
 from sqlalchemy.sql.elements import ClauseElement
 from sqlalchemy.sql.selectable import GenerativeSelect
 
-from tenantry.migration import sql_text
+from tenantry.migration import alembic_modules, sql_text
 from tenantry.migration.alembic_modules import RevisionContext
 from tenantry.migration.dialects import Unrecordable, refuse
 from tenantry.migration.revisions import Revision, imported, parse, upgrade
@@ -98,10 +98,11 @@ def _record_once(revision: Revision, dialect: sa.Dialect) -> Recording | None:
     """Return the statements of *revision*, or None if it was stopped."""
     context = _RecordingContext(dialect)
     try:
-        module = revision.load()
-        if getattr(module, "online", False):
-            return None
-        upgrade(module, context, on_shared_op=context.stop)
+        with alembic_modules.noting(context.stop):
+            module = revision.load()
+            if getattr(module, "online", False):
+                return None
+            upgrade(module, context, on_shared_op=context.stop)
     except BaseException:  # noqa: BLE001 - the revision runs live, and reports the error there
         context.is_stopped = True
     if context.has_block:

@@ -171,6 +171,33 @@ with op.get_bind().begin_nested() as savepoint:
         "op.get_bind().begin_nested()\n" + _AFTER,
     ),
     shape(
+        "begin_transaction_caught",
+        """
+        try:
+            with op.get_context().begin_transaction():
+                op.execute("INSERT INTO note (text) VALUES ('in')")
+        except Exception:
+            pass
+        """,
+        loses=POSTGRESQL,
+    ),
+    shape(
+        "block_of_a_helper_caught",
+        """
+        try:
+            helper.create()
+        except Exception:
+            pass
+        """,
+        head="import helper",
+        files={
+            "helper.py": "from alembic import op\ndef create():\n"
+            "    with op.get_context().autocommit_block():\n"
+            "        op.create_index('ix', 'note', ['text'], postgresql_concurrently=True)\n"
+        },
+        engines=POSTGRESQL,
+    ),
+    shape(
         "begin_transaction_of_context",
         """
         with op.get_context().begin_transaction():
