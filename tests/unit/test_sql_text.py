@@ -26,6 +26,15 @@ class TestEndsTransaction:
             "SELECT $a$ $$ ; $a$; COMMIT",
             'SELECT "a;" ; COMMIT',
             "SELECT a$b$c; COMMIT",
+            "/* a /* b */ c */ COMMIT",
+            "/* /* /* */ */ it's */ COMMIT",
+            "-- a comment\rCOMMIT",
+            "CREATE FUNCTION f() RETURNS int BEGIN ATOMIC SELECT 1; END; COMMIT",
+            "CREATE OR REPLACE PROCEDURE p() BEGIN ATOMIC END; END",
+            "CREATE FUNCTION f() RETURNS int BEGIN ATOMIC SELECT CASE WHEN a THEN 1 END; END; END",
+            "CREATE OR REPLACE VIEW v AS SELECT begin atomic FROM t; END",
+            # Where a backslash is an escape, the literal ends earlier.
+            r"INSERT INTO t VALUES ('it\'s'); COMMIT; INSERT INTO t VALUES ('x')",
         ],
     )
     def test_is_true_of_what_begins_or_ends_one(self, sql: str):
@@ -52,6 +61,10 @@ class TestEndsTransaction:
             "RELEASE a",
             "CREATE RULE r AS ON INSERT TO t DO ALSO (SELECT 1; COMMIT)",
             "CREATE FUNCTION f() RETURNS int BEGIN ATOMIC SELECT 1; END",
+            "CREATE FUNCTION f() RETURNS int BEGIN ATOMIC SELECT 1; END; SELECT 1",
+            "CREATE OR REPLACE PROCEDURE p() BEGIN ATOMIC SELECT CASE WHEN a THEN 1 END; END",
+            "CREATE FUNCTION f() RETURNS int LANGUAGE plpgsql AS $$\nBEGIN\nCOMMIT;\nEND\n$$",
+            "/* a /* b ; COMMIT; */\nCOMMIT; */ SELECT 1",
             "CREATE TABLE commit (id int)",
         ],
     )
@@ -68,7 +81,7 @@ class TestIsWhole:
             "SELECT $$ open",
             "SELECT 1 /* open",
             "SELECT (1",
-            "/* one /* in another */ */ SELECT 1",
+            "/* one /* in another */ SELECT 1",
             "CREATE FUNCTION f() RETURNS int BEGIN ATOMIC SELECT 1; END",
         ],
     )
@@ -76,7 +89,7 @@ class TestIsWhole:
         assert not read(sql).is_whole
 
     def test_is_true_of_what_is_closed(self):
-        assert read("SELECT ('a', \"b\", $$c$$, $1) -- d").is_whole
+        assert read("SELECT ('a', \"b\", $$c$$, $1) /* one /* in another */ */ -- d").is_whole
 
     def test_takes_no_time_with_a_long_text(self):
         assert read("INSERT INTO t VALUES " + "('it''s'), " * 100_000 + "('x')").is_whole
@@ -94,7 +107,9 @@ class TestHasComment:
     def test_is_true_of_two_minus_signs(self, sql: str):
         assert has_comment(sql)
 
-    @pytest.mark.parametrize("sql", ["SELECT '--'", 'SELECT "--"', "SELECT - -5", "SELECT $$--$$"])
+    @pytest.mark.parametrize(
+        "sql", ["SELECT '--'", 'SELECT "--"', "SELECT - -5", "SELECT $$--$$", "/* -- */ SELECT"]
+    )
     def test_is_false_of_two_in_a_literal_or_a_name(self, sql: str):
         assert not has_comment(sql)
 

@@ -5,6 +5,7 @@ semicolon that is not inside a literal, a comment, a name or parentheses.
 """
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -16,8 +17,7 @@ _TOKEN = re.compile(
     r"""
     (?P<skipped>
         \s+
-      | --[^\n]*
-      | /\*(?:(?!/\*|\*/).)*\*/                       # without a nested comment
+      | --[^\n\r]*
     )
   | (?P<literal>
         (?<!\w)[eE]'(?:[^'\\]|\\.|'')*'
@@ -34,6 +34,8 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
+_COMMENT_EDGE = re.compile(r"/\*|\*/")
+_ROUTINE = re.compile(r"CREATE\s+(?:OR\s+REPLACE\s+)?(?:FUNCTION|PROCEDURE)\b", re.IGNORECASE)
 # Source: PostgreSQL manual, sections 9.17 ("never undone") and 19.6; COPY TO writes a file.
 _OUTLIVES_ROLLBACK = re.compile(
     r"""
@@ -47,6 +49,11 @@ _OUTLIVES_ROLLBACK = re.compile(
 )
 _ENDINGS = frozenset({"ABORT", "BEGIN", "COMMIT", "END", "ROLLBACK"})
 _TWO_WORD_ENDINGS = frozenset({("START", "TRANSACTION"), ("PREPARE", "TRANSACTION")})
+# Wherever a command can begin: at the beginning, or after a semicolon, a line or a comment.
+_MAYBE_ENDING = re.compile(
+    rf"(?:\A|[;/\n\r])\s*(?:{'|'.join(sorted(_ENDINGS))}|(?:START|PREPARE)\s+TRANSACTION)\b",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True)
@@ -57,15 +64,17 @@ class Text:
         commands: The first words of each command, in capitals, at most `WORDS_MAX`.
         is_whole: Whether every literal, comment and parenthesis is closed, so that another
             command can follow.
+        hides_ending: Whether it is not closed, and may contain a command that ends a transaction.
     """
 
     commands: tuple[tuple[str, ...], ...]
     is_whole: bool
+    hides_ending: bool = False
 
     @property
     def ends_transaction(self) -> bool:
-        """Whether a command in it begins, commits or rolls back a transaction."""
-        return any(map(_is_ending, self.commands))
+        """Whether a command in it begins, commits or rolls back a transaction. In doubt, True."""
+        return self.hides_ending or any(map(_is_ending, self.commands))
 
     @property
     def is_transaction(self) -> bool:
@@ -84,28 +93,53 @@ def read(sql: str) -> Text:
     """Parse *sql*."""
     commands: list[tuple[str, ...]] = []
     words: list[str] = []
-    depth, is_empty, is_whole, word = 0, True, True, ""
-    for token in _TOKEN.finditer(sql):
+    depth, begin, is_empty, is_closed, word = 0, 0, True, True, ""
+    has_body = in_body = False
+
+    def end_command() -> None:
+        nonlocal words, is_empty, in_body
+        # The first END in the body of a function in SQL is the end of the body.
+        is_end_of_body = in_body and words[:1] == ["END"]
+        if not is_empty and not is_end_of_body:
+            commands.append(tuple(words))
+        words, is_empty, in_body = [], True, in_body and not is_end_of_body
+
+    for token in _tokens(sql):
         kind = token.lastgroup if token.lastgroup != "tag" else "literal"
         if kind == "skipped":
             continue
         if kind == "end" and depth == 0:
-            if not is_empty:
-                commands.append(tuple(words))
-            words, is_empty = [], True
+            end_command()
             continue
+        begin = token.start() if is_empty else begin
         is_empty = False
         depth += (kind == "open") - (kind == "close")
-        is_whole = is_whole and kind != "broken"
+        is_closed = is_closed and kind != "broken"
         word, before = token.group().upper() if kind == "word" else "", word
-        if (before, word) == ("BEGIN", "ATOMIC") and words[:1] == ["CREATE"]:
-            # The body of a function in SQL: its commands are not run now, and its end is unknown.
-            return Text((*commands, tuple(words)), is_whole=False)
         if word and len(words) < WORDS_MAX:
             words.append(word)
-    if not is_empty:
-        commands.append(tuple(words))
-    return Text(tuple(commands), is_whole and depth == 0)
+        if (before, word, depth) == ("BEGIN", "ATOMIC", 0) and _ROUTINE.match(sql, begin):
+            end_command()
+            has_body = in_body = True
+    end_command()
+    is_closed = is_closed and depth == 0
+    hides_ending = not is_closed and _MAYBE_ENDING.search(sql) is not None
+    return Text(tuple(commands), is_closed and not has_body, hides_ending)
+
+
+def _tokens(sql: str) -> Iterator[re.Match[str]]:
+    """Yield the tokens of *sql*, without comments that PostgreSQL nests."""
+    place = 0
+    while token := _TOKEN.match(sql, place):
+        place = token.end()
+        if token.group() == "/*":
+            depth = 1
+            while depth and (edge := _COMMENT_EDGE.search(sql, place)):
+                depth += 1 if edge.group() == "/*" else -1
+                place = edge.end()
+            if depth == 0:
+                continue
+        yield token
 
 
 def is_last(sql: str) -> bool:
@@ -131,7 +165,7 @@ def depends_on_settings(sql: str) -> bool:
 
 def has_comment(sql: str) -> bool:
     """Return whether *sql* has a comment that begins with ``--``."""
-    return any(token.group().startswith("--") for token in _TOKEN.finditer(sql))
+    return any(token.group().startswith("--") for token in _tokens(sql))
 
 
 def outlives_rollback(sql: str) -> bool:
