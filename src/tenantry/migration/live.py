@@ -30,7 +30,7 @@ _GUARDED_DRIVERS = ("psycopg", "psycopg2")
 _SERVER_FACTS = """
 SELECT pg_catalog.version(), current_schema(), current_setting('transaction_isolation'),
     current_setting('standard_conforming_strings'),
-    (SELECT ARRAY[oid, typarray] FROM pg_catalog.pg_type WHERE oid = to_regtype('hstore'))
+    (SELECT ARRAY[oid, typarray]::text FROM pg_catalog.pg_type WHERE oid = to_regtype('hstore'))
 """
 
 

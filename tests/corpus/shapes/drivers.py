@@ -152,6 +152,12 @@ see(named.fetchall())
         **_PSYCOPG2,
     ),
     shape(
+        "type_named_hstore",
+        "see(op.get_bind().scalar(sa.text('SELECT 1')))",
+        setup="CREATE TYPE hstore AS (a text);",
+        engines=POSTGRESQL,
+    ),
+    shape(
         "psycopg2_block",
         """
         with op.get_context().autocommit_block():
