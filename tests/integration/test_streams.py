@@ -7,7 +7,7 @@ import pytest
 
 from tenantry.catalog import runs
 from tenantry.migration.schema_state import BASE
-from tenantry.migration.streams import BadStream, NoRevisions, Stream, UnknownRevision
+from tenantry.migration.streams import BadStream, NoRevisions, Stream, Streams, UnknownRevision
 from tenantry.services import open_services, system_context
 from tenantry.settings import Settings
 from testkit.revisions import AlembicFolder
@@ -84,6 +84,12 @@ class TestStream:
 
         assert same == before
         assert Stream("user", folder.path).fingerprint != before
+
+    def test_changes_its_fingerprint_with_the_version_table(self, folder: AlembicFolder):
+        folder.add("u1_one", "pass")
+        user = Stream("user", folder.path)
+
+        assert Streams(user, user, "a").fingerprint != Streams(user, user, "b").fingerprint
 
 
 def _two_heads(folder: AlembicFolder) -> None:

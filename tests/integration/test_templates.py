@@ -95,6 +95,18 @@ async def made(settings: Settings) -> list[str]:
         return [url_of(services, tenant) for tenant in await tenants(services, 2)]
 
 
+class TestVersionTable:
+    async def test_is_that_of_the_settings(self, with_user: Settings, folder: AlembicFolder):
+        folder.add("u1_notes", CREATE_NOTES)
+        await made(with_user)
+
+        other = with_user.model_copy(update={"tenant_version_table": "my_version"})
+        async with open_services(other) as services:
+            url = url_of(services, (await provision(services, "other")).tenant)
+
+        assert raw_sql.tables(url) & {"my_version", "alembic_version"} == {"my_version"}
+
+
 class TestContent:
     @pytest.mark.parametrize(
         ("definition", "row"),

@@ -182,8 +182,9 @@ class Streams:
 
     @property
     def fingerprint(self) -> str:
-        """A hash in hex that changes whenever a revision is added or edited."""
-        return sha256("".join(one.fingerprint for one in self._all).encode()).hexdigest()
+        """A hash in hex of all revisions, and of the name of the user's version table."""
+        parts = [*(one.fingerprint for one in self._all), self.user_table]
+        return sha256("".join(parts).encode()).hexdigest()
 
     def have(self, revision: str) -> bool:
         """Return whether these streams contain *revision*, a `SchemaRevision` as text."""
