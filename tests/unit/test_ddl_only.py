@@ -21,6 +21,10 @@ from tenantry.migration.ddl_only import is_definition
         "COMMENT ON COLUMN note.text IS 'what it says'",
         "CREATE TABLE a (id INTEGER); CREATE INDEX i ON a (id);",
         "-- a remark\nALTER TABLE note RENAME TO notes",
+        "CREATE TABLE p PARTITION OF t FOR VALUES FROM ('2020-01-01', MINVALUE) TO (-1.5, 'it''s')",
+        "CREATE TABLE p PARTITION OF t FOR VALUES IN (1, NULL, true) PARTITION BY HASH (id)",
+        "ALTER TABLE t ATTACH PARTITION p FOR VALUES WITH (MODULUS 4, REMAINDER 0)",
+        "CREATE TABLE p PARTITION OF t DEFAULT",
     ],
 )
 def test_defines(sql: str):
@@ -55,6 +59,10 @@ def test_defines(sql: str):
         "ALTER TABLE note ADD COLUMN at timestamp DEFAULT timestamp 'today 12:00'",
         "CREATE TABLE a (id INTEGER); INSERT INTO a VALUES (1)",
         "CREATE TABLE a (text TEXT DEFAULT 'open",
+        "CREATE TABLE p PARTITION OF t FOR VALUES FROM (current_date) TO (MAXVALUE)",
+        "CREATE TABLE p PARTITION OF t FOR VALUES FROM ('2020-01-01') TO (now() + '1 day')",
+        "CREATE TABLE p PARTITION OF t FOR VALUES IN (extract(year FROM now()))",
+        "ALTER TABLE t ATTACH PARTITION p FOR/**/VALUES IN (random())",
         "SET search_path TO other",
         "PRAGMA user_version = 5",
         "WITH new AS (INSERT INTO note VALUES (1) RETURNING id) SELECT 1",

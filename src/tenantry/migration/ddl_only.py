@@ -27,10 +27,19 @@ _DEFINITIONS = frozenset(
         ("CREATE", "OR"),
     }
 )
+_OF_TABLES = frozenset({("CREATE", "TABLE"), ("ALTER", "TABLE")})
 # A table that a query fills; and times that PostgreSQL evaluates when it parses the definition.
 # Any match counts, also one in a name or a literal: a false alarm is harmless.
 _WRITES_ROWS = re.compile(r"\bSELECT\b|\bEXECUTE\b|\bAS\s+(TABLE|VALUES)\b|--|/\*", re.IGNORECASE)
 _TIME_OF_DEFINITION = re.compile(r"'\s*(now|today|tomorrow|yesterday)\b", re.IGNORECASE)
+# PostgreSQL evaluates the bounds of a partition when it is created.
+_VALUES = re.compile(r"\bVALUES\b", re.IGNORECASE)
+_LITERAL = r"\s*(?:-?[\d.]+|'(?:[^']|'')*'|MINVALUE|MAXVALUE|NULL|TRUE|FALSE)\s*"
+_LITERALS = rf"\({_LITERAL}(?:,{_LITERAL})*\)"
+_LITERAL_BOUNDS = re.compile(
+    rf"\bVALUES\s+(?:IN\s*{_LITERALS}|FROM\s*{_LITERALS}\s*TO\s*{_LITERALS}|WITH\s*\([\w\s,]*\))",
+    re.IGNORECASE,
+)
 
 _MODULES = frozenset({"__future__", "alembic", "collections", "sqlalchemy", "typing"})
 _NAMES = frozenset({"__builtins__", "__file__", "__import__", "__loader__", "__spec__"}) | {
@@ -54,8 +63,10 @@ def is_definition(sql: str) -> bool:
     text = sql_text.read(sql)
     if not text.is_whole or _TIME_OF_DEFINITION.search(sql):
         return False
-    is_filled = any(words[:2] == ("CREATE", "TABLE") for words in text.commands)
-    if is_filled and _WRITES_ROWS.search(sql):
+    kinds = {words[:2] for words in text.commands}
+    if ("CREATE", "TABLE") in kinds and _WRITES_ROWS.search(sql):
+        return False
+    if kinds & _OF_TABLES and len(_VALUES.findall(sql)) > len(_LITERAL_BOUNDS.findall(sql)):
         return False
     return all(_is_definition(words) for words in text.commands)
 
