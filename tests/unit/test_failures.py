@@ -206,6 +206,14 @@ class TestExplain:
             "SAVEPOINT can only be used in transaction blocks",
             "current transaction is aborted, commands ignored until end of transaction block",
             "cannot ALTER TABLE because it is being used by active queries in this session",
+            "deadlock detected",
+            "out of shared memory",
+            "canceling statement due to statement timeout",
+            "canceling statement due to user request",
+            "cannot ALTER TABLE because it has pending trigger events",
+            "could not write to file: No space left on device",
+            "could not serialize access due to concurrent update",
+            "terminating connection due to administrator command",
         ],
     )
     def test_keeps_the_words_of_postgresql_in_a_live_revision(self, message: str):

@@ -59,29 +59,31 @@ WORD = re.compile(r"\w+")
 # Words in the messages of PostgreSQL, SQLite and Tenantry.
 SERVER_WORDS = frozenset(
     """
-A aborted about active after aggregate all allow allowed already ambiguous an and another any appear
-are argument arguments array as assign at be because been before BEGIN below block blocks boolean
-both but by called can cannot cast change changed changes check checks circular clause column
-columns combination command commands compatible concurrently conflict conflicts connection
-constraint contain contained containing contains context could covering create creating current
-cursor data database date default defined definition deleted denied depend dependency dependent
-depends detected different direct do does driver drop duplicate during each either empty enabled end
-ended ending error execute executed exist existing exists expected expression extension failed file
-find first following for foreign format from function functions generate generated given had has
-have holds identity if ignored immutable implemented in index inherit inherited inherits input
-insert inserting inside instead integer into invalid is isolation it its key language least left
-lock locked long lost many marked matching maximum may method migration missing more most multiple
-must name nested new no non none nor not nothing null number object objects of old on once one only
-open operations operator or order other out outside over own owned owner parameter parameters part
-partition partitioned partitions permission permitted prepared primary raised read recursive refer
-reference referenced references referencing relation requested require required requires restricted
+A aborted about access active administrator after aggregate all allow allowed already ambiguous an
+and another any appear are argument arguments array as assign at be because been before BEGIN below
+block blocks boolean both but by called can canceling cannot cast change changed changes check
+checks circular clause column columns combination command commands compatible concurrent
+concurrently conflict conflicts connection constraint contain contained containing contains context
+could covering create creating current cursor data database date deadlock default defined definition
+deleted denied depend dependency dependent depends detected device different direct do does driver
+drop due duplicate during each either empty enabled end ended ending error events execute executed
+exist existing exists expected expression extension failed file find first following for foreign
+format from function functions generate generated given had has have holds identity if ignored
+immutable implemented in index inherit inherited inherits input insert inserting inside instead
+integer into invalid is isolation it its key language least left lock locked long lost many marked
+matching maximum may memory method migration missing more most multiple must name nested new no non
+none nor not nothing null number object objects of old on once one only open operations operator or
+order other out outside over own owned owner parameter parameters part partition partitioned
+partitions pending permission permitted prepared primary raised read recursive refer reference
+referenced references referencing relation request requested require required requires restricted
 result return returned returning returns rewrite role row rows rule run running same savepoint
-savepoints schema select sequence server session set should single snapshot something specified
-SQLite SQLSTATE statement still string subquery such superuser support supported supports syntax
-system table tables tablespace temporary text than that the their there these they this time
-timestamp to too transaction transactions trigger triggers twice two type types undefined under
-unique unknown until update use used uses using valid value values variable varying via view
-violates wait was were when which while with within without writes
+savepoints schema select sequence serialize server session set shared should single snapshot
+something space specified SQLite SQLSTATE statement still string subquery such superuser support
+supported supports syntax system table tables tablespace temporary terminating text than that the
+their there these they this time timeout timestamp to too transaction transactions trigger triggers
+twice two type types undefined under unique unknown until update use used user uses using valid
+value values variable varying via view violates wait was were when which while with within without
+write writes
 """.casefold().split()
 )
 PLACEHOLDER = "…"
