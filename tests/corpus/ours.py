@@ -33,9 +33,9 @@ async def upgrade(ini: Path, url: str, threads: Executor, driver: str) -> str | 
     return explain(done.error) if done.error else None
 
 
-def live_revisions(ini: Path, engines: Collection[str]) -> list[str]:
+def live_revisions(ini: Path, engines: Collection[str], driver: str) -> list[str]:
     """Return the revisions of the project that are not recorded, on any of *engines*."""
-    known = {"sqlite": dialects.SQLITE, "postgresql": dialects.postgresql((18,))}
+    known = {"sqlite": dialects.SQLITE, "postgresql": dialects.postgresql((18,), driver)}
     with imports_forgotten(ini.parent):
         revisions = Stream("user", ini.parent / "migrations").revisions
         return [

@@ -76,8 +76,9 @@ def test_a_row_says_what_its_shapes_do(habit: Habit, tmp_path: Path):
     if habit.verdict == "works live":
         for one in shapes:
             ini = project.write(one, tmp_path / one.name)
-            assert ours.live_revisions(ini, one.engines), one.name
+            assert ours.live_revisions(ini, one.engines, one.driver), one.name
     if habit.here == "works":
         for one in shapes:
             ini = project.write(one, tmp_path / one.name)
-            assert not all(ours.live_revisions(ini, {engine}) for engine in one.engines), one.name
+            live = [ours.live_revisions(ini, {engine}, one.driver) for engine in one.engines]
+            assert not all(live), one.name

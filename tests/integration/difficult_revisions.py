@@ -5,7 +5,6 @@ from dataclasses import dataclass
 HEAD = """
 import datetime
 import decimal
-import time
 import uuid
 
 from sqlalchemy.dialects import postgresql

@@ -43,6 +43,13 @@ def revision(folder: AlembicFolder, body: str, *, head: str = difficult_revision
 
 
 class TestRecorded:
+    @pytest.mark.parametrize("default", ["func.now()", "sa.func.now()", "sa.text('now()')"])
+    def test_is_the_clock_of_the_database(self, folder: AlembicFolder, default: str):
+        body = f"""op.add_column("note", sa.Column("at", sa.DateTime, server_default={default}))"""
+        one = revision(folder, body, head="from sqlalchemy import func")
+
+        assert "now" in str(record(one, DIALECTS["postgresql"]))
+
     @pytest.mark.slow
     async def test_leaves_what_a_live_run_leaves(
         self,
@@ -99,6 +106,10 @@ class TestLive:
             ("sa.text('x')", "from sqlalchemy.ext.compiler import compiles"),
             ("op.execute(sa.text('SELECT 1').execution_options(a=1))", ""),
             ("op.get_context().impl.connection.dialect.paramstyle", ""),
+            ("import time", ""),
+            ("import subprocess", ""),
+            ("op.execute(f\"SELECT '{date.today()}'\")", "from datetime import date"),
+            ("op.execute(f'SELECT {dt.datetime.now().year}')", "import datetime as dt"),
             ("with Swallow(): op.get_bind().scalar(sa.text('SELECT 1'))", SWALLOW),
         ],
     )
@@ -110,7 +121,10 @@ class TestLive:
     def test_is_what_takes_too_long(self, folder: AlembicFolder):
         began = time.monotonic()
 
-        recording = record(revision(folder, "time.sleep(60)"), dialects.SQLITE)
+        recording = record(
+            revision(folder, "select([], [], [], 60)", head="from select import select"),
+            dialects.SQLITE,
+        )
 
         assert recording is Unrecorded.LIVE
         assert time.monotonic() - began < RECORD_SECONDS_MAX + 2

@@ -39,10 +39,11 @@ class _PostgresRecording(PGDialect):
     default_schema_name = property(refuse)
     driver = property(refuse)
 
-    def __init__(self, version: tuple[int, ...]) -> None:
+    def __init__(self, version: tuple[int, ...], *, joins_rows: bool) -> None:
         # "named", so that percent signs are not doubled: no driver formats the text.
         super().__init__(paramstyle="named")  # type: ignore[no-untyped-call]
         self.server_version_info = version
+        self.joins_rows = joins_rows
         # As `PGDialect.initialize` derives them from the version.
         self.supports_virtual_generated_columns = version >= (18,)
         self._supports_jsonb_subscripting = version >= (14,)
@@ -52,6 +53,6 @@ SQLITE: sa.Dialect = _SqliteRecording()
 
 
 @lru_cache(SERVERS_REMEMBERED_MAX)
-def postgresql(version: tuple[int, ...]) -> sa.Dialect:
-    """Return the dialect for servers of this version."""
-    return _PostgresRecording(version)
+def postgresql(version: tuple[int, ...], driver: str = "psycopg") -> sa.Dialect:
+    """Return the dialect for servers of this version, and for the live driver."""
+    return _PostgresRecording(version, joins_rows=driver != "psycopg")

@@ -66,7 +66,8 @@ class PostgresExecution(Execution):
         """The engine and its version."""
         if self._dialect is None:
             number: int = self._connect().info.server_version
-            self._dialect = dialects.postgresql((number // 10_000, number % 10_000))
+            version = (number // 10_000, number % 10_000)
+            self._dialect = dialects.postgresql(version, self._driver)
         return self._dialect
 
     def execute(

@@ -3,10 +3,11 @@
 ``upgrade()`` runs with an ``op`` without a database. Text, DDL and inserts of plain values are
 recorded, with the values as literals. Anything else stops the recording, and the revision runs
 live: an access to the connection or to anything that depends on a database, any other kind of
-statement or value, an ``except``, a difference between two recordings, and ``online = True``. In
-doubt, a revision runs live.
+statement or value, an ``except``, the clock of Python, a difference between two recordings, and
+``online = True``. In doubt, a revision runs live.
 """
 
+import ast
 import contextlib
 import sys
 import threading
@@ -53,8 +54,15 @@ _LIVE_WORDS = frozenset(
     {"suppress", "__exit__", "contextmanager", "event", "listen", "listens_for", "run_async"}
     | {"compiles", "render_ddl_sql_expr"}
 )
+_CLOCK = frozenset({"now", "today", "utcnow"})
+# What these do outside the process would be done twice more, and the time would be recorded.
+_LIVE_IMPORTS = frozenset(
+    {"asyncio", "concurrent", "dbm", "ftplib", "http", "imaplib", "multiprocessing", "nntplib"}
+    | {"poplib", "shelve", "shutil", "smtplib", "socket", "socketserver", "sqlite3", "ssl"}
+    | {"subprocess", "telnetlib", "threading", "time", "urllib", "webbrowser", "xmlrpc"}
+)
 # Any other import can catch errors, or keep state between two calls.
-_KNOWN_IMPORTS = frozenset({"alembic", "sqlalchemy", *sys.stdlib_module_names})
+_KNOWN_IMPORTS = frozenset({"alembic", "sqlalchemy", *sys.stdlib_module_names}) - _LIVE_IMPORTS
 
 
 class Unrecorded(Enum):
@@ -115,14 +123,25 @@ def _read_source(revision: Revision) -> tuple[bool, bool]:
     try:
         text = revision.path.read_bytes()
         tokens = [token for token in tokenize(BytesIO(text).readline) if token.type == NAME]
-        imports = imported(parse(text))
+        tree = parse(text)
     except (OSError, SyntaxError, ValueError, TokenError):  # it runs live, and reports this
         return True, False
     names = {token.string for token in tokens}
     # An `except` at the top level (around imports) does not concern the database.
     catches = any(token.string == "except" and token.start[1] > 0 for token in tokens)
-    is_unknown = not imports <= _KNOWN_IMPORTS or b"alembic_version" in text
-    return catches or is_unknown or bool(names & _LIVE_WORDS), "autocommit_block" in names
+    is_unknown = not imported(tree) <= _KNOWN_IMPORTS or b"alembic_version" in text
+    is_live = catches or is_unknown or bool(names & _LIVE_WORDS) or _reads_clock(tree)
+    return is_live, "autocommit_block" in names
+
+
+def _reads_clock(tree: ast.Module) -> bool:
+    """Return whether a module reads the clock of Python; ``func.now()`` is the database's."""
+    return any(
+        isinstance(node, ast.Attribute)
+        and node.attr in _CLOCK
+        and ast.unparse(node.value).rpartition(".")[2] != "func"
+        for node in ast.walk(tree)
+    )
 
 
 class _RecordingContext(RevisionContext):
@@ -202,11 +221,13 @@ class _RecordingImpl(DefaultImpl):
         if execution_options or params or construct.get_execution_options():
             self.recording.stop()
         constructs = [construct]
+        dialect = self.recording.recorded_dialect
         if multiparams is not None:
-            if not _are_plain(multiparams):
+            # Other drivers than psycopg may send one insert of all rows, as a trigger can see.
+            is_joined = len(multiparams) > 1 and getattr(dialect, "joins_rows", False)
+            if is_joined or not _are_plain(multiparams):
                 self.recording.stop()
             constructs = [construct.values(**row) for row in multiparams]
-        dialect = self.recording.recorded_dialect
         for one in constructs:
             try:
                 text = _render(one, dialect)

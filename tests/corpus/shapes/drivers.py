@@ -37,6 +37,12 @@ raw.cursor().execute("COMMIT")
     "rollback_by_reset": "raw.reset()",
 }
 
+_STATEMENT_TRIGGER = """
+CREATE FUNCTION audit() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN INSERT INTO seen (text) VALUES ('statement'); RETURN NULL; END $$;
+CREATE TRIGGER audit AFTER INSERT ON note FOR EACH STATEMENT EXECUTE FUNCTION audit();
+"""
+
 SHAPES = [
     *(
         shape(
@@ -150,6 +156,17 @@ see(named.fetchall())
         "see('recorded')",
         'see(op.get_bind().execute(note.insert().values(text="n").returning(note.c.id)).scalar())',
         **_PSYCOPG2,
+    ),
+    *(
+        shape(
+            f"{driver}_bulk_insert_with_trigger",
+            'op.bulk_insert(note, [{"text": "a"}, {"text": "b"}])',
+            'op.bulk_insert(note, [{"text": "c"}])',
+            setup=_STATEMENT_TRIGGER,
+            engines=POSTGRESQL,
+            driver=driver,
+        )
+        for driver in ("psycopg", "psycopg2")
     ),
     shape(
         "type_named_hstore",
