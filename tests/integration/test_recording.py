@@ -168,9 +168,9 @@ class TestRecording:
         for number in range(5):
             folder.add(
                 f"u{number}_step",
-                f"op.create_table('t{number}', sa.Column('id', sa.Integer))\ntime.sleep(0.002)\n"
-                f"op.execute('INSERT INTO t{number} VALUES ({number})')",
-                head="import time",
+                f"op.create_table('t{number}', sa.Column('id', sa.Integer))\n"
+                f"select([], [], [], 0.002)\nop.execute('INSERT INTO t{number} VALUES ({number})')",
+                head="from select import select",
             )
 
         done = await asyncio.gather(*(rig.migrate(url) for url in urls))
