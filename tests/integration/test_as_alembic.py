@@ -177,6 +177,27 @@ class TestKnown:
         assert done.error is None, reason(done.error)
 
 
+class TestVersionTable:
+    @pytest.mark.parametrize("online", [False, True], ids=["recorded", "live"])
+    async def test_is_that_of_the_settings(
+        self,
+        folder: AlembicFolder,
+        rig: Rig,
+        tenant_url: str,
+        online: bool,  # noqa: FBT001
+    ):
+        read = """
+        names = [op.get_context().version_table, op.get_context().opts["version_table"]]
+        op.execute(f"CREATE TABLE {'_and_'.join(names)} (id integer)")
+        """
+        folder.add("u1_read", read, head=f"online = {online}")
+
+        done = await rig.migrate(tenant_url, rig.streams("mine"))
+
+        assert done.error is None, reason(done.error)
+        assert "mine_and_mine" in raw_sql.tables(tenant_url)
+
+
 class TestRefusal:
     @pytest.mark.parametrize("asked", ["context.config.get_main_option('a')", "op.get_bind()"])
     async def test_fails_the_tenant_if_the_module_catches_it(
@@ -378,8 +399,8 @@ class TestTimeouts:
         raw_sql.run(tenant_url, f"ALTER DATABASE {database} SET {name} = '60ms'")
         body = "op.execute('SELECT pg_sleep(0.2)')"
         if online:
-            body += "\ntime.sleep(0.3)\nop.execute('SELECT 1')"
-        folder.add("u1_slow", body, head=f"import time\nonline = {online}")
+            body += "\nimport time\ntime.sleep(0.3)\nop.execute('SELECT 1')"
+        folder.add("u1_slow", body, head=f"online = {online}")
 
         done = await rig.migrate(tenant_url)
 

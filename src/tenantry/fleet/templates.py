@@ -122,5 +122,6 @@ def _shared(streams: Streams, dialect: sa.Dialect) -> Streams:
     """Return the streams up to the first user revision that does more than define the schema."""
     if streams.user is None:
         return streams
-    user = streams.user.while_each(lambda revision: is_ddl_only(revision, dialect))
-    return Streams(streams.own, user, streams.user_table)
+    table = streams.user_table
+    user = streams.user.while_each(lambda revision: is_ddl_only(revision, dialect, table))
+    return Streams(streams.own, user, table)

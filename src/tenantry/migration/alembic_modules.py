@@ -21,6 +21,7 @@ from alembic.runtime.migration import MigrationContext
 from tenantry.kit.errors import Unavailable
 
 OP = alembic.op
+VERSION_TABLE = "alembic_version"
 
 
 class OperationsOutside(Unavailable):
@@ -147,11 +148,14 @@ class RevisionContext(MigrationContext):
     Args:
         dialect: The dialect of the database.
         connection: The connection to it; None while a revision is recorded.
+        version_table: The version table, which ``env.py`` sets if it has another name.
     """
 
-    def __init__(self, dialect: sa.Dialect, connection: sa.Connection | None) -> None:
-        super().__init__(dialect, connection, dict(_OPTIONS))
-
+    def __init__(
+        self, dialect: sa.Dialect, connection: sa.Connection | None, version_table: str
+    ) -> None:
+        named = {} if version_table == VERSION_TABLE else {"version_table": version_table}
+        super().__init__(dialect, connection, {**_OPTIONS, **named})
         del self.script, self.environment_context  # see `__getattr__`
 
     def __getattr__(self, name: str) -> Any:

@@ -47,14 +47,14 @@ _NAMES = frozenset({"__builtins__", "__file__", "__import__", "__loader__", "__s
 }
 
 
-def is_ddl_only(revision: Revision, dialect: sa.Dialect) -> bool:
+def is_ddl_only(revision: Revision, dialect: sa.Dialect, version_table: str) -> bool:
     """Return whether *revision* has the same result in every database without rows.
 
     In doubt, return False.
     """
     if not _depends_on_itself(revision.path.read_bytes()):
         return False
-    recording = record(revision, dialect)
+    recording = record(revision, dialect, version_table)
     return not isinstance(recording, Unrecorded) and all(map(is_definition, recording))
 
 

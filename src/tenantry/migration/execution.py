@@ -6,6 +6,7 @@ Everything here is synchronous and runs in one thread for each database (`Migrat
 import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -142,22 +143,27 @@ class Execution(ABC):
                     _send_statement(raw, step)
                 else:
                     assert connection is not None
-                    _upgrade(step, connection, raw, self.guard)
+                    self._upgrade(step, connection, raw)
                 if step.revision is not None:
                     self._check_open(raw)
 
-
-def _upgrade(step: Step, connection: sa.Connection, raw: Any, guard: Guard) -> None:
-    assert isinstance(step, LiveRevision)
-    with alembic_modules.noting(guard.note):
-        module = step.code.load()
-        if not isinstance(step, AutocommitRevision):
-            upgrade(module, live.LiveContext(connection, step.heads, guard))
-            return
-        block = AutocommitBlock(step, connection, raw, guard)
-        with guard.calling(block.before, block.after):
-            upgrade(module, live.LiveContext(connection, step.heads, guard, block.enter))
-        block.check_tables()
+    def _upgrade(self, step: Step, connection: sa.Connection, raw: Any) -> None:
+        assert isinstance(step, LiveRevision)
+        guard = self.guard
+        context = partial(
+            live.LiveContext,
+            *(connection, step.heads, guard),
+            version_table=self._user_table or alembic_modules.VERSION_TABLE,
+        )
+        with alembic_modules.noting(guard.note):
+            module = step.code.load()
+            if not isinstance(step, AutocommitRevision):
+                upgrade(module, context())
+                return
+            block = AutocommitBlock(step, connection, raw, guard)
+            with guard.calling(block.before, block.after):
+                upgrade(module, context(block.enter))
+            block.check_tables()
 
 
 def _send_statement(raw: Any, statement: Statement) -> None:

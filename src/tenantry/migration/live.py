@@ -50,6 +50,7 @@ class LiveContext(RevisionContext):
         heads: The heads of the stream before the revision.
         guard: Watches the revision.
         block: The implementation of `autocommit_block`.
+        version_table: The version table of the stream.
     """
 
     def __init__(
@@ -58,8 +59,10 @@ class LiveContext(RevisionContext):
         heads: tuple[str, ...],
         guard: Guard,
         block: Callable[[], contextlib.AbstractContextManager[None]] | None = None,
+        *,
+        version_table: str,
     ) -> None:
-        super().__init__(connection.dialect, connection)
+        super().__init__(connection.dialect, connection, version_table)
         self._heads = heads
         self._guard = guard
         self._block = block

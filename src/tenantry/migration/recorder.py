@@ -29,7 +29,7 @@ from sqlalchemy.sql.elements import ClauseElement
 from sqlalchemy.sql.selectable import GenerativeSelect
 
 from tenantry.migration import alembic_modules, sql_text
-from tenantry.migration.alembic_modules import RevisionContext
+from tenantry.migration.alembic_modules import VERSION_TABLE, RevisionContext
 from tenantry.migration.dialects import Unrecordable, refuse
 from tenantry.migration.revisions import Revision, imported, parse, upgrade
 
@@ -80,15 +80,19 @@ Recording = tuple[str, ...] | Unrecorded
 """The statements of a revision; or how it runs if it was not recorded."""
 
 
-def record(revision: Revision, dialect: sa.Dialect) -> Recording:
+def record(
+    revision: Revision, dialect: sa.Dialect, version_table: str = VERSION_TABLE
+) -> Recording:
     """Return the statements of *revision* on *dialect*, or how it must run."""
-    is_live, has_block = _read_source(revision)
+    is_live, has_block = _read_source(revision, version_table)
     is_autocommit = has_block and dialect.name == "postgresql"
     unrecorded = Unrecorded.AUTOCOMMIT if is_autocommit else Unrecorded.LIVE
     if is_live:
         return unrecorded
     with _one_at_a_time:
-        recordings = _in_time(lambda: [_record_once(revision, dialect) for _ in range(2)])
+        recordings = _in_time(
+            lambda: [_record_once(revision, dialect, version_table) for _ in range(2)]
+        )
     first, second = recordings or (None, None)
     return first if first is not None and first == second else unrecorded
 
@@ -102,9 +106,9 @@ def _in_time(work: Callable[[], Result]) -> Result | None:
     return results[0] if results else None
 
 
-def _record_once(revision: Revision, dialect: sa.Dialect) -> Recording | None:
+def _record_once(revision: Revision, dialect: sa.Dialect, version_table: str) -> Recording | None:
     """Return the statements of *revision*, or None if it was stopped."""
-    context = _RecordingContext(dialect)
+    context = _RecordingContext(dialect, version_table)
     try:
         with alembic_modules.noting(context.stop):
             module = revision.load()
@@ -118,7 +122,7 @@ def _record_once(revision: Revision, dialect: sa.Dialect) -> Recording | None:
     return None if context.is_stopped else tuple(context.statements)
 
 
-def _read_source(revision: Revision) -> tuple[bool, bool]:
+def _read_source(revision: Revision, version_table: str) -> tuple[bool, bool]:
     """Return whether the text of *revision* requires it to run live, and whether it has a block."""
     try:
         text = revision.path.read_bytes()
@@ -129,7 +133,7 @@ def _read_source(revision: Revision) -> tuple[bool, bool]:
     names = {token.string for token in tokens}
     # An `except` at the top level (around imports) does not concern the database.
     catches = any(token.string == "except" and token.start[1] > 0 for token in tokens)
-    is_unknown = not imported(tree) <= _KNOWN_IMPORTS or b"alembic_version" in text
+    is_unknown = not imported(tree) <= _KNOWN_IMPORTS or version_table.encode() in text
     is_live = catches or is_unknown or bool(names & _LIVE_WORDS) or _reads_clock(tree)
     return is_live, "autocommit_block" in names
 
@@ -147,8 +151,8 @@ def _reads_clock(tree: ast.Module) -> bool:
 class _RecordingContext(RevisionContext):
     """A context without a connection, which records statements."""
 
-    def __init__(self, dialect: sa.Dialect) -> None:
-        super().__init__(dialect, None)
+    def __init__(self, dialect: sa.Dialect, version_table: str) -> None:
+        super().__init__(dialect, None, version_table)
         self.recorded_dialect = dialect
         self.statements: list[str] = []
         self.has_block = self.is_stopped = False

@@ -93,5 +93,5 @@ class RunScripts:
         """Return the recording of a revision, made once."""
         key = (dialect, revision)
         if key not in self._recordings:
-            self._recordings[key] = record(revision, dialect)
+            self._recordings[key] = record(revision, dialect, self.streams.user_table)
         return self._recordings[key]

@@ -164,7 +164,7 @@ class Streams:
 
     own: Stream
     user: Stream | None = None
-    user_table: str = "alembic_version"
+    user_table: str = alembic_modules.VERSION_TABLE
 
     @property
     def _all(self) -> Sequence[Stream]:
