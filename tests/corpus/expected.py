@@ -29,12 +29,7 @@ REFUSALS = (
     | _on(BOTH, _SECOND, "session_of_a_new_engine", "second_connection")
     | _on(POSTGRESQL, _SECOND, "second_connection_writes")
     | _on(SQLITE, "cannot VACUUM", "vacuum_of_sqlite")
-    | _on(
-        SQLITE,
-        "PRAGMA journal_mode has no effect",
-        "pragma_journal_mode",
-        "pragma_journal_mode_caught",
-    )
+    | _on(SQLITE, "PRAGMA journal_mode has no effect", "pragma_journal_mode_changed")
     | _on(SQLITE, "PRAGMA foreign_keys = ON has no effect", "pragma_foreign_keys_off")
     | _on(
         SQLITE,
@@ -44,9 +39,8 @@ REFUSALS = (
     )
     | _on(BOTH, "reads the -x arguments", "x_argument")
     | _on(BOTH, _NO_ENV, "context_config", "config_of_context", "script_directory")
-    | _on(SQLITE, _NO_ENV, "context_config_caught")
-    | _on(BOTH, r"used outside `upgrade\(\)`", "op_at_import")
     | _on(POSTGRESQL, "calls `autocommit_block` indirectly", "block_of_a_helper_caught")
+    | _on(BOTH, r"used outside `upgrade\(\)`", "op_at_import")
     | _on(BOTH, "raised AttributeError", "state_across_revisions")
 )
 # Intended differences, which do not concern what a revision itself leaves behind.

@@ -213,6 +213,17 @@ class TestRefusal:
         assert re.search("does not run|outside `upgrade", reason(done.error))
         assert "note" not in raw_sql.tables(tenant_url)
 
+    async def test_fails_the_tenant_if_the_revision_catches_it(
+        self, folder: AlembicFolder, rig: Rig, tenant_url: str
+    ):
+        body = "try:\n    context.config.get_main_option('a')\nexcept Exception:\n    pass\n"
+        folder.add("u1_note", body + NOTE, head="from alembic import context")
+
+        done = await rig.migrate(tenant_url)
+
+        assert "does not run" in reason(done.error)
+        assert "note" not in raw_sql.tables(tenant_url)
+
 
 class TestDriver:
     @on_postgresql

@@ -78,7 +78,7 @@ class SqliteExecution(Execution):
         try:
             with self._run_lock(wait_ms):
                 raw.execute("BEGIN IMMEDIATE")
-                raw.set_authorizer(_authorizer(raw, self.guard))
+                raw.set_authorizer(_authorizer(raw, self.guard, _journal_mode(raw)))
                 self._transact(raw, steps, connection)
         finally:
             # Both calls fail if the revision has closed the connection of the driver.
@@ -148,8 +148,18 @@ class SqliteExecution(Execution):
             raise TransactionRolledBack
 
 
-def _authorizer(raw: sqlite3.Connection, guard: Guard) -> Callable[..., int]:
-    """Return what SQLite calls to prepare a statement: it denies what a revision must not do."""
+def _journal_mode(raw: sqlite3.Connection) -> str:
+    return str(raw.execute("PRAGMA journal_mode").fetchone()[0])
+
+
+def _authorizer(raw: sqlite3.Connection, guard: Guard, mode: str) -> Callable[..., int]:
+    """Return what SQLite calls to prepare a statement: it denies what a revision must not do.
+
+    Args:
+        raw: The connection.
+        guard: Stores the reason.
+        mode: The journal mode of the file, which a transaction cannot change.
+    """
 
     def authorize(action: int, name: str | None, value: str | None, *_: object) -> int:
         if not guard.is_watching:
@@ -162,7 +172,7 @@ def _authorizer(raw: sqlite3.Connection, guard: Guard) -> Callable[..., int]:
             guard.note(EndsTransaction())
         elif action == sqlite3.SQLITE_PRAGMA and _turns_keys_on(name, value):
             guard.note(ForeignKeysOn())
-        elif action == sqlite3.SQLITE_PRAGMA and value and _folded(name) == "journal_mode":
+        elif action == sqlite3.SQLITE_PRAGMA and _sets_mode(name, value, mode):
             guard.note(JournalModeSet())
         else:
             return sqlite3.SQLITE_OK
@@ -186,6 +196,10 @@ def _try_lock(path: str) -> int | None:
 
 def _turns_keys_on(name: str | None, value: str | None) -> bool:
     return _folded(name) == "foreign_keys" and _folded(value) not in {"", "0", "off", "no", "false"}
+
+
+def _sets_mode(name: str | None, value: str | None, mode: str) -> bool:
+    return _folded(name) == "journal_mode" and _folded(value) not in {"", mode}
 
 
 def _folded(name: str | None) -> str:

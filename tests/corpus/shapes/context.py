@@ -1,6 +1,6 @@
 """What a revision can ask of Alembic: the context, the dialect, the current revision, options."""
 
-from tests.corpus.shape import BOTH, POSTGRESQL, SQLITE, shape
+from tests.corpus.shape import BOTH, POSTGRESQL, shape
 
 SHAPES = [
     shape(
@@ -137,19 +137,6 @@ SHAPES = [
         "see(context.config.get_main_option('own_option'))",
         head="from alembic import context",
         ini="own_option = 5\n",
-    ),
-    shape(
-        "context_config_caught",
-        """
-        try:
-            where = context.config.get_main_option("own_option")
-        except Exception:
-            where = "default"
-        see(where)
-        """,
-        head="from alembic import context",
-        ini="own_option = 5\n",
-        engines=SQLITE,
     ),
     shape(
         "context_get_bind",
