@@ -160,15 +160,13 @@ class Connections:
     def limit_unread(self, connection: Connection) -> None:
         """Note a client that does not read, and abort connections beyond `unread_bytes`."""
         self._unread.add(connection)
-        most_first = sorted(self._unread, key=lambda one: one.unread_bytes, reverse=True)
-        total = sum(one.unread_bytes for one in most_first)
-        for one in most_first:
-            if total <= self.limits.unread_bytes:
-                return
-            total -= one.unread_bytes
-            self._unread.discard(one)
+        total = sum(one.unread_bytes for one in self._unread)
+        while total > self.limits.unread_bytes:
+            most = max(self._unread, key=lambda one: one.unread_bytes)
+            total -= most.unread_bytes
+            self._unread.discard(most)
             self._metrics.count_refused_connection(TOO_MUCH_UNREAD)
-            one.abort()
+            most.abort()
 
     def forget_unread(self, connection: Connection) -> None:
         """Note that a client reads again."""

@@ -161,7 +161,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Read a request; hold back input that arrives before its response."""
-        if self._state is ANSWERING or self._waits_for_reader:
+        if self._holds_input:
             self._hold(self._held[self._held_from :] + data, 0)
         elif self._state <= BODY:
             self._read(data, 0)
@@ -272,13 +272,13 @@ class BoundedProtocol(HttpToolsProtocol):
             self._enter(DRAINING)
         elif self._state is ANSWERING:
             self._enter(IDLE)
-        if not self._waits_for_reader:
+        if not self._holds_input:
             self._go_on()
 
     @property
-    def _waits_for_reader(self) -> bool:
-        """Whether the next request waits until the client has read the last response."""
-        return self._state is IDLE and bool(self.flow.write_paused)
+    def _holds_input(self) -> bool:
+        """Whether the next request waits: for the response, or until the client has read it."""
+        return self._state is ANSWERING or (self._state is IDLE and bool(self.flow.write_paused))
 
     def _go_on(self) -> None:
         self.flow.is_held = False
@@ -316,7 +316,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def _read(self, data: bytes, at: int) -> None:
         """Parse *data* from *at* up to the end of a request; hold back the rest."""
         size = len(data)
-        while at < size and self._state <= BODY:
+        while at < size and self._state <= BODY and not self._holds_input:
             try:
                 end = self._end_of_part(data, at)
             except HeadersTooLarge as refusal:
@@ -324,7 +324,7 @@ class BoundedProtocol(HttpToolsProtocol):
                 return
             self._parse(data[at:end])
             at = end
-        if at < size and self._state is ANSWERING:
+        if at < size and self._holds_input:
             self._hold(data, at)
 
     def _hold(self, data: bytes, at: int) -> None:
