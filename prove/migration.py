@@ -140,7 +140,7 @@ PROMISES = (
         "A migration survives SIGKILL: all of it or nothing, and the run goes on.",
         p26,
         "a migration on SQLite commits in its middle",
-        seconds_max=1_500,
+        seconds_max=3_000,
     ),
     Promise(
         27,
