@@ -35,6 +35,7 @@ from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.urls import sqlite_path
 from tenantry.fleet.adoption import Adoption
 from tenantry.fleet.deletion import Deletion
+from tenantry.fleet.drift import DriftCheck
 from tenantry.fleet.dry_run import Previewer
 from tenantry.fleet.export import Export
 from tenantry.fleet.heartbeat import Heartbeat
@@ -102,6 +103,7 @@ class Services:
     deletion: Deletion
     export: Export
     adoption: Adoption
+    drift: DriftCheck
     copying: Copying
     queueing: Queueing
     job_worker: JobWorker
@@ -204,7 +206,8 @@ def _build(settings: Settings, threads: Executor) -> Services:
     most, each = settings.migrate_concurrency, settings.concurrencies
     work_on = partial(Worker, concurrency=each, patience_seconds=settings.server_patience_s)
     worker = work_on(catalog, databases, migrator, heartbeat, streams, metrics=metrics)
-    copying, queueing, job_worker = backups_of(settings, lifecycle)
+    drift = DriftCheck(lifecycle=lifecycle, concurrency=most)
+    copying, queueing, job_worker = backups_of(settings, lifecycle, drift)
     previewer = Previewer(databases=databases, migrator=migrator, concurrency=most)
     return Services(
         settings=settings,
@@ -222,6 +225,7 @@ def _build(settings: Settings, threads: Executor) -> Services:
             catalog=catalog, databases=databases, connect_seconds=settings.connect_timeout_s
         ),
         adoption=_adoption(settings, lifecycle, threads),
+        drift=drift,
         copying=copying,
         queueing=queueing,
         job_worker=job_worker,

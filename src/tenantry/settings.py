@@ -322,8 +322,11 @@ class Settings(BaseSettings):
 
     @property
     def threads_max(self) -> int:
-        """How many databases this process migrates, or reads for a dry run, concurrently."""
-        return self.migrations_max + self.migrate_concurrency
+        """How many databases this process migrates, or only reads, concurrently.
+
+        It reads them for a dry run, and for a check for drift.
+        """
+        return self.migrations_max + 2 * self.migrate_concurrency
 
     def connections_of(self, server: TenantServer) -> int:
         """Return the limit of connections to a server for requests."""

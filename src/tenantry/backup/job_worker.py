@@ -15,11 +15,13 @@ import structlog
 
 from tenantry.backup import cloning, creating, moving, pruning, restoring, verifying
 from tenantry.backup.archives import Archives
+from tenantry.backup.drift_check import check_drift
 from tenantry.backup.jobs import ERROR_CHARS_MAX, Copying, Progress, reason_of
 from tenantry.catalog import job_cleanup, job_queue, tenants
 from tenantry.catalog.job_queue import (
     BACKUP,
     CLONE,
+    DRIFT,
     LANES,
     MOVE,
     PRUNE,
@@ -30,6 +32,7 @@ from tenantry.catalog.job_queue import (
 )
 from tenantry.catalog.jobs import Job
 from tenantry.db.sessions import DatabaseUnavailable
+from tenantry.fleet.drift import DriftCheck, DriftReport
 from tenantry.kit.clock import utc_now
 from tenantry.kit.context import OperationContext
 
@@ -44,12 +47,16 @@ class JobWorker:
     Args:
         copying: The services.
         archives: Of the target that the settings name.
+        drift: Compares the schemas of tenants.
         concurrency: Jobs of each lane at the same time; 0 for none.
     """
 
-    def __init__(self, copying: Copying, archives: Archives, *, concurrency: int) -> None:
+    def __init__(
+        self, copying: Copying, archives: Archives, drift: DriftCheck, *, concurrency: int
+    ) -> None:
         self._copying = copying
         self._archives = archives
+        self._drift = drift
         self._concurrency = concurrency
         self._running: set[UUID] = set()
         self._ending = asyncio.Semaphore(moving.MOVED_AT_ONCE)
@@ -176,6 +183,7 @@ class JobWorker:
             CLONE: self._clone,
             MOVE: self._move,
             PRUNE: self._prune,
+            DRIFT: self._check_drift,
         }[job.kind]
 
     async def _back_up(
@@ -252,6 +260,14 @@ class JobWorker:
             keep_last=options.keep_last,
             progress=progress,
         )
+
+    async def _check_drift(
+        self, ctx: OperationContext, job: Job, _options: JobOptions, progress: Progress
+    ) -> None:
+        catalog, tenant_id = self._copying.catalog, job.tenant_id
+        tenant = None if tenant_id is None else await tenants.get(catalog, tenant_id)
+        report = DriftReport()
+        await check_drift(ctx, self._copying, self._drift, report, tenant=tenant, progress=progress)
 
     async def _move(
         self, ctx: OperationContext, job: Job, options: JobOptions, progress: Progress

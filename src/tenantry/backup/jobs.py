@@ -35,7 +35,7 @@ from tenantry.tenant.databases import TenantDatabases
 
 PROGRESS_SECONDS = 1.0
 ERROR_CHARS_MAX = 1_000
-REPEATABLE = {"backup", "verify", "move", "prune"}
+REPEATABLE = {"backup", "verify", "move", "prune", "drift"}
 """Jobs that are queued again when their process is stopped: what they have begun is undone."""
 STOPPED = "The process was stopped. What the job had begun was removed."
 LIFTING = "Lifts the write fence of a move that another process had ended before."
@@ -82,6 +82,7 @@ class Progress:
         is_queued: Whether it was queued.
         bytes_done: So far.
         is_final: Whether the job has begun what it must not report as cancelled.
+        report: What the job has found so far; its text becomes the note of the job.
     """
 
     def __init__(self, queued_id: UUID | None = None, *, total: "Progress | None" = None) -> None:
@@ -89,6 +90,7 @@ class Progress:
         self.is_queued = queued_id is not None
         self.bytes_done = 0
         self.is_final = False
+        self.report: object = None
         self._total = total
 
     def add(self, data: bytes) -> None:
@@ -200,8 +202,7 @@ async def reap(copying: Copying) -> None:
     failing: set[str] = set()
     for drops in (False, True):
         for job in taken:
-            undone_on = job.source_server_name or job.server_name
-            server_name = job.server_name if drops else undone_on
+            server_name = job.server_name if drops else job.source_server_name or job.server_name
             if server_name in failing:
                 await _leave(copying, job.id)
             elif not await _clear(copying, job.id, drops=drops) and server_name is not None:
@@ -390,7 +391,8 @@ async def _note(copying: Copying, job: Job, progress: Progress, task: "asyncio.T
 
 async def _note_once(copying: Copying, job: Job, progress: Progress) -> bool:
     with contextlib.suppress(DatabaseUnavailable):
-        return await jobs.note(copying.catalog, job.id, bytes_done=progress.bytes_done)
+        note = None if progress.report is None else str(progress.report)
+        return await jobs.note(copying.catalog, job.id, bytes_done=progress.bytes_done, note=note)
     return False
 
 

@@ -10,6 +10,7 @@ from tenantry.backup.job_worker import JobWorker
 from tenantry.backup.jobs import Copying
 from tenantry.backup.queueing import Queueing
 from tenantry.db.postgres_tools import PostgresTools
+from tenantry.fleet.drift import DriftCheck
 from tenantry.fleet.lifecycle import Lifecycle
 from tenantry.settings import Settings
 
@@ -36,7 +37,9 @@ def _secret_file(settings: Settings) -> Path:
     return settings.data_dir / "secret-key"
 
 
-def backups_of(settings: Settings, lifecycle: Lifecycle) -> tuple[Copying, Queueing, JobWorker]:
+def backups_of(
+    settings: Settings, lifecycle: Lifecycle, drift: DriftCheck
+) -> tuple[Copying, Queueing, JobWorker]:
     """Return what backups need, what queues the jobs of admins, and what runs them."""
     copying = Copying(
         catalog=lifecycle.catalog,
@@ -49,6 +52,6 @@ def backups_of(settings: Settings, lifecycle: Lifecycle) -> tuple[Copying, Queue
         scratch=settings.data_dir / "scratch",
     )
     archives = Archives(settings.archives, copying.keys)
-    worker = JobWorker(copying, archives, concurrency=settings.job_concurrency)
+    worker = JobWorker(copying, archives, drift, concurrency=settings.job_concurrency)
     queueing = Queueing(copying=copying, archives=archives, hint=worker.hint)
     return copying, queueing, worker

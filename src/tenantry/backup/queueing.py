@@ -17,6 +17,7 @@ from tenantry.catalog import audit, job_queue, jobs
 from tenantry.catalog.job_queue import (
     BACKUP,
     CLONE,
+    DRIFT,
     MOVE,
     PRUNE,
     REPLACE,
@@ -159,6 +160,15 @@ class Queueing:
             server_name=server_name,
         )
         return await self._queue(ctx, job)
+
+    async def check_drift(self, ctx: OperationContext, tenant: Tenant | None) -> Job:
+        """Queue a check for drift: of one tenant, or of all.
+
+        Raises:
+            TooManyQueued: See there.
+        """
+        of = (None, None) if tenant is None else (tenant.id, tenant.name)
+        return await self._queue(ctx, _new(ctx, DRIFT, tenant=of))
 
     async def move(self, ctx: OperationContext, tenant: Tenant, *, server_name: str) -> Job:
         """Queue a move of a tenant to another tenant server.

@@ -1,5 +1,6 @@
 """The map of the fleet: every tenant, in the order of creation."""
 
+from datetime import datetime
 from uuid import UUID
 
 import msgspec
@@ -17,6 +18,7 @@ class MapTenant(msgspec.Struct, frozen=True):
     """A tenant on the map of the fleet.
 
     Attributes:
+        drifted_at: When its schema was found to differ from that of its revision.
         cause: Why the latest attempt to migrate it failed; None if it did not.
     """
 
@@ -27,6 +29,7 @@ class MapTenant(msgspec.Struct, frozen=True):
     is_read_only: bool
     schema_revision: str | None
     failing_run_id: UUID | None
+    drifted_at: datetime | None
     cause: str | None
 
 
@@ -41,6 +44,7 @@ _MAP = Statement(
         tenant.c.is_read_only,
         tenant.c.schema_revision,
         tenant.c.failing_run_id,
+        tenant.c.drifted_at,
         _attempt.cause,
     )
     .select_from(

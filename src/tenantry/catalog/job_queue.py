@@ -18,7 +18,8 @@ from tenantry.kit.errors import Conflict
 
 BACKUP, MOVE, OTHER = LANES = "backup", "move", "other"
 """Lanes of the queue: backups, moves, and every other kind. None of them waits for another."""
-VERIFY, RESTORE, REPLACE, CLONE, PRUNE = OTHERS = "verify", "restore", "replace", "clone", "prune"
+OTHERS = "verify", "restore", "replace", "clone", "prune", "drift"
+VERIFY, RESTORE, REPLACE, CLONE, PRUNE, DRIFT = OTHERS
 """The kinds of the third lane."""
 CANCELLED = "It was cancelled."
 

@@ -51,7 +51,7 @@ class Job(msgspec.Struct, frozen=True):
         source_database_name: The database on the server *source_server_name* that a move copies.
             It rejects writes; if the job fails, it accepts them again, and this is None.
         has_made_read_only: Whether it has made the tenant read-only; if it fails, that is undone.
-        note: How a move is done, and why.
+        note: How a move is done, and why; or what a check for drift has found so far.
         options: Of a job that was queued, as JSON: see `catalog.job_queue`.
         is_cancelled: Whether an admin has cancelled it, while a process runs it.
     """
@@ -92,7 +92,10 @@ _at = sa.bindparam("at", type_=job.c.finished_at.type)
 ADD = Statement[Any](sa.insert(job), conflicts={"uq_job_tenant_id": TenantMoving})
 _NOTE = Statement(
     sa.update(job)
-    .values(bytes_done=sa.bindparam("bytes_done"))
+    .values(
+        bytes_done=sa.bindparam("bytes_done"),
+        note=sa.func.coalesce(sa.bindparam("note", type_=sa.String), job.c.note),
+    )
     .where(_by_id)
     .returning(job.c.is_cancelled),
     _Noted,
@@ -254,9 +257,18 @@ async def page(
     return Page(items, window, total.count if total else 0)
 
 
-async def note(session: CatalogSession, job_id: UUID, *, bytes_done: int) -> bool:
-    """Store the progress of a job; return whether an admin has cancelled it."""
-    noted = await session.fetch_one(_NOTE, job=job_id, bytes_done=bytes_done)
+async def note(
+    session: CatalogSession, job_id: UUID, *, bytes_done: int, note: str | None = None
+) -> bool:
+    """Store the progress of a job; return whether an admin has cancelled it.
+
+    Args:
+        session: Of the catalog.
+        job_id: The job.
+        bytes_done: How much was copied.
+        note: What else is to be said; None leaves it as it is.
+    """
+    noted = await session.fetch_one(_NOTE, job=job_id, bytes_done=bytes_done, note=note)
     return noted is not None and noted.is_cancelled
 
 

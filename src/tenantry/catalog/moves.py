@@ -19,7 +19,10 @@ _MOVE = Statement(
         database_name=sa.bindparam("database"),
         schema_revision=sa.bindparam("revision"),
         is_active=sa.bindparam("is_active", type_=sa.Boolean),
-        failing_run_id=None,  # the failed attempt was of the old database
+        # The failed attempt, and the drift, were of the old database.
+        failing_run_id=None,
+        drifted_at=None,
+        drift=None,
     )
     .where(
         table.c.id == sa.bindparam("tenant"),
@@ -77,6 +80,8 @@ _RELOCATE = Statement(
         server_name=sa.bindparam("server"),
         database_name=sa.bindparam("database"),
         is_read_only=sa.bindparam("is_read_only", type_=sa.Boolean),
+        drifted_at=None,
+        drift=None,
     )
     .where(
         table.c.id == sa.bindparam("tenant"),

@@ -62,6 +62,9 @@ tenant = sa.Table(
     sa.Column("requests_per_minute", sa.BigInteger, nullable=False, server_default="0"),
     # The run of the latest attempt to migrate it, if that attempt failed.
     sa.Column("failing_run_id", sa.Uuid, nullable=True),
+    # When its schema was found to differ from that of its revision, and how: see `catalog.drift`.
+    sa.Column("drifted_at", Instant, nullable=True),
+    sa.Column("drift", Records, nullable=True),
     # Set in the state `deleted`.
     sa.Column("deleted_at", Instant, nullable=True),
     sa.UniqueConstraint("canonical_name"),
@@ -70,6 +73,7 @@ tenant = sa.Table(
     sa.Index("ix_tenant_schema_revision", "schema_revision", "canonical_name"),
     sa.Index("ix_tenant_server_name", "server_name", "canonical_name"),
     _index_of_some("ix_tenant_failing", "failing_run_id IS NOT NULL"),
+    _index_of_some("ix_tenant_drifted", "drifted_at IS NOT NULL"),
     _index_of_some("ix_tenant_suspended", "NOT is_active", on_sqlite="is_active = 0"),
     _index_of_some("ix_tenant_read_only", "is_read_only", on_sqlite="is_read_only = 1"),
     _index_of_some("ix_tenant_owner_email", "owner_email IS NOT NULL", column="owner_email"),

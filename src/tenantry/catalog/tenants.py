@@ -56,6 +56,7 @@ class Tenant(msgspec.Struct, frozen=True):
         requests_per_minute: The limit of all of its API keys together, and of all of its users and
             McpTokens together; 0 for that of the settings, which is for each caller.
         failing_run_id: The run of the latest attempt to migrate it, if that attempt failed.
+        drifted_at: When its schema was found to differ from that of its revision, if it was.
     """
 
     id: UUID
@@ -70,6 +71,7 @@ class Tenant(msgspec.Struct, frozen=True):
     requests_per_minute: int = 0
     is_read_only: bool = False
     failing_run_id: UUID | None = None
+    drifted_at: datetime | None = None
     deleted_at: datetime | None = None
 
 
@@ -221,6 +223,7 @@ async def add(
         worker_id=worker_id,
         owner_email=None if owner_email is None else canonical(owner_email),
         canonical_name=canonical(added.name),
+        drift=None,
         **msgspec.structs.asdict(added),
     )
 

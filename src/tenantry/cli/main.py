@@ -33,6 +33,7 @@ COMMANDS = (
         "backup", "Back up tenants, and restore them from archives.", "tenantry.cli.backups"
     ),
     DeferredCommand("catalog", "Move the catalog.", "tenantry.cli.catalog_moving"),
+    DeferredCommand("drift", "Find tenants with a schema that has drifted.", "tenantry.cli.drift"),
     DeferredCommand("migrate", "Migrate every tenant database.", "tenantry.cli.migrations"),
 )
 

@@ -2,12 +2,19 @@
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    ProgressColumn,
+    TextColumn,
+    TransferSpeedColumn,
+)
 
 from tenantry.backup import jobs
 from tenantry.backup.archive import ArchiveReader
@@ -87,14 +94,28 @@ def opened_reader(
         yield ArchiveReader(file, existing_keys(settings), accepts_foreign=accepts_foreign)
 
 
-async def run(settings: Settings, work: Callable[[Services, Counter], Awaitable[Result]]) -> Result:
-    """Run *work* with the services, show its progress, and cancel it at the first signal."""
+async def run(
+    settings: Settings,
+    work: Callable[[Services, Counter], Awaitable[Result]],
+    *,
+    shows_bytes: bool = True,
+) -> Result:
+    """Run *work* with the services, show its progress, and cancel it at the first signal.
+
+    Args:
+        settings: The settings.
+        work: What is run.
+        shows_bytes: Whether its progress is in bytes; else it shows its progress itself.
+    """
     async with session.opened(settings) as services:
         await services.lifecycle.reap()
         await jobs.reap(services.copying)
         counter = Counter()
-        with cancelled_by_signals(), shown(counter):
-            return await work(services, counter)
+        with cancelled_by_signals():
+            if not shows_bytes:
+                return await work(services, counter)
+            with shown(counter):
+                return await work(services, counter)
 
 
 @contextmanager
@@ -110,20 +131,33 @@ def _cancel(task: "asyncio.Task[Any]") -> None:
     task.cancel()
 
 
-@contextmanager
-def shown(counter: Counter) -> Iterator[None]:
+def shown(counter: Counter) -> AbstractContextManager[None]:
     """Show the bytes of a job while the block runs, on a terminal."""
+    columns = (TextColumn("Copying"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    return bar(columns, lambda: counter.bytes_done)
+
+
+@contextmanager
+def bar(
+    columns: Sequence[ProgressColumn], read: Callable[[], int], *, total: int | None = None
+) -> Iterator[None]:
+    """Show a progress bar while the block runs, on a terminal.
+
+    Args:
+        columns: What it shows.
+        read: Returns how much is done.
+        total: How much there is to do, if that is known.
+    """
     console = output.progress()
     if not console.is_terminal:
         yield
         return
-    columns = (TextColumn("Copying"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
-        line = progress.add_task("", total=None)
+        line = progress.add_task("", total=total)
 
         async def follow() -> None:
             while True:
-                progress.update(line, completed=counter.bytes_done)
+                progress.update(line, completed=read())
                 await asyncio.sleep(POLL_SECONDS)
 
         following = asyncio.get_running_loop().create_task(follow())

@@ -2,13 +2,14 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from uuid import UUID
 
 import msgspec
 
-from tenantry.catalog import fleet_map, tenant_counts
+from tenantry.catalog import drift, fleet_map, tenant_counts
 from tenantry.catalog.fleet_map import MapTenant
 from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.tenant_counts import RevisionCount
@@ -24,6 +25,7 @@ class SchemaStatus:
         behind: At an older revision.
         unknown: Never seen, or at a revision that this code does not know.
         failing: Failed in the latest attempt to migrate them, wherever they were last seen.
+        drifted: The schema was found to differ from that of the revision; without failing ones.
         suspended: The tenants that are not active, and not in the other counts.
         read_only: The active tenants that are read-only, and not in the other counts.
     """
@@ -34,6 +36,7 @@ class SchemaStatus:
     behind: int
     unknown: int
     failing: int
+    drifted: int
     suspended: int
     read_only: int
     revisions: list["PlacedCount"]
@@ -55,6 +58,7 @@ class PlacedCount:
     place: Place
     count: int
     failing: int
+    drifted: int
 
 
 class PlacedTenant(msgspec.Struct, frozen=True):
@@ -72,8 +76,9 @@ async def schema_status(catalog: CatalogSession, streams: Streams) -> SchemaStat
         DatabaseUnavailable: The catalog cannot be reached.
     """
     counts = await tenant_counts.by_revision(catalog)
+    drifted = await drift.by_revision(catalog)
     others = await tenant_counts.others(catalog)
-    placed = await asyncio.to_thread(_placed, counts, streams)
+    placed = await asyncio.to_thread(_placed, counts, drifted, streams)
     places: Counter[Place] = Counter()
     for one in placed:
         places[one.place] += one.count
@@ -84,6 +89,7 @@ async def schema_status(catalog: CatalogSession, streams: Streams) -> SchemaStat
         behind=places[Place.BEHIND],
         unknown=places[Place.UNKNOWN],
         failing=sum(one.failing for one in placed),
+        drifted=sum(one.drifted for one in placed),
         suspended=others.suspended,
         read_only=others.read_only,
         revisions=placed,
@@ -119,13 +125,16 @@ def place_of(revision: str | None, streams: Streams) -> Place:
     return Place.BEHIND if streams.have(revision) else Place.UNKNOWN
 
 
-def _placed(counts: list[RevisionCount], streams: Streams) -> list[PlacedCount]:
+def _placed(
+    counts: list[RevisionCount], drifted: Mapping[str | None, int], streams: Streams
+) -> list[PlacedCount]:
     return [
         PlacedCount(
             revision=one.revision,
             place=place_of(one.revision, streams),
             count=one.count,
             failing=one.failing,
+            drifted=drifted.get(one.revision, 0),
         )
         for one in counts
     ]

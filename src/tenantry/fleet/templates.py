@@ -7,6 +7,7 @@ more than define the schema. That revision and the later ones run on the copy.
 import asyncio
 import contextlib
 from collections import defaultdict
+from collections.abc import AsyncIterator
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -22,6 +23,7 @@ from tenantry.kit.ids import new_id
 from tenantry.migration.ddl_only import is_ddl_only
 from tenantry.migration.migrator import Migrator
 from tenantry.migration.run_scripts import RunScripts
+from tenantry.migration.schema_state import Schema
 from tenantry.migration.streams import Streams
 
 CATALOG_CHARS = 12
@@ -85,16 +87,41 @@ class Templates:
         streams: Streams,
         template: str,
     ) -> None:
-        draft = _draft(ctx, server_name)
-        name, worker_id = draft.database_name, self._worker_id
-        try:
-            await tenants.add(self._catalog, draft, worker_id=worker_id)
-            await server.create(name)
-            url = server.url(name)
+        async with self._draft(ctx, server, server_name) as draft:
+            url = server.url(draft.database_name)
             dialect = await self._migrator.read_dialect(url, streams)
             scripts = RunScripts(await asyncio.to_thread(_shared, streams, dialect))
             await self._migrator.initialise(url, scripts, run_id=draft.id)
-            await server.publish(name, template)
+            await server.publish(draft.database_name, template)
+
+    async def read_schema(
+        self, ctx: OperationContext, server: Server, *, server_name: str, streams: Streams
+    ) -> Schema:
+        """Return the schema that all revisions define, from a database that is dropped again.
+
+        Raises:
+            Exception: Any error of the drivers and the revisions.
+        """
+        async with self._draft(ctx, server, server_name) as draft:
+            url = server.url(draft.database_name)
+            await self._migrator.initialise(url, RunScripts(streams), run_id=draft.id)
+            schema = await self._migrator.read_schema(url, streams)
+            await server.drop(draft.database_name)
+        return schema
+
+    @contextlib.asynccontextmanager
+    async def _draft(
+        self, ctx: OperationContext, server: Server, server_name: str
+    ) -> AsyncIterator[Tenant]:
+        """Create an empty database, which the block renames or drops; it is listed until then.
+
+        After an error it stays listed, and any process drops it.
+        """
+        draft, worker_id = _new_draft(ctx, server_name), self._worker_id
+        try:
+            await tenants.add(self._catalog, draft, worker_id=worker_id)
+            await server.create(draft.database_name)
+            yield draft
         except BaseException:
             with contextlib.suppress(DatabaseUnavailable):
                 await tenants.abandon(self._catalog, draft, worker_id=worker_id)
@@ -102,7 +129,7 @@ class Templates:
         await tenants.remove_unseen(self._catalog, draft, worker_id=worker_id)
 
 
-def _draft(ctx: OperationContext, server_name: str) -> Tenant:
+def _new_draft(ctx: OperationContext, server_name: str) -> Tenant:
     draft_id = new_id()
     name = f"tenantry_draft_{draft_id.hex}"
     return Tenant(

@@ -12,15 +12,17 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
+from tenantry.db.schema_listing import LISTINGS, SchemaObject
 from tenantry.migration import alembic_modules, live, schema_state
 from tenantry.migration.autocommit import AutocommitBlock
 from tenantry.migration.errors import is_missing_table
 from tenantry.migration.guard import Guard
 from tenantry.migration.revisions import upgrade
-from tenantry.migration.schema_state import NoVersion, SchemaState
+from tenantry.migration.schema_state import NoVersion, Schema, SchemaState
 from tenantry.migration.statements import (
     AutocommitRevision,
     LiveRevision,
+    SchemaMoved,
     Statement,
     Step,
     messages,
@@ -101,6 +103,19 @@ class Execution(ABC):
             else:
                 return schema_state.state_in(rows, has_user=self._user_table is not None)
         raise NoVersion from error
+
+    def read_schema(self) -> Schema:
+        """Return the revision of the database, and the objects of its schema.
+
+        Raises:
+            SchemaMoved: It was migrated at the same time.
+            NoVersion, SeveralVersions: The database has no single revision.
+        """
+        revision = self.read_state().revision
+        rows = self._fetch(LISTINGS[self.dialect.name])
+        if self.read_state().revision != revision:
+            raise SchemaMoved
+        return Schema(revision, [SchemaObject(*row) for row in rows])
 
     @abstractmethod
     def _connect(self) -> Any:

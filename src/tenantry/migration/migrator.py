@@ -23,7 +23,7 @@ from tenantry.migration.execution import Execution
 from tenantry.migration.execution_postgres import PostgresExecution
 from tenantry.migration.execution_sqlite import SqliteExecution
 from tenantry.migration.run_scripts import RunScripts
-from tenantry.migration.schema_state import BASE, SchemaRevision, SchemaState
+from tenantry.migration.schema_state import BASE, Schema, SchemaRevision, SchemaState
 from tenantry.migration.scripts import BOOTSTRAP_WAIT_MS, bootstrap, write_stamp
 from tenantry.migration.statements import LockTimeouts
 from tenantry.migration.streams import Streams
@@ -122,6 +122,16 @@ class Migrator:
         seconds = self._limits.deadline_seconds
         work = partial(Execution.read_state, run_id=run_id)
         return await self._run(url, streams, work, seconds=seconds)
+
+    async def read_schema(self, url: str, streams: Streams) -> Schema:
+        """Return the revision of the database at *url*, and the objects of its schema.
+
+        Raises:
+            SchemaMoved: It was migrated at the same time.
+            Exception: Any error of the drivers.
+        """
+        seconds = self._limits.deadline_seconds
+        return await self._run(url, streams, Execution.read_schema, seconds=seconds)
 
     async def inspect(
         self, url: str, scripts: RunScripts, *, rehearses: bool = False

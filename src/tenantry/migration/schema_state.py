@@ -9,6 +9,7 @@ import msgspec
 import sqlalchemy as sa
 from sqlalchemy.sql.base import Executable
 
+from tenantry.db.schema_listing import SchemaObject
 from tenantry.db.statements import Statement
 from tenantry.db.types import Instant
 from tenantry.kit.errors import Unavailable
@@ -91,6 +92,14 @@ class SchemaState:
     revision: SchemaRevision
     applied: list[Applied]
     error: Exception | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """The schema of a database: the objects that it consists of, at a revision."""
+
+    revision: SchemaRevision
+    objects: list[SchemaObject]
 
 
 READ_VERSION = Statement(sa.select(version.c.version_num), Version)

@@ -13,7 +13,10 @@ from tenantry.schemas.base import ListResponse, PageRequest, PageResponse, Schem
 
 
 class JobResponse(Schema, frozen=True):
-    """A backup, a restore, a copy or a move; `note` says how a move is done, and why."""
+    """A backup, a restore, a copy, a move, or a check for drift.
+
+    `note` says how a move is done, and why; or what a check has found so far.
+    """
 
     id: UUID
     kind: str

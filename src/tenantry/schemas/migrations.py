@@ -234,20 +234,22 @@ class FailureCauseList(ListResponse[FailureCauseResponse], frozen=True):
 class RevisionCountResponse(Schema, frozen=True):
     """How many customers were last seen at a revision; null: never seen.
 
-    ``failing`` of them failed in the latest attempt to migrate them.
+    ``failing`` of them failed in the latest attempt to migrate them. Of the others, the schema of
+    ``drifted`` differs from that of the revision.
     """
 
     revision: str | None
     place: Place
     count: int
     failing: int
+    drifted: int
 
 
 class SchemaStatusResponse(Schema, frozen=True):
     """Where the databases of the active customers were last seen.
 
-    ``failing`` customers are also counted where they were last seen. Migration runs leave out
-    ``suspended`` and ``readOnly`` ones, which are not in ``total``.
+    ``failing`` and ``drifted`` customers are also counted where they were last seen. Migration
+    runs leave out ``suspended`` and ``readOnly`` ones, which are not in ``total``.
     """
 
     head: str
@@ -256,6 +258,7 @@ class SchemaStatusResponse(Schema, frozen=True):
     behind: int
     unknown: int
     failing: int
+    drifted: int
     suspended: int
     read_only: int
     revisions: list[RevisionCountResponse]

@@ -23,7 +23,11 @@ RequestsPerMinute = Annotated[int, Meta(ge=0, le=REQUESTS_PER_MINUTE_MAX)]
 
 
 class TenantResponse(Schema, frozen=True):
-    """One customer. With ``failingRunId``, the latest attempt to migrate it failed in that run."""
+    """One customer.
+
+    With ``failingRunId``, the latest attempt to migrate it failed in that run; with ``driftedAt``,
+    its schema was found to differ from that of its revision.
+    """
 
     id: UUID
     name: str
@@ -36,6 +40,7 @@ class TenantResponse(Schema, frozen=True):
     requests_per_minute: int
     server_name: str
     failing_run_id: UUID | None
+    drifted_at: datetime | None
 
     @classmethod
     def of(cls, source: Tenant, **more: Any) -> Self:
@@ -158,7 +163,7 @@ class MapTenantResponse(Schema, frozen=True):
     """One customer on the map of the fleet.
 
     ``place`` is by the revision at which it was last seen. With ``cause``, the latest attempt to
-    migrate it failed.
+    migrate it failed; with ``driftedAt``, its schema differs from that of its revision.
     """
 
     id: UUID
@@ -170,6 +175,7 @@ class MapTenantResponse(Schema, frozen=True):
     server: str
     cause: str | None
     failing_run_id: UUID | None
+    drifted_at: datetime | None
 
 
 class TenantMapResponse(Schema, frozen=True):
@@ -193,6 +199,7 @@ class TenantMapResponse(Schema, frozen=True):
                 one.tenant.server_name,
                 one.tenant.cause,
                 one.tenant.failing_run_id,
+                one.tenant.drifted_at,
             )
             for one in found
         ]

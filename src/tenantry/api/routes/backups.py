@@ -12,9 +12,9 @@ from tenantry.access.principal import AdminContext
 from tenantry.api.access_levels import ADMIN
 from tenantry.api.endpoints import ACCEPTED, CONFLICT, NOT_FOUND, endpoint
 from tenantry.api.envelope import Reply
+from tenantry.api.routes.jobs import queued
 from tenantry.backup import restoring
 from tenantry.catalog import tenants
-from tenantry.catalog.jobs import Job
 from tenantry.schemas.backups import (
     ArchivePage,
     ArchivePageRequest,
@@ -67,7 +67,7 @@ async def verify_archive(
     ctx: AdminContext, services: Services, request: VerifyArchiveRequest
 ) -> Reply:
     """Verify an archive: restore it into a scratch database."""
-    return _queued(await services.queueing.verify(ctx, request.archive))
+    return queued(await services.queueing.verify(ctx, request.archive))
 
 
 @endpoint(
@@ -82,7 +82,7 @@ async def prune_archives(
     ctx: AdminContext, services: Services, request: PruneArchivesRequest
 ) -> Reply:
     """Remove old archives; those of other secret keys, and damaged ones, are kept."""
-    return _queued(
+    return queued(
         await services.queueing.prune(ctx, keep_days=request.keep_days, keep_last=request.keep_last)
     )
 
@@ -101,7 +101,7 @@ async def restore_archive(
 ) -> Reply:
     """Restore an archive as a new tenant, or a tenant that no longer exists."""
     sent = sent_members(request)
-    return _queued(
+    return queued(
         await services.queueing.restore(
             ctx, request.archive, name=sent.get("name"), server_name=sent.get("server")
         )
@@ -121,7 +121,7 @@ async def back_up_tenant(
 ) -> Reply:
     """Back up a tenant; one that is queued already is not queued again."""
     tenant = await tenants.get(services.catalog, tenant_id)
-    return _queued(await services.queueing.back_up_tenant(ctx, tenant))
+    return queued(await services.queueing.back_up_tenant(ctx, tenant))
 
 
 @endpoint(
@@ -138,7 +138,7 @@ async def restore_tenant(
 ) -> Reply:
     """Restore an archive in place of a tenant, which is suspended for that time."""
     tenant = await tenants.get(services.catalog, tenant_id)
-    return _queued(await services.queueing.replace(ctx, request.archive, tenant, name=request.name))
+    return queued(await services.queueing.replace(ctx, request.archive, tenant, name=request.name))
 
 
 @endpoint(
@@ -170,7 +170,7 @@ async def clone_tenant(
     """Copy a tenant to a new one."""
     tenant = await tenants.get(services.catalog, tenant_id)
     server_name = sent_members(request).get("server")
-    return _queued(
+    return queued(
         await services.queueing.clone(ctx, tenant, name=request.name, server_name=server_name)
     )
 
@@ -188,7 +188,7 @@ async def move_tenant(
 ) -> Reply:
     """Move a tenant to another tenant server; it is read-only for that time."""
     tenant = await tenants.get(services.catalog, tenant_id)
-    return _queued(await services.queueing.move(ctx, tenant, server_name=request.server))
+    return queued(await services.queueing.move(ctx, tenant, server_name=request.server))
 
 
 @endpoint(
@@ -208,8 +208,3 @@ async def move_tenants(
             ctx, from_server=request.from_server, to_server=request.to_server
         )
     )
-
-
-def _queued(job: Job) -> Reply:
-    where = f"/api/admin/jobs/{job.id}"
-    return Reply(JobResponse.of(job), ACCEPTED, [(b"location", where.encode())])

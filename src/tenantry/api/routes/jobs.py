@@ -1,11 +1,13 @@
-"""``/api/admin/jobs``: backups, restores, copies and moves, with their progress."""
+"""``/api/admin/jobs``: backups, restores, copies, moves and checks, with their progress."""
 
 from uuid import UUID
 
 from tenantry.access.principal import AdminContext
 from tenantry.api.access_levels import ADMIN
 from tenantry.api.endpoints import ACCEPTED, CONFLICT, NOT_FOUND, endpoint
+from tenantry.api.envelope import Reply
 from tenantry.catalog import jobs
+from tenantry.catalog.jobs import Job
 from tenantry.schemas.backups import JobPage, JobPageRequest, JobResponse, QueuedJobs
 from tenantry.schemas.base import Nothing
 from tenantry.services import Services
@@ -50,3 +52,9 @@ async def cancel_job(
 async def cancel_queued(ctx: AdminContext, services: Services, _request: Nothing) -> QueuedJobs:
     """Cancel every job that has not started."""
     return QueuedJobs(await services.queueing.cancel_queued(ctx))
+
+
+def queued(job: Job) -> Reply:
+    """Return the response to a request that has queued *job*."""
+    where = f"/api/admin/jobs/{job.id}"
+    return Reply(JobResponse.of(job), ACCEPTED, [(b"location", where.encode())])

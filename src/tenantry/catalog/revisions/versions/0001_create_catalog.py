@@ -74,6 +74,8 @@ def _create_tenants(op: Operations) -> None:
         sa.Column("owner_email", sa.String, nullable=True),
         sa.Column("requests_per_minute", sa.BigInteger, nullable=False, server_default="0"),
         sa.Column("failing_run_id", sa.Uuid, nullable=True),
+        sa.Column("drifted_at", INSTANT, nullable=True),
+        sa.Column("drift", sa.String, nullable=True),
         sa.Column("deleted_at", INSTANT, nullable=True),
         sa.UniqueConstraint("canonical_name", name="uq_tenant_canonical_name"),
         sa.UniqueConstraint(
@@ -117,6 +119,7 @@ def _index_tenants(op: Operations) -> None:
     op.create_index("ix_tenant_server_name", "tenant", ["server_name", "canonical_name"])
     for name, condition, on_sqlite in (
         ("ix_tenant_failing", "failing_run_id IS NOT NULL", "failing_run_id IS NOT NULL"),
+        ("ix_tenant_drifted", "drifted_at IS NOT NULL", "drifted_at IS NOT NULL"),
         ("ix_tenant_suspended", "NOT is_active", "is_active = 0"),
         ("ix_tenant_read_only", "is_read_only", "is_read_only = 1"),
     ):

@@ -1,0 +1,58 @@
+"""``/api/admin/drift``: tenants with another schema than their revision defines."""
+
+from uuid import UUID
+
+from tenantry.access.principal import AdminContext
+from tenantry.api.access_levels import ADMIN
+from tenantry.api.endpoints import ACCEPTED, CONFLICT, NOT_FOUND, endpoint
+from tenantry.api.envelope import Reply
+from tenantry.api.routes.jobs import queued
+from tenantry.catalog import drift, tenants
+from tenantry.schemas.backups import JobResponse
+from tenantry.schemas.base import Nothing, PageRequest
+from tenantry.schemas.drift import DriftPage, TenantDriftResponse
+from tenantry.services import Services
+
+
+@endpoint("GET", "/api/admin/drift", ADMIN)
+async def list_drifted(_ctx: AdminContext, services: Services, request: PageRequest) -> DriftPage:
+    """List the tenants that have drifted, with what differs."""
+    return DriftPage.of_page(await drift.page(services.catalog, request.window))
+
+
+@endpoint(
+    "POST",
+    "/api/admin/drift/check",
+    ADMIN,
+    response=JobResponse,
+    status=ACCEPTED,
+    errors=[CONFLICT],
+)
+async def check_drift(ctx: AdminContext, services: Services, _request: Nothing) -> Reply:
+    """Check every tenant at the head for drift: compare its schema with that of a new database."""
+    return queued(await services.queueing.check_drift(ctx, None))
+
+
+@endpoint("GET", "/api/admin/tenants/{tenantId}/drift", ADMIN, errors=[NOT_FOUND])
+async def show_drift(
+    _ctx: AdminContext, services: Services, _request: Nothing, *, tenant_id: UUID
+) -> TenantDriftResponse:
+    """Show what has drifted of a tenant."""
+    tenant = await tenants.get(services.catalog, tenant_id)
+    return TenantDriftResponse.of_found(await drift.find(services.catalog, tenant.id))
+
+
+@endpoint(
+    "POST",
+    "/api/admin/tenants/{tenantId}/drift/check",
+    ADMIN,
+    response=JobResponse,
+    status=ACCEPTED,
+    errors=[NOT_FOUND, CONFLICT],
+)
+async def check_tenant(
+    ctx: AdminContext, services: Services, _request: Nothing, *, tenant_id: UUID
+) -> Reply:
+    """Check one tenant for drift."""
+    tenant = await tenants.get(services.catalog, tenant_id)
+    return queued(await services.queueing.check_drift(ctx, tenant))

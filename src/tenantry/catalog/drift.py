@@ -1,0 +1,135 @@
+"""Drift: tenants with another schema than their revision defines.
+
+What the last check has found stays until the next one, or until the tenant gets another database.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import sqlalchemy as sa
+
+from tenantry.catalog.session import CatalogSession
+from tenantry.catalog.tables import tenant
+from tenantry.catalog.tenants import Tenant, TenantState, is_migrated
+from tenantry.db.schema_listing import Difference
+from tenantry.db.statements import Count, Statement, columns_of
+from tenantry.kit.pages import Page, Window
+
+DIFFERENCES_MAX = 100
+"""How many differences of a tenant are stored: the first ones."""
+
+
+class Drifted(msgspec.Struct, frozen=True):
+    """A tenant that has drifted, with up to `DIFFERENCES_MAX` differences."""
+
+    id: UUID
+    name: str
+    server_name: str
+    schema_revision: str | None
+    drifted_at: datetime
+    drift: list[dict[str, object]]
+
+    @property
+    def differences(self) -> list[Difference]:
+        """What differs."""
+        return msgspec.convert(self.drift, list[Difference])
+
+
+class DriftedCount(msgspec.Struct, frozen=True):
+    """How many tenants at a revision have drifted."""
+
+    revision: str | None
+    count: int
+
+
+_c = tenant.c
+_revision = sa.bindparam("revision", type_=sa.String)
+# On the condition that it is as it was read: it may have been migrated, moved or restored since.
+_at = sa.bindparam("at", type_=_c.drifted_at.type)
+_SET = Statement[Any](
+    sa.update(tenant)
+    .values(
+        drifted_at=_at,
+        drift=sa.bindparam("found", type_=_c.drift.type),
+    )
+    .where(
+        _c.id == sa.bindparam("tenant"),
+        _c.schema_revision == _revision,
+        _c.server_name == sa.bindparam("server"),
+        _c.database_name == sa.bindparam("database"),
+        sa.or_(_c.drifted_at.is_not(None), _at.is_not(None)),  # else there is nothing to write
+    )
+)
+_has_drifted = sa.and_(_c.state == TenantState.READY.value, _c.drifted_at.is_not(None))
+_PAGE = Statement(
+    sa.select(*columns_of(tenant, Drifted))
+    .where(_has_drifted)
+    .order_by(_c.canonical_name)
+    .limit(sa.bindparam("limit", type_=sa.BigInteger))
+    .offset(sa.bindparam("offset", type_=sa.BigInteger)),
+    Drifted,
+)
+_COUNT = Statement(
+    sa.select(sa.func.count().label("count")).select_from(tenant).where(_has_drifted), Count
+)
+_FIND = Statement(
+    sa.select(*columns_of(tenant, Drifted)).where(_c.id == sa.bindparam("tenant"), _has_drifted),
+    Drifted,
+)
+_BY_REVISION = Statement(
+    sa.select(_c.schema_revision.label("revision"), sa.func.count().label("count"))
+    .where(is_migrated, _c.failing_run_id.is_(None), _c.drifted_at.is_not(None))
+    .group_by(_c.schema_revision),
+    DriftedCount,
+)
+
+
+async def store(
+    session: CatalogSession,
+    checked: Sequence[tuple[Tenant, Sequence[Difference]]],
+    *,
+    at: datetime,
+) -> None:
+    """Store what a check has found.
+
+    Args:
+        session: Of the catalog.
+        checked: Tenants as they were read, each with what differs; those without a difference
+            have not drifted.
+        at: Now.
+    """
+    rows = [
+        {
+            "tenant": one.id,
+            "revision": one.schema_revision,
+            "server": one.server_name,
+            "database": one.database_name,
+            "at": at if found else None,
+            "found": msgspec.to_builtins(found[:DIFFERENCES_MAX]) if found else None,
+        }
+        for one, found in sorted(checked, key=lambda pair: pair[0].id)
+    ]
+    await session.execute_many(_SET, rows)
+
+
+async def page(session: CatalogSession, window: Window) -> Page[Drifted]:
+    """Return the tenants that have drifted, by name."""
+    items = await session.fetch_all(_PAGE, limit=window.size, offset=window.offset)
+    total = await session.fetch_one(_COUNT)
+    return Page(items, window, total.count if total else 0)
+
+
+async def find(session: CatalogSession, tenant_id: UUID) -> Drifted | None:
+    """Return what has drifted of a tenant; None if nothing has."""
+    return await session.fetch_one(_FIND, tenant=tenant_id)
+
+
+async def by_revision(session: CatalogSession) -> dict[str | None, int]:
+    """Return how many active tenants have drifted, by revision.
+
+    Read-only and failing ones are left out.
+    """
+    return {one.revision: one.count for one in await session.fetch_all(_BY_REVISION)}

@@ -1,0 +1,114 @@
+"""``tenantry drift``: tenants with another schema than their revision defines."""
+
+import asyncio
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+from rich.table import Column
+
+from tenantry.backup.drift_check import check_drift
+from tenantry.backup.jobs import Progress
+from tenantry.catalog import drift, tenant_counts
+from tenantry.catalog.drift import Drifted
+from tenantry.cli import options, output, session, transfer
+from tenantry.cli.commands import new_group
+from tenantry.cli.exit_status import ExitStatus
+from tenantry.cli.finding import find_tenant
+from tenantry.db.schema_listing import Difference
+from tenantry.fleet.drift import DriftReport
+from tenantry.kit.pages import PAGE_SIZE_MAX, Page, Window
+from tenantry.schemas.drift import DriftPage, DriftReportResponse
+from tenantry.services import Services
+from tenantry.settings import Settings
+
+group = new_group("Find tenants with a schema that has drifted.")
+
+
+@group.command("check")
+def check(
+    tenant: Annotated[
+        str | None,
+        typer.Argument(metavar="[TENANT]", help="An id or a name; every tenant by default."),
+    ] = None,
+    *,
+    as_json: options.Json = False,
+) -> None:
+    """Compare the schema of each tenant at the head with that of a new database.
+
+    Tables, columns, indexes, constraints and so on are compared by name, type and structure;
+    expressions are not. Nothing is changed in the databases. Exits with 1 if a tenant has drifted,
+    or could not be read.
+    """
+    report = asyncio.run(_check(session.configure(), tenant))
+    if as_json:
+        output.show_json(DriftReportResponse.of_report(report))
+    else:
+        for name, error in report.unreadable:
+            output.show_line(f"{name}: {error}")
+        output.show_line(f"{report}.")
+        if report.drifted:
+            output.note("`tenantry drift list` shows what differs.")
+    if report.drifted or report.unreadable_count:
+        raise typer.Exit(ExitStatus.TENANTS_FAILED)
+
+
+@group.command("list")
+def show_drifted(
+    *,
+    page: options.Page = 1,
+    page_size: options.PageSize = PAGE_SIZE_MAX,
+    as_json: options.Json = False,
+) -> None:
+    """List the tenants that have drifted, and what differs, by the last check of each."""
+    found = asyncio.run(_page(session.configure(), Window(page, page_size)))
+    if as_json:
+        output.show_json(DriftPage.of_page(found))
+        return
+    columns = [
+        Column("Tenant", overflow="fold"),
+        Column("Checked", no_wrap=True),
+        Column("Difference", overflow="fold"),
+    ]
+    rows = [
+        (one.name, output.minute(one.drifted_at), _line(difference))
+        for one in found.items
+        for difference in one.differences
+    ]
+    output.show_table(columns, rows)
+    output.note_page(found, "tenants")
+
+
+def _line(one: Difference) -> str:
+    what = f"{one.kind} {one.name}"
+    if one.found is None:
+        return f"missing: {what}"
+    if one.expected is None:
+        return f"not defined: {what}"
+    return f"{what}: {one.found or 'nothing'} instead of {one.expected or 'nothing'}"
+
+
+async def _check(settings: Settings, name: str | None) -> DriftReport:
+    report = DriftReport()
+
+    async def work(services: Services, progress: Progress) -> None:
+        tenant = None if name is None else await find_tenant(services.catalog, name)
+        total = 1 if tenant else await tenant_counts.total(services.catalog)
+        columns = (TextColumn("Comparing"), BarColumn(), MofNCompleteColumn())
+        with transfer.bar(columns, lambda: report.total, total=total):
+            await check_drift(
+                session.context(),
+                services.copying,
+                services.drift,
+                report,
+                tenant=tenant,
+                progress=progress,
+            )
+
+    await transfer.run(settings, work, shows_bytes=False)
+    return report
+
+
+async def _page(settings: Settings, window: Window) -> Page[Drifted]:
+    async with session.opened(settings) as services:
+        return await drift.page(services.catalog, window)

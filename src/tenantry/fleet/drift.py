@@ -1,0 +1,162 @@
+"""Check for drift: compare each tenant's schema with the one that its revisions define.
+
+What they define is read from a new database on the same tenant server, to which all revisions are
+applied, and which is dropped again. Only tenants at the head are compared.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+from uuid import UUID
+
+from tenantry.catalog import drift, tenants
+from tenantry.catalog.tenants import Tenant
+from tenantry.db.schema_listing import Difference, differences
+from tenantry.fleet.lifecycle import Lifecycle
+from tenantry.kit.context import OperationContext
+from tenantry.migration.errors import explain
+from tenantry.migration.schema_state import Schema
+from tenantry.migration.statements import SchemaMoved
+from tenantry.migration.streams import Streams
+
+TENANTS_READ = 200
+"""Tenants that are read from the catalog, and whose results are stored, at a time."""
+UNREADABLE_MAX = 100
+"""How many tenants that could not be compared are named."""
+
+Expected: TypeAlias = Schema | Exception
+"""The schema that all revisions define on a server, or why it could not be read."""
+
+
+@dataclass(kw_only=True)
+class DriftReport:
+    """What a check has found.
+
+    Attributes:
+        compared: How many tenants were compared.
+        drifted: How many of them have drifted.
+        not_at_head: How many were left out, because a migration run comes first.
+        unreadable_count: How many could not be compared.
+        unreadable: The names of the first ones, each with the reason.
+    """
+
+    compared: int = 0
+    drifted: int = 0
+    not_at_head: int = 0
+    unreadable_count: int = 0
+    unreadable: list[tuple[str, str]] = field(default_factory=list)
+
+    def add(self, tenant: Tenant, found: Sequence[Difference] | Exception) -> None:
+        """Count a tenant: with what differs, or with why it could not be compared."""
+        if isinstance(found, SchemaMoved):
+            self.not_at_head += 1
+        elif isinstance(found, Exception):
+            self.unreadable_count += 1
+            if len(self.unreadable) < UNREADABLE_MAX:
+                self.unreadable.append((tenant.name, explain(found)))
+        else:
+            self.compared += 1
+            self.drifted += bool(found)
+
+    @property
+    def total(self) -> int:
+        """How many tenants were looked at."""
+        return self.compared + self.not_at_head + self.unreadable_count
+
+    def __str__(self) -> str:
+        """Return it as one line."""
+        return (
+            f"{self.compared:,} compared, {self.drifted:,} drifted, {self.not_at_head:,} not at "
+            f"the head, {self.unreadable_count:,} not readable"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DriftCheck:
+    """Compares the schemas of tenants.
+
+    Attributes:
+        lifecycle: Of all tenants.
+        concurrency: How many databases are read concurrently.
+    """
+
+    lifecycle: Lifecycle
+    concurrency: int
+
+    async def check(
+        self, ctx: OperationContext, report: DriftReport, *, only: Tenant | None = None
+    ) -> None:
+        """Compare the tenants, and store which have drifted.
+
+        Args:
+            ctx: Who checks.
+            report: It is filled while tenants are compared.
+            only: The only tenant to compare; None for all.
+
+        Raises:
+            BadStream: The directory of revisions cannot be read.
+            DatabaseUnavailable: The catalog cannot be reached.
+        """
+        streams = self.lifecycle.streams()
+        head = await asyncio.to_thread(lambda: str(streams.head))
+        expected: dict[str, Expected] = {}
+        page = [only] if only else await self._after(None)
+        while page:
+            at_head = [one for one in page if one.schema_revision == head]
+            report.not_at_head += len(page) - len(at_head)
+            for name in {one.server_name for one in at_head} - expected.keys():
+                expected[name] = await self._expected(ctx, name, streams)
+            found = await self._compare(report, at_head, streams, expected)
+            await drift.store(self.lifecycle.catalog, found, at=ctx.now)
+            page = [] if only else await self._after(page[-1].id)
+
+    async def _after(self, after: UUID | None) -> list[Tenant]:
+        return await tenants.after(self.lifecycle.catalog, after, limit=TENANTS_READ)
+
+    async def _expected(
+        self, ctx: OperationContext, server_name: str, streams: Streams
+    ) -> Expected:
+        try:
+            server = self.lifecycle.databases.server(server_name)
+            return await self.lifecycle.templates.read_schema(
+                ctx, server, server_name=server_name, streams=streams
+            )
+        except Exception as error:  # noqa: BLE001 - the tenants of other servers are compared
+            return error
+
+    async def _compare(
+        self,
+        report: DriftReport,
+        at_head: Sequence[Tenant],
+        streams: Streams,
+        expected: Mapping[str, Expected],
+    ) -> list[tuple[Tenant, list[Difference]]]:
+        found: list[tuple[Tenant, list[Difference]]] = []
+        todo = iter(at_head)
+
+        async def compare_each() -> None:
+            for tenant in todo:
+                compared = await self._differences(tenant, streams, expected[tenant.server_name])
+                report.add(tenant, compared)
+                if isinstance(compared, list):
+                    found.append((tenant, compared))
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(self.concurrency):
+                group.create_task(compare_each())
+        return found
+
+    async def _differences(
+        self, tenant: Tenant, streams: Streams, expected: Expected
+    ) -> list[Difference] | Exception:
+        if isinstance(expected, Exception):
+            return expected
+        try:
+            url = self.lifecycle.databases.server(tenant.server_name).url(tenant.database_name)
+            schema = await self.lifecycle.migrator.read_schema(url, streams)
+        except Exception as error:  # noqa: BLE001 - the others are compared
+            return error
+        if schema.revision != expected.revision:
+            return SchemaMoved()
+        return differences(expected.objects, schema.objects)

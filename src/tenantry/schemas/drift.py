@@ -1,0 +1,78 @@
+"""Drift: customers with another schema than their revision defines."""
+
+from datetime import datetime
+from typing import Any, Self
+from uuid import UUID
+
+from msgspec import field
+
+from tenantry.catalog.drift import Drifted
+from tenantry.fleet.drift import DriftReport
+from tenantry.schemas.base import PageResponse, Schema
+
+
+class DifferenceResponse(Schema, frozen=True):
+    """An object of the schema: what the revision defines, and what the database has.
+
+    ``expected`` is null if there should be none, and ``found`` if there is none.
+    """
+
+    kind: str
+    name: str
+    expected: str | None
+    found: str | None
+
+
+class DriftedTenantResponse(Schema, frozen=True):
+    """A customer that has drifted, with up to 100 differences."""
+
+    id: UUID = field(name="customerId")
+    name: str = field(name="customerName")
+    server_name: str
+    schema_revision: str | None
+    drifted_at: datetime
+    differences: list[DifferenceResponse]
+
+    @classmethod
+    def of(cls, source: Drifted, **more: Any) -> Self:
+        """Return the representation of *source*."""
+        differences = [DifferenceResponse.of(one) for one in source.differences]
+        return super().of(source, differences=differences, **more)
+
+
+class DriftPage(PageResponse[DriftedTenantResponse], frozen=True):
+    """One page of the customers that have drifted."""
+
+
+class UnreadableTenantResponse(Schema, frozen=True):
+    """A customer that could not be compared, and why."""
+
+    tenant_name: str = field(name="customerName")
+    error: str
+
+
+class DriftReportResponse(Schema, frozen=True):
+    """How many customers a check has compared, and which it could not read: the first 100."""
+
+    compared: int
+    drifted: int
+    not_at_head: int
+    unreadable_count: int
+    unreadable: list[UnreadableTenantResponse]
+
+    @classmethod
+    def of_report(cls, report: DriftReport) -> Self:
+        """Return the representation of *report*."""
+        unreadable = [UnreadableTenantResponse(*one) for one in report.unreadable]
+        return cls.of(report, unreadable=unreadable)
+
+
+class TenantDriftResponse(Schema, frozen=True):
+    """What has drifted of one customer: ``drift`` is null if the last check found nothing."""
+
+    drift: DriftedTenantResponse | None
+
+    @classmethod
+    def of_found(cls, found: Drifted | None) -> Self:
+        """Return the representation of what was *found*."""
+        return cls(None if found is None else DriftedTenantResponse.of(found))
