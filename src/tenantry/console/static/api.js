@@ -16,6 +16,7 @@ export const ARCHIVES = "/api/admin/archives";
 export const JOBS = "/api/admin/jobs";
 export const TENANT_MAP = `${TENANTS}/map`;
 export const ADMINS = "/api/admin/admins";
+export const DRIFT = "/api/admin/drift";
 export const HEALTH = "/api/admin/health";
 export const AUDIT_LOG = "/api/admin/audit-log";
 

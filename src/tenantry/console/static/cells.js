@@ -5,6 +5,7 @@ export const STATES_DRAWN = [
   "head",
   "behind",
   "failing",
+  "drifted",
   "unknown",
   "suspended",
   "moving",
@@ -12,7 +13,7 @@ export const STATES_DRAWN = [
 ];
 
 const LIKE = { success: "head", failed: "failing", skipped: "suspended", readonly: "suspended" };
-const HOLLOW = new Set(["behind", "unknown", "suspended", "pending"]);
+const HOLLOW = new Set(["behind", "drifted", "unknown", "suspended", "pending"]);
 // A smaller cell is only a colour.
 const SHAPES_FROM = 8;
 const FILL_ALPHA = 0.6;
@@ -69,6 +70,8 @@ export function drawCell(context, { x, y, size }, given, colours) {
     context.roundRect(x + 1, y + side / 2, side - 2, side / 2 - 1, [0, 0, side / 6, side / 6]);
     context.globalAlpha *= FILL_ALPHA;
     context.fill();
+  } else if (state === "drifted") {
+    context.fillRect(x + 1, y + 1, side / 2 - 1, side - 2);
   } else if (state === "unknown") {
     context.fillRect(x + side * 0.25, y + side * 0.4, side * 0.5, side * 0.2);
   } else if (state === "suspended") {

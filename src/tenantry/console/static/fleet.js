@@ -2,6 +2,7 @@
 
 import { get, latestOf, SCHEMA_STATUS, TENANT_MAP, TENANTS } from "./api.js";
 import { el, fill } from "./dom.js";
+import { driftButton } from "./drift.js";
 import { isMatch, toolbar } from "./fleet_filters.js";
 import { firstPage, matchList, revisionBars, totalsOf, zoomButtons } from "./fleet_parts.js";
 import { count, plural } from "./format.js";
@@ -175,8 +176,9 @@ function fleetPage(status, first, query, signal) {
   if (filters.search !== "") {
     findByService();
   }
+  const plan = linkButton("#/runs/plan", "Plan a run", "primary");
   return [
-    heading("Fleet", linkButton("#/runs/plan", "Plan a run", "primary")),
+    heading("Fleet", driftButton(signal, refresh), plan),
     el("div", { class: "summary" }, totals, proportions),
     el(
       "div",

@@ -23,7 +23,7 @@ export function toolbar(filters, set) {
   const search = input("search", {
     type: "search",
     value: filters.search,
-    placeholder: "Name, id or database",
+    placeholder: "Name, id, database or owner",
   });
   const lists = {
     server: select("server", []),

@@ -124,6 +124,7 @@ export function totalsOf(status, moving, chosen, choose) {
     entry("head", counts.head, "at head"),
     entry("behind", counts.behind, "behind"),
     entry("failing", counts.failing, "failing"),
+    counts.drifted > 0 && entry("drifted", counts.drifted, "drifted"),
     entry("unknown", counts.unknown, "unknown"),
     entry("suspended", counts.suspended, "suspended"),
     counts.readonly > 0 && entry("readonly", counts.readonly, "read-only"),

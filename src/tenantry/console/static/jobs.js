@@ -1,4 +1,4 @@
-// Backups, restores, copies and moves as jobs: their progress, and how they end.
+// Backups, restores, copies, moves and checks as jobs: their progress, and how they end.
 
 import { JOBS, send, TENANTS } from "./api.js";
 import { confirm } from "./dialogs.js";
@@ -50,10 +50,10 @@ export function jobs({ signal, tenantId = null, ended }) {
     { title: "Job", cell: (one) => one.kind },
     { title: "Tenant", kind: "name", cell: tenantOf },
     { title: "State", cell: (one) => badge(...(STATES[one.state] ?? ["unknown", one.state])) },
-    { title: "Copied", kind: "number", cell: (one) => bytes(one.bytesDone) },
+    { title: "Copied", kind: "number", cell: (one) => (one.bytesDone ? bytes(one.bytesDone) : "–") },
     { title: "Started", kind: "minor", cell: (one) => time(one.startedAt) },
     { title: "By", kind: "minor", cell: (one) => one.actor },
-    { title: "Error", kind: "wide", cell: (one) => one.error ?? "–" },
+    { title: "Result", kind: "wide", cell: (one) => one.error ?? one.note ?? "–" },
     { title: "Actions", kind: "actions", cell: (one) => actionsOf(one, change) },
   ];
   const list = listing("Jobs", {
@@ -74,7 +74,7 @@ export function jobs({ signal, tenantId = null, ended }) {
 
 function tenantOf(one) {
   if (one.tenantName === null) {
-    return one.kind === "prune" ? "all archives" : "the catalog";
+    return { prune: "all archives", drift: "all tenants" }[one.kind] ?? "the catalog";
   }
   const isListed = one.tenantId !== null && one.state !== "failed";
   return isListed ? el("a", { href: `#/tenants/${one.tenantId}` }, one.tenantName) : one.tenantName;

@@ -3,7 +3,7 @@
 import { el, fill } from "./dom.js";
 import { icon } from "./icons.js";
 import { badge } from "./states.js";
-import { actionRow, button, facts, linkButton, shortId } from "./widgets.js";
+import { actionRow, button, facts, hint, linkButton, shortId } from "./widgets.js";
 
 /** A card next to a cell: `show(at, state, name, {detail, error})`, with null to hide it. */
 export function hoverCard() {
@@ -58,6 +58,7 @@ export function sidePanel(signal) {
         Server: tenant.server,
         Id: shortId(tenant.id),
       }),
+      state === "drifted" && hint("Its schema is not the one of its revision: open it to see how."),
       tenant.cause !== null && [
         el("p", { class: "raw code" }, tenant.cause),
         el("a", { href: `#/runs/${tenant.failingRunId}` }, "Show the run that failed"),

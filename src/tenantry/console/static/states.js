@@ -8,6 +8,7 @@ export const STATES = {
   head: "at head",
   behind: "behind",
   failing: "failing",
+  drifted: "drifted",
   unknown: "unknown",
   suspended: "suspended",
   readonly: "read-only",
@@ -26,7 +27,8 @@ export const STATES = {
 /**
  * Return the state of a tenant of the list, by the response of schema-status.
  *
- * A tenant that failed in its latest attempt is failing, wherever its database was last seen.
+ * A tenant that failed in its latest attempt is failing, wherever its database was last seen. One
+ * that has drifted is shown as that, and not as at the head.
  */
 export function stateOf(tenant, status) {
   const known = status.revisions.find((one) => one.revision === tenant.schemaRevision);
@@ -41,14 +43,18 @@ export function stateOnMap(tenant) {
   if (tenant.isReadOnly) {
     return "readonly";
   }
-  return tenant.failingRunId === null ? tenant.place : "failing";
+  if (tenant.failingRunId !== null) {
+    return "failing";
+  }
+  return tenant.driftedAt === null ? tenant.place : "drifted";
 }
 
 /** Return the number of tenants in each state; they add up to all tenants. */
 export function countsOf(status) {
-  const counts = { head: 0, behind: 0, failing: status.failing, unknown: 0 };
-  for (const { place, count, failing } of status.revisions) {
-    counts[place] += count - failing;
+  const { failing, drifted } = status;
+  const counts = { head: 0, behind: 0, failing, drifted, unknown: 0 };
+  for (const one of status.revisions) {
+    counts[one.place] += one.count - one.failing - one.drifted;
   }
   return { ...counts, suspended: status.suspended, readonly: status.readOnly };
 }

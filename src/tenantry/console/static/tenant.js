@@ -4,6 +4,7 @@ import { get, SCHEMA_STATUS, send, TENANTS, withQuery } from "./api.js";
 import { apiKeys, mcpTokens } from "./credentials.js";
 import { ask, confirm, confirmByName } from "./dialogs.js";
 import { el, fill } from "./dom.js";
+import { check, driftOf } from "./drift.js";
 import { choices, field, form, input } from "./forms.js";
 import { jobs } from "./jobs.js";
 import { menu } from "./menu.js";
@@ -33,7 +34,10 @@ export async function view({ params, signal }) {
   const seen = overview(path, signal);
   const draw = (now) => {
     const copying = copyActions(now, path, copies.first, seen.sizeOf);
-    fill(top, head(now, status, path, change, copying), state(now, status, seen));
+    const checking = () => check(`${path}/drift/check`, signal, reread);
+    const actions = [...copying, { text: "Check for drift", press: checking }];
+    const differences = driftOf(path, now.driftedAt, signal);
+    fill(top, head(now, status, path, change, actions), state(now, status, seen), differences);
   };
   draw(found);
   return [
@@ -48,7 +52,7 @@ export async function view({ params, signal }) {
   ];
 }
 
-function head(now, status, path, change, copying) {
+function head(now, status, path, change, actions) {
   const set = (body, done) => () => change(body, done);
   const plan = `#/runs/plan?${new URLSearchParams({ tenant: now.id, name: now.name })}`;
   return el(
@@ -62,7 +66,7 @@ function head(now, status, path, change, copying) {
       now.isActive && linkButton(plan, "Migrate this tenant", "primary"),
       menu(`Actions for ${now.name}`, [
         { text: "Rename…", press: () => rename(now, change) },
-        ...copying,
+        ...actions,
         now.isActive
           ? { text: "Suspend…", press: () => suspend(now, change) }
           : { text: "Activate", press: set({ isActive: true }, "The tenant was activated.") },

@@ -1,0 +1,59 @@
+// Drift: what differs between the schema of a tenant and that of its revision.
+
+import { DRIFT, get, JOBS, send } from "./api.js";
+import { el, fill } from "./dom.js";
+import { firstRows } from "./table.js";
+import { announce, button, hint, loadInto, section, time } from "./widgets.js";
+
+const POLL_MS = 1000;
+const SHOWN_MAX = 20;
+const NOTHING = "none";
+const COLUMNS = [
+  { title: "Object", kind: "minor", cell: (one) => one.kind },
+  { title: "Name", kind: "name code", cell: (one) => one.name },
+  { title: "Defined", kind: "code", cell: (one) => textOf(one.expected) },
+  { title: "Found", kind: "code", cell: (one) => textOf(one.found) },
+];
+
+/** A button that checks every tenant; `ended` is called when the check has ended. */
+export function driftButton(signal, ended) {
+  return button("Check for drift", () => check(`${DRIFT}/check`, signal, ended));
+}
+
+/** Check for drift, and tell how that has ended. */
+export async function check(path, signal, ended) {
+  let job = await send("POST", path, {});
+  announce("The check for drift is queued.");
+  while (job.finishedAt === null && !signal.aborted) {
+    await new Promise((resolve) => setTimeout(resolve, POLL_MS));
+    job = await get(`${JOBS}/${job.id}`, { signal });
+  }
+  if (!signal.aborted) {
+    announce(job.error === null ? `The check has ended: ${job.note}.` : `It failed: ${job.error}`);
+    await ended();
+  }
+}
+
+/** What has drifted of the tenant at `path`; empty if nothing has. */
+export function driftOf(path, driftedAt, signal) {
+  const body = el("div", { class: "stack" });
+  if (driftedAt !== null) {
+    loadInto(body, signal, async () => {
+      const { drift } = await get(`${path}/drift`, { signal });
+      fill(body, drift !== null && section("Drift", {}, listOf(drift)));
+    });
+  }
+  return body;
+}
+
+function listOf({ differences, driftedAt }) {
+  const options = { max: SHOWN_MAX, noun: "more difference" };
+  return [
+    hint("What the database has instead of what its revision defines, checked ", time(driftedAt)),
+    firstRows("Drift", COLUMNS, differences, "", options),
+  ];
+}
+
+function textOf(detail) {
+  return detail === null ? el("span", { class: "hint" }, NOTHING) : detail || "there";
+}
