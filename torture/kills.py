@@ -10,7 +10,7 @@ from pathlib import Path
 from uuid import UUID
 
 from torture.finding import Finding
-from torture.fleets import ENGINE_NAMES, ENGINES, NAMES, Catalog, Fleet, make_fleet
+from torture.fleets import ENGINE_NAMES, ENGINES, NAMES, Catalog, Fleet, Run, make_fleet
 from torture.runners import Runner
 from torture.scale import Scale
 from torture.states import State
@@ -141,7 +141,7 @@ class _LaneRun:
         new = [run for run in self.catalog.runs() if run.id not in known]
         if run_id is not None and run_id not in {run.id for run in new}:
             self._fault(f"the run {run_id} is lost")
-        self._check_interrupted(landed=any(not run.is_finished for run in new))
+        self._check_interrupted(new)
         began = time.monotonic()
         for number in killed:
             self.runners[number] = Runner(self.fleet.environment)
@@ -169,7 +169,7 @@ class _LaneRun:
             self.runners[number].kill()
         return run_id
 
-    def _check_interrupted(self, *, landed: bool) -> None:
+    def _check_interrupted(self, new: Sequence[Run]) -> None:
         states = self.fleet.read_states()
         moved = sum(state.content == self.fleet.after for state in states.values())
         for tenant_id, state in states.items():
@@ -177,10 +177,11 @@ class _LaneRun:
                 self._fault(f"the tenant {tenant_id} is between two revisions")
         self.found.checks += len(states)
         self.found.split += 0 < moved < len(states)
+        landed = any(not run.is_finished for run in new)
         self.found.kills += landed
         self.found.missed += not landed
-        # Where the machine is quicker than it was, kills come too late.
-        self.length *= 1.05 if landed else 0.7
+        # The speed of the machine changes: kills come too late, or before the run is stored.
+        self.length *= 0.7 if new and not landed else 1.05
 
     def _wait_all(self, run_ids: Sequence[UUID], began: float) -> None:
         self.found.runs += len(run_ids)
