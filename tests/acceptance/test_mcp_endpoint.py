@@ -54,7 +54,6 @@ NO_MESSAGES: tuple[bytes, ...] = (
     b'{"jsonrpc": "2.0", "id": "\\u0000", "method": "ping"}',
     b'{"jsonrpc": "2.0", "id": "\\ud800", "method": "ping"}',
     b'{"jsonrpc": "2.0", "id": 1, "result": {}}',
-    b'{"jsonrpc": "2.0", "id": 1, "method": "ping", "params": []}',
     b'{"jsonrpc": "2.0", "id": 1, "method": "ping", "params": ' + b'{"a":' * 9000,
     b'{"jsonrpc": "2.0", "id": 1, "method": "' + b"x" * 101 + b'"}',
 )
@@ -70,6 +69,9 @@ WRONG_CALLS: tuple[Any, ...] = (
     {"name": "\0"},
     {"name": "x" * 100_000},
 )
+
+# A second of work for a decoder, in a megabyte: numbers near the largest double, and deep lists.
+TEDIOUS = (b"9e307,", b"[" * 190 + b"]" * 190 + b",")
 
 
 async def client_of_acme(world: World, *scopes: str, **kind: Any) -> httpx.AsyncClient:
@@ -409,6 +411,30 @@ class TestSize:
 
         assert time.process_time() - began < SIZE_SECONDS_MAX
         assert "200 values" in said.json()["error"]["message"]
+
+    @pytest.mark.parametrize("text", TEDIOUS, ids=["numbers", "lists"])
+    async def test_is_checked_before_anything_is_decoded(self, world: World, text: bytes) -> None:
+        """A megabyte of such JSON takes a second to decode, for each of the two types."""
+        client = world.client(x_mcp_token=await world.mcp_token(world.acme))
+        body = b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":[%b]}}'
+        call_ = b"""{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"create_post",
+            "arguments":{"title":"a","content":"b","tags":[%b]}}}"""
+        many = text * ((1_048_576 - len(call_)) // len(text)) + b"1"
+        began = time.process_time()
+
+        error = error_of(await post(client, body % many), types.INVALID_PARAMS)
+        said = answer_of(await post(client, call_ % many))
+
+        assert time.process_time() - began < SIZE_SECONDS_MAX
+        assert "at most 32,768 bytes" in error
+        assert said["result"]["isError"]
+
+    @pytest.mark.parametrize("params", [b"[]", b"7", b'{"a": 1e999}'])
+    async def test_of_no_object_is_refused(self, world: World, params: bytes) -> None:
+        client = world.client(x_mcp_token=await world.mcp_token(world.acme))
+        body = b'{"jsonrpc":"2.0","id":1,"method":"ping","params":%b}' % params
+
+        assert "must be an object" in error_of(await post(client, body), types.INVALID_PARAMS)
 
     async def test_of_arguments_is_not(self, world: World) -> None:
         """The longest post is written."""

@@ -1,6 +1,6 @@
 """The arguments of the tools, with names in snake_case."""
 
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -8,6 +8,7 @@ from msgspec import UNSET, Meta, UnsetType
 from tenantry.kit.errors import Invalid
 from tenantry.kit.pages import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, Window
 from tenantry.schemas.base import AtLeastOne
+from tenantry.schemas.mcp import NULL
 from tenantry.schemas.reading import check_text, readable
 from tenantry.tenant.blog.content import PostStatus
 
@@ -96,16 +97,18 @@ class UpdateProfile(Arguments, frozen=True):
     email: Annotated[str, Meta(description="The e-mail address, which is also used to log in.")]
 
 
-def read(type_: type[Wanted], given: dict[str, Any] | None) -> Wanted:
-    """Return *given* as the arguments of a tool.
+def read(type_: type[Wanted], given: bytes) -> Wanted:
+    """Return *given*, which is JSON, as the arguments of a tool; null as an empty object.
 
     Raises:
         BadArguments: One is missing, unknown, out of bounds, or of the wrong type.
         BadText: One contains NUL.
     """
     try:
-        wanted = msgspec.convert(given or {}, type_)
+        wanted = msgspec.json.decode(b"{}" if given == NULL else given, type=type_)
     except msgspec.ValidationError as error:
         raise BadArguments(readable(error)) from error
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise BadArguments("The arguments are not valid JSON in UTF-8.") from error
     check_text(wanted)
     return wanted

@@ -6,21 +6,24 @@ from typing import Any
 from mcp.server import ServerRequestContext
 
 from tenantry.kit.errors import Forbidden
+from tenantry.schemas.mcp import NULL
 from tenantry.services import Services
 from tenantry.tenant import entry
 from tenantry.tenant.entry import Demand, TenantContext, acting_user
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Call:
     """The caller of a tool, and the services.
 
     Attributes:
         ctx: Created by `tenant.entry` from the token of this request.
+        arguments: Of a tool, as JSON.
     """
 
     ctx: TenantContext
     services: Services
+    arguments: bytes = NULL
 
     def allows(self, demand: Demand) -> bool:
         """Return whether the token's scopes and the tenant's modules satisfy *demand*."""

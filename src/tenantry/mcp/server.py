@@ -12,7 +12,6 @@ from typing import Any
 
 import anyio
 import mcp_types as types
-import msgspec
 from mcp.server import Server
 from mcp.server.connection import Connection
 from mcp.server.runner import modern_error_data, serve_one
@@ -36,6 +35,7 @@ from tenantry.kit.release import VERSION
 from tenantry.kit.text import shown
 from tenantry.mcp import resources, tools
 from tenantry.mcp.call import Call
+from tenantry.mcp.params import read_params
 from tenantry.mcp.results import message_of
 from tenantry.schemas.mcp import McpAnswer, McpError, McpMessage, MessageId
 
@@ -48,15 +48,6 @@ identified by their `slug`. A new post is a draft, which readers do not see unti
 Titles and contents are returned exactly as written: text, not HTML that is safe to show. When a \
 tool returns an error, its message names the argument and the rule: correct it and call again.\
 """
-
-# The SDK takes a second for a megabyte of invalid elements. If they are nested deeper than 255
-# levels, it takes seconds and gigabytes for 30 kB. Clients send about twenty values.
-PARAMS_BYTES_MAX = 32_768
-PARAMS_VALUES_MAX = 200
-_TOO_LARGE = (
-    f"`params` must have at most {PARAMS_BYTES_MAX:,} bytes and {PARAMS_VALUES_MAX} values, "
-    "besides the arguments of a tool."
-)
 
 SERVER: Server[None] = Server(
     "tenantry",
@@ -135,13 +126,13 @@ async def answer(call: Call, message: McpMessage, headers: Headers) -> Outcome:
         return Outcome(HTTPStatus.ACCEPTED, None)
     metadata = ServerMessageMetadata(request_context=call)
     try:
-        _check_size(message)
+        params, call.arguments = read_params(message)
         result = await serve_one(
             SERVER,
             _Exchange(message.id, metadata),
             message.method,
-            message.params,
-            connection=_connection(message, headers),
+            params,
+            connection=_connection(message.method, params, headers),
             lifespan_state=None,
         )
     except Exception as raised:  # noqa: BLE001 - the SDK logs internal errors
@@ -152,32 +143,6 @@ async def answer(call: Call, message: McpMessage, headers: Headers) -> Outcome:
             status = HTTPStatus(ERROR_CODE_HTTP_STATUS.get(error.code, status))
         return Outcome(status, McpAnswer("2.0", message.id, error=told))
     return Outcome(HTTPStatus.OK, McpAnswer("2.0", message.id, result=result))
-
-
-def _check_size(message: McpMessage) -> None:
-    """Check the size of what the SDK reads, element by element and in the event loop.
-
-    The arguments of a tool are decoded by `tools`, which is fast.
-
-    Raises:
-        MCPError: It is larger than `PARAMS_BYTES_MAX` or `PARAMS_VALUES_MAX`.
-    """
-    params = dict(message.params or {})
-    if message.method == "tools/call":
-        params.pop("arguments", None)
-    if _has_too_many_values(params) or len(msgspec.json.encode(params)) > PARAMS_BYTES_MAX:
-        raise MCPError(types.INVALID_PARAMS, _TOO_LARGE)
-
-
-def _has_too_many_values(params: dict[str, Any]) -> bool:
-    """Return whether there are more than `PARAMS_VALUES_MAX`, at any depth."""
-    count, unread = 0, [params]
-    while unread and count <= PARAMS_VALUES_MAX:
-        one: Any = unread.pop()
-        values = one.values() if isinstance(one, dict) else one if isinstance(one, list) else ()
-        count += len(values)
-        unread.extend(values)
-    return count > PARAMS_VALUES_MAX
 
 
 def _refusal(call: Call, raised: Exception) -> Exception:
@@ -191,7 +156,7 @@ def _is_before_newest(headers: Headers) -> bool:
     return not headers.protocol_version or headers.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS
 
 
-def _connection(message: McpMessage, headers: Headers) -> Connection:
+def _connection(method: str, params: dict[str, Any] | None, headers: Headers) -> Connection:
     """Return the connection that the SDK uses instead of a session.
 
     Raises:
@@ -201,7 +166,7 @@ def _connection(message: McpMessage, headers: Headers) -> Connection:
         spoken = headers.protocol_version or types.DEFAULT_NEGOTIATED_VERSION
         return Connection.from_envelope(spoken, None, None)
     route = classify_inbound_request(
-        {"method": message.method, "params": message.params},
+        {"method": method, "params": params},
         headers={
             # An unknown one is repeated. One that is cut is not the one in the message either.
             MCP_PROTOCOL_VERSION_HEADER: shown(headers.protocol_version),

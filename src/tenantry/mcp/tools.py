@@ -235,7 +235,7 @@ async def call_tool(request: Request, params: types.CallToolRequestParams) -> di
     try:
         if tool.writes:
             require_writable(call.ctx.tenant)
-        wanted = arguments.read(tool.takes, params.arguments)
+        wanted = arguments.read(tool.takes, call.arguments)
     except TenantryError as error:
         return results.failure(call, tool.name, error, {})
     try:

@@ -17,6 +17,10 @@ MessageId = (
     | Annotated[str, msgspec.Meta(max_length=ID_CHARS_MAX)]
 )
 
+NULL = b"null"
+# Not decoded yet: see `mcp.params`.
+Params = Annotated[msgspec.Raw, msgspec.Meta(extra_json_schema={"type": ["object", "null"]})]
+
 
 class McpMessage(Schema, frozen=True):
     """A message from a client: a request; without `id` a notification, which is ignored."""
@@ -24,7 +28,7 @@ class McpMessage(Schema, frozen=True):
     jsonrpc: Literal["2.0"]
     method: Annotated[str, msgspec.Meta(max_length=METHOD_CHARS_MAX)]
     id: MessageId | UnsetType = UNSET
-    params: dict[str, Any] | None = None
+    params: Params = msgspec.field(default_factory=lambda: msgspec.Raw(NULL))
 
 
 class McpError(Schema, frozen=True):

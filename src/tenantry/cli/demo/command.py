@@ -29,7 +29,7 @@ GRACE_SECONDS = 3
 # The newest revision of MCP in which a request needs no session.
 PROTOCOL_VERSION = "2025-11-25"
 LIST_POSTS = McpMessage(
-    "2.0", "tools/call", 1, {"name": "list_posts", "arguments": {"status": "published"}}
+    "2.0", "tools/call", 1, msgspec.Raw(b'{"name":"list_posts","arguments":{"status":"published"}}')
 )
 SECRET_BYTES = 32
 
