@@ -142,6 +142,30 @@ def _tokens(sql: str) -> Iterator[re.Match[str]]:
         yield token
 
 
+def commands(sql: str) -> list[tuple[str, ...]]:
+    """Return the tokens of each command in *sql*, without comments; nothing if it is not whole.
+
+    Words are in lower case. A quoted name begins with ``"``. Any other literal is ``''``, whatever
+    it contains.
+    """
+    if not read(sql).is_whole:
+        return []
+    found: list[list[str]] = [[]]
+    depth = 0
+    for token in _tokens(sql):
+        kind, text = token.lastgroup, token.group()
+        if kind == "skipped":
+            continue
+        depth += (kind == "open") - (kind == "close")
+        if kind == "end" and depth == 0:
+            found.append([])
+        elif kind in {"literal", "tag"}:
+            found[-1].append(text if text.startswith('"') else "''")
+        else:
+            found[-1].append(text.lower())
+    return [tuple(one) for one in found if one]
+
+
 def is_last(sql: str) -> bool:
     """Return whether a statement must be the last one in its message.
 
