@@ -65,6 +65,14 @@ PREVIEW: Shape = {
             "runsAs": one_of("recorded", "live", "autocommit"),
             "sql": maybe(is_text),
             "isCut": is_flag,
+            "findings": list_of(
+                {
+                    "rule": is_text,
+                    "message": is_text,
+                    "statementNumber": is_count,
+                    "table": maybe(is_text),
+                }
+            ),
         }
     ),
     "durations": list_of(
@@ -282,7 +290,30 @@ class TestDryRun(WithMigrations):
         (found,) = (await previewed(world))["revisions"]
 
         assert (found["revision"], found["runsAs"]) == ("a1_take_a_while", "live")
-        assert (found["sql"], found["isCut"]) == (None, False)
+        assert (found["sql"], found["isCut"], found["findings"]) == (None, False, [])
+
+    async def test_warns_of_statements(self, world: World, mine: Migrations) -> None:
+        """They are hints: the revision is migrated."""
+        mine.add_table("a1_create_pets", "pets")
+        await ordered(world)
+        mine.add(
+            "a2_remove_pets",
+            "op.execute('DELETE FROM pets WHERE id = 1')\n"
+            "    op.create_index('ix_pets', 'pets', ['id'])\n"
+            "    op.drop_table('pets')",
+        )
+
+        (found,) = (await previewed(world))["revisions"]
+        data = await ordered(world)
+
+        index, dropped = ["index-without-concurrently", 2, "pets"], ["drop-table", 3, "pets"]
+        expected = [index, dropped] if found["engine"] == "postgresql" else [dropped]
+        findings = found["findings"]
+        assert [[one[of] for of in ("rule", "statementNumber", "table")] for one in findings] == (
+            expected
+        )
+        assert findings[-1]["message"].startswith("Drops pets: its data is lost")
+        assert data["failed"] == 0
 
     async def test_expects_the_duration_of_earlier_tenants(
         self, world: World, mine: Migrations

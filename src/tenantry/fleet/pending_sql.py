@@ -7,6 +7,7 @@ from enum import StrEnum
 
 import sqlalchemy as sa
 
+from tenantry.migration.lint import Finding, findings_of
 from tenantry.migration.recorder import Recording, Unrecorded
 from tenantry.migration.run_scripts import RunScripts
 from tenantry.migration.schema_state import Applied
@@ -32,6 +33,8 @@ class PendingRevision:
         engine: ``sqlite`` or ``postgresql``.
         sql: Its statements, up to `SQL_CHARS_MAX` characters; None if they are not recorded.
         is_cut: Whether *sql* lacks the rest.
+        findings: Hints about its statements, also about those that *sql* lacks; none if they are
+            not recorded.
     """
 
     revision: str
@@ -39,6 +42,7 @@ class PendingRevision:
     runs_as: RunsAs
     sql: str | None
     is_cut: bool
+    findings: list[Finding]
 
 
 async def sql_of(
@@ -68,13 +72,15 @@ def _read(
 
 def _pending(name: str, dialect: sa.Dialect, recording: Recording) -> PendingRevision:
     if isinstance(recording, Unrecorded):
-        runs_as, sql = RunsAs(recording.value), None
+        runs_as, sql, findings = RunsAs(recording.value), None, list[Finding]()
     else:
         runs_as, sql = RunsAs.RECORDED, ";\n\n".join(one.strip() for one in recording)
+        findings = findings_of(recording, dialect.name)
     return PendingRevision(
         revision=name,
         engine=dialect.name,
         runs_as=runs_as,
         sql=None if sql is None else sql[:SQL_CHARS_MAX],
         is_cut=sql is not None and len(sql) > SQL_CHARS_MAX,
+        findings=findings,
     )

@@ -11,7 +11,7 @@ from msgspec import UNSET, UnsetType, field
 from tenantry.catalog.activity import Activity
 from tenantry.catalog.runs import MigrationRun, RunTenant
 from tenantry.fleet.dry_run import Preview
-from tenantry.fleet.pending_sql import RunsAs
+from tenantry.fleet.pending_sql import PendingRevision, RunsAs
 from tenantry.fleet.run_options import RunOptions
 from tenantry.fleet.status import Place, SchemaStatus
 from tenantry.schemas.base import ListResponse, PageRequest, PageResponse, Schema
@@ -165,11 +165,24 @@ class MigrationPreviewDetailResponse(Schema, frozen=True):
     error: str | None
 
 
+class FindingResponse(Schema, frozen=True):
+    """A hint: a statement can block requests, lose data, fail, or break the running release.
+
+    ``statementNumber`` is the place of the statement in the revision, from 1. ``table`` is null if
+    the statement names none.
+    """
+
+    rule: str
+    message: str
+    statement_number: int
+    table: str | None
+
+
 class PendingRevisionResponse(Schema, frozen=True):
     """A pending revision, and the SQL that a run would send.
 
     ``sql`` is null for a revision that is not recorded: it runs ``live``, or outside a transaction
-    (``autocommit``). With ``isCut``, the rest of a long text is left out.
+    (``autocommit``), and has no ``findings``. With ``isCut``, the rest of a long text is left out.
     """
 
     revision: str
@@ -177,6 +190,13 @@ class PendingRevisionResponse(Schema, frozen=True):
     runs_as: RunsAs
     sql: str | None
     is_cut: bool
+    findings: list[FindingResponse]
+
+    @classmethod
+    def of(cls, source: PendingRevision, **more: Any) -> Self:
+        """Return the representation of *source*."""
+        findings = [FindingResponse.of(one) for one in source.findings]
+        return super().of(source, findings=findings, **more)
 
 
 class DurationResponse(Schema, frozen=True):
