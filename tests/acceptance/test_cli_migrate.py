@@ -293,6 +293,24 @@ class TestMigratePlan:
         assert again == planned.data
         assert tenantry("migrate", "history", "--json").data["totalCount"] == 0
 
+    def test_warns_of_statements(self, tenantry: Commands):
+        tenantry.create_admin()
+        tenantry.create_tenant("acme")
+        source = CREATE_WIDGETS.replace(
+            "    op.create_table", "    op.execute('DELETE FROM gadgets')\n    op.create_table"
+        )
+        migrations = {"TENANTRY_TENANT_MIGRATIONS": tenantry.migrations(source)}
+
+        printed = tenantry("migrate", "plan", **migrations)
+        (revision,) = tenantry("migrate", "plan", "--json", **migrations).data["revisions"]
+
+        (found,) = revision["findings"]
+        assert (found["rule"], found["statementNumber"]) == ("delete-without-where", 1)
+        (line,) = [one for one in printed.stdout.splitlines() if "0001_create_widgets  " in one]
+        assert line.split()[:2] == ["0001_create_widgets", "1"]
+        assert found["message"] in " ".join(printed.stdout.split())
+        assert printed.status == 0
+
     @pytest.mark.slow
     def test_ends_with_1_when_a_rehearsal_fails(self, tenantry: Commands):
         tenantry.create_admin()

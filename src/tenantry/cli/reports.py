@@ -14,6 +14,7 @@ from tenantry.catalog.runs import MigrationRun, MigrationState, RunTenant
 from tenantry.cli import output
 from tenantry.cli.progress import Found, waiting_text
 from tenantry.fleet.dry_run import Preview, TenantPreview
+from tenantry.fleet.pending_sql import PendingRevision
 from tenantry.fleet.status import SchemaStatus
 from tenantry.kit.pages import Page
 from tenantry.schemas.migrations import MigrationRunStateResponse, SchemaStatusResponse
@@ -50,6 +51,7 @@ def show_preview(preview: Preview, *, rehearsed: bool) -> None:
         if pending != ""
     ]
     _show_table(columns, rows)
+    _show_findings(preview.revisions)
     failed = [one for one in preview.details if one.error is not None and one.is_rehearsable]
     skipped = [one for one in preview.details if not one.is_rehearsable]
     _show_failures(_by_error(failed))
@@ -60,6 +62,21 @@ def show_preview(preview: Preview, *, rehearsed: bool) -> None:
         f"{preview.pending - len(skipped):,} of {_tenants(preview.total)} {done}, "
         f"{preview.up_to_date:,} at the head, {preview.failed:,} failed{not_rehearsed}."
     )
+
+
+def _show_findings(revisions: Sequence[PendingRevision]) -> None:
+    """Print the hints about the statements of pending revisions; equal ones of two engines once."""
+    columns = [
+        Column("Warning in", overflow="fold"),
+        Column("Statement", justify="right"),
+        Column("What it does"),
+    ]
+    rows = [
+        (one.revision, f"{found.statement_number:,}", found.message)
+        for one in revisions
+        for found in one.findings
+    ]
+    _show_table(columns, list(dict.fromkeys(rows)))
 
 
 def _by_error(previews: Sequence[TenantPreview]) -> list[tuple[int, str, str | None]]:
