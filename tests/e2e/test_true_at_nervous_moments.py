@@ -9,6 +9,7 @@ import httpx
 import pytest
 from playwright.sync_api import BrowserContext, Page, Route, expect
 
+from tests.e2e.checks import violations
 from tests.e2e.conftest import Fleet, Watched
 from tests.e2e.stage import ADMIN, GONE, PASSWORD, TAKEN
 from tests.e2e.steps import choose, dialog_button, focused, go, sign_in
@@ -81,6 +82,31 @@ class TestPlan:
         page.get_by_role("button", name="Show the plan").click()
         migrate = page.get_by_role("button", name=re.compile("^Migrate"))
         expect(migrate).to_contain_text("stop after 1 failure")
+
+    def test_shows_the_warnings_about_a_revision(self, page: Page):
+        """In words, also while the revision is folded."""
+        message = "Drops orders: its data is lost."
+        found = {"rule": "drop-table", "message": message, "statementNumber": 2, "table": "orders"}
+        revision = {"revision": "0009", "engine": "sqlite", "runsAs": "recorded", "isCut": False}
+        sql = "SELECT 1;\n\nDROP TABLE orders"
+
+        def add(route: Route) -> None:
+            response = route.fetch()
+            body = response.json()
+            folded = {**revision, "revision": "0008", "sql": sql, "findings": [found, found]}
+            silent = {**revision, "sql": "SELECT 1", "findings": []}
+            body["data"]["revisions"] = [folded, silent]
+            route.fulfill(response=response, json=body)
+
+        page.route("**/migrate-all", add)
+        go(page, "#/runs/plan", "Plan a run")
+        page.get_by_role("button", name="Show the plan").click()
+        summary = page.locator("summary")
+        expect(summary).to_have_text([re.compile("0008.*2 warnings"), re.compile("recorded$")])
+        summary.first.click()
+        warnings = page.get_by_role("list", name="Warnings about 0008").get_by_role("listitem")
+        expect(warnings).to_have_text([f"Statement 2 {message}"] * 2)
+        assert violations(page) == []
 
     def test_starts_one_run_for_two_presses(self, context: BrowserContext, fleet: Fleet):
         """The first one has no answer yet."""

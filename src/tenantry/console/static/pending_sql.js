@@ -1,6 +1,8 @@
 // The SQL of the pending revisions of a plan, as a run would send it.
 
 import { el } from "./dom.js";
+import { count, plural } from "./format.js";
+import { icon } from "./icons.js";
 
 const REASONS = {
   live: "Runs live: its statements depend on the database, so they are known only when it runs.",
@@ -19,7 +21,9 @@ export function pendingSql(revisions) {
         {},
         el("span", { class: "code" }, one.revision),
         el("span", { class: "hint" }, [engines.size > 1 && `${one.engine} · `, one.runsAs]),
+        one.findings.length > 0 && warning(plural(one.findings.length, "warning")),
       ),
+      one.findings.length > 0 && findingsOf(one),
       one.sql === null
         ? el("p", { class: "hint" }, REASONS[one.runsAs])
         : el(
@@ -30,4 +34,19 @@ export function pendingSql(revisions) {
           ),
     ),
   );
+}
+
+/** What its statements can cause; a revision with such statements can still be right. */
+function findingsOf({ revision, findings }) {
+  return el(
+    "ul",
+    { class: "findings", "aria-label": `Warnings about ${revision}` },
+    findings.map((one) =>
+      el("li", {}, warning(`Statement ${count(one.statementNumber)}`), " ", one.message),
+    ),
+  );
+}
+
+function warning(text) {
+  return el("span", { class: "badge warning is-behind" }, icon("warning"), text);
 }
