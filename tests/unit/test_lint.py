@@ -2,6 +2,7 @@
 
 import re
 from io import StringIO
+from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
@@ -11,6 +12,7 @@ from alembic.operations import Operations
 from tenantry.migration.lint import FINDINGS_MAX, findings_of
 from tenantry.migration.lint_rules import MESSAGES, ON_SQLITE
 
+PAGE = Path(__file__).parents[2] / "docs" / "howto" / "roll-out-a-migration.md"
 POSTGRES, SQLITE = "postgresql", "sqlite"
 
 # Each rule, with statements that it is about, and the table that it names.
@@ -268,6 +270,13 @@ class TestRules:
 
         assert tested == set(MESSAGES)
         assert set(MESSAGES) >= ON_SQLITE
+
+    def test_are_all_in_the_documentation(self):
+        documented = re.findall(
+            r"^\| `([a-z-]+)` \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE
+        )
+
+        assert documented == list(MESSAGES)
 
     @pytest.mark.parametrize("rule", MESSAGES)
     def test_have_a_stable_name_and_sentences(self, rule: str):
