@@ -286,6 +286,7 @@ _SIMPLE: dict[type[ms.Type], str] = {
     ms.DictType: "object",
     ms.IntType: "integer",
     ms.NoneType: "null",
+    ms.RawType: "object",  # JSON that is decoded later
     ms.StrType: "string",
     ms.UUIDType: "GUID",
 }

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
 
-from tenantry.migration.lint import FINDINGS_MAX, findings_of
+from tenantry.migration.lint import FINDINGS_MAX, LINT_CHARS_MAX, findings_of
 from tenantry.migration.lint_rules import MESSAGES, ON_SQLITE
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "roll-out-a-migration.md"
@@ -199,6 +199,12 @@ class TestFindingsOnPostgres:
 
     def test_have_a_limit(self):
         assert len(rules(["DROP TABLE a"] * 99)) == FINDINGS_MAX
+
+    def test_a_statement_that_is_data_is_not_parsed(self):
+        """A megabyte takes seconds."""
+        data = f"INSERT INTO a VALUES ('{'x' * LINT_CHARS_MAX}'); DROP TABLE b"
+
+        assert rules([data, "DROP TABLE c"]) == ["drop-table"]
 
     def test_of_batch_mode_are_one(self):
         (found,) = findings_of(in_batch_mode(POSTGRES, "orders"), POSTGRES)

@@ -15,6 +15,9 @@ from tenantry.migration.lint_rules import MESSAGES, ON_SQLITE
 FINDINGS_MAX = 50
 """The findings of one revision; later ones are left out."""
 
+LINT_CHARS_MAX = 100_000
+"""A longer statement is not parsed: a megabyte takes seconds, and is data."""
+
 Command = tuple[str, ...]
 Hint = tuple[str, str | None]
 """A rule, and the table that the command names."""
@@ -81,7 +84,7 @@ def _findings(statements: Sequence[str], engine: str) -> Iterator[Finding]:
 
 def _commands(sql: str, engine: str) -> list[Command]:
     """Return the commands of one statement; for a text that is not parsed, one without tokens."""
-    if ";" not in sql and not _MAYBE_FOUND.search(sql):
+    if len(sql) > LINT_CHARS_MAX or (";" not in sql and not _MAYBE_FOUND.search(sql)):
         return [()]  # many rows of data need no parsing
     found = sql_text.commands(sql)
     # SQLite accepts one command in a statement. More are the body of a trigger.
