@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import re
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -14,6 +15,7 @@ from tenantry.api import requests
 from tenantry.api.connections import REFUSED_MAX, ConnectionLimits
 from tenantry.api.protocol import BoundedProtocol, sent_at_once
 from tenantry.app import app_over
+from tenantry.cli.server import UNSENT_BYTES_MAX, listening
 from tenantry.services import Services
 from tests.acceptance.sockets import Line, Served, served
 
@@ -345,6 +347,25 @@ class TestUnread:
 
         assert large.made == 8
         assert 0 < unread <= limits.unread_bytes
+
+    def test_is_not_held_by_the_kernel_either(self) -> None:
+        """By default it takes more than 2 MB for a client that reads nothing."""
+        with (
+            listening("127.0.0.1", 0) as [[bound]],
+            socket.socket() as client,
+        ):
+            bound.listen()
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+            client.connect(bound.getsockname())
+            connection, _ = bound.accept()
+            with connection:
+                connection.settimeout(0)
+                taken = 0
+                with contextlib.suppress(BlockingIOError):
+                    while True:
+                        taken += connection.send(bytes(16_384))
+
+        assert taken < 3 * UNSENT_BYTES_MAX
 
 
 async def _flood(line: Line, data: bytes) -> None:

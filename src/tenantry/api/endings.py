@@ -7,10 +7,11 @@ parser reads the same bytes, and rejects what is not valid.
 from tenantry.api.envelope import HeadersTooLarge
 
 EMPTY_LINE = b"\r\n\r\n"
-# Lines and line ends of the chunks of one body, and its trailers: more than 8,000 chunks. Each
-# chunk costs a callback in Python, however small it is.
-FRAMING_BYTES_MAX = 65_536
-TOO_MUCH_FRAMING = "The body has too many chunks, or too large extensions or trailers."
+# Lines and line ends of the chunks of one body, and its trailers. Each chunk costs a callback in
+# Python, however small it is: so many bytes are free, and one for so many bytes of the content.
+FRAMING_BYTES_FREE = 4_096
+CONTENT_BYTES_EACH = 8
+TOO_MUCH_FRAMING = "The body has too many small chunks, or too large extensions or trailers."
 
 
 class EmptyLine:
@@ -44,6 +45,7 @@ class ChunkedBody:
         # Bytes of the current chunk that are left, with its line end.
         self._left = 0
         self._line = bytearray()
+        self._content = 0
         self._framing = 0
         self._trailers: EmptyLine | None = None
 
@@ -58,6 +60,7 @@ class ChunkedBody:
             if self._left:
                 step = min(self._left, size - at)
                 self._left -= step
+                self._content += step
                 at += step
             else:
                 at = self._end_of_line(data, at)
@@ -84,7 +87,7 @@ class ChunkedBody:
 
     def _count(self, count: int) -> None:
         self._framing += count
-        if self._framing > FRAMING_BYTES_MAX:
+        if self._framing > FRAMING_BYTES_FREE + self._content // CONTENT_BYTES_EACH:
             raise HeadersTooLarge(TOO_MUCH_FRAMING)
 
 

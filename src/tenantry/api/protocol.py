@@ -37,6 +37,7 @@ from tenantry.api.connections import Connections
 from tenantry.api.endings import ChunkedBody, EmptyLine
 from tenantry.api.envelope import HeadersTooLarge, HttpError
 from tenantry.api.framing import BadFraming, Framing
+from tenantry.api.part_writer import PartWriter
 from tenantry.api.whole_answers import whole_answer
 from tenantry.kit.clock import monotonic_seconds
 
@@ -148,6 +149,7 @@ class BoundedProtocol(HttpToolsProtocol):
         """Admit the connection, or refuse it."""
         super().connection_made(transport)
         self.flow = _Flow(transport)
+        self._writer = PartWriter(transport, self._limit_unread)
         self._enter(NEW)
         refusal = self._connections.admit(self, self.client[0] if self.client else "")
         if refusal is not None:
@@ -240,6 +242,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if self.parser.get_http_version() == "1.0":
             self.expect_100_continue = False  # RFC 9110, section 10.1.1
         super().on_headers_complete()
+        self.cycle.transport = cast("asyncio.Transport", self._writer)
         if self._is_last:
             self.cycle.keep_alive = False
 
@@ -290,7 +293,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def pause_writing(self) -> None:
         """Count the bytes that the client has not read."""
         super().pause_writing()
-        self._connections.limit_unread(self)
+        self._limit_unread()
 
     def resume_writing(self) -> None:
         """Reset the deadline of a client that did not read."""
@@ -304,6 +307,10 @@ class BoundedProtocol(HttpToolsProtocol):
     def unread_bytes(self) -> int:
         """The bytes that are written, and that the client has not read."""
         return int(self.transport.get_write_buffer_size())
+
+    def _limit_unread(self) -> None:
+        if self.flow.write_paused:
+            self._connections.limit_unread(self)
 
     def abort(self) -> None:
         """Close the connection at once, and discard what the client has not read."""

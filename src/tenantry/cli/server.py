@@ -36,6 +36,9 @@ from tenantry.settings import Settings
 LOCK_FILE = "serve.lock"
 PID_CHARS_MAX = 20
 BACKLOG = 2048
+# What the kernel takes of a response before the client has room for it. By default it takes
+# megabytes for each connection, which the limit on unread responses does not count.
+UNSENT_BYTES_MAX = 131_072
 # How long active requests may continue after a signal; see `signals` for the rest.
 GRACE_SECONDS = 10
 # Open files of one database connection: a SQLite file, its log and its index.
@@ -336,6 +339,8 @@ def _bound(family: socket.AddressFamily, address: Any, *, is_shared: bool) -> so
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if is_shared:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        # Inherited by the connections.
+        bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES_MAX)
         if family is socket.AF_INET6:
             bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         bound.bind(address)
