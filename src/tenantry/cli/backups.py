@@ -286,7 +286,7 @@ def show_jobs(
     page_size: options.PageSize = PAGE_SIZE_MAX,
     as_json: options.Json = False,
 ) -> None:
-    """List backups, restores, copies and moves, and the databases they keep, newest first."""
+    """List backups, restores, copies, moves and checks, newest first."""
     found = asyncio.run(_jobs(session.configure(), Window(page, page_size)))
     if as_json:
         output.show_json(JobPage.of_page(found))
@@ -296,7 +296,7 @@ def show_jobs(
         Column("Kind", no_wrap=True),
         Column("Tenant", overflow="fold"),
         Column("State", no_wrap=True),
-        Column("Kept database or error", overflow="fold"),
+        Column("Error, kept database or note", overflow="fold"),
     ]
     rows = [
         (
@@ -304,7 +304,7 @@ def show_jobs(
             one.kind,
             one.tenant_name,
             one.state,
-            one.error or one.database_name,
+            one.error or one.database_name or one.note,
         )
         for one in found.items
     ]
