@@ -215,7 +215,7 @@ class TestMoveToPostgresql:
             ("UPDATE parent SET doc = '\"\\u0000\"'", "parent.doc has JSON with the character NUL"),
             ("UPDATE parent SET uid = 'x'", "parent.uid has a text that is no UUID"),
             ("UPDATE parent SET ratio = 'x'", "parent.ratio has a value of the type str"),
-            ("UPDATE child SET parent_id = 99", "violates foreign key"),
+            ("UPDATE child SET parent_id = 99", "the table child cannot be read or written"),
         ],
     )
     async def test_refuses_by_name_what_cannot_be_carried(

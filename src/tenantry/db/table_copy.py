@@ -40,6 +40,13 @@ COUNTED_ROWS = 500
 LOCK_SECONDS = 30.0
 # Without row security, a policy that hides rows is an error.
 _POSTGRES_BEGIN = f"SET LOCAL timezone = 'UTC'; SET LOCAL row_security = off; {LIFT_IN_TRANSACTION}"
+# Errors of rows, and not of a connection.
+_OF_ROWS = (
+    psycopg.DataError,
+    psycopg.IntegrityError,
+    psycopg.errors.InsufficientPrivilege,
+    sqlite3.IntegrityError,
+)
 
 
 class RowsDiffer(Conflict):
@@ -116,8 +123,11 @@ def copy_rows(
         with write(there, tables) as insert:
             numbers = _last_numbers(here, tables)
             for table in tables:
-                expected = _copy_table(here, there, table, insert=insert, count=count, stop=stop)
-                found = _sum_of(there, here, table, stop)
+                with _naming(table):
+                    expected = _copy_table(
+                        here, there, table, insert=insert, count=count, stop=stop
+                    )
+                    found = _sum_of(there, here, table, stop)
                 if (found.count, found.total) != (expected.count, expected.total):
                     raise RowsDiffer(
                         f"The copy of {table.name} differs: it has {found.count} rows, and the "
@@ -137,16 +147,32 @@ def _both(
             _opened(target, connect_seconds, stop, is_read_only=False) as there,
         ):
             yield here, there
-    except (
-        psycopg.DataError,
-        psycopg.IntegrityError,
-        psycopg.errors.InsufficientPrivilege,
-        sqlite3.IntegrityError,
-    ) as error:
-        reason = str(error).splitlines()[0]
-        raise NotCarried(f"The data cannot be carried over: {reason}") from error
+    except _OF_ROWS as error:
+        raise NotCarried(
+            f"The data cannot be carried over: a row cannot be read or written ({_kind(error)})."
+        ) from error
     except (sa.exc.SQLAlchemyError, psycopg.Error, sqlite3.Error) as error:
         raise DatabaseUnavailable from error
+
+
+@contextmanager
+def _naming(table: PlannedTable) -> Iterator[None]:
+    """Name the table in errors of its rows, and the column if the server names it."""
+    try:
+        yield
+    except _OF_ROWS as error:
+        # A function in the database can set this field to a value of a row.
+        column = getattr(getattr(error, "diag", None), "column_name", None)
+        where = f"{table.name}.{column}" if column in table.columns else f"the table {table.name}"
+        raise NotCarried(
+            f"The data cannot be carried over: a row of {where} cannot be read or written "
+            f"({_kind(error)})."
+        ) from error
+
+
+def _kind(error: Exception) -> str:
+    """Return the kind of an error. Its message can contain a value of a row."""
+    return str(getattr(error, "sqlite_errorname", type(error).__name__))
 
 
 @contextmanager

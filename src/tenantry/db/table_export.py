@@ -130,8 +130,10 @@ def export_tables(
             try:
                 rows = _write_rows(connection, table, open_new, row_format, stop)
             except psycopg.errors.InsufficientPrivilege as error:
-                reason = str(error).splitlines()[0]
-                raise NotExportable(f"The table {name} cannot be read: {reason}.") from error
+                raise NotExportable(
+                    f"The table {name} cannot be read: a privilege is missing, or a policy of "
+                    "row-level security hides rows."
+                ) from error
             exported.append(msgspec.structs.replace(table, rows=rows))
     return exported
 

@@ -1,0 +1,100 @@
+"""A copy of rows from a SQLite file to PostgreSQL, and back: what the message of a refusal has."""
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tenantry.db import table_copy
+from tenantry.db.table_plan import NotCarried
+from tenantry.kit.stopping import Stop
+from testkit import raw_sql
+from tests.integration.engines import on_postgresql
+
+pytestmark = on_postgresql
+
+VALUE = "canary-4111-1111"
+CHECKS = f"""
+CREATE FUNCTION is_good(body text) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN
+    RAISE '{VALUE} %', body USING ERRCODE = '42501', TABLE = body, COLUMN = body;
+END $$
+"""
+
+
+def file_with(folder: Path, *statements: str) -> str:
+    path = folder / "note.db"
+    with sqlite3.connect(path) as raw:
+        for statement in statements:
+            raw.execute(statement)
+    raw.close()
+    return f"sqlite:///{path}"
+
+
+def copy(source: str, target: str) -> None:
+    table_copy.copy_rows(source, target, connect_seconds=5, count=lambda _bytes: None, stop=Stop())
+
+
+class TestRefusal:
+    @pytest.mark.parametrize(
+        ("tables", "named"),
+        [
+            (
+                ["CREATE TYPE mood AS ENUM ('a', 'b')", "CREATE TABLE note (id int, body mood)"],
+                "the table note .*InvalidTextRepresentation",
+            ),
+            (
+                ["CREATE TABLE note (id int, body text NOT NULL, CHECK (length(body) < 3))"],
+                "the table note .*CheckViolation",
+            ),
+            (
+                ["CREATE TABLE note (id int NOT NULL, body text)"],
+                r"note\.id .*NotNullViolation",
+            ),
+            (
+                [CHECKS, "CREATE TABLE note (id int, body text CHECK (is_good(body)))"],
+                "the table note .*InsufficientPrivilege",
+            ),
+            (
+                [
+                    "CREATE TABLE other (body text PRIMARY KEY)",
+                    "CREATE TABLE note (id int, body text REFERENCES other)",
+                ],
+                "the table note .*ForeignKeyViolation",
+            ),
+        ],
+        ids=["enum", "check", "not null", "function", "foreign key"],
+    )
+    def test_of_the_server_names_the_table_and_no_value(
+        self, new_database: Callable[[], str], tmp_path: Path, tables: list[str], named: str
+    ):
+        target = new_database()
+        raw_sql.run(target, *tables)
+        others = ["CREATE TABLE other (body text PRIMARY KEY)"] * ("other" in tables[0])
+        source = file_with(
+            tmp_path,
+            *others,
+            "CREATE TABLE note (id int, body text)",
+            f"INSERT INTO note VALUES (NULL, '{VALUE}')",
+        )
+
+        with pytest.raises(NotCarried, match=named) as caught:
+            copy(source, target)
+
+        assert VALUE not in caught.value.message
+
+    def test_of_a_value_that_the_driver_cannot_read_names_the_table_and_no_value(
+        self, new_database: Callable[[], str], tmp_path: Path
+    ):
+        source = new_database()
+        raw_sql.run(
+            source,
+            "CREATE TABLE note (at timestamp)",
+            "INSERT INTO note VALUES ('20417-03-01 00:00:00')",
+        )
+        target = file_with(tmp_path, "CREATE TABLE note (at DATETIME)")
+
+        with pytest.raises(NotCarried, match=r"the table note .*DataError") as caught:
+            copy(source, target)
+
+        assert "20417" not in caught.value.message
