@@ -72,11 +72,16 @@ class Row:
                 values.append(self.write[at](one))
                 compared.append(self.comparable[at](one))
         except BadValue as error:
-            raise NotCarried(
-                f"{self.table.name}.{self.table.columns[at]} has {error}, which the other database "
-                "cannot hold."
-            ) from error
+            raise self._refusal(at, str(error)) from error
+        except (ArithmeticError, RecursionError) as error:  # of Python's numbers, times and JSON
+            raise self._refusal(at, "a value that is out of range") from error
         return tuple(values), tuple(compared)
+
+    def _refusal(self, at: int, what: str) -> NotCarried:
+        return NotCarried(
+            f"{self.table.name}.{self.table.columns[at]} has {what}, which the other database "
+            "cannot hold."
+        )
 
     def compared(self, row: Any) -> tuple[Any, ...]:
         """Return a row of the target as it is compared."""
