@@ -146,6 +146,16 @@ class TestArchive:
         with pytest.raises(ArchiveNewer):
             read(written(format=archive.FORMAT + 1))
 
+    @pytest.mark.parametrize("text", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-12:00"])
+    def test_with_a_time_that_does_not_exist_in_utc_is_rejected(self, text: str):
+        """Of another secret key, because its header is read without a check of its code."""
+        earlier = "2026-11-22T00:00:00+01:00"
+        data = written(THEIRS, created_at=datetime.fromisoformat(earlier))
+        changed = data.replace(earlier.encode(), text.encode())
+
+        with pytest.raises(ArchiveDamaged):
+            ArchiveReader(io.BytesIO(changed), OURS, accepts_foreign=True)
+
     @pytest.mark.parametrize("name", ["../archive.json", "/etc/passwd", "archive.json/../x"])
     def test_with_another_name_of_a_member_is_rejected(self, name: str):
         info = tarfile.TarInfo(name)

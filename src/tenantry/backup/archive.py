@@ -9,7 +9,7 @@ import hashlib
 import hmac
 import tarfile
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, BinaryIO, Protocol, TypeVar
 from uuid import UUID
 
@@ -321,7 +321,12 @@ class _Format(msgspec.Struct, frozen=True):
 def _decode_header(data: bytes) -> Header:
     if _decode(data, _Format).format > FORMAT:
         raise ArchiveNewer
-    return _decode(data, Header)
+    header = _decode(data, Header)
+    try:
+        header.created_at.astimezone(UTC)
+    except OverflowError as error:  # every list shows the time in UTC
+        raise ArchiveDamaged from error
+    return header
 
 
 def _derive(secret: str) -> bytes:
