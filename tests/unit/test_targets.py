@@ -1,10 +1,11 @@
 """A folder of archives: what is being written, and what killed processes have left."""
 
+import os
 from pathlib import Path
 
 import pytest
 
-from tenantry.backup.targets import FolderTarget
+from tenantry.backup.targets import ArchiveNotFound, FolderTarget
 from tenantry.kit import private
 
 NAME = "shop-20261122T000000Z-00000000.tar"
@@ -27,6 +28,15 @@ class TestFolderTarget:
             assert FolderTarget(tmp_path).remove_partial() == []
 
         assert target.names() == [NAME]
+
+    def test_lists_no_file_whose_name_is_not_utf_8(self, tmp_path: Path):
+        name = os.fsdecode(b"shop-\xff-20261122T000000Z-00000000.tar")
+        (tmp_path / name).touch()
+        target = FolderTarget(tmp_path)
+
+        assert target.names() == []
+        with pytest.raises(ArchiveNotFound), target.reading(name):
+            pass
 
     def test_creates_a_file_again_that_was_removed_before_it_was_locked(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

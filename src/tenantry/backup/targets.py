@@ -25,8 +25,9 @@ READERS = 8
 """Archives whose beginning is read at the same time."""
 # The header of an archive, with its code.
 START_BYTES = 2**14
-# A file name without a folder, and without control characters.
-_NAME = re.compile(r"[^./\\\x00-\x1f\x7f][^/\\\x00-\x1f\x7f]{0,200}\.tar")
+# A file name without a folder, and without control characters. Python reads a name that is not
+# UTF-8 with surrogates, which no response can contain.
+_NAME = re.compile(r"[^./\\\x00-\x1f\x7f\ud800-\udfff][^/\\\x00-\x1f\x7f\ud800-\udfff]{0,200}\.tar")
 
 
 class ArchiveNotFound(NotFound):
