@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from tenantry.db.survey import OWN
-from tenantry.db.write_fence import TRIGGER_PREFIX
+from tenantry.db.write_fence import IS_OF_FENCE
 
 TEXT_CHARS_MAX = 200
 
@@ -79,7 +79,7 @@ _SQLITE = f"""
 WITH own AS (
     SELECT type, name, tbl_name FROM sqlite_master
     WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'
-        AND substr(name, 1, {len(TRIGGER_PREFIX)}) <> '{TRIGGER_PREFIX}'
+        AND NOT {IS_OF_FENCE}
 ), indexes AS (
     SELECT own.name AS table_name, found.name, "unique" AS is_unique, origin, partial,
         (SELECT group_concat(coalesce(name, 'expression'), ', ')

@@ -15,7 +15,7 @@ import msgspec
 
 from tenantry.db import sqlite
 from tenantry.db.sessions import DatabaseUnavailable
-from tenantry.db.write_fence import TRIGGER_PREFIX
+from tenantry.db.write_fence import IS_OF_FENCE
 
 SQLITE_TABLES = """
 SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'
@@ -24,7 +24,7 @@ ORDER BY name
 # Without a write fence, which is no part of the schema.
 _SQLITE_SCHEMA = f"""
 SELECT type, name, tbl_name, sql FROM sqlite_master
-WHERE substr(name, 1, {len(TRIGGER_PREFIX)}) <> '{TRIGGER_PREFIX}' ORDER BY type, name
+WHERE NOT {IS_OF_FENCE} ORDER BY type, name
 """  # noqa: S608 - constants
 
 # Without what belongs to the system, to a session or to an extension.

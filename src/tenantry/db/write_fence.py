@@ -24,7 +24,15 @@ WAIT_SECONDS_MAX = 30.0
 POLL_SECONDS = 0.05
 # A session reads its settings a moment before it is listed, so the list must be empty twice.
 EMPTY_LISTS = 2
-TRIGGER_PREFIX = "tenantry_fence_"
+_PREFIX = "tenantry_fence_"
+IS_OF_FENCE = f"""
+(type = 'trigger' AND name GLOB '{_PREFIX}[0-9]*'
+    AND ltrim(substr(name, {len(_PREFIX) + 1}), '0123456789') IN ('_insert', '_update', '_delete'))
+"""
+"""Whether a row of ``sqlite_master`` is of a fence, in SQL.
+
+Only the exact names: a tenant can have triggers of its own with the same prefix, and any character.
+"""
 
 _SET = "ALTER DATABASE {} SET default_transaction_read_only = on"
 _RESET = "ALTER DATABASE {} RESET default_transaction_read_only"
@@ -44,9 +52,7 @@ _SQLITE_TABLES = """
 SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'
     AND sql NOT LIKE 'CREATE VIRTUAL%' ORDER BY name
 """
-_SQLITE_TRIGGERS = (
-    "SELECT name FROM sqlite_master WHERE type = 'trigger' AND substr(name, 1, ?) = ?"
-)
+_SQLITE_TRIGGERS = f"SELECT name FROM sqlite_master WHERE {IS_OF_FENCE}"  # noqa: S608 - constants
 _EVENTS = ("INSERT", "UPDATE", "DELETE")
 
 
@@ -134,7 +140,7 @@ def fence_sqlite(path: Path) -> None:
             quoted = table.replace('"', '""')
             for event in _EVENTS:
                 raw.execute(
-                    f'CREATE TRIGGER "{TRIGGER_PREFIX}{number}_{event.lower()}" '
+                    f'CREATE TRIGGER "{_PREFIX}{number}_{event.lower()}" '
                     f'BEFORE {event} ON "{quoted}" '
                     "BEGIN SELECT RAISE(ABORT, 'the database rejects writes: it is moved'); END"
                 )
@@ -190,7 +196,7 @@ def _changing(path: Path) -> Any:
 
 
 def _triggers(raw: sqlite3.Connection) -> list[tuple[str]]:
-    return raw.execute(_SQLITE_TRIGGERS, (len(TRIGGER_PREFIX), TRIGGER_PREFIX)).fetchall()
+    return raw.execute(_SQLITE_TRIGGERS).fetchall()
 
 
 def _drop_triggers(raw: sqlite3.Connection) -> None:
