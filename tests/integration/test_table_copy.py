@@ -1,4 +1,4 @@
-"""A copy of rows from a SQLite file to PostgreSQL, and back: what the message of a refusal has."""
+"""Rows that are copied between a SQLite file and PostgreSQL, and what a refusal says."""
 
 import sqlite3
 from collections.abc import Callable
@@ -35,6 +35,25 @@ def copy(source: str, target: str) -> None:
     table_copy.copy_rows(source, target, connect_seconds=5, count=lambda _bytes: None, stop=Stop())
 
 
+class TestCopyRows:
+    def test_checks_deferred_constraints(self, new_database: Callable[[], str], tmp_path: Path):
+        target = new_database()
+        source = file_with(
+            tmp_path,
+            "CREATE TABLE note (id int PRIMARY KEY, parent_id int REFERENCES note)",
+            "INSERT INTO note VALUES (1, 2), (2, 1)",
+        )
+        raw_sql.run(
+            target,
+            "CREATE TABLE note (id int PRIMARY KEY, "
+            "parent_id int REFERENCES note INITIALLY DEFERRED)",
+        )
+
+        copy(source, target)
+
+        assert raw_sql.rows(target, "SELECT * FROM note ORDER BY id") == [(1, 2), (2, 1)]
+
+
 class TestRefusal:
     @pytest.mark.parametrize(
         ("tables", "named"),
@@ -62,8 +81,15 @@ class TestRefusal:
                 ],
                 "the table note .*ForeignKeyViolation",
             ),
+            (
+                [
+                    "CREATE TABLE other (body text PRIMARY KEY)",
+                    "CREATE TABLE note (id int, body text REFERENCES other INITIALLY DEFERRED)",
+                ],
+                r"a row cannot be read or written \(ForeignKeyViolation",
+            ),
         ],
-        ids=["enum", "check", "not null", "function", "foreign key"],
+        ids=["enum", "check", "not null", "function", "foreign key", "deferred"],
     )
     def test_of_the_server_names_the_table_and_no_value(
         self, new_database: Callable[[], str], tmp_path: Path, tables: list[str], named: str

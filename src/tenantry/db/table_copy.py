@@ -302,6 +302,8 @@ def _fill_server(side: _Side, tables: list[PlannedTable]) -> Iterator[Callable[.
                 copying.write_row(row)
 
     yield insert
+    # A table with deferred checks that are not done yet cannot be altered.
+    raw.execute("SET CONSTRAINTS ALL IMMEDIATE")
     for name in names:
         raw.execute(sql.SQL("ALTER TABLE {} ENABLE TRIGGER USER").format(name))
     raw.commit()
