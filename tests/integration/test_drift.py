@@ -1,7 +1,7 @@
 """Drift: a tenant's schema is compared with what its revisions define."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import httpx
@@ -9,14 +9,24 @@ import pytest
 
 from tenantry.catalog import drift
 from tenantry.catalog.tenants import Tenant
-from tenantry.db.schema_listing import TEXT_CHARS_MAX, Difference, SchemaObject, differences
+from tenantry.db.schema_listing import (
+    OBJECTS_MAX,
+    TEXT_CHARS_MAX,
+    Difference,
+    SchemaObject,
+    SchemaTooLarge,
+    differences,
+    objects_in,
+)
 from tenantry.db.urls import sqlite_path
 from tenantry.fleet.drift import DriftReport
+from tenantry.kit.clock import monotonic_seconds
 from tenantry.kit.pages import Window
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
 from testkit import raw_sql
 from testkit.revisions import AlembicFolder
+from tests.black_hole import BlackHole, black_hole
 from tests.conftest import World
 from tests.integration.engines import on_postgresql, on_sqlite
 from tests.integration.gates import tenants, url_of
@@ -230,6 +240,24 @@ class TestCheck:
         assert report.unreadable[0][0] == "tenant01"
         assert "database" in report.unreadable[0][1]
 
+    @on_postgresql
+    @pytest.mark.slow
+    async def test_of_a_server_that_falls_silent_waits_for_it_once(
+        self, server_url: str, settings: Settings
+    ):
+        async with black_hole(server_url) as hole:
+            changes = {"tenant_server_url": hole.url, "connect_timeout_s": 2.0}
+            changed = Settings(**{**settings.model_dump(), **changes, "migrate_concurrency": 1})
+            async with open_services(changed) as services:
+                made = await tenants(services, 6)
+                began = monotonic_seconds()
+
+                report = _Silencing(hole)
+                await services.drift.check(system_context("test"), report)
+
+                assert (report.compared, report.unreadable_count) == (1, len(made) - 1)
+                assert monotonic_seconds() - began < 3 * changed.connect_timeout_s
+
     async def test_leaves_no_database(self, shops: Services):
         await tenants(shops, 1)
         before = await databases(shops)
@@ -334,6 +362,27 @@ class TestOverHttp:
         async with await world.admin() as admin:
             (job,) = (await data(admin, JOBS))["items"]
             assert (await ended(admin, job["id"]))["state"] == "done"
+
+
+class _Silencing(DriftReport):
+    """Silences a server after the first tenant."""
+
+    def __init__(self, hole: BlackHole) -> None:
+        super().__init__()
+        self._hole = hole
+
+    def add(self, tenant: Tenant, found: Sequence[Difference] | Exception) -> None:
+        super().add(tenant, found)
+        self._hole.fall_silent()
+
+
+class TestObjects:
+    def test_of_a_schema_have_a_limit(self):
+        rows = [("table", str(number), "") for number in range(OBJECTS_MAX + 1)]
+
+        assert len(objects_in(rows[1:])) == OBJECTS_MAX
+        with pytest.raises(SchemaTooLarge):
+            objects_in(rows)
 
 
 class TestDifferences:

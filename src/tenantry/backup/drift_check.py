@@ -37,6 +37,7 @@ async def check_drift(
         await check.check(ctx, report, only=tenant)
         worker_id = copying.heartbeat.worker_id
         async with copying.catalog.begin() as session:
+            await jobs.note(session, job.id, bytes_done=0, note=str(report))
             if await jobs.finish(session, job.id, worker_id=worker_id, at=utc_now()) is None:
                 raise JobLost
             await audit.LOG.add(session, ctx, "drift.check", job.id, tenant_id=of[0], changes=[])

@@ -1,8 +1,8 @@
-"""Run the queued jobs: backups, moves and everything else, each in a lane of its own.
+"""Run the queued jobs: backups, moves, checks for drift and all others, each in its own lane.
 
-So a restore never waits behind the backups, or the moves, of the whole fleet. Each process claims
-jobs one at a time. If it dies, another one drops what a job had begun, and the job has failed.
-What a process has claimed and not begun, it gives back.
+So a restore never waits behind the backups, the moves or a check of the whole fleet. Each process
+claims jobs one at a time. If it dies, another one drops what a job had begun, and the job has
+failed. What a process has claimed and not begun, it gives back.
 """
 
 import asyncio

@@ -16,11 +16,10 @@ from tenantry.db.statements import Count, Statement, columns_of
 from tenantry.db.types import Ids, is_listed
 from tenantry.kit.errors import Conflict
 
-BACKUP, MOVE, OTHER = LANES = "backup", "move", "other"
-"""Lanes of the queue: backups, moves, and every other kind. None of them waits for another."""
-OTHERS = "verify", "restore", "replace", "clone", "prune", "drift"
-VERIFY, RESTORE, REPLACE, CLONE, PRUNE, DRIFT = OTHERS
-"""The kinds of the third lane."""
+BACKUP, MOVE, DRIFT, OTHER = LANES = "backup", "move", "drift", "other"
+"""Lanes of the queue: three kinds, and all others. None of them waits for another."""
+VERIFY, RESTORE, REPLACE, CLONE, PRUNE = OTHERS = "verify", "restore", "replace", "clone", "prune"
+"""The kinds of the last lane."""
 CANCELLED = "It was cancelled."
 
 
@@ -72,13 +71,16 @@ _is_backup, _is_move = job.c.kind == BACKUP, job.c.kind == MOVE
 _IN_LANE = {
     BACKUP: _is_backup,
     MOVE: _is_move,
+    DRIFT: job.c.kind == sa.literal_column(f"'{DRIFT}'"),
     OTHER: job.c.kind.in_([sa.literal_column(f"'{kind}'") for kind in OTHERS]),
 }
 _ids = sa.bindparam("ids", type_=Ids)
 _at = sa.bindparam("at", type_=job.c.started_at.type)
 
 _COUNT = Statement(
-    sa.select(sa.func.count().label("count")).select_from(job).where(_is_queued, _IN_LANE[OTHER]),
+    sa.select(sa.func.count().label("count"))
+    .select_from(job)
+    .where(_is_queued, sa.or_(_IN_LANE[DRIFT], _IN_LANE[OTHER])),
     Count,
 )
 # Read once: SQLite would read the whole queue for each tenant.

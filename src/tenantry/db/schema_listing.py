@@ -4,14 +4,17 @@ Names, types and structure are compared. Expressions are not (defaults, checks, 
 and views): a server writes some of them differently after a dump and a restore.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from tenantry.db.survey import OWN
 from tenantry.db.write_fence import IS_OF_FENCE
+from tenantry.kit.errors import Unavailable
 
+OBJECTS_MAX = 100_000
+"""The most objects that are read of a schema."""
 TEXT_CHARS_MAX = 200
 
 _OF_TABLE = "JOIN pg_namespace ON pg_namespace.oid = relnamespace"
@@ -109,8 +112,16 @@ UNION ALL
 SELECT 'trigger', tbl_name || '.' || name, '' FROM own WHERE type = 'trigger'
 """  # noqa: S608 - constants
 
-LISTINGS = {"postgresql": _POSTGRESQL, "sqlite": _SQLITE}
+_LIMITED = "SELECT * FROM ({}) AS objects LIMIT {}"
+LISTINGS = {
+    engine: _LIMITED.format(query, OBJECTS_MAX + 1)
+    for engine, query in (("postgresql", _POSTGRESQL), ("sqlite", _SQLITE))
+}
 """For each engine, a query for the objects of a schema; without those of extensions."""
+
+
+class SchemaTooLarge(Unavailable):
+    """The schema has too many objects to be compared."""
 
 
 class SchemaObject(NamedTuple):
@@ -133,6 +144,17 @@ class Difference(msgspec.Struct, frozen=True):
     name: str
     expected: str | None
     found: str | None
+
+
+def objects_in(rows: Sequence[Sequence[str]]) -> list[SchemaObject]:
+    """Return the objects in the rows of a listing.
+
+    Raises:
+        SchemaTooLarge: There are more than `OBJECTS_MAX`.
+    """
+    if len(rows) > OBJECTS_MAX:
+        raise SchemaTooLarge
+    return [SchemaObject(*row) for row in rows]
 
 
 def differences(

@@ -12,7 +12,7 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from tenantry.db.schema_listing import LISTINGS, SchemaObject
+from tenantry.db.schema_listing import LISTINGS, objects_in
 from tenantry.migration import alembic_modules, live, schema_state
 from tenantry.migration.autocommit import AutocommitBlock
 from tenantry.migration.errors import is_missing_table
@@ -109,13 +109,14 @@ class Execution(ABC):
 
         Raises:
             SchemaMoved: It was migrated at the same time.
+            SchemaTooLarge: It has too many objects.
             NoVersion, SeveralVersions: The database has no single revision.
         """
         revision = self.read_state().revision
         rows = self._fetch(LISTINGS[self.dialect.name])
         if self.read_state().revision != revision:
             raise SchemaMoved
-        return Schema(revision, [SchemaObject(*row) for row in rows])
+        return Schema(revision, objects_in(rows))
 
     @abstractmethod
     def _connect(self) -> Any:
