@@ -38,6 +38,7 @@ TENANT = {
     "requestsPerMinute",
     "serverName",
     "failingRunId",
+    "driftedAt",
 }
 RUN = {
     "id",

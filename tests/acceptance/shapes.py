@@ -182,6 +182,7 @@ TENANT: Shape = {
     "requestsPerMinute": is_count,
     "serverName": is_text,
     "failingRunId": maybe(is_guid),
+    "driftedAt": maybe(is_instant),
 }
 CREATED_TENANT: Shape = {**TENANT, "apiKey": is_text, "owner": is_a(TENANT_USER_PROFILE)}
 API_KEY: Shape = {

@@ -43,6 +43,7 @@ MAP_TENANT = {
     "server": is_text,
     "cause": maybe(is_text),
     "failingRunId": maybe(is_guid),
+    "driftedAt": maybe(is_instant),
 }
 APPLIED = {"stream": is_text, "revision": is_text, "runId": is_guid, "appliedAt": is_instant}
 WORKER = {

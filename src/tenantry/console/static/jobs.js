@@ -50,7 +50,7 @@ export function jobs({ signal, tenantId = null, ended }) {
     { title: "Job", cell: (one) => one.kind },
     { title: "Tenant", kind: "name", cell: tenantOf },
     { title: "State", cell: (one) => badge(...(STATES[one.state] ?? ["unknown", one.state])) },
-    { title: "Copied", kind: "number", cell: (one) => (one.bytesDone ? bytes(one.bytesDone) : "–") },
+    { title: "Copied", kind: "number", cell: (one) => copied(one.bytesDone) },
     { title: "Started", kind: "minor", cell: (one) => time(one.startedAt) },
     { title: "By", kind: "minor", cell: (one) => one.actor },
     { title: "Result", kind: "wide", cell: (one) => one.error ?? one.note ?? "–" },
@@ -70,6 +70,10 @@ export function jobs({ signal, tenantId = null, ended }) {
   const timer = setInterval(() => isOpen() || list.reload(), POLL_MS);
   signal.addEventListener("abort", () => clearInterval(timer));
   return list;
+}
+
+function copied(bytesDone) {
+  return bytesDone === 0 ? "–" : bytes(bytesDone);
 }
 
 function tenantOf(one) {
