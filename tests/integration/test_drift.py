@@ -170,6 +170,22 @@ class TestCheck:
 
         assert difference in (await drifted(shops))["tenant00"]
 
+    @on_postgresql
+    async def test_calls_no_function_of_the_tenant(self, world: World, admin: httpx.AsyncClient):
+        """With fitting types, it would take the place of one of PostgreSQL's own."""
+        for signature in ("format(text, name, name)", "starts_with(name, text)"):
+            raw_sql.run(
+                url_of(world.services, world.acme.tenant),
+                f"CREATE FUNCTION {signature} RETURNS text LANGUAGE plpgsql AS "
+                "$$ BEGIN RAISE EXCEPTION 'called'; END $$",
+            )
+
+        job = await done(admin, CHECK)
+        backup = await done(admin, f"{TENANTS}/{world.acme.tenant.id}/backup")
+
+        assert job["note"] == "2 compared, 1 drifted, 0 not at the head, 0 not readable"
+        assert backup["state"] == "done"
+
     @on_sqlite
     async def test_compares_constraints_of_a_table_on_sqlite(self, shops: Services):
         (tenant,) = await tenants(shops, 1)

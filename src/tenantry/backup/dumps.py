@@ -300,7 +300,7 @@ async def _find(raw: Any, tools: PostgresTools, name: str) -> Path:
 async def _set_search_path(raw: Any, search_path: str | None) -> None:
     if search_path is None or search_path == await raw.fetchval("SHOW search_path"):
         return
-    name = await raw.fetchval("SELECT format('%I', current_database())")
+    name = await raw.fetchval("SELECT pg_catalog.format('%I', current_database())")
     await raw.execute("SELECT set_config('search_path', $1, false)", search_path)
     await raw.execute(f"ALTER DATABASE {name} SET search_path FROM CURRENT")
 

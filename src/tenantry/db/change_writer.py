@@ -213,7 +213,7 @@ def _same_text(table: _Table, values: Values, parameters: list[Value]) -> Iterat
             yield f"{table.columns[at]} IS NULL"
         else:
             parameters.append(_sent(table, values[at]))
-            yield f"format('%s', {table.columns[at]}) = ${len(parameters)}"
+            yield f"pg_catalog.format('%s', {table.columns[at]}) = ${len(parameters)}"
 
 
 def _sent(table: _Table, value: Value) -> Value:

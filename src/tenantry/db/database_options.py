@@ -16,12 +16,14 @@ JOIN pg_roles ON pg_roles.oid = refobjid JOIN pg_database ON datname = current_d
 WHERE refclassid = 'pg_authid'::regclass AND deptype IN ('a', 'r')
     AND (dbid = pg_database.oid OR (classid = 'pg_database'::regclass AND objid = pg_database.oid))
 """
-_MISSING = "SELECT unnest($1::text[]) EXCEPT SELECT rolname::text FROM pg_roles ORDER BY 1"
+_MISSING = (
+    "SELECT pg_catalog.unnest($1::text[]) EXCEPT SELECT rolname::text FROM pg_roles ORDER BY 1"
+)
 SETTINGS = f"""
 SELECT split_part(one, '=', 1) AS name, substr(one, strpos(one, '=') + 1) AS value
-FROM pg_db_role_setting, unnest(setconfig) AS one WHERE setrole = 0
+FROM pg_db_role_setting, pg_catalog.unnest(setconfig) AS one WHERE setrole = 0
     AND setdatabase = (SELECT oid FROM pg_database WHERE datname = current_database())
-    AND NOT starts_with(one, '{FENCE}=')
+    AND NOT pg_catalog.starts_with(one, '{FENCE}=')
 """  # noqa: S608 - a constant
 # Without PUBLIC: new databases are closed to it.
 _GRANTS = """

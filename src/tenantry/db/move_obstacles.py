@@ -30,7 +30,7 @@ WHERE NOT has_database_privilege(current_database(), 'CREATE')
 # A table needs an identity, or PostgreSQL itself rejects the updates of a published table.
 _CONTENTS = f"""
 WITH own AS (
-    SELECT pg_class.*, format('%I.%I', nspname, relname) AS name,
+    SELECT pg_class.*, pg_catalog.format('%I.%I', nspname, relname) AS name,
         EXISTS (SELECT FROM pg_index WHERE indrelid = pg_class.oid AND indisvalid AND indimmediate
             AND CASE relreplident WHEN 'd' THEN indisprimary WHEN 'i' THEN indisreplident
                 ELSE false END) OR relreplident = 'f' AS has_identity

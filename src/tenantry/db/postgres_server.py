@@ -36,7 +36,7 @@ DO $$
 DECLARE name regclass;
 BEGIN
     FOR name IN SELECT oid FROM pg_class WHERE relkind = 'S' LOOP
-        EXECUTE format('SELECT setval(%L, last_value, is_called) FROM %s', name, name);
+        EXECUTE pg_catalog.format('SELECT setval(%L, last_value, is_called) FROM %s', name, name);
     END LOOP;
 END $$
 """
@@ -175,7 +175,7 @@ class PostgresServer(Server):
     async def names(self, prefix: str) -> list[str]:
         """Return the names of the databases that begin with *prefix*."""
         async with self._maintenance() as raw:
-            sql = "SELECT datname FROM pg_database WHERE starts_with(datname, $1)"
+            sql = "SELECT datname FROM pg_database WHERE pg_catalog.starts_with(datname, $1)"
             return [str(row[0]) for row in await raw.fetch(sql, checked_name(prefix))]
 
     async def public_names(self) -> list[str]:

@@ -23,7 +23,7 @@ BEGIN_SECONDS_MAX = 60
 END_SECONDS_MAX = 10
 POLL_SECONDS = 0.05
 _SEQUENCES = f"""
-SELECT format('%I.%I', nspname, relname) FROM pg_class
+SELECT pg_catalog.format('%I.%I', nspname, relname) FROM pg_class
 JOIN pg_namespace ON pg_namespace.oid = relnamespace WHERE relkind = 'S' AND {OWN}
 """  # noqa: S608 - constants
 _LONG_TRANSACTIONS = """
@@ -33,7 +33,7 @@ SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
 """
 _SLOTS = """
 SELECT slot_name::text AS name, database::text FROM pg_replication_slots
-WHERE starts_with(slot_name, $1) ORDER BY 1
+WHERE pg_catalog.starts_with(slot_name, $1) ORDER BY 1
 """
 
 

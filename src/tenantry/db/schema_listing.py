@@ -13,7 +13,7 @@ from tenantry.db.survey import OWN
 from tenantry.db.write_fence import IS_OF_FENCE
 from tenantry.kit.errors import Unavailable
 
-OBJECTS_MAX = 100_000
+OBJECTS_MAX = 20_000
 """The most objects that are read of a schema."""
 TEXT_CHARS_MAX = 200
 

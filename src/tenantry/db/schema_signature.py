@@ -53,26 +53,30 @@ _FIRST_ID = 16_384
 # Not whole rows of pg_class: VACUUM and TRUNCATE change them.
 _LINES = " UNION ALL ".join(
     [
-        """SELECT format('%s %s %s %s %s %s %s %s %s %s', oid, relname, relnamespace, relkind,
-        relpersistence, relreplident, relrowsecurity, relforcerowsecurity, reloptions, relacl)
-        FROM own""",
-        "SELECT format('rights %s', datacl) FROM pg_database WHERE datname = current_database()",
-        f"""SELECT format('comment %s %s %s %s', classoid, objoid, objsubid, xmin)
+        """SELECT pg_catalog.format('%s %s %s %s %s %s %s %s %s %s', oid, relname, relnamespace,
+        relkind, relpersistence, relreplident, relrowsecurity, relforcerowsecurity, reloptions,
+        relacl) FROM own""",
+        """SELECT pg_catalog.format('rights %s', datacl) FROM pg_database
+        WHERE datname = current_database()""",
+        f"""SELECT pg_catalog.format('comment %s %s %s %s', classoid, objoid, objsubid, xmin)
         FROM pg_description WHERE objoid >= {_FIRST_ID}""",  # noqa: S608 - a constant
-        """SELECT format('pg_type %s %s', oid, xmin) FROM pg_type
+        """SELECT pg_catalog.format('pg_type %s %s', oid, xmin) FROM pg_type
         WHERE typtype IN ('d', 'e', 'r', 'm')""",
-        "SELECT format('of a domain %s %s', oid, xmin) FROM pg_constraint WHERE contypid <> 0",
+        """SELECT pg_catalog.format('of a domain %s %s', oid, xmin) FROM pg_constraint
+        WHERE contypid <> 0""",
         # A session that creates its first temporary table can create a schema for it.
-        """SELECT format('pg_namespace %s %s', oid, xmin) FROM pg_namespace
+        """SELECT pg_catalog.format('pg_namespace %s %s', oid, xmin) FROM pg_namespace
         WHERE nspname !~ '^pg_(temp|toast)'""",
-        f"SELECT format('setting %s=%s', name, value) FROM ({SETTINGS}) AS one",  # noqa: S608
+        f"""SELECT pg_catalog.format('setting %s=%s', name, value)
+        FROM ({SETTINGS}) AS one""",  # noqa: S608 - a constant
         *(
-            f"SELECT format('{name} %s %s %s', {relation}, {number}, {name}.xmin) "  # noqa: S608
+            f"SELECT pg_catalog.format('{name} %s %s %s', {relation}, {number}, {name}.xmin) "  # noqa: S608
             f"FROM {name} JOIN own ON own.oid = {relation}"
             for name, relation, number in _OF_RELATIONS
         ),
         *(
-            f"SELECT format('{name} %s %s', oid, xmin) FROM {name} WHERE oid >= {_FIRST_ID}"  # noqa: S608
+            f"SELECT pg_catalog.format('{name} %s %s', oid, xmin) "  # noqa: S608
+            f"FROM {name} WHERE oid >= {_FIRST_ID}"
             for name in _ALONE
         ),
     ]
@@ -82,7 +86,8 @@ WITH own AS (
     SELECT pg_class.* FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
     WHERE pg_class.oid >= {_FIRST_ID} AND nspname !~ '^pg_(temp|toast)'
 )
-SELECT md5(coalesce(string_agg(line, ' ' ORDER BY line), '')) FROM ({_LINES}) AS lines (line)
+SELECT md5(coalesce(pg_catalog.string_agg(line, ' ' ORDER BY line), ''))
+FROM ({_LINES}) AS lines (line)
 """  # noqa: S608 - constants
 
 

@@ -29,20 +29,20 @@ WHERE NOT {IS_OF_FENCE} ORDER BY type, name
 
 # Without what belongs to the system, to a session or to an extension.
 OWN = """
-nspname <> 'information_schema' AND NOT starts_with(nspname, 'pg_')
+nspname <> 'information_schema' AND NOT pg_catalog.starts_with(nspname, 'pg_')
     AND NOT EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_class'::regclass
         AND objid = pg_class.oid AND deptype = 'e')
 """
 POSTGRES_TABLES = f"""
-SELECT format('%I.%I', nspname, relname) FROM pg_class
+SELECT pg_catalog.format('%I.%I', nspname, relname) FROM pg_class
 JOIN pg_namespace ON pg_namespace.oid = relnamespace
 WHERE relkind = 'r' AND {OWN} ORDER BY 1
 """  # noqa: S608 - constants
 # In the order of the columns, not by their numbers: a restore closes the gaps of dropped ones.
 _SCHEMA = f"""
 SELECT 'column', nspname, relname, relkind::text, attname,
-    format_type(atttypid, atttypmod), attnotnull::text,
-    (rank() OVER (PARTITION BY pg_class.oid ORDER BY attnum))::text
+    pg_catalog.format_type(atttypid, atttypmod), attnotnull::text,
+    (pg_catalog.rank() OVER (PARTITION BY pg_class.oid ORDER BY attnum))::text
 FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
 JOIN pg_attribute ON attrelid = pg_class.oid AND attnum > 0 AND NOT attisdropped
 WHERE relkind IN ('r', 'p', 'v', 'm', 'f') AND {OWN}

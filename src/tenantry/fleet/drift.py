@@ -172,4 +172,4 @@ class DriftCheck:
             return error
         if schema.revision != expected.revision:
             return SchemaMoved()
-        return differences(expected.objects, schema.objects)
+        return await asyncio.to_thread(differences, expected.objects, schema.objects)

@@ -113,7 +113,7 @@ class Execution(ABC):
             NoVersion, SeveralVersions: The database has no single revision.
         """
         revision = self.read_state().revision
-        rows = self._fetch(LISTINGS[self.dialect.name])
+        rows = self._list_objects(LISTINGS[self.dialect.name])
         if self.read_state().revision != revision:
             raise SchemaMoved
         return Schema(revision, objects_in(rows))
@@ -125,6 +125,10 @@ class Execution(ABC):
     def _fetch(self, query: str) -> Any:
         """Return the rows of Tenantry's own query, outside a transaction."""
         return self._connect().execute(query).fetchall()
+
+    def _list_objects(self, listing: str) -> Any:
+        """Return the rows of a query of the system catalogs."""
+        return self._fetch(listing)
 
     @abstractmethod
     def _check_open(self, raw: Any) -> None:

@@ -21,6 +21,7 @@ from tenantry.migration.statements import AutocommitRevision, Statement, Step, i
 # Constraints that are only checked at COMMIT must fail in a rehearsal, too.
 _CHECK_DEFERRED = Statement("SET CONSTRAINTS ALL IMMEDIATE")
 _BEGIN = Statement("BEGIN")
+_BEGIN_LISTING = "BEGIN READ ONLY; SET LOCAL search_path = pg_catalog, pg_temp"
 _READ_PID = "SELECT pg_backend_pid()"
 # What decides which tables a name means, and who may use them.
 _READ_SESSION = "SELECT current_setting('search_path'), current_setting('role')"
@@ -193,6 +194,19 @@ class PostgresExecution(Execution):
             return cursor.fetchall()
         finally:
             self._raw.rollback()
+
+    def _list_objects(self, listing: str) -> Any:
+        """Return the rows of a query of the system catalogs.
+
+        A function in the database must not take the place of one that it calls, because it would
+        run with the rights of Tenantry's role.
+        """
+        raw = self._connect()
+        raw.execute(_BEGIN_LISTING)
+        try:
+            return raw.execute(listing).fetchall()
+        finally:
+            raw.rollback()
 
     def _check_open(self, raw: Any) -> None:
         """Do nothing: the guard of the next log entry detects another transaction."""

@@ -26,35 +26,35 @@ PREFIX = "tenantry_"
 APPLICATION = "tenantry-adopt"
 CLASHES_SHOWN_MAX = 10
 
-_MAY_CREATE = "SELECT COALESCE(has_schema_privilege(current_schema(), 'CREATE'), FALSE)"
+_MAY_CREATE = "SELECT COALESCE(pg_catalog.has_schema_privilege(current_schema(), 'CREATE'), FALSE)"
 _CLASHES = f"""
-SELECT relname FROM pg_class WHERE starts_with(relname, '{PREFIX}') ORDER BY relname
+SELECT relname FROM pg_class WHERE pg_catalog.starts_with(relname, '{PREFIX}') ORDER BY relname
 """  # noqa: S608 - a constant
 # In LIKE, an underscore matches any character. Names in SQLite are not case-sensitive.
 _SQLITE_CLASHES = """
 SELECT lower(name) FROM sqlite_master WHERE name LIKE 'tenantry\\_%' ESCAPE '\\' ORDER BY name
 """
 _ADDED = f"""
-SELECT format('%I.%I', nspname, relname)
+SELECT pg_catalog.format('%I.%I', nspname, relname)
 FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
-WHERE relkind IN ('r', 'p') AND starts_with(relname, '{PREFIX}') AND relnamespace =
+WHERE relkind IN ('r', 'p') AND pg_catalog.starts_with(relname, '{PREFIX}') AND relnamespace =
     (SELECT relnamespace FROM pg_class WHERE oid = to_regclass('{schema_state.log.name}'))
 """  # noqa: S608 - constants
 _LOGGED = f"SELECT FROM {schema_state.log.name} WHERE run_id = $1 LIMIT 1"
 _STAMPED = f"""
-SELECT stream, quote_ident(revision) FROM {schema_state.log.name}
+SELECT stream, pg_catalog.quote_ident(revision) FROM {schema_state.log.name}
 WHERE run_id = $1 AND stream IN ('{STAMPED_TABLE}', '{STAMPED_ROW}')
 """  # noqa: S608 - constants
 # The tables of the database's own. Alembic's version table has one column; its name and schema are
 # free. It can be a foreign table.
 _TABLES = """
-SELECT nspname || '.' || relname, pg_class.oid = to_regclass(quote_ident($1)) AS is_own,
+SELECT nspname || '.' || relname, pg_class.oid = to_regclass(pg_catalog.quote_ident($1)) AS is_own,
     relname IN ($1, 'alembic_version') OR ARRAY['version_num'] =
-        (SELECT array_agg(attname::text) FROM pg_attribute
+        (SELECT pg_catalog.array_agg(attname::text) FROM pg_attribute
         WHERE attrelid = pg_class.oid AND attnum > 0 AND NOT attisdropped) AS is_version
 FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
 WHERE relkind IN ('r', 'p', 'f')
-    AND nspname <> 'information_schema' AND NOT starts_with(nspname, 'pg_')
+    AND nspname <> 'information_schema' AND NOT pg_catalog.starts_with(nspname, 'pg_')
     AND NOT EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_class'::regclass
         AND objid = pg_class.oid AND deptype = 'e')  -- an extension's
 ORDER BY nspname, relname
