@@ -1,5 +1,7 @@
 """The output of commands: results on stdout, everything else on stderr."""
 
+import json
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -17,6 +19,7 @@ from tenantry.schemas.base import Done
 PIPE_COLUMNS = 120
 """The width of a table that is not printed to a terminal. Programs read --json."""
 NOTHING = "-"
+_UNUSUAL = re.compile(r"[^\n -~]")
 
 
 def result() -> Console:
@@ -37,8 +40,13 @@ def show_json(data: object) -> None:
 
 def json_text(data: object) -> str:
     """Return *data* as indented JSON."""
-    text = msgspec.json.format(msgspec.json.encode(data), indent=2)
-    return f"{text.decode()}\n"
+    text = msgspec.json.format(msgspec.json.encode(data), indent=2).decode()
+    return _UNUSUAL.sub(_escaped, text) + "\n"
+
+
+def _escaped(found: re.Match[str]) -> str:
+    """Return a character, or its escape if a terminal could obey it; JSON allows it unescaped."""
+    return found[0] if found[0].isprintable() else json.dumps(found[0])[1:-1]
 
 
 def show_line(line: str = "") -> None:
