@@ -445,6 +445,16 @@ REFUSED: dict[str, tuple[bytes, int, str]] = {
         431,
         "headers_too_large",
     ),
+    "many headers": (
+        b"GET /livez HTTP/1.1\r\nhost: x\r\n" + b"a:\r\n" * 200 + b"\r\n",
+        431,
+        "headers_too_large",
+    ),
+    "a long target": (
+        b"GET /livez?" + b"%41" * 2_800 + b" HTTP/1.1\r\nhost: x\r\n\r\n",
+        414,
+        "target_too_long",
+    ),
     "a large extension of a chunk": (
         post("/api/admin/auth/login", "transfer-encoding: chunked") + b"2;" + b"x" * 400_000,
         431,
@@ -466,6 +476,22 @@ REFUSED: dict[str, tuple[bytes, int, str]] = {
 
 @pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
 class TestFraming:
+    async def test_may_have_two_hundred_headers(self, services: Services) -> None:
+        head = b"GET /livez HTTP/1.1\r\nhost: x\r\n" + b"a:\r\n" * 199 + b"\r\n"
+        async with served(app_over(services)) as at, at.line() as line:
+            line.writer.write(head)
+
+            assert (await line.head()).status == 200
+
+    async def test_ends_the_connection_instead_of_ignoring_a_large_body(
+        self, services: Services
+    ) -> None:
+        """After an early response, the rest of the body is read and ignored, up to 2 MiB."""
+        async with served(app_over(services)) as at, at.line() as line:
+            line.writer.write(post("/api/admin/tenants", "content-length: 9000000"))
+
+            assert b" 401 " in (await asyncio.wait_for(all_of(line), ENDS_SECONDS_MAX))[:20]
+
     @pytest.mark.parametrize("what", REFUSED)
     async def test_is_refused_in_the_envelope(self, services: Services, what: str) -> None:
         """Once, with a code, and what comes after it is not read."""

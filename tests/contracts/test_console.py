@@ -79,6 +79,7 @@ class TestModule:
         everything = "\n".join(map(text_of, MODULES))
         imported = set(re.findall(r"\w+", " ".join(re.findall(r"import ([^;]+) from", everything))))
         imported |= set(re.findall(r"\bsession\.(\w+)", everything))
+        imported |= set(re.findall(r"{ (\w+) } = await import", everything))
 
         # A view has one name in every module, and is asked for by its address.
         known = imported | {"view"}

@@ -4,8 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenantry.api.endings import FRAMING_BYTES_FREE, ChunkedBody, EmptyLine
-from tenantry.api.envelope import HeadersTooLarge
+from tenantry.api.endings import (
+    CONTENT_BYTES_MAX,
+    FRAMING_BYTES_FREE,
+    ChunkedBody,
+    EmptyLine,
+)
+from tenantry.api.envelope import BodyTooLarge, HeadersTooLarge
 
 NEXT = b"GET / HTTP/1.1\r\n\r\n"
 content = st.lists(st.sampled_from([b"\r\n\r\n", b"0\r\n\r\n", b"a", b"\n", b"\r"]), min_size=1)
@@ -56,7 +61,7 @@ class TestChunkedBody:
             end_of(body, [1_000])
 
     def test_may_have_thousands_of_chunks_if_they_are_not_tiny(self):
-        body = b"40\r\n%b\r\n" % (b"x" * 64) * 16_000 + b"0\r\n\r\n"
+        body = b"100\r\n%b\r\n" % (b"x" * 256) * 4_000 + b"0\r\n\r\n"
 
         assert end_of(body, [65_536], NEXT) == len(body)
 
@@ -64,6 +69,16 @@ class TestChunkedBody:
         body = b"1\r\nx\r\n" * (FRAMING_BYTES_FREE // 6) + b"0\r\n\r\n"
 
         assert end_of(body, [65_536], NEXT) == len(body)
+
+    def test_has_short_trailers_however_long_it_is(self):
+        content = b"80000\r\n%b\r\n0\r\n" % (b"x" * 0x80000)
+
+        with pytest.raises(HeadersTooLarge):
+            end_of(content + b"a: " + b"x" * FRAMING_BYTES_FREE, [1_000])
+
+    def test_is_not_longer_than_any_endpoint_reads(self):
+        with pytest.raises(BodyTooLarge):
+            end_of(b"400000\r\n" + b"x" * (CONTENT_BYTES_MAX + 3), [65_536])
 
 
 class TestEmptyLine:

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from tenantry.api.requests import prefers
-from tenantry.kit.negotiation import accepts_gzip, known_tags
+from tenantry.kit.negotiation import ELEMENTS_MAX, accepts_gzip, known_tags
 
 # More than a header may have; what is quadratic takes a second for it.
 HEADER_CHARS = 16_000
@@ -30,6 +30,13 @@ class TestPrefers:
     def test_ignores_what_is_too_long(self):
         assert prefers("respond-async, x=" + "y" * 1_000, "respond-async")
         assert not prefers("respond-async, x=" + "y" * 1_100, "respond-async")
+
+
+class TestElements:
+    def test_of_a_list_are_read_up_to_a_number(self):
+        """A list of 16,000 costs milliseconds."""
+        for before, is_read in ((ELEMENTS_MAX - 1, True), (ELEMENTS_MAX, False)):
+            assert accepts_gzip([(b"accept-encoding", b"a," * before + b"gzip")]) is is_read
 
 
 class TestAcceptsGzip:

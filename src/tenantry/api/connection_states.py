@@ -1,4 +1,4 @@
-"""The states of an HTTP/1.1 connection."""
+"""The states of an HTTP/1.1 connection, and of a client that does not read."""
 
 from enum import IntEnum, auto
 
@@ -18,3 +18,17 @@ class State(IntEnum):
 
 # Constants, because in Python 3.11 access to a member of an enumeration is slow.
 NEW, IDLE, HEAD, DRAINING, BODY, ANSWERING, LINGERING, CLOSING = State
+
+
+class Stall:
+    """Measures for how long a client has read nothing of what is written."""
+
+    def __init__(self) -> None:
+        self._unread = 0
+        self._since: float | None = None
+
+    def seconds(self, unread: int, now: float) -> float:
+        """Return for how many seconds the *unread* bytes have not become fewer."""
+        if self._since is None or unread < self._unread:
+            self._unread, self._since = unread, now
+        return now - self._since

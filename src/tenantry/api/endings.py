@@ -4,13 +4,16 @@ Only the end is searched here, so that the input of the next request is not pars
 parser reads the same bytes, and rejects what is not valid.
 """
 
-from tenantry.api.envelope import HeadersTooLarge
+from tenantry.api.envelope import BodyTooLarge, HeadersTooLarge
 
 EMPTY_LINE = b"\r\n\r\n"
-# Lines and line ends of the chunks of one body, and its trailers. Each chunk costs a callback in
-# Python, however small it is: so many bytes are free, and one for so many bytes of the content.
+# Lines and line ends of the chunks of one body. Each chunk costs a callback in Python, however
+# small it is: so many bytes are free, and one for so many bytes of the content. Trailers, which the
+# parser copies with each part, have the first limit alone.
 FRAMING_BYTES_FREE = 4_096
-CONTENT_BYTES_EACH = 8
+CONTENT_BYTES_EACH = 32
+# No endpoint reads more, and what is ignored after an early response is parsed, too.
+CONTENT_BYTES_MAX = 2 * 2**20
 TOO_MUCH_FRAMING = "The body has too many small chunks, or too large extensions or trailers."
 
 
@@ -47,6 +50,7 @@ class ChunkedBody:
         self._line = bytearray()
         self._content = 0
         self._framing = 0
+        self._trailer_bytes = 0
         self._trailers: EmptyLine | None = None
 
     def end(self, data: bytes, at: int) -> int:
@@ -62,12 +66,16 @@ class ChunkedBody:
                 self._left -= step
                 self._content += step
                 at += step
+                if self._content > CONTENT_BYTES_MAX:
+                    raise BodyTooLarge
             else:
                 at = self._end_of_line(data, at)
         if at == size or self._trailers is None:
             return at
         end = self._trailers.end(data, at) or size
-        self._count(end - at)
+        self._trailer_bytes += end - at
+        if self._trailer_bytes > FRAMING_BYTES_FREE:
+            raise HeadersTooLarge(TOO_MUCH_FRAMING)
         return end
 
     def _end_of_line(self, data: bytes, at: int) -> int:

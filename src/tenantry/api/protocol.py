@@ -31,10 +31,11 @@ from tenantry.api.connection_states import (
     IDLE,
     LINGERING,
     NEW,
+    Stall,
     State,
 )
 from tenantry.api.connections import Connections
-from tenantry.api.endings import ChunkedBody, EmptyLine
+from tenantry.api.endings import CONTENT_BYTES_MAX, ChunkedBody, EmptyLine
 from tenantry.api.envelope import HeadersTooLarge, HttpError
 from tenantry.api.framing import BadFraming, Framing
 from tenantry.api.part_writer import PartWriter
@@ -43,6 +44,7 @@ from tenantry.kit.clock import monotonic_seconds
 
 # The request line and the headers. `api.requests` has a lower limit for the headers.
 HEAD_BYTES_MAX = 32_768
+HEADERS_MAX = 200  # each costs a call in Python, and clients send thirty
 # When the server ends: how long a connection without a request may take to send one.
 LAST_REQUEST_SECONDS = 1.0
 
@@ -141,8 +143,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._held = b""
         self._held_from = 0
         self._refusal: HttpError | None = None
-        self._unread = 0
-        self._stalled_since: float | None = None
+        self._stall = Stall()
         self._is_last = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -171,16 +172,15 @@ class BoundedProtocol(HttpToolsProtocol):
     def check(self, now: float) -> None:
         """Close the connection if a deadline has passed."""
         limits = self._connections.limits
-        if not self.unread_bytes:
-            self._stalled_since = None
+        unread = self.unread_bytes
+        self._stall = self._stall if unread else Stall()
         # Nothing more is written in these states. uvloop and the kernel may hold a whole response.
-        is_reading = self._state in (IDLE, CLOSING) and self.unread_bytes > 0
-        if (is_reading or self.flow.write_paused) and self._is_stalled(now):
+        is_reading = self._state in (IDLE, CLOSING) and unread > 0
+        is_waiting = is_reading or bool(self.flow.write_paused)
+        is_stalled = is_waiting and self._stall.seconds(unread, now) >= limits.stall_seconds
+        if is_stalled or (is_reading and now - self._since >= limits.read_seconds):
             self.transport.abort()
-            return
-        if is_reading:
-            if now - self._since >= limits.read_seconds:
-                self.transport.abort()
+        if is_stalled or is_reading:
             return
         seconds = {
             NEW: limits.head_seconds,
@@ -222,11 +222,13 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         """Store a header; ignore trailers of a chunked body (RFC 9110, section 6.5.1)."""
         if self._state is HEAD:
+            if len(self.headers) >= HEADERS_MAX:
+                raise self._refused(HeadersTooLarge())
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         """Check the framing of the request, and start to handle it."""
-        framing = Framing.of(self.headers, self.parser.get_http_version())
+        framing = Framing.of(self.headers, self.parser.get_http_version(), len(self.url))
         is_upgrade = self.parser.should_upgrade()
         if is_upgrade and framing.is_chunked:
             raise self._refused(BadFraming())
@@ -273,6 +275,8 @@ class BoundedProtocol(HttpToolsProtocol):
             return
         if self._state is BODY:
             self._enter(DRAINING)
+            if self._left > CONTENT_BYTES_MAX:
+                self._linger()
         elif self._state is ANSWERING:
             self._enter(IDLE)
         if not self._holds_input:
@@ -298,7 +302,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def resume_writing(self) -> None:
         """Reset the deadline of a client that did not read."""
         self._connections.forget_unread(self)
-        self._stalled_since = None
+        self._stall = Stall()
         super().resume_writing()
         if self._state is IDLE:
             self._go_on()
@@ -326,7 +330,7 @@ class BoundedProtocol(HttpToolsProtocol):
         while at < size and self._state <= BODY and not self._holds_input:
             try:
                 end = self._end_of_part(data, at)
-            except HeadersTooLarge as refusal:
+            except HttpError as refusal:
                 self._refuse(refusal)
                 return
             self._parse(data[at:end])
@@ -381,8 +385,11 @@ class BoundedProtocol(HttpToolsProtocol):
         if pending is not None:
             pending.disconnected = True
             pending.message_event.set()
+        self._linger()
+
+    def _linger(self) -> None:
+        """End the connection. With unread input, closing it would reset it and lose the error."""
         if self.transport.can_write_eof() and self._connections.may_linger(self):
-            # Closing with unread input would reset the connection, and the client lose the error.
             self.transport.write_eof()
             self._enter(LINGERING)
         else:
@@ -391,10 +398,3 @@ class BoundedProtocol(HttpToolsProtocol):
     def _close(self) -> None:
         self._enter(CLOSING)
         self.transport.close()
-
-    def _is_stalled(self, now: float) -> bool:
-        """Return whether the client has read nothing for `stall_seconds`."""
-        unread = self.unread_bytes
-        if self._stalled_since is None or unread < self._unread:
-            self._unread, self._stalled_since = unread, now
-        return now - self._stalled_since >= self._connections.limits.stall_seconds

@@ -6,6 +6,8 @@ The API and the console both use this module, so that they agree on the same hea
 from collections.abc import Iterable, Iterator
 
 ANY = b"*"
+ELEMENTS_MAX = 100
+"""The most elements of a header that are read: clients send a dozen."""
 
 RawHeaders = Iterable[tuple[bytes, bytes]]
 
@@ -41,10 +43,10 @@ def known_tags(headers: RawHeaders) -> frozenset[bytes]:
 
 
 def _elements(headers: RawHeaders, name: bytes) -> Iterator[bytes]:
-    """Yield the elements of a list that may be in several headers (RFC 9110, section 5.6.1)."""
+    """Yield the first elements of a list that may be in several headers (RFC 9110, 5.6.1)."""
     for found, value in headers:
         if found == name:
-            for element in value.split(b","):
+            for element in value.split(b",", ELEMENTS_MAX)[:ELEMENTS_MAX]:
                 if stripped := element.strip():
                     yield stripped
 

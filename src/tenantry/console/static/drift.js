@@ -3,7 +3,7 @@
 import { DRIFT, get, JOBS, send } from "./api.js";
 import { el, fill } from "./dom.js";
 import { firstRows } from "./table.js";
-import { announce, button, hint, loadInto, section, time } from "./widgets.js";
+import { announce, hint, loadInto, section, time } from "./widgets.js";
 
 const POLL_MS = 1000;
 const SHOWN_MAX = 20;
@@ -15,9 +15,9 @@ const COLUMNS = [
   { title: "Found", kind: "code", cell: (one) => textOf(one.found) },
 ];
 
-/** A button that checks every tenant; `ended` is called when the check has ended. */
-export function driftButton(signal, ended) {
-  return button("Check for drift", () => check(`${DRIFT}/check`, signal, ended));
+/** Check every tenant for drift; `ended` is called when that has ended. */
+export function checkAll(signal, ended) {
+  return check(`${DRIFT}/check`, signal, ended);
 }
 
 /** Check for drift, and tell how that has ended. */

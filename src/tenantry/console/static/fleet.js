@@ -2,9 +2,8 @@
 
 import { get, latestOf, SCHEMA_STATUS, TENANT_MAP, TENANTS } from "./api.js";
 import { el, fill } from "./dom.js";
-import { driftButton } from "./drift.js";
-import { isMatch, toolbar } from "./fleet_filters.js";
-import { firstPage, matchList, revisionBars, totalsOf, zoomButtons } from "./fleet_parts.js";
+import { isMatch, toolbar, zoomButtons } from "./fleet_filters.js";
+import { driftButton, firstPage, matchList, revisionBars, totalsOf } from "./fleet_parts.js";
 import { count, plural } from "./format.js";
 import { cellGrid } from "./grid.js";
 import { hoverCard, sidePanel } from "./map_panel.js";

@@ -1,7 +1,8 @@
-// The filters of the map of the fleet.
+// The controls of the map of the fleet: its filters, and the size of its cells.
 
 import { el, fill } from "./dom.js";
 import { field, input, onPause, select } from "./forms.js";
+import { button } from "./widgets.js";
 
 /** Return whether a tenant of the map matches the filters. */
 export function isMatch(tenant, state, filters, found) {
@@ -74,4 +75,17 @@ export function toolbar(filters, set) {
     Object.values(places),
   );
   return { element, offer, sync };
+}
+
+/** Buttons that change the size of the cells of a grid. */
+export function zoomButtons(grid) {
+  const smaller = button("−", () => press(-1), { kind: "square", label: "Smaller cells" });
+  const larger = button("+", () => press(1), { kind: "square", label: "Larger cells" });
+  smaller.setAttribute("aria-disabled", "true");
+  function press(step) {
+    const { isSmallest, isLargest } = grid.zoomBy(step);
+    smaller.setAttribute("aria-disabled", String(isSmallest));
+    larger.setAttribute("aria-disabled", String(isLargest));
+  }
+  return el("div", { class: "zoom", role: "group", "aria-label": "Zoom" }, smaller, larger);
 }

@@ -37,6 +37,14 @@ export function firstPage() {
   ];
 }
 
+/** A button that checks every tenant for drift; `ended` is called when that has ended. */
+export function driftButton(signal, ended) {
+  return button("Check for drift", async () => {
+    const { checkAll } = await import("./drift.js"); // few people need it
+    await checkAll(signal, ended);
+  });
+}
+
 /** The tenants that match the filters, as a table. */
 export function matchList(matching, stateOf) {
   const columns = [
@@ -82,19 +90,6 @@ export function revisionBars(status, showOnly) {
       ),
     ),
   );
-}
-
-/** Buttons that change the size of the cells of a grid. */
-export function zoomButtons(grid) {
-  const smaller = button("−", () => press(-1), { kind: "square", label: "Smaller cells" });
-  const larger = button("+", () => press(1), { kind: "square", label: "Larger cells" });
-  smaller.setAttribute("aria-disabled", "true");
-  function press(step) {
-    const { isSmallest, isLargest } = grid.zoomBy(step);
-    smaller.setAttribute("aria-disabled", String(isSmallest));
-    larger.setAttribute("aria-disabled", String(isLargest));
-  }
-  return el("div", { class: "zoom", role: "group", "aria-label": "Zoom" }, smaller, larger);
 }
 
 /** The totals, which add up to all tenants; each one filters the map. */
