@@ -70,6 +70,10 @@ def kinds_of(type_: inspect.Type) -> set[type[inspect.Type]]:
     """Return the types of a member."""
     if isinstance(type_, inspect.UnionType):
         return {kind for one in type_.types for kind in kinds_of(one)}
+    if isinstance(type_, inspect.Metadata):
+        return kinds_of(type_.type)
+    if isinstance(type_, inspect.RawType):  # of JSON that is decoded later: an object, or null
+        return {inspect.DictType, inspect.NoneType}
     return {type(type_)}
 
 

@@ -54,7 +54,7 @@ class TestMigrateAll:
         }
         assert (after["upToDate"], after["behind"], after["unknown"]) == (2, 0, 0)
         assert after["revisions"] == [
-            {"revision": after["head"], "place": "head", "count": 2, "failing": 0}
+            {"revision": after["head"], "place": "head", "count": 2, "failing": 0, "drifted": 0}
         ]
         assert after["running"] == []
 

@@ -132,7 +132,7 @@ class Outage:
 @asynccontextmanager
 async def working(services: Services) -> AsyncIterator[None]:
     """Run the jobs in the block, and stop as a process that gets a signal."""
-    worker = JobWorker(services.copying, services.queueing.archives, concurrency=1)
+    worker = JobWorker(services.copying, services.queueing.archives, services.drift, concurrency=1)
     task = asyncio.create_task(worker.work())
     try:
         yield
@@ -320,7 +320,7 @@ class TestJobWorker:
         abandon = job_cleanup.abandon
         monkeypatch.setattr(job_cleanup, "abandon", abandon_and_find_the_catalog)
         monkeypatch.setattr(same_engine, "copy", copy_and_lose_the_catalog)
-        worker = JobWorker(idle.copying, idle.queueing.archives, concurrency=1)
+        worker = JobWorker(idle.copying, idle.queueing.archives, idle.drift, concurrency=1)
         working = asyncio.create_task(worker.work())
         await asyncio.wait_for(copied.wait(), WAIT_SECONDS)
         await asyncio.sleep(1)  # everything that ends the job fails

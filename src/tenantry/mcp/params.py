@@ -22,7 +22,7 @@ _TOO_LARGE = (
     f"`params` must have at most {PARAMS_BYTES_MAX:,} bytes and {PARAMS_VALUES_MAX} values, "
     "besides the arguments of a tool."
 )
-_NOT_AN_OBJECT = "`params` must be an object."
+_NOT_VALID = "`params` is not valid JSON in UTF-8, or a number in it is too large."
 _NO_ARGUMENTS = "`arguments` must be an object."
 
 
@@ -49,7 +49,7 @@ def read_params(message: McpMessage) -> tuple[dict[str, Any] | None, bytes]:
     """Return the parameters of a message for the SDK, and the arguments of a tool, not decoded.
 
     Raises:
-        MCPError: They are larger than `PARAMS_BYTES_MAX` or `PARAMS_VALUES_MAX`, or no object.
+        MCPError: They are larger than `PARAMS_BYTES_MAX` or `PARAMS_VALUES_MAX`, or not valid.
     """
     given, arguments = bytes(message.params), NULL
     try:
@@ -62,7 +62,7 @@ def read_params(message: McpMessage) -> tuple[dict[str, Any] | None, bytes]:
             raise MCPError(types.INVALID_PARAMS, _TOO_LARGE)
         params = _DECODER.decode(given)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise MCPError(types.INVALID_PARAMS, _NOT_AN_OBJECT) from error
+        raise MCPError(types.INVALID_PARAMS, _NOT_VALID) from error
     if _has_too_many_values(params):
         raise MCPError(types.INVALID_PARAMS, _TOO_LARGE)
     if arguments != NULL and not arguments.startswith(b"{"):

@@ -30,6 +30,15 @@ class McpMessage(Schema, frozen=True):
     id: MessageId | UnsetType = UNSET
     params: Params = msgspec.field(default_factory=lambda: msgspec.Raw(NULL))
 
+    def __post_init__(self) -> None:
+        """Check the type of what is not decoded yet.
+
+        Raises:
+            ValueError: `params` is neither an object nor null.
+        """
+        if bytes(memoryview(self.params)[:1]) not in (b"{", NULL[:1]):
+            raise ValueError("`params` must be an object")
+
 
 class McpError(Schema, frozen=True):
     """A JSON-RPC error."""
