@@ -79,10 +79,12 @@ _FIND = Statement(
     sa.select(*columns_of(tenant, Drifted)).where(_c.id == sa.bindparam("tenant"), _has_drifted),
     Drifted,
 )
-_BY_REVISION = Statement(
-    sa.select(_c.schema_revision.label("revision"), sa.func.count().label("count"))
+# An expression: for the column itself, SQLite would read a million rows in the order of its index.
+_revision_text = _c.schema_revision.concat("")
+BY_REVISION = Statement(
+    sa.select(_revision_text.label("revision"), sa.func.count().label("count"))
     .where(is_migrated, _c.failing_run_id.is_(None), _c.drifted_at.is_not(None))
-    .group_by(_c.schema_revision),
+    .group_by(_revision_text),
     DriftedCount,
 )
 
@@ -132,4 +134,4 @@ async def by_revision(session: CatalogSession) -> dict[str | None, int]:
 
     Read-only and failing ones are left out.
     """
-    return {one.revision: one.count for one in await session.fetch_all(_BY_REVISION)}
+    return {one.revision: one.count for one in await session.fetch_all(BY_REVISION)}
