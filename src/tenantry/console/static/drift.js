@@ -49,7 +49,7 @@ export function driftOf(path, driftedAt, signal) {
 function listOf({ differences, driftedAt }) {
   const options = { max: SHOWN_MAX, noun: "more difference" };
   return [
-    hint("What the database has instead of what its revision defines, checked ", time(driftedAt)),
+    hint("What differs from the revision, checked ", time(driftedAt), "."),
     firstRows("Drift", COLUMNS, differences, "", options),
   ];
 }
