@@ -83,22 +83,18 @@ class TestPlan:
         migrate = page.get_by_role("button", name=re.compile("^Migrate"))
         expect(migrate).to_contain_text("stop after 1 failure")
 
-    def test_shows_the_warnings_about_a_revision(self, page: Page):
+    def test_shows_the_warnings_about_a_revision(self, page: Page, api: httpx.Client):
         """In words, also while the revision is folded."""
         message = "Drops orders: its data is lost."
         found = {"rule": "drop-table", "message": message, "statementNumber": 2, "table": "orders"}
         revision = {"revision": "0009", "engine": "sqlite", "runsAs": "recorded", "isCut": False}
         sql = "SELECT 1;\n\nDROP TABLE orders"
 
-        def add(route: Route) -> None:
-            response = route.fetch()
-            body = response.json()
-            folded = {**revision, "revision": "0008", "sql": sql, "findings": [found, found]}
-            silent = {**revision, "sql": "SELECT 1", "findings": []}
-            body["data"]["revisions"] = [folded, silent]
-            route.fulfill(response=response, json=body)
-
-        page.route("**/migrate-all", add)
+        body = api.post("/api/admin/tenants/migrate-all", json={"dryRun": True}).json()
+        folded = {**revision, "revision": "0008", "sql": sql, "findings": [found, found]}
+        silent = {**revision, "sql": "SELECT 1", "findings": []}
+        body["data"]["revisions"] = [folded, silent]
+        page.route("**/migrate-all", lambda route: route.fulfill(json=body))
         go(page, "#/runs/plan", "Plan a run")
         page.get_by_role("button", name="Show the plan").click()
         summary = page.locator("summary")
