@@ -11,6 +11,7 @@ from tenantry.api.endings import (
     EmptyLine,
 )
 from tenantry.api.envelope import BodyTooLarge, HeadersTooLarge
+from tenantry.api.table import ENDPOINTS
 
 NEXT = b"GET / HTTP/1.1\r\n\r\n"
 content = st.lists(st.sampled_from([b"\r\n\r\n", b"0\r\n\r\n", b"a", b"\n", b"\r"]), min_size=1)
@@ -75,6 +76,9 @@ class TestChunkedBody:
 
         with pytest.raises(HeadersTooLarge):
             end_of(content + b"a: " + b"x" * FRAMING_BYTES_FREE, [1_000])
+
+    def test_may_be_as_long_as_any_endpoint_reads(self):
+        assert max(one.body_bytes_max for one in ENDPOINTS) <= CONTENT_BYTES_MAX
 
     def test_is_not_longer_than_any_endpoint_reads(self):
         with pytest.raises(BodyTooLarge):

@@ -47,8 +47,8 @@ class DriftedCount(msgspec.Struct, frozen=True):
 
 _c = tenant.c
 _revision = sa.bindparam("revision", type_=sa.String)
-# On the condition that it is as it was read: it may have been migrated, moved or restored since.
 _at = sa.bindparam("at", type_=_c.drifted_at.type)
+# On the condition that it is as it was read: it may have been migrated, moved or restored since.
 _SET = Statement[Any](
     sa.update(tenant)
     .values(

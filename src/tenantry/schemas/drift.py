@@ -8,6 +8,7 @@ from msgspec import field
 
 from tenantry.catalog.drift import Drifted
 from tenantry.fleet.drift import DriftReport
+from tenantry.schemas.backups import TenantFailure
 from tenantry.schemas.base import PageResponse, Schema
 
 
@@ -44,13 +45,6 @@ class DriftPage(PageResponse[DriftedTenantResponse], frozen=True):
     """One page of the customers that have drifted."""
 
 
-class UnreadableTenantResponse(Schema, frozen=True):
-    """A customer that could not be compared, and why."""
-
-    tenant_name: str = field(name="customerName")
-    error: str
-
-
 class DriftReportResponse(Schema, frozen=True):
     """How many customers a check has compared, and which it could not read: the first 100."""
 
@@ -58,12 +52,12 @@ class DriftReportResponse(Schema, frozen=True):
     drifted: int
     not_at_head: int
     unreadable_count: int
-    unreadable: list[UnreadableTenantResponse]
+    unreadable: list[TenantFailure]
 
     @classmethod
     def of_report(cls, report: DriftReport) -> Self:
         """Return the representation of *report*."""
-        unreadable = [UnreadableTenantResponse(*one) for one in report.unreadable]
+        unreadable = [TenantFailure(*one) for one in report.unreadable]
         return cls.of(report, unreadable=unreadable)
 
 

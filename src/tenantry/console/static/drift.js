@@ -20,7 +20,7 @@ export function checkAll(signal, ended) {
   return check(`${DRIFT}/check`, signal, ended);
 }
 
-/** Check for drift, and tell how that has ended. */
+/** Check for drift, and announce the result. */
 export async function check(path, signal, ended) {
   let job = await send("POST", path, {});
   announce("The check for drift is queued.");

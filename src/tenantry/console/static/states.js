@@ -28,7 +28,7 @@ export const STATES = {
  * Return the state of a tenant of the list, by the response of schema-status.
  *
  * A tenant that failed in its latest attempt is failing, wherever its database was last seen. One
- * that has drifted is shown as that, and not as at the head.
+ * that has drifted is shown as that, also if it is behind.
  */
 export function stateOf(tenant, status) {
   const known = status.revisions.find((one) => one.revision === tenant.schemaRevision);
