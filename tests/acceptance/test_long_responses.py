@@ -344,6 +344,37 @@ class TestLongCall:
         assert chunks == [b" "] * 3
         assert json.loads(body) == {"success": True, "data": {"status": "ok"}}
 
+    async def test_is_continued_by_chunks(self, services: Services) -> None:
+        """A large result is sent in chunks, early or late, and is never compressed."""
+        for seconds, spaces in ((0.0, b""), (1.5 * SECONDS, b" ")):
+            making = large()
+            making.go_on.set()
+            work = Work(making.make(), seconds=seconds)
+            async with (
+                door(services, work.handle, keep_alive_seconds=SECONDS) as on,
+                on.at.line() as line,
+            ):
+                head = await line.ask("GET", PATH, accept_encoding="gzip")
+                body = await line.rest()
+
+            assert "content-encoding" not in head.said
+            assert "content-length" not in head.said
+            assert body == spaces + b'{"success":true,"data":' + b"".join(making.chunks) + b"}"
+
+    async def test_closes_its_source_when_the_client_disconnects(self, services: Services) -> None:
+        """Early or late: in the chunks, after the work."""
+        for seconds in (0.0, 1.5 * SECONDS):
+            making = large()
+            work = Work(making.make(), seconds=seconds)
+            async with door(services, work.handle, keep_alive_seconds=SECONDS) as on:
+                async with on.at.line() as line:
+                    await line.ask("GET", PATH)
+                    while await line.chunk() == b" ":
+                        pass
+                    line.hang_up()
+                async with asyncio.timeout(2):
+                    await making.ended.wait()
+
     async def test_that_fails_early_has_its_own_status(self, services: Services) -> None:
         """Before the first space, no status is sent."""
         for error, status in ((DatabaseUnavailable(), 503), (ValueError(), 500)):

@@ -13,7 +13,7 @@ from tenantry.catalog import audit, runs
 from tenantry.catalog.runs import MigrationRunNotFound, RunTenant
 from tenantry.catalog.tenants import Tenant
 from tenantry.fleet.dry_run import Preview, Previewer
-from tenantry.fleet.migration_runs import PREVIEWS_MAX
+from tenantry.fleet.migration_runs import PREVIEWED_MAX, PREVIEWS_MAX
 from tenantry.fleet.run_options import EVERY_ACTIVE_TENANT, BadRunOptions, RunOptions
 from tenantry.fleet.status import SchemaStatus, schema_status
 from tenantry.kit.ids import new_id
@@ -387,6 +387,31 @@ class TestDryRun:
                 await services.fleet.preview(ctx, options, rehearse=False)
         with pytest.raises(MigrationRunNotFound):
             await services.fleet.preview(ctx, RunOptions(retry_of=new_id()), rehearse=False)
+
+    @pytest.mark.slow
+    async def test_refuses_more_tenants_than_it_can_hold(self, services: Services):
+        """Its details are in memory, those of a run are not."""
+        [only] = await tenants(services, 1)
+        ctx = system_context("ada")
+        raw_sql.run(services.settings.catalog, _copies_of_tenants(services, PREVIEWED_MAX))
+
+        with pytest.raises(BadRunOptions, match="at most 100,000 tenants"):
+            await services.fleet.preview(ctx, rehearse=False)
+        chosen = RunOptions(tenant_ids=[only.id])
+        assert (await services.fleet.preview(ctx, chosen, rehearse=False)).total == 1
+
+
+def _copies_of_tenants(services: Services, count: int) -> str:
+    """Return a statement that adds copies of a tenant's row, without databases."""
+    is_sqlite = services.settings.catalog.startswith("sqlite")
+    new_uuid = "lower(hex(randomblob(16)))" if is_sqlite else "gen_random_uuid()"
+    return f"""
+        INSERT INTO tenant (id, name, canonical_name, database_name, server_name, state, is_active,
+            is_read_only, modules, created_at, schema_revision)
+        WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {count})
+        SELECT {new_uuid}, 'T' || i, 't' || i, 'd' || i, server_name, state, is_active,
+            is_read_only, modules, created_at, schema_revision FROM tenant, n
+    """
 
 
 async def _history(services: Services) -> set[UUID]:

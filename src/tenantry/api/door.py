@@ -44,7 +44,6 @@ from tenantry.api.streaming import (
     ResponseAborted,
     Send,
     StreamedBody,
-    if_admitted,
     send_body,
     while_admitted,
 )
@@ -150,11 +149,10 @@ class Api:
         if monotonic_seconds() - body_from > SLOW_BODY_SECONDS:
             await exchange.in_time(self._identify(endpoint, exchange))
         preparing = partial(self._prepare, endpoint, exchange, values, body)
+        readmit = partial(self._admit_again, endpoint, exchange)
         if endpoint.keep_alive_seconds is not None:
             _, handle = await exchange.in_time(self._in_turn(endpoint, exchange, preparing))
-            handling = if_admitted(handle(), partial(self._admit_again, endpoint, exchange))
-            return await long_answer(endpoint, handling, keep_alive_of(endpoint, headers))
-        readmit = partial(self._admit_again, endpoint, exchange)
+            return await long_answer(endpoint, handle(), readmit, keep_alive_of(endpoint, headers))
         answering = partial(_work, endpoint, exchange.scope, preparing, readmit)
         work = self._in_turn(endpoint, exchange, answering)
         more = endpoint.seconds_more

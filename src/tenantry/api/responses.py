@@ -1,7 +1,8 @@
 """Convert what a handler returns into a response."""
 
 import asyncio
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from types import AsyncGeneratorType
 from typing import Any
 
 from tenantry.api import envelope
@@ -18,7 +19,15 @@ from tenantry.api.envelope import (
     Headers,
     Reply,
 )
-from tenantry.api.streaming import LARGE_BYTES, Source, after_spaces, begin
+from tenantry.api.streaming import (
+    LARGE_BYTES,
+    Source,
+    StreamedBody,
+    after_spaces,
+    begin,
+    if_admitted,
+    while_admitted,
+)
 from tenantry.kit.negotiation import accepts_gzip
 from tenantry.schemas.base import ZipFile
 
@@ -72,18 +81,24 @@ async def streamed_answer(
     return Answer(endpoint.status, chunks, response_headers, is_negotiated=True)
 
 
-async def long_answer(endpoint: Endpoint, work: Awaitable[Any], seconds: float | None) -> Answer:
+async def long_answer(
+    endpoint: Endpoint,
+    work: Awaitable[Any],
+    readmit: Callable[[], Awaitable[object]],
+    seconds: float | None,
+) -> Answer:
     """Return the response of *work*; if it is slow, a response that starts with spaces.
 
     Args:
         endpoint: The endpoint.
-        work: The handler's work.
+        work: The handler's work, which returns data or its chunks.
+        readmit: Raises if the caller has lost access in the meantime.
         seconds: The interval in which spaces are sent; None for none.
 
     Raises:
         Exception: Any error of *work* before the first space.
     """
-    working = asyncio.create_task(_work(endpoint, work))
+    working = asyncio.create_task(_work(endpoint, work, readmit))
     try:
         await asyncio.wait({working}, timeout=seconds)
     except BaseException:
@@ -95,13 +110,18 @@ async def long_answer(endpoint: Endpoint, work: Awaitable[Any], seconds: float |
     return Answer(endpoint.status, chunks, [JSON, UNBUFFERED])
 
 
-async def _work(endpoint: Endpoint, work: Awaitable[Any]) -> Answer:
-    return represent(endpoint, await work)
+async def _work(
+    endpoint: Endpoint, work: Awaitable[Any], readmit: Callable[[], Awaitable[object]]
+) -> Answer:
+    data = await if_admitted(work, readmit)
+    if isinstance(data, AsyncGeneratorType):
+        # Never compressed: the head of a late response does not say so.
+        return await streamed_answer(endpoint, while_admitted(data, readmit), ())
+    return represent(endpoint, data)
 
 
-async def _late(endpoint: Endpoint, working: "asyncio.Task[Answer]") -> bytes:
+async def _late(endpoint: Endpoint, working: "asyncio.Task[Answer]") -> StreamedBody:
     answer = await working
     if answer.status != endpoint.status:
         raise StatusAlreadySent
-    assert isinstance(answer.body, bytes)
-    return answer.body
+    return answer.body if isinstance(answer.body, StreamedBody) else StreamedBody(answer.body, None)

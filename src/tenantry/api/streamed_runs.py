@@ -4,23 +4,34 @@ At most a few hundred details are in memory, even for a large run and a slow cli
 """
 
 import contextlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 
 import msgspec
 
 from tenantry.api.streaming import Source
 from tenantry.catalog import runs
 from tenantry.catalog.activity import activity_of
-from tenantry.catalog.runs import MigrationRun, MigrationState
+from tenantry.catalog.runs import MigrationRun, MigrationState, RunTenant
 from tenantry.catalog.session import CatalogSession
 from tenantry.kit.pages import Page
 from tenantry.schemas.migrations import (
     Details,
+    MigrationDetailResponse,
+    MigrationResultTotals,
     MigrationRunDetailResponse,
     MigrationRunStateResponse,
 )
 
 _encode = msgspec.json.Encoder().encode
+
+
+async def stream_result(catalog: CatalogSession, run: MigrationRun) -> Source:
+    """Yield a `MigrationResultResponse`, of a run that has ended; see `stream_run`."""
+    yield _encode(MigrationResultTotals.of(run))[:-1] + b',"details":['
+    async with contextlib.aclosing(_each(catalog, run, MigrationDetailResponse.of)) as chunks:
+        async for chunk in chunks:
+            yield chunk
+    yield b"]}"
 
 
 async def stream_run(catalog: CatalogSession, run: MigrationRun, details: Details) -> Source:
@@ -34,9 +45,12 @@ async def stream_run(catalog: CatalogSession, run: MigrationRun, details: Detail
     # The object and the array are left open until the details are in them.
     activity = await activity_of(catalog, run)
     yield _encode(MigrationRunStateResponse.of_state(run, activity))[:-1] + b',"details":['
-    async with contextlib.aclosing(_details(catalog, run, details)) as chunks:
-        async for chunk in chunks:
-            yield chunk
+    if details is not Details.NONE:
+        state = MigrationState.FAILED if details is Details.FAILED else None
+        each = _each(catalog, run, MigrationRunDetailResponse.of, state=state)
+        async with contextlib.aclosing(each) as chunks:
+            async for chunk in chunks:
+                yield chunk
     yield b"]}"
 
 
@@ -60,16 +74,17 @@ async def stream_page(
     yield b"]," + _encode(totals)[1:]
 
 
-async def _details(
-    catalog: CatalogSession, run: MigrationRun, details: Details
+async def _each(
+    catalog: CatalogSession,
+    run: MigrationRun,
+    represent: Callable[[RunTenant], object],
+    *,
+    state: MigrationState | None = None,
 ) -> AsyncGenerator[bytes, None]:
-    if details is Details.NONE:
-        return
-    state = MigrationState.FAILED if details is Details.FAILED else None
     comma = b""
     async for items in runs.each_ended(catalog, run.id, state=state):
         # Tenants that ended after the run was read are not in its counts.
-        chosen = [MigrationRunDetailResponse.of(item) for item in items if run.counts(item)]
+        chosen = [represent(item) for item in items if run.counts(item)]
         if chosen:
             yield comma + _encode(chosen)[1:-1]
             comma = b","

@@ -117,8 +117,8 @@ async def if_admitted(work: Awaitable[Result], readmit: Callable[[], Awaitable[o
     return result
 
 
-async def after_spaces(work: "asyncio.Task[bytes]", seconds: float) -> Source:
-    """Yield a space every *seconds* until *work* is done, and then its result.
+async def after_spaces(work: "asyncio.Task[StreamedBody]", seconds: float) -> Source:
+    """Yield a space every *seconds* until *work* is done, and then the body that it returns.
 
     JSON may start with spaces (RFC 8259, section 2), and they keep proxies from closing the
     connection. The work is cancelled when the generator is closed.
@@ -127,9 +127,15 @@ async def after_spaces(work: "asyncio.Task[bytes]", seconds: float) -> Source:
         while not work.done():
             yield b" "
             await asyncio.wait({work}, timeout=seconds)
-        yield work.result()
+        body = work.result()
+        yield body.first
+        if body.rest is not None:
+            async for chunk in body.rest:
+                yield chunk
     finally:
         work.cancel()
+        if work.done() and not work.cancelled() and work.exception() is None:
+            await work.result().close()
 
 
 async def send_body(chunks: StreamedBody, receive: Receive, send: Send) -> None:

@@ -133,7 +133,7 @@ def _statements(choice: frozenset[str]) -> "_Statements":
     names = [*(one.name for one in columns_of(tenant_migration, Selected)), "run_id", "state"]
     items = sa.insert(tenant_migration).from_select(names, some)
     return _Statements(
-        Statement(found, Selected),
+        Statement(found.limit(_limit), Selected),
         Statement(items.returning(_item.tenant_id.label("id")), _Id),
     )
 
@@ -319,12 +319,12 @@ async def begin(
     )
 
 
-async def selected(session: CatalogSession, selection: Selection) -> list[Selected]:
-    """Return the selected tenants, in the order of their creation."""
+async def selected(session: CatalogSession, selection: Selection, *, limit: int) -> list[Selected]:
+    """Return the first *limit* selected tenants, in the order of their creation."""
     if selection.is_empty:
         return []
     statement = _statements(selection.conditions).select
-    return await session.fetch_all(statement, **msgspec.structs.asdict(selection))
+    return await session.fetch_all(statement, **msgspec.structs.asdict(selection), limit=limit)
 
 
 async def abandoned(session: CatalogSession, planner_id: UUID) -> list[UUID]:

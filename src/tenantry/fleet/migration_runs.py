@@ -20,7 +20,7 @@ from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.fleet import run_options
 from tenantry.fleet.claims import POLL_SECONDS
 from tenantry.fleet.dry_run import Preview, Previewer
-from tenantry.fleet.run_options import EVERY_ACTIVE_TENANT, RunOptions
+from tenantry.fleet.run_options import EVERY_ACTIVE_TENANT, BadRunOptions, RunOptions
 from tenantry.fleet.worker import Worker
 from tenantry.kit.clock import monotonic_seconds
 from tenantry.kit.context import OperationContext
@@ -32,10 +32,17 @@ from tenantry.migration.streams import BadStream, Streams
 
 # A preview opens as many connections as a run, outside the budget. Further previews wait.
 PREVIEWS_MAX = 1
+# All details of a preview are in memory, with some hundred bytes for each tenant.
+PREVIEWED_MAX = 100_000
 # Between two batches, so that other writers of a SQLite catalog have their turn.
 WRITE_PAUSE_SECONDS = 0.02
 # How long a caller who waits for a run waits for the catalog: Patroni's default `ttl`.
 CATALOG_PATIENCE_SECONDS = 30.0
+
+
+TOO_MANY_PREVIEWED = (
+    f"A preview has at most {PREVIEWED_MAX:,} tenants. Choose tenants, or only those behind."
+)
 
 
 class RunContinues(Unavailable):
@@ -182,7 +189,8 @@ class Fleet:
             rehearse: Whether pending revisions are executed and rolled back, with the same locks.
 
         Raises:
-            BadRunOptions, BadText: An option breaks a rule.
+            BadRunOptions: An option breaks a rule, or there are more than `PREVIEWED_MAX` tenants.
+            BadText: The label breaks a rule.
             MigrationRunNotFound: There is no run with the id in ``options.retry_of``.
         """
         options.check()
@@ -190,7 +198,9 @@ class Fleet:
         head = await _head_of(scripts) if options.only_behind else None
         async with self._catalog.begin() as session:
             selection = await run_options.select(session, options, head=head)
-            selected = await plans.selected(session, selection)
+            selected = await plans.selected(session, selection, limit=PREVIEWED_MAX + 1)
+            if len(selected) > PREVIEWED_MAX:
+                raise BadRunOptions(TOO_MANY_PREVIEWED)
             options.wave_sizes(len(selected))
             if rehearse:
                 target = options.label or f"{len(selected)} tenants"

@@ -83,12 +83,17 @@ class MigrationDetailResponse(Schema, frozen=True):
         return super().of(source, status=source.state.lower(), **more)
 
 
-class MigrationResultResponse(Schema, frozen=True):
-    """The result of a run."""
+class MigrationResultTotals(Schema, frozen=True):
+    """The result of a run, without its details."""
 
     total_count: int = field(name="total")
     success_count: int = field(name="success")
     failed_count: int = field(name="failed")
+
+
+class MigrationResultResponse(MigrationResultTotals, frozen=True):
+    """The result of a run."""
+
     details: list[MigrationDetailResponse]
 
     @classmethod

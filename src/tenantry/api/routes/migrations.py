@@ -10,7 +10,7 @@ from tenantry.api.endpoints import ACCEPTED, CONFLICT, NOT_FOUND, OK, endpoint
 from tenantry.api.envelope import Reply
 from tenantry.api.events import events_of, sequence_of
 from tenantry.api.requests import RESPOND_ASYNC, prefers
-from tenantry.api.streamed_runs import stream_page, stream_run
+from tenantry.api.streamed_runs import stream_page, stream_result, stream_run
 from tenantry.api.streaming import KEEP_ALIVE_SECONDS, Source
 from tenantry.catalog import runs
 from tenantry.catalog.activity import activity_of
@@ -43,7 +43,7 @@ from tenantry.services import Services
 )
 async def migrate_all(
     ctx: AdminContext, services: Services, request: MigrateAllRequest, *, prefer: str
-) -> MigrationResultResponse | MigrationPreviewResponse | Reply:
+) -> Source | MigrationPreviewResponse | Reply:
     """Migrate every active tenant."""
     if request.dry_run:
         preview = await services.fleet.preview(ctx, request.options, rehearse=request.rehearse)
@@ -53,8 +53,7 @@ async def migrate_all(
     run_id = await services.fleet.plan(ctx, triggered_by=ctx.email, options=request.options)
     if prefers(prefer, RESPOND_ASYNC):
         return await _accepted(services, run_id)
-    run = await services.fleet.wait(run_id)
-    return MigrationResultResponse.of_run(run, await runs.ended(services.catalog, run_id))
+    return stream_result(services.catalog, await services.fleet.wait(run_id))
 
 
 @endpoint("GET", "/api/admin/tenants/migration-history", ADMIN, response=MigrationRunPage)
