@@ -322,11 +322,13 @@ class Settings(BaseSettings):
 
     @property
     def threads_max(self) -> int:
-        """How many databases this process migrates, or only reads, concurrently.
+        """How many databases this process migrates, or only reads, concurrently."""
+        return self.migrations_max + self.reads_max
 
-        It reads them for a dry run, and for a check for drift.
-        """
-        return self.migrations_max + 2 * self.migrate_concurrency
+    @property
+    def reads_max(self) -> int:
+        """How many databases this process reads concurrently: for a dry run, and for drift."""
+        return 2 * self.migrate_concurrency
 
     def connections_of(self, server: TenantServer) -> int:
         """Return the limit of connections to a server for requests."""

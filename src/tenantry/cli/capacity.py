@@ -106,10 +106,9 @@ async def check_connections(settings: Settings) -> list[Finding]:
     servers: dict[str, TenantServer] = {}
     catalog = TenantServer(url=SecretStr(settings.catalog))
     needs = [(catalog, settings.catalog_connections)]
-    needs += [
-        (server, settings.connections_of(server) + settings.concurrency_of(server))
-        for server in settings.servers.values()
-    ]
+    for server in settings.servers.values():
+        migrated = settings.concurrency_of(server) + settings.reads_max
+        needs.append((server, settings.connections_of(server) + migrated))
     for server, count in needs:
         if sqlite_path(server.address) is None:
             host = urlsplit(server.admin_address).netloc.rpartition("@")[2] or "the local server"

@@ -277,7 +277,7 @@ def limits_of(settings: Settings) -> ConnectionLimits:
     databases = (
         settings.catalog_connections
         + sum(map(settings.connections_of, settings.servers.values()))
-        + settings.migrations_max
+        + settings.threads_max
     )
     free = max(files - databases * FILES_PER_DATABASE - FILES_RESERVED, CONNECTIONS_MIN)
     total = min(settings.connections or CONNECTIONS_MAX, free, CONNECTIONS_MAX)
