@@ -313,6 +313,18 @@ class TestCheck:
 
 
 class TestOverHttp:
+    async def test_a_tenant_that_cannot_be_read_is_named(
+        self, world: World, admin: httpx.AsyncClient
+    ):
+        acme = world.acme.tenant
+        await world.services.databases.server("default").drop(acme.database_name)
+
+        job = await done(admin, CHECK)
+
+        counts, _, named = job["note"].partition("; ")
+        assert counts == "1 compared, 0 drifted, 0 not at the head, 1 not readable"
+        assert named.startswith("acme: The database ")
+
     async def test_a_drifted_tenant_is_listed_counted_and_on_the_map(
         self, world: World, admin: httpx.AsyncClient
     ):

@@ -46,7 +46,7 @@ def check(
     else:
         for name, error in report.unreadable:
             output.show_line(f"{name}: {error}")
-        output.show_line(f"{report}.")
+        output.show_line(f"{report.counts}.")
         if report.drifted:
             output.note("`tenantry drift list` shows what differs.")
     if report.drifted or report.unreadable_count:

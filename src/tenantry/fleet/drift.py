@@ -25,6 +25,9 @@ TENANTS_READ = 200
 """Tenants that are read from the catalog, and whose results are stored, at a time."""
 UNREADABLE_MAX = 100
 """How many tenants that could not be compared are named."""
+NOTE_NAMES_MAX = 5
+"""How many of them are named in the note of a job."""
+NOTE_CHARS_MAX = 1_000
 
 Expected: TypeAlias = Schema | Exception
 """The schema that all revisions define on a server, or why it could not be read."""
@@ -66,7 +69,14 @@ class DriftReport:
         return self.compared + self.not_at_head + self.unreadable_count
 
     def __str__(self) -> str:
-        """Return it as one line."""
+        """Return it as one line, with the first tenants that could not be compared."""
+        named = [f"{name}: {why}" for name, why in self.unreadable[:NOTE_NAMES_MAX]]
+        more = ["…"] if self.unreadable_count > len(named) else []
+        return "; ".join([self.counts, *named, *(more if named else [])])[:NOTE_CHARS_MAX]
+
+    @property
+    def counts(self) -> str:
+        """The counts, as one line."""
         return (
             f"{self.compared:,} compared, {self.drifted:,} drifted, {self.not_at_head:,} not at "
             f"the head, {self.unreadable_count:,} not readable"
