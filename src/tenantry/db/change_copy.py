@@ -64,9 +64,6 @@ class ChangeCopy:
         snapshot: What the copy contains.
         connect_seconds: How long to wait for a connection.
         count: Called with the bytes of a change.
-
-    Attributes:
-        change_count: The changes that were written.
     """
 
     def __init__(
@@ -88,7 +85,6 @@ class ChangeCopy:
         self._writer = ChangeWriter(self._raw)
         self._held: list[tuple[Change, int]] = []
         self._held_bytes = 0
-        self.change_count = 0
 
     def close(self) -> None:
         """Close the connection to the copy."""
@@ -165,7 +161,6 @@ class ChangeCopy:
     def _write(self, message: Change, size: int) -> None:
         self._writer.write(message, size)
         self._count(size)
-        self.change_count += 1
 
 
 def _connect(url: str, seconds: float, settings: str) -> Raw:

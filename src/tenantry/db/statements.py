@@ -89,10 +89,6 @@ class Statement(Generic[Row]):
         self.sqlite = compile_for(SQLITE, last, columns)
         self.sqlite_first = None if first is None else compile_for(SQLITE, first)
 
-    def on(self, dialect: sa.Dialect) -> Compiled:
-        """Return the statement compiled for one of the two engines."""
-        return self.postgresql if dialect is POSTGRESQL else self.sqlite
-
 
 def compile_for(
     dialect: sa.Dialect,

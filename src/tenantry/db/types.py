@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID
 
 import msgspec
 import sqlalchemy as sa
@@ -118,42 +119,27 @@ json_text = sql_function(
 """A text as a JSON string, with its quotes."""
 
 
-class _Several(sa.TypeDecorator[Sequence[Any]]):
-    """Several values as one parameter, for `is_listed`: an array, or on SQLite a list as JSON."""
+class Ids(sa.TypeDecorator[Sequence[UUID]]):
+    """Several ids as one parameter, for `is_listed`: an array, or on SQLite a list as JSON."""
 
     impl = sa.String
     cache_ok = True
-    item: type[TypeEngine[Any]]
-    encode: Callable[[Any], str]
 
     def load_dialect_impl(self, dialect: sa.Dialect) -> TypeEngine[Any]:
         """Return the type of the engine."""
-        kind = sa.String() if dialect.name == "sqlite" else sa.ARRAY(self.item)
-        return dialect.type_descriptor(kind)
+        return dialect.type_descriptor(
+            sa.String() if dialect.name == "sqlite" else sa.ARRAY(sa.Uuid)
+        )
 
-    def process_bind_param(self, value: Sequence[Any] | None, dialect: sa.Dialect) -> Any:
-        """Write the values as SQLite stores them."""
+    def process_bind_param(self, value: Sequence[UUID] | None, dialect: sa.Dialect) -> Any:
+        """Write the ids as SQLite stores them."""
         if value is None or dialect.name != "sqlite":
             return value
-        return json.dumps([self.encode(one) for one in value])
-
-
-class Ids(_Several):
-    """Several ids as one parameter."""
-
-    item = sa.Uuid
-    encode = staticmethod(lambda one: one.hex)
-
-
-class Texts(_Several):
-    """Several texts as one parameter."""
-
-    item = sa.String
-    encode = staticmethod(str)
+        return json.dumps([one.hex for one in value])
 
 
 class is_listed(FunctionElement[Any]):  # noqa: N801 - reads like the SQL condition it is
-    """Whether a column holds one of the values in a parameter of the type `Ids` or `Texts`."""
+    """Whether a column holds one of the values in a parameter of the type `Ids`."""
 
     type = sa.types.NullType()  # SQLite would use no index for a Boolean, "IN (…) = 1"
     inherit_cache = True

@@ -51,6 +51,11 @@ class Folded(msgspec.Struct, frozen=True):
     title: str | None
     content: str | None
 
+    @property
+    def text(self) -> str:
+        """The text to search, of a whole post. No match extends from the title to the content."""
+        return f"{self.title}\n{self.content}"
+
 
 def fold(title: str | None, content: str | None) -> Folded:
     """Return the folded title and content. A long text takes up to 3 s: see `folding`.
@@ -69,30 +74,17 @@ def fold_in_steps(title: str | None, content: str | None) -> Steps[Folded]:
     )
 
 
-def searchable(title: str, content: str) -> str:
-    """Return the searchable text of a post. No match extends from the title to the content.
-
-    Raises:
-        BadText: As for `fold`.
-    """
-    return f"{_folded(title)}\n{_folded(content)}"
-
-
 def searched_for(search: str) -> str:
-    """Return the folded form of *search*, which matching searchable texts contain.
+    """Return the folded form of *search*, which the texts of matching posts contain.
 
     Raises:
         BadText: It is longer than `SEARCH_CHARS_MAX`, or not valid text.
         BadSearch: It is blank.
     """
-    folded = _folded(checked_text("search", search, chars_max=SEARCH_CHARS_MAX))
+    folded = _result_of(_fold_in_steps(checked_text("search", search, chars_max=SEARCH_CHARS_MAX)))
     if not folded:
         raise BadSearch
     return folded
-
-
-def _folded(text: str) -> str:
-    return _result_of(_fold_in_steps(text))
 
 
 def _result_of(steps: Steps[Result]) -> Result:

@@ -94,7 +94,7 @@ async def add(
         SlugInUse: Another post has the slug of *draft*.
     """
     written = await _add_under_free_slug(session, draft, author, now, published_at)
-    await session.execute(_ADD_TEXT, post_id=written.id, text=f"{folded.title}\n{folded.content}")
+    await session.execute(_ADD_TEXT, post_id=written.id, text=folded.text)
     await tagging.add(session, written.id, draft.tags, published_at=published_at)
     await state.change(session, posts=1, published=int(published_at is not None))
     return written
