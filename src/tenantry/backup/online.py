@@ -19,6 +19,7 @@ from tenantry.backup.jobs import Progress
 from tenantry.catalog.tenants import Tenant
 from tenantry.db import checksums, move_obstacles, replication, schema_signature
 from tenantry.db.change_copy import ChangeCopy
+from tenantry.db.postgres_connector import Raw
 from tenantry.db.postgres_tools import PostgresTools
 from tenantry.db.servers import Server
 from tenantry.db.sessions import DatabaseUnavailable
@@ -117,12 +118,14 @@ class Following:
         source: The URL of the original.
         target: The URL of the copy.
         changes: Copies the changes.
+        slot: The name of the slot, and of the publication.
         signature: Of the schema, when the copy was begun.
     """
 
     source: str
     target: str
     changes: ChangeCopy
+    slot: str
     signature: str
 
     async def finish(self) -> None:
@@ -141,13 +144,21 @@ class Following:
                 await run_in_thread(self.changes.copy_until_now)
                 async with dumps.connected(self.source) as raw, dumps.connected(self.target) as new:
                     await replication.copy_sequences(raw, new)
-                    if await schema_signature.read_signature(raw) != self.signature:
-                        raise SchemaChanged
+                    await self.check_schema(raw)
                     found = await move_obstacles.find_in_contents(raw)
         except TimeoutError as error:
             raise PauseTooLong from error
         if found is not None:
             raise OnlineImpossible(f"The tenant cannot be moved online: {found}.")
+
+    async def check_schema(self, raw: Raw) -> None:
+        """Check that the original has the schema of the copy, and no table that is not followed.
+
+        Raises:
+            SchemaChanged: It has not.
+        """
+        if await _read_signature(raw, self.slot) != self.signature:
+            raise SchemaChanged
 
 
 @asynccontextmanager
@@ -184,7 +195,7 @@ async def following(
     try:
         async with dumps.connected(source) as raw:
             await replication.begin(raw, slot)
-        snapshot, signature = await copy_snapshot(source, target, progress, tools)
+        snapshot, signature = await copy_snapshot(source, target, progress, tools, slot)
         changes = await asyncio.to_thread(
             ChangeCopy,
             source,
@@ -195,7 +206,9 @@ async def following(
             count=progress.add_bytes,
         )
         try:
-            copy = Following(source=source, target=target, changes=changes, signature=signature)
+            copy = Following(
+                source=source, target=target, changes=changes, slot=slot, signature=signature
+            )
             await catch_up(copy)
             await compare_rows(copy)
             await catch_up(copy)
@@ -208,12 +221,16 @@ async def following(
 
 
 async def copy_snapshot(
-    source: str, target: str, progress: Progress, tools: PostgresTools
+    source: str, target: str, progress: Progress, tools: PostgresTools, slot: str
 ) -> tuple[Snapshot, str]:
-    """Copy a snapshot; return it, and the signature of the schema in it."""
+    """Copy a snapshot; return it, and the signature of the schema in it.
+
+    Raises:
+        SchemaChanged: It has a table that is newer than the publication.
+    """
     async with dumps.opened_snapshot(source) as (raw, exported):
         snapshot = Snapshot.parse(await raw.fetchval(CURRENT))
-        signature = await schema_signature.read_signature(raw)
+        signature = await _read_signature(raw, slot)
         contents = await dumps.copy_snapshot(
             raw, exported, source, target, progress.add, tools=tools, is_whole=True
         )
@@ -221,6 +238,12 @@ async def copy_snapshot(
     async with dumps.connected(target) as copied:
         await copied.execute("ANALYZE", timeout=None)
     return snapshot, signature
+
+
+async def _read_signature(raw: Raw, slot: str) -> str:
+    if not await replication.is_complete(raw, slot):
+        raise SchemaChanged
+    return await schema_signature.read_signature(raw)
 
 
 async def catch_up(copy: Following) -> None:
@@ -238,8 +261,7 @@ async def catch_up(copy: Following) -> None:
             if monotonic_seconds() > until:
                 raise NotCaughtUp
             await asyncio.sleep(POLL_SECONDS)
-        if await schema_signature.read_signature(raw) != copy.signature:
-            raise SchemaChanged
+        await copy.check_schema(raw)
 
 
 async def compare_rows(copy: Following) -> None:

@@ -26,6 +26,13 @@ _SEQUENCES = f"""
 SELECT pg_catalog.format('%I.%I', nspname, relname) FROM pg_class
 JOIN pg_namespace ON pg_namespace.oid = relnamespace WHERE relkind = 'S' AND {OWN}
 """  # noqa: S608 - constants
+# By number: a table that was dropped and created again is another one.
+_UNPUBLISHED = f"""
+SELECT count(*) FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+WHERE relkind = 'r' AND {OWN} AND NOT EXISTS (
+    SELECT FROM pg_publication_rel JOIN pg_publication ON pg_publication.oid = prpubid
+    WHERE pubname = $1 AND prrelid = pg_class.oid)
+"""  # noqa: S608 - constants
 _LONG_TRANSACTIONS = """
 SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
     AND backend_type = 'client backend' AND pid <> pg_backend_pid()
@@ -71,6 +78,11 @@ async def begin(source: Raw, name: str) -> None:
         await _wait_for_earlier(source)
     except (asyncpg.LockNotAvailableError, TimeoutError) as error:
         raise TransactionsTooLong from error
+
+
+async def is_complete(source: Raw, name: str) -> bool:
+    """Return whether a publication has every table: the slot has no changes of another one."""
+    return not await source.fetchval(_UNPUBLISHED, name)
 
 
 async def _wait_for_earlier(source: Raw) -> None:
