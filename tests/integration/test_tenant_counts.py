@@ -116,9 +116,7 @@ class TestCounts:
             assert [one.total_count for one in pages] == [len(one.items) for one in pages]
             assert [one.total_count for one in pages[:6]] == [4, 3, 1, 1, 2, 1]
 
-    async def test_are_merged_without_a_change_of_the_sums(
-        self, settings: Settings, monkeypatch: pytest.MonkeyPatch
-    ):
+    async def test_are_merged_without_a_change_of_the_sums(self, settings: Settings):
         """Also if several processes merge them, and a tenant is changed, at the same time."""
         async with open_services(settings) as services:
             made = (await gates.tenants(services, 1))[0]
@@ -128,13 +126,12 @@ class TestCounts:
                 )
             rows = await services.catalog.fetch_one(_ROWS)
             before = by_counts(services)
-            monkeypatch.setattr(tenant_counts, "MERGED_FROM", 2)
 
             await asyncio.gather(
-                *(tenant_counts.merge(services.catalog) for _ in range(4)),
+                *(tenant_counts.merge(services.catalog, rows_min=2) for _ in range(4)),
                 services.lifecycle.update(system_context("ada"), made, is_read_only=True),
             )
-            await tenant_counts.merge(services.catalog)
+            await tenant_counts.merge(services.catalog, rows_min=2)
             merged = await services.catalog.fetch_one(_ROWS)
 
             assert rows is not None

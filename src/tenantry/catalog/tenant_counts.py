@@ -197,13 +197,13 @@ async def by_server(session: CatalogSession) -> dict[str, int]:
     return {one.server_name: one.count for one in await session.fetch_all(_BY_SERVER)}
 
 
-async def merge(catalog: CatalogSession) -> None:
-    """Sum up the rows with the same values, if there are many.
+async def merge(catalog: CatalogSession, *, rows_min: int = MERGED_FROM) -> None:
+    """Sum up the rows with the same values, if there are at least *rows_min*.
 
     Two processes may do so at the same time: each row is taken by one of them.
     """
     rows = await catalog.fetch_one(_COUNT_ROWS)
-    if rows is not None and rows.count >= MERGED_FROM:
+    if rows is not None and rows.count >= rows_min:
         await catalog.execute(_MERGE)
 
 
