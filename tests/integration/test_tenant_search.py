@@ -3,7 +3,7 @@
 import pytest
 
 from tenantry.catalog import deleted_tenants, tenant_list
-from tenantry.catalog.tenant_list import Filters
+from tenantry.catalog.tenant_list import Filters, TrigramLimits
 from tenantry.catalog.tenants import Tenant
 from tenantry.fleet.lifecycle import Owner
 from tenantry.kit.pages import Window
@@ -30,9 +30,14 @@ async def create(services: Services, name: str, email: str = "o@example.com") ->
     return made.tenant
 
 
-async def found(services: Services, search: str, **filters: bool) -> set[str]:
+async def found(
+    services: Services,
+    search: str,
+    limits: TrigramLimits = tenant_list.TRIGRAM_LIMITS,
+    **filters: bool,
+) -> set[str]:
     page = await tenant_list.page(
-        services.catalog, Window(1, 100), search=search, filters=Filters(**filters)
+        services.catalog, Window(1, 100), search=search, filters=Filters(**filters), limits=limits
     )
     assert page.total_count == len(page.items)
     return {one.name for one in page.items}
@@ -40,36 +45,32 @@ async def found(services: Services, search: str, **filters: bool) -> set[str]:
 
 class TestSearch:
     @pytest.mark.slow
-    @pytest.mark.parametrize(("sorted_max", "indexed_max"), [(1_000, 64), (1, 64), (1_000, 0)])
+    @pytest.mark.parametrize(
+        "limits", [TrigramLimits(), TrigramLimits(names_max=1), TrigramLimits(chars_max=0)]
+    )
     async def test_finds_the_names_that_contain_a_text(
-        self,
-        settings: Settings,
-        monkeypatch: pytest.MonkeyPatch,
-        sorted_max: int,
-        indexed_max: int,
+        self, settings: Settings, limits: TrigramLimits
     ):
         """Also texts with the syntax of a query, and texts shorter or longer than what is indexed.
 
         If more names match than are sorted, the names are read in their order.
         """
-        monkeypatch.setattr(tenant_list, "SORTED_MAX", sorted_max)
-        monkeypatch.setattr(tenant_list, "INDEXED_CHARS_MAX", indexed_max)
         async with open_services(settings) as services:
             for name in NAMES:
                 await create(services, name)
 
             named = await create(services, "Zed")
             for exact in (str(named.id), f" {named.database_name} "):
-                assert await found(services, exact) == {"Zed"}
-                assert await found(services, exact, is_active=True) == {"Zed"}
-                assert await found(services, exact, is_active=False) == set()
+                assert await found(services, exact, limits) == {"Zed"}
+                assert await found(services, exact, limits, is_active=True) == {"Zed"}
+                assert await found(services, exact, limits, is_active=False) == set()
             for text in (
                 *("north", "NORTH", '"north"', "wind", "0% g", "größe", "r_s", "r%s", "o'n"),
                 *("eill and", "and", "a", "ab", "_", "%", '"', "🦊", "🦊🦊🦊", "rthn", "", "abc"),
                 *("' or 1=1", "north*", "nor AND th", "(", "\\", "canonical_name:nor"),
             ):
                 wanted = {name for name in (*NAMES, "Zed") if text.lower() in name.lower()}
-                assert await found(services, text) == wanted, text
+                assert await found(services, text, limits) == wanted, text
 
     async def test_finds_the_tenants_of_an_owner_by_the_whole_address(self, settings: Settings):
         async with open_services(settings) as services:
@@ -86,12 +87,9 @@ class TestSearch:
             assert await found(services, "@example.com") == {"ann@example.com backup"}
 
     @pytest.mark.slow
-    @pytest.mark.parametrize("sorted_max", [1_000, 0])
-    async def test_divides_every_list_into_pages(
-        self, settings: Settings, monkeypatch: pytest.MonkeyPatch, sorted_max: int
-    ):
+    @pytest.mark.parametrize("limits", [TrigramLimits(), TrigramLimits(names_max=0)])
+    async def test_divides_every_list_into_pages(self, settings: Settings, limits: TrigramLimits):
         """The pages of the second half are read from the end."""
-        monkeypatch.setattr(tenant_list, "SORTED_MAX", sorted_max)
         names = [f"Tenant {number}" for number in range(7)]
         async with open_services(settings) as services:
             for name in names:
@@ -106,6 +104,7 @@ class TestSearch:
                             Window(number, size),
                             search=search,
                             filters=Filters(is_active=active),
+                            limits=limits,
                         )
                         assert page.total_count == 7
                         assert len(page.items) == len(names[(number - 1) * size :][:size])

@@ -27,11 +27,23 @@ from tenantry.kit.pages import Page, Window
 from tenantry.kit.text import canonical
 
 TRIGRAM_CHARS = 3
-# A longer text has so many trigrams that reading every name is no slower.
-INDEXED_CHARS_MAX = 64
-# So many names are found by their trigrams, and sorted. If more contain a text, the names are read
-# in their order until the page is full: about 1,000 of 1,000,000 for each item of a page.
-SORTED_MAX = 1_000
+
+
+class TrigramLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """The searches that use the index of trigrams; others read the names.
+
+    Attributes:
+        chars_max: A longer text has so many trigrams that reading every name is no slower.
+        names_max: So many names are found by their trigrams, and sorted. If more contain a text,
+            the names are read in their order until the page is full: about 1,000 of 1,000,000 for
+            each item of a page.
+    """
+
+    chars_max: int = 64
+    names_max: int = 1_000
+
+
+TRIGRAM_LIMITS = TrigramLimits()
 
 
 class Filters(msgspec.Struct, frozen=True, kw_only=True):
@@ -174,6 +186,7 @@ async def page(
     *,
     search: str | None = None,
     filters: Filters = Filters(),  # noqa: B008 - it is frozen
+    limits: TrigramLimits = TRIGRAM_LIMITS,
 ) -> Page[Tenant]:
     """Return a page of the ready tenants, by name.
 
@@ -183,6 +196,7 @@ async def page(
         search: Part of their names, in any case; or their id, the name of their database, or the
             address of their first user when they were created.
         filters: Which of them.
+        limits: Whether an index is used, which changes the duration alone.
     """
     given = {name: one for name, one in msgspec.structs.asdict(filters).items() if one is not None}
     values: dict[str, object] = {name: one for name, one in given.items() if name not in _FLAGS}
@@ -193,10 +207,10 @@ async def page(
     if search is None:
         total = await tenant_counts.total(session, **given)
     else:
-        choice, found = await _find(session, search, choice)
+        choice, found = await _find(session, search, choice, limits)
         values |= found
         total = await _count(session, choice, values)
-    if choice.search is _Search.TRIGRAMS and total > SORTED_MAX:
+    if choice.search is _Search.TRIGRAMS and total > limits.names_max:
         choice = choice._replace(search=_Search.SCAN)
     is_late = not choice.filters and window.offset > total // 2
     offset = max(total - window.offset - window.size, 0) if is_late else window.offset
@@ -209,7 +223,7 @@ async def page(
 
 
 async def _find(
-    session: CatalogSession, search: str, choice: _Choice
+    session: CatalogSession, search: str, choice: _Choice, limits: TrigramLimits
 ) -> tuple[_Choice, dict[str, object]]:
     """Return how to search for a text, with the values of the statements for it."""
     text, exact = canonical(search), search.strip()
@@ -223,7 +237,7 @@ async def _find(
         pattern=values["pattern"],
     )
     values["ids"] = [one.id for one in found]
-    is_indexed = TRIGRAM_CHARS <= len(text) <= INDEXED_CHARS_MAX
+    is_indexed = TRIGRAM_CHARS <= len(text) <= limits.chars_max
     how = _Search.TRIGRAMS if is_indexed else _Search.SCAN
     return choice._replace(search=how, has_exact=bool(found)), values
 
