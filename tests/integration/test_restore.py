@@ -491,9 +491,8 @@ class TestEveryTenant:
                 await services.deletion.delete(ctx, first, name=first.name)
             return found
 
-        monkeypatch.setattr(recovery, "PAGE_SIZE_MAX", 2)
         monkeypatch.setattr(type(services.catalog), "fetch_all", and_delete)
-        found = await recovery.every_tenant(services.copying)
+        found = await recovery.every_tenant(services.copying, page_size=2)
 
         assert [one.id for one in found] == [first.id, *(one.id for one in others)]
 

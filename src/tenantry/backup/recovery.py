@@ -95,14 +95,14 @@ def newest_archives(archives: Iterable[Stored]) -> dict[UUID, Stored]:
     return newest
 
 
-async def every_tenant(copying: Copying) -> list[Tenant]:
+async def every_tenant(copying: Copying, *, page_size: int = PAGE_SIZE_MAX) -> list[Tenant]:
     """Return every listed tenant, in the order of creation.
 
     A tenant that is deleted at the same time does not hide another one, as it would with pages.
     """
     found: list[Tenant] = []
     last: UUID | None = None
-    while some := await tenants.after(copying.catalog, last, limit=PAGE_SIZE_MAX):
+    while some := await tenants.after(copying.catalog, last, limit=page_size):
         found += some
         last = some[-1].id
     return found
