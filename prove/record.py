@@ -44,15 +44,15 @@ class Row:
         return [re.sub(r"\s+", " ", one).replace("|", "/") for one in found]
 
 
-def put(rows: Sequence[Row]) -> None:
-    """Put *rows* into the document; the rows of other promises stay as they are."""
-    found = {cells[0]: cells for cells in _recorded(DOCUMENT)}
+def put(rows: Sequence[Row], document: Path = DOCUMENT) -> None:
+    """Put *rows* into *document*; the rows of other promises stay as they are."""
+    found = {cells[0]: cells for cells in _recorded(document)}
     found |= {row.promise.name: row.cells for row in rows}
     ordered = [found[name] for name in sorted(found, key=lambda name: int(name[1:]))]
     about = [f"last recorded {utc_now():%Y-%m-%d %H:%M} UTC, `{COMMAND}`"]
     about += describe(ROOT, PACKAGES)
     text = "\n".join([*(f"- {line}" for line in about), "", *table(COLUMNS, ordered)])
-    put_into(DOCUMENT, "prove", text)
+    put_into(document, "prove", text)
 
 
 def _recorded(document: Path) -> list[list[str]]:
