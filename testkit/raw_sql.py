@@ -156,6 +156,21 @@ class Raw:
             cursor = connection.execute(sql, values)
             return list(cursor.fetchall()) if cursor.description else []
 
+    def multiply(self, table: str, copies: int, **changed: str) -> None:
+        """Copy each row of a table so many times.
+
+        Args:
+            table: The table.
+            copies: How many copies.
+            changed: The SQL of the columns that differ; ``i`` is the number of the copy.
+        """
+        names = columns(self.url, table)
+        self.run(
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < "
+            f"{copies}) INSERT INTO {table} ({', '.join(names)}) "
+            f"SELECT {', '.join(changed.get(name, name) for name in names)} FROM {table}, n"
+        )
+
     def tables(self) -> set[str]:
         if self.path is not None:
             return {row[0] for row in self.run("SELECT name FROM sqlite_master WHERE type='table'")}

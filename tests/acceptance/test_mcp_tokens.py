@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from tenantry.access import credentials
+from tenantry.catalog.credentials import TOKENS_PER_TENANT_MAX
 from tenantry.kit.clock import utc_now
 from tenantry.services import system_context
 from tests.acceptance.shapes import ISSUED_MCP_TOKEN, MCP_TOKEN, instant, list_of, must_be
@@ -239,20 +240,25 @@ class TestIssueAsUser:
             refused(await send(await session(world, world.acme)), 403)
 
 
+def copy_tokens(world: World, copies: int) -> None:
+    """Copy the only McpToken of the installation so many times, without requests."""
+    raw = catalog_of(world)
+    new_id = "gen_random_uuid()" if raw.path is None else "lower(hex(randomblob(16)))"
+    raw.multiply("mcp_token", copies, id=new_id, digest="digest || ' ' || i")
+
+
 class TestMaximum:
     @pytest.mark.slow
-    async def test_of_a_user_is_named_in_the_refusal(
-        self, world: World, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_of_a_user_is_named_in_the_refusal(self, world: World) -> None:
         """409; a revoked or expired token makes room, and other users are not affected."""
-        monkeypatch.setattr(credentials, "TOKENS_PER_USER_MAX", 2)
         owner = await world.owner(world.acme)
         first = ok(await owner.post(OWN_TOKENS, json=OWN), 201)
+        copy_tokens(world, credentials.TOKENS_PER_USER_MAX - 2)
         ok(await owner.post(OWN_TOKENS, json=OWN), 201)
 
         message = refused(await owner.post(OWN_TOKENS, json=OWN), 409)
 
-        assert "2 McpTokens" in message
+        assert "50 McpTokens" in message
         admin = await world.admin()
         bound = {**FULL, "userId": str(world.acme.owner.id)}
         refused(await admin.post(path_of(world), json=bound), 409)
@@ -263,18 +269,17 @@ class TestMaximum:
         refused(await owner.post(OWN_TOKENS, json=OWN), 409)
         await asyncio.sleep(1.1)
         ok(await owner.post(OWN_TOKENS, json=OWN), 201)
-        assert len(ok(await owner.get(OWN_TOKENS))["items"]) == 2
+        assert len(ok(await owner.get(OWN_TOKENS))["items"]) == credentials.TOKENS_PER_USER_MAX
 
-    async def test_of_a_tenant_holds_under_concurrent_requests(
-        self, world: World, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(credentials, "TOKENS_PER_TENANT_MAX", 3)
+    async def test_of_a_tenant_holds_under_concurrent_requests(self, world: World) -> None:
         admin = await world.admin()
+        await issue(world)
+        copy_tokens(world, TOKENS_PER_TENANT_MAX - 4)
 
         answers = await asyncio.gather(*(admin.post(path_of(world), json=FULL) for _ in range(8)))
 
         assert sorted(answer.status_code for answer in answers) == [201] * 3 + [409] * 5
-        assert len(ok(await admin.get(path_of(world)))["items"]) == 3
+        assert len(ok(await admin.get(path_of(world)))["items"]) == TOKENS_PER_TENANT_MAX
         other = f"{TENANTS}/{world.globex.tenant.id}/mcp-tokens"
         ok(await admin.post(other, json=FULL), 201)
 
