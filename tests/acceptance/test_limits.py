@@ -11,6 +11,10 @@ import psycopg
 import pytest
 
 from tenantry.api import fair_share
+from tenantry.api.door import Api
+from tenantry.api.fair_share import FairShare
+from tenantry.api.table import ENDPOINTS
+from tenantry.kit.access_log import AccessLog
 from tenantry.kit.ids import new_id
 from tenantry.services import open_services
 from tenantry.settings import Settings
@@ -28,7 +32,7 @@ from tests.acceptance.support import (
     ok,
     refused,
 )
-from tests.conftest import PASSWORD, World, make_world
+from tests.conftest import PASSWORD, World, client_of, make_world
 
 LOGOUT = "/api/tenant/auth/logout"
 PLACES = fair_share.IN_WORK_MAX
@@ -195,13 +199,10 @@ class TestLimitCommand:
 
 
 class TestFairShare:
-    async def test_bounds_the_concurrent_requests_of_a_tenant(
-        self, world: World, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_bounds_the_concurrent_requests_of_a_tenant(self, world: World) -> None:
         """What waits too long is refused, and other tenants are not delayed."""
-        monkeypatch.setattr(fair_share, "WAIT_SECONDS_MAX", 0.3)
         hold = asyncio.Event()
-        share = fair_share.FairShare()
+        share = FairShare(wait_seconds_max=0.3)
         acme, globex = world.acme.tenant.id.int, world.globex.tenant.id.int
 
         held = [
@@ -220,17 +221,16 @@ class TestFairShare:
         await asyncio.gather(*held)
         assert share.is_idle
 
-    async def test_is_waited_for_before_the_database_is_used(
-        self, world: World, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_is_waited_for_before_the_database_is_used(self, world: World) -> None:
         """That the session has ended is in the tenant's database, which is not read."""
+        never = FairShare(in_work_max=0, wait_seconds_max=0.2)
+        api = Api(ENDPOINTS, world.services, AccessLog(as_json=True), fair_share=never)
         async with await world.owner(world.acme) as owner:
             done(await owner.post(LOGOUT))
             refused(await owner.get(MODULES), 401)
-            monkeypatch.setattr(fair_share, "IN_WORK_MAX", 0)
-            monkeypatch.setattr(fair_share, "WAIT_SECONDS_MAX", 0.2)
 
-            refused(await owner.get(MODULES), 429)
+            async with client_of(api, **owner.headers) as late:
+                refused(await late.get(MODULES), 429)
 
     @pytest.mark.slow
     async def test_authenticates_again_after_a_long_wait(self, world: World) -> None:
@@ -263,11 +263,8 @@ class TestFairShare:
 
             refused(await waiting, 400)
 
-    async def test_is_passed_on_by_a_request_that_stops_waiting(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(fair_share, "IN_WORK_MAX", 1)
-        hold, share, acme = asyncio.Event(), fair_share.FairShare(), new_id()
+    async def test_is_passed_on_by_a_request_that_stops_waiting(self) -> None:
+        hold, share, acme = asyncio.Event(), FairShare(in_work_max=1), new_id()
         held = asyncio.create_task(share.run(acme, hold.wait, nothing))
         waiting = [asyncio.create_task(share.run(acme, nothing, nothing)) for _ in range(4)]
         await asyncio.sleep(0)

@@ -73,15 +73,27 @@ class ServerEnding(Unavailable):
 
 
 class Api:
-    """Handles HTTP requests, and returns responses in the envelope."""
+    """Handles HTTP requests, and returns responses in the envelope.
+
+    Args:
+        endpoints: The endpoints.
+        services: The services that they call.
+        access_log: The log of all requests.
+        fair_share: The limits on the concurrent requests of one tenant.
+    """
 
     def __init__(
-        self, endpoints: Iterable[Endpoint], services: Services, access_log: AccessLog
+        self,
+        endpoints: Iterable[Endpoint],
+        services: Services,
+        access_log: AccessLog,
+        *,
+        fair_share: FairShare | None = None,
     ) -> None:
         self._router = Router(endpoints)
         self._services = services
         self._access_log = access_log
-        self._fair_share = FairShare()
+        self._fair_share = fair_share or FairShare()
         self._interruptions = Interruptions()
         self._held_bodies = HeldBodies()
         self._seconds_max = services.settings.statement_timeout_s + DEADLINE_LATER_SECONDS

@@ -28,9 +28,18 @@ class TooManyAtOnce(TooManyRequests):
 
 
 class FairShare:
-    """Limits how many requests of each tenant are processed concurrently."""
+    """Limits how many requests of each tenant are processed concurrently.
 
-    def __init__(self) -> None:
+    Args:
+        in_work_max: How many of one tenant.
+        wait_seconds_max: How long another one waits for its turn.
+    """
+
+    def __init__(
+        self, *, in_work_max: int = IN_WORK_MAX, wait_seconds_max: float = WAIT_SECONDS_MAX
+    ) -> None:
+        self._in_work_max = in_work_max
+        self._wait_seconds_max = wait_seconds_max
         self._lanes: dict[int, _Lane] = {}
 
     @property
@@ -57,9 +66,9 @@ class FairShare:
         """
         lane = self._lanes.get(key)
         if lane is None:
-            lane = self._lanes[key] = _Lane()
+            lane = self._lanes[key] = _Lane(self._wait_seconds_max)
         is_late = False
-        if lane.in_work < IN_WORK_MAX:
+        if lane.in_work < self._in_work_max:
             lane.in_work += 1
         else:
             is_late = await lane.wait() > LONG_WAIT_SECONDS
@@ -76,7 +85,8 @@ class FairShare:
 class _Lane:
     """The requests of one tenant."""
 
-    def __init__(self) -> None:
+    def __init__(self, wait_seconds_max: float) -> None:
+        self._wait_seconds_max = wait_seconds_max
         self.in_work = 0
         # Each with the time at which it has waited too long, in ascending order.
         self._waiting: deque[tuple[float, asyncio.Future[None]]] = deque()
@@ -88,10 +98,10 @@ class _Lane:
             raise TooManyAtOnce
         began = monotonic_seconds()
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        place = (began + WAIT_SECONDS_MAX, turn)
+        place = (began + self._wait_seconds_max, turn)
         self._waiting.append(place)
         if self._timer is None:
-            self._set_timer(WAIT_SECONDS_MAX)
+            self._set_timer(self._wait_seconds_max)
         try:
             await turn
         except asyncio.CancelledError:
