@@ -11,11 +11,14 @@ from typing import Any
 
 import pytest
 
-from tenantry.api import requests
 from tenantry.api.connections import REFUSED_MAX, ConnectionLimits
+from tenantry.api.door import Api
 from tenantry.api.protocol import BoundedProtocol, sent_at_once
+from tenantry.api.requests import BodyLimits
+from tenantry.api.table import ENDPOINTS
 from tenantry.app import app_over
 from tenantry.cli.server import UNSENT_BYTES_MAX, listening
+from tenantry.kit.access_log import AccessLog
 from tenantry.services import Services
 from tests.acceptance.sockets import Line, Served, served
 
@@ -44,6 +47,15 @@ async def quick(services: Services, **limits: Any) -> AsyncIterator[Served]:
         yield at
 
 
+@asynccontextmanager
+async def impatient(services: Services) -> AsyncIterator[Served]:
+    """Serve with quick limits, also on the bodies of requests."""
+    limits = BodyLimits(seconds_max=0.8, silence_seconds_max=0.3)
+    api = Api(ENDPOINTS, services, AccessLog(as_json=True), body_limits=limits)
+    async with served(api, limits=QUICK) as at:
+        yield at
+
+
 async def all_of(line: Line) -> bytes:
     """Return everything until the server closes the connection."""
     async with asyncio.timeout(ENDS_SECONDS_MAX):
@@ -68,12 +80,6 @@ def codes_in(raw: bytes) -> list[str]:
 
 def statuses_in(raw: bytes) -> list[int]:
     return [int(one) for one in re.findall(r"HTTP/1\.1 (\d{3}) ", raw.decode("latin-1"))]
-
-
-@pytest.fixture(name="impatient")
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(requests, "BODY_SILENCE_SECONDS_MAX", 0.3)
-    monkeypatch.setattr(requests, "BODY_SECONDS_MAX", 0.8)
 
 
 class Large:
@@ -128,13 +134,12 @@ HELD: dict[str, tuple[bytes, bytes]] = {
 
 
 @pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
-@pytest.mark.usefixtures("impatient")
 class TestDeadlines:
     @pytest.mark.parametrize("what", HELD)
     async def test_close_a_connection_that_is_held(self, services: Services, what: str) -> None:
         """Whatever it sends, and however it goes on."""
         begin, piece = HELD[what]
-        async with quick(services) as at, at.line() as line:
+        async with impatient(services) as at, at.line() as line:
             line.writer.write(begin)
             going_on = asyncio.create_task(trickle(line, piece)) if piece else None
 
@@ -147,14 +152,14 @@ class TestDeadlines:
 
     async def test_give_the_reason_where_a_response_can_be_read(self, services: Services) -> None:
         """408, in the envelope, and the connection is closed."""
-        async with quick(services) as at, at.line() as line:
+        async with impatient(services) as at, at.line() as line:
             line.writer.write(post(LOGIN, "content-length: 9", "x-api-key: tnk_none"))
 
             raw = await all_of(line)
 
             assert statuses_in(raw) == [401]
 
-        async with quick(services) as at, at.line() as line:
+        async with impatient(services) as at, at.line() as line:
             line.writer.write(post("/api/admin/auth/login", "content-length: 9"))
 
             raw = await all_of(line)
@@ -165,7 +170,7 @@ class TestDeadlines:
     async def test_leave_a_slow_client_its_time(self, services: Services) -> None:
         """A request that comes in pieces is answered, and so is the next one."""
         body = json.dumps({"email": "a@example.com", "password": "x"}).encode()
-        async with quick(services) as at, at.line() as line:
+        async with impatient(services) as at, at.line() as line:
             for _ in range(2):
                 for piece in (
                     b"POST /api/admin/auth/lo",
@@ -183,7 +188,7 @@ class TestDeadlines:
 
     async def test_read_a_body_after_its_early_response(self, services: Services) -> None:
         """A client that sends all of it before it reads gets the response, and may go on."""
-        async with quick(services) as at, at.line() as line:
+        async with impatient(services) as at, at.line() as line:
             line.writer.write(b"PUT /livez HTTP/1.1\r\nhost: x\r\ncontent-length: 300000\r\n\r\n")
             for _ in range(10):
                 line.writer.write(b"\r\n\r\n" + b"x" * 29_996)
@@ -551,12 +556,11 @@ class TestFraming:
 
             assert statuses_in(await all_of(line)) == [200]
 
-    @pytest.mark.usefixtures("impatient")
     async def test_of_http_1_0_expects_nothing(self, services: Services) -> None:
         """Its client may take `100 Continue` for the response (RFC 9110, section 10.1.1)."""
         headers = ("expect: 100-continue", "content-length: 9")
         request = post("/api/admin/auth/login", *headers).replace(b"/1.1", b"/1.0")
-        async with quick(services) as at, at.line() as line:
+        async with impatient(services) as at, at.line() as line:
             line.writer.write(request)
 
             assert (await line.head()).status == 408

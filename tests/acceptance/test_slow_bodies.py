@@ -1,6 +1,7 @@
 """A client holds back a body, and its credential or its right ends in the meantime."""
 
 import asyncio
+import dataclasses
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
@@ -8,7 +9,10 @@ from typing import Any
 import httpx
 import pytest
 
-from tenantry.api import door
+from tenantry.api.door import Api
+from tenantry.api.requests import BodyLimits
+from tenantry.api.table import ENDPOINTS
+from tenantry.kit.access_log import AccessLog
 from tests.acceptance.support import OWN_POSTS, OWN_TOKENS, TENANTS, done, ok, refused
 from tests.conftest import PASSWORD, World
 
@@ -22,9 +26,12 @@ JSON = {"content-type": "application/json"}
 Revoke = Callable[[], Awaitable[object]]
 
 
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(door, "SLOW_BODY_SECONDS", SLOW_SECONDS)
+@pytest.fixture(name="world")
+def _world(world: World) -> World:
+    """A world in which a body is slow sooner."""
+    limits = BodyLimits(slow_seconds=SLOW_SECONDS)
+    api = Api(ENDPOINTS, world.services, AccessLog(as_json=True), body_limits=limits)
+    return dataclasses.replace(world, app=api)
 
 
 async def held(client: httpx.AsyncClient, path: str, body: Any, revoke: Revoke) -> httpx.Response:

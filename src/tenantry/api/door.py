@@ -30,6 +30,8 @@ from tenantry.api.held_bodies import HeldBodies, HeldBody
 from tenantry.api.interruptions import Interruptions
 from tenantry.api.protocol import sent_at_once
 from tenantry.api.requests import (
+    BODY_LIMITS,
+    BodyLimits,
     decode_request,
     keep_alive_of,
     read_body,
@@ -57,9 +59,6 @@ from tenantry.services import Services
 # A database connection cancels a statement 1 s after its deadline, and reports that the server
 # does not answer. The deadline of a request is later, so that the more precise error comes first.
 DEADLINE_LATER_SECONDS = SILENCE_SECONDS + 0.5
-# After a slower body, the caller is authenticated again. Otherwise a client that holds back a body
-# could act for as long as `requests.BODY_SECONDS_MAX` with a revoked credential.
-SLOW_BODY_SECONDS = 0.5
 
 Result = TypeVar("Result")
 Prepared = tuple[Any, Callable[[], Awaitable[Any]]]
@@ -80,6 +79,7 @@ class Api:
         services: The services that they call.
         access_log: The log of all requests.
         fair_share: The limits on the concurrent requests of one tenant.
+        body_limits: How slowly a body may arrive.
     """
 
     def __init__(
@@ -89,11 +89,13 @@ class Api:
         access_log: AccessLog,
         *,
         fair_share: FairShare | None = None,
+        body_limits: BodyLimits = BODY_LIMITS,
     ) -> None:
         self._router = Router(endpoints)
         self._services = services
         self._access_log = access_log
         self._fair_share = fair_share or FairShare()
+        self._body_limits = body_limits
         self._interruptions = Interruptions()
         self._held_bodies = HeldBodies()
         self._seconds_max = services.settings.statement_timeout_s + DEADLINE_LATER_SECONDS
@@ -152,13 +154,13 @@ class Api:
             address = exchange.anonymous.address
             exchange.held.sender = _fair_key(endpoint, exchange) or network_of(address)
         try:
-            body = await read_body(endpoint, headers, receive, exchange.held)
+            body = await read_body(endpoint, headers, receive, exchange.held, self._body_limits)
         except TenantryError:
             # Only a caller who has access learns what is wrong with the body.
             checking = self._in_turn(endpoint, exchange, partial(self._confirm, endpoint, exchange))
             await exchange.in_time(checking)
             raise
-        if monotonic_seconds() - body_from > SLOW_BODY_SECONDS:
+        if monotonic_seconds() - body_from > self._body_limits.slow_seconds:
             await exchange.in_time(self._identify(endpoint, exchange))
         preparing = partial(self._prepare, endpoint, exchange, values, body)
         readmit = partial(self._admit_again, endpoint, exchange)

@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl
 from uuid import UUID
@@ -30,9 +31,6 @@ from tenantry.kit.text import BadText
 from tenantry.schemas.reading import check_text, readable
 
 HEADERS_BYTES_MAX = 16_384
-BODY_SECONDS_MAX = 30.0
-# The longest wait for the first byte of a body, and between any two bytes.
-BODY_SILENCE_SECONDS_MAX = 10.0
 QUERY_FIELDS_MAX = 50
 # Lone surrogates in a larger body are an error: replacing them takes 1 us each.
 SURROGATES_BYTES_MAX = 65_536
@@ -60,6 +58,25 @@ _SURROGATES = re.compile(
 )
 
 RawHeaders = Iterable[tuple[bytes, bytes]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BodyLimits:
+    """How slowly a body may arrive, in seconds.
+
+    Attributes:
+        seconds_max: Until the whole body has arrived.
+        silence_seconds_max: Until the first byte, and between any two bytes.
+        slow_seconds: After a slower body, the caller is authenticated again. Otherwise a client
+            that holds back a body could act for as long as `seconds_max` with a revoked credential.
+    """
+
+    seconds_max: float = 30.0
+    silence_seconds_max: float = 10.0
+    slow_seconds: float = 0.5
+
+
+BODY_LIMITS = BodyLimits()
 
 
 class RepeatedCredential(HttpError):
@@ -150,7 +167,11 @@ def decode_request(endpoint: Endpoint, scope: Mapping[str, Any], body: bytes) ->
 
 
 async def read_body(
-    endpoint: Endpoint, headers: RawHeaders, receive: Receive, held: HeldBody
+    endpoint: Endpoint,
+    headers: RawHeaders,
+    receive: Receive,
+    held: HeldBody,
+    limits: BodyLimits = BODY_LIMITS,
 ) -> bytes:
     """Return the whole body; an empty one for an endpoint that reads none.
 
@@ -159,11 +180,11 @@ async def read_body(
         headers: The headers of the request.
         receive: The ASGI `receive` of the request.
         held: Counts the body.
+        limits: How slowly it may arrive.
 
     Raises:
         BodyTooLarge: It is larger than the endpoint accepts.
-        BodyTooSlow: It took longer than `BODY_SECONDS_MAX`, or no byte arrived for
-            `BODY_SILENCE_SECONDS_MAX`.
+        BodyTooSlow: It took too long, or no byte arrived for too long.
         ClientDisconnected: The client closed the connection before the end of the body.
         TooManyBodies: There is no memory for it.
         UnsupportedMediaType: There is a body, and it is not plain JSON by its headers.
@@ -175,8 +196,8 @@ async def read_body(
         # First check the headers: reading the body sends `100 Continue`.
         _check_announced(endpoint, headers)
         try:
-            async with asyncio.timeout(BODY_SECONDS_MAX):
-                body = await _read_parts(receive, endpoint.body_bytes_max, held)
+            async with asyncio.timeout(limits.seconds_max):
+                body = await _read_parts(receive, endpoint.body_bytes_max, held, limits)
         except TimeoutError as error:
             raise BodyTooSlow from error
     elif len(body) > endpoint.body_bytes_max:
@@ -296,18 +317,20 @@ def _replace_lone(found: "re.Match[bytes]") -> bytes:
     return found[0] if pair else backslashes + rb"\u0000"
 
 
-async def _next_part(receive: Receive) -> Message:
+async def _next_part(receive: Receive, limits: BodyLimits) -> Message:
     try:
-        async with asyncio.timeout(BODY_SILENCE_SECONDS_MAX):
+        async with asyncio.timeout(limits.silence_seconds_max):
             return await receive()
     except TimeoutError as error:
         raise BodyTooSlow from error
 
 
-async def _read_parts(receive: Receive, bytes_max: int, held: HeldBody) -> bytes:
+async def _read_parts(
+    receive: Receive, bytes_max: int, held: HeldBody, limits: BodyLimits
+) -> bytes:
     body = bytearray()
     while True:
-        message = await _next_part(receive)
+        message = await _next_part(receive, limits)
         if message["type"] == "http.disconnect":
             raise ClientDisconnected
         part = message.get("body", b"")
