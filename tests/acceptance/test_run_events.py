@@ -18,10 +18,14 @@ from tenantry.access import admins
 from tenantry.access.principal import Person, Role
 from tenantry.access.tokens import Tokens
 from tenantry.api import events
+from tenantry.api.door import Api
+from tenantry.api.streaming import Source
+from tenantry.api.table import ENDPOINTS
 from tenantry.app import app_over
 from tenantry.fleet.watchers import Watchers
+from tenantry.kit.access_log import AccessLog
 from tenantry.kit.clock import utc_now
-from tenantry.services import system_context
+from tenantry.services import Services, system_context
 from tenantry.settings import Settings
 from testkit.programs import free_port, running, variables
 from tests.acceptance.histories import add_run
@@ -163,14 +167,19 @@ class TestEvents(WithMigrations):
         assert every == ["run", *(f"Tenant number {number}" for number in (1, 2, 3)), "run"]
 
     @pytest.mark.slow
-    async def test_are_kept_alive_by_comments(
-        self, world: World, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_are_kept_alive_by_comments(self, world: World) -> None:
         """When nothing happens for a while, something is sent that is no event."""
-        monkeypatch.setattr(events, "COMMENT_SECONDS", 0.2)
         run_id = add_run(world, total=1)
+
+        async def show(_ctx: Any, services: Services, _request: Any, **asked: Any) -> Source:
+            updates = services.watchers.watch(asked["run_id"])
+            return events.events_of(updates, asked["readmit"], comment_seconds=0.2)
+
+        [endpoint] = [one for one in ENDPOINTS if one.path == events_of("{runId}")]
+        often = dataclasses.replace(endpoint, handler=show)
+        api = Api([often], world.services, AccessLog(as_json=True))
         async with (
-            admin_of(world) as admin,
+            admin_of(dataclasses.replace(world, app=api)) as admin,
             watching(admin, events_of(run_id)) as stream,
         ):
             assert await stream.next() is not None

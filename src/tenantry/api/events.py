@@ -14,7 +14,7 @@ from tenantry.kit.clock import monotonic_seconds
 from tenantry.kit.errors import Forbidden, Unauthenticated
 from tenantry.schemas.runs import RunResponse, RunTenantResponse
 
-# After this time without an event, a comment is sent, so that proxies keep the connection open.
+# So often that proxies keep the connection open.
 COMMENT_SECONDS = 15.0
 COMMENT = b":\n\n"
 SEQUENCE_DIGITS_MAX = 9
@@ -33,7 +33,10 @@ def sequence_of(last_event_id: str) -> int:
 
 
 async def events_of(
-    updates: AsyncGenerator[RunUpdate, None], readmit: Callable[[], Awaitable[object]]
+    updates: AsyncGenerator[RunUpdate, None],
+    readmit: Callable[[], Awaitable[object]],
+    *,
+    comment_seconds: float = COMMENT_SECONDS,
 ) -> Source:
     """Yield *updates* as events: ``tenant`` with a detail, ``run`` with the run without details.
 
@@ -43,6 +46,7 @@ async def events_of(
     Args:
         updates: The updates; they must be frequent, because access is checked at each of them.
         readmit: Raises if the caller has lost access.
+        comment_seconds: After this time without an event, a comment is sent.
 
     Raises:
         Exception: Any error of *updates*.
@@ -55,7 +59,7 @@ async def events_of(
             except (Unauthenticated, Forbidden):
                 return
             text = b"".join(_events(update))
-            if not text and monotonic_seconds() - sent_at > COMMENT_SECONDS:
+            if not text and monotonic_seconds() - sent_at > comment_seconds:
                 text = COMMENT
             if text:
                 sent_at = monotonic_seconds()
