@@ -5,7 +5,7 @@ import gc
 import os
 import secrets
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -136,6 +136,11 @@ class World:
 
     async def provision(self, name: str, **owner: str) -> Provisioned:
         return await provision(self.services, name, **owner)
+
+    def with_services(self, **changed: object) -> "World":
+        """Return this world with other services in the place of some."""
+        services = replace(self.services, **changed)  # type: ignore[arg-type]
+        return replace(self, services=services, app=app_over(services))
 
 
 def client_of(app: ASGIApp, **headers: str) -> httpx.AsyncClient:

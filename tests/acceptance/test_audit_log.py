@@ -170,9 +170,10 @@ class TestSignIns:
 
     @pytest.mark.slow
     async def test_of_many_networks_fill_no_more_than_a_bounded_number_of_entries(
-        self, world: World, monkeypatch: pytest.MonkeyPatch
+        self, world: World
     ):
-        monkeypatch.setattr(sign_ins, "HOURLY_OF_TENANT_MAX", 3)
+        few = sign_ins.SignIns(world.services.catalog, hourly_of_tenant_max=3)
+        world = world.with_services(sign_ins=few)
         for number in range(8):
             await log_in(world, world.acme, WRONG, address=f"198.51.100.{number}")
 

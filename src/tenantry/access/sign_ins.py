@@ -58,10 +58,18 @@ class Account:
 
 
 class SignIns:
-    """Records the sign-ins of one process."""
+    """Records the sign-ins of one process.
 
-    def __init__(self, catalog: Catalog) -> None:
+    Args:
+        catalog: Stores them.
+        hourly_of_tenant_max: The most entries of failures in an hour for one tenant.
+    """
+
+    def __init__(
+        self, catalog: Catalog, *, hourly_of_tenant_max: int = HOURLY_OF_TENANT_MAX
+    ) -> None:
         self._catalog = catalog
+        self._hourly_of_tenant_max = hourly_of_tenant_max
         self._pending: dict[str, AuditEntry] = {}
         self._hour = ""
         self._keys: set[str] = set()
@@ -135,7 +143,8 @@ class SignIns:
         self._merge(key, entry)
 
     def _has_room(self, tenant_id: UUID | None) -> bool:
-        return len(self._keys) < HOURLY_MAX and self._key_counts[tenant_id] < HOURLY_OF_TENANT_MAX
+        count = self._key_counts[tenant_id]
+        return len(self._keys) < HOURLY_MAX and count < self._hourly_of_tenant_max
 
     def _merge(self, key: str, entry: AuditEntry) -> None:
         earlier = self._pending.get(key)
