@@ -12,8 +12,9 @@ import httpx
 import psycopg
 import pytest
 
+from tenantry.access.throttle import Throttle
 from tenantry.app import app_over
-from tenantry.catalog import password_attempts
+from tenantry.catalog.password_attempts import Limits
 from tenantry.catalog.tenants import Tenant
 from tenantry.fleet.lifecycle import Provisioned
 from tenantry.services import open_services
@@ -281,6 +282,14 @@ def count_hashes(world: World, monkeypatch: pytest.MonkeyPatch) -> CountingHashe
     return counting
 
 
-def make_waits_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def with_long_waits(world: World) -> World:
     """Make the first wait after failed logins one minute, whatever the speed of the machine."""
-    monkeypatch.setattr(password_attempts, "BACKOFF_FIRST_MS", 60_000)
+    services, settings = world.services, world.services.settings
+    limits = Limits(
+        tries=settings.login_tries,
+        account_hourly=settings.login_account_hourly,
+        address_minutely=settings.login_address_minutely,
+        first_ms=60_000,
+    )
+    throttle = Throttle(services.catalog, limits, services.metrics)
+    return world.with_services(throttle=throttle)

@@ -18,10 +18,10 @@ from tests.acceptance.support import (
     catalog_of,
     count_hashes,
     encoded,
-    make_waits_long,
     must_be_for_admins,
     ok,
     refused,
+    with_long_waits,
 )
 from tests.acceptance.test_tenant_login import BAD_LOGINS
 from tests.conftest import PASSWORD, World
@@ -98,7 +98,7 @@ class TestAdminLogin:
 
     async def test_bounds_guessing(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         """Thirty at once reach the hasher five times; another address may still come in."""
-        make_waits_long(monkeypatch)
+        world = with_long_waits(world)
         hasher = count_hashes(world, monkeypatch)
         wrong = {**ADA, "password": "wrong"}
 

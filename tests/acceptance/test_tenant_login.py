@@ -1,6 +1,7 @@
 """POST /api/tenant/auth/login."""
 
 import asyncio
+import dataclasses
 import resource
 import time
 from contextlib import ExitStack
@@ -13,6 +14,7 @@ import pytest
 
 from tenantry.access.queue import PLACES_OF_ADDRESS_MAX
 from tenantry.kit.clock import utc_now
+from tenantry.services import open_services
 from tenantry.settings import Settings
 from tests.acceptance.shapes import LOGIN_RESULT, instant, must_be
 from tests.acceptance.support import (
@@ -34,12 +36,11 @@ from tests.acceptance.support import (
     encoded,
     log_in,
     make_hashing_cheap,
-    make_waits_long,
     ok,
     patch_tenant,
     patch_user,
     refused,
-    restarted,
+    with_long_waits,
 )
 from tests.conftest import PASSWORD, World
 
@@ -276,7 +277,7 @@ class TestGuessing:
         self, world: World, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Attempts are counted before they are hashed, also when they are simultaneous."""
-        make_waits_long(monkeypatch)
+        world = with_long_waits(world)
         hasher = count_hashes(world, monkeypatch)
 
         answers = await asyncio.gather(
@@ -288,11 +289,9 @@ class TestGuessing:
         assert statuses.count(401) == len(hasher.verified)
         assert statuses.count(429) == 30 - len(hasher.verified)
 
-    async def test_requires_a_wait_after_five_failures(
-        self, world: World, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_requires_a_wait_after_five_failures(self, world: World) -> None:
         """Then 429 with Retry-After, for this account only, whether it exists or not."""
-        make_waits_long(monkeypatch)
+        world = with_long_waits(world)
         nobody = "nobody@acme.example.com"
         # The same account, however its address is spelt.
         spellings = (world.acme.owner.email, world.acme.owner.email.upper())
@@ -371,17 +370,16 @@ class TestGuessing:
         done(await client.put(CHANGE_PASSWORD, json=right))
         ok(await log_in(world, world.acme, NEW_PASSWORD))
 
-    async def test_counts_on_after_a_restart(
-        self, world: World, settings: Settings, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_counts_on_after_a_restart(self, world: World, settings: Settings) -> None:
         """The counters are rows of the catalog, not the memory of a process."""
-        make_waits_long(monkeypatch)
+        world = with_long_waits(world)
         body = {"email": world.acme.owner.email, "password": "wrong"}
         for _ in range(4):
             refused(await log_in(world, world.acme, "wrong"), 401, LOGIN_REFUSED)
 
-        async with restarted(settings) as client:
-            there = client(x_api_key=world.acme.key.secret)
+        async with open_services(settings) as services:
+            other = with_long_waits(dataclasses.replace(world, services=services))
+            there = other.public(world.acme)
             fifth = await there.post(LOGIN, json=body)
             sixth = await there.post(LOGIN, json=body)
 
@@ -492,10 +490,10 @@ class TestAttackers:
         ok(await log_in(world, world.acme, address=FRESH))
 
     async def test_are_counted_for_the_account_whatever_its_address_becomes(
-        self, world: World, monkeypatch: pytest.MonkeyPatch
+        self, world: World
     ) -> None:
         """Changing the e-mail address with a stolen session does not reset the count."""
-        make_waits_long(monkeypatch)
+        world = with_long_waits(world)
         thief = await world.owner(world.acme)
         change = {"currentPassword": "wrong", "newPassword": NEW_PASSWORD}
         for _ in range(5):

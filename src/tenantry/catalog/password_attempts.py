@@ -61,16 +61,18 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """The limits on password attempts.
 
     Attributes:
-        tries: Failures of one account from one address before the first delay. It is
-            `BACKOFF_FIRST_MS`, and doubles with every further failure, up to `BACKOFF_MAX_MS`.
+        tries: Failures of one account from one address before the first delay. It doubles with
+            every further failure, up to `BACKOFF_MAX_MS`.
         account_hourly: Failures of one account in an hour, over all addresses: a fifth of them
             at any time, the others at equal intervals.
         address_minutely: Failures from one address in a minute.
+        first_ms: The first delay.
     """
 
     tries: int
     account_hourly: int
     address_minutely: int
+    first_ms: int = BACKOFF_FIRST_MS
 
     @property
     def account_burst(self) -> int:
@@ -237,7 +239,7 @@ async def take(catalog: Catalog, guess: Guess, limits: Limits, *, owner: str) ->
         "account_burst": limits.account_burst,
         "account_wait_ms": limits.account_wait_ms,
         "address_minutely": limits.address_minutely,
-        "first_ms": BACKOFF_FIRST_MS,
+        "first_ms": limits.first_ms,
     }
     taken = {one.key for one in await catalog.fetch_all(_TAKE, **asked)}
     if len(taken) == len(_keys):
