@@ -13,19 +13,21 @@ import msgspec
 import pytest
 import sqlalchemy as sa
 
-from tenantry.db import database as db_database
 from tenantry.db import files
 from tenantry.db.database import Budget, Database
 from tenantry.db.factory import single_connector
 from tenantry.db.open_files import LogLeftBehind
 from tenantry.db.servers import Server
 from tenantry.db.sessions import Connection, DatabaseUnavailable
+from tenantry.db.sqlite import SqliteFile
 from tenantry.db.statements import POSTGRESQL, SQLITE, Statement, compile_for
 from tenantry.kit.ids import new_id
 from testkit import raw_sql
 from tests.integration.conftest import Keep
 from tests.integration.engines import on_postgresql, on_sqlite
 from tests.integration.samples import ADD, FIND, NoteInUse, Sample, sample
+
+Connect = Callable[[], Awaitable[Connection]]
 
 WORKING = """
 SELECT pid FROM pg_stat_activity
@@ -92,11 +94,18 @@ def create_sample(engine: str, url: str) -> None:
     raw_sql.run(url, compile_for(dialect, sa.schema.CreateTable(sample)).sql)
 
 
-@contextlib.asynccontextmanager
-async def opened(url: str, counting: Counting, most: int) -> AsyncIterator[Database[Any]]:
+def connector(url: str, most: int = 1) -> Connect:
     connect, _ = single_connector(
         url, connections_max=most, timeout_seconds=5, synchronous="NORMAL"
     )
+    return connect
+
+
+@contextlib.asynccontextmanager
+async def opened(
+    url: str, counting: Counting, most: int, connect: Connect | None = None
+) -> AsyncIterator[Database[Any]]:
+    connect = connect or connector(url, most)
     database: Database[Any] = Database(counting.over(connect), Budget(most), most)
     try:
         yield database
@@ -323,11 +332,13 @@ class TestLostConnection:
 
 class TestBusyFile:
     @on_sqlite
-    async def test_is_unavailable_when_its_writer_does_not_end(
-        self, url: str, counting: Counting, monkeypatch: pytest.MonkeyPatch
-    ):
-        monkeypatch.setattr("tenantry.db.sqlite.BUSY_TIMEOUT_SECONDS", 0.2)
-        async with opened(url, Counting(), 1) as writer, opened(url, counting, 1) as database:
+    async def test_is_unavailable_when_its_writer_does_not_end(self, url: str, counting: Counting):
+        path = Path(url.removeprefix("sqlite:///"))
+        connect = SqliteFile(path, synchronous="NORMAL", busy_seconds=0.2).connect
+        async with (
+            opened(url, Counting(), 1) as writer,
+            opened(url, counting, 1, connect) as database,
+        ):
             async with writer.begin() as session:
                 await session.execute(ADD, **a_sample("first"))
                 with pytest.raises(DatabaseUnavailable):
@@ -459,18 +470,10 @@ class TestBudget:
 
         assert notes(url) >= {f"note {number}" for number in range(10)}
 
-    async def test_bounds_every_wait(
-        self,
-        keep: Keep,
-        make_server: Callable[[int], Server],
-        prefix: str,
-        monkeypatch: pytest.MonkeyPatch,
-    ):
-        monkeypatch.setattr(db_database, "WAIT_SECONDS_MAX", 0.2)
-        server = make_server(1)
-        for name in ("a", "b"):
-            await server.create(prefix + name)
-        first, second = keep(server.open(prefix + "a")), keep(server.open(prefix + "b"))
+    async def test_bounds_every_wait(self, keep: Keep, new_database: Callable[[], str]):
+        budget = Budget(1)
+        first = keep(Database(connector(new_database()), budget, 1))
+        second = keep(Database(connector(new_database()), budget, 1, wait_seconds_max=0.4))
         one = Statement[Any](sa.text("SELECT 1"))
 
         async with first.begin():

@@ -216,6 +216,7 @@ class SqliteFile:
         path: The file. It need not exist yet.
         synchronous: ``FULL``, ``NORMAL`` or ``OFF``; every other setting is fixed.
         statement_seconds: The deadline of each statement.
+        busy_seconds: How long a statement waits for another writer.
     """
 
     def __init__(
@@ -224,10 +225,12 @@ class SqliteFile:
         *,
         synchronous: str,
         statement_seconds: float = STATEMENT_SECONDS_DEFAULT,
+        busy_seconds: float = BUSY_TIMEOUT_SECONDS,
     ) -> None:
         self._path = path
         self._synchronous = synchronous
         self._statement_seconds = statement_seconds
+        self._busy_seconds = min(busy_seconds, statement_seconds)
         self._last: SqliteConnection | None = None
 
     async def connect(self) -> SqliteConnection:
@@ -245,13 +248,13 @@ class SqliteFile:
         except (FileMissing, LogLeftBehind) as error:
             raise DatabaseUnavailable from error
         seconds = self._statement_seconds
-        driver, raw = await _open(self._path, self._synchronous, seconds)
+        driver, raw = await _open(self._path, self._synchronous, self._busy_seconds)
         self._last = SqliteConnection(driver, raw, open_files.with_log(file), seconds)
         return self._last
 
 
 async def _open(
-    path: Path, synchronous: str, statement_seconds: float
+    path: Path, synchronous: str, busy_seconds: float
 ) -> tuple[aiosqlite.Connection, sqlite3.Connection]:
     opened: list[sqlite3.Connection] = []
 
@@ -266,7 +269,7 @@ async def _open(
             file_uri(path),
             uri=True,
             isolation_level=None,
-            timeout=min(BUSY_TIMEOUT_SECONDS, statement_seconds),
+            timeout=busy_seconds,
             factory=open_raw,
         )
     except sqlite3.Error as error:
