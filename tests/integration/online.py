@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from tenantry.backup import moving
 from tenantry.backup.jobs import Progress
-from tenantry.backup.online import Way
+from tenantry.backup.online import MOVE_LIMITS, MoveLimits, Way
 from tenantry.catalog import jobs as job_rows
 from tenantry.catalog import tenant_list, tenants
 from tenantry.catalog.jobs import Job
@@ -39,7 +39,12 @@ def two_servers() -> Iterator[tuple[Server, Server]]:
 
 
 async def move(
-    services: Services, tenant: Tenant, *, to: str = FAR, way: Way = Way.ONLINE
+    services: Services,
+    tenant: Tenant,
+    *,
+    to: str = FAR,
+    way: Way = Way.ONLINE,
+    limits: MoveLimits = MOVE_LIMITS,
 ) -> moving.Moved:
     return await moving.move(
         system_context("test"),
@@ -48,6 +53,7 @@ async def move(
         server_name=to,
         progress=Progress(),
         way=way,
+        limits=limits,
     )
 
 

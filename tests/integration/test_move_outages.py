@@ -168,7 +168,6 @@ class TestOutage:
         self, servers: tuple[Server, Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
         """The new server accepts bytes, and answers nothing: no error ends the wait for it."""
-        monkeypatch.setattr(online, "FINISH_SECONDS_MAX", 1.0)
         finish = online.Following.finish
         async with (
             black_hole(servers[1].url) as far,
@@ -184,7 +183,8 @@ class TestOutage:
                 await finish(copy)
 
             monkeypatch.setattr(online.Following, "finish", and_fall_silent)
-            running = asyncio.create_task(move(services, shop))
+            limits = online.MoveLimits(finish_seconds=1.0)
+            running = asyncio.create_task(move(services, shop, limits=limits))
             done, _ = await asyncio.wait({running}, timeout=CLEANUP_SECONDS_MAX)
             far.come_back()
             with pytest.raises(PauseTooLong):

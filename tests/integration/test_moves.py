@@ -16,6 +16,7 @@ from tenantry.backup import creating, jobs, moving, restoring, same_engine
 from tenantry.backup.archive import ArchiveReader
 from tenantry.backup.dumps import CopyDiffers
 from tenantry.backup.jobs import Progress
+from tenantry.backup.online import MOVE_LIMITS, MoveLimits
 from tenantry.backup.restoring import TenantChanged
 from tenantry.backup.targets import FolderTarget
 from tenantry.catalog import deleted_tenants, job_cleanup, job_queue, moves, runs, tenants
@@ -23,7 +24,6 @@ from tenantry.catalog import jobs as job_rows
 from tenantry.catalog.jobs import Job, TenantMoving
 from tenantry.catalog.tenants import Tenant
 from tenantry.catalog.workers import NO_WORKER
-from tenantry.db import write_fence
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.statements import Statement
 from tenantry.db.urls import sqlite_path
@@ -70,9 +70,16 @@ async def _other(world: World, settings: Settings) -> AsyncIterator[Services]:
         yield services
 
 
-async def move(services: Services, tenant: Tenant) -> moving.Moved:
+async def move(
+    services: Services, tenant: Tenant, limits: MoveLimits = MOVE_LIMITS
+) -> moving.Moved:
     return await moving.move(
-        system_context("test"), services.copying, tenant, server_name=FAR, progress=Progress()
+        system_context("test"),
+        services.copying,
+        tenant,
+        server_name=FAR,
+        progress=Progress(),
+        limits=limits,
     )
 
 
@@ -158,9 +165,8 @@ class TestMove:
         assert during == [200, 403]
 
     async def test_waits_for_a_transaction_and_gives_up_when_it_does_not_end(
-        self, world: World, other: Services, monkeypatch: pytest.MonkeyPatch
+        self, world: World, other: Services
     ):
-        monkeypatch.setattr(write_fence, "WAIT_SECONDS_MAX", 0.5)
         services, acme = world.services, world.acme.tenant
         before = await databases(services)
         database = await other.databases.open(acme, writes=True)
@@ -168,7 +174,7 @@ class TestMove:
             await session.execute(WRITE)
 
             with pytest.raises(DatabaseBusy):
-                await move(services, acme)
+                await move(services, acme, MoveLimits(fence_seconds=0.5))
 
         assert await tenants.get(services.catalog, acme.id) == acme
         assert await databases(services) == before

@@ -14,7 +14,7 @@ from tenantry.backup import jobs, moving, online
 from tenantry.backup.dumps import CopyDiffers
 from tenantry.backup.jobs import Progress
 from tenantry.backup.moving import MoveFailed
-from tenantry.backup.online import NotCaughtUp, PauseTooLong, SchemaChanged, Way
+from tenantry.backup.online import MoveLimits, NotCaughtUp, PauseTooLong, SchemaChanged, Way
 from tenantry.backup.restoring import TenantChanged
 from tenantry.catalog import jobs as job_rows
 from tenantry.catalog import tenants
@@ -22,7 +22,7 @@ from tenantry.catalog.tenants import Tenant
 from tenantry.catalog.workers import NO_WORKER
 from tenantry.cli.findings import State
 from tenantry.cli.move_slots import check_slots
-from tenantry.db import change_copy, move_obstacles, replication, schema_signature
+from tenantry.db import move_obstacles, replication, schema_signature
 from tenantry.db.change_copy import ChangeCopy, TooManyChanges
 from tenantry.db.change_writer import ChangeDiffers
 from tenantry.db.write_fence import DatabaseBusy
@@ -245,8 +245,8 @@ class TestMove:
             psycopg.connect(url) as third,
         ):
 
-            async def and_write(raw: Any, name: str) -> None:
-                await began(raw, name)
+            async def and_write(*arguments: Any, **options: Any) -> None:
+                await began(*arguments, **options)
                 first.execute(adding.format("before the snapshot"))
                 first.commit()
                 first.execute(adding.format("during the snapshot"))
@@ -621,12 +621,10 @@ class TestFailure:
         assert await left_over(services) == []
 
     async def test_lifts_the_fence_if_the_last_changes_take_too_long(
-        self, services: Services, shop: Tenant, monkeypatch: pytest.MonkeyPatch
+        self, services: Services, shop: Tenant
     ):
-        monkeypatch.setattr(online, "FINISH_SECONDS_MAX", 0.0)
-
         with pytest.raises(PauseTooLong):
-            await move(services, shop)
+            await move(services, shop, limits=MoveLimits(finish_seconds=0.0))
 
         assert await left_over(services) == []
         assert await is_writable(services, shop)
@@ -634,7 +632,6 @@ class TestFailure:
     async def test_does_not_reject_writes_while_a_transaction_lasts_long(
         self, services: Services, shop: Tenant, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(online, "CATCH_UP_SECONDS_MAX", 1.0)
         compare = online.compare_rows
         with psycopg.connect(url_of(services, shop)) as raw:
 
@@ -645,7 +642,7 @@ class TestFailure:
 
             monkeypatch.setattr(online, "compare_rows", and_begin)
             with pytest.raises(NotCaughtUp):
-                await move(services, shop)
+                await move(services, shop, limits=MoveLimits(catch_up_seconds=1.0))
 
         assert await is_writable(services, shop)
         assert await left_over(services) == []
@@ -653,7 +650,6 @@ class TestFailure:
     async def test_gives_up_soon_if_a_transaction_does_not_end(
         self, services: Services, shop: Tenant, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(online, "FENCE_SECONDS_MAX", 0.3)
         finish, connections = online.catch_up, []
 
         async def and_begin(copy: online.Following) -> None:
@@ -664,28 +660,26 @@ class TestFailure:
 
         monkeypatch.setattr(online, "catch_up", and_begin)
         with pytest.raises((DatabaseBusy, NotCaughtUp)):
-            await move(services, shop)
+            await move(services, shop, limits=MoveLimits(online_fence_seconds=0.3))
         for raw in connections:
             raw.close()
 
         assert await is_writable(services, shop)
 
     async def test_begins_no_slot_while_a_transaction_on_the_server_lasts(
-        self, services: Services, shop: Tenant, monkeypatch: pytest.MonkeyPatch
+        self, services: Services, shop: Tenant
     ):
-        monkeypatch.setattr(replication, "BEGIN_SECONDS_MAX", 0.5)
         with psycopg.connect(url_of(services, shop)) as raw:
             raw.execute("INSERT INTO event (line) VALUES ('not committed')")
 
             with pytest.raises(replication.TransactionsTooLong):
-                await move(services, shop)
+                await move(services, shop, limits=MoveLimits(begin_seconds=0.5))
 
         assert await left_over(services) == []
 
     async def test_keeps_only_some_changes_in_memory(
         self, services: Services, shop: Tenant, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(change_copy, "HELD_BYTES_MAX", 100)
         copy_until_now = ChangeCopy.copy_until_now
 
         def and_write(self: ChangeCopy, stop: Any, *, within: Any = None) -> None:
@@ -697,7 +691,7 @@ class TestFailure:
 
         monkeypatch.setattr(ChangeCopy, "copy_until_now", and_write)
         with pytest.raises(TooManyChanges):
-            await move(services, shop)
+            await move(services, shop, limits=MoveLimits(held_bytes=100))
 
         assert await left_over(services) == []
 

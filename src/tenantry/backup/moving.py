@@ -23,7 +23,7 @@ from tenantry.backup.jobs import (
     reason_of,
     running,
 )
-from tenantry.backup.online import Way
+from tenantry.backup.online import MOVE_LIMITS, MoveLimits, Way
 from tenantry.backup.restoring import TenantChanged
 from tenantry.catalog import jobs, moves
 from tenantry.catalog.cache import CHECK_SECONDS, FRESH_SECONDS
@@ -100,6 +100,7 @@ async def move(
     server_name: str,
     progress: Progress,
     way: Way = Way.AUTO,
+    limits: MoveLimits = MOVE_LIMITS,
 ) -> Moved:
     """Move a tenant to another tenant server.
 
@@ -114,6 +115,7 @@ async def move(
         server_name: The new tenant server.
         progress: Counts the bytes.
         way: Whether it is moved online.
+        limits: How long each step may take.
 
     Raises:
         UnknownServer, SameServer, NoSpace, ServerTooOld, RoleMissing, SettingNotCarried: The server
@@ -132,7 +134,7 @@ async def move(
 
     async def work() -> Moved:
         job, moved = await carry(
-            ctx, copying, tenant, server_name=server_name, progress=progress, way=way
+            ctx, copying, tenant, server_name=server_name, progress=progress, way=way, limits=limits
         )
         await drop_when_known(copying, job)
         return moved
@@ -234,6 +236,7 @@ async def carry(
     server_name: str,
     progress: Progress,
     way: Way = Way.AUTO,
+    limits: MoveLimits = MOVE_LIMITS,
 ) -> tuple[Job, Moved]:
     """Copy a tenant and give it the copy.
 
@@ -256,12 +259,14 @@ async def carry(
     try:
         async with (
             running(copying, job, progress),
-            _prepared(ctx, copying, job, tenant, progress, is_online=obstacle is None) as complete,
+            _prepared(
+                ctx, copying, job, tenant, progress, is_online=obstacle is None, limits=limits
+            ) as complete,
         ):
             since = monotonic_seconds()
             if not tenant.is_read_only:
                 await retry_deadlock(partial(_freeze, ctx, copying, job, tenant))
-            seconds_max = None if obstacle else online.FENCE_SECONDS_MAX
+            seconds_max = limits.fence_seconds if obstacle else limits.online_fence_seconds
             await _fence(copying, job, tenant, wait_seconds=seconds_max)
             await complete()
             progress.is_final = True
@@ -294,6 +299,7 @@ async def _prepared(
     progress: Progress,
     *,
     is_online: bool,
+    limits: MoveLimits,
 ) -> AsyncIterator[Callable[[], Awaitable[None]]]:
     """Prepare the copy; yield what completes it while the old database rejects writes."""
     assert job.server_name is not None
@@ -318,6 +324,7 @@ async def _prepared(
         job_id=job.id,
         progress=progress,
         tools=copying.tools,
+        limits=limits,
     ) as copy:
         yield copy.finish
 
@@ -337,7 +344,7 @@ async def _freeze(ctx: OperationContext, copying: Copying, job: Job, tenant: Ten
         changes += audit_log.changes_between(tenant, frozen, "is_read_only")
 
 
-async def _fence(copying: Copying, job: Job, tenant: Tenant, *, wait_seconds: float | None) -> None:
+async def _fence(copying: Copying, job: Job, tenant: Tenant, *, wait_seconds: float) -> None:
     """Let the old database reject writes, as long as this process holds the job."""
     source = copying.databases.server(tenant.server_name)
     try:

@@ -17,8 +17,8 @@ from tenantry.backup import dumps, same_engine
 from tenantry.backup.dumps import CONNECT_SECONDS, POSTGRESQL
 from tenantry.backup.jobs import Progress
 from tenantry.catalog.tenants import Tenant
-from tenantry.db import checksums, move_obstacles, replication, schema_signature
-from tenantry.db.change_copy import ChangeCopy
+from tenantry.db import checksums, move_obstacles, replication, schema_signature, write_fence
+from tenantry.db.change_copy import HELD_BYTES_MAX, ChangeCopy
 from tenantry.db.postgres_connector import Raw
 from tenantry.db.postgres_tools import PostgresTools
 from tenantry.db.servers import Server
@@ -32,11 +32,8 @@ SMALL_BYTES = 24 * 2**20
 """A smaller database is copied in a second, and needs no slot."""
 CAUGHT_UP_SECONDS = 0.2
 """Writes are rejected when following the changes takes no longer: it is part of the pause."""
-CATCH_UP_SECONDS_MAX = 600.0
 TRANSACTION_SECONDS_MAX = 0.5
 """Of a transaction in the database when writes are rejected: the pause lasts until it ends."""
-FENCE_SECONDS_MAX = 5.0
-FINISH_SECONDS_MAX = 5.0
 POLL_SECONDS = 0.1
 
 _log = structlog.get_logger(__name__)
@@ -48,6 +45,30 @@ class Way(StrEnum):
     AUTO = "auto"  # online if possible, and if the database is not small
     ONLINE = "online"
     OFFLINE = "offline"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MoveLimits:
+    """How long each step of a move may take, in seconds, and how much memory.
+
+    Attributes:
+        begin_seconds: For transactions on the server, before an online move can begin.
+        catch_up_seconds: Until the changes are followed quickly enough to reject writes.
+        fence_seconds: For transactions of the tenant that have begun before writes are rejected.
+        online_fence_seconds: The same in an online move, whose pause is to be short.
+        finish_seconds: For the last changes, while writes are rejected.
+        held_bytes: Of the changes that are later than a snapshot.
+    """
+
+    begin_seconds: float = replication.BEGIN_SECONDS_MAX
+    catch_up_seconds: float = 600.0
+    fence_seconds: float = write_fence.WAIT_SECONDS_MAX
+    online_fence_seconds: float = 5.0
+    finish_seconds: float = 5.0
+    held_bytes: int = HELD_BYTES_MAX
+
+
+MOVE_LIMITS = MoveLimits()
 
 
 class OnlineImpossible(Conflict):
@@ -120,6 +141,7 @@ class Following:
         changes: Copies the changes.
         slot: The name of the slot, and of the publication.
         signature: Of the schema, when the copy was begun.
+        limits: How long each step may take.
     """
 
     source: str
@@ -127,12 +149,13 @@ class Following:
     changes: ChangeCopy
     slot: str
     signature: str
+    limits: MoveLimits
 
     async def finish(self) -> None:
         """Copy the last changes of the original, which rejects writes.
 
         Raises:
-            PauseTooLong: That takes longer than `FINISH_SECONDS_MAX`.
+            PauseTooLong: That takes too long.
             SchemaChanged: The schema is not the one that was copied.
             ChangeDiffers: A change has another result in the copy.
             OnlineImpossible: The original has got contents that cannot be followed.
@@ -140,7 +163,7 @@ class Following:
             Exception: Any other error of the drivers.
         """
         try:
-            async with asyncio.timeout(FINISH_SECONDS_MAX):
+            async with asyncio.timeout(self.limits.finish_seconds):
                 await run_in_thread(self.changes.copy_until_now)
                 async with dumps.connected(self.source) as raw, dumps.connected(self.target) as new:
                     await replication.copy_sequences(raw, new)
@@ -170,6 +193,7 @@ async def following(
     job_id: UUID,
     progress: Progress,
     tools: PostgresTools,
+    limits: MoveLimits,
 ) -> AsyncIterator[Following]:
     """Copy a database that is written to, compare the copy, and follow the changes in the block.
 
@@ -183,6 +207,7 @@ async def following(
         job_id: The job, for which any process can clean up.
         progress: Counts the bytes.
         tools: The programs of PostgreSQL.
+        limits: How long each step may take.
 
     Raises:
         TransactionsTooLong, NotCaughtUp, TooManyChanges: The server or the tenant is too busy.
@@ -194,7 +219,7 @@ async def following(
     source, slot = server.url(database_name), replication.name_of(job_id)
     try:
         async with dumps.connected(source) as raw:
-            await replication.begin(raw, slot)
+            await replication.begin(raw, slot, seconds_max=limits.begin_seconds)
         snapshot, signature = await copy_snapshot(source, target, progress, tools, slot)
         changes = await asyncio.to_thread(
             ChangeCopy,
@@ -204,10 +229,16 @@ async def following(
             snapshot,
             connect_seconds=CONNECT_SECONDS,
             count=progress.add_bytes,
+            held_bytes_max=limits.held_bytes,
         )
         try:
             copy = Following(
-                source=source, target=target, changes=changes, slot=slot, signature=signature
+                source=source,
+                target=target,
+                changes=changes,
+                slot=slot,
+                signature=signature,
+                limits=limits,
             )
             await catch_up(copy)
             await compare_rows(copy)
@@ -248,7 +279,7 @@ async def _read_signature(raw: Raw, slot: str) -> str:
 
 async def catch_up(copy: Following) -> None:
     """Copy changes until that is quick, and no transaction of the tenant lasts long."""
-    until = monotonic_seconds() + CATCH_UP_SECONDS_MAX
+    until = monotonic_seconds() + copy.limits.catch_up_seconds
     async with dumps.connected(copy.source) as raw:
         while True:
             began = monotonic_seconds()

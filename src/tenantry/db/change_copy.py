@@ -30,7 +30,7 @@ READ_CHANGES = 10_000
 """Changes after which one reading of the slot ends, with the transaction that it is in."""
 READ_SECONDS_MAX = 600
 HELD_BYTES_MAX = 64 * 2**20
-"""Changes in memory that are later than a snapshot: those of some milliseconds."""
+"""The changes of some milliseconds."""
 
 # The source rejects writes at the end, and its COMMIT may not be flushed: the marker's is.
 _SOURCE = f"""
@@ -64,6 +64,7 @@ class ChangeCopy:
         snapshot: What the copy contains.
         connect_seconds: How long to wait for a connection.
         count: Called with the bytes of a change.
+        held_bytes_max: Changes in memory that are later than a snapshot.
     """
 
     def __init__(
@@ -75,12 +76,14 @@ class ChangeCopy:
         *,
         connect_seconds: float,
         count: Callable[[int], None],
+        held_bytes_max: int = HELD_BYTES_MAX,
     ) -> None:
         self._source = source
         self._slot = slot
         self._snapshot = snapshot
         self._connect_seconds = connect_seconds
         self._count = count
+        self._held_bytes_max = held_bytes_max
         self._raw = _connect(target, connect_seconds, _TARGET)
         self._writer = ChangeWriter(self._raw)
         self._held: list[tuple[Change, int]] = []
@@ -99,7 +102,7 @@ class ChangeCopy:
 
         Raises:
             ChangeDiffers: A change has another result in the copy.
-            TooManyChanges: More than `HELD_BYTES_MAX` would be held back.
+            TooManyChanges: More than `held_bytes_max` would be held back.
             Stopped: *stop* was set.
             Exception: Any error of the driver, or a message that is not understood.
         """
@@ -150,7 +153,7 @@ class ChangeCopy:
             return
         self._held.append((message, size))
         self._held_bytes += size
-        if self._held_bytes > HELD_BYTES_MAX:
+        if self._held_bytes > self._held_bytes_max:
             raise TooManyChanges
 
     def _release(self) -> None:

@@ -20,6 +20,7 @@ from tenantry.db.sessions import (
     Session,
 )
 from tenantry.db.urls import with_database
+from tenantry.db.write_fence import WAIT_SECONDS_MAX
 from tenantry.kit.errors import Unavailable
 
 POSTGRESQL_CONNECTIONS_MAX = 4
@@ -199,11 +200,10 @@ class PostgresServer(Server):
         async with self._maintenance() as raw:
             await raw.execute(f"DROP DATABASE IF EXISTS {quoted(name)} WITH (FORCE)")
 
-    async def reject_writes(self, name: str, *, wait_seconds: float | None = None) -> None:
+    async def reject_writes(self, name: str, *, wait_seconds: float = WAIT_SECONDS_MAX) -> None:
         """Make the database *name* reject every write."""
-        seconds = write_fence.WAIT_SECONDS_MAX if wait_seconds is None else wait_seconds
         async with self._maintenance() as raw:
-            await write_fence.fence_postgres(raw, name, quoted(name), wait_seconds=seconds)
+            await write_fence.fence_postgres(raw, name, quoted(name), wait_seconds=wait_seconds)
         async with self._connected(name) as raw:
             await write_fence.check_fence(raw)
 

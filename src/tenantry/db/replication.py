@@ -53,10 +53,15 @@ def name_of(job_id: UUID) -> str:
     return f"{PREFIX}{job_id.hex}"
 
 
-async def begin(source: Raw, name: str) -> None:
+async def begin(source: Raw, name: str, *, seconds_max: float = BEGIN_SECONDS_MAX) -> None:
     """Create a publication of every table, and a slot.
 
     When this returns, each transaction is in the slot, or in every later snapshot, or in both.
+
+    Args:
+        source: A connection to the database.
+        name: The name of both.
+        seconds_max: How long to wait for transactions, twice.
 
     Raises:
         TransactionsTooLong: A transaction on the server, or a lock on a table, lasts too long.
@@ -73,9 +78,9 @@ async def begin(source: Raw, name: str) -> None:
         await source.execute(
             "SELECT pg_create_logical_replication_slot($1, 'pgoutput')",
             name,
-            timeout=BEGIN_SECONDS_MAX,
+            timeout=seconds_max,
         )
-        await _wait_for_earlier(source)
+        await _wait_for_earlier(source, seconds_max)
     except (asyncpg.LockNotAvailableError, TimeoutError) as error:
         raise TransactionsTooLong from error
 
@@ -85,12 +90,12 @@ async def is_complete(source: Raw, name: str) -> bool:
     return not await source.fetchval(_UNPUBLISHED, name)
 
 
-async def _wait_for_earlier(source: Raw) -> None:
+async def _wait_for_earlier(source: Raw, seconds_max: float) -> None:
     """Wait until every transaction that has begun before now is in all new snapshots.
 
     A transaction can be in the log as committed, and wait for a standby, before it is visible.
     """
-    until = monotonic_seconds() + BEGIN_SECONDS_MAX
+    until = monotonic_seconds() + seconds_max
     before = Snapshot.parse(await source.fetchval(CURRENT))
     while Snapshot.parse(await source.fetchval(CURRENT)).first_running < before.next_id:
         if monotonic_seconds() > until:

@@ -13,6 +13,7 @@ from typing import Any
 
 from tenantry.db.database import Budget, Database
 from tenantry.db.sessions import Session
+from tenantry.db.write_fence import WAIT_SECONDS_MAX
 
 PROBE_SECONDS_MAX = 2.0
 # PostgreSQL truncates a longer name, with only a notice.
@@ -117,14 +118,14 @@ class Server(ABC):
         """Drop the database *name* if it exists, even if there are connections to it."""
 
     @abstractmethod
-    async def reject_writes(self, name: str, *, wait_seconds: float | None = None) -> None:
+    async def reject_writes(self, name: str, *, wait_seconds: float = WAIT_SECONDS_MAX) -> None:
         """Make the database *name* reject every write, by any process, until `accept_writes`.
 
         When this returns, no transaction that could write is left. Reads continue.
 
         Args:
             name: The database.
-            wait_seconds: How long to wait for transactions that have begun; by default, 30 s.
+            wait_seconds: How long to wait for transactions that have begun.
 
         Raises:
             DatabaseBusy, FenceIneffective: A transaction did not end in time, or the fence has no

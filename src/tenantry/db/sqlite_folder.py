@@ -15,6 +15,7 @@ from tenantry.db.servers import PROBE_SECONDS_MAX, Server, checked_name
 from tenantry.db.sessions import STATEMENT_SECONDS_DEFAULT, Session
 from tenantry.db.sqlite import BUSY_TIMEOUT_SECONDS, SqliteFile
 from tenantry.db.urls import SQLITE_PREFIX
+from tenantry.db.write_fence import WAIT_SECONDS_MAX
 from tenantry.kit.stopping import start_thread
 
 # One for each file: SQLite has one writer, so more threads would only wait for its lock.
@@ -135,10 +136,10 @@ class SqliteFolder(Server):
         """Drop the database *name*."""
         await asyncio.to_thread(files.remove, self.path(name))
 
-    async def reject_writes(self, name: str, *, wait_seconds: float | None = None) -> None:
+    async def reject_writes(self, name: str, *, wait_seconds: float = WAIT_SECONDS_MAX) -> None:
         """Make the database *name* reject every write."""
-        del wait_seconds
-        await _in_thread(write_fence.fence_sqlite, self.path(name))
+        fence = partial(write_fence.fence_sqlite, wait_seconds=wait_seconds)
+        await _in_thread(fence, self.path(name))
 
     async def accept_writes(self, name: str) -> None:
         """Let the database *name* accept writes again."""

@@ -127,14 +127,18 @@ async def _end_sessions(maintenance: Any, name: str, *, wait_seconds: float) -> 
         await asyncio.sleep(POLL_SECONDS)
 
 
-def fence_sqlite(path: Path) -> None:
+def fence_sqlite(path: Path, *, wait_seconds: float = WAIT_SECONDS_MAX) -> None:
     """Make a SQLite file reject writes. Blocks: call it in a thread.
+
+    Args:
+        path: The file.
+        wait_seconds: How long to wait for a transaction that has begun.
 
     Raises:
         DatabaseBusy: Another connection did not end its transaction in time.
         DatabaseUnavailable: The file cannot be written.
     """
-    with _changing(path) as raw:
+    with _changing(path, wait_seconds=wait_seconds) as raw:
         _drop_triggers(raw)
         for number, (table,) in enumerate(raw.execute(_SQLITE_TABLES).fetchall()):
             quoted = table.replace('"', '""')
@@ -178,12 +182,12 @@ def lift_copy(raw: sqlite3.Connection) -> None:
 
 
 @contextlib.contextmanager
-def _changing(path: Path) -> Any:
+def _changing(path: Path, *, wait_seconds: float = WAIT_SECONDS_MAX) -> Any:
     """Open a transaction with the write lock of the file."""
     try:
         with contextlib.closing(
             sqlite3.connect(
-                sqlite.file_uri(path), uri=True, isolation_level=None, timeout=WAIT_SECONDS_MAX
+                sqlite.file_uri(path), uri=True, isolation_level=None, timeout=wait_seconds
             )
         ) as raw:
             raw.execute("BEGIN IMMEDIATE")
