@@ -257,7 +257,6 @@ class TestMove:
     ):
         services, acme = world.services, world.acme.tenant
         change = services.catalog.change
-        monkeypatch.setattr(jobs, "PROGRESS_SECONDS", 0.05)
 
         @asynccontextmanager
         async def when_cancelled(ctx: Any, action: str, *target: Any, **options: Any) -> Any:
@@ -265,7 +264,7 @@ class TestMove:
                 await job_queue.cancel(
                     services.catalog, (await newest_job(services)).id, now=ctx.now
                 )
-                await asyncio.sleep(0.3)
+                await asyncio.sleep(jobs.PROGRESS_SECONDS + 0.3)  # it is read by then
             async with change(ctx, action, *target, **options) as session:
                 yield session
 
