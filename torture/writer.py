@@ -14,7 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from tenantry.catalog import tenants
-from tenantry.catalog.cache import CHECK_SECONDS, FRESH_SECONDS
+from tenantry.catalog.pace import PACE
 from tenantry.catalog.tenants import Tenant
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.statements import Statement
@@ -25,7 +25,7 @@ from tenantry.tenant.databases import TenantReadOnly
 TABLE = "CREATE TABLE written (id INTEGER PRIMARY KEY)"
 ROWS_PER_SECOND = 200
 STOP_SECONDS_MAX = 30.0
-ENTRY_SECONDS = CHECK_SECONDS + FRESH_SECONDS
+ENTRY_SECONDS = PACE.known_seconds
 
 _written = sa.table("written", sa.column("id", sa.Integer))
 _WRITE = Statement[Any](sa.insert(_written))

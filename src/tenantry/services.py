@@ -27,6 +27,7 @@ from tenantry.backup.queueing import Queueing
 from tenantry.catalog import audit, job_cleanup, password_attempts, tenant_counts
 from tenantry.catalog import database as catalog_database
 from tenantry.catalog.database import Catalog
+from tenantry.catalog.pace import PACE, Pace
 from tenantry.catalog.password_attempts import Limits
 from tenantry.db import files
 from tenantry.db.factory import open_server
@@ -122,13 +123,16 @@ class Services:
 
 
 @asynccontextmanager
-async def open_services(settings: Settings, *, works: bool = True) -> AsyncIterator[Services]:
+async def open_services(
+    settings: Settings, *, works: bool = True, pace: Pace = PACE
+) -> AsyncIterator[Services]:
     """Build the services of one process, and close them when the block ends.
 
     Args:
         settings: The settings of the process.
         works: Whether it works on migration runs, and removes what dead processes have left
             incomplete.
+        pace: How often it reads and writes the catalog.
 
     Raises:
         CatalogUnusable: The catalog cannot be reached or migrated.
@@ -137,7 +141,7 @@ async def open_services(settings: Settings, *, works: bool = True) -> AsyncItera
     """
     private.make_folder(settings.data_dir)
     threads = DaemonThreads(settings.threads_max + THREADS_BESIDE, "migrate")
-    services = _build(settings, threads)
+    services = _build(settings, threads, pace)
     try:
         await _prepare(services)
         async with _background(services, works=works):
@@ -171,18 +175,19 @@ def system_context(actor: str) -> OperationContext:
     return OperationContext(request_id=str(new_id()), now=utc_now(), actor=actor, address="local")
 
 
-def _catalog(settings: Settings) -> Catalog:
+def _catalog(settings: Settings, pace: Pace) -> Catalog:
     return Catalog(
         settings.catalog,
         connections_max=settings.catalog_connections,
         timeout_seconds=settings.connect_timeout_s,
         synchronous=settings.sqlite_synchronous,
         statement_seconds=settings.statement_timeout_s,
+        pace=pace,
     )
 
 
-def _build(settings: Settings, threads: Executor) -> Services:
-    catalog = _catalog(settings)
+def _build(settings: Settings, threads: Executor, pace: Pace) -> Services:
+    catalog = _catalog(settings, pace)
     servers = {name: open_tenant_server(settings, one) for name, one in settings.servers.items()}
     databases = TenantDatabases(servers)
     passwords = Passwords(threads=settings.password_threads, chars_min=settings.password_min_length)
@@ -204,6 +209,7 @@ def _build(settings: Settings, threads: Executor) -> Services:
         streams=streams,
     )
     most, each = settings.migrate_concurrency, settings.concurrencies
+    connect_seconds = settings.connect_timeout_s
     work_on = partial(Worker, concurrency=each, patience_seconds=settings.server_patience_s)
     worker = work_on(catalog, databases, migrator, heartbeat, streams, metrics=metrics)
     drift = DriftCheck(lifecycle=lifecycle, concurrency=most)
@@ -221,10 +227,8 @@ def _build(settings: Settings, threads: Executor) -> Services:
         watchers=Watchers(catalog, worker),
         lifecycle=lifecycle,
         deletion=Deletion(lifecycle=lifecycle, kept=timedelta(days=settings.deleted_days)),
-        export=Export(
-            catalog=catalog, databases=databases, connect_seconds=settings.connect_timeout_s
-        ),
-        adoption=_adoption(settings, lifecycle, threads),
+        export=Export(catalog=catalog, databases=databases, connect_seconds=connect_seconds),
+        adoption=Adoption(lifecycle=lifecycle, threads=threads, connect_seconds=connect_seconds),
         drift=drift,
         copying=copying,
         queueing=queueing,
@@ -374,12 +378,6 @@ def _tenant_streams(settings: Settings) -> Streams:
     folder = settings.tenant_migrations
     user = None if folder is None else Stream("user", folder)
     return Streams(tenant_databases.STREAM, user, settings.tenant_version_table)
-
-
-def _adoption(settings: Settings, lifecycle: Lifecycle, threads: Executor) -> Adoption:
-    return Adoption(
-        lifecycle=lifecycle, threads=threads, connect_seconds=settings.connect_timeout_s
-    )
 
 
 def _patience(settings: Settings) -> TimeLimits:

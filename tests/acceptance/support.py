@@ -14,6 +14,7 @@ import pytest
 
 from tenantry.access.throttle import Throttle
 from tenantry.app import app_over
+from tenantry.catalog.pace import PACE, Pace
 from tenantry.catalog.password_attempts import Limits
 from tenantry.catalog.tenants import Tenant
 from tenantry.fleet.lifecycle import Provisioned
@@ -241,9 +242,11 @@ def lost(raw: Raw) -> Iterator[None]:
 
 
 @asynccontextmanager
-async def restarted(settings: Settings) -> AsyncIterator[Callable[..., httpx.AsyncClient]]:
+async def restarted(
+    settings: Settings, pace: Pace = PACE
+) -> AsyncIterator[Callable[..., httpx.AsyncClient]]:
     """Yield a function that makes clients of another process on the same settings."""
-    async with open_services(settings) as services:
+    async with open_services(settings, pace=pace) as services:
         app = app_over(services)
         yield lambda **headers: client_of(app, **headers)
 

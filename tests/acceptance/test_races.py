@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from tenantry.access.identify import Credentials
-from tenantry.catalog import cache
+from tenantry.catalog.pace import Pace
 from tenantry.kit.ids import new_id
 from tenantry.services import system_context
 from tenantry.settings import Settings
@@ -30,15 +30,13 @@ from tests.acceptance.support import (
 from tests.conftest import PASSWORD, World
 
 Other = Callable[..., httpx.AsyncClient]
-FOREVER = 600.0
+NEVER = Pace(check_seconds=600.0, fresh_seconds=600.0)
 
 
 @pytest.fixture(name="other")
-async def _other(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Other]:
+async def _other(settings: Settings) -> AsyncIterator[Other]:
     """Another process, which does not poll for changes, and has one connection open."""
-    monkeypatch.setattr(cache, "CHECK_SECONDS", FOREVER)
-    monkeypatch.setattr(cache, "FRESH_SECONDS", FOREVER)
-    async with restarted(settings.model_copy(update={"tenant_connections": 1})) as other:
+    async with restarted(settings.model_copy(update={"tenant_connections": 1}), NEVER) as other:
         yield other
 
 

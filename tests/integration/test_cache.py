@@ -15,7 +15,8 @@ import sqlalchemy as sa
 
 from tenantry.access import credentials
 from tenantry.app import app_over
-from tenantry.catalog.cache import FRESH_SECONDS, CatalogCache
+from tenantry.catalog.cache import CatalogCache
+from tenantry.catalog.pace import PACE
 from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.tables import admin
 from tenantry.db.statements import Statement
@@ -182,7 +183,7 @@ class TestCatalogCache:
 
         await cache.check_epoch()
         assert [await cache.get("key", read) for _ in range(2)] == ["a", "a"]
-        await asyncio.sleep(FRESH_SECONDS + 0.05)
+        await asyncio.sleep(PACE.fresh_seconds + 0.05)
 
         assert [await cache.get("key", read) for _ in range(2)] == ["b", "c"]
 
@@ -197,7 +198,7 @@ class TestCatalogCache:
 
         await cache.check_epoch()
         await cache.get("key", read)
-        await asyncio.sleep(FRESH_SECONDS + 0.05)
+        await asyncio.sleep(PACE.fresh_seconds + 0.05)
         await cache.check_epoch()
 
         assert await cache.get("key", read) == "b"

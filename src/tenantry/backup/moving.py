@@ -26,8 +26,8 @@ from tenantry.backup.jobs import (
 from tenantry.backup.online import MOVE_LIMITS, MoveLimits, Way
 from tenantry.backup.restoring import TenantChanged
 from tenantry.catalog import jobs, moves
-from tenantry.catalog.cache import CHECK_SECONDS, FRESH_SECONDS
 from tenantry.catalog.jobs import Job
+from tenantry.catalog.pace import PACE
 from tenantry.catalog.tenants import Tenant
 from tenantry.db import audit_log
 from tenantry.db.sessions import retry_deadlock
@@ -42,7 +42,7 @@ COPIED_AT_ONCE = 4
 MOVED_AT_ONCE = 64
 """Including those that only wait until every process knows the new database."""
 # Every process has read the epoch again, or bypasses its cache.
-KNOWN_SECONDS = CHECK_SECONDS + FRESH_SECONDS
+KNOWN_SECONDS = PACE.known_seconds
 
 
 class SameServer(Invalid):

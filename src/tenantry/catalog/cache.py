@@ -2,7 +2,7 @@
 
 A change of a cached value increments the epoch in the same transaction. Each process reads the
 epoch a few times a second, and clears its cache if it has changed. A process that could not read
-it for `FRESH_SECONDS` does not use its cache, and reads the catalog each time.
+it for `Pace.fresh_seconds` does not use its cache, and reads the catalog each time.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ from uuid import UUID
 import msgspec
 import sqlalchemy as sa
 
+from tenantry.catalog.pace import PACE, Pace
 from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.tables import catalog
 from tenantry.db.sessions import DatabaseUnavailable
@@ -22,9 +23,6 @@ from tenantry.kit.clock import monotonic_seconds
 
 Value = TypeVar("Value")
 
-# Their sum must be below a second: the time within which every process sees a change.
-CHECK_SECONDS = 0.25
-FRESH_SECONDS = 0.75
 ENTRIES_MAX = 10_000
 
 
@@ -43,13 +41,15 @@ class CatalogCache:
 
     Args:
         session: Reads the catalog.
+        pace: How often the epoch is checked.
 
     Attributes:
         generation: Changes whenever the cache is cleared.
     """
 
-    def __init__(self, session: CatalogSession) -> None:
+    def __init__(self, session: CatalogSession, pace: Pace = PACE) -> None:
         self._session = session
+        self._pace = pace
         self._values: dict[Hashable, Any] = {}
         self.generation = 0
         self._row: CatalogRow | None = None
@@ -64,7 +64,7 @@ class CatalogCache:
     @property
     def is_fresh(self) -> bool:
         """Whether the last check of the epoch is recent enough."""
-        return monotonic_seconds() - self._checked_at < FRESH_SECONDS
+        return monotonic_seconds() - self._checked_at < self._pace.fresh_seconds
 
     def find(self, key: Hashable) -> Any | None:
         """Return the value of *key* if it is cached and the cache is fresh."""
@@ -105,8 +105,8 @@ class CatalogCache:
         self._row, self._checked_at = row, checked_at
 
     async def keep_checking(self) -> None:
-        """Check the epoch every `CHECK_SECONDS` until cancelled."""
+        """Check the epoch every `Pace.check_seconds` until cancelled."""
         while True:
             with contextlib.suppress(DatabaseUnavailable):
                 await self.check_epoch()
-            await asyncio.sleep(CHECK_SECONDS)
+            await asyncio.sleep(self._pace.check_seconds)

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from tenantry.catalog import audit
 from tenantry.catalog.cache import CatalogCache
+from tenantry.catalog.pace import PACE, Pace
 from tenantry.catalog.session import CatalogKind, CatalogSession
 from tenantry.catalog.tables import catalog
 from tenantry.db.database import Budget, Database
@@ -36,6 +37,7 @@ class Catalog(Database[CatalogKind]):
         timeout_seconds: How long to wait for a connection.
         synchronous: ``FULL`` or ``NORMAL``, on SQLite.
         statement_seconds: The deadline of each statement.
+        pace: How often the cache is checked.
     """
 
     def __init__(
@@ -46,6 +48,7 @@ class Catalog(Database[CatalogKind]):
         timeout_seconds: float,
         synchronous: str,
         statement_seconds: float = STATEMENT_SECONDS_DEFAULT,
+        pace: Pace = PACE,
     ) -> None:
         connect, most = single_connector(
             url,
@@ -56,7 +59,7 @@ class Catalog(Database[CatalogKind]):
         )
         self.budget = Budget(most)
         super().__init__(connect, self.budget, most, wait_seconds_max=timeout_seconds)
-        self.cache = CatalogCache(self)
+        self.cache = CatalogCache(self, pace)
 
     @asynccontextmanager
     async def change(
