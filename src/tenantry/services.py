@@ -195,7 +195,7 @@ def _build(settings: Settings, threads: Executor, pace: Pace) -> Services:
     tokens = Tokens(keys, lifetime=timedelta(minutes=settings.token_minutes))
     usage = Usage(catalog)
     migrator = Migrator(threads, _patience(settings), driver=settings.migration_driver)
-    heartbeat = Heartbeat(catalog)
+    heartbeat = Heartbeat(catalog, pace)
     metrics = _metrics(catalog, servers, passwords)
     streams = partial(_tenant_streams, settings)
     lifecycle = Lifecycle(
@@ -211,7 +211,7 @@ def _build(settings: Settings, threads: Executor, pace: Pace) -> Services:
     most, each = settings.migrate_concurrency, settings.concurrencies
     connect_seconds = settings.connect_timeout_s
     work_on = partial(Worker, concurrency=each, patience_seconds=settings.server_patience_s)
-    worker = work_on(catalog, databases, migrator, heartbeat, streams, metrics=metrics)
+    worker = work_on(catalog, databases, migrator, heartbeat, streams, metrics=metrics, pace=pace)
     drift = DriftCheck(lifecycle=lifecycle, concurrency=most)
     copying, queueing, job_worker = backups_of(settings, lifecycle, drift)
     previewer = Previewer(databases=databases, migrator=migrator, concurrency=most)
@@ -222,7 +222,7 @@ def _build(settings: Settings, threads: Executor, pace: Pace) -> Services:
         identifier=Identifier(catalog, tokens, usage),
         entry=Entry(databases),
         folding=Folding(),
-        fleet=Fleet(catalog, worker, previewer, streams, metrics=metrics),
+        fleet=Fleet(catalog, worker, previewer, streams, metrics=metrics, pace=pace),
         worker=worker,
         watchers=Watchers(catalog, worker),
         lifecycle=lifecycle,

@@ -7,6 +7,7 @@ from uuid import UUID
 import pytest
 
 from tenantry.catalog import audit, run_claims, run_tenants, runs, workers
+from tenantry.catalog.pace import Pace
 from tenantry.catalog.run_tenants import MigrationRunEnded
 from tenantry.catalog.runs import MigrationRunNotFound, RunTenant
 from tenantry.catalog.tenants import Tenant
@@ -121,11 +122,8 @@ class TestCancel:
             await check(services, run_id, made, done=0)
 
     @pytest.mark.slow
-    async def test_ends_what_may_start_and_what_waits_a_few_at_a_time(
-        self, gated: Settings, monkeypatch: pytest.MonkeyPatch
-    ):
-        monkeypatch.setattr(run_tenants, "CLOSE_MAX", 2)
-        async with open_services(gated, works=False) as services:
+    async def test_ends_what_may_start_and_what_waits_a_few_at_a_time(self, gated: Settings):
+        async with open_services(gated, works=False, pace=Pace(closed_max=2)) as services:
             made = await tenants(services, 6)
             run_id = await plan(services, RunOptions(waves=[3, "100%"]))
 

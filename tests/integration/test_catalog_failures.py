@@ -82,10 +82,10 @@ class TestOutcome:
         monkeypatch.setattr(outcomes, "RETRY_SECONDS", 0.01)
         monkeypatch.setattr(worker, "LAST_OUTCOMES_SECONDS_MAX", 0.5)
 
-        async def refuse_one(session: Any, some: Any, worker_id: UUID) -> Any:
+        async def refuse_one(session: Any, some: Any, worker_id: UUID, **options: Any) -> Any:
             if made[1].id in [one.item.tenant_id for one in some]:
                 raise ValueError
-            return await record(session, some, worker_id)
+            return await record(session, some, worker_id, **options)
 
         monkeypatch.setattr(run_tenants, "record", refuse_one)
         run_id = await plan(services)
@@ -105,11 +105,13 @@ class TestOutcome:
         monkeypatch.setattr(outcomes, "RETRY_SECONDS", 0.01)
         record = run_tenants.record
 
-        async def refuse_what_is_odd(session: Any, some: Any, worker_id: UUID) -> Any:
+        async def refuse_what_is_odd(
+            session: Any, some: Any, worker_id: UUID, **options: Any
+        ) -> Any:
             for one in some:
                 if one.schema_revision or not f"{one.item.applied}{one.item.error}".isascii():
                     raise ValueError
-            return await record(session, some, worker_id)
+            return await record(session, some, worker_id, **options)
 
         monkeypatch.setattr(run_tenants, "record", refuse_what_is_odd)
         with_user = settings.model_copy(update={"tenant_migrations": folder.begin()})
@@ -142,7 +144,7 @@ class TestStop:
                 await services.databases.forget(tenant.id)
                 await services.databases.server("default").drop(tenant.database_name)
 
-            async def refuse(*_: object) -> Any:
+            async def refuse(*_arguments: object, **_options: object) -> Any:
                 raise DatabaseUnavailable
 
             monkeypatch.setattr(run_tenants, "record", refuse)

@@ -10,9 +10,9 @@ import pytest
 import sqlalchemy as sa
 
 from tenantry.catalog import plans, run_tenants, runs
+from tenantry.catalog.pace import Pace
 from tenantry.catalog.tables import migration_run, tenant_migration
 from tenantry.db.statements import Count, Statement
-from tenantry.fleet import heartbeat, migration_runs
 from tenantry.fleet.migration_runs import Fleet
 from tenantry.fleet.run_options import RunOptions
 from tenantry.kit.ids import new_id
@@ -23,6 +23,8 @@ from testkit import raw_sql
 from tests.integration.gates import Gate, tenants
 
 pytestmark = pytest.mark.timeout(120)
+
+SMALL_BATCHES = Pace(added_max=3, opened_max=2, closed_max=2)
 
 
 class _State(msgspec.Struct, frozen=True):
@@ -53,15 +55,10 @@ async def states(services: Services, run_id: UUID) -> dict[str, int]:
     return Counter(one.state for one in found)
 
 
-@pytest.fixture(autouse=True)
-def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plans, "ADDED_MAX", 3)
-
-
 class TestPlan:
     @pytest.mark.parametrize("count", [2, 3, 7])
     async def test_adds_every_tenant_once(self, settings: Settings, count: int):
-        async with open_services(settings) as services:
+        async with open_services(settings, pace=SMALL_BATCHES) as services:
             made = await tenants(services, count)
 
             run = await services.fleet.wait(await plan(services, RunOptions(waves=[1, "100%"])))
@@ -76,7 +73,7 @@ class TestPlan:
         async def fail(*_: Any) -> None:
             raise KeyError("interrupted")
 
-        async with open_services(settings) as services:
+        async with open_services(settings, pace=SMALL_BATCHES) as services:
             await tenants(services, 7)
             monkeypatch.setattr(Fleet, "_begin", fail)
             with pytest.raises(KeyError, match="interrupted"):
@@ -113,14 +110,13 @@ class TestPlan:
 
     @pytest.mark.slow
     async def test_is_not_begun_after_another_process_has_begun_to_remove_it(
-        self, settings: Settings, monkeypatch: pytest.MonkeyPatch
+        self, settings: Settings
     ):
         """As if the planner had been silent between two batches."""
-        monkeypatch.setattr(migration_runs, "WRITE_PAUSE_SECONDS", 0.5)
-        monkeypatch.setattr(heartbeat, "BEAT_SECONDS", 60.0)
+        slow = Pace(added_max=3, pause_seconds=0.5, beat_seconds=60.0)
         async with (
-            open_services(settings, works=False) as services,
-            open_services(settings, works=False) as other,
+            open_services(settings, works=False, pace=slow) as services,
+            open_services(settings, works=False, pace=slow) as other,
         ):
             await tenants(services, 5)
             planning = asyncio.create_task(plan(services, RunOptions()))
@@ -136,31 +132,27 @@ class TestPlan:
 
 @pytest.mark.slow
 class TestWaves:
-    async def test_are_opened_in_batches(self, settings: Settings, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr(run_tenants, "OPEN_MAX", 2)
-        async with open_services(settings, works=False) as services:
+    async def test_are_opened_in_batches(self, settings: Settings):
+        async with open_services(settings, works=False, pace=SMALL_BATCHES) as services:
             made = await tenants(services, 12)
             run_id = await plan(services, RunOptions(waves=[7, "100%"]))
 
             assert await states(services, run_id) == {"Pending": 2, "Waiting": 10}
             async with services.catalog.begin() as session:
-                await run_tenants.open_batch(session, run_id)
+                await run_tenants.open_batch(session, run_id, limit=2)
             assert await states(services, run_id) == {"Pending": 4, "Waiting": 8}
             for _ in range(3):
                 async with services.catalog.begin() as session:
-                    await run_tenants.open_batch(session, run_id)
+                    await run_tenants.open_batch(session, run_id, limit=2)
             assert await states(services, run_id) == {"Pending": 7, "Waiting": 5}
 
-        async with open_services(settings) as services:
+        async with open_services(settings, pace=SMALL_BATCHES) as services:
             ended = await services.fleet.wait(run_id)
         assert (ended.success_count, ended.failed_count) == (len(made), 0)
 
-    async def test_are_opened_while_no_tenant_ends(
-        self, gated: Settings, gate: Gate, monkeypatch: pytest.MonkeyPatch
-    ):
+    async def test_are_opened_while_no_tenant_ends(self, gated: Settings, gate: Gate):
         """A batch can be of tenants whose server is away, so the next one does not wait for it."""
-        monkeypatch.setattr(run_tenants, "OPEN_MAX", 2)
-        async with open_services(gated) as services:
+        async with open_services(gated, pace=SMALL_BATCHES) as services:
             made = await tenants(services, 9)
             gate.build()
             run_id = await plan(services, RunOptions(waves=[9]))
@@ -175,12 +167,9 @@ class TestWaves:
 
 @pytest.mark.slow
 class TestCancel:
-    async def test_ends_the_tenants_in_batches_behind(
-        self, gated: Settings, gate: Gate, monkeypatch: pytest.MonkeyPatch
-    ):
+    async def test_ends_the_tenants_in_batches_behind(self, gated: Settings, gate: Gate):
         """It returns after the first batch."""
-        monkeypatch.setattr(run_tenants, "CLOSE_MAX", 2)
-        async with open_services(gated) as services:
+        async with open_services(gated, pace=SMALL_BATCHES) as services:
             await tenants(services, 20)
             gate.build()
             run_id = await plan(services, RunOptions(waves=[1, 20]))

@@ -2,20 +2,34 @@
 
 from dataclasses import dataclass
 
+from tenantry.catalog.workers import SILENCE_MS
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How often a process reads and writes the catalog.
+    """How often a process reads and writes the catalog, and how much at once.
 
     These are no settings: the guarantees for several processes depend on them. Tests shorten them.
 
     Attributes:
         check_seconds: Between two readings of the epoch.
         fresh_seconds: After this time without one, the cache is not used.
+        beat_seconds: Between two heartbeats.
+        added_max: Items of a run that one transaction adds, or removes.
+        opened_max: Items of a wave that one transaction allows to start: others are opened while
+            these are migrated.
+        closed_max: Items of a stopped run that one transaction ends.
+        pause_seconds: Between two such transactions, so that other writers of a SQLite catalog
+            have their turn.
     """
 
     check_seconds: float = 0.25
     fresh_seconds: float = 0.75
+    beat_seconds: float = SILENCE_MS / 1000 / 4
+    added_max: int = 5_000
+    opened_max: int = 2_000
+    closed_max: int = 1_000
+    pause_seconds: float = 0.02
 
     @property
     def known_seconds(self) -> float:

@@ -15,6 +15,7 @@ import msgspec
 import sqlalchemy as sa
 
 from tenantry.catalog.jobs import is_frozen
+from tenantry.catalog.pace import PACE
 from tenantry.catalog.runs import MigrationState
 from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.tables import migration_run, tenant, tenant_migration
@@ -23,8 +24,6 @@ from tenantry.catalog.workers import is_abandoned
 from tenantry.db.statements import Statement, columns_of, parameters
 from tenantry.db.types import Ids, is_listed
 from tenantry.kit.errors import Unavailable
-
-ADDED_MAX = 5_000
 
 # Why a tenant of a run was not migrated.
 READ_ONLY = "not attempted: the tenant is read-only"
@@ -256,8 +255,9 @@ async def add_items(
     *,
     after: UUID | None = None,
     waits: bool = False,
+    limit: int = PACE.added_max,
 ) -> list[UUID]:
-    """Add up to `ADDED_MAX` items to a run that has not begun; return their tenants, in order.
+    """Add some items to a run that has not begun; return their tenants, in order.
 
     Args:
         session: A transaction on the catalog.
@@ -265,6 +265,7 @@ async def add_items(
         selection: The selected tenants.
         after: The last tenant that was added before; None for the first ones.
         waits: Whether they wait for their wave; else all of them may start.
+        limit: How many at most.
     """
     if selection.is_empty:
         return []
@@ -274,7 +275,7 @@ async def add_items(
         run=run_id,
         state=state.value,
         after=after or UUID(int=0),
-        limit=ADDED_MAX,
+        limit=limit,
         **msgspec.structs.asdict(selection),
     )
     return sorted(one.id for one in added)
@@ -332,18 +333,21 @@ async def abandoned(session: CatalogSession, planner_id: UUID) -> list[UUID]:
     return [one.id for one in await session.fetch_all(_ABANDONED, planner=planner_id)]
 
 
-async def remove_some(session: CatalogSession, run_id: UUID, planner_id: UUID) -> bool:
-    """Remove up to `ADDED_MAX` items of an abandoned run; return whether nothing is left to remove.
+async def remove_some(
+    session: CatalogSession, run_id: UUID, planner_id: UUID, *, limit: int = PACE.added_max
+) -> bool:
+    """Remove some items of an abandoned run; return whether nothing is left to remove.
 
     Args:
         session: A transaction on the catalog.
         run_id: The id of the run.
         planner_id: The worker that removes it; its planner can no longer begin it then.
+        limit: How many at most.
     """
     if await session.fetch_one(_TAKE, run=run_id, planner=planner_id) is None:
         return True  # its planner lives, and continues; or another process has removed it
-    removed = await session.fetch_all(_REMOVE_ITEMS, run=run_id, limit=ADDED_MAX)
-    if len(removed) == ADDED_MAX:
+    removed = await session.fetch_all(_REMOVE_ITEMS, run=run_id, limit=limit)
+    if len(removed) == limit:
         return False
     await session.execute(_REMOVE, run=run_id)
     return True

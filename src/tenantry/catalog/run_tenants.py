@@ -17,6 +17,7 @@ import sqlalchemy as sa
 
 from tenantry.catalog import latest_attempts, progress
 from tenantry.catalog.latest_attempts import Attempt
+from tenantry.catalog.pace import PACE
 from tenantry.catalog.progress import CANCELLED, Progress
 from tenantry.catalog.runs import (
     MigrationRunNotFound,
@@ -27,10 +28,6 @@ from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.tables import migration_run, tenant_migration
 from tenantry.db.statements import Statement, columns_of, parameters
 from tenantry.kit.errors import Conflict
-
-CLOSE_MAX = 1_000
-# Of a wave: others are opened while these are migrated.
-OPEN_MAX = 2_000
 
 
 class MigrationRunEnded(Conflict):
@@ -162,32 +159,44 @@ async def progress_of(session: CatalogSession, run_id: UUID) -> Progress:
     return found
 
 
-async def open_first_wave(session: CatalogSession, run_id: UUID, *, count: int) -> None:
-    """Begin the first wave, of *count* items, and allow the first batch of them to start."""
+async def open_first_wave(
+    session: CatalogSession, run_id: UUID, *, count: int, limit: int = PACE.opened_max
+) -> None:
+    """Begin the first wave, of *count* items, and allow up to *limit* of them to start."""
     before = await _lock(session, run_id)
     after = msgspec.structs.replace(before, unopened_count=count)
-    await _move(session, await _open_batch(session, after))
+    await _move(session, await _open_batch(session, after, limit))
 
 
-async def open_batch(session: CatalogSession, run_id: UUID) -> None:
-    """Allow up to `OPEN_MAX` more items of the waves that have begun to start.
+async def open_batch(
+    session: CatalogSession, run_id: UUID, *, limit: int = PACE.opened_max
+) -> None:
+    """Allow more items of the waves that have begun to start.
 
     Args:
         session: A transaction on the catalog.
         run_id: The id of the run.
+        limit: How many at most.
     """
     before = await _lock(session, run_id)
     if before.unopened_count and before.stop_reason is None:
-        await _move(session, await _open_batch(session, before))
+        await _move(session, await _open_batch(session, before, limit))
 
 
-async def record(session: CatalogSession, outcomes: Sequence[Outcome], worker_id: UUID) -> Recorded:
+async def record(
+    session: CatalogSession,
+    outcomes: Sequence[Outcome],
+    worker_id: UUID,
+    *,
+    opened_max: int = PACE.opened_max,
+) -> Recorded:
     """Write the outcomes of those items that *worker_id* still holds.
 
     Args:
         session: A transaction on the catalog.
         outcomes: The outcomes to write.
         worker_id: The worker.
+        opened_max: How many items may start at once if a wave begins.
     """
     by_run: dict[UUID, list[Outcome]] = {}
     for outcome in outcomes:
@@ -198,7 +207,7 @@ async def record(session: CatalogSession, outcomes: Sequence[Outcome], worker_id
     moved: list[Progress] = []
     ended: list[Progress] = []
     for before in locked:
-        own, after = await _end(session, before, by_run[before.id], worker_id)
+        own, after = await _end(session, before, by_run[before.id], worker_id, opened_max)
         written += own
         moved.append(after)
         if own and after.finished_at is not None:
@@ -232,13 +241,16 @@ async def stop(session: CatalogSession, run_id: UUID, *, reason: str = CANCELLED
     return True
 
 
-async def close_batch(session: CatalogSession, run_id: UUID, *, now: datetime) -> Recorded:
-    """End up to `CLOSE_MAX` unclaimed items of a stopped run.
+async def close_batch(
+    session: CatalogSession, run_id: UUID, *, now: datetime, limit: int = PACE.closed_max
+) -> Recorded:
+    """End some unclaimed items of a stopped run.
 
     Args:
         session: A transaction on the catalog.
         run_id: The id of the run.
         now: When they end.
+        limit: How many at most.
     """
     before = await _lock(session, run_id)
     if before.stop_reason is None or before.finished_at is not None:
@@ -249,7 +261,7 @@ async def close_batch(session: CatalogSession, run_id: UUID, *, now: datetime) -
             _CLOSE,
             run=run_id,
             before=state.value,
-            limit=CLOSE_MAX - count,
+            limit=limit - count,
             reason=before.stop_reason,
             at=now,
             number=last + count,
@@ -273,7 +285,11 @@ async def _lock(session: CatalogSession, run_id: UUID) -> Progress:
 
 
 async def _end(
-    session: CatalogSession, before: Progress, outcomes: Sequence[Outcome], holder: UUID
+    session: CatalogSession,
+    before: Progress,
+    outcomes: Sequence[Outcome],
+    holder: UUID,
+    opened_max: int,
 ) -> tuple[list[Outcome], Progress]:
     """End the items of one run that *holder* has; return them and the run's progress."""
     last = before.last_sequence or 0
@@ -297,13 +313,13 @@ async def _end(
     )
     skipped = sum(not one.item.is_attempted for one in written)
     if after.unopened_count > before.unopened_count:  # a wave begins
-        after = await _open_batch(session, after)
+        after = await _open_batch(session, after, opened_max)
     await _move(session, after, not_attempted=skipped)
     return written, after
 
 
-async def _open_batch(session: CatalogSession, run: Progress) -> Progress:
-    count = min(run.unopened_count, OPEN_MAX)
+async def _open_batch(session: CatalogSession, run: Progress, limit: int) -> Progress:
+    count = min(run.unopened_count, limit)
     await session.execute(_OPEN, run=run.id, limit=count)
     return msgspec.structs.replace(run, unopened_count=run.unopened_count - count)
 

@@ -15,6 +15,7 @@ import structlog
 
 from tenantry.catalog import plans, run_claims, run_tenants, runs, waiting, workers
 from tenantry.catalog.database import Catalog
+from tenantry.catalog.pace import Pace
 from tenantry.catalog.run_tenants import Recorded
 from tenantry.catalog.runs import RunTenant, UnfinishedRun
 from tenantry.db.sessions import DatabaseUnavailable
@@ -26,8 +27,6 @@ from tenantry.fleet.server_queue import CLAIM_MIN, ServerQueue
 from tenantry.kit.clock import monotonic_seconds, utc_now
 
 POLL_SECONDS = 0.5
-# Between two batches, so that other writers of a SQLite catalog have their turn.
-BATCH_PAUSE_SECONDS = 0.02
 # How long the tenants of a server that is not configured here are left to other processes, which
 # need one heartbeat to publish that they work on the run.
 UNKNOWN_SERVER_SECONDS = workers.SILENCE_MS / 1000
@@ -65,6 +64,7 @@ class Claims:
         in_flight: Counts the claimed tenants.
         server_names: The tenant servers of this process.
         closed: Called with tenants that were ended without a claim.
+        pace: How many items one transaction opens, or ends.
 
     Attributes:
         unknown_servers: The servers of pending tenants that are not configured here.
@@ -80,6 +80,7 @@ class Claims:
         *,
         server_names: Collection[str],
         closed: Callable[[Recorded], None],
+        pace: Pace,
     ) -> None:
         self._catalog = catalog
         self._heartbeat = heartbeat
@@ -87,6 +88,7 @@ class Claims:
         self._outages = outages
         self._in_flight = in_flight
         self._closed = closed
+        self._pace = pace
         self._queues: dict[str, ServerQueue[Claimed]] = {
             name: ServerQueue() for name in (*server_names, OTHER)
         }
@@ -146,9 +148,10 @@ class Claims:
             DatabaseUnavailable: Some tenants may not have been ended.
         """
         async with self._catalog.begin() as session:
-            recorded = await run_tenants.close_batch(session, run_id, now=utc_now())
+            limit = self._pace.closed_max
+            recorded = await run_tenants.close_batch(session, run_id, now=utc_now(), limit=limit)
         self._closed(recorded)
-        has_more = len(recorded.states) == run_tenants.CLOSE_MAX
+        has_more = len(recorded.states) == limit
         if has_more:
             self.hint()
         return has_more
@@ -156,8 +159,8 @@ class Claims:
     async def _open(self, run_id: UUID) -> None:
         """Open some more tenants of a wave; soon some more."""
         async with self._catalog.begin() as session:
-            await run_tenants.open_batch(session, run_id)
-        await asyncio.sleep(BATCH_PAUSE_SECONDS)
+            await run_tenants.open_batch(session, run_id, limit=self._pace.opened_max)
+        await asyncio.sleep(self._pace.pause_seconds)
         self.hint()
 
     def _queue_of(self, server_name: str) -> ServerQueue[Claimed]:
@@ -197,7 +200,7 @@ class Claims:
         for run in unfinished:
             if run.stop_reason is not None:
                 await self.close(run.id)
-                await asyncio.sleep(BATCH_PAUSE_SECONDS)
+                await asyncio.sleep(self._pace.pause_seconds)
             elif run.unopened_count:
                 await self._open(run.id)
             active = await self._runs.of(run, self._catalog)

@@ -9,11 +9,10 @@ import structlog
 
 from tenantry.catalog import workers
 from tenantry.catalog.database import Catalog
+from tenantry.catalog.pace import PACE, Pace
 from tenantry.catalog.workers import Report
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.kit.ids import new_id
-
-BEAT_SECONDS = workers.SILENCE_MS / 1000 / 4
 
 _log = structlog.get_logger(__name__)
 
@@ -23,14 +22,16 @@ class Heartbeat:
 
     Args:
         catalog: The catalog.
+        pace: How often it is written.
 
     Attributes:
         worker_id: The id of this process in the catalog.
     """
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, catalog: Catalog, pace: Pace = PACE) -> None:
         self.worker_id: UUID = new_id()
         self._catalog = catalog
+        self._pace = pace
 
     async def beat(self, report: Report = Report()) -> None:  # noqa: B008 - it is frozen
         """Write one heartbeat, with a report.
@@ -41,9 +42,9 @@ class Heartbeat:
         await workers.beat(self._catalog, self.worker_id, report)
 
     async def keep_beating(self, report: Callable[[], Report]) -> None:
-        """Write a heartbeat with the current report every `BEAT_SECONDS`, until cancelled."""
+        """Write a heartbeat with the current report every `Pace.beat_seconds`, until cancelled."""
         while True:
-            await asyncio.sleep(BEAT_SECONDS)
+            await asyncio.sleep(self._pace.beat_seconds)
             try:
                 await self.beat(report())
             except DatabaseUnavailable:

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from tenantry.catalog import audit, durations, plans, run_tenants, runs
 from tenantry.catalog.database import Catalog
+from tenantry.catalog.pace import PACE, Pace
 from tenantry.catalog.runs import MigrationRun
 from tenantry.catalog.session import CatalogSession
 from tenantry.db.sessions import DatabaseUnavailable
@@ -34,8 +35,6 @@ from tenantry.migration.streams import BadStream, Streams
 PREVIEWS_MAX = 1
 # All details of a preview are in memory, with some hundred bytes for each tenant.
 PREVIEWED_MAX = 100_000
-# Between two batches, so that other writers of a SQLite catalog have their turn.
-WRITE_PAUSE_SECONDS = 0.02
 # How long a caller who waits for a run waits for the catalog: Patroni's default `ttl`.
 CATALOG_PATIENCE_SECONDS = 30.0
 
@@ -58,6 +57,7 @@ class Fleet:
         previewer: Reads what is pending in tenants' databases.
         streams: Reads the current revisions.
         metrics: Counts runs without tenants, which end immediately.
+        pace: How many items one transaction adds.
     """
 
     def __init__(
@@ -68,12 +68,14 @@ class Fleet:
         streams: Callable[[], Streams],
         *,
         metrics: Metrics,
+        pace: Pace = PACE,
     ) -> None:
         self._catalog = catalog
         self._worker = worker
         self._previewer = previewer
         self._streams = streams
         self._metrics = metrics
+        self._pace = pace
         self._planning: set[UUID] = set()
         self._previews = asyncio.Semaphore(PREVIEWS_MAX)
 
@@ -115,7 +117,7 @@ class Fleet:
         head: str | None,
         triggered_by: str,
     ) -> int:
-        waits = options.waves is not None
+        waits, limit = options.waves is not None, self._pace.added_max
         total, after = 0, None
         while True:
             async with self._catalog.begin() as session:
@@ -133,13 +135,15 @@ class Fleet:
                     )
                 else:
                     await plans.hold(session, run_id, self._worker.worker_id)
-                added = await plans.add_items(session, run_id, selection, after=after, waits=waits)
+                added = await plans.add_items(
+                    session, run_id, selection, after=after, waits=waits, limit=limit
+                )
                 total += len(added)
-                if len(added) < plans.ADDED_MAX:
+                if len(added) < limit:
                     await self._begin(ctx, session, run_id, options, total)
                     return total
             after = added[-1]
-            await asyncio.sleep(WRITE_PAUSE_SECONDS)
+            await asyncio.sleep(self._pace.pause_seconds)
 
     async def _begin(
         self,
@@ -159,7 +163,8 @@ class Fleet:
             max_failures=options.failures_max(total),
         )
         if waves:
-            await run_tenants.open_first_wave(session, run_id, count=waves[0])
+            limit = self._pace.opened_max
+            await run_tenants.open_first_wave(session, run_id, count=waves[0], limit=limit)
         target = f"{run_id} {options.label}" if options.label else str(run_id)
         await audit.LOG.add(session, ctx, "migration-run.start", target)
 
@@ -173,8 +178,10 @@ class Fleet:
             is_removed = run_id in self._planning
             while not is_removed:
                 async with self._catalog.begin() as session:
-                    is_removed = await plans.remove_some(session, run_id, self._worker.worker_id)
-                await asyncio.sleep(WRITE_PAUSE_SECONDS)
+                    is_removed = await plans.remove_some(
+                        session, run_id, self._worker.worker_id, limit=self._pace.added_max
+                    )
+                await asyncio.sleep(self._pace.pause_seconds)
 
     async def preview(
         self, ctx: OperationContext, options: RunOptions = EVERY_ACTIVE_TENANT, *, rehearse: bool
@@ -223,8 +230,8 @@ class Fleet:
         """Stop a run in every process: no more of its tenants start. Started ones finish.
 
         Tenants that have not started end as failed, "not attempted: run cancelled": up to
-        `CLOSE_MAX` of them before this returns, the others soon after, and the claimed ones by the
-        workers that claimed them. Cancelling again has no effect.
+        `Pace.closed_max` of them before this returns, the others soon after, and the claimed ones
+        by the workers that claimed them. Cancelling again has no effect.
 
         Args:
             ctx: The context of the caller.
@@ -241,7 +248,7 @@ class Fleet:
                 await audit.LOG.add(session, ctx, "migration-run.cancel", run_id)
         has_more = await self._worker.close(run_id)
         while has_more and ends_all:
-            await asyncio.sleep(WRITE_PAUSE_SECONDS)
+            await asyncio.sleep(self._pace.pause_seconds)
             has_more = await self._worker.close(run_id)
 
     async def wait(self, run_id: UUID) -> MigrationRun:

@@ -10,6 +10,7 @@ import structlog
 
 from tenantry.catalog import run_tenants, waiting
 from tenantry.catalog.database import Catalog
+from tenantry.catalog.pace import Pace
 from tenantry.catalog.run_tenants import Recorded
 from tenantry.catalog.runs import MigrationState, Outcome, RunTenant
 from tenantry.catalog.waiting import Returned
@@ -38,6 +39,7 @@ class OutcomeWriter:
         in_flight: Counts the tenants without a written outcome, which bounds this queue.
         written: Called with the recorded outcomes, without those of tenants that another process
             has taken over.
+        pace: How many items may start at once if a wave begins.
     """
 
     def __init__(
@@ -47,11 +49,13 @@ class OutcomeWriter:
         in_flight: InFlight,
         *,
         written: Callable[[Recorded], None],
+        pace: Pace,
     ) -> None:
         self._catalog = catalog
         self._heartbeat = heartbeat
         self._in_flight = in_flight
         self._written = written
+        self._pace = pace
         self._waiting: list[Outcome | Returned] = []
         self._blocked_at: float | None = None
         self._some = asyncio.Event()
@@ -104,7 +108,9 @@ class OutcomeWriter:
         while True:
             try:
                 async with self._catalog.begin() as session:
-                    recorded = await run_tenants.record(session, ended, worker_id)
+                    recorded = await run_tenants.record(
+                        session, ended, worker_id, opened_max=self._pace.opened_max
+                    )
                     await waiting.give_back(session, returned, worker_id)
             except DatabaseUnavailable:
                 self._blocked_at = self._blocked_at or monotonic_seconds()

@@ -17,6 +17,7 @@ import structlog
 
 from tenantry.catalog import waiting
 from tenantry.catalog.database import Catalog
+from tenantry.catalog.pace import PACE, Pace
 from tenantry.catalog.run_tenants import Recorded
 from tenantry.catalog.runs import MigrationState, Outcome, RunTenant
 from tenantry.catalog.waiting import Returned
@@ -58,6 +59,7 @@ class Worker:
         metrics: Counts finished tenants and runs.
         concurrency: How many tenants are migrated concurrently on each server, by its name.
         patience_seconds: How long the tenants of a server that is away wait.
+        pace: How often it writes to the catalog, and how much at once.
 
     Attributes:
         worker_id: The id of this process in the catalog.
@@ -76,6 +78,7 @@ class Worker:
         metrics: Metrics,
         concurrency: Mapping[str, int],
         patience_seconds: float,
+        pace: Pace = PACE,
     ) -> None:
         self.worker_id = heartbeat.worker_id
         self._catalog = catalog
@@ -98,9 +101,10 @@ class Worker:
             self._in_flight,
             server_names=concurrency.keys(),
             closed=self._follow_up,
+            pace=pace,
         )
         self._writer = OutcomeWriter(
-            catalog, heartbeat, self._in_flight, written=self._outcomes_written
+            catalog, heartbeat, self._in_flight, written=self._outcomes_written, pace=pace
         )
         self.run_ended = asyncio.Event()
         self.written = asyncio.Event()
