@@ -11,7 +11,7 @@ from tenantry.catalog.pace import Pace
 from tenantry.catalog.run_tenants import MigrationRunEnded
 from tenantry.catalog.runs import MigrationRunNotFound, RunTenant
 from tenantry.catalog.tenants import Tenant
-from tenantry.fleet import active_runs, worker
+from tenantry.fleet import active_runs
 from tenantry.fleet.run_options import RunOptions
 from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id
@@ -248,7 +248,7 @@ class TestAfterADeath:
                 assert (item.state == "Success") is is_migrated(services, tenant)
 
     async def test_ends_the_run_though_its_revisions_are_unknown(
-        self, gated: Settings, settings: Settings, gate: Gate, monkeypatch: pytest.MonkeyPatch
+        self, gated: Settings, settings: Settings, gate: Gate
     ):
         async with open_services(gated, works=False) as services:
             await tenants(services, 2)
@@ -257,9 +257,8 @@ class TestAfterADeath:
             dead = await _claim_all(services, run_id)
             await cancel(services, run_id)
         _silence(gated, dead)
-        monkeypatch.setattr(active_runs, "ORPHANED_AFTER", active_runs.ORPHANED_AFTER * 0)
 
-        async with open_services(settings) as ignorant:
+        async with open_services(settings, pace=Pace(orphaned_seconds=0)) as ignorant:
             run = await ignorant.fleet.wait(run_id)
 
         assert (run.success_count, run.failed_count) == (0, 2)
@@ -268,11 +267,10 @@ class TestAfterADeath:
 @pytest.mark.slow
 class TestStop:
     async def test_ends_without_a_catalog_and_leaves_the_rest_to_others(
-        self, gated: Settings, gate: Gate, monkeypatch: pytest.MonkeyPatch
+        self, gated: Settings, gate: Gate
     ):
         """The tenants in work are finished; their own logs hold the outcomes."""
-        monkeypatch.setattr(worker, "LAST_OUTCOMES_SECONDS_MAX", 0.5)
-        async with open_services(gated) as services:
+        async with open_services(gated, pace=Pace(last_outcomes_seconds=0.5)) as services:
             made = await tenants(services, 4)
             gate.build()
             run_id = await plan(services)

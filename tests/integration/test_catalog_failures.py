@@ -7,8 +7,9 @@ from uuid import UUID
 import pytest
 
 from tenantry.catalog import run_claims, run_tenants, runs
+from tenantry.catalog.pace import Pace
 from tenantry.db.sessions import DatabaseUnavailable
-from tenantry.fleet import active_runs, outcomes, worker
+from tenantry.fleet import active_runs, outcomes
 from tenantry.fleet.active_runs import ActiveRun, ActiveRuns
 from tenantry.fleet.in_flight import InFlight
 from tenantry.fleet.run_options import RunOptions
@@ -23,6 +24,7 @@ from tests.integration.gates import spoil, tenants
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(60)]
 
 SECONDS_MAX = 20
+IMPATIENT = Pace(retry_seconds=0.01, last_outcomes_seconds=0.5)
 
 
 async def plan(services: Services, options: RunOptions | None = None) -> UUID:
@@ -74,27 +76,27 @@ class TestClaim:
 
 class TestOutcome:
     async def test_that_cannot_be_written_does_not_block_others(
-        self, services: Services, monkeypatch: pytest.MonkeyPatch
+        self, settings: Settings, monkeypatch: pytest.MonkeyPatch
     ):
         """Nor does it keep this process from stopping, after a bounded time of retries."""
-        made = [(await provision(services, name)).tenant for name in ("acme", "globex", "initech")]
         record = run_tenants.record
-        monkeypatch.setattr(outcomes, "RETRY_SECONDS", 0.01)
-        monkeypatch.setattr(worker, "LAST_OUTCOMES_SECONDS_MAX", 0.5)
 
         async def refuse_one(session: Any, some: Any, worker_id: UUID, **options: Any) -> Any:
-            if made[1].id in [one.item.tenant_id for one in some]:
+            if "globex" in [one.item.tenant_name for one in some]:
                 raise ValueError
             return await record(session, some, worker_id, **options)
 
         monkeypatch.setattr(run_tenants, "record", refuse_one)
-        run_id = await plan(services)
-        async with asyncio.timeout(SECONDS_MAX):
-            while len(found := await runs.ended(services.catalog, run_id)) < 2:  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
-            await asyncio.sleep(10 * outcomes.RETRY_SECONDS)
+        async with open_services(settings, pace=IMPATIENT) as services:
+            for name in ("acme", "globex", "initech"):
+                await provision(services, name)
+            run_id = await plan(services)
+            async with asyncio.timeout(SECONDS_MAX):
+                while len(found := await runs.ended(services.catalog, run_id)) < 2:  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
+                await asyncio.sleep(10 * IMPATIENT.retry_seconds)
 
-            await services.worker.stop()
+                await services.worker.stop()
 
         assert [item.tenant_name for item in found] == ["acme", "initech"]
 
@@ -102,7 +104,6 @@ class TestOutcome:
         self, settings: Settings, folder: AlembicFolder, monkeypatch: pytest.MonkeyPatch
     ):
         """A tenant at the head is a success, with what was applied there; a failure is one."""
-        monkeypatch.setattr(outcomes, "RETRY_SECONDS", 0.01)
         record = run_tenants.record
 
         async def refuse_what_is_odd(
@@ -115,7 +116,7 @@ class TestOutcome:
 
         monkeypatch.setattr(run_tenants, "record", refuse_what_is_odd)
         with_user = settings.model_copy(update={"tenant_migrations": folder.begin()})
-        async with open_services(with_user) as services:
+        async with open_services(with_user, pace=IMPATIENT) as services:
             made = await tenants(services, 2)
             folder.add("u1_créer", "op.create_table('note', sa.Column('id', sa.Integer))")
             spoil(services, made[1])
@@ -136,9 +137,8 @@ class TestStop:
         self, settings: Settings, monkeypatch: pytest.MonkeyPatch
     ):
         """What has not started waits for the catalog to count them, for a bounded time."""
-        monkeypatch.setattr(worker, "LAST_OUTCOMES_SECONDS_MAX", 0.5)
         one_by_one = settings.model_copy(update={"migrate_concurrency": 1})
-        async with open_services(one_by_one) as services:
+        async with open_services(one_by_one, pace=Pace(last_outcomes_seconds=0.5)) as services:
             for name in ("acme", "globex"):
                 tenant = (await provision(services, name)).tenant
                 await services.databases.forget(tenant.id)

@@ -2,13 +2,13 @@
 
 import asyncio
 import itertools
-from contextlib import AsyncExitStack
-from datetime import timedelta
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 
 import pytest
 
 from tenantry.catalog import runs, workers
+from tenantry.catalog.pace import Pace
 from tenantry.catalog.runs import MigrationRun
 from tenantry.fleet import active_runs
 from tenantry.kit.ids import new_id
@@ -26,11 +26,10 @@ SLOW = (
 LIVE = "import time\nonline = True"
 
 
-@pytest.fixture(autouse=True)
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run with revisions that no process knows ends after a second, not a minute."""
-    monkeypatch.setattr(active_runs, "ORPHANED_AFTER", timedelta(seconds=1))
-    monkeypatch.setattr(active_runs, "UNKNOWN_SECONDS", 0.1)
+def impatient(settings: Settings, *, works: bool = True) -> AbstractAsyncContextManager[Services]:
+    """Open a process that ends a run with revisions that no process knows after a second."""
+    pace = Pace(unknown_seconds=0.1, orphaned_seconds=1.0)
+    return open_services(settings, works=works, pace=pace)
 
 
 @pytest.fixture(name="old")
@@ -53,7 +52,7 @@ def _new(old: Settings, tmp_path: Path) -> Settings:
 
 async def planned(services: Services, settings: Settings) -> MigrationRun:
     """Return a run that its planner does not work on."""
-    async with open_services(settings, works=False) as planner:
+    async with impatient(settings, works=False) as planner:
         run_id = await planner.fleet.plan(system_context("ada"), triggered_by="ada")
     return await runs.get(services.catalog, run_id)
 
@@ -63,7 +62,7 @@ class TestRun:
         self, settings: Settings, gate: Gate, gated: Settings
     ):
         """However long its tenants take: a process that knows its revisions has a heartbeat."""
-        async with open_services(settings) as old, open_services(gated) as new:
+        async with impatient(settings) as old, impatient(gated) as new:
             await tenants(old, 4)
             gate.build()
             run_id = await new.fleet.plan(system_context("ada"), triggered_by="ada")
@@ -78,7 +77,7 @@ class TestRun:
     async def test_is_ended_when_no_process_that_knows_it_has_had_a_heartbeat(
         self, settings: Settings, gate: Gate, gated: Settings
     ):
-        async with open_services(settings) as old:
+        async with impatient(settings) as old:
             await tenants(old, 4)
             gate.build()
             run = await planned(old, gated)
@@ -92,18 +91,18 @@ class TestRun:
         self, settings: Settings, old: Settings, new: Settings
     ):
         """One by one, also the one that planned it; each revision is applied once."""
-        async with open_services(settings, works=False) as watching, AsyncExitStack() as stack:
+        async with impatient(settings, works=False) as watching, AsyncExitStack() as stack:
             await tenants(watching, TENANTS)
             olds = [AsyncExitStack(), AsyncExitStack()]
-            first, _ = [await one.enter_async_context(open_services(old)) for one in olds]
+            first, _ = [await one.enter_async_context(impatient(old)) for one in olds]
             run_id = await first.fleet.plan(system_context("ada"), triggered_by="ada")
             for one in olds:
                 await asyncio.sleep(0.2)
                 await one.aclose()
-                await stack.enter_async_context(open_services(new))
+                await stack.enter_async_context(impatient(new))
             async with asyncio.timeout(30):
                 run = await watching.fleet.wait(run_id)
-            last = await stack.enter_async_context(open_services(new))
+            last = await stack.enter_async_context(impatient(new))
             again = await last.fleet.wait(
                 await last.fleet.plan(system_context("ada"), triggered_by="ada")
             )
@@ -125,17 +124,17 @@ class TestRun:
         self, settings: Settings, old: Settings, new: Settings
     ):
         """Planned by the first of them, while the others are of the release before."""
-        async with open_services(settings, works=False) as watching, AsyncExitStack() as stack:
+        async with impatient(settings, works=False) as watching, AsyncExitStack() as stack:
             await tenants(watching, TENANTS)
             olds = [AsyncExitStack(), AsyncExitStack()]
             for one in olds:
-                await one.enter_async_context(open_services(old))
-            first = await stack.enter_async_context(open_services(new))
+                await one.enter_async_context(impatient(old))
+            first = await stack.enter_async_context(impatient(new))
             run_id = await first.fleet.plan(system_context("ada"), triggered_by="ada")
             for one in olds:
                 await asyncio.sleep(1.5)
                 await one.aclose()
-                await stack.enter_async_context(open_services(new))
+                await stack.enter_async_context(impatient(new))
             async with asyncio.timeout(30):
                 run = await first.fleet.wait(run_id)
 

@@ -21,6 +21,12 @@ class Pace:
         closed_max: Items of a stopped run that one transaction ends.
         pause_seconds: Between two such transactions, so that other writers of a SQLite catalog
             have their turn.
+        retry_seconds: Between two attempts to write outcomes.
+        last_outcomes_seconds: For the last outcomes of a process that stops; then other processes
+            read them from the tenants' own databases.
+        unknown_seconds: Between two looks at a run with revisions that this process does not have.
+        orphaned_seconds: After this time without a heartbeat of a process that has them, such a
+            run is stopped.
     """
 
     check_seconds: float = 0.25
@@ -30,6 +36,10 @@ class Pace:
     opened_max: int = 2_000
     closed_max: int = 1_000
     pause_seconds: float = 0.02
+    retry_seconds: float = 0.5
+    last_outcomes_seconds: float = 20.0
+    unknown_seconds: float = 5.0
+    orphaned_seconds: float = 60.0
 
     @property
     def known_seconds(self) -> float:

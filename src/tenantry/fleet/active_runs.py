@@ -9,11 +9,11 @@ import asyncio
 import contextlib
 from collections import OrderedDict
 from collections.abc import Callable
-from datetime import timedelta
 from uuid import UUID
 
 from tenantry.catalog import run_tenants, workers
 from tenantry.catalog.database import Catalog
+from tenantry.catalog.pace import PACE, Pace
 from tenantry.catalog.progress import NOT_ATTEMPTED, Progress
 from tenantry.catalog.run_tenants import MigrationRunEnded
 from tenantry.catalog.runs import UnfinishedRun
@@ -25,10 +25,6 @@ from tenantry.migration.streams import Streams
 RUNS_REMEMBERED_MAX = 100
 # How long a read of a run's state is trusted.
 STATE_SECONDS_MAX = 0.25
-# How often a run with revisions that this process does not have is checked again, and after which
-# time without a heartbeat of a process that has them the run is stopped.
-UNKNOWN_SECONDS = 5.0
-ORPHANED_AFTER = timedelta(seconds=60)
 REVISIONS_UNKNOWN = f"{NOT_ATTEMPTED}no running worker has the revisions of this run"
 
 
@@ -116,11 +112,15 @@ class ActiveRuns:
     Args:
         streams: Reads the current revisions.
         in_flight: Counts the failures that are not in the catalog's count yet.
+        pace: How long a run waits for a process that has its revisions.
     """
 
-    def __init__(self, streams: Callable[[], Streams], in_flight: InFlight) -> None:
+    def __init__(
+        self, streams: Callable[[], Streams], in_flight: InFlight, pace: Pace = PACE
+    ) -> None:
         self._streams = streams
         self._in_flight = in_flight
+        self._pace = pace
         self._runs: OrderedDict[UUID, ActiveRun] = OrderedDict()
         self._unknown: OrderedDict[UUID, tuple[float, float]] = OrderedDict()
 
@@ -160,7 +160,8 @@ class ActiveRuns:
 
         An older release, or a process that is configured without the user's revisions, would find
         every tenant at its own head and record a success. So it leaves the run to other processes.
-        If no process with the revisions had a heartbeat for `ORPHANED_AFTER`, the run is stopped.
+        If no process with the revisions had a heartbeat for `Pace.orphaned_seconds`, the run is
+        stopped.
 
         Raises:
             DatabaseUnavailable: The catalog cannot be reached.
@@ -179,20 +180,20 @@ class ActiveRuns:
         scripts = RunScripts(self._streams())
         if run.head is None or await asyncio.to_thread(scripts.have, run.head):
             return self.begin(run.id, scripts)
-        if await _is_known_elsewhere(catalog, run.id):
+        if await _is_known_elsewhere(catalog, run.id, within_seconds=self._pace.orphaned_seconds):
             first_seen = now
-        if now - first_seen >= ORPHANED_AFTER.total_seconds():
+        if now - first_seen >= self._pace.orphaned_seconds:
             await _stop_orphan(catalog, run.id)
             return self.begin(run.id, scripts, is_known=False)
-        self._unknown[run.id] = first_seen, now + UNKNOWN_SECONDS
+        self._unknown[run.id] = first_seen, now + self._pace.unknown_seconds
         if len(self._unknown) > RUNS_REMEMBERED_MAX:
             self._unknown.popitem(last=False)
         return None
 
 
-async def _is_known_elsewhere(catalog: Catalog, run_id: UUID) -> bool:
+async def _is_known_elsewhere(catalog: Catalog, run_id: UUID, *, within_seconds: float) -> bool:
     """Return whether a process that has the revisions of the run had a heartbeat recently."""
-    within_ms = int(ORPHANED_AFTER.total_seconds() * 1000)
+    within_ms = int(within_seconds * 1000)
     return any(one.knows(run_id) for one in await workers.published(catalog, within_ms=within_ms))
 
 

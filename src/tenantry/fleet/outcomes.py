@@ -24,7 +24,6 @@ WRITTEN_MAX = 256
 # How long an outcome waits for others, so that one transaction writes several. If no other tenant
 # is in flight, it does not wait.
 LINGER_SECONDS = 0.1
-RETRY_SECONDS = 0.5
 UNWRITABLE = "The error of this tenant could not be stored in the catalog; see the log."
 
 _log = structlog.get_logger(__name__)
@@ -39,7 +38,7 @@ class OutcomeWriter:
         in_flight: Counts the tenants without a written outcome, which bounds this queue.
         written: Called with the recorded outcomes, without those of tenants that another process
             has taken over.
-        pace: How many items may start at once if a wave begins.
+        pace: How often it tries, and how many items may start at once if a wave begins.
     """
 
     def __init__(
@@ -115,7 +114,7 @@ class OutcomeWriter:
             except DatabaseUnavailable:
                 self._blocked_at = self._blocked_at or monotonic_seconds()
                 _log.warning("catalog unavailable, writing later", outcomes=len(outcomes))
-                await asyncio.sleep(RETRY_SECONDS)
+                await asyncio.sleep(self._pace.retry_seconds)
             except Exception:  # noqa: BLE001 - one bad outcome must not block the others
                 _log.exception("outcomes not written", outcomes=len(outcomes))
                 break
@@ -146,7 +145,7 @@ class OutcomeWriter:
             error=item.error,
         )
         self._blocked_at = self._blocked_at or monotonic_seconds()
-        await asyncio.sleep(RETRY_SECONDS)
+        await asyncio.sleep(self._pace.retry_seconds)
         if isinstance(outcome, Returned):
             self.put(outcome)
             return

@@ -39,9 +39,6 @@ from tenantry.migration.schema_state import SchemaState
 from tenantry.migration.streams import Streams
 from tenantry.tenant.databases import TenantDatabases
 
-# How long a process that stops waits until the catalog has stored its last outcomes.
-LAST_OUTCOMES_SECONDS_MAX = 20.0
-
 PROGRAM = f"{socket.gethostname()}, process {os.getpid()}, release {VERSION}"
 
 _log = structlog.get_logger(__name__)
@@ -86,8 +83,9 @@ class Worker:
         self._migrator = migrator
         self._metrics = metrics
         self._concurrency = concurrency
+        self._pace = pace
         self._in_flight = InFlight()
-        self._runs = ActiveRuns(streams, self._in_flight)
+        self._runs = ActiveRuns(streams, self._in_flight, pace)
         self._outages = Outages(
             databases,
             patience_seconds=patience_seconds,
@@ -171,12 +169,12 @@ class Worker:
     async def stop(self) -> None:
         """Claim no more tenants, finish the started ones, and release the others.
 
-        If the catalog does not store the last outcomes within `LAST_OUTCOMES_SECONDS_MAX`,
+        If the catalog does not store the last outcomes within `Pace.last_outcomes_seconds`,
         other processes read them from the tenants' own databases.
         """
         self._in_flight.stop()
         while not self._in_flight.is_idle:
-            if self._writer.is_blocked_for(LAST_OUTCOMES_SECONDS_MAX):
+            if self._writer.is_blocked_for(self._pace.last_outcomes_seconds):
                 _log.error("outcomes not written", outcomes=self._in_flight.count)
                 break
             await asyncio.sleep(POLL_SECONDS / 10)
