@@ -1,5 +1,6 @@
 """What a tenant's database has beside its tables: rights, settings and comments are moved, too."""
 
+import re
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 from tenantry.backup import moving
 from tenantry.backup.online import Way
 from tenantry.catalog.tenants import Tenant
-from tenantry.db.database_options import RoleMissing, SettingNotCarried
+from tenantry.db.database_options import OwnerNotCarried, RoleMissing, SettingNotCarried
 from tenantry.services import Services, open_services
 from tenantry.settings import Settings
 from testkit import raw_sql
@@ -31,6 +32,13 @@ STATE = (
     JOIN pg_database ON pg_database.oid = setdatabase
     WHERE datname = current_database() AND setrole = 0 ORDER BY 1""",
     "SELECT current_setting('timezone'), current_setting('app.plan'), current_schemas(false)",
+)
+
+
+# What acts with the rights of its owner.
+ACTING = (
+    ("view people", "AS SELECT email FROM tenantry_user"),
+    ("function act()", "RETURNS int LANGUAGE sql SECURITY DEFINER AS 'SELECT 1'"),
 )
 
 
@@ -110,6 +118,28 @@ class TestMove:
 
         assert isinstance(found, moving.NotMoved)
         assert isinstance(found.error, RoleMissing)
+
+    @pytest.mark.parametrize("acting", ACTING, ids=["view", "function"])
+    async def test_is_refused_if_something_acts_with_the_rights_of_another_role(
+        self,
+        services: Services,
+        servers: tuple[Server, Server],
+        shop: Tenant,
+        acting: tuple[str, str],
+        way: Way,
+    ):
+        """In the copy, it would act with those of Tenantry's role."""
+        raw_sql.run(servers[1].url, f"CREATE ROLE {QUOTED}")
+        what, definition = acting
+        grant = f"GRANT CREATE ON SCHEMA public TO {QUOTED}"
+        change = f"ALTER {what} OWNER TO {QUOTED}"
+        raw_sql.run(url_of(services, shop), grant, f"CREATE {what} {definition}", change)
+
+        with pytest.raises(OwnerNotCarried, match=re.escape(what)):
+            await move(services, shop, way=way)
+
+        assert await is_writable(services, shop)
+        assert await left_over(services) == []
 
     async def test_is_refused_if_a_setting_cannot_be_set(
         self, services: Services, servers: tuple[Server, Server], shop: Tenant, way: Way

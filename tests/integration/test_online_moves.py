@@ -286,8 +286,8 @@ class TestMove:
         """It is in the snapshot, and its later rows would be in no change."""
         url, began = url_of(services, shop), replication.begin
 
-        async def and_create(raw: Any, name: str) -> None:
-            await began(raw, name)
+        async def and_create(raw: Any, name: str, **limits: Any) -> None:
+            await began(raw, name, **limits)
             raw_sql.run(url, "CREATE TABLE late (id integer PRIMARY KEY)")
 
         monkeypatch.setattr(replication, "begin", and_create)

@@ -162,6 +162,7 @@ class TestThrottleKeys:
             ("2001:db8::1", "2001:db8::ffff:1"),
             ("2001:0db8:0:0::1", "2001:db8::1"),
             ("192.0.2.1", "192.0.2.1"),
+            ("::ffff:192.0.2.1", "192.0.2.1"),
         ],
     )
     def test_are_the_same_for_one_network(self, one: str, other: str):

@@ -34,6 +34,7 @@ async def check_server(source: str, target: str) -> None:
         ServerTooOld: It is an older PostgreSQL.
         NoSpace: Its disk is too full, on SQLite.
         RoleMissing: A role with rights in the database is missing.
+        OwnerNotCarried: Something acts with the rights of a role that the copy does not keep.
         DatabaseUnavailable: A server cannot be reached.
     """
     path, new = sqlite_path(source), sqlite_path(target)
@@ -48,6 +49,7 @@ async def check_server(source: str, target: str) -> None:
         )
     async with dumps.connected(source) as raw, dumps.connected(target) as new:
         await database_options.check_roles(raw, new)
+        await database_options.check_owners(raw)
 
 
 async def copy(source: str, target: str, progress: Progress, *, tools: PostgresTools) -> None:

@@ -25,6 +25,22 @@ FROM pg_db_role_setting, pg_catalog.unnest(setconfig) AS one WHERE setrole = 0
     AND setdatabase = (SELECT oid FROM pg_database WHERE datname = current_database())
     AND NOT pg_catalog.starts_with(one, '{FENCE}=')
 """  # noqa: S608 - a constant
+# What acts with the rights of its owner, who is another role than ours: in the copy, ours owns all.
+_DEFINERS = """
+SELECT what, owner FROM (
+    SELECT 'function ' || oid::regprocedure::text, proowner, 'pg_proc'::regclass, oid
+    FROM pg_proc WHERE prosecdef
+    UNION ALL
+    SELECT 'view ' || oid::regclass::text, relowner, 'pg_class'::regclass, oid
+    FROM pg_class WHERE relkind IN ('v', 'm')
+) AS found (what, owner_id, class_id, object_id)
+JOIN (SELECT oid, rolname::text, rolsuper FROM pg_roles) AS role (id, owner, is_superuser)
+    ON role.id = owner_id
+WHERE owner <> current_user AND NOT is_superuser
+    AND NOT EXISTS (SELECT FROM pg_depend WHERE deptype = 'e' AND classid = class_id
+        AND objid = object_id)
+ORDER BY what LIMIT 1
+"""
 # Without PUBLIC: new databases are closed to it.
 _GRANTS = """
 SELECT rolname::text AS role, privilege_type AS privilege, is_grantable FROM pg_database,
@@ -35,6 +51,10 @@ WHERE datname = current_database() AND grantee <> datdba
 
 class RoleMissing(Conflict):
     """A role that has rights in the database is not on the new server; the message names it."""
+
+
+class OwnerNotCarried(Conflict):
+    """A function or view acts with the rights of another role than Tenantry's; it is named."""
 
 
 class SettingNotCarried(Conflict):
@@ -53,6 +73,23 @@ async def check_roles(source: Raw, target: Raw) -> None:
         raise RoleMissing(
             f"The role {missing[0]} has rights in the database, and is not on the new server: "
             "create it there, or revoke them."
+        )
+
+
+async def check_owners(source: Raw) -> None:
+    """Check that nothing in a database acts with the rights of a role that a copy does not keep.
+
+    The role of Tenantry owns everything in a copy, and those who may call a function or read a view
+    of another owner would get its rights.
+
+    Raises:
+        OwnerNotCarried: There is such a function or view.
+    """
+    found = await source.fetchrow(_DEFINERS)
+    if found is not None:
+        raise OwnerNotCarried(
+            f"The {found['what']} acts with the rights of its owner {found['owner']}, and would "
+            "get those of Tenantry's role: drop it, or make that role its owner."
         )
 
 
