@@ -139,7 +139,6 @@ class Following:
         source: The URL of the original.
         target: The URL of the copy.
         changes: Copies the changes.
-        slot: The name of the slot, and of the publication.
         signature: Of the schema, when the copy was begun.
         limits: How long each step may take.
     """
@@ -147,7 +146,6 @@ class Following:
     source: str
     target: str
     changes: ChangeCopy
-    slot: str
     signature: str
     limits: MoveLimits
 
@@ -180,7 +178,7 @@ class Following:
         Raises:
             SchemaChanged: It has not.
         """
-        if await _read_signature(raw, self.slot) != self.signature:
+        if await _read_signature(raw, self.changes.slot) != self.signature:
             raise SchemaChanged
 
 
@@ -233,12 +231,7 @@ async def following(
         )
         try:
             copy = Following(
-                source=source,
-                target=target,
-                changes=changes,
-                slot=slot,
-                signature=signature,
-                limits=limits,
+                source=source, target=target, changes=changes, signature=signature, limits=limits
             )
             await catch_up(copy)
             await compare_rows(copy)

@@ -65,6 +65,9 @@ class ChangeCopy:
         connect_seconds: How long to wait for a connection.
         count: Called with the bytes of a change.
         held_bytes_max: Changes in memory that are later than a snapshot.
+
+    Attributes:
+        slot: As above.
     """
 
     def __init__(
@@ -79,7 +82,7 @@ class ChangeCopy:
         held_bytes_max: int = HELD_BYTES_MAX,
     ) -> None:
         self._source = source
-        self._slot = slot
+        self.slot = slot
         self._snapshot = snapshot
         self._connect_seconds = connect_seconds
         self._count = count
@@ -131,7 +134,7 @@ class ChangeCopy:
         """Copy some transactions; return whether the marker *token* was among the messages."""
         is_done, is_empty = False, True
         rows = raw.cursor().stream(
-            _READ, [self._slot, READ_CHANGES, PROTOCOL, self._slot], binary=True
+            _READ, [self.slot, READ_CHANGES, PROTOCOL, self.slot], binary=True
         )
         for xid, data in rows:
             stop.check()
