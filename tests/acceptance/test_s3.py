@@ -1,7 +1,11 @@
 """Archives in S3-compatible storage, on moto's server."""
 
+import asyncio
 import os
 import secrets
+import socket
+import threading
+import time
 import urllib.request
 from collections.abc import Iterator
 from typing import Any
@@ -10,8 +14,10 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from tenantry.backup.archive import Keys
+from tenantry.backup.archives import LISTINGS_MAX, Archives
 from tenantry.backup.s3 import S3Target, S3Unavailable, S3UrlHasCredentials
 from tenantry.backup.targets import stored
+from tenantry.kit.pages import Window
 from tests.acceptance.commands import Commands
 
 pytestmark = pytest.mark.slow
@@ -117,6 +123,25 @@ class TestStored:
 
         with pytest.raises(S3Unavailable):
             stored(S3Target(bucket), KEYS)
+
+
+class TestArchives:
+    async def test_hold_few_threads_while_the_storage_is_silent(
+        self, bucket: str, monkeypatch: pytest.MonkeyPatch
+    ):
+        """Callers who give up do not start others, and the pool of threads is free."""
+        archives = Archives(bucket, KEYS)
+        before = threading.active_count()
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            monkeypatch.setenv("AWS_ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
+            for _ in range(20):
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(0.1):
+                        await archives.page(Window(1, 10))
+
+            async with asyncio.timeout(1):
+                await asyncio.to_thread(time.sleep, 0)
+            assert threading.active_count() - before <= LISTINGS_MAX + 1  # and one of the pool
 
 
 class TestBackup:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tenantry.backup.archive import ArchiveReader, Header, Keys
 from tenantry.backup.s3 import SCHEME, S3Target
@@ -21,12 +21,12 @@ from tenantry.backup.targets import (
 )
 from tenantry.kit.errors import Unavailable
 from tenantry.kit.pages import Page, Window
-from tenantry.kit.stopping import entered_in_thread, run_in_thread
+from tenantry.kit.stopping import entered_in_thread, run_in_thread, start_thread
 from tenantry.kit.text import checked_text
 
 Result = TypeVar("Result")
 
-# Each reads the target in threads, which other work of this process needs as well.
+# Each has a thread, which cannot be stopped while a storage is silent.
 LISTINGS_MAX = 2
 # The longest name of an archive, and more than that of a tenant.
 SEARCH_CHARS_MAX = 256
@@ -109,11 +109,18 @@ class Archives:
         return await self._read(lambda: self._header(name))
 
     async def _read(self, work: Callable[[], Result]) -> Result:
+        await self._listing.acquire()
+        reading = start_thread(work)
+        reading.add_done_callback(self._end)  # also if the caller has given up
         try:
-            async with self._listing:
-                return await asyncio.to_thread(work)
+            return await asyncio.shield(reading)
         except OSError as error:
             raise TargetUnavailable(f"The archives cannot be read: {error.strerror}.") from error
+
+    def _end(self, reading: "asyncio.Future[Any]") -> None:
+        self._listing.release()
+        if not reading.cancelled():
+            reading.exception()  # the caller has it, or nobody
 
     def _header(self, name: str) -> Header:
         with open_target(self.place).reading(name, buffer_bytes=START_BYTES) as file:
