@@ -10,6 +10,7 @@ from tenantry.backup import moving
 from tenantry.backup.online import Way
 from tenantry.catalog.tenants import Tenant
 from tenantry.db.database_options import OwnerNotCarried, RoleMissing, SettingNotCarried
+from tenantry.db.write_fence import FenceIneffective
 from tenantry.services import Services, open_services
 from tenantry.settings import Settings
 from testkit import raw_sql
@@ -136,6 +137,23 @@ class TestMove:
         raw_sql.run(url_of(services, shop), grant, f"CREATE {what} {definition}", change)
 
         with pytest.raises(OwnerNotCarried, match=re.escape(what)):
+            await move(services, shop, way=way)
+
+        assert await is_writable(services, shop)
+        assert await left_over(services) == []
+
+    async def test_is_refused_if_a_role_could_still_write_to_the_old_database(
+        self, services: Services, servers: tuple[Server, Server], shop: Tenant, way: Way
+    ):
+        """The write fence is a setting of the database; that of a role has priority."""
+        raw_sql.run(servers[1].url, f"CREATE ROLE {QUOTED}")
+        raw_sql.run(
+            url_of(services, shop),
+            f"ALTER ROLE {QUOTED} IN DATABASE {shop.database_name} "
+            "SET default_transaction_read_only = off",
+        )
+
+        with pytest.raises(FenceIneffective):
             await move(services, shop, way=way)
 
         assert await is_writable(services, shop)

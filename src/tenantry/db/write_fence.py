@@ -38,6 +38,13 @@ _SET = "ALTER DATABASE {} SET default_transaction_read_only = on"
 _RESET = "ALTER DATABASE {} RESET default_transaction_read_only"
 # For a connection to the fenced database itself.
 _WRITABLE = "SET default_transaction_read_only = off"
+# A setting of a role has priority over that of the database.
+_ROLES_WITH_OTHER_DEFAULT = """
+SELECT count(*) FROM pg_db_role_setting, pg_catalog.unnest(setconfig) AS one
+WHERE setrole <> 0 AND one <> 'default_transaction_read_only=on'
+    AND pg_catalog.starts_with(one, 'default_transaction_read_only=')
+    AND setdatabase IN (0, (SELECT oid FROM pg_database WHERE datname = current_database()))
+"""
 _NOW = "SELECT clock_timestamp()"
 # The state of a session of a role that this one does not belong to is null: it is waited for.
 # A prepared transaction has no session.
@@ -61,7 +68,7 @@ class DatabaseBusy(Unavailable):
 
 
 class FenceIneffective(Conflict):
-    """The database cannot be made read-only: its role sets `default_transaction_read_only`."""
+    """The database cannot be made read-only: a role has its own `default_transaction_read_only`."""
 
 
 async def fence_postgres(
@@ -90,12 +97,12 @@ async def is_fenced_postgres(raw: Any) -> bool:
 
 
 async def check_fence(raw: Any) -> None:
-    """Check that new sessions of a fenced PostgreSQL database are read-only.
+    """Check that new sessions of a fenced PostgreSQL database are read-only, of every role.
 
     Raises:
-        FenceIneffective: They are not; a setting of the role has priority.
+        FenceIneffective: They are not; a setting of a role has priority.
     """
-    if not await is_fenced_postgres(raw):
+    if not await is_fenced_postgres(raw) or await raw.fetchval(_ROLES_WITH_OTHER_DEFAULT):
         raise FenceIneffective
 
 
