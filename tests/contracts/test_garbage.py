@@ -13,7 +13,9 @@ import pytest
 
 from tenantry.api.endpoints import Endpoint
 from tenantry.api.table import ENDPOINTS
+from tenantry.kit.text import MARKS_MAX
 from tenantry.schemas.base import ZipFile
+from tenantry.tenant.blog.folding import SHORT_CHARS
 from tests.contracts.stage import Stage
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -26,6 +28,7 @@ REPEATED = [
     and (one.method == "GET" or one.path.endswith("/profile") or "login" in one.path)
 ]
 TIMES = 3
+ADD_POST = ("POST", "/api/tenant/blog/posts")
 
 
 @contextmanager
@@ -66,5 +69,19 @@ class TestEveryRequest:
         with garbage() as found:
             for headers in callers * TIMES:
                 await stage.ask(endpoint, headers=headers, body=body, query=query)
+
+        assert found == []
+
+    async def test_leaves_no_long_text_that_a_thread_has_refused(self, stage: Stage):
+        """The error of a thread refers to the text, and the future of the thread to the error."""
+        (endpoint,) = [one for one in ENDPOINTS if (one.method, one.path) == ADD_POST]
+        text = " " * (SHORT_CHARS + 1) + "e" + "\u0300" * (MARKS_MAX + 1)
+        body = msgspec.json.encode({"title": "Marks", "content": text})
+        headers = stage.good(endpoint)
+        assert (await stage.ask(endpoint, headers=headers, body=body)).status == 400
+
+        with garbage() as found:
+            for _ in range(TIMES + 1):  # the last one can still be in use
+                await stage.ask(endpoint, headers=headers, body=body)
 
         assert found == []

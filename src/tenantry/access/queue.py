@@ -74,7 +74,12 @@ class FairQueue:
         running = asyncio.get_running_loop().run_in_executor(self._pool, work, *arguments)
         # The turn ends when the thread is free, also if the caller was cancelled earlier.
         running.add_done_callback(self._ended)
-        return await asyncio.shield(running)
+        try:
+            return await asyncio.shield(running)
+        finally:
+            # An error refers to this frame: with the future in it, both and all that the work holds
+            # would stay in memory until the garbage collector finds them.
+            del running
 
     async def _turn(self, address: str) -> None:
         if self._idle and not self._waiting:
