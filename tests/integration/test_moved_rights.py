@@ -29,10 +29,11 @@ STATE = (
     obj_description('written'::regclass)""",
     f"""SELECT privilege_type, is_grantable, pg_get_userbyid(grantee) FROM pg_default_acl,
     aclexplode(defaclacl) WHERE pg_get_userbyid(grantee) = '{ROLE}'""",
-    """SELECT unnest(setconfig) FROM pg_db_role_setting
+    """SELECT setrole::regrole::text, unnest(setconfig) FROM pg_db_role_setting
     JOIN pg_database ON pg_database.oid = setdatabase
-    WHERE datname = current_database() AND setrole = 0 ORDER BY 1""",
-    "SELECT current_setting('timezone'), current_setting('app.plan'), current_schemas(false)",
+    WHERE datname = current_database() ORDER BY 1, 2""",
+    """SELECT current_setting('timezone'), current_setting('app.plan'), current_schemas(false),
+    current_setting('lock_timeout')""",
 )
 
 
@@ -85,6 +86,8 @@ async def _shop(services: Services, servers: tuple[Server, Server]) -> Tenant:
         f"ALTER DATABASE {shop.database_name} SET timezone = 'Europe/Berlin'",
         f"ALTER DATABASE {shop.database_name} SET app.plan = 'gold, \"x=1\"'",
         f"""ALTER DATABASE {shop.database_name} SET search_path = public, "a ""b" """,
+        f"ALTER ROLE {QUOTED} IN DATABASE {shop.database_name} SET timezone = 'Asia/Tokyo'",
+        f"ALTER ROLE CURRENT_USER IN DATABASE {shop.database_name} SET lock_timeout = '7s'",
     )
     return shop
 

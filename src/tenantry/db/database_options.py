@@ -19,10 +19,14 @@ WHERE refclassid = 'pg_authid'::regclass AND deptype IN ('a', 'r')
 _MISSING = (
     "SELECT pg_catalog.unnest($1::text[]) EXCEPT SELECT rolname::text FROM pg_roles ORDER BY 1"
 )
+# Those of a role have priority. Our own role can have another name on another server.
 SETTINGS = f"""
-SELECT split_part(one, '=', 1) AS name, substr(one, strpos(one, '=') + 1) AS value
-FROM pg_db_role_setting, pg_catalog.unnest(setconfig) AS one WHERE setrole = 0
-    AND setdatabase = (SELECT oid FROM pg_database WHERE datname = current_database())
+SELECT CASE WHEN rolname = current_user THEN 'CURRENT_USER'
+        ELSE pg_catalog.quote_ident(rolname) END AS role,
+    split_part(one, '=', 1) AS name, substr(one, strpos(one, '=') + 1) AS value
+FROM pg_db_role_setting LEFT JOIN pg_roles ON pg_roles.oid = setrole,
+    pg_catalog.unnest(setconfig) AS one
+WHERE setdatabase = (SELECT oid FROM pg_database WHERE datname = current_database())
     AND NOT pg_catalog.starts_with(one, '{FENCE}=')
 """  # noqa: S608 - a constant
 # What acts with the rights of its owner, who is another role than ours: in the copy, ours owns all.
@@ -94,23 +98,25 @@ async def check_owners(source: Raw) -> None:
 
 
 async def copy(source: Raw, target: Raw) -> None:
-    """Give the new database *target* the settings of *source*, and the grants on the database.
+    """Give the new database *target* the settings of *source*, also those of roles, and its grants.
 
     Raises:
         SettingNotCarried: The role of *target* may not set one, or its server does not have it.
         Exception: Any other error of the driver.
     """
     database = quoted(await target.fetchval("SELECT current_database()"))
-    for name, value in await source.fetch(SETTINGS):
+    for role, name, value in await source.fetch(SETTINGS):
+        of = f"DATABASE {database}" if role is None else f"ROLE {role} IN DATABASE {database}"
         try:
             async with target.transaction():
                 # A value can be a list of quoted names, so it is not written as a literal.
                 await target.execute("SELECT set_config($1, $2, true)", name, value)
                 parts = ".".join(map(quoted, name.split(".")))
-                await target.execute(f"ALTER DATABASE {database} SET {parts} FROM CURRENT")
+                await target.execute(f"ALTER {of} SET {parts} FROM CURRENT")
         except asyncpg.PostgresError as error:
+            owner = "the database" if role is None else f"the role {role} in the database"
             raise SettingNotCarried(
-                f"The setting {name} of the database cannot be set on the new server."
+                f"The setting {name} of {owner} cannot be set on the new server."
             ) from error
     for role, privilege, is_grantable in await source.fetch(_GRANTS):
         option = " WITH GRANT OPTION" if is_grantable else ""

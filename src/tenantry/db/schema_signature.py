@@ -67,7 +67,7 @@ _LINES = " UNION ALL ".join(
         # A session that creates its first temporary table can create a schema for it.
         """SELECT pg_catalog.format('pg_namespace %s %s', oid, xmin) FROM pg_namespace
         WHERE nspname !~ '^pg_(temp|toast)'""",
-        f"""SELECT pg_catalog.format('setting %s=%s', name, value)
+        f"""SELECT pg_catalog.format('setting %s %s=%s', role, name, value)
         FROM ({SETTINGS}) AS one""",  # noqa: S608 - a constant
         *(
             f"SELECT pg_catalog.format('{name} %s %s %s', {relation}, {number}, {name}.xmin) "  # noqa: S608
