@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable
+from pathlib import Path
 from textwrap import dedent
 
 import pytest
@@ -107,7 +108,7 @@ class TestLive:
             ("op.execute(sa.text('SELECT 1').execution_options(a=1))", ""),
             ("op.get_context().impl.connection.dialect.paramstyle", ""),
             ("import time", ""),
-            ("import subprocess", ""),
+            ("import threading", ""),
             ("op.execute(f\"SELECT '{date.today()}'\")", "from datetime import date"),
             ("op.execute(f'SELECT {dt.datetime.now().year}')", "import datetime as dt"),
             ("with Swallow(): op.get_bind().scalar(sa.text('SELECT 1'))", SWALLOW),
@@ -116,6 +117,44 @@ class TestLive:
     @pytest.mark.parametrize("engine", sorted(DIALECTS))
     def test_is_what_asks_or_fails(self, folder: AlembicFolder, engine: str, body: str, head: str):
         assert record(revision(folder, body, head=head), DIALECTS[engine]) is Unrecorded.LIVE
+
+    @pytest.mark.parametrize(
+        ("body", "head"),
+        [
+            ("open(PATH, 'w').close()", ""),
+            ("Path(PATH).touch()", "from pathlib import Path"),
+            ("os.mkdir(PATH)", "import os"),
+            ("os.system(f'touch {PATH}')", "import os"),
+            ("subprocess.run(['touch', PATH])", "import subprocess"),
+            ("sqlite3.connect(PATH).execute('CREATE TABLE t (i)')", "import sqlite3"),
+            ("logging.FileHandler(PATH)", "import logging"),
+        ],
+    )
+    def test_is_what_acts_outside_the_process_and_recording_does_not(
+        self, folder: AlembicFolder, tmp_path: Path, body: str, head: str
+    ):
+        path = tmp_path / "touched"
+        one = revision(folder, body, head=f"{head}\nPATH = {str(path)!r}")
+
+        assert record(one, dialects.SQLITE) is Unrecorded.LIVE
+        assert not path.exists()
+
+    def test_is_what_catches_that_it_may_not_act(self, folder: AlembicFolder, tmp_path: Path):
+        helper = "class Swallow(ExitStack):\n    pass\n"
+        path = tmp_path / "touched"
+        body = f"with Swallow() as stack: stack.push(lambda *_: True); open({str(path)!r}, 'w')"
+        one = revision(folder, body, head=f"from contextlib import ExitStack\n{helper}")
+
+        assert record(one, dialects.SQLITE) is Unrecorded.LIVE
+        assert not path.exists()
+
+    @pytest.mark.parametrize(
+        "body", ["text = open(__file__).read()", "text = str(sorted(os.listdir('/')))"]
+    )
+    def test_is_not_what_reads_files(self, folder: AlembicFolder, body: str):
+        one = revision(folder, f"{body}\nop.execute('SELECT 1')", head="import os")
+
+        assert record(one, dialects.SQLITE) == ("SELECT 1",)
 
     @pytest.mark.slow
     def test_is_what_takes_too_long(self, folder: AlembicFolder):

@@ -3,8 +3,8 @@
 ``upgrade()`` runs with an ``op`` without a database. Text, DDL and inserts of plain values are
 recorded, with the values as literals. Anything else stops the recording, and the revision runs
 live: an access to the connection or to anything that depends on a database, any other kind of
-statement or value, an ``except``, the clock of Python, a difference between two recordings, and
-``online = True``. In doubt, a revision runs live.
+statement or value, an ``except``, the clock of Python, an action outside the process, a difference
+between two recordings, and ``online = True``. In doubt, a revision runs live.
 """
 
 import ast
@@ -28,7 +28,7 @@ from sqlalchemy.sql.dml import Delete, Insert, Update
 from sqlalchemy.sql.elements import ClauseElement
 from sqlalchemy.sql.selectable import GenerativeSelect
 
-from tenantry.migration import alembic_modules, sql_text
+from tenantry.migration import alembic_modules, effects, sql_text
 from tenantry.migration.alembic_modules import VERSION_TABLE, RevisionContext
 from tenantry.migration.dialects import Unrecordable, refuse
 from tenantry.migration.revisions import Revision, imported, parse, upgrade
@@ -55,11 +55,10 @@ _LIVE_WORDS = frozenset(
     | {"compiles", "render_ddl_sql_expr"}
 )
 _CLOCK = frozenset({"now", "today", "utcnow"})
-# What these do outside the process would be done twice more, and the time would be recorded.
+# The time would be recorded, and `effects` does not notice what other threads and these libraries
+# do outside the process.
 _LIVE_IMPORTS = frozenset(
-    {"asyncio", "concurrent", "dbm", "ftplib", "http", "imaplib", "multiprocessing", "nntplib"}
-    | {"poplib", "shelve", "shutil", "smtplib", "socket", "socketserver", "sqlite3", "ssl"}
-    | {"subprocess", "telnetlib", "threading", "time", "urllib", "webbrowser", "xmlrpc"}
+    {"asyncio", "concurrent", "ctypes", "dbm", "multiprocessing", "shelve", "threading", "time"}
 )
 # Any other import can catch errors, or keep state between two calls.
 _KNOWN_IMPORTS = frozenset({"alembic", "sqlalchemy", *sys.stdlib_module_names}) - _LIVE_IMPORTS
@@ -110,7 +109,7 @@ def _record_once(revision: Revision, dialect: sa.Dialect, version_table: str) ->
     """Return the statements of *revision*, or None if it was stopped."""
     context = _RecordingContext(dialect, version_table)
     try:
-        with alembic_modules.noting(context.stop):
+        with alembic_modules.noting(context.stop), effects.refused(context.stop):
             module = revision.load()
             if getattr(module, "online", False):
                 return None

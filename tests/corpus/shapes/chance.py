@@ -111,6 +111,23 @@ SHAPES = [
         files={"migrations/seed.json": '[{"text": "from a file"}, {"text": "100%"}]'},
     ),
     shape(
+        "writes_a_file",
+        'with open(WRITTEN, "a") as file:\n    file.write("x")',
+        "with open(WRITTEN) as file:\n    see(file.read())\nos.remove(WRITTEN)",
+        head='WRITTEN = os.path.join(os.path.dirname(__file__), "written.txt")',
+    ),
+    shape(
+        "starts_a_program",
+        """os.system(f"printf x >> '{WRITTEN}'")""",
+        "with open(WRITTEN) as file:\n    see(file.read())\nos.remove(WRITTEN)",
+        head='WRITTEN = os.path.join(os.path.dirname(__file__), "written.txt")',
+    ),
+    shape(
+        "sets_the_environment",
+        'os.environ["CORPUS_RUNS"] = os.environ.get("CORPUS_RUNS", "") + "x"',
+        'see(os.environ.pop("CORPUS_RUNS"))',
+    ),
+    shape(
         "reads_a_csv_file",
         """
         import csv
