@@ -61,6 +61,12 @@ class Figure:
     notes: list[str] = field(default_factory=list)
     is_disturbed: bool = False
 
+    @classmethod
+    def of_end(cls, row: str, cause: str) -> "Figure":
+        """Return the figure of a row that a wrong answer has ended: it is not accepted."""
+        work = f"`{row}`: ended by a wrong answer"
+        return cls(work=work, value=0, shown="nothing", bound=Bound(1), notes=[cause])
+
     @property
     def mark(self) -> str:
         """How the figure compares with its bound."""

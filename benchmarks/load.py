@@ -44,7 +44,8 @@ class _Connection:
             return False
         self.begun = b""
         if self.request is None or not self.request.fits(answer):
-            raise WrongAnswer(f"asked {self.request!r}, got {answer[:600]!r}")
+            head, _, body = answer.partition(b"\r\n\r\n")
+            raise WrongAnswer(f"got {head.splitlines()[0].decode()}, {body[:200].decode()}")
         return True
 
 
