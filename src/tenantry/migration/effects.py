@@ -16,7 +16,7 @@ from typing import Any
 
 # The first part of the names of events.
 _OUTSIDE = frozenset(
-    {"ctypes", "fcntl", "ftplib", "imaplib", "mmap", "msvcrt", "nntplib", "os", "poplib", "pty"}
+    {"ctypes", "fcntl", "ftplib", "imaplib", "mmap", "nntplib", "os", "poplib", "pty"}
     | {"resource", "shutil", "signal", "smtplib", "socket", "sqlite3", "subprocess", "syslog"}
     | {"telnetlib", "tempfile", "urllib", "webbrowser"}
 )
