@@ -2,7 +2,7 @@
 
 import io
 import tarfile
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import msgspec
@@ -10,6 +10,7 @@ import pytest
 
 from tenantry.backup import archive
 from tenantry.backup.archive import (
+    BLOCK,
     ArchiveDamaged,
     ArchiveForeign,
     ArchiveNewer,
@@ -19,6 +20,7 @@ from tenantry.backup.archive import (
     Keys,
     Manifest,
 )
+from tenantry.backup.targets import FolderTarget, expired, stored
 from tenantry.kit.ids import new_id
 
 OURS, THEIRS = Keys(["a secret key of this installation"]), Keys(["another secret key, of 32"])
@@ -106,6 +108,25 @@ class TestArchive:
         for length in range(0, len(data) - 2 * archive.BLOCK, 97):
             with pytest.raises(ArchiveDamaged):
                 read(data[:length])
+
+    @pytest.mark.parametrize("cut", [1, BLOCK, 2 * BLOCK, 3 * BLOCK + 1, 5 * BLOCK])
+    def test_that_ends_too_early_does_not_count_as_one_of_the_newest(
+        self, tmp_path: Path, cut: int
+    ):
+        """Else the only one that can be restored would be removed for it."""
+        tenant_id = new_id()
+        for number, missing in enumerate([0, cut]):
+            at = NOW + timedelta(days=number)
+            data = written(tenant_id=tenant_id, created_at=at)
+            (tmp_path / f"shop-{number}.tar").write_bytes(data[: len(data) - missing])
+
+        found = stored(FolderTarget(tmp_path), OURS)
+
+        assert [(one.name, one.fault) for one in found] == [
+            ("shop-1.tar", "incomplete"),
+            ("shop-0.tar", None),
+        ]
+        assert expired(found, before=NOW + timedelta(days=9), keep_last=1) == []
 
     def test_is_rejected_with_its_parts_in_another_order(self):
         data = written()

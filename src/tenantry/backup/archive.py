@@ -31,6 +31,8 @@ CODE_CHARS = 64
 HEADER, RECORD, MANIFEST = "archive.json", "catalog.json", "manifest.json"
 BLOCK = tarfile.BLOCKSIZE
 _END = bytes(2 * BLOCK)
+TAIL_BYTES = 4 * BLOCK
+"""The end of every archive: the authentication code of the manifest, and two empty blocks."""
 
 Content = TypeVar("Content", bound=msgspec.Struct)
 
@@ -112,6 +114,15 @@ class Sink(Protocol):
 
     def write(self, data: bytes, /) -> object:
         """Write all of *data*."""
+
+
+def is_tail(data: bytes) -> bool:
+    """Return whether the last `TAIL_BYTES` of a file are those of a complete archive."""
+    try:
+        info = tarfile.TarInfo.frombuf(data[:BLOCK], "ascii", "strict")
+    except (tarfile.TarError, UnicodeDecodeError, ValueError):
+        return False
+    return info.name == f"{MANIFEST}.hmac" and data[2 * BLOCK :] == _END
 
 
 class ArchiveWriter:

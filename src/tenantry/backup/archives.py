@@ -74,7 +74,7 @@ class Archives:
         """Return some archives, the newest first by the time in their names.
 
         Args:
-            window: Which of them; only their beginnings are read.
+            window: Which of them; only their beginnings and ends are read.
             search: Part of the name of a tenant at the time of its backup, or of an archive.
 
         Raises:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
-from tenantry.backup.archive import Sink
+from tenantry.backup.archive import TAIL_BYTES, Sink
 from tenantry.backup.targets import ArchiveNotFound, checked_name, is_name
 from tenantry.kit.errors import Invalid, Unavailable
 
@@ -106,6 +106,16 @@ class S3Target:
             file = self._s3.open_reader(self._store, checked_name(name), buffer_size=buffer_bytes)
         with io.BufferedReader(_Reader(file), buffer_bytes) as stream:
             yield stream
+
+    def tail(self, name: str, size: int) -> bytes:
+        """Return the last `TAIL_BYTES` of an archive of *size* bytes.
+
+        Raises:
+            ArchiveNotFound: There is none of this name.
+        """
+        start = max(size - TAIL_BYTES, 0)
+        with _errors(missing=ArchiveNotFound):
+            return bytes(self._s3.get_range(self._store, name, start=start, end=size))
 
     def remove(self, name: str) -> None:
         """Remove an archive."""

@@ -12,7 +12,16 @@ from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from tenantry.backup.archive import ArchiveDamaged, ArchiveNewer, ArchiveReader, Header, Keys, Sink
+from tenantry.backup.archive import (
+    TAIL_BYTES,
+    ArchiveDamaged,
+    ArchiveNewer,
+    ArchiveReader,
+    Header,
+    Keys,
+    Sink,
+    is_tail,
+)
 from tenantry.db import files
 from tenantry.kit import private
 from tenantry.kit.errors import NotFound, Unavailable
@@ -22,7 +31,7 @@ PARTIAL = ".partial"
 NAME_CHARS_MAX = 40
 BUFFER_BYTES = 2**20
 READERS = 8
-"""Archives whose beginning is read at the same time."""
+"""Archives whose beginning and end are read at the same time."""
 # The header of an archive, with its code.
 START_BYTES = 2**14
 # A file name without a folder, and without control characters. Python reads a name that is not
@@ -111,6 +120,14 @@ class Target(Destination, Protocol):
         Args:
             name: Of the target, and never a path.
             buffer_bytes: How much is read at once.
+
+        Raises:
+            ArchiveNotFound: There is none of this name.
+        """
+        ...
+
+    def tail(self, name: str, size: int) -> bytes:
+        """Return the last `TAIL_BYTES` of an archive of *size* bytes.
 
         Raises:
             ArchiveNotFound: There is none of this name.
@@ -213,6 +230,16 @@ class FolderTarget:
         with path.open("rb", buffering=buffer_bytes) as file:
             yield file
 
+    def tail(self, name: str, size: int) -> bytes:
+        """Return the last `TAIL_BYTES` of an archive of *size* bytes.
+
+        Raises:
+            ArchiveNotFound: There is none of this name.
+        """
+        with self.reading(name, buffer_bytes=TAIL_BYTES) as file:
+            file.seek(max(size - TAIL_BYTES, 0))
+            return file.read(TAIL_BYTES)
+
     def remove(self, name: str) -> None:
         """Remove an archive."""
         (self._folder / name).unlink(missing_ok=True)
@@ -253,7 +280,7 @@ def _is_linked(file: BinaryIO) -> bool:
 def stored(target: Target, keys: Keys) -> list[Stored]:
     """Return the archives of a target, the newest first, then those that cannot be read.
 
-    Only the beginning of each is read; `verify` reads all of it.
+    Only the beginning and the end of each are read; `verify` reads all of it.
     """
     found = read_starts(target, target.names(), keys)
     return sorted(found, key=_newest_first)
@@ -269,8 +296,8 @@ def read_starts(target: Target, names: Sequence[str], keys: Keys) -> list[Stored
 def expired(archives: list[Stored], *, before: datetime, keep_last: int) -> list[Stored]:
     """Return the archives to remove: older than *before*, and not of the newest *keep_last*.
 
-    Each tenant, and the catalog, is counted separately. Archives that cannot be read, and those
-    of another installation, are never removed.
+    Each tenant, and the catalog, is counted separately. Archives that are incomplete or cannot be
+    read, and those of another installation, are not counted and never removed.
     """
     counts: dict[object, int] = {}
     chosen = []
@@ -290,6 +317,7 @@ def _stored(target: Target, name: str, keys: Keys) -> Stored | None:
         size = target.size(name)
         with target.reading(name, buffer_bytes=START_BYTES) as file:
             reader = ArchiveReader(file, keys, accepts_foreign=True)
+        is_whole = is_tail(target.tail(name, size))
     except ArchiveNotFound:  # it was removed in the meantime
         return None
     except ArchiveDamaged:
@@ -298,7 +326,8 @@ def _stored(target: Target, name: str, keys: Keys) -> Stored | None:
         return Stored(name, size, None, "newer release")
     except (OSError, Unavailable):  # of S3; if all of it is away, `names` has raised that
         return Stored(name, size, None, "cannot be read")
-    return Stored(name, size, reader.header, "another secret key" if reader.is_foreign else None)
+    fault = "another secret key" if reader.is_foreign else None
+    return Stored(name, size, reader.header, fault if is_whole else "incomplete")
 
 
 def _newest_first(one: Stored) -> tuple[float, str]:

@@ -125,7 +125,7 @@ def create(
 
 @group.command("list")
 def show_archives(*, folder: Place = None, as_json: options.Json = False) -> None:
-    """List archives, the newest first. Only their beginning is read."""
+    """List archives, the newest first. Only their beginning and their end are read."""
     settings = session.configure()
     found = asyncio.run(_stored(settings, transfer.target_at(settings, folder)))
     if as_json:
@@ -178,7 +178,8 @@ def prune(
 ) -> None:
     """Remove old archives, and incomplete ones of processes that were killed.
 
-    Archives that cannot be read, and those of another installation, are kept.
+    Archives that are incomplete or cannot be read, and those of another installation, are kept, and
+    do not count.
     """
     settings = session.configure()
     target = transfer.target_at(settings, folder)
