@@ -145,6 +145,34 @@ class TestIssueKey:
         refused(await admin.post(path_of(world), json=body), 400)
 
 
+class TestRotateKey:
+    async def test_returns_a_key_with_the_end_of_the_old_one(self, world: World) -> None:
+        admin, ends = await world.admin(), "2099-01-01T00:00:00Z"
+        limited = ok(await admin.post(path_of(world), json={"expiresAt": ends}), 201)
+        [unlimited, _] = ok(await admin.get(path_of(world)))["items"]
+
+        new = [
+            ok(await admin.post(f"{path_of(world)}/{one['id']}/rotate", json={}), 201)["expiresAt"]
+            for one in (limited, unlimited)
+        ]
+
+        assert new == [ends, None]
+
+    async def test_is_409_for_a_key_that_has_expired(self, world: World) -> None:
+        """Else the dead key would return as one without an end."""
+        admin = await world.admin()
+        old = ok(await admin.post(path_of(world), json={}), 201)
+        rotating = f"{path_of(world)}/{old['id']}/rotate"
+        ok(await admin.post(rotating, json={"gracePeriodSeconds": 0}), 201)
+        before = ok(await admin.get(path_of(world)))
+
+        answer = await admin.post(rotating, json={})
+
+        refused(answer, 409)
+        assert answer.headers["x-error-code"] == "api_key_expired"
+        assert ok(await admin.get(path_of(world))) == before
+
+
 class TestRevokeKey:
     async def test_holds_at_the_very_next_request(self, world: World) -> None:
         """401 for that key, and for no other."""

@@ -100,9 +100,12 @@ async def rotate_key(
 ) -> IssuedKey:
     """Return a new API key that replaces another, which stays valid for *grace_seconds*.
 
+    If the other one has an end, the new one has the same.
+
     Raises:
         BadGracePeriod: *grace_seconds* is negative, or more than `GRACE_SECONDS_MAX`.
         ApiKeyNotFound: The tenant has no such key.
+        ApiKeyExpired: It has expired.
     """
     if not 0 <= grace_seconds <= GRACE_SECONDS_MAX:
         raise BadGracePeriod
@@ -111,11 +114,11 @@ async def rotate_key(
     async with catalog.change(
         ctx, "api-key.rotate", key_id, tenant_id=tenant_id, changes=changes
     ) as session:
-        await credentials.replace_key(
+        replaced = await credentials.replace_key(
             session, tenant_id, key_id, replaced_at=ctx.now, expires_at=expires_at
         )
-        issued = await add_key(ctx, session, tenant_id, expires_at=None)
-        changes += audit_log.changes_between(None, issued.key, "id", "prefix")
+        issued = await add_key(ctx, session, tenant_id, expires_at=replaced.expires_at)
+        changes += audit_log.changes_between(None, issued.key, "id", "prefix", "expires_at")
     return issued
 
 

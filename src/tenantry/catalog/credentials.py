@@ -11,7 +11,7 @@ from tenantry.catalog.database import CatalogChange
 from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.tables import api_key, mcp_token
 from tenantry.db.statements import Statement, columns_of
-from tenantry.kit.errors import NotFound
+from tenantry.kit.errors import Conflict, NotFound
 
 # Enough for any number of concurrent rotations, so the list has no pages.
 KEYS_LISTED_MAX = 1_000
@@ -21,6 +21,10 @@ TOKENS_PER_TENANT_MAX = 2_000
 
 class ApiKeyNotFound(NotFound):
     """There is no such API key."""
+
+
+class ApiKeyExpired(Conflict):
+    """The API key has expired: create another one."""
 
 
 class McpTokenNotFound(NotFound):
@@ -126,7 +130,13 @@ _uses = sa.union_all(
 ).subquery()
 _LAST_USE = Statement(sa.select(sa.func.max(_uses.c.last_used_at).label("last_used_at")), _LastUse)
 _expires_at = sa.bindparam("expires_at", type_=api_key.c.expires_at.type)
-_REPLACE_KEY = Statement(
+_LOCK_KEY = Statement(
+    sa.select(*_KEY_COLUMNS)
+    .where(api_key.c.id == _of_id, api_key.c.tenant_id == _of_tenant)
+    .with_for_update(),
+    ApiKey,
+)
+_REPLACE_KEY = Statement[Any](
     sa.update(api_key)
     .values(
         replaced_at=sa.bindparam("replaced_at"),
@@ -135,8 +145,6 @@ _REPLACE_KEY = Statement(
         ),
     )
     .where(api_key.c.id == _of_id, api_key.c.tenant_id == _of_tenant)
-    .returning(*_KEY_COLUMNS),
-    ApiKey,
 )
 _REMOVE_KEYS = Statement[Any](sa.delete(api_key).where(api_key.c.tenant_id == _of_tenant))
 _REMOVE_TOKENS = Statement[Any](sa.delete(mcp_token).where(mcp_token.c.tenant_id == _of_tenant))
@@ -238,21 +246,29 @@ async def replace_key(
     *,
     replaced_at: datetime,
     expires_at: datetime,
-) -> None:
+) -> ApiKey:
     """Mark an API key as replaced; it expires at *expires_at*, or earlier if already set.
+
+    Returns:
+        The key as it was.
 
     Raises:
         ApiKeyNotFound: The tenant has no such key.
+        ApiKeyExpired: It has expired.
     """
-    replaced = await session.fetch_one(
+    before = await session.fetch_one(_LOCK_KEY, tenant=tenant_id, credential=key_id)
+    if before is None:
+        raise ApiKeyNotFound
+    if before.expires_at is not None and before.expires_at <= replaced_at:
+        raise ApiKeyExpired
+    await session.execute(
         _REPLACE_KEY,
         tenant=tenant_id,
         credential=key_id,
         replaced_at=replaced_at,
         expires_at=expires_at,
     )
-    if replaced is None:
-        raise ApiKeyNotFound
+    return before
 
 
 async def remove_all(session: CatalogChange, tenant_id: UUID) -> None:

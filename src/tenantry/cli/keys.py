@@ -67,7 +67,10 @@ def rotate(
     ] = GRACE_SECONDS_DEFAULT,
     as_json: options.Json = False,
 ) -> None:
-    """Replace an API key; the old one stays valid for a grace period."""
+    """Replace an API key; the old one stays valid for a grace period.
+
+    If the old one has an end, the new one has the same.
+    """
     issued = asyncio.run(_rotate(session.configure(), tenant, key_id, grace_period_seconds))
     _show(issued, as_json=as_json)
     if not as_json:
