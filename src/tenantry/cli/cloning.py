@@ -35,7 +35,8 @@ def clone(
     """Copy a tenant to a new one, with the data of this moment.
 
     The tenant is served during the copy. The clone has another id, one new API key and no logins,
-    and is migrated to the head. If anything fails, it is removed.
+    and is migrated to the head. It is active and writable, also if the tenant is not. If anything
+    fails, it is removed.
     """
     settings = session.configure()
     sql = None if anonymise is None else _read(anonymise)
