@@ -34,7 +34,7 @@ class Pace:
     beat_seconds: float = SILENCE_MS / 1000 / 4
     added_max: int = 5_000
     opened_max: int = 2_000
-    closed_max: int = 250
+    closed_max: int = 1_000
     pause_seconds: float = 0.02
     retry_seconds: float = 0.5
     last_outcomes_seconds: float = 20.0
