@@ -158,18 +158,19 @@ class TestRotateKey:
 
         assert new == [ends, None]
 
-    async def test_is_409_for_a_key_that_has_expired(self, world: World) -> None:
-        """Else the dead key would return as one without an end."""
+    @pytest.mark.parametrize("grace", [0, 86_400], ids=["expired", "replaced"])
+    async def test_is_409_for_a_key_that_ends(self, world: World, grace: int) -> None:
+        """Else its successor would have no end, or that of the grace period."""
         admin = await world.admin()
         old = ok(await admin.post(path_of(world), json={}), 201)
         rotating = f"{path_of(world)}/{old['id']}/rotate"
-        ok(await admin.post(rotating, json={"gracePeriodSeconds": 0}), 201)
+        ok(await admin.post(rotating, json={"gracePeriodSeconds": grace}), 201)
         before = ok(await admin.get(path_of(world)))
 
         answer = await admin.post(rotating, json={})
 
         refused(answer, 409)
-        assert answer.headers["x-error-code"] == "api_key_expired"
+        assert answer.headers["x-error-code"] == "api_key_ending"
         assert ok(await admin.get(path_of(world))) == before
 
 

@@ -105,7 +105,7 @@ async def rotate_key(
     Raises:
         BadGracePeriod: *grace_seconds* is negative, or more than `GRACE_SECONDS_MAX`.
         ApiKeyNotFound: The tenant has no such key.
-        ApiKeyExpired: It has expired.
+        ApiKeyEnding: It was replaced before, or has expired.
     """
     if not 0 <= grace_seconds <= GRACE_SECONDS_MAX:
         raise BadGracePeriod

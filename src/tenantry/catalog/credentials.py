@@ -23,8 +23,8 @@ class ApiKeyNotFound(NotFound):
     """There is no such API key."""
 
 
-class ApiKeyExpired(Conflict):
-    """The API key has expired: create another one."""
+class ApiKeyEnding(Conflict):
+    """The API key was rotated, or has expired: rotate its successor, or create another key."""
 
 
 class McpTokenNotFound(NotFound):
@@ -254,13 +254,14 @@ async def replace_key(
 
     Raises:
         ApiKeyNotFound: The tenant has no such key.
-        ApiKeyExpired: It has expired.
+        ApiKeyEnding: It was replaced before, or has expired.
     """
     before = await session.fetch_one(_LOCK_KEY, tenant=tenant_id, credential=key_id)
     if before is None:
         raise ApiKeyNotFound
-    if before.expires_at is not None and before.expires_at <= replaced_at:
-        raise ApiKeyExpired
+    has_expired = before.expires_at is not None and before.expires_at <= replaced_at
+    if has_expired or before.replaced_at is not None:
+        raise ApiKeyEnding
     await session.execute(
         _REPLACE_KEY,
         tenant=tenant_id,

@@ -69,7 +69,7 @@ def rotate(
 ) -> None:
     """Replace an API key; the old one stays valid for a grace period.
 
-    If the old one has an end, the new one has the same.
+    If the old one has an end, the new one has the same. A key is rotated once.
     """
     issued = asyncio.run(_rotate(session.configure(), tenant, key_id, grace_period_seconds))
     _show(issued, as_json=as_json)

@@ -81,7 +81,7 @@ async def verify_archive(
 async def prune_archives(
     ctx: AdminContext, services: Services, request: PruneArchivesRequest
 ) -> Reply:
-    """Remove old archives. Damaged and incomplete ones, and those of other keys, are kept."""
+    """Remove old archives; damaged and incomplete ones, and those of other keys, are kept."""
     return queued(
         await services.queueing.prune(ctx, keep_days=request.keep_days, keep_last=request.keep_last)
     )

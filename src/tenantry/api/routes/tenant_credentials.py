@@ -66,7 +66,7 @@ async def rotate_key(
     tenant_id: UUID,
     key_id: UUID,
 ) -> IssuedApiKeyResponse:
-    """Rotate an API key of a tenant. If the old one has an end, the new one has the same."""
+    """Rotate an API key of a tenant; if it has an end, its successor has the same."""
     seconds = sent_members(request).get("grace_period_seconds", access.GRACE_SECONDS_DEFAULT)
     issued = await access.rotate_key(
         ctx, services.catalog, tenant_id, key_id, grace_seconds=seconds
