@@ -123,6 +123,20 @@ class TestMove:
         assert isinstance(found, moving.NotMoved)
         assert isinstance(found.error, RoleMissing)
 
+    async def test_is_refused_by_its_plan_if_a_role_with_settings_is_missing(
+        self, services: Services, servers: tuple[Server, Server], way: Way
+    ):
+        """Before anything is copied: the settings are set at the end of the copy."""
+        plain = (await provision(services, "Plain")).tenant
+        raw_sql.run(servers[0].url, f"CREATE ROLE {QUOTED}")
+        set_one = f"ALTER ROLE {QUOTED} IN DATABASE {plain.database_name} SET lock_timeout = 1"
+        raw_sql.run(url_of(services, plain), set_one)
+
+        (found,) = await moving.plan(services.copying, [plain], server_name=FAR, way=way)
+
+        assert isinstance(found, moving.NotMoved)
+        assert isinstance(found.error, RoleMissing)
+
     @pytest.mark.parametrize("acting", ACTING, ids=["view", "function"])
     async def test_is_refused_if_something_acts_with_the_rights_of_another_role(
         self,

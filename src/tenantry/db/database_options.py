@@ -9,12 +9,17 @@ from tenantry.kit.errors import Conflict
 FENCE = "default_transaction_read_only"
 """The setting of a write fence, which is not copied."""
 
-# Roles of grants and of policies on anything in the database, or on itself; not its owners.
+# Roles of grants and of policies on anything in the database, or on itself, not its owners; and
+# roles with settings in it, without our own.
 _ROLES = """
 SELECT DISTINCT rolname::text FROM pg_shdepend
 JOIN pg_roles ON pg_roles.oid = refobjid JOIN pg_database ON datname = current_database()
 WHERE refclassid = 'pg_authid'::regclass AND deptype IN ('a', 'r')
     AND (dbid = pg_database.oid OR (classid = 'pg_database'::regclass AND objid = pg_database.oid))
+UNION
+SELECT rolname::text FROM pg_db_role_setting JOIN pg_roles ON pg_roles.oid = setrole
+WHERE rolname <> current_user
+    AND setdatabase = (SELECT oid FROM pg_database WHERE datname = current_database())
 """
 _MISSING = (
     "SELECT pg_catalog.unnest($1::text[]) EXCEPT SELECT rolname::text FROM pg_roles ORDER BY 1"
@@ -54,7 +59,7 @@ WHERE datname = current_database() AND grantee <> datdba
 
 
 class RoleMissing(Conflict):
-    """A role that has rights in the database is not on the new server; the message names it."""
+    """A role with rights or settings in the database is not on the new server; it is named."""
 
 
 class OwnerNotCarried(Conflict):
@@ -66,7 +71,7 @@ class SettingNotCarried(Conflict):
 
 
 async def check_roles(source: Raw, target: Raw) -> None:
-    """Check that the server of *target* has the roles that have rights in the database *source*.
+    """Check that the server of *target* has the roles with rights or settings in *source*.
 
     Raises:
         RoleMissing: One is missing.
@@ -75,8 +80,8 @@ async def check_roles(source: Raw, target: Raw) -> None:
     missing = [row[0] for row in await target.fetch(_MISSING, roles)]
     if missing:
         raise RoleMissing(
-            f"The role {missing[0]} has rights in the database, and is not on the new server: "
-            "create it there, or revoke them."
+            f"The role {missing[0]} has rights or settings in the database, and is not on the new "
+            "server: create it there, or revoke and reset them."
         )
 
 
