@@ -44,8 +44,11 @@ class _Connection:
             return False
         self.begun = b""
         if self.request is None or not self.request.fits(answer):
+            asked = b"" if self.request is None else self.request.wire
             head, _, body = answer.partition(b"\r\n\r\n")
-            raise WrongAnswer(f"got {head.splitlines()[0].decode()}, {body[:200].decode()}")
+            # Without the headers of the request, which have its credentials.
+            lines = (asked.partition(b"\r\n")[0], head.partition(b"\r\n")[0], body[:200])
+            raise WrongAnswer(" / ".join(one.decode(errors="replace") for one in lines))
         return True
 
 

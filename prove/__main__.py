@@ -39,12 +39,12 @@ def main(arguments: Sequence[str]) -> int:
     signal.signal(signal.SIGALRM, _give_up)
     seed = options.seed or secrets.token_hex(4)
     print(f"seed {seed}", file=sys.stderr)
-    rows = []
+    machine, rows = record.machine(), []
     for promise in chosen:
         row = _show(promise, seed, short=options.short, plant=options.plant)
         print(row.line, flush=True)
         if options.record:
-            record.put([row])
+            record.put([row], machine)
         rows.append(row)
     held, not_held, not_shown = (
         sum(row.verdict == verdict for row in rows) for verdict in (HELD, NOT_HELD, NOT_SHOWN)

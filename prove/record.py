@@ -44,13 +44,23 @@ class Row:
         return [re.sub(r"\s+", " ", one).replace("|", "/") for one in found]
 
 
-def put(rows: Sequence[Row], document: Path = DOCUMENT) -> None:
-    """Put *rows* into *document*; the rows of other promises stay as they are."""
+def machine() -> list[str]:
+    """Return what one has to know of this machine: call it before anything is measured."""
+    return describe(ROOT, PACKAGES)
+
+
+def put(rows: Sequence[Row], about: Sequence[str], document: Path = DOCUMENT) -> None:
+    """Put *rows* into *document*; the rows of other promises stay as they are.
+
+    Args:
+        rows: The rows.
+        about: The machine, before they were measured.
+        document: The document.
+    """
     found = {cells[0]: cells for cells in _recorded(document)}
     found |= {row.promise.name: row.cells for row in rows}
     ordered = [found[name] for name in sorted(found, key=lambda name: int(name[1:]))]
-    about = [f"last recorded {utc_now():%Y-%m-%d %H:%M} UTC, `{COMMAND}`"]
-    about += describe(ROOT, PACKAGES)
+    about = [f"last recorded {utc_now():%Y-%m-%d %H:%M} UTC, `{COMMAND}`", *about]
     text = "\n".join([*(f"- {line}" for line in about), "", *table(COLUMNS, ordered)])
     put_into(document, "prove", text)
 

@@ -56,15 +56,15 @@ class TestRecord:
 
     def test_replaces_the_row_of_one_promise(self, page: Path):
         """The rows of other promises stay as they were."""
-        record.put([a_row(7, HELD), a_row(10, HELD)], page)
-        record.put([a_row(7, NOT_HELD, "1 fault"), a_row(2, HELD)], page)
+        record.put([a_row(7, HELD), a_row(10, HELD)], [], page)
+        record.put([a_row(7, NOT_HELD, "1 fault"), a_row(2, HELD)], [], page)
 
         rows = re.findall(r"^\| (P\d+) .*\| (held|NOT HELD) +\|", page.read_text(), re.MULTILINE)
         assert rows == [("P2", "held"), ("P7", "NOT HELD"), ("P10", "held")]
 
     def test_keeps_what_has_a_bar_in_it(self, page: Path):
         """A bar in a text does not make another column."""
-        record.put([a_row(7, HELD)], page)
-        record.put([a_row(8, HELD)], page)
+        record.put([a_row(7, HELD)], [], page)
+        record.put([a_row(8, HELD)], [], page)
 
         assert page.read_text().count("much / was done") == 2
