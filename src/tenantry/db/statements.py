@@ -1,13 +1,15 @@
-"""Statements, compiled once, when the module that declares them is imported.
+"""Statements, compiled once for an engine, when they are first used on it.
 
 SQLAlchemy handles the types, the casts and the differences between the two engines, but it is
 too slow to run on each request. So each statement is compiled once. The result is its SQL, the
 order of its parameters, and the conversion of each parameter and column. A session runs that
-directly on the driver.
+directly on the driver. To compile all of them, for both engines, when they are declared took
+0.1 s of the start of each command.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -83,11 +85,24 @@ class Statement(Generic[Row]):
     ) -> None:
         self.row = row
         self.conflicts = conflicts or {}
-        columns = _columns(clause, row)
-        first, last = on_sqlite or (None, clause)
-        self.postgresql = compile_for(POSTGRESQL, clause, columns)
-        self.sqlite = compile_for(SQLITE, last, columns)
-        self.sqlite_first = None if first is None else compile_for(SQLITE, first)
+        self._clause = clause
+        self._columns = _columns(clause, row)
+        self._on_sqlite: tuple[Executable, ...] = on_sqlite or (clause,)
+
+    @cached_property
+    def postgresql(self) -> Compiled:
+        """The statement on PostgreSQL."""
+        return compile_for(POSTGRESQL, self._clause, self._columns)
+
+    @cached_property
+    def sqlite(self) -> Compiled:
+        """The statement on SQLite, or the second one of two."""
+        return compile_for(SQLITE, self._on_sqlite[-1], self._columns)
+
+    @cached_property
+    def sqlite_first(self) -> Compiled | None:
+        """The first of two statements on SQLite."""
+        return None if len(self._on_sqlite) == 1 else compile_for(SQLITE, self._on_sqlite[0])
 
 
 def compile_for(
