@@ -20,7 +20,7 @@ from tenantry.backup.archive import (
     Keys,
     Manifest,
 )
-from tenantry.backup.targets import FolderTarget, expired, stored
+from tenantry.backup.targets import FolderTarget, expired, is_name, stored
 from tenantry.kit.ids import new_id
 
 OURS, THEIRS = Keys(["a secret key of this installation"]), Keys(["another secret key, of 32"])
@@ -87,20 +87,40 @@ class TestArchive:
         parts = sorted((tmp_path / "database").glob("*[0-9]"))
         assert b"".join(part.read_bytes() for part in parts) == b"".join(PARTS)
 
-    def test_is_rejected_wherever_a_byte_is_changed(self):
+    @pytest.mark.parametrize("bit", [0x01, 0x80], ids=["lowest", "highest"])
+    def test_is_rejected_wherever_a_byte_is_changed(self, bit: int):
+        """With its highest bit, a byte of JSON is no longer UTF-8."""
         data = written()
         ends = len(data) - 2 * archive.BLOCK
         meaningful = [at for at in range(0, ends, 7) if data[at]]
 
         for at in meaningful:
             changed = bytearray(data)
-            changed[at] ^= 1
+            changed[at] ^= bit
             try:
                 parts = read(bytes(changed))
             except (ArchiveDamaged, ArchiveForeign, ArchiveNewer):
                 continue
             # Only a field of a tar header that has no meaning here, such as the mode.
             assert parts == PARTS
+
+    def test_that_is_damaged_does_not_hide_the_others(self, tmp_path: Path):
+        data = written()
+        (tmp_path / "good.tar").write_bytes(data)
+        (tmp_path / "bad.tar").write_bytes(data.replace(b"Shop 50%", b"Sh\xefp 50%"))
+
+        found = stored(FolderTarget(tmp_path), OURS)
+
+        assert [(one.name, one.fault) for one in found] == [
+            ("good.tar", None),
+            ("bad.tar", "damaged"),
+        ]
+
+    def test_has_a_name_that_a_file_can_have(self):
+        """Linux counts 255 bytes."""
+        names = ["é" * 120 + ".tar", "é" * 126 + ".tar", "a" * 202 + ".tar"]
+
+        assert [is_name(one) for one in names] == [True, False, False]
 
     def test_is_rejected_wherever_it_ends_too_early(self):
         data = written()

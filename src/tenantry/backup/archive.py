@@ -321,7 +321,8 @@ def _encode(content: msgspec.Struct) -> bytes:
 def _decode(data: bytes, content: type[Content]) -> Content:
     try:
         return msgspec.json.decode(data, type=content)
-    except (msgspec.MsgspecError, RecursionError) as error:
+    # msgspec raises a UnicodeDecodeError for text that is not UTF-8.
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ArchiveDamaged from error
 
 

@@ -29,6 +29,8 @@ from tenantry.kit.errors import NotFound, Unavailable
 SUFFIX = ".tar"
 PARTIAL = ".partial"
 NAME_CHARS_MAX = 40
+# Of a file name, on the file systems of Linux.
+NAME_BYTES_MAX = 255
 BUFFER_BYTES = 2**20
 READERS = 8
 """Archives whose beginning and end are read at the same time."""
@@ -75,7 +77,7 @@ def label_of(name: str) -> str:
 
 def is_name(text: str) -> bool:
     """Return whether *text* can be the name of an archive in a target: it is no path."""
-    return _NAME.fullmatch(text) is not None
+    return _NAME.fullmatch(text) is not None and len(text.encode()) <= NAME_BYTES_MAX
 
 
 def checked_name(name: str) -> str:
