@@ -608,6 +608,32 @@ class TestRecovery:
         assert again.status == 2, "there is a catalog now"
         assert "Restored 0 tenants." in tenantry("backup", "restore-missing", **fresh).stdout
 
+    @pytest.mark.parametrize("good", [1, 0], ids=["an older one", "none"])
+    def test_leaves_out_an_archive_that_is_damaged_inside(
+        self, tenantry: Commands, shop: Any, good: int
+    ):
+        """The list reads the ends of an archive, and not all of it."""
+        archives = tenantry.settings.data_dir / "backups"
+        for count in range(good + 1):
+            assert tenantry("backup", "create", "--tenant", SHOP).status == 0
+            assert len(list(archives.glob("*.tar"))) == count + 1
+        newest = max(archives.glob("*.tar"), key=lambda path: path.stat().st_mtime_ns)
+        damaged = bytearray(newest.read_bytes())
+        damaged[len(damaged) // 2] ^= 0x10
+        newest.write_bytes(damaged)
+        tenantry.drop_database(shop)
+
+        ended = tenantry("backup", "restore-missing")
+
+        assert ended.status == 1
+        assert f"Restored {good} tenant" in ended.stdout
+        if good:
+            assert f"{SHOP}: It was restored from an older archive: {newest.name}" in ended.stderr
+        else:
+            assert f"{SHOP}: It was not restored: The archive is damaged" in ended.stderr
+        # Else an archive from elsewhere would bring it back suspended.
+        assert tenantry("tenant", "show", SHOP, "--json").data["isActive"]
+
     def test_says_which_tenant_has_no_archive(self, tenantry: Commands, shop: Any):
         tenantry.drop_database(shop)
         archives = tenantry.settings.data_dir / "backups"

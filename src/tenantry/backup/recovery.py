@@ -1,19 +1,21 @@
 """Recover a whole installation: first the catalog, then every tenant without a database."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from uuid import UUID
 
 from tenantry.backup import dumps
-from tenantry.backup.archive import ArchiveReader
+from tenantry.backup.archive import ArchiveDamaged, ArchiveReader
 from tenantry.backup.creating import CATALOG, CatalogRecord
 from tenantry.backup.dumps import Contents
 from tenantry.backup.jobs import Copying
 from tenantry.backup.loading import WrongEngine
-from tenantry.backup.targets import Stored
+from tenantry.backup.targets import ArchiveNotFound, Stored, Target
 from tenantry.catalog import restored, signing_keys, tenants
 from tenantry.catalog.database import Catalog
+from tenantry.catalog.records import TenantRecord
 from tenantry.catalog.tenants import Tenant
 from tenantry.db import files
 from tenantry.db.postgres_tools import PostgresTools
@@ -22,7 +24,7 @@ from tenantry.db.urls import SQLITE_PREFIX, sqlite_path
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Conflict, Invalid
 from tenantry.kit.pages import PAGE_SIZE_MAX
-from tenantry.kit.stopping import run_in_thread
+from tenantry.kit.stopping import Stop, run_in_thread
 
 
 class NotACatalog(Invalid):
@@ -86,13 +88,35 @@ async def tenants_without_database(copying: Copying) -> list[Tenant]:
     return [one for one in found if one.id in missing]
 
 
-def newest_archives(archives: Iterable[Stored]) -> dict[UUID, Stored]:
-    """Return the newest usable archive of each tenant; *archives* are the newest first."""
-    newest: dict[UUID, Stored] = {}
+def archives_by_tenant(archives: Iterable[Stored]) -> dict[UUID, list[Stored]]:
+    """Return the usable archives of each tenant, in the same order."""
+    found: dict[UUID, list[Stored]] = {}
     for one in archives:
         if one.fault is None and one.header is not None and one.header.tenant_id is not None:
-            newest.setdefault(one.header.tenant_id, one)
-    return newest
+            found.setdefault(one.header.tenant_id, []).append(one)
+    return found
+
+
+async def undamaged(
+    copying: Copying, target: Target, archives: Sequence[Stored]
+) -> tuple[Stored, list[str]]:
+    """Return the first of *archives* that is not damaged, and the names of those before it.
+
+    Each is read to its end: a restore that fails half-way would leave its tenant suspended.
+
+    Raises:
+        ArchiveNotFound: There is none.
+        ArchiveDamaged: All of them are damaged.
+    """
+    damaged: list[str] = []
+    for one in archives:
+        try:
+            await run_in_thread(partial(_read_all, copying, target, one.name))
+        except ArchiveDamaged:
+            damaged.append(one.name)
+        else:
+            return one, damaged
+    raise ArchiveDamaged if damaged else ArchiveNotFound
 
 
 async def every_tenant(copying: Copying, *, page_size: int = PAGE_SIZE_MAX) -> list[Tenant]:
@@ -106,6 +130,14 @@ async def every_tenant(copying: Copying, *, page_size: int = PAGE_SIZE_MAX) -> l
         found += some
         last = some[-1].id
     return found
+
+
+def _read_all(copying: Copying, target: Target, name: str, stop: Stop) -> None:
+    with target.reading(name) as file:
+        reader = ArchiveReader(file, copying.keys)
+        reader.record(TenantRecord)
+        for _ in reader.chunks():
+            stop.check()
 
 
 async def _load_file(

@@ -7,7 +7,9 @@ import typer
 
 from tenantry.backup import recovery, restoring, targets
 from tenantry.backup.archive import ArchiveReader
-from tenantry.backup.jobs import Progress
+from tenantry.backup.jobs import Copying, Progress
+from tenantry.backup.targets import Stored, Target
+from tenantry.catalog.tenants import Tenant
 from tenantry.cli import options, output, session, transfer
 from tenantry.cli.exit_status import ExitStatus
 from tenantry.db.postgres_tools import PostgresTools
@@ -59,15 +61,16 @@ def restore_missing(*, place: Place = None, as_json: options.Json = False) -> No
     """Restore every tenant without a database from its newest archive.
 
     Tenants that have their database are not changed. If a tenant cannot be restored, the others
-    are, and the exit status is 1.
+    are, and the exit status is 1. If an archive is damaged, the one before it is restored, which is
+    printed, and the exit status is 1.
     """
     settings = session.configure()
     target = transfer.target_at(settings, place)
 
     async def work(services: Services, progress: Progress) -> tuple[int, list[TenantFailure]]:
-        ctx, copying = session.context(), services.copying
+        copying = services.copying
         stored = await asyncio.to_thread(targets.stored, target, copying.keys)
-        archives = recovery.newest_archives(stored)
+        archives = recovery.archives_by_tenant(stored)
         unusable = [one for one in stored if one.fault is not None]
         if unusable:
             first = unusable[0]
@@ -77,26 +80,11 @@ def restore_missing(*, place: Place = None, as_json: options.Json = False) -> No
             )
         done, failed = 0, []
         for tenant in await recovery.tenants_without_database(copying):
-            try:
-                if tenant.id not in archives:
-                    raise targets.ArchiveNotFound
-                with target.reading(archives[tenant.id].name) as file:
-                    reader = ArchiveReader(file, copying.keys)
-                    restored = await restoring.replace(
-                        ctx,
-                        copying,
-                        reader,
-                        tenant,
-                        server_name=None,
-                        progress=Progress(total=progress),
-                    )
-                done += 1
-                if restored.behind is not None:
-                    text = f"It was restored, and is suspended: {restored.behind}"
-                    failed.append(TenantFailure(tenant.name, text))
-            except TenantryError as error:
-                text = f"It was not restored: {error.message}"
-                failed.append(TenantFailure(tenant.name, text))
+            is_restored, texts = await _restore(
+                copying, tenant, archives.get(tenant.id, []), target, progress
+            )
+            done += is_restored
+            failed += [TenantFailure(tenant.name, text) for text in texts]
         return done, failed
 
     done, failed = asyncio.run(transfer.run(settings, work))
@@ -109,3 +97,32 @@ def restore_missing(*, place: Place = None, as_json: options.Json = False) -> No
         output.show_line(message)
     if failed:
         raise typer.Exit(ExitStatus.TENANTS_FAILED)
+
+
+async def _restore(
+    copying: Copying, tenant: Tenant, archives: list[Stored], target: Target, progress: Progress
+) -> tuple[bool, list[str]]:
+    """Restore a tenant; return whether it was restored, and what the operator must know."""
+    try:
+        chosen, damaged = await recovery.undamaged(copying, target, archives)
+        with target.reading(chosen.name) as file:
+            restored = await restoring.replace(
+                session.context(),
+                copying,
+                ArchiveReader(file, copying.keys),
+                tenant,
+                server_name=None,
+                progress=Progress(total=progress),
+            )
+    except TenantryError as error:
+        return False, [f"It was not restored: {error.message}"]
+    except OSError as error:
+        return False, [f"It was not restored: {error.strerror}."]
+    texts = []
+    if damaged:
+        texts.append(f"It was restored from an older archive: {damaged[0]} is damaged.")
+    if restored.behind is not None:
+        texts.append(f"It was restored, and is suspended: {restored.behind}")
+    elif not restored.tenant.is_active:
+        output.note(f"{tenant.name}: It was restored, and is suspended, as before.")
+    return True, texts
