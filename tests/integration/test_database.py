@@ -18,14 +18,16 @@ from tenantry.db.database import Budget, Database
 from tenantry.db.factory import single_connector
 from tenantry.db.open_files import LogLeftBehind
 from tenantry.db.servers import Server
-from tenantry.db.sessions import Connection, DatabaseUnavailable
+from tenantry.db.sessions import Connection, DatabaseUnavailable, RejectedByDatabase
 from tenantry.db.sqlite import SqliteFile
 from tenantry.db.statements import POSTGRESQL, SQLITE, Statement, compile_for
+from tenantry.kit import log
 from tenantry.kit.ids import new_id
 from testkit import raw_sql
 from tests.integration.conftest import Keep
 from tests.integration.engines import on_postgresql, on_sqlite
 from tests.integration.samples import ADD, FIND, NoteInUse, Sample, sample
+from tests.logs import logs_kept
 
 Connect = Callable[[], Awaitable[Connection]]
 
@@ -146,6 +148,65 @@ class TestAutocommit:
         await database.execute(ADD, **a_sample("two"))
 
         assert notes(url) == {"one", "two"}
+
+
+REFERRING = "CREATE TABLE referring (sample_id {id} REFERENCES sample (id) {more})"
+REFER = "INSERT INTO referring SELECT id FROM sample"
+REFUSING = {
+    "sqlite": "CREATE TRIGGER refusing BEFORE DELETE ON sample "
+    "BEGIN SELECT RAISE(ABORT, 'row of a customer'); END",
+    "postgresql": "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS "
+    "$$ BEGIN RAISE EXCEPTION 'row of a customer'; END $$; "
+    "CREATE TRIGGER refusing BEFORE DELETE ON sample FOR EACH ROW EXECUTE FUNCTION refuse()",
+}
+
+
+class TestRejected:
+    """By what the operator's own revisions have added to a table of Tenantry."""
+
+    @pytest.fixture(name="filled", params=["foreign key", "deferred", "unique", "trigger"])
+    async def _filled(
+        self, request: pytest.FixtureRequest, database: Database[Any], url: str, engine: str
+    ) -> Statement[Any]:
+        """Return a statement that the database rejects."""
+        await database.execute(ADD, **a_sample("one"))
+        await database.execute(ADD, **a_sample("two"))
+        removing: Statement[Any] = Statement(sa.delete(sample))
+        if request.param == "trigger":
+            raw_sql.run(url, REFUSING[engine])
+            return removing
+        if request.param == "unique":
+            raw_sql.run(url, "CREATE UNIQUE INDEX of_operator ON sample (number)")
+            return Statement(sa.update(sample).values(number=1))
+        more = "DEFERRABLE INITIALLY DEFERRED" if request.param == "deferred" else ""
+        id_type = "text" if engine == "sqlite" else "uuid"
+        raw_sql.run(url, REFERRING.format(id=id_type, more=more), REFER)
+        return removing
+
+    async def test_change_is_a_conflict_and_changes_nothing(
+        self, database: Database[Any], url: str, filled: Statement[Any]
+    ):
+        with pytest.raises(RejectedByDatabase):
+            async with database.begin() as session:
+                await session.execute(filled)
+
+        assert notes(url) == {"one", "two"}
+        await database.execute(ADD, **a_sample("three"))
+
+    async def test_change_is_logged_without_values(
+        self,
+        database: Database[Any],
+        filled: Statement[Any],
+        capsys: pytest.CaptureFixture[str],
+    ):
+        with logs_kept():
+            log.configure(log_format="json", level="info")
+            with pytest.raises(RejectedByDatabase):
+                await database.execute(filled)
+
+        logged = capsys.readouterr().err
+        assert "change rejected by the database" in logged
+        assert "customer" not in logged
 
 
 class TestBegin:

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import asyncpg
+import structlog
 from asyncpg.prepared_stmt import PreparedStatement
 
 from tenantry.db.deadline import Deadline
@@ -13,6 +14,7 @@ from tenantry.db.sessions import (
     ROW_SECONDS,
     Connection,
     DatabaseUnavailable,
+    RejectedByDatabase,
     TransactionLost,
     WritesRejected,
 )
@@ -43,6 +45,8 @@ UNAVAILABLE = (
     asyncpg.DuplicatePreparedStatementError,
     OSError,
 )
+
+_log = structlog.get_logger(__name__)
 
 
 class PostgresConnection(Connection):
@@ -137,6 +141,8 @@ class PostgresConnection(Connection):
             # A write fence; or a standby, and the next connection reaches the new primary.
             self._is_spent = True
             raise WritesRejected from error
+        except (asyncpg.IntegrityConstraintViolationError, asyncpg.RaiseError) as error:
+            raise _rejected(error) from error
         except UNAVAILABLE as error:
             raise DatabaseUnavailable from error
         finally:
@@ -214,4 +220,15 @@ def _ms(seconds: float) -> int:
 
 def _conflict(statement: Statement[Any], error: asyncpg.UniqueViolationError) -> Exception:
     conflict = statement.conflicts.get(error.constraint_name or "")
-    return error if conflict is None else conflict()
+    return _rejected(error) if conflict is None else conflict()
+
+
+def _rejected(error: asyncpg.PostgresError) -> RejectedByDatabase:
+    # Without its message, which can contain values of the row.
+    _log.warning(
+        "change rejected by the database",
+        kind=type(error).__name__,
+        table=error.table_name,
+        constraint=error.constraint_name,
+    )
+    return RejectedByDatabase()

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from tenantry.db import outages
 from tenantry.db.statements import Row, Statement
-from tenantry.kit.errors import Unavailable
+from tenantry.kit.errors import Conflict, Unavailable
 
 LOST_MAX = 3  # retries of one operation after a `TransactionLost`
 # The pause before a read is repeated on a new connection, doubled each time.
@@ -39,6 +39,10 @@ class WritesRejected(DatabaseUnavailable):
 
 class TransactionLost(DatabaseUnavailable):
     """Another transaction, such as a migration, held a lock; this one was rolled back."""
+
+
+class RejectedByDatabase(Conflict):
+    """A constraint or trigger that is not Tenantry's rejects the change; the log names it."""
 
 
 async def retry_deadlock(work: Callable[[], Awaitable[Result]], *, is_read: bool = False) -> Result:
@@ -74,7 +78,8 @@ class Session(ABC, Generic[Kind]):
     """Runs statements on one database.
 
     Every method takes the statement's parameters by name. If a unique constraint is violated,
-    it raises the statement's `Conflict`. If the database cannot be reached or is busy, it raises
+    it raises the statement's `Conflict`; if another constraint or a trigger rejects the change,
+    `RejectedByDatabase`. If the database cannot be reached or is busy, it raises
     `DatabaseUnavailable`; its subclass `TransactionLost` means that nothing was changed and a
     retry may succeed.
     """

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import aiosqlite
+import structlog
 
 from tenantry.db import open_files
 from tenantry.db.deadline import Deadline
@@ -19,12 +20,15 @@ from tenantry.db.sessions import (
     Connection,
     DatabaseReplaced,
     DatabaseUnavailable,
+    RejectedByDatabase,
     WritesRejected,
 )
 from tenantry.db.statements import Statement
 from tenantry.kit.clock import monotonic_seconds
 
 BUSY_TIMEOUT_SECONDS = 5.0
+FENCED = "the database rejects writes: it is moved"
+"""The message of the triggers of a write fence."""
 # An interrupt ends only the statement that is running, and this one may still be in the queue
 # of its thread. So the interrupt is repeated at this interval.
 INTERRUPT_SECONDS = 0.05
@@ -32,6 +36,8 @@ INTERRUPT_SECONDS = 0.05
 STUCK_SECONDS = 1.0
 
 Answer = TypeVar("Answer")
+
+_log = structlog.get_logger(__name__)
 
 
 class SqliteConnection(Connection):
@@ -100,7 +106,10 @@ class SqliteConnection(Connection):
 
     async def command(self, sql: str) -> None:
         """Run *sql* unchanged, without parameters."""
-        await self._in_thread(partial(self._run, sql, []))
+        try:
+            await self._in_thread(partial(self._run, sql, []))
+        except sqlite3.IntegrityError as error:  # a deferred constraint, at a COMMIT
+            raise _rejected(error) from error
 
     @property
     def is_reusable(self) -> bool:
@@ -299,12 +308,16 @@ def pragmas(synchronous: str) -> str:
 def _conflict(statement: Statement[Any], error: sqlite3.IntegrityError) -> Exception:
     # SQLite names the columns ("UNIQUE constraint failed: t.a, t.b"), not the constraint. The
     # naming convention of our tables derives the name of the constraint from the columns.
-    if error.sqlite_errorcode == sqlite3.SQLITE_CONSTRAINT_TRIGGER:  # a write fence
+    if str(error) == FENCED:
         return WritesRejected()
     _, _, columns = str(error).partition("UNIQUE constraint failed: ")
-    if not columns:
-        return error
     table = columns.partition(".")[0]
     names = [column.partition(".")[2] for column in columns.split(", ")]
     conflict = statement.conflicts.get("_".join(["uq", table, *names]))
-    return error if conflict is None else conflict()
+    return _rejected(error) if conflict is None else conflict()
+
+
+def _rejected(error: sqlite3.IntegrityError) -> RejectedByDatabase:
+    # Without its message: that of a trigger can contain values of the row.
+    _log.warning("change rejected by the database", kind=error.sqlite_errorname)
+    return RejectedByDatabase()

@@ -153,7 +153,7 @@ def fence_sqlite(path: Path, *, wait_seconds: float = WAIT_SECONDS_MAX) -> None:
                 raw.execute(
                     f'CREATE TRIGGER "{_PREFIX}{number}_{event.lower()}" '
                     f'BEFORE {event} ON "{quoted}" '
-                    "BEGIN SELECT RAISE(ABORT, 'the database rejects writes: it is moved'); END"
+                    f"BEGIN SELECT RAISE(ABORT, '{sqlite.FENCED}'); END"
                 )
 
 
