@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tenantry.catalog.credentials import KEYS_PER_TENANT_MAX
 from tenantry.kit.clock import utc_now
 from tests.acceptance.shapes import API_KEY, ISSUED_API_KEY, instant, list_of, must_be
 from tests.acceptance.support import (
@@ -19,6 +20,7 @@ from tests.acceptance.support import (
     encoded,
     must_be_for_admins,
     ok,
+    patch_tenant,
     refused,
     session,
 )
@@ -172,6 +174,43 @@ class TestRotateKey:
         refused(answer, 409)
         assert answer.headers["x-error-code"] == "api_key_ending"
         assert ok(await admin.get(path_of(world))) == before
+
+    async def test_removes_the_keys_that_have_expired(self, world: World) -> None:
+        """Else a key in use would leave the list after a thousand rotations."""
+        admin = await world.admin()
+        newest = ok(await admin.post(path_of(world), json={}), 201)
+        for _ in range(3):
+            rotating = f"{path_of(world)}/{newest['id']}/rotate"
+            newest = ok(await admin.post(rotating, json={"gracePeriodSeconds": 0}), 201)
+
+        listed = [one["id"] for one in ok(await admin.get(path_of(world)))["items"]]
+
+        assert len(listed) == 3, "the first key, the one that has just ended, and its successor"
+        assert listed[-1] == newest["id"]
+
+    async def test_is_404_while_its_tenant_is_deleted(self, world: World) -> None:
+        """As to list and to issue keys; else the key would be valid after an undelete."""
+        admin = await world.admin()
+        key = ok(await admin.post(path_of(world), json={}), 201)
+        await patch_tenant(world, world.acme, isActive=False)
+        acme = world.acme.tenant
+        done(await admin.delete(f"{TENANTS}/{acme.id}", params={"name": acme.name}))
+
+        refused(await admin.post(f"{path_of(world)}/{key['id']}/rotate", json={}), 404)
+
+
+class TestMaximum:
+    async def test_of_a_tenant_holds_under_concurrent_requests(self, world: World) -> None:
+        """409, so every key is in the list."""
+        admin = await world.admin()
+        raw = catalog_of(world)
+        new_id = "gen_random_uuid()" if raw.path is None else "lower(hex(randomblob(16)))"
+        raw.multiply("api_key", KEYS_PER_TENANT_MAX - 4, id=new_id, digest="digest || ' ' || i")
+
+        answers = await asyncio.gather(*(admin.post(path_of(world), json={}) for _ in range(8)))
+
+        assert sorted(answer.status_code for answer in answers) == [201] * 3 + [409] * 5
+        assert len(ok(await admin.get(path_of(world)))["items"]) == KEYS_PER_TENANT_MAX
 
 
 class TestRevokeKey:

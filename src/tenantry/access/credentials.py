@@ -7,7 +7,12 @@ from uuid import UUID
 from tenantry.access.identify import API_KEY_KIND, MCP_TOKEN_KIND
 from tenantry.access.principal import ALL_SCOPES
 from tenantry.catalog import credentials, tenants
-from tenantry.catalog.credentials import TOKENS_PER_TENANT_MAX, ApiKey, McpToken
+from tenantry.catalog.credentials import (
+    KEYS_PER_TENANT_MAX,
+    TOKENS_PER_TENANT_MAX,
+    ApiKey,
+    McpToken,
+)
 from tenantry.catalog.database import Catalog, CatalogChange
 from tenantry.db import audit_log
 from tenantry.kit.context import OperationContext
@@ -31,6 +36,10 @@ class BadExpiry(Invalid):
 
 class BadGracePeriod(Invalid):
     """`gracePeriodSeconds` must be from 0 to 2592000."""
+
+
+class TooManyApiKeys(Conflict):
+    """The tenant has the maximum number of API keys; revoke one first."""
 
 
 class TooManyMcpTokens(Conflict):
@@ -60,10 +69,12 @@ class IssuedMcpToken:
 async def issue_key(
     ctx: OperationContext, catalog: Catalog, tenant_id: UUID, *, expires_at: datetime | None
 ) -> IssuedKey:
-    """Return a new API key of a tenant.
+    """Return a new API key of a tenant, and remove those that have expired.
 
     Raises:
         BadExpiry: *expires_at* is not in the future.
+        TooManyApiKeys: The tenant has `KEYS_PER_TENANT_MAX`.
+        TenantNotFound: The tenant was deleted at the same time.
     """
     expires_at = None if expires_at is None else _in_utc(expires_at)
     if expires_at is not None and expires_at <= ctx.now:
@@ -72,6 +83,7 @@ async def issue_key(
     async with catalog.change(
         ctx, "api-key.issue", tenant_id, tenant_id=tenant_id, changes=changes
     ) as session:
+        await _make_room_for_key(ctx, session, tenant_id)
         issued = await add_key(ctx, session, tenant_id, expires_at=expires_at)
         changes += audit_log.changes_between(None, issued.key, "id", "prefix", "expires_at")
     return issued
@@ -100,12 +112,13 @@ async def rotate_key(
 ) -> IssuedKey:
     """Return a new API key that replaces another, which stays valid for *grace_seconds*.
 
-    If the other one has an end, the new one has the same.
+    If the other one has an end, the new one has the same. Keys that have expired are removed.
 
     Raises:
         BadGracePeriod: *grace_seconds* is negative, or more than `GRACE_SECONDS_MAX`.
         ApiKeyNotFound: The tenant has no such key.
         ApiKeyEnding: It was replaced before, or has expired.
+        TooManyApiKeys, TenantNotFound: As for `issue_key`.
     """
     if not 0 <= grace_seconds <= GRACE_SECONDS_MAX:
         raise BadGracePeriod
@@ -117,9 +130,22 @@ async def rotate_key(
         replaced = await credentials.replace_key(
             session, tenant_id, key_id, replaced_at=ctx.now, expires_at=expires_at
         )
+        await _make_room_for_key(ctx, session, tenant_id)
         issued = await add_key(ctx, session, tenant_id, expires_at=replaced.expires_at)
         changes += audit_log.changes_between(None, issued.key, "id", "prefix", "expires_at")
     return issued
+
+
+async def _make_room_for_key(
+    ctx: OperationContext, session: CatalogChange, tenant_id: UUID
+) -> None:
+    # The lock: two concurrent requests must not both take the last place.
+    await tenants.lock(session, tenant_id)
+    await credentials.remove_expired_keys(session, tenant_id, now=ctx.now)
+    if len(await credentials.keys(session, tenant_id)) >= KEYS_PER_TENANT_MAX:
+        raise TooManyApiKeys(
+            f"The tenant has {KEYS_PER_TENANT_MAX:,} API keys; revoke one before you issue another."
+        )
 
 
 async def revoke_key(
@@ -196,8 +222,7 @@ async def issue_mcp_token(
 
 
 async def _make_room(ctx: OperationContext, session: CatalogChange, added: McpToken) -> None:
-    # The lock: two concurrent requests must not both take the last place.
-    await tenants.lock(session, added.tenant_id)
+    await tenants.lock(session, added.tenant_id)  # see `_make_room_for_key`
     await credentials.remove_expired_tokens(session, added.tenant_id, now=ctx.now)
     counts = await credentials.count_tokens(session, added.tenant_id, user_id=added.user_id)
     if counts.of_user >= TOKENS_PER_USER_MAX:

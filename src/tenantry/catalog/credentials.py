@@ -13,9 +13,8 @@ from tenantry.catalog.tables import api_key, mcp_token
 from tenantry.db.statements import Statement, columns_of
 from tenantry.kit.errors import Conflict, NotFound
 
-# Enough for any number of concurrent rotations, so the list has no pages.
-KEYS_LISTED_MAX = 1_000
-# All that a tenant can have, so the list has no pages.
+# All that a tenant can have, so the lists have no pages.
+KEYS_PER_TENANT_MAX = 1_000
 TOKENS_PER_TENANT_MAX = 2_000
 
 
@@ -98,7 +97,7 @@ _KEYS = Statement(
     sa.select(*_KEY_COLUMNS)
     .where(api_key.c.tenant_id == _of_tenant)
     .order_by(api_key.c.id)
-    .limit(KEYS_LISTED_MAX),
+    .limit(KEYS_PER_TENANT_MAX),
     ApiKey,
 )
 _user = sa.bindparam("user", type_=sa.Uuid)
@@ -118,12 +117,15 @@ _COUNT_TOKENS = Statement(
     ).where(mcp_token.c.tenant_id == _of_tenant),
     TokenCounts,
 )
-_REMOVE_EXPIRED_TOKENS = Statement[Any](
-    sa.delete(mcp_token).where(
-        mcp_token.c.tenant_id == _of_tenant,
-        mcp_token.c.expires_at <= sa.bindparam("now", type_=mcp_token.c.expires_at.type),
-    )
-)
+
+
+def _remove_expired(table: sa.Table) -> Statement[Any]:
+    has_expired = table.c.expires_at < sa.bindparam("now", type_=table.c.expires_at.type)
+    return Statement(sa.delete(table).where(table.c.tenant_id == _of_tenant, has_expired))
+
+
+_REMOVE_EXPIRED_KEYS = _remove_expired(api_key)
+_REMOVE_EXPIRED_TOKENS = _remove_expired(mcp_token)
 _uses = sa.union_all(
     sa.select(api_key.c.last_used_at).where(api_key.c.tenant_id == _of_tenant),
     sa.select(mcp_token.c.last_used_at).where(mcp_token.c.tenant_id == _of_tenant),
@@ -226,6 +228,11 @@ async def count_tokens(
     found = await session.fetch_one(_COUNT_TOKENS, tenant=tenant_id, user=user_id)
     assert found is not None, "an aggregate has one row"
     return found
+
+
+async def remove_expired_keys(session: CatalogChange, tenant_id: UUID, *, now: datetime) -> None:
+    """Remove the API keys of a tenant that have expired."""
+    await session.execute(_REMOVE_EXPIRED_KEYS, tenant=tenant_id, now=now)
 
 
 async def remove_expired_tokens(session: CatalogChange, tenant_id: UUID, *, now: datetime) -> None:

@@ -36,7 +36,7 @@ async def list_keys(
     "/api/admin/tenants/{tenantId}/api-keys",
     ADMIN,
     status=CREATED,
-    errors=[NOT_FOUND],
+    errors=[NOT_FOUND, CONFLICT],
     holds_secret=True,
 )
 async def issue_key(
