@@ -588,6 +588,24 @@ class TestFailure:
         with pytest.raises((ChangeDiffers, MoveFailed)):
             await move(services, shop)
 
+    async def test_refuses_a_value_that_the_copy_cannot_have_without_naming_it(
+        self, services: Services, shop: Tenant, monkeypatch: pytest.MonkeyPatch
+    ):
+        copied = online.copy_snapshot
+
+        async def and_damage(source: str, target: str, *arguments: Any) -> Any:
+            result = await copied(source, target, *arguments)
+            raw_sql.run(target, "ALTER TABLE parent ALTER name TYPE integer USING 1")
+            raw_sql.run(source, "UPDATE parent SET name = 'of a customer' WHERE id = 1")
+            return result
+
+        monkeypatch.setattr(online, "copy_snapshot", and_damage)
+        with pytest.raises(ChangeDiffers) as raised:
+            await move(services, shop)
+
+        assert "A change cannot be made in the copy: " in raised.value.message
+        assert "customer" not in raised.value.message
+
     async def test_refuses_a_copy_that_lacks_a_change(
         self, services: Services, shop: Tenant, monkeypatch: pytest.MonkeyPatch
     ):

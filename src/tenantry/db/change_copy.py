@@ -120,8 +120,12 @@ class ChangeCopy:
                 self._writer.flush()
                 self._raw.commit()
         except (psycopg.DataError, psycopg.IntegrityError) as error:
-            reason = str(error).splitlines()[0]
-            raise ChangeDiffers(f"A change cannot be made in the copy: {reason}") from error
+            # Without its message, which can contain values of the row.
+            where = error.diag.constraint_name or error.diag.table_name
+            raise ChangeDiffers(
+                f"A change cannot be made in the copy: {type(error).__name__}"
+                f"{f' in {where}' if where else ''}."
+            ) from error
 
     @contextmanager
     def _reading(self, stop: Stop) -> Iterator[Raw]:
