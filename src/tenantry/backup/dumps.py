@@ -8,12 +8,12 @@ import asyncio
 import contextlib
 import os
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import asyncpg
 
@@ -43,6 +43,7 @@ CONNECT_SECONDS = 10.0
 # A count of all rows reads each table once: 10 GB take a minute or two.
 STATEMENT_SECONDS_MAX = 3_600.0
 
+Result = TypeVar("Result")
 Write = Callable[[bytes], None]
 
 
@@ -116,8 +117,6 @@ async def load(url: str, chunks: Iterator[bytes], *, tools: PostgresTools) -> No
     async with connected(url) as raw:
         program = await _find(raw, tools, RESTORE)
     await run_in_thread(lambda stop: _load_postgres(program, url, chunks, stop))
-    async with connected(url) as raw:
-        await raw.execute("ANALYZE", timeout=None)
 
 
 async def copy(
@@ -184,7 +183,7 @@ async def copy_snapshot(
 
 
 async def check_loaded(url: str, expected: Contents, *, is_foreign: bool) -> None:
-    """Compare a new database with its original, and set its search path.
+    """Compare a new database with its original, set its search path, and analyse its tables.
 
     Raises:
         CopyDiffers: Rows or tables are missing, or there are too many.
@@ -196,7 +195,11 @@ async def check_loaded(url: str, expected: Contents, *, is_foreign: bool) -> Non
             await start_thread(partial(survey.check_sqlite, path))
         found = await start_thread(partial(survey.survey_sqlite, path, is_private=True))
     else:
-        async with connected(url) as raw:
+        async with (
+            connected(url) as raw,
+            connected(url) as other,
+            _beside(other.execute("ANALYZE", timeout=None)),
+        ):
             found = await survey.survey_postgres(raw)
             await _set_search_path(raw, expected.search_path)
     if found != expected.survey:
@@ -283,13 +286,21 @@ async def opened_snapshot(url: str) -> AsyncIterator[tuple[Any, str]]:
 async def _with_survey(raw: Any, work: Callable[[Stop], None]) -> Contents:
     """Run *work* in a thread while the rows are counted in the same snapshot."""
     search_path = str(await raw.fetchval("SHOW search_path"))
-    counting = asyncio.create_task(survey.survey_postgres(raw))
-    try:
+    async with _beside(survey.survey_postgres(raw)) as counting:
         await run_in_thread(work)
-        return Contents(await counting, search_path)
+    return Contents(counting.result(), search_path)
+
+
+@asynccontextmanager
+async def _beside(work: Coroutine[Any, Any, Result]) -> AsyncIterator["asyncio.Task[Result]"]:
+    """Run *work* during the block, and wait for it at the end; cancel it if the block raises."""
+    task = asyncio.create_task(work)
+    try:
+        yield task
+        await task
     finally:
-        counting.cancel()
-        await asyncio.gather(counting, return_exceptions=True)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 async def _find(raw: Any, tools: PostgresTools, name: str) -> Path:

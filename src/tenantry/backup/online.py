@@ -259,8 +259,6 @@ async def copy_snapshot(
             raw, exported, source, target, progress.add, tools=tools, is_whole=True
         )
     await dumps.check_loaded(target, contents, is_foreign=False)
-    async with dumps.connected(target) as copied:
-        await copied.execute("ANALYZE", timeout=None)
     return snapshot, signature
 
 
