@@ -3,10 +3,13 @@
 import asyncio
 import json
 import os
+import pty
 import pwd
 import re
 import signal
 import socket
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -18,7 +21,7 @@ import pytest
 from tenantry.app import app_over
 from tenantry.schemas.mcp_clients import configurations
 from tenantry.services import open_services, system_context
-from testkit.programs import only_line, running
+from testkit.programs import environment_of, only_line, running
 from testkit.raw_sql import rows
 from tests.acceptance.commands import (
     ADA,
@@ -991,3 +994,35 @@ def _run(tenantry: Commands, run_id: UUID) -> tuple[int, bool]:
     sql = f"SELECT success_count, finished_at IS NOT NULL FROM migration_run WHERE id = '{run_id}'"
     ((count, has_ended),) = rows(tenantry.settings.catalog, sql)
     return count, has_ended
+
+
+@pytest.mark.parametrize("waits_for", ["confirmation", "password"])
+def test_ctrl_c_ends_a_command_that_waits_for_input(tenantry: Commands, waits_for: str):
+    """At once: the first one, without the end of the line."""
+    tenantry.create_tenant("acme")
+    command = ["tenant", "purge", "acme"]
+    if waits_for == "confirmation":
+        tenantry("tenant", "suspend", "acme")
+        assert tenantry("tenant", "delete", "acme", "--name", "acme").status == 0
+    else:
+        command = ["admin", "create", "grace@example.com"]
+    parent, terminal = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "tenantry", *command],
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        cwd=tenantry.folder,
+        env=environment_of(**tenantry.environment),
+        start_new_session=True,
+    ) as process:
+        os.close(terminal)
+        shown = b""
+        while not re.search(rb"to confirm: |Password: ", shown):
+            shown += os.read(parent, 1024)
+        process.send_signal(signal.SIGINT)
+        status = process.wait(timeout=5)
+    os.close(parent)
+
+    assert status == 130
+    assert b"Traceback" not in shown

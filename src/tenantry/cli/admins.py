@@ -1,6 +1,6 @@
 """``tenantry admin``: the admins of the service."""
 
-import asyncio
+from typing import Any
 
 from rich.table import Column
 
@@ -18,20 +18,28 @@ group = new_group("Manage the admins of the service.")
 
 
 @group.command("create")
-def create(
+async def create(
     email: str, *, password_stdin: options.PasswordStdin = False, as_json: options.Json = False
 ) -> None:
     """Create an admin."""
     settings = session.configure()
     password = read_password(from_stdin=password_stdin)
-    admin = asyncio.run(_create(settings, email, password))
+    async with session.opened(settings) as services:
+        admin = await admins.create(
+            session.context(),
+            services.catalog,
+            services.passwords,
+            email=email,
+            password=password,
+        )
     _show(admin, as_json=as_json)
 
 
 @group.command("list")
-def show_all(*, as_json: options.Json = False) -> None:
+async def show_all(*, as_json: options.Json = False) -> None:
     """List the admins, the oldest first."""
-    found = asyncio.run(_every(session.configure()))
+    async with session.opened() as services:
+        found = await catalog_admins.every(services.catalog)
     if as_json:
         output.show_json(AdminList.of_all(found))
         return
@@ -50,36 +58,36 @@ def show_all(*, as_json: options.Json = False) -> None:
 
 
 @group.command("disable")
-def disable(email: str, *, as_json: options.Json = False) -> None:
+async def disable(email: str, *, as_json: options.Json = False) -> None:
     """Disable an admin and end their sessions."""
-    changed = asyncio.run(_update(session.configure(), email, is_active=False))
-    _show(changed, as_json=as_json)
+    await _update(email, as_json=as_json, is_active=False)
 
 
 @group.command("enable")
-def enable(email: str, *, as_json: options.Json = False) -> None:
+async def enable(email: str, *, as_json: options.Json = False) -> None:
     """Enable an admin."""
-    changed = asyncio.run(_update(session.configure(), email, is_active=True))
-    _show(changed, as_json=as_json)
+    await _update(email, as_json=as_json, is_active=True)
 
 
 @group.command("reset-password")
-def reset_password(
+async def reset_password(
     email: str, *, password_stdin: options.PasswordStdin = False, as_json: options.Json = False
 ) -> None:
     """Set the password of an admin and end their sessions."""
     settings = session.configure()
     password = read_password(from_stdin=password_stdin)
-    changed = asyncio.run(_update(settings, email, password=password))
-    _show(changed, as_json=as_json)
+    await _update(email, settings, as_json=as_json, password=password)
 
 
 @group.command("unlock")
-def unlock(
+async def unlock(
     email: str, *, address: options.ClientAddress = None, as_json: options.Json = False
 ) -> None:
     """Reset the failed logins of an admin: the next login is not delayed."""
-    asyncio.run(_unlock(session.configure(), email, address))
+    async with session.opened() as services:
+        if await catalog_admins.find_account(services.catalog, canonical_email(email)) is None:
+            raise AdminNotFound
+        await services.throttle.lift(realm=admins.REALM, account=email, address=address)
     output.show_done("The failed logins were reset.", as_json=as_json)
 
 
@@ -90,42 +98,20 @@ def _show(admin: Admin, *, as_json: bool) -> None:
         output.show_attributes({"admin": admin.email, "id": admin.id, "active": admin.is_active})
 
 
-async def _create(settings: Settings, email: str, password: str) -> Admin:
-    async with session.opened(settings) as services:
-        return await admins.create(
-            session.context(),
-            services.catalog,
-            services.passwords,
-            email=email,
-            password=password,
-        )
-
-
-async def _every(settings: Settings) -> list[Admin]:
-    async with session.opened(settings) as services:
-        return await catalog_admins.every(services.catalog)
-
-
 async def _update(
-    settings: Settings, email: str, *, is_active: bool | None = None, password: str | None = None
-) -> Admin:
+    email: str, settings: Settings | None = None, *, as_json: bool, **changes: Any
+) -> None:
+    """Change an admin, and print them; *changes* are those of `admins.update`."""
     async with session.opened(settings) as services:
         found = await catalog_admins.find_account(services.catalog, canonical_email(email))
         if found is None:
             raise AdminNotFound
-        return await admins.update(
+        changed = await admins.update(
             session.context(),
             services.catalog,
             services.passwords,
             found.id,
             throttle=services.throttle,
-            is_active=is_active,
-            password=password,
+            **changes,
         )
-
-
-async def _unlock(settings: Settings, email: str, address: str | None) -> None:
-    async with session.opened(settings) as services:
-        if await catalog_admins.find_account(services.catalog, canonical_email(email)) is None:
-            raise AdminNotFound
-        await services.throttle.lift(realm=admins.REALM, account=email, address=address)
+    _show(changed, as_json=as_json)

@@ -1,29 +1,25 @@
 """``tenantry audit``: who did what, when, from where."""
 
-import asyncio
 import sys
 from datetime import datetime
-from typing import Annotated
-from uuid import UUID
+from typing import Annotated, Any
 
 import msgspec
 import typer
 from rich.table import Column
 
 from tenantry.catalog import audit
-from tenantry.catalog.database import Catalog
 from tenantry.cli import options, output, session
 from tenantry.cli.commands import new_group
 from tenantry.cli.finding import find_tenant
-from tenantry.db.audit_log import AuditEntry, AuditFilter
+from tenantry.db.audit_log import AuditEntry, AuditFilter, AuditLog
+from tenantry.db.sessions import Session
 from tenantry.kit.errors import Invalid
 from tenantry.kit.ids import parse_id
-from tenantry.kit.pages import PAGE_SIZE_DEFAULT, Page, Window
+from tenantry.kit.pages import PAGE_SIZE_DEFAULT, Window
 from tenantry.schemas.audit import AuditPage, json_lines
 from tenantry.services import Services
-from tenantry.settings import Settings
 from tenantry.tenant import audit as tenant_audit
-from tenantry.tenant.databases import TenantDatabase
 
 group = new_group("Read the audit log.")
 
@@ -61,7 +57,7 @@ class TwoLogs(Invalid):
 
 
 @group.command("list")
-def show_page(
+async def show_page(
     *,
     actor: Actor = None,
     action: Action = None,
@@ -77,7 +73,9 @@ def show_page(
     """List entries of the audit log, the newest first."""
     wanted = AuditFilter(actor=actor, action=action, target=target, since=since, until=until)
     window = Window(page, page_size)
-    found = asyncio.run(_page(session.configure(), window, wanted, tenant, inside))
+    async with session.opened() as services:
+        log, database, wanted = await _log(services, wanted, tenant, inside)
+        found = await log.page(database, window, wanted)
     if as_json:
         output.show_json(AuditPage.of_page(found))
         return
@@ -107,7 +105,7 @@ def show_page(
 
 
 @group.command("export")
-def export(
+async def export(
     *,
     actor: Actor = None,
     action: Action = None,
@@ -121,7 +119,11 @@ def export(
     """Print the audit log as JSON lines, newest first, with or without --json."""
     del as_json
     wanted = AuditFilter(actor=actor, action=action, target=target, since=since, until=until)
-    asyncio.run(_export(session.configure(), wanted, tenant, inside))
+    async with session.opened() as services:
+        log, database, wanted = await _log(services, wanted, tenant, inside)
+        async for entries in log.each(database, wanted):
+            sys.stdout.write(json_lines(entries).decode())
+    sys.stdout.flush()
 
 
 def _changes(entry: AuditEntry) -> str:
@@ -137,45 +139,18 @@ def _shown(value: object) -> str:
     return output.NOTHING if value is None else str(value)
 
 
-async def _page(
-    settings: Settings, window: Window, wanted: AuditFilter, tenant: str | None, inside: str | None
-) -> Page[AuditEntry]:
-    async with session.opened(settings) as services:
-        if inside is None:
-            wanted = await _of_tenant(services.catalog, wanted, tenant)
-            return await audit.LOG.page(services.catalog, window, wanted)
-        database, wanted = await _inside(services, wanted, tenant, inside)
-        return await tenant_audit.LOG.page(database, window, wanted)
-
-
-async def _export(
-    settings: Settings, wanted: AuditFilter, tenant: str | None, inside: str | None
-) -> None:
-    async with session.opened(settings) as services:
-        if inside is None:
-            wanted = await _of_tenant(services.catalog, wanted, tenant)
-            batches = audit.LOG.each(services.catalog, wanted)
-        else:
-            database, wanted = await _inside(services, wanted, tenant, inside)
-            batches = tenant_audit.LOG.each(database, wanted)
-        async for entries in batches:
-            sys.stdout.write(json_lines(entries).decode())
-    sys.stdout.flush()
-
-
-async def _of_tenant(catalog: Catalog, wanted: AuditFilter, tenant: str | None) -> AuditFilter:
-    if tenant is None:
-        return wanted
-    # Entries remain after their tenant was deleted, so the id of a deleted tenant is valid.
-    tenant_id: UUID = parse_id(tenant) or (await find_tenant(catalog, tenant)).id
-    return msgspec.structs.replace(wanted, tenant_id=tenant_id)
-
-
-async def _inside(
-    services: Services, wanted: AuditFilter, tenant: str | None, inside: str
-) -> tuple[TenantDatabase, AuditFilter]:
+async def _log(
+    services: Services, wanted: AuditFilter, tenant: str | None, inside: str | None
+) -> tuple[AuditLog[Any], Session[Any], AuditFilter]:
+    """Return the log to read, its database, and *wanted* with the id of the tenant."""
+    if inside is not None:
+        if tenant is not None:
+            raise TwoLogs
+        found = await find_tenant(services.catalog, inside)
+        database = await services.databases.open(found, writes=False)
+        return tenant_audit.LOG, database, msgspec.structs.replace(wanted, tenant_id=found.id)
     if tenant is not None:
-        raise TwoLogs
-    found = await find_tenant(services.catalog, inside)
-    database = await services.databases.open(found, writes=False)
-    return database, msgspec.structs.replace(wanted, tenant_id=found.id)
+        # Entries remain after their tenant was deleted, so the id of a deleted tenant is valid.
+        tenant_id = parse_id(tenant) or (await find_tenant(services.catalog, tenant)).id
+        wanted = msgspec.structs.replace(wanted, tenant_id=tenant_id)
+    return audit.LOG, services.catalog, wanted

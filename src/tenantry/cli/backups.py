@@ -25,7 +25,7 @@ from tenantry.cli.restored import show_restored
 from tenantry.cli.transfer import STREAM
 from tenantry.kit.errors import Invalid, TenantryError
 from tenantry.kit.ids import parse_id
-from tenantry.kit.pages import PAGE_SIZE_MAX, Page, Window
+from tenantry.kit.pages import PAGE_SIZE_MAX, Window
 from tenantry.schemas.backups import (
     ArchiveList,
     ArchiveResponse,
@@ -36,7 +36,6 @@ from tenantry.schemas.backups import (
     VerifiedResponse,
 )
 from tenantry.services import Services
-from tenantry.settings import Settings
 
 CONCURRENT = 4
 """Tenants that `create --all` backs up at the same time."""
@@ -78,7 +77,7 @@ class ForeignNeedsName(Invalid):
 
 
 @group.command("create")
-def create(
+async def create(
     *,
     tenant: Annotated[
         list[str] | None, typer.Option(metavar="TENANT", help="An id or a name; repeatable.")
@@ -116,18 +115,20 @@ def create(
                 session.context(), services.copying, found, stream, progress=progress
             )
 
-        asyncio.run(transfer.run(settings, work))
+        await transfer.run(settings, work)
         return
     target = transfer.target_at(settings, to)
-    made = asyncio.run(transfer.run(settings, partial(_create, target=target, names=tenant or [])))
+    made = await transfer.run(settings, partial(_create, target=target, names=tenant or []))
     _show_made(*made, as_json=as_json)
 
 
 @group.command("list")
-def show_archives(*, folder: Place = None, as_json: options.Json = False) -> None:
+async def show_archives(*, folder: Place = None, as_json: options.Json = False) -> None:
     """List archives, the newest first. Only their beginning and their end are read."""
     settings = session.configure()
-    found = asyncio.run(_stored(settings, transfer.target_at(settings, folder)))
+    target = transfer.target_at(settings, folder)
+    async with session.opened(settings) as services:
+        found = await asyncio.to_thread(targets.stored, target, services.copying.keys)
     if as_json:
         output.show_json(ArchiveList([ArchiveResponse.of_stored(one) for one in found]))
         return
@@ -135,7 +136,7 @@ def show_archives(*, folder: Place = None, as_json: options.Json = False) -> Non
 
 
 @group.command("verify")
-def verify(
+async def verify(
     archive: Archive,
     *,
     folder: Place = None,
@@ -154,7 +155,7 @@ def verify(
         return VerifiedResponse(archive, len(counts), sum(counts.values()), manifest.database_bytes)
 
     with transfer.opened_reader(settings, archive, folder, accepts_foreign=foreign) as reader:
-        verified = asyncio.run(transfer.run(settings, work))
+        verified = await transfer.run(settings, work)
     if as_json:
         output.show_json(verified)
         return
@@ -164,7 +165,7 @@ def verify(
 
 
 @group.command("prune")
-def prune(
+async def prune(
     *,
     folder: Place = None,
     keep_days: Annotated[
@@ -192,7 +193,7 @@ def prune(
             return await asyncio.to_thread(find)
         return await pruning.prune(ctx, copying, target, progress=progress, **rule)
 
-    pruned = asyncio.run(transfer.run(settings, work))
+    pruned = await transfer.run(settings, work)
     if as_json:
         output.show_json(ArchiveList([ArchiveResponse.of_stored(one) for one in pruned.removed]))
         return
@@ -203,7 +204,7 @@ def prune(
 
 
 @group.command("restore")
-def restore(
+async def restore(
     archive: Archive,
     *,
     name: Annotated[
@@ -257,7 +258,7 @@ def restore(
         )
 
     with transfer.opened_reader(settings, archive, folder, accepts_foreign=foreign) as reader:
-        restored = asyncio.run(transfer.run(settings, work))
+        restored = await transfer.run(settings, work)
     show_restored(restored, as_json=as_json)
     if replaced is not None and not as_json:
         output.note(
@@ -266,7 +267,7 @@ def restore(
 
 
 @group.command("confirm")
-def confirm(tenant: options.Tenant, *, as_json: options.Json = False) -> None:
+async def confirm(tenant: options.Tenant, *, as_json: options.Json = False) -> None:
     """Drop the old database of a tenant that was restored with --replace."""
     settings = session.configure()
 
@@ -276,19 +277,20 @@ def confirm(tenant: options.Tenant, *, as_json: options.Json = False) -> None:
             tenant_id = (await find_tenant(services.catalog, tenant)).id
         return await restoring.confirm(session.context(), services.copying, tenant_id)
 
-    count = asyncio.run(transfer.run(settings, work))
+    count = await transfer.run(settings, work)
     output.show_done(f"Dropped {count} database{'s' * (count > 1)}.", as_json=as_json)
 
 
 @group.command("jobs")
-def show_jobs(
+async def show_jobs(
     *,
     page: options.Page = 1,
     page_size: options.PageSize = PAGE_SIZE_MAX,
     as_json: options.Json = False,
 ) -> None:
     """List backups, restores, copies, moves and checks, newest first."""
-    found = asyncio.run(_jobs(session.configure(), Window(page, page_size)))
+    async with session.opened() as services:
+        found = await jobs.page(services.catalog, Window(page, page_size))
     if as_json:
         output.show_json(JobPage.of_page(found))
         return
@@ -346,16 +348,6 @@ async def _create(
         for tenant in chosen:
             tasks.create_task(back_up(tenant))
     return made, failed
-
-
-async def _stored(settings: Settings, target: Target) -> list[Stored]:
-    async with session.opened(settings) as services:
-        return await asyncio.to_thread(targets.stored, target, services.copying.keys)
-
-
-async def _jobs(settings: Settings, window: Window) -> Page[Job]:
-    async with session.opened(settings) as services:
-        return await jobs.page(services.catalog, window)
 
 
 def _show_made(made: list[Job], failed: list[tuple[str, str]], *, as_json: bool) -> None:

@@ -1,18 +1,15 @@
 """``tenantry backup cancel``: cancel a backup, a restore or a copy."""
 
-import asyncio
 from typing import Annotated
-from uuid import UUID
 
 import typer
 
 from tenantry.catalog.jobs import JobNotFound
 from tenantry.cli import options, output, session
 from tenantry.kit.ids import parse_id
-from tenantry.settings import Settings
 
 
-def cancel(
+async def cancel(
     job: Annotated[str, typer.Argument(help="The id of a job: see `tenantry backup jobs --json`.")],
     *,
     as_json: options.Json = False,
@@ -21,10 +18,6 @@ def cancel(
     job_id = parse_id(job)
     if job_id is None:
         raise JobNotFound
-    asyncio.run(_cancel(session.configure(), job_id))
-    output.show_done("The job is being cancelled.", as_json=as_json)
-
-
-async def _cancel(settings: Settings, job_id: UUID) -> None:
-    async with session.opened(settings) as services:
+    async with session.opened() as services:
         await services.queueing.cancel(session.context(), job_id)
+    output.show_done("The job is being cancelled.", as_json=as_json)

@@ -1,9 +1,12 @@
 """The tree of commands: modules are imported on demand, and errors are printed in one line."""
 
 import asyncio
+import inspect
 import sys
+from collections.abc import Callable
+from functools import wraps
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -12,10 +15,34 @@ from tenantry.cli.exit_status import ExitStatus
 from tenantry.kit.errors import TenantryError
 from tenantry.kit.text import printable
 
+Command = TypeVar("Command", bound=Callable[..., Any])
 
-def new_group(description: str = "") -> typer.Typer:
+
+class Commands(typer.Typer):
+    """A group of commands. A command can be a coroutine function."""
+
+    def command(self, *args: Any, **kwargs: Any) -> Callable[[Command], Command]:
+        """Return the decorator of a command; the arguments are those of Typer."""
+        add = super().command(*args, **kwargs)
+
+        def decorate(function: Command) -> Command:
+            add(_ended(function) if inspect.iscoroutinefunction(function) else function)
+            return function
+
+        return decorate
+
+
+def _ended(function: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        return asyncio.run(function(*args, **kwargs))
+
+    return run
+
+
+def new_group(description: str = "") -> Commands:
     """Return an empty group of commands, with plain help texts and plain errors."""
-    return typer.Typer(
+    return Commands(
         help=description,
         cls=Group,
         add_completion=False,

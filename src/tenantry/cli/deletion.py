@@ -1,6 +1,5 @@
 """``tenantry tenant list --deleted``, ``undelete`` and ``purge``: deleted tenants."""
 
-import asyncio
 from datetime import datetime
 from typing import Annotated
 
@@ -23,7 +22,7 @@ Deleted = Annotated[
 ]
 
 
-def undelete(
+async def undelete(
     tenant: Deleted,
     *,
     name: Annotated[
@@ -32,7 +31,9 @@ def undelete(
     as_json: options.Json = False,
 ) -> None:
     """Undo the deletion of a tenant; it is then suspended, with its keys and McpTokens."""
-    restored = asyncio.run(_undelete(session.configure(), tenant, name))
+    async with session.opened() as services:
+        found = await _get(services.catalog, tenant)
+        restored = await services.deletion.undelete(session.context(), found, name=name)
     if as_json:
         output.show_json(TenantResponse.of(restored))
         return
@@ -43,7 +44,7 @@ def undelete(
     )
 
 
-def purge(
+async def purge(
     tenant: Deleted,
     *,
     name: Annotated[
@@ -53,20 +54,25 @@ def purge(
 ) -> None:
     """Remove a deleted tenant and its database now. This cannot be undone."""
     settings = session.configure()
-    found = asyncio.run(_find(settings, tenant))
+    async with session.opened(settings) as services:
+        found = await _get(services.catalog, tenant)
     if name is None:
         question = (
             "This removes the tenant and its database and cannot be undone. "
             f"Type `{found.name}` to confirm: "
         )
         name = ask_to_confirm(question, option="--name")
-    asyncio.run(_purge(settings, str(found.id), name))
+    async with session.opened(settings) as services:
+        found = await _get(services.catalog, str(found.id))
+        await services.deletion.purge(session.context(), found, name=name)
     output.show_done("The tenant was purged.", as_json=as_json)
 
 
-def show_all(window: Window, *, as_json: bool) -> None:
+async def show_all(window: Window, *, as_json: bool) -> None:
     """Print one page of the deleted tenants."""
-    page = asyncio.run(_page(session.configure(), window))
+    async with session.opened() as services:
+        found = await deleted_tenants.page(services.catalog, window)
+        page = DeletedTenantPage.of_deleted(found, services.deletion.kept)
     if as_json:
         output.show_json(page)
         return
@@ -92,29 +98,6 @@ def done(kept_until: datetime | None) -> str:
     if kept_until is None:
         return "The tenant was deleted."
     return f"The tenant was deleted. It can be undeleted until {kept_until:%Y-%m-%d %H:%M} UTC."
-
-
-async def _page(settings: Settings, window: Window) -> DeletedTenantPage:
-    async with session.opened(settings) as services:
-        found = await deleted_tenants.page(services.catalog, window)
-        return DeletedTenantPage.of_deleted(found, services.deletion.kept)
-
-
-async def _find(settings: Settings, id_or_name: str) -> Tenant:
-    async with session.opened(settings) as services:
-        return await _get(services.catalog, id_or_name)
-
-
-async def _undelete(settings: Settings, id_or_name: str, name: str | None) -> Tenant:
-    async with session.opened(settings) as services:
-        found = await _get(services.catalog, id_or_name)
-        return await services.deletion.undelete(session.context(), found, name=name)
-
-
-async def _purge(settings: Settings, id_or_name: str, name: str) -> None:
-    async with session.opened(settings) as services:
-        found = await _get(services.catalog, id_or_name)
-        await services.deletion.purge(session.context(), found, name=name)
 
 
 async def _get(catalog: Catalog, id_or_name: str) -> Tenant:

@@ -1,6 +1,5 @@
 """``tenantry drift``: tenants with another schema than their revision defines."""
 
-import asyncio
 from typing import Annotated
 
 import typer
@@ -10,14 +9,13 @@ from rich.table import Column
 from tenantry.backup.drift_check import check_drift
 from tenantry.backup.jobs import Progress
 from tenantry.catalog import drift, tenant_counts
-from tenantry.catalog.drift import Drifted
 from tenantry.cli import options, output, session, transfer
 from tenantry.cli.commands import new_group
 from tenantry.cli.exit_status import ExitStatus
 from tenantry.cli.finding import find_tenant
 from tenantry.db.schema_listing import Difference
 from tenantry.fleet.drift import DriftReport
-from tenantry.kit.pages import PAGE_SIZE_MAX, Page, Window
+from tenantry.kit.pages import PAGE_SIZE_MAX, Window
 from tenantry.schemas.drift import DriftPage, DriftReportResponse
 from tenantry.services import Services
 from tenantry.settings import Settings
@@ -26,7 +24,7 @@ group = new_group("Find tenants with a schema that has drifted.")
 
 
 @group.command("check")
-def check(
+async def check(
     tenant: Annotated[
         str | None,
         typer.Argument(metavar="[TENANT]", help="An id or a name; every tenant by default."),
@@ -40,7 +38,7 @@ def check(
     expressions are not. Nothing is changed in the databases. Exits with 1 if a tenant has drifted,
     or could not be read.
     """
-    report = asyncio.run(_check(session.configure(), tenant))
+    report = await _check(session.configure(), tenant)
     if as_json:
         output.show_json(DriftReportResponse.of_report(report))
     else:
@@ -54,14 +52,15 @@ def check(
 
 
 @group.command("list")
-def show_drifted(
+async def show_drifted(
     *,
     page: options.Page = 1,
     page_size: options.PageSize = PAGE_SIZE_MAX,
     as_json: options.Json = False,
 ) -> None:
     """List the tenants that have drifted, and what differs, by the last check of each."""
-    found = asyncio.run(_page(session.configure(), Window(page, page_size)))
+    async with session.opened() as services:
+        found = await drift.page(services.catalog, Window(page, page_size))
     if as_json:
         output.show_json(DriftPage.of_page(found))
         return
@@ -107,8 +106,3 @@ async def _check(settings: Settings, name: str | None) -> DriftReport:
 
     await transfer.run(settings, work, shows_bytes=False)
     return report
-
-
-async def _page(settings: Settings, window: Window) -> Page[Drifted]:
-    async with session.opened(settings) as services:
-        return await drift.page(services.catalog, window)

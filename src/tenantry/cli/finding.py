@@ -1,9 +1,29 @@
 """Find a tenant by what an operator types."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 from tenantry.catalog import tenants
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.tenants import Tenant
+from tenantry.cli import session
 from tenantry.kit.ids import parse_id
+from tenantry.services import Services
+from tenantry.settings import Settings
+
+
+@asynccontextmanager
+async def opened_tenant(
+    id_or_name: str, settings: Settings | None = None
+) -> AsyncIterator[tuple[Services, Tenant]]:
+    """Open the services, and find a tenant.
+
+    Raises:
+        TenantNotFound: There is no such tenant.
+        Exception: As for `session.opened`.
+    """
+    async with session.opened(settings) as services:
+        yield services, await find_tenant(services.catalog, id_or_name)
 
 
 async def find_tenant(catalog: Catalog, id_or_name: str) -> Tenant:

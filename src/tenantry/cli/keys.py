@@ -1,7 +1,5 @@
 """``tenantry key``: the API keys of a tenant."""
 
-import asyncio
-from datetime import datetime
 from typing import Annotated
 from uuid import UUID
 
@@ -11,13 +9,12 @@ from rich.table import Column
 from tenantry.access import credentials
 from tenantry.access.credentials import GRACE_SECONDS_DEFAULT, GRACE_SECONDS_MAX, IssuedKey
 from tenantry.catalog import credentials as stored
-from tenantry.catalog.credentials import ApiKey, ApiKeyNotFound
+from tenantry.catalog.credentials import ApiKeyNotFound
 from tenantry.cli import options, output, session
 from tenantry.cli.commands import new_group
-from tenantry.cli.finding import find_tenant
+from tenantry.cli.finding import opened_tenant
 from tenantry.kit.ids import parse_id
 from tenantry.schemas.credentials import ApiKeyList, IssuedApiKeyResponse
-from tenantry.settings import Settings
 
 KeyId = Annotated[str, typer.Argument(help="The id of the key.")]
 
@@ -25,22 +22,27 @@ group = new_group("Manage the API keys of a tenant.")
 
 
 @group.command("create")
-def create(
+async def create(
     tenant: options.Tenant,
     *,
     expires_at: options.ExpiresAt = None,
     as_json: options.Json = False,
 ) -> None:
     """Create another API key of a tenant. It is shown only once."""
-    _show(asyncio.run(_issue(session.configure(), tenant, expires_at)), as_json=as_json)
+    async with opened_tenant(tenant) as (services, found):
+        issued = await credentials.issue_key(
+            session.context(), services.catalog, found.id, expires_at=expires_at
+        )
+    _show(issued, as_json=as_json)
 
 
 @group.command("list")
-def show_all(tenant: options.Tenant, *, as_json: options.Json = False) -> None:
+async def show_all(tenant: options.Tenant, *, as_json: options.Json = False) -> None:
     """List the API keys of a tenant, the oldest first."""
-    found = asyncio.run(_every(session.configure(), tenant))
+    async with opened_tenant(tenant) as (services, found):
+        keys = await stored.keys(services.catalog, found.id)
     if as_json:
-        output.show_json(ApiKeyList.of_all(found))
+        output.show_json(ApiKeyList.of_all(keys))
         return
     columns = [
         Column("ID", no_wrap=True),
@@ -50,7 +52,7 @@ def show_all(tenant: options.Tenant, *, as_json: options.Json = False) -> None:
     ]
     rows = [
         (key.id, f"{key.prefix}…", output.minute(key.last_used_at), output.minute(key.expires_at))
-        for key in found
+        for key in keys
     ]
     output.show_table(columns, rows)
     if not rows:
@@ -58,7 +60,7 @@ def show_all(tenant: options.Tenant, *, as_json: options.Json = False) -> None:
 
 
 @group.command("rotate")
-def rotate(
+async def rotate(
     tenant: options.Tenant,
     key_id: KeyId,
     *,
@@ -71,7 +73,14 @@ def rotate(
 
     If the old one has an end, the new one has the same. A key is rotated once.
     """
-    issued = asyncio.run(_rotate(session.configure(), tenant, key_id, grace_period_seconds))
+    async with opened_tenant(tenant) as (services, found):
+        issued = await credentials.rotate_key(
+            session.context(),
+            services.catalog,
+            found.id,
+            _parse(key_id),
+            grace_seconds=grace_period_seconds,
+        )
     _show(issued, as_json=as_json)
     if not as_json:
         output.note(
@@ -80,9 +89,10 @@ def rotate(
 
 
 @group.command("revoke")
-def revoke(tenant: options.Tenant, key_id: KeyId, *, as_json: options.Json = False) -> None:
+async def revoke(tenant: options.Tenant, key_id: KeyId, *, as_json: options.Json = False) -> None:
     """Revoke an API key of a tenant. It is invalid immediately."""
-    asyncio.run(_revoke(session.configure(), tenant, key_id))
+    async with opened_tenant(tenant) as (services, found):
+        await credentials.revoke_key(session.context(), services.catalog, found.id, _parse(key_id))
     output.show_done("The API key was revoked.", as_json=as_json)
 
 
@@ -93,38 +103,6 @@ def _show(issued: IssuedKey, *, as_json: bool) -> None:
     key = issued.key
     output.show_attributes({"API key": issued.secret, "id": key.id, "expires": key.expires_at})
     output.note("The API key is not shown again.")
-
-
-async def _issue(settings: Settings, tenant: str, expires_at: datetime | None) -> IssuedKey:
-    async with session.opened(settings) as services:
-        found = await find_tenant(services.catalog, tenant)
-        return await credentials.issue_key(
-            session.context(), services.catalog, found.id, expires_at=expires_at
-        )
-
-
-async def _every(settings: Settings, tenant: str) -> list[ApiKey]:
-    async with session.opened(settings) as services:
-        found = await find_tenant(services.catalog, tenant)
-        return await stored.keys(services.catalog, found.id)
-
-
-async def _rotate(settings: Settings, tenant: str, key_id: str, grace_seconds: int) -> IssuedKey:
-    async with session.opened(settings) as services:
-        found = await find_tenant(services.catalog, tenant)
-        return await credentials.rotate_key(
-            session.context(),
-            services.catalog,
-            found.id,
-            _parse(key_id),
-            grace_seconds=grace_seconds,
-        )
-
-
-async def _revoke(settings: Settings, tenant: str, key_id: str) -> None:
-    async with session.opened(settings) as services:
-        found = await find_tenant(services.catalog, tenant)
-        await credentials.revoke_key(session.context(), services.catalog, found.id, _parse(key_id))
 
 
 def _parse(key_id: str) -> UUID:

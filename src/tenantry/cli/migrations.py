@@ -1,6 +1,5 @@
 """``tenantry migrate``: migration of every tenant database, and its history."""
 
-import asyncio
 from collections.abc import Sequence
 from typing import Annotated, Self
 from uuid import UUID
@@ -17,7 +16,6 @@ from tenantry.cli.commands import new_group
 from tenantry.cli.exit_status import ExitStatus
 from tenantry.cli.progress import Found
 from tenantry.cli.reports import StatusResponse
-from tenantry.fleet.dry_run import Preview
 from tenantry.fleet.status import schema_status
 from tenantry.kit import process
 from tenantry.kit.errors import Invalid
@@ -31,7 +29,6 @@ from tenantry.schemas.migrations import (
     MigrationRunResponse,
 )
 from tenantry.services import open_services
-from tenantry.settings import Settings
 
 group = new_group("Migrate every tenant database.")
 group.command("new")(revision_template.new)
@@ -58,7 +55,7 @@ class RunResult(MigrationResultResponse, frozen=True):
 
 
 @group.command("plan")
-def plan(
+async def plan(
     *,
     tenant: run_options.Tenants = None,
     retry: run_options.Retry = None,
@@ -73,10 +70,12 @@ def plan(
     Nothing is changed. The exit status is 1 if a tenant has failed. A tenant with pending revisions
     that cannot be rehearsed has not failed.
     """
-    settings = session.configure()
-    preview = asyncio.run(
-        _preview(settings, tenant, retry, only_behind=only_behind, rehearse=rehearse)
-    )
+    async with session.opened() as services:
+        await progress.check_revisions(services)
+        chosen = await run_options.options_of(
+            services.catalog, named=tenant, retry=retry, only_behind=only_behind
+        )
+        preview = await services.fleet.preview(session.context(), chosen, rehearse=rehearse)
     if as_json:
         output.show_json(MigrationPreviewResponse.of(preview))
     else:
@@ -131,9 +130,14 @@ def migrate_fleet(
 
 
 @group.command("status")
-def status(*, as_json: options.Json = False) -> None:
+async def status(*, as_json: options.Json = False) -> None:
     """Show the number of tenants at each revision, and the active runs."""
-    found = asyncio.run(_status(session.configure()))
+    async with session.opened() as services:
+        catalog = services.catalog
+        counts = await schema_status(catalog, services.streams())
+        unfinished = [await runs.get(catalog, run.id) for run in await runs.unfinished(catalog)]
+        running = [(run, await activity_of(catalog, run)) for run in unfinished]
+    found = StatusResponse.with_runs(counts, running)
     if as_json:
         output.show_json(found)
     else:
@@ -141,23 +145,24 @@ def status(*, as_json: options.Json = False) -> None:
 
 
 @group.command("history")
-def history(
+async def history(
     *,
     page: options.Page = 1,
     page_size: options.PageSize = PAGE_SIZE_DEFAULT,
     as_json: options.Json = False,
 ) -> None:
     """List the migration runs, the newest first."""
-    window = Window(page, page_size)
-    settings = session.configure()
-    if as_json:
-        output.show_json(asyncio.run(_page_with_details(settings, window)))
+    async with session.opened() as services:
+        found = await runs.page(services.catalog, Window(page, page_size))
+        detailed = await _with_details(services.catalog, found) if as_json else None
+    if detailed is not None:
+        output.show_json(detailed)
     else:
-        reports.show_history(asyncio.run(_page(settings, window)))
+        reports.show_history(found)
 
 
 @group.command("show")
-def show(
+async def show(
     run: Annotated[
         str | None, typer.Argument(help="The id of the run. Default: the newest.")
     ] = None,
@@ -171,7 +176,14 @@ def show(
 
     The exit status is 1 if a tenant has failed, with and without --watch.
     """
-    found = asyncio.run(_find(session.configure(), run, watch=watch))
+    async with session.opened() as services:
+        catalog = services.catalog
+        run_id = await _newest(catalog) if run is None else parse_id(run)
+        if run_id is None:
+            raise MigrationRunNotFound
+        if watch:
+            await progress.watch(catalog, run_id)
+        found = await progress.found(catalog, await runs.get(catalog, run_id))
     if as_json:
         output.show_json(MigrationRunResponse.of_run(found.run, found.items, found.activity))
     else:
@@ -180,11 +192,15 @@ def show(
 
 
 @group.command("cancel")
-def cancel(
+async def cancel(
     run: Annotated[str, typer.Argument(help="The id of the run.")], *, as_json: options.Json = False
 ) -> None:
     """Cancel a migration run: tenants in work finish, others are not started."""
-    asyncio.run(_cancel(session.configure(), run))
+    async with session.opened() as services:
+        run_id = parse_id(run)
+        if run_id is None:
+            raise MigrationRunNotFound
+        await services.fleet.cancel(session.context(), run_id, ends_all=True)
     output.show_done(
         "The run is cancelled: tenants in work finish, others are not started.", as_json=as_json
     )
@@ -193,22 +209,6 @@ def cancel(
 def _exit_after(run: MigrationRun) -> None:
     if run.failed_count:
         raise typer.Exit(ExitStatus.TENANTS_FAILED)
-
-
-async def _preview(
-    settings: Settings,
-    named: list[str] | None,
-    retry: str | None,
-    *,
-    only_behind: bool,
-    rehearse: bool,
-) -> Preview:
-    async with session.opened(settings) as services:
-        await progress.check_revisions(services)
-        chosen = await run_options.options_of(
-            services.catalog, named=named, retry=retry, only_behind=only_behind
-        )
-        return await services.fleet.preview(session.context(), chosen, rehearse=rehearse)
 
 
 async def _active_admin(catalog: Catalog, email: str) -> str:
@@ -227,53 +227,17 @@ async def _only_admin(catalog: Catalog) -> str:
     return active[0]
 
 
-async def _status(settings: Settings) -> StatusResponse:
-    async with session.opened(settings) as services:
-        found = await schema_status(services.catalog, services.streams())
-        catalog = services.catalog
-        unfinished = [await runs.get(catalog, run.id) for run in await runs.unfinished(catalog)]
-        running = [(run, await activity_of(catalog, run)) for run in unfinished]
-        return StatusResponse.with_runs(found, running)
-
-
-async def _page(settings: Settings, window: Window) -> Page[MigrationRun]:
-    async with session.opened(settings) as services:
-        return await runs.page(services.catalog, window)
-
-
-async def _page_with_details(settings: Settings, window: Window) -> MigrationRunPage:
-    async with session.opened(settings) as services:
-        catalog = services.catalog
-        page = await runs.page(catalog, window)
-        items = [
-            MigrationRunResponse.of_run(
-                run, await runs.ended(catalog, run.id), await activity_of(catalog, run)
-            )
-            for run in page.items
-        ]
+async def _with_details(catalog: Catalog, page: Page[MigrationRun]) -> MigrationRunPage:
+    items = [
+        MigrationRunResponse.of_run(
+            run, await runs.ended(catalog, run.id), await activity_of(catalog, run)
+        )
+        for run in page.items
+    ]
     window = page.window
     return MigrationRunPage(items, window.page, window.size, page.total_count, page.total_pages)
-
-
-async def _find(settings: Settings, run: str | None, *, watch: bool) -> Found:
-    async with session.opened(settings) as services:
-        catalog = services.catalog
-        run_id = await _newest(catalog) if run is None else parse_id(run)
-        if run_id is None:
-            raise MigrationRunNotFound
-        if watch:
-            await progress.watch(catalog, run_id)
-        return await progress.found(catalog, await runs.get(catalog, run_id))
 
 
 async def _newest(catalog: Catalog) -> UUID | None:
     newest = (await runs.page(catalog, Window(1, 1))).items
     return newest[0].id if newest else None
-
-
-async def _cancel(settings: Settings, run: str) -> None:
-    run_id = parse_id(run)
-    if run_id is None:
-        raise MigrationRunNotFound
-    async with session.opened(settings) as services:
-        await services.fleet.cancel(session.context(), run_id, ends_all=True)

@@ -5,6 +5,7 @@ import secrets
 import sys
 
 from tenantry.access.passwords import PASSWORD_CHARS_MAX
+from tenantry.cli.prompts import interruptible
 from tenantry.kit.errors import Invalid
 
 # UTF-8 needs at most four bytes for a character; one more byte detects a longer password.
@@ -38,11 +39,10 @@ def read_password(*, from_stdin: bool) -> str:
     """
     if sys.stdin is None:
         raise PasswordMissing
-    if from_stdin:
-        return _first_line()
-    if not sys.stdin.isatty():
+    if not from_stdin and not sys.stdin.isatty():
         raise PasswordMissing
-    return _ask()
+    with interruptible():
+        return _first_line() if from_stdin else _ask()
 
 
 def read_or_generate_password(*, from_stdin: bool, chars_min: int) -> tuple[str, bool]:

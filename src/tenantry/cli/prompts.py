@@ -1,6 +1,10 @@
 """Confirmation at the terminal, before a deletion."""
 
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from tenantry.access.emails import EMAIL_CHARS_MAX
 from tenantry.fleet.lifecycle import NAME_CHARS_MAX
@@ -27,10 +31,27 @@ def ask_to_confirm(question: str, *, option: str) -> str:
     missing = ConfirmationMissing(f"Confirm with {option}, or run this at a terminal.")
     if sys.stdin is None or not sys.stdin.isatty():
         raise missing
-    sys.stderr.write(question)
-    sys.stderr.flush()
-    line = sys.stdin.buffer.readline(ANSWER_BYTES_MAX)
+    with interruptible():
+        sys.stderr.write(question)
+        sys.stderr.flush()
+        line = sys.stdin.buffer.readline(ANSWER_BYTES_MAX)
     answer = line.decode(errors="replace").removesuffix("\n")
     if not answer:
         raise missing
     return answer
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Let Ctrl-C end the command while it waits for input in the block.
+
+    The handler of `asyncio.run` only cancels the task, which would wait for the end of the line.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

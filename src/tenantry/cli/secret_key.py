@@ -1,11 +1,8 @@
 """``tenantry secret``: the secret key that encrypts the signing keys."""
 
-import asyncio
-
 from tenantry.cli import options, output, session
 from tenantry.cli.commands import new_group
 from tenantry.schemas.base import Schema
-from tenantry.settings import Settings
 
 group = new_group("Manage the secret key.")
 
@@ -23,20 +20,16 @@ def manage() -> None:
 
 
 @group.command("rotate")
-def rotate(*, as_json: options.Json = False) -> None:
+async def rotate(*, as_json: options.Json = False) -> None:
     """Encrypt the signing keys with TENANTRY_SECRET_KEY instead of TENANTRY_SECRET_KEY_OLD.
 
     Every process must already have both. No login ends. A backup needs the key of its time.
     """
-    resealed = asyncio.run(_rotate(session.configure()))
+    async with session.opened() as services:
+        resealed = await services.signing_keys.reseal(session.context())
     if as_json:
         output.show_json(SecretRotation(resealed))
         return
     output.show_attributes({"signing keys encrypted anew": resealed})
     output.note("Restart every process without TENANTRY_SECRET_KEY_OLD.")
     output.note("Keep the old key with the backups that were made before.")
-
-
-async def _rotate(settings: Settings) -> int:
-    async with session.opened(settings) as services:
-        return await services.signing_keys.reseal(session.context())

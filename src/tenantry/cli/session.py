@@ -63,15 +63,19 @@ def configure(*, log_level: str = "warning", **overrides: object) -> Settings:
 
 
 @asynccontextmanager
-async def opened(settings: Settings) -> AsyncIterator[Services]:
+async def opened(settings: Settings | None = None) -> AsyncIterator[Services]:
     """Open the services for a command that reads, or makes one change.
 
     It does not work on migration runs: a command such as a list must not have to finish the
     migration of a tenant before it exits.
 
+    Args:
+        settings: Those of `configure`, if the command needs them itself.
+
     Raises:
+        BadSettings: A setting is invalid or unknown.
         CatalogUnusable: The catalog cannot be reached, or cannot be brought up to date.
         WrongSecretKey: The catalog was sealed with another key.
     """
-    async with open_services(settings, works=False) as services:
+    async with open_services(settings or configure(), works=False) as services:
         yield services

@@ -1,6 +1,5 @@
 """``tenantry signing-key``: the keys that sign logins."""
 
-import asyncio
 from datetime import datetime
 from typing import Annotated
 from uuid import UUID
@@ -9,12 +8,11 @@ import typer
 from rich.table import Column
 
 from tenantry.catalog import signing_keys
-from tenantry.catalog.signing_keys import SigningKey, SigningKeyNotFound
+from tenantry.catalog.signing_keys import SigningKeyNotFound
 from tenantry.cli import options, output, session
 from tenantry.cli.commands import new_group
 from tenantry.kit.ids import parse_id
 from tenantry.schemas.base import ListResponse, Schema
-from tenantry.settings import Settings
 
 group = new_group("Manage the keys that sign logins.")
 
@@ -33,12 +31,13 @@ class SigningKeyList(ListResponse[SigningKeyResponse], frozen=True):
 
 
 @group.command("list")
-def show_all(*, as_json: options.Json = False) -> None:
+async def show_all(*, as_json: options.Json = False) -> None:
     """List the signing keys, the oldest first.
 
     A key that no longer signs is removed automatically when its last token has expired.
     """
-    found = asyncio.run(_every(session.configure()))
+    async with session.opened() as services:
+        found = await signing_keys.every(services.catalog)
     if as_json:
         output.show_json(SigningKeyList.of_all(found))
         return
@@ -54,12 +53,13 @@ def show_all(*, as_json: options.Json = False) -> None:
 
 
 @group.command("rotate")
-def rotate(*, as_json: options.Json = False) -> None:
+async def rotate(*, as_json: options.Json = False) -> None:
     """Publish a new signing key; every process signs with it after one minute.
 
     Tokens signed with the old keys stay valid until they expire.
     """
-    added = asyncio.run(_rotate(session.configure()))
+    async with session.opened() as services:
+        added = await services.signing_keys.rotate(session.context())
     if as_json:
         output.show_json(SigningKeyResponse.of(added))
         return
@@ -68,7 +68,7 @@ def rotate(*, as_json: options.Json = False) -> None:
 
 
 @group.command("revoke")
-def revoke(
+async def revoke(
     key_id: Annotated[str, typer.Argument(help="The id of the signing key.")],
     *,
     as_json: options.Json = False,
@@ -78,23 +78,9 @@ def revoke(
     If no other key can sign, a new one is created.
     """
     settings = session.configure()
-    asyncio.run(_revoke(settings, key_id))
-    output.show_done("The signing key was revoked.", as_json=as_json)
-
-
-async def _every(settings: Settings) -> list[SigningKey]:
-    async with session.opened(settings) as services:
-        return await signing_keys.every(services.catalog)
-
-
-async def _rotate(settings: Settings) -> SigningKey:
-    async with session.opened(settings) as services:
-        return await services.signing_keys.rotate(session.context())
-
-
-async def _revoke(settings: Settings, key_id: str) -> None:
     parsed = parse_id(key_id)
     if parsed is None:
         raise SigningKeyNotFound
     async with session.opened(settings) as services:
         await services.signing_keys.revoke(session.context(), parsed)
+    output.show_done("The signing key was revoked.", as_json=as_json)

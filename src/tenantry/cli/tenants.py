@@ -1,7 +1,5 @@
 """``tenantry tenant``: the tenants."""
 
-import asyncio
-from datetime import datetime
 from typing import Annotated, Any
 
 import typer
@@ -11,13 +9,12 @@ from tenantry.catalog import tenant_list, tenants
 from tenantry.catalog.tenants import Tenant
 from tenantry.cli import adoption, cloning, deletion, export, moving, options, output, session
 from tenantry.cli.commands import new_group
-from tenantry.cli.finding import find_tenant
+from tenantry.cli.finding import opened_tenant
 from tenantry.cli.new_tenant import OwnerEmail, OwnerName, read_owner, show_created
 from tenantry.cli.prompts import ask_to_confirm
 from tenantry.fleet.deletion import TenantActive
-from tenantry.fleet.lifecycle import Owner, Provisioned
 from tenantry.kit.errors import Invalid
-from tenantry.kit.pages import PAGE_SIZE_MAX, Page, Window
+from tenantry.kit.pages import PAGE_SIZE_MAX, Window
 from tenantry.schemas.tenants import TenantPage, TenantResponse
 from tenantry.settings import Settings
 from tenantry.tenant.modules import ALL_KEYS
@@ -46,7 +43,7 @@ class TenantDetails(TenantResponse, frozen=True):
 
 
 @group.command("create")
-def create(
+async def create(
     name: str,
     *,
     owner_email: OwnerEmail,
@@ -67,12 +64,15 @@ def create(
     """
     settings = session.configure()
     new = read_owner(settings, owner_email, owner_name, from_stdin=password_stdin)
-    created = asyncio.run(_create(settings, name, new.owner, server))
+    async with session.opened(settings) as services:
+        created = await services.lifecycle.provision(
+            session.context(), name=name, owner=new.owner, server_name=server
+        )
     show_created(created, new, as_json=as_json)
 
 
 @group.command("list")
-def show_all(
+async def show_all(
     *,
     search: Annotated[
         str | None,
@@ -92,9 +92,10 @@ def show_all(
     if deleted:
         if search is not None:
             raise NoSearch
-        deletion.show_all(Window(page, page_size), as_json=as_json)
+        await deletion.show_all(Window(page, page_size), as_json=as_json)
         return
-    found = asyncio.run(_page(session.configure(), Window(page, page_size), search))
+    async with session.opened() as services:
+        found = await tenant_list.page(services.catalog, Window(page, page_size), search=search)
     if as_json:
         output.show_json(TenantPage.of_page(found))
         return
@@ -110,49 +111,45 @@ def show_all(
 
 
 @group.command("show")
-def show(tenant: options.Tenant, *, as_json: options.Json = False) -> None:
+async def show(tenant: options.Tenant, *, as_json: options.Json = False) -> None:
     """Show one tenant."""
-    _show(asyncio.run(_find(session.configure(), tenant)), as_json=as_json)
+    _show(await _find(tenant), as_json=as_json)
 
 
 @group.command("suspend")
-def suspend(tenant: options.Tenant, *, as_json: options.Json = False) -> None:
+async def suspend(tenant: options.Tenant, *, as_json: options.Json = False) -> None:
     """Suspend a tenant: its credentials are rejected, its data are kept."""
-    _show(asyncio.run(_update(session.configure(), tenant, is_active=False)), as_json=as_json)
+    await _update(tenant, as_json=as_json, is_active=False)
 
 
 @group.command("read-only")
-def read_only(tenant: options.Tenant, *, as_json: options.Json = False) -> None:
+async def read_only(tenant: options.Tenant, *, as_json: options.Json = False) -> None:
     """Make a tenant read-only: it can be read, and writes are rejected.
 
     Migration runs leave it out until it is activated.
     """
-    settings = session.configure()
-    changed = asyncio.run(_update(settings, tenant, is_active=True, is_read_only=True))
-    _show(changed, as_json=as_json)
+    await _update(tenant, as_json=as_json, is_active=True, is_read_only=True)
 
 
 @group.command("activate")
-def activate(tenant: options.Tenant, *, as_json: options.Json = False) -> None:
+async def activate(tenant: options.Tenant, *, as_json: options.Json = False) -> None:
     """Migrate a suspended or read-only tenant to the head and activate it."""
-    settings = session.configure()
-    changed = asyncio.run(_update(settings, tenant, is_active=True, is_read_only=False))
-    _show(changed, as_json=as_json)
+    await _update(tenant, as_json=as_json, is_active=True, is_read_only=False)
 
 
 @group.command("rename")
-def rename(
+async def rename(
     tenant: options.Tenant,
     name: Annotated[str, typer.Argument(help="The new name.")],
     *,
     as_json: options.Json = False,
 ) -> None:
     """Rename a tenant."""
-    _show(asyncio.run(_update(session.configure(), tenant, name=name)), as_json=as_json)
+    await _update(tenant, as_json=as_json, name=name)
 
 
 @group.command("set-modules")
-def set_modules(
+async def set_modules(
     tenant: options.Tenant,
     module: Annotated[
         list[str] | None,
@@ -165,12 +162,11 @@ def set_modules(
     """Set the active modules of a tenant; the others are deactivated."""
     if bool(module) == none:
         raise NoModules
-    changed = asyncio.run(_update(session.configure(), tenant, module_keys=module or []))
-    _show(changed, as_json=as_json)
+    await _update(tenant, as_json=as_json, module_keys=module or [])
 
 
 @group.command("limit")
-def limit(
+async def limit(
     tenant: options.Tenant,
     *,
     requests_per_minute: Annotated[
@@ -184,14 +180,11 @@ def limit(
     as_json: options.Json = False,
 ) -> None:
     """Limit the requests with all API keys, and of all users and McpTokens, of a tenant."""
-    changed = asyncio.run(
-        _update(session.configure(), tenant, requests_per_minute=requests_per_minute)
-    )
-    _show(changed, as_json=as_json)
+    await _update(tenant, as_json=as_json, requests_per_minute=requests_per_minute)
 
 
 @group.command("delete")
-def delete(
+async def delete(
     tenant: options.Tenant,
     *,
     name: Annotated[
@@ -201,14 +194,27 @@ def delete(
 ) -> None:
     """Delete a suspended tenant. It can be undeleted for TENANTRY_DELETED_DAYS."""
     settings = session.configure()
-    found = asyncio.run(_find(settings, tenant))
+    found = await _find(tenant, settings)
     if found.is_active:
         raise TenantActive
     if name is None:
         question = f"{deletion.consequence(settings)} Type `{found.name}` to confirm: "
         name = ask_to_confirm(question, option="--name")
-    kept_until = asyncio.run(_delete(settings, str(found.id), name))
+    async with opened_tenant(str(found.id), settings) as (services, found):
+        kept_until = await services.deletion.delete(session.context(), found, name=name)
     output.show_done(deletion.done(kept_until), as_json=as_json)
+
+
+async def _find(id_or_name: str, settings: Settings | None = None) -> Tenant:
+    async with opened_tenant(id_or_name, settings) as (_, found):
+        return found
+
+
+async def _update(id_or_name: str, *, as_json: bool, **changes: Any) -> None:
+    """Change a tenant, and print it; *changes* are arguments of `Lifecycle.update`."""
+    async with opened_tenant(id_or_name) as (services, found):
+        changed = await services.lifecycle.update(session.context(), found, **changes)
+    _show(changed, as_json=as_json)
 
 
 def _show(tenant: Tenant, *, as_json: bool) -> None:
@@ -236,33 +242,3 @@ def _state(tenant: Tenant) -> str:
     if not tenant.is_active:
         return "suspended"
     return "read-only" if tenant.is_read_only else "active"
-
-
-async def _create(settings: Settings, name: str, owner: Owner, server: str | None) -> Provisioned:
-    async with session.opened(settings) as services:
-        return await services.lifecycle.provision(
-            session.context(), name=name, owner=owner, server_name=server
-        )
-
-
-async def _page(settings: Settings, window: Window, search: str | None) -> Page[Tenant]:
-    async with session.opened(settings) as services:
-        return await tenant_list.page(services.catalog, window, search=search)
-
-
-async def _find(settings: Settings, id_or_name: str) -> Tenant:
-    async with session.opened(settings) as services:
-        return await find_tenant(services.catalog, id_or_name)
-
-
-async def _update(settings: Settings, id_or_name: str, **changes: Any) -> Tenant:
-    """Change a tenant; *changes* are arguments of `Lifecycle.update`."""
-    async with session.opened(settings) as services:
-        found = await find_tenant(services.catalog, id_or_name)
-        return await services.lifecycle.update(session.context(), found, **changes)
-
-
-async def _delete(settings: Settings, id_or_name: str, name: str) -> datetime | None:
-    async with session.opened(settings) as services:
-        found = await find_tenant(services.catalog, id_or_name)
-        return await services.deletion.delete(session.context(), found, name=name)

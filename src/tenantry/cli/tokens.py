@@ -1,30 +1,26 @@
 """``tenantry token``: the McpTokens of a tenant."""
 
-import asyncio
-from datetime import datetime
 from typing import Annotated
 
 import typer
 from rich.table import Column
 
 from tenantry.access import credentials
-from tenantry.access.credentials import IssuedMcpToken
 from tenantry.access.principal import ALL_SCOPES, Scope
 from tenantry.catalog import credentials as stored
 from tenantry.catalog.credentials import McpToken, McpTokenNotFound
 from tenantry.cli import options, output, session, users
 from tenantry.cli.commands import new_group
-from tenantry.cli.finding import find_tenant
+from tenantry.cli.finding import opened_tenant
 from tenantry.kit.ids import parse_id
 from tenantry.schemas.credentials import IssuedMcpTokenResponse, McpTokenList
-from tenantry.settings import Settings
 from tenantry.tenant import tokens
 
 group = new_group("Manage the McpTokens of a tenant.")
 
 
 @group.command("issue")
-def issue(
+async def issue(
     tenant: options.Tenant,
     *,
     name: Annotated[str, typer.Option(help="A name to recognize the token by.")],
@@ -42,7 +38,18 @@ def issue(
     """Create an McpToken of a tenant, valid for 30 days by default. It is shown only once."""
     scopes = frozenset(one.value for one in scope) if scope else None
     settings = session.configure()
-    issued = asyncio.run(_issue(settings, tenant, name, user, scopes=scopes, expires_at=expires_at))
+    async with opened_tenant(tenant, settings) as (services, found):
+        database = await services.databases.open(found, writes=False)
+        issued = await tokens.issue(
+            session.context(),
+            services.catalog,
+            database,
+            found.id,
+            name=name,
+            user_id=None if user is None else (await users.find(database, user)).id,
+            scopes=scopes,
+            expires_at=expires_at,
+        )
     response = IssuedMcpTokenResponse.of_issued(issued, base_url=settings.base_url)
     if as_json:
         output.show_json(response)
@@ -59,11 +66,12 @@ def issue(
 
 
 @group.command("list")
-def show_all(tenant: options.Tenant, *, as_json: options.Json = False) -> None:
+async def show_all(tenant: options.Tenant, *, as_json: options.Json = False) -> None:
     """List the McpTokens of a tenant, the oldest first."""
-    found = asyncio.run(_every(session.configure(), tenant))
+    async with opened_tenant(tenant) as (services, found):
+        every = await stored.tokens(services.catalog, found.id)
     if as_json:
-        output.show_json(McpTokenList.of_all(found))
+        output.show_json(McpTokenList.of_all(every))
         return
     columns = [
         Column("ID", no_wrap=True),
@@ -80,7 +88,7 @@ def show_all(tenant: options.Tenant, *, as_json: options.Json = False) -> None:
             _scopes(token),
             output.minute(token.expires_at),
         )
-        for token in found
+        for token in every
     ]
     output.show_table(columns, rows)
     if not rows:
@@ -88,55 +96,20 @@ def show_all(tenant: options.Tenant, *, as_json: options.Json = False) -> None:
 
 
 @group.command("revoke")
-def revoke(
+async def revoke(
     tenant: options.Tenant,
     token_id: Annotated[str, typer.Argument(help="The id of the McpToken.")],
     *,
     as_json: options.Json = False,
 ) -> None:
     """Revoke an McpToken of a tenant. It is invalid immediately."""
-    asyncio.run(_revoke(session.configure(), tenant, token_id))
+    async with opened_tenant(tenant) as (services, found):
+        parsed = parse_id(token_id)
+        if parsed is None:
+            raise McpTokenNotFound
+        await credentials.revoke_mcp_token(session.context(), services.catalog, found.id, parsed)
     output.show_done("The McpToken was revoked.", as_json=as_json)
 
 
 def _scopes(token: McpToken) -> str:
     return "all" if token.scopes == ALL_SCOPES else ", ".join(sorted(token.scopes))
-
-
-async def _issue(
-    settings: Settings,
-    tenant: str,
-    name: str,
-    user: str | None,
-    *,
-    scopes: frozenset[str] | None,
-    expires_at: datetime | None,
-) -> IssuedMcpToken:
-    async with session.opened(settings) as services:
-        found = await find_tenant(services.catalog, tenant)
-        database = await services.databases.open(found, writes=False)
-        return await tokens.issue(
-            session.context(),
-            services.catalog,
-            database,
-            found.id,
-            name=name,
-            user_id=None if user is None else (await users.find(database, user)).id,
-            scopes=scopes,
-            expires_at=expires_at,
-        )
-
-
-async def _every(settings: Settings, tenant: str) -> list[McpToken]:
-    async with session.opened(settings) as services:
-        found = await find_tenant(services.catalog, tenant)
-        return await stored.tokens(services.catalog, found.id)
-
-
-async def _revoke(settings: Settings, tenant: str, token_id: str) -> None:
-    async with session.opened(settings) as services:
-        found = await find_tenant(services.catalog, tenant)
-        parsed = parse_id(token_id)
-        if parsed is None:
-            raise McpTokenNotFound
-        await credentials.revoke_mcp_token(session.context(), services.catalog, found.id, parsed)

@@ -23,6 +23,7 @@ from tenantry.backup.jobs import Progress as Counter
 from tenantry.backup.opening import existing_keys
 from tenantry.backup.targets import BUFFER_BYTES, ArchiveNotFound, Target
 from tenantry.cli import output, session, signals
+from tenantry.cli.prompts import interruptible
 from tenantry.kit.errors import Invalid
 from tenantry.services import Services
 from tenantry.settings import Settings
@@ -91,7 +92,9 @@ def opened_reader(
         ArchiveDamaged, ArchiveForeign, ArchiveNewer: It cannot be used.
     """
     with opened_archive(settings, archive, place) as file:
-        yield ArchiveReader(file, existing_keys(settings), accepts_foreign=accepts_foreign)
+        with interruptible():  # standard input can be slow
+            reader = ArchiveReader(file, existing_keys(settings), accepts_foreign=accepts_foreign)
+        yield reader
 
 
 async def run(

@@ -1,8 +1,6 @@
 """``tenantry user``: the users of one tenant."""
 
-import asyncio
 from typing import Annotated, Any
-from uuid import UUID
 
 import typer
 from rich.table import Column
@@ -10,12 +8,12 @@ from rich.table import Column
 from tenantry.access.emails import canonical_email
 from tenantry.cli import options, output, session
 from tenantry.cli.commands import new_group
-from tenantry.cli.finding import find_tenant
+from tenantry.cli.finding import opened_tenant
 from tenantry.cli.passwords import read_password
 from tenantry.cli.prompts import ask_to_confirm
 from tenantry.kit.errors import Invalid
 from tenantry.kit.ids import parse_id
-from tenantry.kit.pages import PAGE_SIZE_MAX, Page, Window
+from tenantry.kit.pages import PAGE_SIZE_MAX, Window
 from tenantry.schemas.users import TenantUserPage, TenantUserProfile
 from tenantry.settings import Settings
 from tenantry.tenant import users
@@ -32,7 +30,7 @@ class WrongEmail(Invalid):
 
 
 @group.command("create")
-def create(
+async def create(
     tenant: options.Tenant,
     email: str,
     *,
@@ -43,12 +41,20 @@ def create(
     """Create a user of a tenant."""
     settings = session.configure()
     password = read_password(from_stdin=password_stdin)
-    user = asyncio.run(_create(settings, tenant, email, full_name, password))
+    async with opened_tenant(tenant, settings) as (services, found):
+        user = await users.create(
+            session.context(),
+            await services.databases.open(found, writes=True),
+            services.passwords,
+            email=email,
+            full_name=full_name,
+            password=password,
+        )
     _show(user, as_json=as_json)
 
 
 @group.command("list")
-def show_all(
+async def show_all(
     tenant: options.Tenant,
     *,
     page: options.Page = 1,
@@ -56,9 +62,11 @@ def show_all(
     as_json: options.Json = False,
 ) -> None:
     """List the users of a tenant, the oldest first."""
-    found = asyncio.run(_page(session.configure(), tenant, Window(page, page_size)))
+    async with opened_tenant(tenant) as (services, found):
+        database = await services.databases.open(found, writes=False)
+        shown = await users.page(database, Window(page, page_size))
     if as_json:
-        output.show_json(TenantUserPage.of_page(found))
+        output.show_json(TenantUserPage.of_page(shown))
         return
     columns = [
         Column("ID", no_wrap=True),
@@ -66,13 +74,13 @@ def show_all(
         Column("Name", overflow="fold"),
         Column("Active", no_wrap=True),
     ]
-    rows = [(one.id, one.email, one.full_name, one.is_active) for one in found.items]
+    rows = [(one.id, one.email, one.full_name, one.is_active) for one in shown.items]
     output.show_table(columns, rows)
-    output.note_page(found, "users")
+    output.note_page(shown, "users")
 
 
 @group.command("reset-password")
-def reset_password(
+async def reset_password(
     tenant: options.Tenant,
     user: UserArgument,
     *,
@@ -82,28 +90,27 @@ def reset_password(
     """Set the password of a user and end their sessions."""
     settings = session.configure()
     password = read_password(from_stdin=password_stdin)
-    changed = asyncio.run(_update(settings, tenant, user, password=password))
-    _show(changed, as_json=as_json)
+    await _update(tenant, user, settings, as_json=as_json, password=password)
 
 
 @group.command("deactivate")
-def deactivate(
+async def deactivate(
     tenant: options.Tenant, user: UserArgument, *, as_json: options.Json = False
 ) -> None:
     """Deactivate a user: sessions and bound McpTokens end, the account is kept."""
-    changed = asyncio.run(_update(session.configure(), tenant, user, is_active=False))
-    _show(changed, as_json=as_json)
+    await _update(tenant, user, as_json=as_json, is_active=False)
 
 
 @group.command("activate")
-def activate(tenant: options.Tenant, user: UserArgument, *, as_json: options.Json = False) -> None:
+async def activate(
+    tenant: options.Tenant, user: UserArgument, *, as_json: options.Json = False
+) -> None:
     """Activate a user."""
-    changed = asyncio.run(_update(session.configure(), tenant, user, is_active=True))
-    _show(changed, as_json=as_json)
+    await _update(tenant, user, as_json=as_json, is_active=True)
 
 
 @group.command("delete")
-def delete(
+async def delete(
     tenant: options.Tenant,
     user: UserArgument,
     *,
@@ -115,18 +122,21 @@ def delete(
 ) -> None:
     """Delete a user and the McpTokens bound to them. This cannot be undone."""
     settings = session.configure()
-    found = asyncio.run(_find(settings, tenant, user))
+    async with opened_tenant(tenant, settings) as (services, found):
+        account = await find(await services.databases.open(found, writes=False), user)
     if email is None:
-        question = f"This cannot be undone. Type `{found.email}` to delete the user: "
+        question = f"This cannot be undone. Type `{account.email}` to delete the user: "
         email = ask_to_confirm(question, option="--email")
-    if canonical_email(email) != canonical_email(found.email):
+    if canonical_email(email) != canonical_email(account.email):
         raise WrongEmail
-    asyncio.run(_delete(settings, tenant, found.id))
+    async with opened_tenant(tenant, settings) as (services, found):
+        database = await services.databases.open(found, writes=True)
+        await users.delete(session.context(), services.catalog, database, found.id, account.id)
     output.show_done("The user was deleted.", as_json=as_json)
 
 
 @group.command("unlock")
-def unlock(
+async def unlock(
     tenant: options.Tenant,
     user: UserArgument,
     *,
@@ -134,7 +144,9 @@ def unlock(
     as_json: options.Json = False,
 ) -> None:
     """Reset the failed logins of a user: the next login is not delayed."""
-    asyncio.run(_unlock(session.configure(), tenant, user, address))
+    async with opened_tenant(tenant) as (services, found):
+        account = await find(await services.databases.open(found, writes=False), user)
+        await services.throttle.lift(realm=str(found.id), account=str(account.id), address=address)
     output.show_done("The failed logins were reset.", as_json=as_json)
 
 
@@ -161,33 +173,13 @@ def _show(user: User, *, as_json: bool) -> None:
         output.show_attributes({**attributes, "active": user.is_active})
 
 
-async def _create(
-    settings: Settings, tenant: str, email: str, full_name: str, password: str
-) -> User:
-    async with session.opened(settings) as services:
-        found = await find_tenant(services.catalog, tenant)
-        return await users.create(
-            session.context(),
-            await services.databases.open(found, writes=True),
-            services.passwords,
-            email=email,
-            full_name=full_name,
-            password=password,
-        )
-
-
-async def _page(settings: Settings, tenant: str, window: Window) -> Page[User]:
-    async with session.opened(settings) as services:
-        found = await find_tenant(services.catalog, tenant)
-        return await users.page(await services.databases.open(found, writes=False), window)
-
-
-async def _update(settings: Settings, tenant: str, user: str, **changes: Any) -> User:
-    """Change a user; *changes* are those of `users.update`."""
-    async with session.opened(settings) as services:
-        found = await find_tenant(services.catalog, tenant)
+async def _update(
+    tenant: str, user: str, settings: Settings | None = None, *, as_json: bool, **changes: Any
+) -> None:
+    """Change a user, and print them; *changes* are those of `users.update`."""
+    async with opened_tenant(tenant, settings) as (services, found):
         database = await services.databases.open(found, writes=True)
-        return await users.update(
+        changed = await users.update(
             session.context(),
             services.catalog,
             database,
@@ -197,23 +189,4 @@ async def _update(settings: Settings, tenant: str, user: str, **changes: Any) ->
             throttle=services.throttle,
             **changes,
         )
-
-
-async def _find(settings: Settings, tenant: str, user: str) -> User:
-    async with session.opened(settings) as services:
-        found = await find_tenant(services.catalog, tenant)
-        return await find(await services.databases.open(found, writes=False), user)
-
-
-async def _delete(settings: Settings, tenant: str, user_id: UUID) -> None:
-    async with session.opened(settings) as services:
-        found = await find_tenant(services.catalog, tenant)
-        database = await services.databases.open(found, writes=True)
-        await users.delete(session.context(), services.catalog, database, found.id, user_id)
-
-
-async def _unlock(settings: Settings, tenant: str, user: str, address: str | None) -> None:
-    async with session.opened(settings) as services:
-        found = await find_tenant(services.catalog, tenant)
-        account = await find(await services.databases.open(found, writes=False), user)
-        await services.throttle.lift(realm=str(found.id), account=str(account.id), address=address)
+    _show(changed, as_json=as_json)
