@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tenantry.access.credentials import EXPIRED_KEY_KEPT
 from tenantry.catalog.credentials import KEYS_PER_TENANT_MAX
 from tenantry.kit.clock import utc_now
 from tests.acceptance.shapes import API_KEY, ISSUED_API_KEY, instant, list_of, must_be
@@ -175,18 +176,24 @@ class TestRotateKey:
         assert answer.headers["x-error-code"] == "api_key_ending"
         assert ok(await admin.get(path_of(world))) == before
 
-    async def test_removes_the_keys_that_have_expired(self, world: World) -> None:
+    async def test_removes_the_keys_that_expired_a_week_ago(self, world: World) -> None:
         """Else a key in use would leave the list after a thousand rotations."""
         admin = await world.admin()
         newest = ok(await admin.post(path_of(world), json={}), 201)
-        for _ in range(3):
+        for number in range(3):
             rotating = f"{path_of(world)}/{newest['id']}/rotate"
             newest = ok(await admin.post(rotating, json={"gracePeriodSeconds": 0}), 201)
+            if number == 0:
+                long_ago = utc_now() - EXPIRED_KEY_KEPT
+                of_ended = "WHERE expires_at IS NOT NULL"
+                catalog_of(world).run(
+                    f"UPDATE api_key SET expires_at = ? {of_ended}", f"{long_ago}"
+                )
 
-        listed = [one["id"] for one in ok(await admin.get(path_of(world)))["items"]]
+        listed = ok(await admin.get(path_of(world)))["items"]
 
-        assert len(listed) == 3, "the first key, the one that has just ended, and its successor"
-        assert listed[-1] == newest["id"]
+        assert [one["expiresAt"] is None for one in listed] == [True, False, False, True]
+        assert listed[-1]["id"] == newest["id"]
 
     async def test_is_404_while_its_tenant_is_deleted(self, world: World) -> None:
         """As to list and to issue keys; else the key would be valid after an undelete."""

@@ -26,6 +26,8 @@ TOKEN_LIFETIME_DEFAULT = timedelta(days=30)
 TOKEN_LIFETIME_MAX = timedelta(days=365)
 # One user must not use up `TOKENS_PER_TENANT_MAX`.
 TOKENS_PER_USER_MAX = 50
+# An expired API key is listed so long. A process with a wrong clock must not remove a valid one.
+EXPIRED_KEY_KEPT = timedelta(days=7)
 GRACE_SECONDS_DEFAULT = 86_400
 GRACE_SECONDS_MAX = 2_592_000
 
@@ -69,7 +71,7 @@ class IssuedMcpToken:
 async def issue_key(
     ctx: OperationContext, catalog: Catalog, tenant_id: UUID, *, expires_at: datetime | None
 ) -> IssuedKey:
-    """Return a new API key of a tenant, and remove those that have expired.
+    """Return a new API key of a tenant; remove those that expired `EXPIRED_KEY_KEPT` ago.
 
     Raises:
         BadExpiry: *expires_at* is not in the future.
@@ -112,7 +114,7 @@ async def rotate_key(
 ) -> IssuedKey:
     """Return a new API key that replaces another, which stays valid for *grace_seconds*.
 
-    If the other one has an end, the new one has the same. Keys that have expired are removed.
+    If the other one has an end, the new one has the same. Old keys are removed as by `issue_key`.
 
     Raises:
         BadGracePeriod: *grace_seconds* is negative, or more than `GRACE_SECONDS_MAX`.
@@ -141,7 +143,7 @@ async def _make_room_for_key(
 ) -> None:
     # The lock: two concurrent requests must not both take the last place.
     await tenants.lock(session, tenant_id)
-    await credentials.remove_expired_keys(session, tenant_id, now=ctx.now)
+    await credentials.remove_expired_keys(session, tenant_id, before=ctx.now - EXPIRED_KEY_KEPT)
     if len(await credentials.keys(session, tenant_id)) >= KEYS_PER_TENANT_MAX:
         raise TooManyApiKeys(
             f"The tenant has {KEYS_PER_TENANT_MAX:,} API keys; revoke one before you issue another."

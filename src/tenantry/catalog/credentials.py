@@ -120,7 +120,7 @@ _COUNT_TOKENS = Statement(
 
 
 def _remove_expired(table: sa.Table) -> Statement[Any]:
-    has_expired = table.c.expires_at < sa.bindparam("now", type_=table.c.expires_at.type)
+    has_expired = table.c.expires_at < sa.bindparam("before", type_=table.c.expires_at.type)
     return Statement(sa.delete(table).where(table.c.tenant_id == _of_tenant, has_expired))
 
 
@@ -230,14 +230,14 @@ async def count_tokens(
     return found
 
 
-async def remove_expired_keys(session: CatalogChange, tenant_id: UUID, *, now: datetime) -> None:
-    """Remove the API keys of a tenant that have expired."""
-    await session.execute(_REMOVE_EXPIRED_KEYS, tenant=tenant_id, now=now)
+async def remove_expired_keys(session: CatalogChange, tenant_id: UUID, *, before: datetime) -> None:
+    """Remove the API keys of a tenant that expired *before* an instant."""
+    await session.execute(_REMOVE_EXPIRED_KEYS, tenant=tenant_id, before=before)
 
 
 async def remove_expired_tokens(session: CatalogChange, tenant_id: UUID, *, now: datetime) -> None:
     """Remove the McpTokens of a tenant that have expired."""
-    await session.execute(_REMOVE_EXPIRED_TOKENS, tenant=tenant_id, now=now)
+    await session.execute(_REMOVE_EXPIRED_TOKENS, tenant=tenant_id, before=now)
 
 
 async def last_use(session: CatalogSession, tenant_id: UUID) -> datetime | None:
