@@ -26,6 +26,7 @@ from tenantry.db.inspection import (
     SourceChanged,
     copy_sqlite,
 )
+from tenantry.db.sessions import RejectedByDatabase
 from tenantry.db.urls import sqlite_path
 from tenantry.fleet.adoption import (
     AdoptionFailed,
@@ -660,7 +661,7 @@ class TestStamp:
             raw_sql.run(bare.url, "CREATE TABLE alembic_version (version_num TEXT)")
         raw_sql.run(services.settings.catalog, *REFUSE_READY[engine])
 
-        with pytest.raises(AdoptionFailed):
+        with pytest.raises(RejectedByDatabase):
             await adopt(bare.name, stamp=DONE)
 
         assert projects.ours(bare.url) == []
@@ -727,7 +728,7 @@ class TestFail:
         raw_sql.run(services.settings.catalog, *REFUSE_READY[engine])
         before = foreign.own()
 
-        with pytest.raises(AdoptionFailed):
+        with pytest.raises(RejectedByDatabase):
             await adopt(foreign.name)
 
         assert foreign.own() == before
@@ -754,7 +755,7 @@ class TestFail:
         self, services: Services, adopt: Adopt, foreign: Foreign, engine: str
     ):
         raw_sql.run(services.settings.catalog, *REFUSE_READY[engine])
-        with pytest.raises(AdoptionFailed):
+        with pytest.raises(RejectedByDatabase):
             await adopt(foreign.name)
         on = "" if engine == "sqlite" else " ON tenant"
         raw_sql.run(services.settings.catalog, f"DROP TRIGGER refuse{on}")
