@@ -41,6 +41,7 @@ STATE = (
 ACTING = (
     ("view people", "AS SELECT email FROM tenantry_user"),
     ("function act()", "RETURNS int LANGUAGE sql SECURITY DEFINER AS 'SELECT 1'"),
+    ("table noted", "(id int); CREATE RULE note AS ON INSERT TO noted DO ALSO SELECT 1"),
 )
 
 
@@ -137,7 +138,7 @@ class TestMove:
         assert isinstance(found, moving.NotMoved)
         assert isinstance(found.error, RoleMissing)
 
-    @pytest.mark.parametrize("acting", ACTING, ids=["view", "function"])
+    @pytest.mark.parametrize("acting", ACTING, ids=["view", "function", "rule"])
     async def test_is_refused_if_something_acts_with_the_rights_of_another_role(
         self,
         services: Services,
@@ -153,7 +154,7 @@ class TestMove:
         change = f"ALTER {what} OWNER TO {QUOTED}"
         raw_sql.run(url_of(services, shop), grant, f"CREATE {what} {definition}", change)
 
-        with pytest.raises(OwnerNotCarried, match=re.escape(what)):
+        with pytest.raises(OwnerNotCarried, match=re.escape(what.split()[1])):
             await move(services, shop, way=way)
 
         assert await is_writable(services, shop)

@@ -129,10 +129,10 @@ async def rotate_key(
     async with catalog.change(
         ctx, "api-key.rotate", key_id, tenant_id=tenant_id, changes=changes
     ) as session:
+        await _make_room_for_key(ctx, session, tenant_id)
         replaced = await credentials.replace_key(
             session, tenant_id, key_id, replaced_at=ctx.now, expires_at=expires_at
         )
-        await _make_room_for_key(ctx, session, tenant_id)
         issued = await add_key(ctx, session, tenant_id, expires_at=replaced.expires_at)
         changes += audit_log.changes_between(None, issued.key, "id", "prefix", "expires_at")
     return issued

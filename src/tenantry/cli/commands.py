@@ -26,13 +26,15 @@ class Commands(typer.Typer):
         add = super().command(*args, **kwargs)
 
         def decorate(function: Command) -> Command:
-            add(_ended(function) if inspect.iscoroutinefunction(function) else function)
+            add(_synchronous(function) if inspect.iscoroutinefunction(function) else function)
             return function
 
         return decorate
 
 
-def _ended(function: Callable[..., Any]) -> Callable[..., Any]:
+def _synchronous(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that runs a coroutine function to its end."""
+
     @wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
         return asyncio.run(function(*args, **kwargs))

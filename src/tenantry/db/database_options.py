@@ -42,6 +42,10 @@ SELECT what, owner FROM (
     UNION ALL
     SELECT 'view ' || oid::regclass::text, relowner, 'pg_class'::regclass, oid
     FROM pg_class WHERE relkind IN ('v', 'm')
+    UNION ALL
+    SELECT 'rule ' || pg_catalog.quote_ident(rulename) || ' on ' || ev_class::regclass::text,
+        relowner, 'pg_class'::regclass, ev_class
+    FROM pg_rewrite JOIN pg_class ON pg_class.oid = ev_class WHERE relkind NOT IN ('v', 'm')
 ) AS found (what, owner_id, class_id, object_id)
 JOIN (SELECT oid, rolname::text, rolsuper FROM pg_roles) AS role (id, owner, is_superuser)
     ON role.id = owner_id
@@ -63,7 +67,7 @@ class RoleMissing(Conflict):
 
 
 class OwnerNotCarried(Conflict):
-    """A function or view acts with the rights of another role than Tenantry's; it is named."""
+    """A function, view or rule has the rights of another role than Tenantry's; it is named."""
 
 
 class SettingNotCarried(Conflict):
@@ -92,7 +96,7 @@ async def check_owners(source: Raw) -> None:
     of another owner would get its rights.
 
     Raises:
-        OwnerNotCarried: There is such a function or view.
+        OwnerNotCarried: There is such a function, view or rule.
     """
     found = await source.fetchrow(_DEFINERS)
     if found is not None:
