@@ -51,6 +51,10 @@ class RoleTooPowerful(Conflict):
     """Foreign data are not restored by a superuser, or by a role that may run programs."""
 
 
+class NotPermitted(Conflict):
+    """Tenantry's role may not read or write something in the database; the message names it."""
+
+
 class CopyDiffers(Conflict):
     """The copy differs from the original; it was removed again."""
 
@@ -203,7 +207,7 @@ async def check_loaded(url: str, expected: Contents, *, is_foreign: bool) -> Non
             found = await survey.survey_postgres(raw)
             await _set_search_path(raw, expected.search_path)
     if found != expected.survey:
-        raise CopyDiffers(explain_difference(found, expected.survey))
+        raise CopyDiffers(survey.explain_difference(found, expected.survey))
 
 
 async def execute(url: str, sql: str) -> None:
@@ -250,7 +254,8 @@ async def connected(url: str) -> AsyncIterator[Any]:
     """Open a connection to a PostgreSQL database, outside all budgets, without time limits.
 
     Raises:
-        DatabaseUnavailable: It cannot be reached, or returns an error.
+        NotPermitted: The role lacks a right.
+        DatabaseUnavailable: It cannot be reached, or returns another error.
     """
     try:
         raw = await postgres_connector.connect(
@@ -265,6 +270,8 @@ async def connected(url: str) -> AsyncIterator[Any]:
             yield raw
         finally:
             await raw.close(timeout=CLOSE_SECONDS_MAX)
+    except asyncpg.InsufficientPrivilegeError as error:
+        raise NotPermitted(f"Tenantry's role lacks a right: {error.message}.") from error
     except (asyncpg.PostgresError, *UNAVAILABLE) as error:
         if isinstance(error, OSError) and error.errno in files.DISK_ERRORS:
             raise  # the block writes what it reads to a file
@@ -293,11 +300,18 @@ async def _with_survey(raw: Any, work: Callable[[Stop], None]) -> Contents:
 
 @asynccontextmanager
 async def _beside(work: Coroutine[Any, Any, Result]) -> AsyncIterator["asyncio.Task[Result]"]:
-    """Run *work* during the block, and wait for it at the end; cancel it if the block raises."""
+    """Run *work* during the block, and wait for it at the end; cancel it if the block raises.
+
+    If *work* fails, its error is raised: what the block does can fail for that reason.
+    """
     task = asyncio.create_task(work)
     try:
         yield task
         await task
+    except Exception:
+        if task.done():
+            task.result()
+        raise
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -382,18 +396,3 @@ def _authorize(action: int, name: str | None, *_: object) -> int:
     """Reject other files; VACUUM attaches a temporary one, without a name."""
     is_other = action == sqlite3.SQLITE_ATTACH and name != ""
     return sqlite3.SQLITE_DENY if is_other else sqlite3.SQLITE_OK
-
-
-def explain_difference(found: Survey, expected: Survey) -> str:
-    """Return a sentence about the first table that differs."""
-    names = sorted({*found.row_counts, *expected.row_counts})
-    differing = [
-        name for name in names if found.row_counts.get(name) != expected.row_counts.get(name)
-    ]
-    if not differing:
-        return "The copy has other columns, indexes or constraints than the original."
-    first = differing[0]
-    return (
-        f"The copy has {found.row_counts.get(first, 0)} rows in {first}, and the original "
-        f"{expected.row_counts.get(first, 0)}."
-    )

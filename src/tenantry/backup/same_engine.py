@@ -73,7 +73,7 @@ async def copy(source: str, target: str, progress: Progress, *, tools: PostgresT
         found = await run_in_thread(lambda stop: _contents(new, stop, is_private=True))
         expected = await run_in_thread(lambda stop: _contents(path, stop, is_private=False))
         if found[0] != expected[0]:
-            raise CopyDiffers(dumps.explain_difference(found[0], expected[0]))
+            raise CopyDiffers(survey.explain_difference(found[0], expected[0]))
         compare(found[1], expected[1])
         return
     await dumps.check_loaded(target, contents, is_foreign=False)

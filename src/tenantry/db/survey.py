@@ -116,6 +116,21 @@ async def survey_postgres(raw: "asyncpg.Connection[asyncpg.Record]") -> Survey:
     return Survey(counts, _fingerprint(rows))
 
 
+def explain_difference(found: Survey, expected: Survey) -> str:
+    """Return a sentence about the first table that differs."""
+    names = sorted({*found.row_counts, *expected.row_counts})
+    differing = [
+        name for name in names if found.row_counts.get(name) != expected.row_counts.get(name)
+    ]
+    if not differing:
+        return "The copy has other columns, indexes or constraints than the original."
+    first = differing[0]
+    return (
+        f"The copy has {found.row_counts.get(first, 0)} rows in {first}, and the original "
+        f"{expected.row_counts.get(first, 0)}."
+    )
+
+
 def _count(raw: sqlite3.Connection, table: str) -> int:
     quoted = table.replace('"', '""')
     return int(raw.execute(f'SELECT count(*) FROM "{quoted}"').fetchone()[0])  # noqa: S608
