@@ -21,6 +21,7 @@ from tenantry.access.tokens import AHEAD_SECONDS_MAX, BadToken
 from tenantry.catalog import audit as catalog_audit
 from tenantry.catalog import signing_keys
 from tenantry.kit.clock import utc_now
+from tenantry.kit.errors import Unavailable
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
 from tests.conftest import World
@@ -212,9 +213,11 @@ class TestReseal:
         new = settings.model_copy(update={"secret_key": NEW_SECRET})
         async with open_services(new, works=False) as after:
             assert await is_good(after, token)
-        with pytest.raises(WrongSecretKey):
+        with pytest.raises(WrongSecretKey) as raised:
             async with open_services(settings, works=False):
                 pass
+        # A process that still runs without the new key: its clients try again.
+        assert isinstance(raised.value, Unavailable)
 
     async def test_of_keys_under_a_third_secret_changes_nothing(self, world: World):
         keys = SigningKeys(world.services.catalog, "a" * 40, "b" * 40)

@@ -36,7 +36,7 @@ SECRET_FILE_BYTES = 32
 RESEALED_MAX = 1_000_000
 
 
-class WrongSecretKey(Invalid):
+class WrongSecretKey(Unavailable):
     """The signing keys in the catalog were encrypted with another TENANTRY_SECRET_KEY."""
 
 

@@ -32,7 +32,6 @@ from tenantry.tenant.users import EmailInUse, UserNotFound
 # The first class of an error's `__mro__` in this table decides.
 STATUS: dict[type[TenantryError], ExitStatus] = {
     BadSettings: ExitStatus.UNUSABLE,
-    WrongSecretKey: ExitStatus.UNUSABLE,
     ActivationFailed: ExitStatus.TENANTS_FAILED,
     ArchiveDamaged: ExitStatus.TENANTS_FAILED,
     CopyDiffers: ExitStatus.TENANTS_FAILED,
