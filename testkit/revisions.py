@@ -1,8 +1,20 @@
 """Directories of Alembic revisions, written as their users write them."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import dedent, indent
+
+IMPORTABLE = ("contextlib", "datetime", "decimal", "json", "os", "uuid")
+
+
+def imports(*texts: str) -> str:
+    """Return the imports of the modules that *texts* name.
+
+    A revision that imports more than it needs runs live without a reason.
+    """
+    named = {word for text in texts for word in re.findall(r"\w+", text)}
+    return "".join(f"import {module}\n" for module in IMPORTABLE if module in named)
 
 
 @dataclass

@@ -41,7 +41,6 @@ REFUSALS = (
     | _on(BOTH, _NO_ENV, "context_config", "config_of_context", "script_directory")
     | _on(POSTGRESQL, "calls `autocommit_block` indirectly", "block_of_a_helper_caught")
     | _on(BOTH, r"used outside `upgrade\(\)`", "op_at_import")
-    | _on(BOTH, "raised AttributeError", "state_across_revisions")
 )
 # Intended differences, which do not concern what a revision itself leaves behind.
 DIFFERENCES = {

@@ -3,6 +3,7 @@
 from pathlib import Path
 from textwrap import dedent, indent
 
+from testkit.revisions import imports
 from tests.corpus.shape import HEAD, Rev, Shape
 
 INI = """\
@@ -60,6 +61,7 @@ def _source(shape: Shape, one: Rev) -> str:
         (
             "from alembic import op",
             "import sqlalchemy as sa",
+            imports(one.body, one.more, shape.head, shape.decorator, shape.signature),
             HEAD,
             f"revision = {one.id!r}",
             f"down_revision = {one.down!r}",

@@ -37,14 +37,8 @@ VERSION_TABLE = """
         version_num VARCHAR(32) NOT NULL, CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
     );
 """
-# Above every revision, after Alembic's own imports.
+# Above every revision, after the modules of Python that it names.
 HEAD = """
-import contextlib
-import datetime
-import decimal
-import json
-import os
-import uuid
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, sessionmaker
 

@@ -3,10 +3,6 @@
 from dataclasses import dataclass
 
 HEAD = """
-import datetime
-import decimal
-import uuid
-
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.orm import Session
 
@@ -113,6 +109,7 @@ SHAPES = [
         op.execute("INSERT INTO note (id, text) VALUES (6, '-- no comment') -- a comment")
         op.execute("INSERT INTO note (id, text) VALUES (7, '/* not */') /* a; comment */")
         """,
+        recorded=("sqlite",),
     ),
     Shape(
         "write_by_connection",
@@ -233,6 +230,7 @@ SHAPES = [
         op.execute("SET LOCAL standard_conforming_strings = on")
         op.execute("INSERT INTO note (id, text) VALUES (61, 'a\\tb')")
         """,
+        recorded=NEITHER,
         engines=("postgresql",),
     ),
     Shape(

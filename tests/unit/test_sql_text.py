@@ -2,7 +2,7 @@
 
 import pytest
 
-from tenantry.migration.sql_text import depends_on_settings, has_comment, is_last, read
+from tenantry.migration.sql_text import has_comment, read
 
 
 class TestEndsTransaction:
@@ -112,10 +112,3 @@ class TestHasComment:
     )
     def test_is_false_of_two_in_a_literal_or_a_name(self, sql: str):
         assert not has_comment(sql)
-
-
-def test_a_statement_with_a_backslash_is_alone_in_its_message():
-    assert depends_on_settings(r"SELECT 'a\b'")
-    assert is_last(r"SELECT 'a\b'")
-    assert not depends_on_settings("SELECT 'ab'")
-    assert not is_last("SELECT 'ab'")

@@ -1,18 +1,17 @@
 """Find the revisions with the same result in every new database: they define, and write no rows.
 
-A row can contain the time or a random value, from a function, a default or a trigger. A revision
-that reads a file or imports another module can have another result later. The settings and grants
-of a database itself are not part of a copy.
+A row can contain the time or a random value, from a function, a default or a trigger. What a
+revision reads can have another value later, but then it is not recorded. The settings and grants of
+a database itself are not part of a copy.
 """
 
-import ast
 import re
 
 import sqlalchemy as sa
 
 from tenantry.migration import sql_text
 from tenantry.migration.recorder import Unrecorded, record
-from tenantry.migration.revisions import Revision, imported, parse
+from tenantry.migration.revisions import Revision
 
 _KINDS = frozenset(
     {
@@ -41,19 +40,12 @@ _LITERAL_BOUNDS = re.compile(
     re.IGNORECASE,
 )
 
-_MODULES = frozenset({"__future__", "alembic", "collections", "sqlalchemy", "typing"})
-_NAMES = frozenset({"__builtins__", "__file__", "__import__", "__loader__", "__spec__"}) | {
-    *("compile", "eval", "exec", "input", "open"),
-}
-
 
 def is_ddl_only(revision: Revision, dialect: sa.Dialect, version_table: str) -> bool:
     """Return whether *revision* has the same result in every database without rows.
 
     In doubt, return False.
     """
-    if not _depends_on_itself(revision.path.read_bytes()):
-        return False
     recording = record(revision, dialect, version_table)
     return not isinstance(recording, Unrecorded) and all(map(is_definition, recording))
 
@@ -75,13 +67,3 @@ def _is_definition(words: tuple[str, ...]) -> bool:
     if words[:2] == ("COMMENT", "ON"):
         return words[2:3] != () and words[2] in _KINDS
     return words[:2] in _DEFINITIONS
-
-
-def _depends_on_itself(source: bytes) -> bool:
-    """Return whether a revision imports and opens nothing that can change independently."""
-    try:
-        tree = parse(source)
-    except (SyntaxError, ValueError):
-        return False
-    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    return imported(tree) <= _MODULES and names.isdisjoint(_NAMES)

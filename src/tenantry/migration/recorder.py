@@ -3,19 +3,16 @@
 ``upgrade()`` runs with an ``op`` without a database. Text, DDL and inserts of plain values are
 recorded, with the values as literals. Anything else stops the recording, and the revision runs
 live: an access to the connection or to anything that depends on a database, any other kind of
-statement or value, an ``except``, the clock of Python, an action outside the process, a difference
-between two recordings, and ``online = True``. In doubt, a revision runs live.
+statement or value, a difference between two recordings, and ``online = True``. So does a revision
+whose file has an import or a name that could handle an error, or depend on or act on anything but
+the database: it is not even executed here. In doubt, a revision runs live.
 """
 
 import ast
 import contextlib
-import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
-from io import BytesIO
-from token import NAME
-from tokenize import TokenError, tokenize
 from types import new_class
 from typing import Any, TypeVar
 
@@ -28,7 +25,7 @@ from sqlalchemy.sql.dml import Delete, Insert, Update
 from sqlalchemy.sql.elements import ClauseElement
 from sqlalchemy.sql.selectable import GenerativeSelect
 
-from tenantry.migration import alembic_modules, effects, sql_text
+from tenantry.migration import alembic_modules, sql_text
 from tenantry.migration.alembic_modules import VERSION_TABLE, RevisionContext
 from tenantry.migration.dialects import Unrecordable, refuse
 from tenantry.migration.revisions import Revision, imported, parse, upgrade
@@ -39,8 +36,6 @@ INTEGER_MAX = 2**31 - 1
 
 Result = TypeVar("Result")
 
-_one_at_a_time = threading.Lock()
-
 # Only these types, without subclasses: for them, the server treats a literal like a bound
 # parameter, with any driver.
 _TEXTS = {sa.String, sa.Text, sa.Unicode, sa.UnicodeText, sa.VARCHAR, sa.TEXT}
@@ -48,20 +43,23 @@ _INTEGERS = {sa.Integer, sa.INTEGER}
 _OTHER_INTEGERS = {sa.BigInteger, sa.SmallInteger, sa.BIGINT, sa.SMALLINT}
 _BOOLEANS = {sa.Boolean, sa.BOOLEAN}
 _LIBRARIES = ("sqlalchemy.", "alembic.")
-# A revision with one of these words is not recorded: it handles errors, which depend on the
-# database, or it listens to events, or it compiles statements with the dialect of the recording.
-_LIVE_WORDS = frozenset(
-    {"suppress", "__exit__", "contextmanager", "event", "listen", "listens_for", "run_async"}
-    | {"compiles", "render_ddl_sql_expr"}
+# A revision that imports anything else is not recorded: it can read the clock, a file or the
+# environment, handle errors, or keep state from one call to the next.
+_PURE_MODULES = frozenset(
+    {"__future__", "alembic", "collections", "dataclasses", "enum", "functools", "itertools"}
+    | {"json", "re", "sqlalchemy", "string", "textwrap", "typing"}
 )
-_CLOCK = frozenset({"now", "today", "utcnow"})
-# The time would be recorded, and `effects` does not notice what other threads and these libraries
-# do outside the process.
-_LIVE_IMPORTS = frozenset(
-    {"asyncio", "concurrent", "ctypes", "dbm", "multiprocessing", "shelve", "threading", "time"}
+# Nor is one with one of these names: it handles errors, listens to events, compiles statements
+# itself, opens another database, or acts outside the process.
+_LIVE_NAMES = frozenset(
+    {"__exit__", "event", "listen", "listens_for", "run_async"}
+    | {"compile", "compiles", "dialect", "render_ddl_sql_expr"}
+    | {"command", "create_async_engine", "create_engine", "engine_from_config"}
+    | {"breakpoint", "eval", "exec", "input", "open", "print"}
+    | {"__builtins__", "__file__", "__import__", "__loader__", "__spec__"}
 )
-# Any other import can catch errors, or keep state between two calls.
-_KNOWN_IMPORTS = frozenset({"alembic", "sqlalchemy", *sys.stdlib_module_names}) - _LIVE_IMPORTS
+# The fields of nodes of `ast` that contain a name.
+_NAME_FIELDS = ("arg", "attr", "id", "name")
 
 
 class Unrecorded(Enum):
@@ -88,10 +86,9 @@ def record(
     unrecorded = Unrecorded.AUTOCOMMIT if is_autocommit else Unrecorded.LIVE
     if is_live:
         return unrecorded
-    with _one_at_a_time:
-        recordings = _in_time(
-            lambda: [_record_once(revision, dialect, version_table) for _ in range(2)]
-        )
+    recordings = _in_time(
+        lambda: [_record_once(revision, dialect, version_table) for _ in range(2)]
+    )
     first, second = recordings or (None, None)
     return first if first is not None and first == second else unrecorded
 
@@ -109,7 +106,7 @@ def _record_once(revision: Revision, dialect: sa.Dialect, version_table: str) ->
     """Return the statements of *revision*, or None if it was stopped."""
     context = _RecordingContext(dialect, version_table)
     try:
-        with alembic_modules.noting(context.stop), effects.refused(context.stop):
+        with alembic_modules.noting(context.stop):
             module = revision.load()
             if getattr(module, "online", False):
                 return None
@@ -125,26 +122,21 @@ def _read_source(revision: Revision, version_table: str) -> tuple[bool, bool]:
     """Return whether the text of *revision* requires it to run live, and whether it has a block."""
     try:
         text = revision.path.read_bytes()
-        tokens = [token for token in tokenize(BytesIO(text).readline) if token.type == NAME]
         tree = parse(text)
-    except (OSError, SyntaxError, ValueError, TokenError):  # it runs live, and reports this
+    except (OSError, SyntaxError, ValueError):  # it runs live, and reports this
         return True, False
-    names = {token.string for token in tokens}
+    names = _names(tree)
     # An `except` at the top level (around imports) does not concern the database.
-    catches = any(token.string == "except" and token.start[1] > 0 for token in tokens)
-    is_unknown = not imported(tree) <= _KNOWN_IMPORTS or version_table.encode() in text
-    is_live = catches or is_unknown or bool(names & _LIVE_WORDS) or _reads_clock(tree)
-    return is_live, "autocommit_block" in names
+    catches = any(isinstance(one, ast.ExceptHandler) and one.col_offset for one in ast.walk(tree))
+    is_pure = imported(tree) <= _PURE_MODULES and names.isdisjoint(_LIVE_NAMES)
+    reads_version = version_table.encode() in text
+    return catches or reads_version or not is_pure, "autocommit_block" in names
 
 
-def _reads_clock(tree: ast.Module) -> bool:
-    """Return whether a module reads the clock of Python; ``func.now()`` is the database's."""
-    return any(
-        isinstance(node, ast.Attribute)
-        and node.attr in _CLOCK
-        and ast.unparse(node.value).rpartition(".")[2] != "func"
-        for node in ast.walk(tree)
-    )
+def _names(tree: ast.Module) -> set[str]:
+    """Return every name in a module: of variables, attributes, functions, arguments, imports."""
+    found = (getattr(node, key, None) for node in ast.walk(tree) for key in _NAME_FIELDS)
+    return {part for name in found if isinstance(name, str) for part in name.split(".")}
 
 
 class _RecordingContext(RevisionContext):
@@ -152,19 +144,18 @@ class _RecordingContext(RevisionContext):
 
     def __init__(self, dialect: sa.Dialect, version_table: str) -> None:
         super().__init__(dialect, None, version_table)
-        self.recorded_dialect = dialect
         self.statements: list[str] = []
         self.has_block = self.is_stopped = False
-        del self.connection, self.dialect  # see `__getattr__`
+        del self.connection  # see `__getattr__`
         impl: Any = self.impl
         impl.__class__ = new_class("Recording", (_RecordingImpl, type(impl)))
         impl.connection, impl.recording = _EventConnection(self), self
 
     def __getattr__(self, name: str) -> Any:
-        """Stop the recording at the connection, and restrict the dialect."""
+        """Stop the recording at the connection."""
         if name == "connection":
             self.stop()
-        return _Dialect(self) if name == "dialect" else super().__getattr__(name)
+        return super().__getattr__(name)
 
     @contextlib.contextmanager
     def autocommit_block(self) -> Iterator[None]:
@@ -183,32 +174,10 @@ class _RecordingContext(RevisionContext):
     _in_connection_transaction = run_migrations = stamp = stop
 
 
-class _Dialect:
-    """The part of the dialect that is the same for every database and driver."""
-
-    def __init__(self, context: _RecordingContext) -> None:
-        self._context = context
-        self.name = context.recorded_dialect.name
-
-    def __getattr__(self, _name: str) -> Any:
-        self._context.stop()
-
-
-def _dialect_for_caller(owner: Any) -> Any:
-    """Return the dialect to Alembic and SQLAlchemy, and its restricted form to a revision."""
-    caller = sys._getframe(1)  # noqa: SLF001 - documented, and the only way
-    while caller.f_back and caller.f_code.co_name == "dialect":  # a property that forwards to it
-        caller = caller.f_back
-    is_library = caller.f_globals.get("__name__", "").startswith(_LIBRARIES)
-    recording: _RecordingContext = owner.recording
-    return recording.recorded_dialect if is_library else _Dialect(recording)
-
-
 class _RecordingImpl(DefaultImpl):
     """Alembic's implementation of the operations, which records statements."""
 
     recording: _RecordingContext
-    dialect = property(_dialect_for_caller)
     bind = property(lambda impl: impl.recording.stop())
     static_output = refuse
 
@@ -224,7 +193,7 @@ class _RecordingImpl(DefaultImpl):
         if execution_options or params or construct.get_execution_options():
             self.recording.stop()
         constructs = [construct]
-        dialect = self.recording.recorded_dialect
+        dialect = self.dialect
         if multiparams is not None:
             # Other drivers than psycopg may send one insert of all rows, as a trigger can see.
             is_joined = len(multiparams) > 1 and getattr(dialect, "joins_rows", False)
@@ -246,9 +215,8 @@ class _EventConnection:
     """The connection that Alembic passes to events of a table, which create its enums."""
 
     def __init__(self, context: _RecordingContext) -> None:
-        self.recording = self._context = context
-
-    dialect = property(_dialect_for_caller)
+        self._context = context
+        self.dialect = context.dialect
 
     def in_transaction(self) -> bool:
         """Return True, as when the revision runs live."""
@@ -275,8 +243,8 @@ def _render(construct: Any, dialect: sa.Dialect) -> str:
         compiled = construct.compile(dialect=dialect)
         if compiled.params:
             raise Unrecordable
-        return str(compiled)
-    if isinstance(construct, ExecutableDDLElement):
+        text = str(compiled)
+    elif isinstance(construct, ExecutableDDLElement):
         _check_is_known(construct)
         text = str(construct.compile(dialect=dialect))
     elif isinstance(construct, Insert | Update | Delete):
@@ -284,7 +252,8 @@ def _render(construct: Any, dialect: sa.Dialect) -> str:
     else:
         raise Unrecordable
     if "\\" in text and dialect.name == "postgresql":
-        # The server parses it according to `standard_conforming_strings`.
+        # The server parses it according to `standard_conforming_strings`, which an earlier command
+        # in the same message can change.
         raise Unrecordable
     return text
 

@@ -170,21 +170,10 @@ def is_last(sql: str) -> bool:
     """Return whether a statement must be the last one in its message.
 
     The server parses a whole message before it runs the first command. So a setting that changes
-    how literals are parsed has no effect on later commands in the same message. With a backslash,
-    the end of the text itself depends on such a setting.
+    how literals are parsed has no effect on later commands in the same message.
     """
     text = read(sql)
-    is_set = any(words[:1] == ("SET",) for words in text.commands)
-    return is_set or not text.is_whole or depends_on_settings(sql)
-
-
-def depends_on_settings(sql: str) -> bool:
-    """Return whether a statement must begin its message.
-
-    The server parses a backslash according to `standard_conforming_strings`, which an earlier
-    command can change (SET, RESET, set_config, a DO block, ROLLBACK TO).
-    """
-    return "\\" in sql
+    return not text.is_whole or any(words[:1] == ("SET",) for words in text.commands)
 
 
 def has_comment(sql: str) -> bool:

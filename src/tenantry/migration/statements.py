@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from tenantry.migration.revisions import Revision
-from tenantry.migration.sql_text import depends_on_settings
 
 
 class SchemaMoved(Exception):
@@ -88,8 +87,7 @@ def messages(steps: Iterable[Step]) -> list[Step]:
 
     PostgreSQL accepts several commands in a message, but returns only the row count of the last
     one. So a statement with a guard is the last one in its message. A message contains the
-    commands of at most one revision, so that an error can be attributed to it. A statement that is
-    parsed according to a setting begins a message, because an earlier command can change it.
+    commands of at most one revision, so that an error can be attributed to it.
     """
     joined: list[Step] = []
     for step in steps:
@@ -104,6 +102,6 @@ def messages(steps: Iterable[Step]) -> list[Step]:
 
 
 def _may_join(last: Statement, step: Statement) -> bool:
-    if last.guard or last.is_last or depends_on_settings(step.sql):
+    if last.guard or last.is_last:
         return False
     return None in (last.revision, step.revision) or last.revision == step.revision
