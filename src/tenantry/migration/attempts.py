@@ -8,8 +8,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from tenantry.kit.errors import Unavailable
-from tenantry.migration.autocommit import BlockNotRepeated
-from tenantry.migration.errors import cause_of, explain, is_lock_timeout
+from tenantry.migration.errors import is_lock_timeout
 from tenantry.migration.execution import Execution
 from tenantry.migration.guard import NotRehearsable
 from tenantry.migration.revisions import RevisionFailed
@@ -69,7 +68,6 @@ class Attempts:
         self._timeouts = timeouts
         self._lock_pause_seconds = lock_pause_seconds
         self._lock_timeouts = self._moves = 0
-        self._retried: Exception | None = None
         self.has_sent = False
 
     def migrate(self, execution: Execution, *, is_first: bool) -> SchemaState:
@@ -204,21 +202,8 @@ class Attempts:
     def _pause_at_lock(self, execution: Execution, error: Exception) -> None:
         """Pause before the next attempt if *error* is a lock timeout or deadlock; else raise it."""
         self._lock_timeouts += 1
-        if self._lock_timeouts >= LOCK_TRIES_MAX or not is_lock_timeout(error):
-            if isinstance(cause_of(error), BlockNotRepeated):
-                error.__cause__ = _with_reason(self._retried)
+        is_last = self._lock_timeouts >= LOCK_TRIES_MAX or execution.guard.is_final
+        if is_last or not is_lock_timeout(error):
             raise error
-        self._retried = error
         # With jitter, so that two transactions that collided do not collide again.
         execution.guard.sleep(random.uniform(0, self._lock_pause_seconds))  # noqa: S311
-
-
-def _with_reason(retried: Exception | None) -> BlockNotRepeated:
-    """Return the refusal to repeat a block, with the error of the attempt before, if it is known.
-
-    It is not after an outage or a kill.
-    """
-    if not isinstance(retried, RevisionFailed):
-        return BlockNotRepeated()
-    reason = explain(retried).removeprefix(f"{retried.name}: ")
-    return BlockNotRepeated(f"{BlockNotRepeated().message} Why it failed: {reason}")

@@ -83,7 +83,6 @@ SELECT has_table_privilege(:own, 'SELECT') AND has_table_privilege(:own, 'UPDATE
 _FIND_BEGUN = sa.select(log.c.position).where(
     log.c.stream == BEGUN, log.c.revision == sa.bindparam("what")
 )
-_FORGET = sa.delete(log).where(log.c.stream == BEGUN, log.c.revision == sa.bindparam("what"))
 _READ_SESSION = sa.text(
     "SELECT current_setting('role') AS role, current_setting('search_path') AS path"
 )
@@ -91,8 +90,6 @@ _SET_SESSION = sa.text(
     "SELECT set_config('role', :role, false), set_config('search_path', :path, false)"
 )
 _HARMLESS = {"SET", "RESET", "SHOW", "VACUUM"}
-# They can contain a COMMIT.
-_COMMITTING = {"CALL", "DO"}
 
 
 class VersionMoved(Unavailable):
@@ -111,8 +108,8 @@ class AutocommitBlock:
     """The block of one revision, on one database.
 
     What is sent before and in the block remains if the revision fails later. An index is continued
-    by the next attempt. Any other statement would be executed twice, so a run does not try again;
-    an operator can, as with Alembic.
+    by the next attempt. Any other statement could be executed twice, so a run does not try again,
+    not even if the statement itself has failed; an operator can, as with Alembic.
 
     Args:
         step: The revision.
@@ -131,8 +128,7 @@ class AutocommitBlock:
         self._reindexed: list[dict[str, str]] = []
         self._begun: set[str] = set()
         self._tables = self._find_tables()
-        # Whether a statement was sent, and may have left something, that cannot be repeated.
-        self._has_sent = self._has_changed = False
+        self._has_sent = False  # a statement that must not be repeated
         self._prepared: str | None = None
         self._run = f"{step.revision}: statements of {step.run_id}"
         self._session: dict[str, str] = {}
@@ -144,17 +140,12 @@ class AutocommitBlock:
         """Store that a statement is sent which an attempt of the same run must not repeat."""
         if self._is_repeatable(sql):
             return
-        if self._guard.is_in_block:
-            self._has_changed |= _may_leave(sql)
-            if not self._has_sent:
-                with self._session_of_before():
-                    self._log(self._run)
+        if self._guard.is_in_block and not self._has_sent:
+            with self._session_of_before():
+                self._log(self._run)
+            self._guard.is_final = True
         # A transaction of the driver, `raw.transaction()`, can roll the entry back.
         self._has_sent |= not self._guard.is_in_block or _is_idle(self._raw)
-
-    def after(self, sql: str) -> None:
-        """Note that a statement has changed something, which remains."""
-        self._has_changed |= self._guard.is_in_block and not self._is_repeatable(sql)
 
     def _is_repeatable(self, sql: str) -> bool:
         """Return whether a statement changes nothing, or is continued by the next attempt."""
@@ -182,7 +173,7 @@ class AutocommitBlock:
                 self._guard.refuse(RoleWithoutRights())
             if self._has_sent:
                 self._log(self._run)
-                self._has_changed = True
+                self._guard.is_final = True
             self._session = self._connection.execute(_READ_SESSION).one()._asdict()
             self._raw.commit()
             self._raw.autocommit = self._guard.is_in_block = True
@@ -195,9 +186,6 @@ class AutocommitBlock:
         except BaseException:
             with self._guard.pausing(), contextlib.suppress(Exception):
                 self._raw.rollback()  # a transaction of the block's own, which has failed
-                if not self._has_changed:  # the first statement has failed
-                    with self._session_of_before():
-                        self._connection.execute(_FORGET, {"what": self._run})
                 self._drop_left()
             raise
         finally:
@@ -209,13 +197,11 @@ class AutocommitBlock:
                 self._set_lock_timeout(timeouts.lock_ms)
 
     def _replace(
-        self, _connection: object, _cursor: object, sql: str, parameters: Any, *more: Any
+        self, _connection: object, _cursor: object, sql: str, parameters: Any, *_: object
     ) -> tuple[str, Any]:
         """Return the statement to send in place of one of the block."""
-        _context, is_several = more
         if not self._guard.is_watching:
             return sql, parameters
-        self._has_changed |= is_several  # each row commits
         with self._guard.pausing():
             is_done = self._prepare(sql)
         return (_NOTHING, ()) if is_done else (sql, parameters)
@@ -319,10 +305,3 @@ def _is_idle(raw: Any) -> bool:
     """Return whether no transaction is open; psycopg alone can open one in a block."""
     info = getattr(raw, "info", None)
     return getattr(info, "transaction_status", IDLE) == IDLE
-
-
-def _may_leave(sql: str) -> bool:
-    """Return whether a statement can have changed something although it has failed."""
-    text = sql_text.read(sql)
-    is_committing = any({*words[:1]} & _COMMITTING for words in text.commands)
-    return is_committing or not text.is_whole or sql_text.outlives_rollback(sql)

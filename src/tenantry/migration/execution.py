@@ -146,6 +146,7 @@ class Execution(ABC):
             steps: The steps to send.
             connection: The connection of SQLAlchemy over *raw*; None if nothing runs live.
         """
+        self.guard.is_final = False
         try:
             self._send(raw, messages(steps) if live.takes_several(raw) else steps, connection)
             self._check_commit()
@@ -181,7 +182,7 @@ class Execution(ABC):
                 upgrade(module, context())
                 return
             block = AutocommitBlock(step, connection, raw, guard)
-            with guard.calling(block.before, block.after):
+            with guard.calling(block.before):
                 upgrade(module, context(block.enter))
             block.check_tables()
 

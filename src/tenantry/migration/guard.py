@@ -63,27 +63,25 @@ class Guard:
         rehearses: Whether the transaction will be rolled back.
         is_watching: Whether a revision is running.
         is_in_block: Whether it is in an autocommit block, where it can have a transaction.
+        is_final: Whether it has sent what this run must not repeat.
         stopped: Set by another thread when nothing more may be sent.
     """
 
     def __init__(self) -> None:
         self.rehearses = False
-        self.is_watching = self.is_in_block = False
+        self.is_watching = self.is_in_block = self.is_final = False
         self.stopped = threading.Event()
         self._refusal: Exception | None = None
-        self._before: Callable[[str], None] = _nothing
-        self._after: Callable[[str], None] = _nothing
+        self._before: Callable[[str], None] | None = None
 
     @contextlib.contextmanager
-    def calling(
-        self, before: Callable[[str], None], after: Callable[[str], None]
-    ) -> Iterator[None]:
-        """Call two functions with each text that a revision sends, before and after it is sent."""
-        self._before, self._after = before, after
+    def calling(self, before: Callable[[str], None]) -> Iterator[None]:
+        """Call *before* with each text that a revision sends."""
+        self._before = before
         try:
             yield
         finally:
-            self._before = self._after = _nothing
+            self._before = None
 
     def sleep(self, seconds: float) -> None:
         """Sleep, at most until the work is stopped.
@@ -154,14 +152,9 @@ class Guard:
             self.refuse(EndsTransaction())
         if self.rehearses and sql_text.outlives_rollback(text):
             self.refuse(NotRehearsable())
-        with self.pausing():
-            self._before(text)
-
-    def note_sent(self, sql: Any, cursor: Any = None) -> None:
-        """Note that a text was executed, after `check_sql`."""
-        text = _text_of(sql, cursor) if self.is_watching else None
-        if text is not None:
-            self._after(text)
+        if self._before:
+            with self.pausing():
+                self._before(text)
 
     def check_end(self, *_: object) -> None:
         """Check that the engine commits or rolls back, and not the revision.
@@ -200,7 +193,3 @@ def _text_of(sql: Any, cursor: Any) -> str | None:
         sql = sql.as_string(cursor)
     text = sql.decode(errors="replace") if isinstance(sql, bytes) else sql
     return text if isinstance(text, str) else None
-
-
-def _nothing(_text: str) -> None:
-    pass

@@ -132,15 +132,9 @@ def _checked(name: str, send: Callable[..., Any]) -> Callable[..., Any]:
         texts = [*args[:1], *(options[one] for one in _TEXTS if one in options)]
         if name in _WITHOUT_TEXT:
             texts = [_WITHOUT_TEXT[name]]
-        guard = cursor.connection.guard
         for text in texts:
-            guard.check_sql(text, cursor)
-            if name == "executemany":  # in a block, each row commits
-                guard.note_sent(text, cursor)
-        sent = send(cursor, *args, **options)
-        for text in texts:
-            guard.note_sent(text, cursor)
-        return sent
+            cursor.connection.guard.check_sql(text, cursor)
+        return send(cursor, *args, **options)
 
     return checked
 

@@ -214,15 +214,11 @@ def _connect(engine: sa.Engine, guard: Guard) -> sa.Connection:
     def check_sql(_connection: object, _cursor: object, sql: str, *_: object) -> None:
         guard.check_sql(sql)
 
-    def note_sent(_connection: object, _cursor: object, sql: str, *_: object) -> None:
-        guard.note_sent(sql)
-
     connection = engine.connect()
     sa.event.listen(engine, "commit", guard.check_end)
     sa.event.listen(engine, "rollback", guard.check_end)
     if engine.dialect.name == "postgresql":  # on SQLite, an authorizer checks it
         sa.event.listen(engine, "before_cursor_execute", check_sql)
-        sa.event.listen(engine, "after_cursor_execute", note_sent)
     return connection
 
 
