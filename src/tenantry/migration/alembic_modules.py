@@ -47,9 +47,7 @@ _running = threading.local()
 def installed(op: Operations, on_use: Callable[[], None]) -> Iterator[None]:
     """Make ``alembic.op`` and ``alembic.context`` use *op* in this thread, during the block.
 
-    Args:
-        op: The operations.
-        on_use: Called whenever *op* is used through these modules.
+    *on_use* is called whenever *op* is used through these modules.
     """
     install()
     _running.op, _running.on_use = op, on_use
@@ -145,10 +143,8 @@ class _ThreadEnvironment:
 class RevisionContext(MigrationContext):
     """Alembic's context of one revision, with the options of Alembic's own template.
 
-    Args:
-        dialect: The dialect of the database.
-        connection: The connection to it; None while a revision is recorded.
-        version_table: The version table, which ``env.py`` sets if it has another name.
+    There is no connection while a revision is recorded. ``env.py`` sets *version_table* if it has
+    another name.
     """
 
     def __init__(

@@ -45,11 +45,7 @@ class Inspection:
 class Attempts:
     """Sends the scripts of one run to one database, and retries them.
 
-    Args:
-        scripts: The scripts of the run.
-        run_id: The run.
-        timeouts: The lock timeouts.
-        lock_pause_seconds: The longest pause after a lock timeout.
+    A pause after a lock timeout is at most *lock_pause_seconds*.
 
     Attributes:
         has_sent: Whether anything was sent that may have been committed.
@@ -72,10 +68,6 @@ class Attempts:
 
     def migrate(self, execution: Execution, *, is_first: bool) -> SchemaState:
         """Bring the database to the head; return its state, with the error if it failed.
-
-        Args:
-            execution: The database.
-            is_first: Whether this run has not begun with this database yet.
 
         Raises:
             Exception: Any error of the drivers, if the state cannot be read afterwards.

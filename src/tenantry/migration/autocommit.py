@@ -110,12 +110,6 @@ class AutocommitBlock:
     What is sent before and in the block remains if the revision fails later. An index is continued
     by the next attempt. Any other statement could be executed twice, so a run does not try again,
     not even if the statement itself has failed; an operator can, as with Alembic.
-
-    Args:
-        step: The revision.
-        connection: The connection of SQLAlchemy.
-        raw: The connection of the driver.
-        guard: Watches the revision.
     """
 
     def __init__(

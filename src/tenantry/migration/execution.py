@@ -84,10 +84,7 @@ class Execution(ABC):
             raw.close()
 
     def read_state(self, run_id: UUID | None = None) -> SchemaState:
-        """Return the revision of the database, and the revisions that a run has logged there.
-
-        Args:
-            run_id: The run; None if it has applied nothing yet, or does not matter.
+        """Return the revision of the database, and the revisions that a run, if any, has logged.
 
         Raises:
             NoVersion, SeveralVersions: The database has no single revision.
@@ -141,10 +138,8 @@ class Execution(ABC):
     def _transact(self, raw: Any, steps: Sequence[Step], connection: sa.Connection | None) -> None:
         """Execute *steps* on a driver's connection, and commit them or roll them back.
 
-        Args:
-            raw: The connection of the driver. Its transaction has begun, or *steps* begin it.
-            steps: The steps to send.
-            connection: The connection of SQLAlchemy over *raw*; None if nothing runs live.
+        Its transaction has begun, or *steps* begin it. *connection* is that of SQLAlchemy over
+        *raw*; None if nothing runs live.
         """
         self.guard.is_final = False
         try:

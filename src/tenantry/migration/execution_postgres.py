@@ -36,8 +36,6 @@ class PostgresExecution(Execution):
     """Executes scripts on one PostgreSQL database.
 
     Args:
-        url: The URL of the database.
-        user_table: The version table of the user's stream; None without such a stream.
         driver: The driver for live revisions.
         dialects: The dialects for psycopg, shared by all databases.
         timeout_seconds: How long to wait for a connection.

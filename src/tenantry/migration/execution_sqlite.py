@@ -37,13 +37,7 @@ _ADD_FUNCTIONS: Any = dialects.SQLITE.on_connect()
 
 
 class SqliteExecution(Execution):
-    """Executes scripts on one SQLite file.
-
-    Args:
-        path: The file.
-        user_table: The version table of the user's stream; None without such a stream.
-        lock_ms: How long to wait for another writer of the file.
-    """
+    """Executes scripts on one SQLite file; waits *lock_ms* for another writer of it."""
 
     def __init__(self, path: Path, *, user_table: str | None, lock_ms: int) -> None:
         super().__init__(user_table)
@@ -155,10 +149,7 @@ def _journal_mode(raw: sqlite3.Connection) -> str:
 def _authorizer(raw: sqlite3.Connection, guard: Guard, mode: str) -> Callable[..., int]:
     """Return what SQLite calls to prepare a statement: it denies what a revision must not do.
 
-    Args:
-        raw: The connection.
-        guard: Stores the reason.
-        mode: The journal mode of the file, which a transaction cannot change.
+    *mode* is the journal mode of the file, which a transaction cannot change.
     """
 
     def authorize(action: int, name: str | None, value: str | None, *_: object) -> int:

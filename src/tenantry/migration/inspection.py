@@ -97,10 +97,8 @@ class NamesTaken(Conflict):
 async def inspect_database(server: Server, database: str, *, version_table: str) -> Inspected:
     """Check that *database* can be adopted, and change nothing.
 
-    Args:
-        server: The server that has it, or will have its copy.
-        database: Its name on the server, or the path of its file.
-        version_table: The version table of its own revisions.
+    It is a name on the server, or the path of a file, of which the server will have a copy.
+    *version_table* is that of its own revisions.
 
     Raises:
         Invalid, Conflict: It cannot be adopted; see the classes here and in `db.inspection`.
@@ -163,14 +161,9 @@ def _inspected(tables: Sequence[Any], versions: Sequence[Any]) -> Inspected:
 
 
 async def undo_adoption(server: Server, name: str, run_id: UUID) -> None:
-    """Drop the copy of a SQLite file, or Tenantry's tables from a PostgreSQL database.
+    """Drop the copy of a SQLite file, or the tables that *run_id* added to a PostgreSQL database.
 
     A missing database is ignored.
-
-    Args:
-        server: The server that has the database.
-        name: The name of the database there.
-        run_id: The run that created the tables to drop.
 
     Raises:
         DatabaseUnavailable: It cannot be reached, or is in use.

@@ -46,11 +46,8 @@ class LiveContext(RevisionContext):
     """Alembic's context of one revision, in the engine's transaction.
 
     Args:
-        connection: The connection, in that transaction.
         heads: The heads of the stream before the revision.
-        guard: Watches the revision.
         block: The implementation of `autocommit_block`.
-        version_table: The version table of the stream.
     """
 
     def __init__(

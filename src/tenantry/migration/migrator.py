@@ -81,13 +81,8 @@ class Migrator:
     ) -> SchemaState:
         """Migrate the database at *url* to the head; return its state, with the error if it failed.
 
-        It ends at the deadline, even if the server does not respond.
-
-        Args:
-            url: The URL of the database.
-            scripts: The scripts of the run.
-            run_id: The run.
-            is_first: Whether this run has not begun with this database yet.
+        It ends at the deadline, even if the server does not respond. *is_first* is whether this run
+        has not begun with this database yet.
 
         Raises:
             Exception: Any error of the drivers, if the state cannot be read afterwards.
@@ -109,12 +104,7 @@ class Migrator:
     async def read_state(
         self, url: str, streams: Streams, *, run_id: UUID | None = None
     ) -> SchemaState:
-        """Return the revision of the database at *url*, and what a run has applied there.
-
-        Args:
-            url: The URL of the database.
-            streams: The streams.
-            run_id: The run; None if it does not matter.
+        """Return the revision of the database at *url*, and what a run, if any, has applied there.
 
         Raises:
             Exception: Any error of the drivers.
@@ -176,12 +166,8 @@ class Migrator:
     ) -> SchemaRevision:
         """Add Tenantry's tables to a database that it did not create; return the new revision.
 
-        Args:
-            url: The URL of the database.
-            streams: The streams; the revision of the user's stream does not change.
-            run_id: The run to write into the log.
-            wait_ms: How long to wait for a lock.
-            stamp: The user's revision to write into an empty version table, or None.
+        The revision of the user's stream does not change, but for a *stamp*, which is written into
+        an empty version table. It waits *wait_ms* for a lock.
 
         Raises:
             SchemaMoved: Another process has added them first.

@@ -145,11 +145,7 @@ def upgrade(
     """Run ``upgrade`` of a revision's module, with its own ``op``.
 
     It is called without arguments, as Alembic does, unless it has a parameter for its ``op``.
-
-    Args:
-        module: The module of the revision.
-        context: The context of its ``op``.
-        on_shared_op: Called whenever other code than the module uses ``alembic.op``.
+    *on_shared_op* is called whenever other code than the module uses ``alembic.op``.
     """
     op = Operations(context)
     for name, value in list(vars(module).items()):

@@ -74,12 +74,7 @@ class RunScripts:
     def recorded(
         self, dialect: sa.Dialect, wanted: Collection[Applied], most: int
     ) -> list[tuple[Applied, Recording]]:
-        """Return the recordings of the first revisions that are *wanted*, in order.
-
-        Args:
-            dialect: The engine.
-            wanted: The revisions.
-            most: How many to return.
+        """Return the recordings of at most *most* revisions that are *wanted*, in order.
 
         Raises:
             BadStream: The directory of revisions cannot be read.

@@ -55,12 +55,7 @@ class Applied(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class SchemaRevision:
-    """The revision of a database in both streams.
-
-    Attributes:
-        own: The revision of Tenantry's own stream.
-        user: The revision of the user's stream; None without such a stream.
-    """
+    """The revision of a database in Tenantry's own stream, and in the user's, if there is one."""
 
     own: str
     user: str | None

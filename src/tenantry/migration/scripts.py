@@ -81,14 +81,7 @@ class Script:
     revisions only if no version identifies the state between them (in the second branch of a
     merge).
 
-    Args:
-        dialect: The engine.
-        streams: The streams to migrate along.
-        start: The revision of the database.
-        record: Records a revision.
-
     Attributes:
-        dialect: The engine.
         stop: The revision of the database after the script.
 
     Raises:

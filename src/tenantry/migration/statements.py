@@ -61,13 +61,7 @@ class LiveRevision:
 
 @dataclass(frozen=True, slots=True)
 class AutocommitRevision(LiveRevision):
-    """A revision that commits the transaction that it begins in, and leaves another one open.
-
-    Attributes:
-        run_id: The run that it belongs to.
-        timeouts: The lock timeouts.
-        user_table: The version table of the user's stream.
-    """
+    """A revision that commits the transaction that it begins in, and leaves another one open."""
 
     run_id: UUID
     timeouts: LockTimeouts
