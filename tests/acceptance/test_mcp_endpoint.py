@@ -12,6 +12,8 @@ import pytest
 
 from tenantry.app import app_over
 from tenantry.mcp import server, tools
+from tenantry.mcp.arguments import NoArguments
+from tenantry.mcp.call import Call
 from tenantry.schemas.assistants import WhoAmI
 from tenantry.services import open_services
 from tenantry.settings import Settings
@@ -316,13 +318,11 @@ class TestMessages:
     async def test_that_we_cannot_serve_are_logged_and_no_more(
         self, world: World, monkeypatch: pytest.MonkeyPatch
     ):
-        async def fail(*_: object) -> WhoAmI:
+        @tools.tool("Broken", tools.READS)
+        async def fail(_call: Call, _: NoArguments) -> WhoAmI:
             raise RuntimeError("secret-canary")
 
-        broken = tools.Tool(
-            run=fail, title="Broken", description="Fails.", returns=WhoAmI, hints=tools.READS
-        )
-        monkeypatch.setitem(vars(tools)["_BY_NAME"], "broken", broken)
+        monkeypatch.setitem(vars(tools)["_BY_NAME"], "broken", fail)
         token = await world.mcp_token(world.acme)
 
         with everything_logged("json") as logged:

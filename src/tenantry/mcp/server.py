@@ -79,18 +79,6 @@ class Headers:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """The result of a message.
-
-    Attributes:
-        answer: The response; None if the message was a notification.
-    """
-
-    status: HTTPStatus
-    answer: McpAnswer | None
-
-
-@dataclass(frozen=True, slots=True)
 class _Exchange:
     """The SDK's interface of a request; the only message to the client is the response."""
 
@@ -116,14 +104,16 @@ class _Exchange:
         """Do nothing: there is no stream to the client."""
 
 
-async def answer(call: Call, message: McpMessage, headers: Headers) -> Outcome:
-    """Return the response to *message*. Errors have the form of the protocol.
+async def answer(
+    call: Call, message: McpMessage, headers: Headers
+) -> tuple[HTTPStatus, McpAnswer | None]:
+    """Return the response to *message*, None for a notification. Errors have the protocol's form.
 
     Clients of the newest revision send it in a header, and also get the HTTP status of an
     error; for earlier revisions the status is 200.
     """
     if message.id is UNSET:
-        return Outcome(HTTPStatus.ACCEPTED, None)
+        return HTTPStatus.ACCEPTED, None
     metadata = ServerMessageMetadata(request_context=call)
     try:
         params, call.arguments = read_params(message)
@@ -141,8 +131,8 @@ async def answer(call: Call, message: McpMessage, headers: Headers) -> Outcome:
         status = HTTPStatus.OK
         if not _is_before_newest(headers):
             status = HTTPStatus(ERROR_CODE_HTTP_STATUS.get(error.code, status))
-        return Outcome(status, McpAnswer("2.0", message.id, error=told))
-    return Outcome(HTTPStatus.OK, McpAnswer("2.0", message.id, result=result))
+        return status, McpAnswer("2.0", message.id, error=told)
+    return HTTPStatus.OK, McpAnswer("2.0", message.id, result=result)
 
 
 def _refusal(call: Call, raised: Exception) -> Exception:

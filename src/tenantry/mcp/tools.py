@@ -1,12 +1,14 @@
-"""The table of tools: arguments, result, requirements and operation of each.
+"""The tools: each calls the same operation as the HTTP API.
 
-As with endpoints, the table defines what is listed, who may call it, and what is called.
+A tool is declared with its operation, by the decorator `tool`. What is listed, who may call it, and
+what is called follow from the declaration.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, get_type_hints
+from uuid import UUID
 
 import mcp_types as types
 import msgspec
@@ -16,20 +18,32 @@ from mcp.shared.exceptions import MCPError
 from tenantry.access.principal import Scope
 from tenantry.db.sessions import retry_deadlock
 from tenantry.kit.errors import TenantryError
-from tenantry.mcp import arguments, operations, results
-from tenantry.mcp.arguments import Arguments
+from tenantry.kit.pages import Window
+from tenantry.mcp import arguments, results
+from tenantry.mcp.arguments import (
+    Arguments,
+    CreatePost,
+    ListPosts,
+    NamePost,
+    NoArguments,
+    SearchPosts,
+    UpdatePost,
+    UpdateProfile,
+)
 from tenantry.mcp.call import Call, call_of
 from tenantry.mcp.json_schemas import schema_of
 from tenantry.schemas.assistants import WhoAmI
-from tenantry.schemas.base import Done
+from tenantry.schemas.base import Done, sent_members
 from tenantry.schemas.content import PostPage, PostResponse
 from tenantry.schemas.tenants import ModuleList
 from tenantry.schemas.users import TenantUserProfile
-from tenantry.tenant import modules
+from tenantry.tenant import entry, modules, profile, users
+from tenantry.tenant.blog import posts
 from tenantry.tenant.databases import require_writable
 from tenantry.tenant.entry import Demand
 
 Request = ServerRequestContext[Any, Any]
+Operation = Callable[[Call, Any], Awaitable[msgspec.Struct]]
 
 ANYBODY = Demand()
 READING = Demand(Scope.CONTENT_READ, modules.BLOG)
@@ -65,13 +79,13 @@ class Tool:
             name.
     """
 
-    run: Callable[[Call, Any], Awaitable[msgspec.Struct]]
+    run: Operation
     title: str
     description: str
-    takes: type[Arguments] = arguments.NoArguments
+    takes: type[Arguments]
     returns: type[msgspec.Struct]
     hints: types.ToolAnnotations
-    demand: Demand = ANYBODY
+    demand: Demand
     is_persons: bool = False
     names: Mapping[str, str] = field(default_factory=dict)
 
@@ -102,122 +116,154 @@ class Tool:
         return call.allows(self.demand) and (call.is_for_person or not self.is_persons)
 
 
-TOOLS: tuple[Tool, ...] = (
-    Tool(
-        run=operations.whoami,
-        title="Who am I",
-        description="Return the customer and the user of this token, and what it allows.",
-        returns=WhoAmI,
-        hints=READS,
-    ),
-    Tool(
-        run=operations.list_modules,
-        title="List modules",
-        description="List the modules that are active for the customer.",
-        returns=ModuleList,
-        hints=READS,
-        demand=Demand(Scope.MODULES_READ),
-    ),
-    Tool(
-        run=operations.list_posts,
-        title="List posts",
-        description="List the posts, newest first, without their contents.",
-        takes=arguments.ListPosts,
-        returns=PostPage,
-        hints=READS,
-        demand=READING,
-    ),
-    Tool(
-        run=operations.search_posts,
-        title="Search posts",
-        description="List the posts that contain a text in the title or the content, newest first.",
-        takes=arguments.SearchPosts,
-        returns=PostPage,
-        hints=READS,
-        demand=READING,
-        names={"search": "query"},
-    ),
-    Tool(
-        run=operations.get_post,
-        title="Get a post",
-        description="Return one post with its content. A draft has no `publishedAt`.",
-        takes=arguments.NamePost,
-        returns=PostResponse,
-        hints=READS,
-        demand=READING,
-    ),
-    Tool(
-        run=operations.create_post,
-        title="Create a post",
-        description="Create a draft. `publish_post` makes it visible to readers.",
-        takes=arguments.CreatePost,
-        returns=PostResponse,
-        hints=ADDS,
-        demand=WRITING,
-    ),
-    Tool(
-        run=operations.update_post,
-        title="Update a post",
-        description="Change a post; omitted arguments are not changed. If it is published, readers "
-        "see the change immediately.",
-        takes=arguments.UpdatePost,
-        returns=PostResponse,
-        hints=OVERWRITES,
-        demand=WRITING,
-        names={"slug": "new_slug"},
-    ),
-    Tool(
-        run=operations.publish_post,
-        title="Publish a post",
-        description="Publish a post. A published post is not changed.",
-        takes=arguments.NamePost,
-        returns=PostResponse,
-        hints=SWITCHES,
-        demand=WRITING,
-    ),
-    Tool(
-        run=operations.unpublish_post,
-        title="Unpublish a post",
-        description="Turn a published post into a draft, which readers do not see.",
-        takes=arguments.NamePost,
-        returns=PostResponse,
-        hints=SWITCHES,
-        demand=WRITING,
-    ),
-    Tool(
-        run=operations.delete_post,
-        title="Delete a post",
-        description="Permanently delete a post or a draft.",
-        takes=arguments.NamePost,
-        returns=Done,
-        hints=OVERWRITES,
-        demand=WRITING,
-    ),
-    Tool(
-        run=operations.update_profile,
-        title="Update the profile",
-        description="Change the name and the e-mail address of the token's user.",
-        takes=arguments.UpdateProfile,
-        returns=TenantUserProfile,
-        hints=OVERWRITES,
-        demand=Demand(Scope.PROFILE_WRITE),
-        is_persons=True,
-        names={"fullName": "full_name"},
-    ),
+def tool(
+    title: str, hints: types.ToolAnnotations, demand: Demand = ANYBODY, **options: Any
+) -> Callable[[Operation], Tool]:
+    """Declare the decorated operation as a `Tool`.
+
+    The description is the operation's docstring; the type of the arguments is that of its second
+    argument, and the type of the result is its return type.
+
+    Args:
+        title: The title, for people.
+        hints: What a client may assume about its effects.
+        demand: The required scope and module.
+        options: Other attributes of `Tool`.
+    """
+
+    def declare(run: Operation) -> Tool:
+        _, takes, returns = get_type_hints(run).values()
+        return Tool(
+            run=run,
+            title=title,
+            description=" ".join((run.__doc__ or "").split()),
+            takes=takes,
+            returns=returns,
+            hints=hints,
+            demand=demand,
+            **options,
+        )
+
+    return declare
+
+
+@tool("Who am I", READS)
+async def whoami(call: Call, _: NoArguments) -> WhoAmI:
+    """Return the customer and the user of this token, and what it allows."""
+    ctx = call.ctx
+    token, user_id = ctx.identity.mcp_token, entry.acting_user(ctx.identity)
+    assert token is not None, "this endpoint requires an McpToken"
+    user = None
+    if user_id is not None and call.allows(Demand(Scope.PROFILE_READ)):
+        user = TenantUserProfile.of(await users.get(ctx.database, user_id))
+    return WhoAmI(
+        customer_id=ctx.tenant.id,
+        customer_name=ctx.tenant.name,
+        token_name=token.name,
+        scopes=sorted(token.scopes),
+        modules=sorted(ctx.tenant.modules),
+        expires_at=token.expires_at,
+        user=user,
+    )
+
+
+@tool("List modules", READS, Demand(Scope.MODULES_READ))
+async def list_modules(call: Call, _: NoArguments) -> ModuleList:
+    """List the modules that are active for the customer."""
+    return ModuleList(modules.active(call.ctx.tenant))
+
+
+@tool("List posts", READS, READING)
+async def list_posts(call: Call, wanted: ListPosts) -> PostPage:
+    """List the posts, newest first, without their contents."""
+    return PostPage.of_page(
+        await posts.page(call.ctx, wanted.window, status=wanted.status, tag=wanted.tag)
+    )
+
+
+@tool("Search posts", READS, READING, names={"search": "query"})
+async def search_posts(call: Call, wanted: SearchPosts) -> PostPage:
+    """List the posts that contain a text in the title or the content, newest first."""
+    return PostPage.of_page(await posts.page(call.ctx, Window(wanted.page), search=wanted.query))
+
+
+@tool("Get a post", READS, READING)
+async def get_post(call: Call, wanted: NamePost) -> PostResponse:
+    """Return one post with its content. A draft has no `publishedAt`."""
+    return PostResponse.of(await posts.get_by_slug(call.ctx, wanted.slug))
+
+
+@tool("Create a post", ADDS, WRITING)
+async def create_post(call: Call, wanted: CreatePost) -> PostResponse:
+    """Create a draft. `publish_post` makes it visible to readers."""
+    made = await posts.create(call.ctx, call.services.folding, **sent_members(wanted))
+    return PostResponse.of(made)
+
+
+@tool("Update a post", OVERWRITES, WRITING, names={"slug": "new_slug"})
+async def update_post(call: Call, wanted: UpdatePost) -> PostResponse:
+    """Change a post; omitted arguments are not changed.
+
+    If it is published, readers see the change immediately.
+    """
+    changes = sent_members(wanted)
+    post_id = await _id_of(call, changes.pop("slug"))
+    if "new_slug" in changes:
+        changes["slug"] = changes.pop("new_slug")
+    changed = await posts.update(call.ctx, call.services.folding, post_id, **changes)
+    return PostResponse.of(changed)
+
+
+@tool("Publish a post", SWITCHES, WRITING)
+async def publish_post(call: Call, wanted: NamePost) -> PostResponse:
+    """Publish a post. A published post is not changed."""
+    post_id = await _id_of(call, wanted.slug)
+    return PostResponse.of(await posts.publish(call.ctx, post_id))
+
+
+@tool("Unpublish a post", SWITCHES, WRITING)
+async def unpublish_post(call: Call, wanted: NamePost) -> PostResponse:
+    """Turn a published post into a draft, which readers do not see."""
+    post_id = await _id_of(call, wanted.slug)
+    return PostResponse.of(await posts.unpublish(call.ctx, post_id))
+
+
+@tool("Delete a post", OVERWRITES, WRITING)
+async def delete_post(call: Call, wanted: NamePost) -> Done:
+    """Permanently delete a post or a draft."""
+    post_id = await _id_of(call, wanted.slug)
+    await posts.delete(call.ctx, post_id)
+    return Done("The post was deleted.")
+
+
+@tool(
+    "Update the profile",
+    OVERWRITES,
+    Demand(Scope.PROFILE_WRITE),
+    is_persons=True,
+    names={"fullName": "full_name"},
 )
-_BY_NAME = {tool.name: tool for tool in TOOLS}
+async def update_profile(call: Call, wanted: UpdateProfile) -> TenantUserProfile:
+    """Change the name and the e-mail address of the token's user."""
+    claimant = entry.claimant_of(call.ctx)
+    user = await profile.update_profile(claimant, full_name=wanted.full_name, email=wanted.email)
+    return TenantUserProfile.of(user)
 
 
-def open_to(call: Call) -> Iterable[Tool]:
-    """Return the tools that the caller may call."""
-    return (tool for tool in TOOLS if tool.is_open_to(call))
+async def _id_of(call: Call, slug: str) -> UUID:
+    return (await posts.get_by_slug(call.ctx, slug)).id
+
+
+TOOLS = tuple(one for one in tuple(globals().values()) if isinstance(one, Tool))
+_BY_NAME = {one.name: one for one in TOOLS}
 
 
 async def list_tools(
     request: Request, _params: types.PaginatedRequestParams
 ) -> types.ListToolsResult:
     """List all tools that the token may call, on one page."""
-    return types.ListToolsResult(tools=[tool.listed for tool in open_to(call_of(request))])
+    call = call_of(request)
+    return types.ListToolsResult(tools=[one.listed for one in TOOLS if one.is_open_to(call)])
 
 
 async def call_tool(request: Request, params: types.CallToolRequestParams) -> dict[str, Any]:
@@ -227,18 +273,18 @@ async def call_tool(request: Request, params: types.CallToolRequestParams) -> di
         MCPError: It does not exist, or the token may not call it; the message is the same.
     """
     call = call_of(request)
-    tool = _BY_NAME.get(params.name)
-    if tool is None or not tool.is_open_to(call):
+    called = _BY_NAME.get(params.name)
+    if called is None or not called.is_open_to(call):
         raise MCPError(
             types.INVALID_PARAMS, "Unknown tool: `tools/list` names those that this token may call."
         )
     try:
-        if tool.writes:
+        if called.writes:
             require_writable(call.ctx.tenant)
-        wanted = arguments.read(tool.takes, call.arguments)
+        wanted = arguments.read(called.takes, call.arguments)
     except TenantryError as error:
-        return results.failure(call, tool.name, error, {})
+        return results.failure(call, called.name, error, {})
     try:
-        return results.success(await retry_deadlock(partial(tool.run, call, wanted)))
+        return results.success(await retry_deadlock(partial(called.run, call, wanted)))
     except Exception as error:  # noqa: BLE001 - it is a result: the model is to read it
-        return results.failure(call, tool.name, error, tool.names)
+        return results.failure(call, called.name, error, called.names)

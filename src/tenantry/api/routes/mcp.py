@@ -1,7 +1,5 @@
 """``/mcp``: the endpoint of the Model Context Protocol."""
 
-from http import HTTPStatus
-
 from tenantry.api.access_levels import MCP
 from tenantry.api.endpoints import ACCEPTED, CONTENT_BYTES_MAX, NOT_FOUND, endpoint
 from tenantry.api.envelope import Reply
@@ -46,5 +44,5 @@ async def exchange(
 
     check_origin(services.settings, host=host, origin=origin)
     headers = Headers(mcp_protocol_version, mcp_method, mcp_name)
-    outcome = await answer(Call(ctx, services), message, headers)
-    return Reply(outcome.answer, HTTPStatus(outcome.status), [])
+    status, answered = await answer(Call(ctx, services), message, headers)
+    return Reply(answered, status, [])
