@@ -28,7 +28,6 @@ from tenantry.kit.ids import parse_id
 from tenantry.kit.pages import PAGE_SIZE_MAX, Window
 from tenantry.schemas.backups import (
     ArchiveList,
-    ArchiveResponse,
     JobList,
     JobPage,
     JobResponse,
@@ -130,7 +129,7 @@ async def show_archives(*, folder: Place = None, as_json: options.Json = False) 
     async with session.opened(settings) as services:
         found = await asyncio.to_thread(targets.stored, target, services.copying.keys)
     if as_json:
-        output.show_json(ArchiveList([ArchiveResponse.of_stored(one) for one in found]))
+        output.show_json(ArchiveList.of_all(found))
         return
     _show_archives(found)
 
@@ -195,7 +194,7 @@ async def prune(
 
     pruned = await transfer.run(settings, work)
     if as_json:
-        output.show_json(ArchiveList([ArchiveResponse.of_stored(one) for one in pruned.removed]))
+        output.show_json(ArchiveList.of_all(pruned.removed))
         return
     for one in pruned.removed:
         output.show_line(one.name)

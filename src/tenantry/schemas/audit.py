@@ -26,13 +26,7 @@ class TenantAuditExportRequest(Schema, frozen=True):
     @property
     def wanted(self) -> AuditFilter:
         """The filter."""
-        return AuditFilter(
-            actor=self.actor,
-            action=self.action,
-            target=self.target,
-            since=self.since,
-            until=self.until,
-        )
+        return msgspec.convert(self, AuditFilter, from_attributes=True)
 
 
 class TenantAuditRequest(TenantAuditExportRequest, frozen=True):
@@ -51,11 +45,6 @@ class AuditExportRequest(TenantAuditExportRequest, frozen=True):
     """Filters of the service's audit log; an omitted one matches all entries."""
 
     tenant_id: UUID | None = None
-
-    @property
-    def wanted(self) -> AuditFilter:
-        """The filter."""
-        return msgspec.structs.replace(super().wanted, tenant_id=self.tenant_id)
 
 
 class AuditRequest(AuditExportRequest, frozen=True):

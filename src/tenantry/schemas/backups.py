@@ -1,14 +1,13 @@
 """Archives, and the jobs that make and restore them."""
 
 from datetime import datetime
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 from uuid import UUID
 
 from msgspec import UNSET, Meta, UnsetType
 
 from tenantry.backup.pruning import KEEP_DAYS_MAX, KEEP_LAST_MAX
 from tenantry.backup.targets import Stored
-from tenantry.kit.pages import Page
 from tenantry.schemas.base import ListResponse, PageRequest, PageResponse, Schema
 
 
@@ -118,26 +117,12 @@ class ArchiveResponse(Schema, frozen=True):
     fault: str | None
 
     @classmethod
-    def of_stored(cls, one: Stored) -> Self:
-        """Return the representation of *one*."""
-        header = one.header
-        return cls(
-            name=one.name,
-            size=one.size,
-            fault=one.fault,
-            **{
-                name: getattr(header, name, None)
-                for name in (
-                    "kind",
-                    "tenant_id",
-                    "tenant_name",
-                    "created_at",
-                    "engine",
-                    "revision",
-                    "release",
-                )
-            },
-        )
+    def of(cls, source: Stored, **more: Any) -> Self:
+        """Return the representation of *source*."""
+        members: dict[str, Any] = {"name": source.name, "size": source.size, "fault": source.fault}
+        for name in cls.__struct_fields__:
+            members.setdefault(name, getattr(source.header, name, None))
+        return cls(**members | more)
 
 
 class ArchiveList(ListResponse[ArchiveResponse], frozen=True):
@@ -152,13 +137,6 @@ class ArchivePageRequest(PageRequest, frozen=True):
 
 class ArchivePage(PageResponse[ArchiveResponse], frozen=True):
     """One page of the archives in the target of the settings, the newest first."""
-
-    @classmethod
-    def of_stored(cls, page: Page[Stored]) -> Self:
-        """Return the representation of *page*."""
-        items = [ArchiveResponse.of_stored(one) for one in page.items]
-        window = page.window
-        return cls(items, window.page, window.size, page.total_count, page.total_pages)
 
 
 class BackUpRequest(Schema, frozen=True):

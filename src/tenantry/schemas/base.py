@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from functools import cache
+from functools import cache, partial
 from operator import attrgetter
 from typing import Annotated, Any, Generic, Self, TypeVar, get_args
 
@@ -21,19 +21,29 @@ class Schema(msgspec.Struct, frozen=True, rename="camel"):
 
     @classmethod
     def of(cls, source: Any, **more: Any) -> Self:
-        """Return the representation of *source*: attributes with the same names, and *more*."""
+        """Return the representation of *source*: attributes with the same names, and *more*.
+
+        Without *more*, the objects in the attributes are represented as well.
+        """
         if not more:
-            return cls(*_members(cls)(source))
+            read: Callable[[Any], Self] = _reader(cls)
+            return read(source)
         names = (name for name in cls.__struct_fields__ if name not in more)
         return cls(**{name: getattr(source, name) for name in names}, **more)
 
 
-@cache
-def _members(schema: type[Schema]) -> Callable[[Any], tuple[Any, ...]]:
-    return attrgetter(*schema.__struct_fields__)
-
-
 Item = TypeVar("Item", bound=Schema)
+
+
+@cache
+def _reader(schema: type[Item]) -> Callable[[Any], Item]:
+    """Return the function that represents an object as *schema*."""
+    _, types = msgspec.json.schema_components([schema])
+    if len(types) > 1:  # it has members of other types
+        return partial(msgspec.convert, type=schema, from_attributes=True)
+    # Items of long lists have none, and this is faster.
+    members = attrgetter(*schema.__struct_fields__)
+    return lambda source: schema(*members(source))
 
 
 class ListResponse(Schema, Generic[Item], frozen=True):

@@ -1,7 +1,7 @@
 """Drift: customers with another schema than their revision defines."""
 
 from datetime import datetime
-from typing import Any, Self
+from typing import Self
 from uuid import UUID
 
 from msgspec import field
@@ -33,12 +33,6 @@ class DriftedTenantResponse(Schema, frozen=True):
     schema_revision: str | None
     drifted_at: datetime
     differences: list[DifferenceResponse]
-
-    @classmethod
-    def of(cls, source: Drifted, **more: Any) -> Self:
-        """Return the representation of *source*."""
-        differences = [DifferenceResponse.of(one) for one in source.differences]
-        return super().of(source, differences=differences, **more)
 
 
 class DriftPage(PageResponse[DriftedTenantResponse], frozen=True):

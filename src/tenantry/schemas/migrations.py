@@ -10,10 +10,9 @@ from msgspec import UNSET, UnsetType, field
 
 from tenantry.catalog.activity import Activity
 from tenantry.catalog.runs import MigrationRun, RunTenant
-from tenantry.fleet.dry_run import Preview
-from tenantry.fleet.pending_sql import PendingRevision, RunsAs
+from tenantry.fleet.pending_sql import RunsAs
 from tenantry.fleet.run_options import RunOptions
-from tenantry.fleet.status import Place, SchemaStatus
+from tenantry.fleet.status import Place
 from tenantry.schemas.base import ListResponse, PageRequest, PageResponse, Schema
 
 
@@ -197,12 +196,6 @@ class PendingRevisionResponse(Schema, frozen=True):
     is_cut: bool
     findings: list[FindingResponse]
 
-    @classmethod
-    def of(cls, source: PendingRevision, **more: Any) -> Self:
-        """Return the representation of *source*."""
-        findings = [FindingResponse.of(one) for one in source.findings]
-        return super().of(source, findings=findings, **more)
-
 
 class DurationResponse(Schema, frozen=True):
     """How long earlier customers took for these revisions, in milliseconds."""
@@ -227,17 +220,6 @@ class MigrationPreviewResponse(Schema, frozen=True):
     revisions: list[PendingRevisionResponse]
     durations: list[DurationResponse]
     expected_ms: int | None
-
-    @classmethod
-    def of(cls, source: Preview, **more: Any) -> Self:
-        """Return the representation of *source*."""
-        return super().of(
-            source,
-            details=[MigrationPreviewDetailResponse.of(one) for one in source.details],
-            revisions=[PendingRevisionResponse.of(one) for one in source.revisions],
-            durations=[DurationResponse.of(one) for one in source.durations],
-            **more,
-        )
 
 
 class FailureCauseResponse(Schema, frozen=True):
@@ -287,12 +269,6 @@ class SchemaStatusResponse(Schema, frozen=True):
     suspended: int
     read_only: int
     revisions: list[RevisionCountResponse]
-
-    @classmethod
-    def of(cls, source: SchemaStatus, **more: Any) -> Self:
-        """Return the representation of *source*."""
-        revisions = [RevisionCountResponse.of(one) for one in source.revisions]
-        return super().of(source, revisions=revisions, **more)
 
 
 class MigrationRunPage(PageResponse[MigrationRunResponse], frozen=True):

@@ -16,7 +16,6 @@ from tenantry.kit.pages import Page
 from tenantry.schemas.base import PageRequest, PageResponse, Schema
 from tenantry.schemas.users import CreateUserRequest, TenantUserProfile
 from tenantry.tenant.modules import Module
-from tenantry.tenant.overview import Overview
 
 RequestsPerMinute = Annotated[int, Meta(ge=0, le=REQUESTS_PER_MINUTE_MAX)]
 """Of each credential of a tenant; 0 for the limit of the settings."""
@@ -137,11 +136,6 @@ class ContentResponse(Schema, frozen=True):
     published_count: int
     posts: list[NewPostResponse]
 
-    @classmethod
-    def of(cls, source: Overview, **more: Any) -> Self:
-        """Return the representation of *source*."""
-        return super().of(source, posts=[NewPostResponse.of(one) for one in source.posts], **more)
-
 
 class TenantOverviewResponse(Schema, frozen=True):
     """When a credential of a customer was last used, and what its database holds.
@@ -188,6 +182,7 @@ class TenantMapResponse(Schema, frozen=True):
     @classmethod
     def of_map(cls, head: str, found: Sequence[PlacedTenant]) -> Self:
         """Return the representation of the tenants that were *found*."""
+        # Not with `of`, which takes ten times as long: there are thousands.
         items = [
             MapTenantResponse(
                 one.tenant.id,

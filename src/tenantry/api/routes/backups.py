@@ -51,7 +51,7 @@ async def list_archives(
 ) -> ArchivePage:
     """List archives, the newest first."""
     archives = services.queueing.archives
-    return ArchivePage.of_stored(await archives.page(request.window, search=request.search))
+    return ArchivePage.of_page(await archives.page(request.window, search=request.search))
 
 
 @endpoint(
