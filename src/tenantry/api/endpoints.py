@@ -59,7 +59,8 @@ class Endpoint:
         also: Other successes: the status, and the ``data``.
         headers: Request headers that the handler takes (``Last-Event-ID`` as
             ``last_event_id``). An absent one is empty; repeated ones are joined by commas.
-        errors: Statuses of errors in addition to those of its level.
+        errors: Statuses of errors in addition to those of its level, and to 404 if the path has
+            parameters.
         scope: The scope that an McpToken needs.
         module: The module that must be on for the tenant.
         writes: Whether it writes to the tenant's data, which a read-only tenant rejects; None for

@@ -164,6 +164,8 @@ def statuses(endpoint: Endpoint) -> list[HTTPStatus]:
             HTTPStatus.FORBIDDEN,
             HTTPStatus.TOO_MANY_REQUESTS,
         }
+    if endpoint.parameters:
+        found.add(HTTPStatus.NOT_FOUND)
     if endpoint.reads_body:
         found |= {HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.UNSUPPORTED_MEDIA_TYPE}
     return sorted(found)

@@ -5,7 +5,7 @@ from uuid import UUID
 from tenantry.access import admins as access
 from tenantry.access.principal import AdminContext
 from tenantry.api.access_levels import ADMIN
-from tenantry.api.endpoints import CONFLICT, CREATED, HASHING_SECONDS, NOT_FOUND, endpoint
+from tenantry.api.endpoints import CONFLICT, CREATED, HASHING_SECONDS, endpoint
 from tenantry.catalog import admins
 from tenantry.schemas.admins import (
     AdminList,
@@ -46,7 +46,7 @@ async def create_admin(
     "PATCH",
     "/api/admin/admins/{adminId}",
     ADMIN,
-    errors=[NOT_FOUND, CONFLICT],
+    errors=[CONFLICT],
     seconds_more=HASHING_SECONDS,
 )
 async def update_admin(

@@ -8,7 +8,7 @@ import msgspec
 
 from tenantry.access.principal import AdminContext
 from tenantry.api.access_levels import ADMIN
-from tenantry.api.endpoints import NOT_FOUND, endpoint
+from tenantry.api.endpoints import endpoint
 from tenantry.api.streaming import Source
 from tenantry.catalog import audit, tenants
 from tenantry.db.audit_log import AuditEntry
@@ -42,7 +42,7 @@ async def export_audit(
     return _lines(audit.LOG.each(services.catalog, request.wanted))
 
 
-@endpoint("GET", "/api/admin/tenants/{tenantId}/audit-log", ADMIN, errors=[NOT_FOUND])
+@endpoint("GET", "/api/admin/tenants/{tenantId}/audit-log", ADMIN)
 async def list_tenant_audit(
     _ctx: AdminContext, services: Services, request: TenantAuditRequest, *, tenant_id: UUID
 ) -> AuditPage:
@@ -57,7 +57,6 @@ async def list_tenant_audit(
     "/api/admin/tenants/{tenantId}/audit-log/export",
     ADMIN,
     response=JsonLines,
-    errors=[NOT_FOUND],
     is_bare=True,
 )
 async def export_tenant_audit(

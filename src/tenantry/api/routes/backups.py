@@ -12,7 +12,7 @@ from tenantry.access.principal import AdminContext
 from tenantry.api.access_levels import ADMIN
 from tenantry.api.endpoints import ACCEPTED, CONFLICT, NOT_FOUND, endpoint
 from tenantry.api.envelope import Reply
-from tenantry.api.routes.jobs import queued
+from tenantry.api.routes.jobs import queued, queues
 from tenantry.backup import restoring
 from tenantry.catalog import tenants
 from tenantry.schemas.backups import (
@@ -20,7 +20,6 @@ from tenantry.schemas.backups import (
     ArchivePageRequest,
     BackUpRequest,
     CloneTenantRequest,
-    JobResponse,
     MoveTenantRequest,
     MoveTenantsRequest,
     PruneArchivesRequest,
@@ -54,15 +53,7 @@ async def list_archives(
     return ArchivePage.of_page(await archives.page(request.window, search=request.search))
 
 
-@endpoint(
-    "POST",
-    "/api/admin/archives/verify",
-    ADMIN,
-    response=JobResponse,
-    status=ACCEPTED,
-    errors=[NOT_FOUND, CONFLICT],
-    seconds_more=TARGET_SECONDS,
-)
+@queues("/api/admin/archives/verify", errors=[NOT_FOUND, CONFLICT], seconds_more=TARGET_SECONDS)
 async def verify_archive(
     ctx: AdminContext, services: Services, request: VerifyArchiveRequest
 ) -> Reply:
@@ -70,14 +61,7 @@ async def verify_archive(
     return queued(await services.queueing.verify(ctx, request.archive))
 
 
-@endpoint(
-    "POST",
-    "/api/admin/archives/prune",
-    ADMIN,
-    response=JobResponse,
-    status=ACCEPTED,
-    errors=[CONFLICT],
-)
+@queues("/api/admin/archives/prune", errors=[CONFLICT])
 async def prune_archives(
     ctx: AdminContext, services: Services, request: PruneArchivesRequest
 ) -> Reply:
@@ -87,15 +71,7 @@ async def prune_archives(
     )
 
 
-@endpoint(
-    "POST",
-    "/api/admin/archives/restore",
-    ADMIN,
-    response=JobResponse,
-    status=ACCEPTED,
-    errors=[NOT_FOUND, CONFLICT],
-    seconds_more=TARGET_SECONDS,
-)
+@queues("/api/admin/archives/restore", errors=[NOT_FOUND, CONFLICT], seconds_more=TARGET_SECONDS)
 async def restore_archive(
     ctx: AdminContext, services: Services, request: RestoreArchiveRequest
 ) -> Reply:
@@ -108,14 +84,7 @@ async def restore_archive(
     )
 
 
-@endpoint(
-    "POST",
-    "/api/admin/tenants/{tenantId}/backup",
-    ADMIN,
-    response=JobResponse,
-    status=ACCEPTED,
-    errors=[NOT_FOUND],
-)
+@queues("/api/admin/tenants/{tenantId}/backup")
 async def back_up_tenant(
     ctx: AdminContext, services: Services, _request: Nothing, *, tenant_id: UUID
 ) -> Reply:
@@ -124,15 +93,7 @@ async def back_up_tenant(
     return queued(await services.queueing.back_up_tenant(ctx, tenant))
 
 
-@endpoint(
-    "POST",
-    "/api/admin/tenants/{tenantId}/restore",
-    ADMIN,
-    response=JobResponse,
-    status=ACCEPTED,
-    errors=[NOT_FOUND, CONFLICT],
-    seconds_more=TARGET_SECONDS,
-)
+@queues("/api/admin/tenants/{tenantId}/restore", errors=[CONFLICT], seconds_more=TARGET_SECONDS)
 async def restore_tenant(
     ctx: AdminContext, services: Services, request: ReplaceTenantRequest, *, tenant_id: UUID
 ) -> Reply:
@@ -146,7 +107,6 @@ async def restore_tenant(
     "/api/admin/tenants/{tenantId}/confirm-restore",
     ADMIN,
     message="The old database was dropped.",
-    errors=[NOT_FOUND],
     seconds_more=None,
 )
 async def confirm_restore(
@@ -156,14 +116,7 @@ async def confirm_restore(
     await restoring.confirm(ctx, services.copying, tenant_id)
 
 
-@endpoint(
-    "POST",
-    "/api/admin/tenants/{tenantId}/clone",
-    ADMIN,
-    response=JobResponse,
-    status=ACCEPTED,
-    errors=[NOT_FOUND, CONFLICT],
-)
+@queues("/api/admin/tenants/{tenantId}/clone", errors=[CONFLICT])
 async def clone_tenant(
     ctx: AdminContext, services: Services, request: CloneTenantRequest, *, tenant_id: UUID
 ) -> Reply:
@@ -175,14 +128,7 @@ async def clone_tenant(
     )
 
 
-@endpoint(
-    "POST",
-    "/api/admin/tenants/{tenantId}/move",
-    ADMIN,
-    response=JobResponse,
-    status=ACCEPTED,
-    errors=[NOT_FOUND, CONFLICT],
-)
+@queues("/api/admin/tenants/{tenantId}/move", errors=[CONFLICT])
 async def move_tenant(
     ctx: AdminContext, services: Services, request: MoveTenantRequest, *, tenant_id: UUID
 ) -> Reply:

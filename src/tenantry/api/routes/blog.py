@@ -6,7 +6,7 @@ from uuid import UUID
 from tenantry.access.principal import Scope
 from tenantry.api.access_levels import PUBLIC
 from tenantry.api.conditional import Versioned
-from tenantry.api.endpoints import NOT_FOUND, endpoint
+from tenantry.api.endpoints import endpoint
 from tenantry.schemas.base import Nothing
 from tenantry.schemas.content import PublishedPost, PublishedPostPage, PublishedPostPageRequest
 from tenantry.services import Services
@@ -39,7 +39,7 @@ async def list_posts(
     return Versioned(PublishedPostPage.of_page(found.content), found.version)
 
 
-@_read("/api/public/blog/posts/{slug}", response=PublishedPost, errors=[NOT_FOUND])
+@_read("/api/public/blog/posts/{slug}", response=PublishedPost)
 async def show_post(
     ctx: TenantContext, _services: Services, _request: Nothing, *, slug: str
 ) -> Versioned:

@@ -4,7 +4,7 @@ from uuid import UUID
 
 from tenantry.access.principal import AdminContext
 from tenantry.api.access_levels import ADMIN
-from tenantry.api.endpoints import CONFLICT, NOT_FOUND, endpoint
+from tenantry.api.endpoints import CONFLICT, endpoint
 from tenantry.catalog import deleted_tenants
 from tenantry.schemas.base import PageRequest, sent_members
 from tenantry.schemas.tenants import (
@@ -29,7 +29,7 @@ async def list_tenants(
     "POST",
     "/api/admin/deleted-tenants/{tenantId}/undelete",
     ADMIN,
-    errors=[NOT_FOUND, CONFLICT],
+    errors=[CONFLICT],
 )
 async def undelete_tenant(
     ctx: AdminContext, services: Services, request: UndeleteTenantRequest, *, tenant_id: UUID
@@ -45,7 +45,6 @@ async def undelete_tenant(
     "/api/admin/deleted-tenants/{tenantId}",
     ADMIN,
     message="The tenant was purged.",
-    errors=[NOT_FOUND],
     seconds_more=None,
 )
 async def purge_tenant(

@@ -4,11 +4,10 @@ from uuid import UUID
 
 from tenantry.access.principal import AdminContext
 from tenantry.api.access_levels import ADMIN
-from tenantry.api.endpoints import ACCEPTED, CONFLICT, NOT_FOUND, endpoint
+from tenantry.api.endpoints import CONFLICT, endpoint
 from tenantry.api.envelope import Reply
-from tenantry.api.routes.jobs import queued
+from tenantry.api.routes.jobs import queued, queues
 from tenantry.catalog import drift, tenants
-from tenantry.schemas.backups import JobResponse
 from tenantry.schemas.base import Nothing, PageRequest
 from tenantry.schemas.drift import DriftPage, TenantDriftResponse
 from tenantry.services import Services
@@ -20,20 +19,13 @@ async def list_drifted(_ctx: AdminContext, services: Services, request: PageRequ
     return DriftPage.of_page(await drift.page(services.catalog, request.window))
 
 
-@endpoint(
-    "POST",
-    "/api/admin/drift/check",
-    ADMIN,
-    response=JobResponse,
-    status=ACCEPTED,
-    errors=[CONFLICT],
-)
+@queues("/api/admin/drift/check", errors=[CONFLICT])
 async def check_drift(ctx: AdminContext, services: Services, _request: Nothing) -> Reply:
     """Check every tenant at the head for drift: compare its schema with that of a new database."""
     return queued(await services.queueing.check_drift(ctx, None))
 
 
-@endpoint("GET", "/api/admin/tenants/{tenantId}/drift", ADMIN, errors=[NOT_FOUND])
+@endpoint("GET", "/api/admin/tenants/{tenantId}/drift", ADMIN)
 async def show_drift(
     _ctx: AdminContext, services: Services, _request: Nothing, *, tenant_id: UUID
 ) -> TenantDriftResponse:
@@ -42,14 +34,7 @@ async def show_drift(
     return TenantDriftResponse.of_found(await drift.find(services.catalog, tenant.id))
 
 
-@endpoint(
-    "POST",
-    "/api/admin/tenants/{tenantId}/drift/check",
-    ADMIN,
-    response=JobResponse,
-    status=ACCEPTED,
-    errors=[NOT_FOUND, CONFLICT],
-)
+@queues("/api/admin/tenants/{tenantId}/drift/check", errors=[CONFLICT])
 async def check_tenant(
     ctx: AdminContext, services: Services, _request: Nothing, *, tenant_id: UUID
 ) -> Reply:

@@ -1,16 +1,20 @@
 """``/api/admin/jobs``: backups, restores, copies, moves and checks, with their progress."""
 
+from functools import partial
 from uuid import UUID
 
 from tenantry.access.principal import AdminContext
 from tenantry.api.access_levels import ADMIN
-from tenantry.api.endpoints import ACCEPTED, CONFLICT, NOT_FOUND, endpoint
+from tenantry.api.endpoints import ACCEPTED, CONFLICT, endpoint
 from tenantry.api.envelope import Reply
 from tenantry.catalog import jobs
 from tenantry.catalog.jobs import Job
 from tenantry.schemas.backups import JobPage, JobPageRequest, JobResponse, QueuedJobs
 from tenantry.schemas.base import Nothing
 from tenantry.services import Services
+
+queues = partial(endpoint, "POST", level=ADMIN, response=JobResponse, status=ACCEPTED)
+"""Declares an endpoint that queues one job, and returns it with `queued`."""
 
 
 @endpoint("GET", "/api/admin/jobs", ADMIN)
@@ -25,7 +29,7 @@ async def list_jobs(_ctx: AdminContext, services: Services, request: JobPageRequ
     return JobPage.of_page(page)
 
 
-@endpoint("GET", "/api/admin/jobs/{jobId}", ADMIN, errors=[NOT_FOUND])
+@endpoint("GET", "/api/admin/jobs/{jobId}", ADMIN)
 async def show_job(
     _ctx: AdminContext, services: Services, _request: Nothing, *, job_id: UUID
 ) -> JobResponse:
@@ -39,7 +43,7 @@ async def show_job(
     ADMIN,
     message="The job is being cancelled.",
     status=ACCEPTED,
-    errors=[NOT_FOUND, CONFLICT],
+    errors=[CONFLICT],
 )
 async def cancel_job(
     ctx: AdminContext, services: Services, _request: Nothing, *, job_id: UUID

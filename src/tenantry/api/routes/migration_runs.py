@@ -6,7 +6,7 @@ import msgspec
 
 from tenantry.access.principal import AdminContext
 from tenantry.api.access_levels import ADMIN
-from tenantry.api.endpoints import NOT_FOUND, endpoint
+from tenantry.api.endpoints import endpoint
 from tenantry.api.streaming import Source
 from tenantry.catalog import runs
 from tenantry.catalog.activity import activity_of
@@ -35,7 +35,7 @@ async def list_runs(_ctx: AdminContext, services: Services, request: RunPageRequ
     return RunPage(items, window.page, window.size, page.total_count, page.total_pages)
 
 
-@endpoint("GET", "/api/admin/migration-runs/{runId}", ADMIN, errors=[NOT_FOUND])
+@endpoint("GET", "/api/admin/migration-runs/{runId}", ADMIN)
 async def show_run(
     _ctx: AdminContext, services: Services, _request: Nothing, *, run_id: UUID
 ) -> RunResponse:
@@ -49,7 +49,6 @@ async def show_run(
     "/api/admin/migration-runs/{runId}/tenants",
     ADMIN,
     response=RunTenantList,
-    errors=[NOT_FOUND],
 )
 async def list_tenants(
     _ctx: AdminContext, services: Services, request: RunTenantsRequest, *, run_id: UUID

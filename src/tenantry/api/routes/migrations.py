@@ -68,7 +68,6 @@ async def list_runs(_ctx: AdminContext, services: Services, request: HistoryPage
     "/api/admin/tenants/migration-history/{runId}",
     ADMIN,
     response=MigrationRunResponse,
-    errors=[NOT_FOUND],
 )
 async def show_run(
     _ctx: AdminContext, services: Services, request: HistoryRequest, *, run_id: UUID
@@ -78,9 +77,7 @@ async def show_run(
     return stream_run(services.catalog, run, request.details)
 
 
-@endpoint(
-    "GET", "/api/admin/tenants/migration-history/{runId}/failure-causes", ADMIN, errors=[NOT_FOUND]
-)
+@endpoint("GET", "/api/admin/tenants/migration-history/{runId}/failure-causes", ADMIN)
 async def show_causes(
     _ctx: AdminContext, services: Services, _request: Nothing, *, run_id: UUID
 ) -> FailureCauseList:
@@ -94,7 +91,6 @@ async def show_causes(
     "/api/admin/tenants/migration-history/{runId}/events",
     ADMIN,
     response=EventStream,
-    errors=[NOT_FOUND],
     headers=("Last-Event-ID",),
     is_bare=True,
     is_event_stream=True,
@@ -120,7 +116,7 @@ async def show_events(
     ADMIN,
     message="The run was cancelled: no more tenants are started.",
     status=ACCEPTED,
-    errors=[NOT_FOUND, CONFLICT],
+    errors=[CONFLICT],
 )
 async def cancel_run(
     ctx: AdminContext, services: Services, _request: Nothing, *, run_id: UUID

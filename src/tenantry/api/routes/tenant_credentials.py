@@ -5,7 +5,7 @@ from uuid import UUID
 from tenantry.access import credentials as access
 from tenantry.access.principal import AdminContext
 from tenantry.api.access_levels import ADMIN
-from tenantry.api.endpoints import CONFLICT, CREATED, NOT_FOUND, endpoint
+from tenantry.api.endpoints import CONFLICT, CREATED, endpoint
 from tenantry.catalog import credentials, tenants
 from tenantry.schemas.base import Nothing, sent_members
 from tenantry.schemas.credentials import (
@@ -21,7 +21,7 @@ from tenantry.services import Services
 from tenantry.tenant import tokens
 
 
-@endpoint("GET", "/api/admin/tenants/{tenantId}/api-keys", ADMIN, errors=[NOT_FOUND])
+@endpoint("GET", "/api/admin/tenants/{tenantId}/api-keys", ADMIN)
 async def list_keys(
     _ctx: AdminContext, services: Services, _request: Nothing, *, tenant_id: UUID
 ) -> ApiKeyList:
@@ -36,7 +36,7 @@ async def list_keys(
     "/api/admin/tenants/{tenantId}/api-keys",
     ADMIN,
     status=CREATED,
-    errors=[NOT_FOUND, CONFLICT],
+    errors=[CONFLICT],
     holds_secret=True,
 )
 async def issue_key(
@@ -55,7 +55,7 @@ async def issue_key(
     "/api/admin/tenants/{tenantId}/api-keys/{keyId}/rotate",
     ADMIN,
     status=CREATED,
-    errors=[NOT_FOUND, CONFLICT],
+    errors=[CONFLICT],
     holds_secret=True,
 )
 async def rotate_key(
@@ -79,7 +79,6 @@ async def rotate_key(
     "/api/admin/tenants/{tenantId}/api-keys/{keyId}",
     ADMIN,
     message="The API key was revoked.",
-    errors=[NOT_FOUND],
 )
 async def revoke_key(
     ctx: AdminContext, services: Services, _request: Nothing, *, tenant_id: UUID, key_id: UUID
@@ -88,7 +87,7 @@ async def revoke_key(
     await access.revoke_key(ctx, services.catalog, tenant_id, key_id)
 
 
-@endpoint("GET", "/api/admin/tenants/{tenantId}/mcp-tokens", ADMIN, errors=[NOT_FOUND])
+@endpoint("GET", "/api/admin/tenants/{tenantId}/mcp-tokens", ADMIN)
 async def list_tokens(
     _ctx: AdminContext, services: Services, _request: Nothing, *, tenant_id: UUID
 ) -> McpTokenList:
@@ -103,7 +102,7 @@ async def list_tokens(
     "/api/admin/tenants/{tenantId}/mcp-tokens",
     ADMIN,
     status=CREATED,
-    errors=[NOT_FOUND, CONFLICT],
+    errors=[CONFLICT],
     holds_secret=True,
 )
 async def issue_token(
@@ -130,7 +129,6 @@ async def issue_token(
     "/api/admin/tenants/{tenantId}/mcp-tokens/{tokenId}",
     ADMIN,
     message="The McpToken was revoked.",
-    errors=[NOT_FOUND],
 )
 async def revoke_token(
     ctx: AdminContext, services: Services, _request: Nothing, *, tenant_id: UUID, token_id: UUID

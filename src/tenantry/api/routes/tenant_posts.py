@@ -5,7 +5,7 @@ from uuid import UUID
 
 from tenantry.access.principal import Scope
 from tenantry.api.access_levels import TENANT
-from tenantry.api.endpoints import CONFLICT, CONTENT_BYTES_MAX, CREATED, NOT_FOUND, endpoint
+from tenantry.api.endpoints import CONFLICT, CONTENT_BYTES_MAX, CREATED, endpoint
 from tenantry.schemas.base import Nothing, sent_members
 from tenantry.schemas.content import PostPage, PostPageRequest, PostResponse, WritePostRequest
 from tenantry.services import Services
@@ -40,7 +40,7 @@ async def create_post(
     return PostResponse.of(await posts.create(ctx, services.folding, **sent_members(request)))
 
 
-@_read("/api/tenant/blog/posts/{postId}", errors=[NOT_FOUND])
+@_read("/api/tenant/blog/posts/{postId}")
 async def show_post(
     ctx: TenantContext, _services: Services, _request: Nothing, *, post_id: UUID
 ) -> PostResponse:
@@ -48,7 +48,7 @@ async def show_post(
     return PostResponse.of(await posts.get(ctx, post_id))
 
 
-@_write("PUT", "/api/tenant/blog/posts/{postId}", errors=[NOT_FOUND, CONFLICT])
+@_write("PUT", "/api/tenant/blog/posts/{postId}", errors=[CONFLICT])
 async def update_post(
     ctx: TenantContext, services: Services, request: WritePostRequest, *, post_id: UUID
 ) -> PostResponse:
@@ -57,9 +57,7 @@ async def update_post(
     return PostResponse.of(changed)
 
 
-@_write(
-    "DELETE", "/api/tenant/blog/posts/{postId}", message="The post was deleted.", errors=[NOT_FOUND]
-)
+@_write("DELETE", "/api/tenant/blog/posts/{postId}", message="The post was deleted.")
 async def delete_post(
     ctx: TenantContext, _services: Services, _request: Nothing, *, post_id: UUID
 ) -> None:
@@ -67,7 +65,7 @@ async def delete_post(
     await posts.delete(ctx, post_id)
 
 
-@_write("POST", "/api/tenant/blog/posts/{postId}/publish", errors=[NOT_FOUND])
+@_write("POST", "/api/tenant/blog/posts/{postId}/publish")
 async def publish_post(
     ctx: TenantContext, _services: Services, _request: Nothing, *, post_id: UUID
 ) -> PostResponse:
@@ -75,7 +73,7 @@ async def publish_post(
     return PostResponse.of(await posts.publish(ctx, post_id))
 
 
-@_write("POST", "/api/tenant/blog/posts/{postId}/unpublish", errors=[NOT_FOUND])
+@_write("POST", "/api/tenant/blog/posts/{postId}/unpublish")
 async def unpublish_post(
     ctx: TenantContext, _services: Services, _request: Nothing, *, post_id: UUID
 ) -> PostResponse:

@@ -71,7 +71,6 @@ async def issue_own(
     "/api/tenant/mcp-tokens/{tokenId}",
     SIGNED_IN,
     message="The McpToken was revoked.",
-    errors=[NOT_FOUND],
     module=modules.MCP,
 )
 async def revoke_own(

@@ -4,7 +4,7 @@ from uuid import UUID
 
 from tenantry.access.principal import AdminContext
 from tenantry.api.access_levels import ADMIN
-from tenantry.api.endpoints import CONFLICT, CREATED, HASHING_SECONDS, NOT_FOUND, endpoint
+from tenantry.api.endpoints import CONFLICT, CREATED, HASHING_SECONDS, endpoint
 from tenantry.catalog import tenants
 from tenantry.schemas.base import Nothing, PageRequest, sent_members
 from tenantry.schemas.users import (
@@ -18,7 +18,7 @@ from tenantry.tenant import users
 from tenantry.tenant.databases import TenantDatabase
 
 
-@endpoint("GET", "/api/admin/tenants/{tenantId}/users", ADMIN, errors=[NOT_FOUND])
+@endpoint("GET", "/api/admin/tenants/{tenantId}/users", ADMIN)
 async def list_users(
     _ctx: AdminContext, services: Services, request: PageRequest, *, tenant_id: UUID
 ) -> TenantUserPage:
@@ -32,7 +32,7 @@ async def list_users(
     "/api/admin/tenants/{tenantId}/users",
     ADMIN,
     status=CREATED,
-    errors=[NOT_FOUND, CONFLICT],
+    errors=[CONFLICT],
     seconds_more=HASHING_SECONDS,
 )
 async def create_user(
@@ -55,7 +55,7 @@ async def create_user(
     "PATCH",
     "/api/admin/tenants/{tenantId}/users/{userId}",
     ADMIN,
-    errors=[NOT_FOUND, CONFLICT],
+    errors=[CONFLICT],
     seconds_more=HASHING_SECONDS,
 )
 async def update_user(
@@ -86,7 +86,6 @@ async def update_user(
     "/api/admin/tenants/{tenantId}/users/{userId}",
     ADMIN,
     message="The user was deleted.",
-    errors=[NOT_FOUND],
 )
 async def delete_user(
     ctx: AdminContext, services: Services, _request: Nothing, *, tenant_id: UUID, user_id: UUID

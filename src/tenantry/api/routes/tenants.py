@@ -4,7 +4,7 @@ from uuid import UUID
 
 from tenantry.access.principal import AdminContext
 from tenantry.api.access_levels import ADMIN
-from tenantry.api.endpoints import CONFLICT, CREATED, NOT_FOUND, endpoint
+from tenantry.api.endpoints import CONFLICT, CREATED, endpoint
 from tenantry.api.streaming import Source
 from tenantry.catalog import credentials, runs, tenant_list, tenants
 from tenantry.catalog.tenant_list import Filters
@@ -88,7 +88,7 @@ async def show_map(
     return TenantMapResponse.of_map(str(streams.head), found)
 
 
-@endpoint("GET", "/api/admin/tenants/{tenantId}", ADMIN, errors=[NOT_FOUND])
+@endpoint("GET", "/api/admin/tenants/{tenantId}", ADMIN)
 async def show_tenant(
     _ctx: AdminContext, services: Services, _request: Nothing, *, tenant_id: UUID
 ) -> TenantResponse:
@@ -96,7 +96,7 @@ async def show_tenant(
     return TenantResponse.of(await tenants.get(services.catalog, tenant_id))
 
 
-@endpoint("GET", "/api/admin/tenants/{tenantId}/migrations", ADMIN, errors=[NOT_FOUND])
+@endpoint("GET", "/api/admin/tenants/{tenantId}/migrations", ADMIN)
 async def list_migrations(
     _ctx: AdminContext, services: Services, _request: Nothing, *, tenant_id: UUID
 ) -> TenantMigrationsResponse:
@@ -114,7 +114,7 @@ async def list_migrations(
     return TenantMigrationsResponse(items, failure)
 
 
-@endpoint("GET", "/api/admin/tenants/{tenantId}/overview", ADMIN, errors=[NOT_FOUND])
+@endpoint("GET", "/api/admin/tenants/{tenantId}/overview", ADMIN)
 async def show_overview(
     _ctx: AdminContext, services: Services, _request: Nothing, *, tenant_id: UUID
 ) -> TenantOverviewResponse:
@@ -133,7 +133,6 @@ async def show_overview(
     "/api/admin/tenants/{tenantId}/export",
     ADMIN,
     response=ZipFile,
-    errors=[NOT_FOUND],
     is_bare=True,
     seconds_more=EXPORT_SECONDS,
 )
@@ -149,7 +148,7 @@ async def export_tenant(
     return services.export.download(ctx, tenant, row_format=request.format)
 
 
-@endpoint("PATCH", "/api/admin/tenants/{tenantId}", ADMIN, errors=[NOT_FOUND, CONFLICT])
+@endpoint("PATCH", "/api/admin/tenants/{tenantId}", ADMIN, errors=[CONFLICT])
 async def update_tenant(
     ctx: AdminContext, services: Services, request: UpdateTenantRequest, *, tenant_id: UUID
 ) -> TenantResponse:
@@ -173,7 +172,7 @@ async def update_tenant(
     "/api/admin/tenants/{tenantId}",
     ADMIN,
     message="The tenant was deleted.",
-    errors=[NOT_FOUND, CONFLICT],
+    errors=[CONFLICT],
     seconds_more=None,
 )
 async def delete_tenant(
