@@ -57,7 +57,7 @@ CODES = {error: code for error in reference.error_types() if (code := reference.
 FIXED = {
     error: code
     for error, code in CODES.items()
-    if not issubclass(error, HttpError) and category_of(raised(error)) in FIXED_MESSAGES
+    if not issubclass(error, HttpError) and category_of(error) in FIXED_MESSAGES
 }
 PUBLISHED = Path(__file__).with_name("error_codes.txt")
 EVERY_PARAM = [pytest.param(one, id=f"{one.__module__}.{one.__name__}") for one in EVERY]
@@ -86,7 +86,7 @@ class TestError:
         assert answer.status in set(HTTPStatus)
         assert 400 <= answer.status < 600
         if not issubclass(error, HttpError):
-            special = STATUS[category_of(raised(error))]
+            special = STATUS[category_of(error)]
             category = next(status for one, status in CATEGORIES.items() if issubclass(error, one))
             assert special in {category, 429}
 
@@ -104,7 +104,7 @@ class TestCodes:
 
     def test_say_no_more_than_the_message(self):
         """All 401 have one code, but that of a login, and so have all 403."""
-        found = {(STATUS[category_of(raised(one))], code) for one, code in FIXED.items()}
+        found = {(STATUS[category_of(one)], code) for one, code in FIXED.items()}
 
         assert found == {(401, "unauthenticated"), (403, "forbidden")}
         assert CODES[LoginRefused] == "login_refused"

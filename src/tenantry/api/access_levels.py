@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from tenantry.access.identify import Credentials, Identity
 from tenantry.access.principal import AdminContext
@@ -11,7 +11,6 @@ from tenantry.services import Services
 from tenantry.tenant import entry
 from tenantry.tenant.entry import Admission, Demand, confirm_claimant
 
-Ctx = TypeVar("Ctx")
 Caller = Identity | AdminContext | None
 """The verified owner of the credentials; None at the level Open."""
 
@@ -25,7 +24,7 @@ async def confirm_nothing(_ctx: Any) -> None:
 
 
 @dataclass(frozen=True)
-class Level(Generic[Ctx]):
+class Level:
     """One level of access.
 
     Attributes:
@@ -41,8 +40,8 @@ class Level(Generic[Ctx]):
     name: str
     headers: frozenset[bytes]
     identify: Callable[[Services, OperationContext, Credentials], Awaitable[Caller]]
-    enter: Callable[[Services, OperationContext, Any, Demand], Awaitable[Ctx]]
-    confirm: Callable[[Ctx], Awaitable[None]] = confirm_nothing
+    enter: Callable[[Services, OperationContext, Any, Demand], Awaitable[Any]]
+    confirm: Callable[[Any], Awaitable[None]] = confirm_nothing
 
 
 async def _identify_none(
@@ -57,12 +56,6 @@ async def _open(
     return ctx
 
 
-def _identify_admin(
-    services: Services, ctx: OperationContext, presented: Credentials
-) -> Awaitable[Caller]:
-    return services.identifier.admin(ctx, presented)
-
-
 async def _admin(
     _services: Services, _ctx: OperationContext, admin: AdminContext, _demand: Demand
 ) -> AdminContext:
@@ -74,26 +67,26 @@ def _tenant_level(
     headers: frozenset[bytes],
     admission: Admission[Any],
     confirm: Callable[[Any], Awaitable[None]] = confirm_nothing,
-) -> Level[Any]:
+) -> Level:
     """Return a level of access to a tenant."""
-
-    def identify(
-        services: Services, ctx: OperationContext, presented: Credentials
-    ) -> Awaitable[Caller]:
-        return admission.identify(services.identifier, ctx, presented)
-
-    def enter(
-        services: Services, ctx: OperationContext, identity: Identity, demand: Demand
-    ) -> Awaitable[Any]:
-        return services.entry.admit(admission, ctx, identity, demand)
-
-    return Level(name, headers, identify, enter, confirm)
+    return Level(
+        name,
+        headers,
+        lambda services, ctx, presented: admission.identify(services.identifier, ctx, presented),
+        lambda services, ctx, caller, demand: services.entry.admit(admission, ctx, caller, demand),
+        confirm,
+    )
 
 
 _ANY = frozenset({AUTHORIZATION, API_KEY, MCP_TOKEN})
 
 OPEN = Level("Open", frozenset(), _identify_none, _open)
-ADMIN = Level("Admin", frozenset({AUTHORIZATION}), _identify_admin, _admin)
+ADMIN = Level(
+    "Admin",
+    frozenset({AUTHORIZATION}),
+    lambda services, ctx, presented: services.identifier.admin(ctx, presented),
+    _admin,
+)
 TENANT_LOGIN = _tenant_level("Tenant login", frozenset({API_KEY}), entry.LOGIN)
 PUBLIC = _tenant_level("Public", frozenset({API_KEY, MCP_TOKEN}), entry.PUBLIC)
 TENANT = _tenant_level("Tenant", _ANY, entry.TENANT)

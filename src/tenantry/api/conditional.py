@@ -15,7 +15,7 @@ import msgspec
 from tenantry.api.endpoints import Endpoint
 from tenantry.api.envelope import Answer
 from tenantry.api.responses import represent
-from tenantry.kit.negotiation import known_tags
+from tenantry.kit.negotiation import ANY, known_tags
 from tenantry.kit.release import VERSION
 from tenantry.tenant.entry import TenantContext
 
@@ -50,53 +50,27 @@ async def conditional_answer(
         Exception: Whatever the handler raises.
     """
     assert endpoint.version is not None
-    condition = _Condition(ctx.tenant.id, scope)
-    if condition.has_tags:
-        version = await endpoint.version(ctx)
-        if condition.knows(version):
-            return condition.not_modified(version)
+    known = known_tags(scope["headers"])
+    if known:
+        tag = _tag(await endpoint.version(ctx), ctx, scope)
+        if tag in known:
+            return _not_modified(tag)
     found = await handle()
-    if condition.knows(found.version) or condition.is_any:
-        return condition.not_modified(found.version)
+    tag = _tag(found.version, ctx, scope)
+    if tag in known or ANY in known:
+        return _not_modified(tag)
     answer = msgspec.structs.replace(represent(endpoint, found.data), is_page=True)
-    answer.headers.append((b"etag", condition.tag(found.version)))
+    answer.headers.append((b"etag", tag))
     return answer
 
 
-class _Condition:
-    """The condition of a request: the entity tags in ``If-None-Match``.
+def _tag(version: UUID, ctx: TenantContext, scope: Mapping[str, Any]) -> bytes:
+    """Return the strong entity tag of the response of *version*."""
+    digest = blake2b(version.bytes + ctx.tenant.id.bytes, digest_size=DIGEST_BYTES)
+    digest.update(b"%s\0%s\0%s" % (_RELEASE, scope["raw_path"], scope["query_string"]))
+    return b'"%s"' % digest.hexdigest().encode()
 
-    Args:
-        tenant_id: The caller's tenant.
-        scope: The ASGI scope of the request.
-    """
 
-    def __init__(self, tenant_id: UUID, scope: Mapping[str, Any]) -> None:
-        self._tenant_id = tenant_id
-        self._scope = scope
-        self._known = known_tags(scope["headers"])
-
-    @property
-    def has_tags(self) -> bool:
-        """Whether the request contains any entity tag."""
-        return bool(self._known)
-
-    @property
-    def is_any(self) -> bool:
-        """Whether the request contains ``*``, which matches every version."""
-        return b"*" in self._known
-
-    def knows(self, version: UUID) -> bool:
-        """Return whether the client has stored the response of *version*."""
-        return bool(self._known) and self.tag(version) in self._known
-
-    def tag(self, version: UUID) -> bytes:
-        """Return the strong entity tag of the response of *version*."""
-        path, query = self._scope["raw_path"], self._scope["query_string"]
-        digest = blake2b(version.bytes + self._tenant_id.bytes, digest_size=DIGEST_BYTES)
-        digest.update(b"%s\0%s\0%s" % (_RELEASE, path, query))
-        return b'"%s"' % digest.hexdigest().encode()
-
-    def not_modified(self, version: UUID) -> Answer:
-        """Return a 304 response (RFC 9110, section 15.4.5)."""
-        return Answer(304, b"", [(b"etag", self.tag(version))], is_page=True)
+def _not_modified(tag: bytes) -> Answer:
+    """Return a 304 response (RFC 9110, section 15.4.5)."""
+    return Answer(304, b"", [(b"etag", tag)], is_page=True)

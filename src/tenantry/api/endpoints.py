@@ -80,7 +80,7 @@ class Endpoint:
 
     method: str
     path: str
-    level: Level[Any]
+    level: Level
     handler: Callable[..., Awaitable[Any]]
     request: type[msgspec.Struct] = Nothing
     response: type[msgspec.Struct] | None
@@ -147,7 +147,7 @@ class Endpoint:
 
 
 def endpoint(
-    method: str, path: str, level: Level[Any], **options: Any
+    method: str, path: str, level: Level, **options: Any
 ) -> Callable[[Callable[..., Awaitable[Any]]], Endpoint]:
     """Declare the decorated handler as an `Endpoint`.
 

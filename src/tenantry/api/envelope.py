@@ -187,7 +187,7 @@ def failure(error: TenantryError, *, token_sent: bool) -> Answer:
     code = code_of(type(error))
     if isinstance(error, HttpError):
         return _failure(error.status, code, error.message, error.headers)
-    category = category_of(error)
+    category = category_of(type(error))
     headers: Headers = []
     if STATUS[category] is HTTPStatus.UNAUTHORIZED:
         headers = [(b"www-authenticate", _challenge(token_sent=token_sent))]
@@ -218,9 +218,9 @@ def internal_error() -> Answer:
     return _failure(HTTPStatus.INTERNAL_SERVER_ERROR, INTERNAL_CODE, _INTERNAL, [])
 
 
-def category_of(error: TenantryError) -> type[TenantryError]:
-    """Return the class in `STATUS` that determines the status of *error*."""
-    return _category(type(error))
+def category_of(error: type[TenantryError]) -> type[TenantryError]:
+    """Return the class in `STATUS` that determines the status of a class of errors."""
+    return next(category for category in error.__mro__ if category in STATUS)
 
 
 def code_of(error: type[TenantryError]) -> str:
@@ -228,14 +228,9 @@ def code_of(error: type[TenantryError]) -> str:
 
     If the message is fixed, so is the code: it must not reveal more than the message.
     """
-    named = error
-    if not issubclass(error, HttpError) and _category(error) in FIXED_MESSAGES:
-        named = _category(error)
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", named.__name__).lower()
-
-
-def _category(error: type[TenantryError]) -> type[TenantryError]:
-    return next(category for category in error.__mro__ if category in STATUS)
+    if not issubclass(error, HttpError) and category_of(error) in FIXED_MESSAGES:
+        error = category_of(error)
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", error.__name__).lower()
 
 
 def _failure(status: HTTPStatus, code: str, message: str, headers: Headers) -> Answer:

@@ -42,13 +42,12 @@ def represent(endpoint: Endpoint, data: Any) -> Answer:
         build = envelope.bare if endpoint.is_bare else envelope.success
         answer = build(data.data, status=data.status)
         answer.headers.extend(data.headers)
-    elif endpoint.is_bare:
+        return answer
+    if endpoint.is_bare:
         return envelope.bare(data)
-    elif endpoint.response is None:
+    if endpoint.response is None:
         return envelope.done(endpoint.message, status=endpoint.status)
-    else:
-        answer = envelope.success(data, status=endpoint.status)
-    return answer
+    return envelope.success(data, status=endpoint.status)
 
 
 async def streamed_answer(
