@@ -55,16 +55,19 @@ class Framing(msgspec.Struct, frozen=True):
     Attributes:
         body_bytes: The ``Content-Length``; 0 without one.
         is_chunked: Whether the body has the transfer coding ``chunked``.
-        refusal: The error if the framing is invalid; else None.
     """
 
     body_bytes: int
     is_chunked: bool
-    refusal: HttpError | None
 
     @classmethod
     def of(
-        cls, headers: Iterable[tuple[bytes, bytes]], version: str, target_bytes: int
+        cls,
+        headers: Iterable[tuple[bytes, bytes]],
+        version: str,
+        target_bytes: int,
+        *,
+        is_upgrade: bool,
     ) -> "Framing":
         """Return the framing of a request.
 
@@ -72,6 +75,10 @@ class Framing(msgspec.Struct, frozen=True):
             headers: The headers, accepted by the parser, with names in lower case.
             version: The HTTP version, such as ``1.1``.
             target_bytes: The length of the path with the query.
+            is_upgrade: Whether it asks for another protocol.
+
+        Raises:
+            HttpError: The framing is invalid.
         """
         hosts: list[bytes] = []
         codings: list[bytes] = []
@@ -83,21 +90,24 @@ class Framing(msgspec.Struct, frozen=True):
                 body_bytes = int(value)
             elif name == b"transfer-encoding":
                 codings.append(value.strip().lower())
-        refusal = _refusal(version, hosts, codings)
+        if is_upgrade and codings:
+            raise BadFraming
         if target_bytes > TARGET_BYTES_MAX:
-            refusal = TargetTooLong()
-        return cls(body_bytes, bool(codings), refusal)
+            raise TargetTooLong
+        _check(version, hosts, codings)
+        return cls(body_bytes, bool(codings))
 
 
-def _refusal(version: str, hosts: list[bytes], codings: list[bytes]) -> HttpError | None:
+def _check(version: str, hosts: list[bytes], codings: list[bytes]) -> None:
     if version not in {"1.1", "1.0"}:
-        return VersionNotSupported()
+        raise VersionNotSupported
     # HTTP/1.0 has no transfer codings and does not require Host (RFC 9112, sections 3.2, 6.1).
     if version == "1.0" and codings:
-        return BadFraming()
+        raise BadFraming
     # The length of a body with any other coding is unknown (RFC 9112, section 6.1).
     if codings and codings != [b"chunked"]:
-        return CodingNotSupported()
+        raise CodingNotSupported
     if len(hosts) > 1 or (not hosts and version == "1.1"):
-        return BadHost()
-    return None if all(map(_HOST_FORM.fullmatch, hosts)) else BadHost()
+        raise BadHost
+    if not all(map(_HOST_FORM.fullmatch, hosts)):
+        raise BadHost

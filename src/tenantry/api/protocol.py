@@ -142,7 +142,6 @@ class BoundedProtocol(HttpToolsProtocol):
         self._passes_parser = False
         self._held = b""
         self._held_from = 0
-        self._refusal: HttpError | None = None
         self._stall = Stall()
         self._is_last = False
 
@@ -223,17 +222,13 @@ class BoundedProtocol(HttpToolsProtocol):
         """Store a header; ignore trailers of a chunked body (RFC 9110, section 6.5.1)."""
         if self._state is HEAD:
             if len(self.headers) >= HEADERS_MAX:
-                raise self._refused(HeadersTooLarge())
+                raise HeadersTooLarge
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         """Check the framing of the request, and start to handle it."""
-        framing = Framing.of(self.headers, self.parser.get_http_version(), len(self.url))
-        is_upgrade = self.parser.should_upgrade()
-        if is_upgrade and framing.is_chunked:
-            raise self._refused(BadFraming())
-        if framing.refusal is not None:
-            raise self._refused(framing.refusal)
+        version, is_upgrade = self.parser.get_http_version(), self.parser.should_upgrade()
+        framing = Framing.of(self.headers, version, len(self.url), is_upgrade=is_upgrade)
         self._head_bytes = 0
         self._left = framing.body_bytes
         self._chunked = ChunkedBody() if framing.is_chunked else None
@@ -241,7 +236,7 @@ class BoundedProtocol(HttpToolsProtocol):
         # supported, so the input is the body (RFC 9110, section 7.8).
         self._passes_parser = is_upgrade and framing.body_bytes > 0
         self._enter(BODY)
-        if self.parser.get_http_version() == "1.0":
+        if version == "1.0":
             self.expect_100_continue = False  # RFC 9110, section 10.1.1
         super().on_headers_complete()
         self.cycle.transport = cast("asyncio.Transport", self._writer)
@@ -367,12 +362,10 @@ class BoundedProtocol(HttpToolsProtocol):
             self.parser.feed_data(part)
         except httptools.HttpParserUpgrade:
             return
-        except httptools.HttpParserError:
-            self._refuse(BadFraming() if self._refusal is None else self._refusal)
-
-    def _refused(self, refusal: HttpError) -> HttpError:
-        self._refusal = refusal
-        return refusal
+        except httptools.HttpParserError as error:
+            # The parser chains an error of a callback.
+            cause = error.__context__
+            self._refuse(cause if isinstance(cause, HttpError) else BadFraming())
 
     def _refuse(self, refusal: HttpError) -> None:
         """Send the error, unless a response was started, and end the connection."""
