@@ -32,7 +32,8 @@ from tenantry.api.protocol import sent_at_once
 from tenantry.api.requests import (
     BODY_LIMITS,
     BodyLimits,
-    decode_request,
+    decode_body,
+    decode_query,
     keep_alive_of,
     read_body,
     read_credentials,
@@ -72,15 +73,7 @@ class ServerEnding(Unavailable):
 
 
 class Api:
-    """Handles HTTP requests, and returns responses in the envelope.
-
-    Args:
-        endpoints: The endpoints.
-        services: The services that they call.
-        access_log: The log of all requests.
-        fair_share: The limits on the concurrent requests of one tenant.
-        body_limits: How slowly a body may arrive.
-    """
+    """Handles HTTP requests, and returns responses in the envelope."""
 
     def __init__(
         self,
@@ -207,7 +200,10 @@ class Api:
         headers = exchange.headers
         exchange.ctx = ctx = await self._admit(endpoint, exchange)
         try:
-            request = decode_request(endpoint, exchange.scope, body)
+            if endpoint.reads_body:
+                request = decode_body(endpoint, body)
+            else:
+                request = decode_query(endpoint, exchange.scope["query_string"])
         except TenantryError:
             await endpoint.level.confirm(ctx)
             raise

@@ -23,7 +23,7 @@ from tenantry.api.envelope import (
 )
 from tenantry.api.held_bodies import HeldBody
 from tenantry.api.protocol import received_at_once
-from tenantry.api.streaming import Message, Receive
+from tenantry.api.streaming import Receive
 from tenantry.kit.errors import Invalid
 from tenantry.kit.ids import parse_id
 from tenantry.kit.pages import PAGE_MAX
@@ -88,11 +88,7 @@ class BadRequest(Invalid):
 
 
 def read_credentials(headers: RawHeaders, counted: frozenset[bytes]) -> Credentials:
-    """Return the credentials in *headers*.
-
-    Args:
-        headers: All headers of the request.
-        counted: The names of the credential headers to read.
+    """Return the credentials in the headers of a request that are *counted*.
 
     Raises:
         RepeatedCredential: A credential header was sent twice.
@@ -155,17 +151,6 @@ def keep_alive_of(endpoint: Endpoint, headers: RawHeaders) -> float | None:
     return None if prefers(prefer, RESPOND_ASYNC) else endpoint.keep_alive_seconds
 
 
-def decode_request(endpoint: Endpoint, scope: Mapping[str, Any], body: bytes) -> Any:
-    """Return the endpoint's request, from the body or from the query string.
-
-    Raises:
-        BadRequest: It is invalid.
-    """
-    if endpoint.reads_body:
-        return decode_body(endpoint, body)
-    return decode_query(endpoint, scope["query_string"])
-
-
 async def read_body(
     endpoint: Endpoint,
     headers: RawHeaders,
@@ -173,14 +158,7 @@ async def read_body(
     held: HeldBody,
     limits: BodyLimits = BODY_LIMITS,
 ) -> bytes:
-    """Return the whole body; an empty one for an endpoint that reads none.
-
-    Args:
-        endpoint: Limits the size.
-        headers: The headers of the request.
-        receive: The ASGI `receive` of the request.
-        held: Counts the body.
-        limits: How slowly it may arrive.
+    """Return the whole body, which *held* counts; an empty one for an endpoint that reads none.
 
     Raises:
         BodyTooLarge: It is larger than the endpoint accepts.
@@ -317,20 +295,13 @@ def _replace_lone(found: "re.Match[bytes]") -> bytes:
     return found[0] if pair else backslashes + rb"\u0000"
 
 
-async def _next_part(receive: Receive, limits: BodyLimits) -> Message:
-    try:
-        async with asyncio.timeout(limits.silence_seconds_max):
-            return await receive()
-    except TimeoutError as error:
-        raise BodyTooSlow from error
-
-
 async def _read_parts(
     receive: Receive, bytes_max: int, held: HeldBody, limits: BodyLimits
 ) -> bytes:
     body = bytearray()
     while True:
-        message = await _next_part(receive, limits)
+        async with asyncio.timeout(limits.silence_seconds_max):
+            message = await receive()
         if message["type"] == "http.disconnect":
             raise ClientDisconnected
         part = message.get("body", b"")

@@ -32,10 +32,6 @@ from tenantry.kit.negotiation import accepts_gzip
 from tenantry.schemas.base import ZipFile
 
 
-class StatusAlreadySent(Exception):
-    """A slow response has another status than the one that was sent before it."""
-
-
 def represent(endpoint: Endpoint, data: Any) -> Answer:
     """Return the response of an endpoint with *data*."""
     if isinstance(data, Reply):
@@ -55,10 +51,7 @@ async def streamed_answer(
 ) -> Answer:
     """Return a response that is produced in chunks: JSON, JSON lines, events, or a ZIP file.
 
-    Args:
-        endpoint: The endpoint.
-        data: The chunks.
-        headers: The headers of the request, for ``Accept-Encoding``.
+    The *headers* are those of the request, for ``Accept-Encoding``.
 
     Raises:
         Exception: Any error of *data* before the first chunk.
@@ -88,11 +81,8 @@ async def long_answer(
 ) -> Answer:
     """Return the response of *work*; if it is slow, a response that starts with spaces.
 
-    Args:
-        endpoint: The endpoint.
-        work: The handler's work, which returns data or its chunks.
-        readmit: Raises if the caller has lost access in the meantime.
-        seconds: The interval in which spaces are sent; None for none.
+    They are sent every *seconds*; None for no spaces. *readmit* raises if the caller has lost
+    access in the meantime.
 
     Raises:
         Exception: Any error of *work* before the first space.
@@ -121,6 +111,5 @@ async def _work(
 
 async def _late(endpoint: Endpoint, working: "asyncio.Task[Answer]") -> StreamedBody:
     answer = await working
-    if answer.status != endpoint.status:
-        raise StatusAlreadySent
+    assert answer.status == endpoint.status, "this status was sent before the response"
     return answer.body if isinstance(answer.body, StreamedBody) else StreamedBody(answer.body, None)
