@@ -18,11 +18,7 @@ def app_over(services: Services, access_log: AccessLog | None = None) -> ASGIApp
     """Return the application over *services*, which the caller opens and closes.
 
     Every request goes to the API, except those for the console's files. So unknown paths get the
-    API's 404 in its envelope.
-
-    Args:
-        services: The services that it calls.
-        access_log: The log of all requests; by default a new one.
+    API's 404 in its envelope. The access log is a new one by default.
     """
     # The SDK takes a second to import. Import it here: not in commands that serve nothing, and
     # not while the first MCP client waits.

@@ -38,17 +38,7 @@ async def conditional_answer(
     scope: Mapping[str, Any],
     handle: Callable[[], Awaitable[Versioned]],
 ) -> Answer:
-    """Return the response of *handle*, or 304 if the client has it already.
-
-    Args:
-        endpoint: An endpoint with a version.
-        ctx: The caller's context.
-        scope: The ASGI scope of the request.
-        handle: The handler, with all its arguments bound.
-
-    Raises:
-        Exception: Whatever the handler raises.
-    """
+    """Return the response of *handle*, or 304 if the client has it already."""
     assert endpoint.version is not None
     known = known_tags(scope["headers"])
     if known:

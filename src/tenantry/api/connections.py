@@ -101,12 +101,7 @@ class Connection(Protocol):
 
 
 class Connections:
-    """All connections of one server.
-
-    Args:
-        limits: The limits on them.
-        metrics: Counts open and refused connections.
-    """
+    """All connections of one server."""
 
     def __init__(self, limits: ConnectionLimits, metrics: Metrics) -> None:
         self.limits = limits

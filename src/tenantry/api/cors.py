@@ -47,10 +47,6 @@ class Cors:
     """Answers preflight requests and adds the CORS headers, below the `OPENED` paths only.
 
     Credentials are sent in request headers, never in cookies, so a page must hold them itself.
-
-    Args:
-        app: The ASGI application that is called.
-        origins: The origins that are allowed.
     """
 
     def __init__(self, app: ASGIApp, origins: Sequence[str]) -> None:

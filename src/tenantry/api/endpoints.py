@@ -152,13 +152,8 @@ def endpoint(
     """Declare the decorated handler as an `Endpoint`.
 
     The summary is the first line of the handler's docstring, the request is the type of its third
-    argument, and the response is its return type, unless *options* override them.
-
-    Args:
-        method: GET, POST, PUT, PATCH or DELETE.
-        path: Literal segments, and ``{name}`` for parameters.
-        level: The level of access.
-        options: Other attributes of `Endpoint`.
+    argument, and the response is its return type, unless *options* override them. These are
+    other attributes of `Endpoint`.
     """
 
     def declare(handler: Callable[..., Awaitable[Any]]) -> Endpoint:

@@ -179,10 +179,7 @@ def bare(data: object, *, status: int = 200) -> Answer:
 def failure(error: TenantryError, *, token_sent: bool) -> Answer:
     """Return the response for *error*.
 
-    Args:
-        error: The error.
-        token_sent: Whether the request had a token, for the challenge of a 401 (RFC 6750,
-            section 3.1).
+    The challenge of a 401 says whether the request had a token (RFC 6750, section 3.1).
     """
     code = code_of(type(error))
     if isinstance(error, HttpError):

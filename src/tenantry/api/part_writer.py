@@ -13,9 +13,7 @@ PART_BYTES = 65_536
 class PartWriter:
     """What a request needs of a transport; it writes in parts of `PART_BYTES`.
 
-    Args:
-        transport: The transport.
-        written: Called after several parts.
+    *written* is called after several parts.
     """
 
     __slots__ = ("_write", "_written", "close", "is_closing")

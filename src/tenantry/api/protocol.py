@@ -93,9 +93,6 @@ def received_at_once(receive: Callable[..., object]) -> bytes | None:
     """Return the whole body of a request if it has arrived and *receive* is uvicorn's own.
 
     Nearly every body arrives together with the head. Then no deadline is needed.
-
-    Args:
-        receive: The ASGI `receive` of the request.
     """
     cycle = getattr(receive, "__self__", None)
     if not isinstance(cycle, RequestResponseCycle) or cycle.more_body or cycle.disconnected:
@@ -120,11 +117,7 @@ class BoundedProtocol(HttpToolsProtocol):
     """A connection that reads one request at a time, within limits of time and size.
 
     Input after a request is held back until the response is sent: first here, then in the socket.
-
-    Args:
-        connections: The connections of the server, which check this one once a second.
-        args: The arguments of uvicorn's protocol.
-        kwargs: The keyword arguments of uvicorn's protocol.
+    The *connections* of the server check this one once a second.
     """
 
     flow: _Flow

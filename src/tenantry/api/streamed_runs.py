@@ -37,10 +37,7 @@ async def stream_result(catalog: CatalogSession, run: MigrationRun) -> Source:
 async def stream_run(catalog: CatalogSession, run: MigrationRun, details: Details) -> Source:
     """Yield a `MigrationRunResponse`. If all details are sent, the counts match them.
 
-    Args:
-        catalog: Holds the details; no transaction is open while they are sent.
-        run: The run to send.
-        details: Which details to include.
+    No transaction is open while the details are sent.
     """
     # The object and the array are left open until the details are in them.
     activity = await activity_of(catalog, run)

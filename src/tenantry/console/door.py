@@ -49,13 +49,7 @@ NOT_TAKEN_HEADERS: Headers = [
 
 
 class Console:
-    """Answers for the console's files.
-
-    Args:
-        app: Is asked for everything else.
-        access_log: Gets a line for each request.
-        metrics: Count each request.
-    """
+    """Answers for the console's files, and passes other requests on to *app*."""
 
     def __init__(self, app: ASGIApp, access_log: AccessLog, metrics: Metrics) -> None:
         self._app = app

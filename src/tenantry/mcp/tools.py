@@ -122,13 +122,7 @@ def tool(
     """Declare the decorated operation as a `Tool`.
 
     The description is the operation's docstring; the type of the arguments is that of its second
-    argument, and the type of the result is its return type.
-
-    Args:
-        title: The title, for people.
-        hints: What a client may assume about its effects.
-        demand: The required scope and module.
-        options: Other attributes of `Tool`.
+    argument, and the type of the result is its return type. *options* are other attributes.
     """
 
     def declare(run: Operation) -> Tool:

@@ -29,12 +29,7 @@ class ClientConfiguration(Schema, frozen=True):
 
 
 def configurations(base_url: str, token: str) -> list[ClientConfiguration]:
-    """Return configurations for common clients.
-
-    Args:
-        base_url: The URL of the service for clients.
-        token: An McpToken.
-    """
+    """Return configurations for common clients, with the URL of the service and an McpToken."""
     url = f"{base_url}/mcp"
     headers = {HEADER: token}
     return [
