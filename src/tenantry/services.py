@@ -294,20 +294,19 @@ async def _upgrade_catalog(services: Services) -> None:
 
 @asynccontextmanager
 async def _background(services: Services, *, works: bool) -> AsyncIterator[None]:
-    always: list[Callable[[], Awaitable[None]]] = [
+    works_on: list[Callable[[], Awaitable[None]]] = [
         services.catalog.cache.keep_checking,
         partial(services.heartbeat.keep_beating, services.worker.report),
     ]
-    shared: list[Callable[[], Awaitable[None]]] = []
     if works:
-        shared = [
+        works_on += (
             services.worker.work,
             partial(_keep_house, services),
             partial(_prune_tenants, services),
-        ]
-    if works and services.settings.job_concurrency:
-        shared.append(services.job_worker.work)
-    tasks = [asyncio.create_task(_keep(work)) for work in (*always, *shared)]
+        )
+        if services.settings.job_concurrency:
+            works_on.append(services.job_worker.work)
+    tasks = [asyncio.create_task(_keep(work)) for work in works_on]
     try:
         yield
     finally:
@@ -344,14 +343,9 @@ async def _keep_house(services: Services) -> None:
             await services.signing_keys.retire(
                 system_context("housekeeping"), token_lifetime=services.tokens.lifetime
             )
-            await _prune_audit_log(services)
+            if days := services.settings.audit_days:
+                await audit.LOG.prune(services.catalog, before=utc_now() - timedelta(days=days))
         await asyncio.sleep(HOUSEKEEPING_SECONDS)
-
-
-async def _prune_audit_log(services: Services) -> None:
-    days = services.settings.audit_days
-    if days:
-        await audit.LOG.prune(services.catalog, before=utc_now() - timedelta(days=days))
 
 
 async def _prune_tenants(services: Services) -> None:
