@@ -13,7 +13,7 @@ from tenantry.catalog.runs import MigrationRun, RunTenant
 from tenantry.fleet.pending_sql import RunsAs
 from tenantry.fleet.run_options import RunOptions
 from tenantry.fleet.status import Place
-from tenantry.schemas.base import ListResponse, PageRequest, PageResponse, Schema
+from tenantry.schemas.base import ListResponse, PageRequest, PageResponse, Schema, sent_members
 
 
 class Details(StrEnum):
@@ -22,6 +22,9 @@ class Details(StrEnum):
     ALL = "all"
     FAILED = "failed"
     NONE = "none"
+
+
+_NO_OPTIONS = {"dry_run", "rehearse"}
 
 
 class MigrateAllRequest(Schema, frozen=True, forbid_unknown_fields=True):
@@ -43,17 +46,8 @@ class MigrateAllRequest(Schema, frozen=True, forbid_unknown_fields=True):
     @property
     def options(self) -> RunOptions:
         """The options that are given."""
-        members = (
-            "tenant_ids",
-            "retry_of",
-            "cause",
-            "waves",
-            "max_failures",
-            "label",
-            "only_behind",
-        )
-        given = {name: getattr(self, name) for name in members}
-        return RunOptions(**{name: one for name, one in given.items() if one is not UNSET})
+        sent = sent_members(self)
+        return RunOptions(**{name: one for name, one in sent.items() if name not in _NO_OPTIONS})
 
 
 class HistoryRequest(Schema, frozen=True):

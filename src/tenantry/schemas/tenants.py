@@ -5,9 +5,11 @@ from datetime import datetime, timedelta
 from typing import Annotated, Any, Self
 from uuid import UUID
 
+import msgspec
 from msgspec import UNSET, Meta, UnsetType, field
 
 from tenantry.catalog.fleet_map import MAP_MAX
+from tenantry.catalog.tenant_list import Filters
 from tenantry.catalog.tenants import REQUESTS_PER_MINUTE_MAX, Tenant
 from tenantry.db.row_formats import RowFormat
 from tenantry.fleet.lifecycle import Provisioned
@@ -84,9 +86,14 @@ class TenantPageRequest(PageRequest, frozen=True):
     search: str | None = None
     is_active: bool | None = None
     is_read_only: bool | None = None
-    revision: str | None = None
-    server: str | None = None
+    schema_revision: str | None = field(default=None, name="revision")
+    server_name: str | None = field(default=None, name="server")
     is_failing: bool | None = None
+
+    @property
+    def filters(self) -> Filters:
+        """The filters."""
+        return msgspec.convert(self, Filters, from_attributes=True)
 
 
 class AppliedRevisionResponse(Schema, frozen=True):

@@ -7,7 +7,6 @@ from tenantry.api.access_levels import ADMIN
 from tenantry.api.endpoints import CONFLICT, CREATED, endpoint
 from tenantry.api.streaming import Source
 from tenantry.catalog import credentials, runs, tenant_list, tenants
-from tenantry.catalog.tenant_list import Filters
 from tenantry.fleet.lifecycle import Owner
 from tenantry.fleet.status import tenant_map
 from tenantry.kit.errors import Unavailable
@@ -65,15 +64,8 @@ async def list_tenants(
     _ctx: AdminContext, services: Services, request: TenantPageRequest
 ) -> TenantPage:
     """List tenants."""
-    filters = Filters(
-        is_active=request.is_active,
-        is_read_only=request.is_read_only,
-        schema_revision=request.revision,
-        server_name=request.server,
-        is_failing=request.is_failing,
-    )
     page = await tenant_list.page(
-        services.catalog, request.window, search=request.search, filters=filters
+        services.catalog, request.window, search=request.search, filters=request.filters
     )
     return TenantPage.of_page(page)
 
