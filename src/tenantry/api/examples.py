@@ -20,7 +20,6 @@ _BY_NAME: Mapping[str, Any] = {
     "cause": '0003_add_posts: relation "…" already exists (SQLSTATE 42P07).',
     "client": "Cursor",
     "content": "The text of the post.",
-    "currentRevision": "0002",
     "currentPassword": "correct horse battery staple",
     "customerName": "Acme",
     "databaseName": "tenantry_01a1fe040cba7691a5041fe21be2f694",
@@ -56,7 +55,6 @@ _BY_NAME: Mapping[str, Any] = {
     "page": 1,
     "pageSize": 20,
     "password": "correct horse battery staple",
-    "pendingMigrations": "0003_add_posts,0004_add_tags",
     "Prefer": "respond-async",
     "place": "~/.cursor/mcp.json",
     "prefix": "tnk_JtbZxuWU",
@@ -131,7 +129,6 @@ _WHOLE: Mapping[str, Any] = {
 _BY_KIND: Mapping[type[ms.Type], Any] = {
     ms.BoolType: True,
     ms.DateTimeType: INSTANT,
-    ms.DictType: {},
     ms.IntType: 1,
     ms.UUIDType: ID,
 }

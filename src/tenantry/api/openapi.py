@@ -11,7 +11,6 @@ from tenantry.api.access_levels import ADMIN, MCP, OPEN, PUBLIC, TENANT_LOGIN
 from tenantry.api.endpoints import Endpoint
 from tenantry.api.examples import example_of, example_of_parameter
 from tenantry.kit.context import OperationContext
-from tenantry.kit.release import VERSION
 from tenantry.schemas.base import EventStream, JsonLines, MetricsText, Nothing, ZipFile
 from tenantry.services import Services
 
@@ -119,11 +118,6 @@ def describe(endpoints: Iterable[Endpoint], *, release: str) -> Json:
             "securitySchemes": _SCHEMES,
         },
     }
-
-
-def description_of(endpoints: Iterable[Endpoint]) -> OpenApi:
-    """Return the OpenAPI description of *endpoints*, for the installed release."""
-    return msgspec.convert(describe(endpoints, release=VERSION), OpenApi)
 
 
 def endpoint_of(description: OpenApi) -> Endpoint:

@@ -1,7 +1,9 @@
 """The table of endpoints, collected from the modules of `api.routes`."""
 
+import msgspec
+
 from tenantry.api.endpoints import Endpoint
-from tenantry.api.openapi import description_of, endpoint_of
+from tenantry.api.openapi import OpenApi, describe, endpoint_of
 from tenantry.api.routes import (
     admin_auth,
     admins,
@@ -23,6 +25,7 @@ from tenantry.api.routes import (
     tenant_users,
     tenants,
 )
+from tenantry.kit.release import VERSION
 
 _MODULES = (
     service,
@@ -49,5 +52,5 @@ _DESCRIBED = tuple(
     one for module in _MODULES for one in vars(module).values() if isinstance(one, Endpoint)
 )
 
-DESCRIPTION = description_of(_DESCRIBED)
+DESCRIPTION = msgspec.convert(describe(_DESCRIBED, release=VERSION), OpenApi)
 ENDPOINTS = (*_DESCRIBED, endpoint_of(DESCRIPTION))
