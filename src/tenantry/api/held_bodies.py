@@ -19,12 +19,7 @@ class TooManyBodies(Unavailable):
 
 
 class HeldBodies:
-    """Limits the memory for the bodies of all current requests.
-
-    Args:
-        bytes_max: Of all senders.
-        sender_bytes_max: Of one sender.
-    """
+    """Limits the memory for the bodies of all current requests, and for those of each sender."""
 
     def __init__(
         self, bytes_max: int = HELD_BYTES_MAX, sender_bytes_max: int = SENDER_BYTES_MAX

@@ -62,12 +62,7 @@ def sent_at_once(
     uvicorn writes the head and the body separately, in two system calls and two packets, and
     iterates over the headers three times: a tenth of the time of a short request. Rare cases are
     left to uvicorn: a client that has disconnected, does not read, or closes the connection.
-
-    Args:
-        send: The ASGI `send` of the request.
-        status: The status of the response.
-        headers: Trusted headers with names in lower case, including the content length.
-        body: The whole body.
+    The *headers* are trusted, have names in lower case, and include the content length.
     """
     cycle = getattr(send, "__self__", None)
     if (

@@ -19,6 +19,7 @@ from tenantry.schemas.migrations import (
     MigrationDetailResponse,
     MigrationResultTotals,
     MigrationRunDetailResponse,
+    MigrationRunPage,
     MigrationRunStateResponse,
 )
 
@@ -55,20 +56,15 @@ async def stream_page(
     catalog: CatalogSession, page: Page[MigrationRun], details: Details
 ) -> Source:
     """Yield a `MigrationRunPage`, as `stream_run` does a run."""
-    yield b'{"items":['
+    before, items, after = _encode(MigrationRunPage.of_page(page, [])).partition(b"[]")
+    yield before + items[:1]
     for at, run in enumerate(page.items):
         if at:
             yield b","
         async with contextlib.aclosing(stream_run(catalog, run, details)) as chunks:
             async for chunk in chunks:
                 yield chunk
-    totals = {
-        "page": page.window.page,
-        "pageSize": page.window.size,
-        "totalCount": page.total_count,
-        "totalPages": page.total_pages,
-    }
-    yield b"]," + _encode(totals)[1:]
+    yield items[1:] + after
 
 
 async def _each(

@@ -31,13 +31,8 @@ def success(data: msgspec.Struct) -> Json:
 def failure(call: Call, tool: str, error: Exception, names: Mapping[str, str]) -> Json:
     """Return the result for *error*, with a message for the model.
 
-    The message of a `TenantryError` is returned. Other errors are only logged.
-
-    Args:
-        call: The caller.
-        tool: The name of the tool.
-        error: The error that it raised.
-        names: The tool's names of arguments, by their names in the operation.
+    The message of a `TenantryError` is returned, with the tool's *names* of arguments instead of
+    those in the operation. Other errors are only logged.
     """
     request_id = call.ctx.request_id
     if not isinstance(error, TenantryError):

@@ -71,10 +71,10 @@ class PageResponse(ListResponse[Item], Generic[Item], frozen=True):
     total_pages: int
 
     @classmethod
-    def of_page(cls, page: Page[Any]) -> Self:
-        """Return the representation of *page*."""
+    def of_page(cls, page: Page[Any], items: list[Item] | None = None) -> Self:
+        """Return the representation of *page*, whose *items* may be represented already."""
         item, window = cls._item(), page.window
-        items = [item.of(one) for one in page.items]
+        items = [item.of(one) for one in page.items] if items is None else items
         return cls(items, window.page, window.size, page.total_count, page.total_pages)
 
 

@@ -246,7 +246,7 @@ class DeletedTenantPage(PageResponse[DeletedTenantResponse], frozen=True):
             for one in page.items
             if one.deleted_at is not None
         ]
-        return cls(items, page.window.page, page.window.size, page.total_count, page.total_pages)
+        return cls.of_page(page, items)
 
 
 class UndeleteTenantRequest(Schema, frozen=True):

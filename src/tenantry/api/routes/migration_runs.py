@@ -29,10 +29,10 @@ _encode = msgspec.json.Encoder().encode
 @endpoint("GET", "/api/admin/migration-runs", ADMIN)
 async def list_runs(_ctx: AdminContext, services: Services, request: RunPageRequest) -> RunPage:
     """List migration runs with their options and state."""
-    catalog, window = services.catalog, request.window
-    page = await runs.page(catalog, window, is_finished=request.is_finished)
+    catalog = services.catalog
+    page = await runs.page(catalog, request.window, is_finished=request.is_finished)
     items = [RunResponse.of_run(run, await activity_of(catalog, run)) for run in page.items]
-    return RunPage(items, window.page, window.size, page.total_count, page.total_pages)
+    return RunPage.of_page(page, items)
 
 
 @endpoint("GET", "/api/admin/migration-runs/{runId}", ADMIN)
