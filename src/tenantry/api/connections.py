@@ -121,14 +121,10 @@ class Connections:
             address: The client's address; empty if it is unknown.
         """
         client = self._client(address)
-        refusal: HttpError | None = None
         if len(self._admitted) >= self.limits.total:
-            refusal = NoFreeConnection()
-        elif client and self._by_client[client] >= self.limits.per_address:
-            refusal = TooManyConnections()
-        if refusal is not None:
-            self._refuse(refusal, client)
-            return refusal
+            return self._refused_by(NoFreeConnection(), client)
+        if client and self._by_client[client] >= self.limits.per_address:
+            return self._refused_by(TooManyConnections(), client)
         self._admitted[connection] = client
         self._by_client[client] += 1
         return None
@@ -189,7 +185,8 @@ class Connections:
             for connection in [*self._admitted, *self._refused]:
                 connection.check(now)
 
-    def _refuse(self, refusal: HttpError, client: str) -> None:
+    def _refused_by(self, refusal: HttpError, client: str) -> HttpError:
+        """Count and log *refusal*, and return it."""
         self._metrics.count_refused_connection(type(refusal).__name__)
         now = monotonic_seconds()
         if self._logged_at is None or now - self._logged_at >= LOG_SECONDS:
@@ -200,6 +197,7 @@ class Connections:
                 address=client,
                 connections=len(self._admitted),
             )
+        return refusal
 
     def _client(self, address: str) -> str:
         """Return the key that `per_address` counts; empty if that limit does not apply."""

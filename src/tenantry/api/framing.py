@@ -4,8 +4,6 @@ import re
 from collections.abc import Iterable
 from http import HTTPStatus
 
-import msgspec
-
 from tenantry.api.envelope import CLOSE, Headers, HttpError
 
 # Source: RFC 3986, section 3.2.2, and a port. This checks only the characters.
@@ -49,53 +47,36 @@ class VersionNotSupported(HttpError):
     headers: Headers = [CLOSE]  # noqa: RUF012 - a constant
 
 
-class Framing(msgspec.Struct, frozen=True):
-    """The framing of one request.
+def body_length(
+    headers: Iterable[tuple[bytes, bytes]], version: str, target_bytes: int, *, is_upgrade: bool
+) -> int | None:
+    """Return the ``Content-Length`` of a request, 0 without one; None if its body is chunked.
 
-    Attributes:
-        body_bytes: The ``Content-Length``; 0 without one.
-        is_chunked: Whether the body has the transfer coding ``chunked``.
+    Args:
+        headers: The headers, accepted by the parser, with names in lower case.
+        version: The HTTP version, such as ``1.1``.
+        target_bytes: The length of the path with the query.
+        is_upgrade: Whether it asks for another protocol.
+
+    Raises:
+        HttpError: The framing is invalid.
     """
-
-    body_bytes: int
-    is_chunked: bool
-
-    @classmethod
-    def of(
-        cls,
-        headers: Iterable[tuple[bytes, bytes]],
-        version: str,
-        target_bytes: int,
-        *,
-        is_upgrade: bool,
-    ) -> "Framing":
-        """Return the framing of a request.
-
-        Args:
-            headers: The headers, accepted by the parser, with names in lower case.
-            version: The HTTP version, such as ``1.1``.
-            target_bytes: The length of the path with the query.
-            is_upgrade: Whether it asks for another protocol.
-
-        Raises:
-            HttpError: The framing is invalid.
-        """
-        hosts: list[bytes] = []
-        codings: list[bytes] = []
-        body_bytes = 0
-        for name, value in headers:
-            if name == b"host":
-                hosts.append(value)
-            elif name == b"content-length":
-                body_bytes = int(value)
-            elif name == b"transfer-encoding":
-                codings.append(value.strip().lower())
-        if is_upgrade and codings:
-            raise BadFraming
-        if target_bytes > TARGET_BYTES_MAX:
-            raise TargetTooLong
-        _check(version, hosts, codings)
-        return cls(body_bytes, bool(codings))
+    hosts: list[bytes] = []
+    codings: list[bytes] = []
+    length = 0
+    for name, value in headers:
+        if name == b"host":
+            hosts.append(value)
+        elif name == b"content-length":
+            length = int(value)
+        elif name == b"transfer-encoding":
+            codings.append(value.strip().lower())
+    if is_upgrade and codings:
+        raise BadFraming
+    if target_bytes > TARGET_BYTES_MAX:
+        raise TargetTooLong
+    _check(version, hosts, codings)
+    return None if codings else length
 
 
 def _check(version: str, hosts: list[bytes], codings: list[bytes]) -> None:

@@ -37,7 +37,7 @@ from tenantry.api.connection_states import (
 from tenantry.api.connections import Connections
 from tenantry.api.endings import CONTENT_BYTES_MAX, ChunkedBody, EmptyLine
 from tenantry.api.envelope import HeadersTooLarge, HttpError
-from tenantry.api.framing import BadFraming, Framing
+from tenantry.api.framing import BadFraming, body_length
 from tenantry.api.part_writer import PartWriter
 from tenantry.api.whole_answers import whole_answer
 from tenantry.kit.clock import monotonic_seconds
@@ -216,13 +216,13 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Check the framing of the request, and start to handle it."""
         version, is_upgrade = self.parser.get_http_version(), self.parser.should_upgrade()
-        framing = Framing.of(self.headers, version, len(self.url), is_upgrade=is_upgrade)
+        length = body_length(self.headers, version, len(self.url), is_upgrade=is_upgrade)
         self._head_bytes = 0
-        self._left = framing.body_bytes
-        self._chunked = ChunkedBody() if framing.is_chunked else None
+        self._left = length or 0
+        self._chunked = ChunkedBody() if length is None else None
         # After an upgrade, the parser passes the input on as another protocol. Upgrades are not
         # supported, so the input is the body (RFC 9110, section 7.8).
-        self._passes_parser = is_upgrade and framing.body_bytes > 0
+        self._passes_parser = is_upgrade and self._left > 0
         self._enter(BODY)
         if version == "1.0":
             self.expect_100_continue = False  # RFC 9110, section 10.1.1
