@@ -17,7 +17,7 @@ from typing import Protocol
 
 import structlog
 
-from tenantry.api.envelope import CLOSE, Headers, HttpError
+from tenantry.api.envelope import Headers, HttpError
 from tenantry.kit.clock import monotonic_seconds
 from tenantry.kit.metrics import Metrics
 from tenantry.settings import IpNetwork
@@ -31,7 +31,7 @@ LOG_SECONDS = 10.0
 IPV6_NETWORK_BITS = 64
 # The reason in the metric `tenantry_refused_connections_total`.
 TOO_MUCH_UNREAD = "TooMuchUnread"
-_RETRY_SOON: Headers = [(b"retry-after", b"5"), CLOSE]
+_RETRY_SOON: Headers = [(b"retry-after", b"5")]
 
 _log = structlog.get_logger(__name__)
 

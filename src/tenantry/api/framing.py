@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from http import HTTPStatus
 
-from tenantry.api.envelope import CLOSE, Headers, HttpError
+from tenantry.api.envelope import HttpError
 
 # Source: RFC 3986, section 3.2.2, and a port. This checks only the characters.
 _HOST_FORM = re.compile(rb"[A-Za-z0-9._~!$&'()*+,;=%:\[\]-]*")
@@ -18,33 +18,26 @@ class TargetTooLong(HttpError):
     """The URL is too long."""
 
     status = HTTPStatus.REQUEST_URI_TOO_LONG
-    headers: Headers = [CLOSE]  # noqa: RUF012 - a constant
 
 
 class BadFraming(HttpError):
     """The request is not valid HTTP/1.1."""
 
-    headers: Headers = [CLOSE]  # noqa: RUF012 - a constant
-
 
 class BadHost(HttpError):
     """A request must have exactly one valid Host header."""
-
-    headers: Headers = [CLOSE]  # noqa: RUF012 - a constant
 
 
 class CodingNotSupported(HttpError):
     """The only supported transfer coding is `chunked`."""
 
     status = HTTPStatus.NOT_IMPLEMENTED
-    headers: Headers = [CLOSE]  # noqa: RUF012 - a constant
 
 
 class VersionNotSupported(HttpError):
     """The service supports only HTTP/1.1 and HTTP/1.0."""
 
     status = HTTPStatus.HTTP_VERSION_NOT_SUPPORTED
-    headers: Headers = [CLOSE]  # noqa: RUF012 - a constant
 
 
 def body_length(

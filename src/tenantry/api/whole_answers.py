@@ -9,7 +9,10 @@ from tenantry.kit.ids import new_request_id
 
 
 def whole_answer(refusal: HttpError, default_headers: Headers) -> bytes:
-    """Return the response to a request that does not reach the application, as bytes."""
+    """Return the response to a request that does not reach the application, as bytes.
+
+    The connection is closed after it.
+    """
     answer = envelope.failure(refusal, token_sent=False)
     assert isinstance(answer.body, bytes)
     headers = [
@@ -18,7 +21,7 @@ def whole_answer(refusal: HttpError, default_headers: Headers) -> bytes:
         *cache_headers(frozenset(), is_page=False, is_negotiated=False),
         (b"x-request-id", new_request_id().encode()),
         (b"content-length", b"%d" % len(answer.body)),
-        *([] if CLOSE in answer.headers else [CLOSE]),
+        CLOSE,
     ]
     status_line = f"HTTP/1.1 {answer.status} {HTTPStatus(answer.status).phrase}\r\n".encode()
     lines = b"".join(b"%b: %b\r\n" % header for header in headers)
