@@ -9,7 +9,8 @@ a deadline is exact to `CHECK_SECONDS`.
 
 import asyncio
 from collections.abc import Awaitable
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from tenantry.api.envelope import ClientDisconnected
 from tenantry.api.streaming import Receive
@@ -22,17 +23,11 @@ CHECK_SECONDS = 0.1
 Answer = TypeVar("Answer")
 
 
+@dataclass(slots=True)
 class TimeLeft:
-    """How long a request may still use databases.
+    """How long a request may still use databases: less after each `Interruptions.run`."""
 
-    Attributes:
-        seconds: Less after each `Interruptions.run`.
-    """
-
-    __slots__ = ("seconds",)
-
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
+    seconds: float
 
 
 class Interruptions:
@@ -59,7 +54,9 @@ class Interruptions:
             Exception: Any error of *work*.
         """
         began = monotonic_seconds()
-        one = _Work(began + left.seconds, receive)
+        task = asyncio.current_task()
+        assert task is not None
+        one = _Work(task, task.cancelling(), began + left.seconds, receive)
         self._running.add(one)
         if self._timer is None:
             self._set_timer()
@@ -86,41 +83,29 @@ class Interruptions:
             self._set_timer()
 
 
+@dataclass(slots=True, eq=False)
 class _Work:
-    """Work in the current task."""
+    """Work in a task."""
 
-    __slots__ = (
-        "_due",
-        "_is_new",
-        "_receive",
-        "_watching",
-        "cancelled_before",
-        "interrupted",
-        "task",
-    )
-
-    def __init__(self, due: float, receive: Receive | None) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self.task = task
-        self.cancelled_before = task.cancelling()
-        self.interrupted: TenantryError | None = None
-        self._due = due
-        self._receive = receive
-        self._is_new = True
-        self._watching: asyncio.Task[None] | None = None
+    task: "asyncio.Task[Any]"
+    cancelled_before: int
+    due: float
+    receive: Receive | None
+    is_new: bool = True
+    watching: "asyncio.Task[None] | None" = None
+    interrupted: TenantryError | None = None
 
     def check(self, now: float) -> None:
         """Interrupt the work at its deadline; at the second check, start to watch the client."""
-        if now >= self._due:
+        if now >= self.due:
             self._interrupt(DatabaseUnavailable())
-        elif not self._is_new and self._receive is not None and self._watching is None:
-            self._watching = asyncio.create_task(self._watch(self._receive))
-        self._is_new = False
+        elif not self.is_new and self.receive is not None and self.watching is None:
+            self.watching = asyncio.create_task(self._watch(self.receive))
+        self.is_new = False
 
     def end(self) -> None:
-        if self._watching is not None:
-            self._watching.cancel()
+        if self.watching is not None:
+            self.watching.cancel()
 
     async def _watch(self, receive: Receive) -> None:
         while (await receive())["type"] != "http.disconnect":
