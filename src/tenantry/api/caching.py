@@ -17,11 +17,6 @@ PRIVATE = (b"cache-control", b"private, no-cache")
 # Source: https://fetch.spec.whatwg.org/#x-content-type-options-header
 NO_SNIFF = (b"x-content-type-options", b"nosniff")
 ACCEPT_ENCODING = b"Accept-Encoding"
-_SHOWN = {
-    b"authorization": b"Authorization",
-    b"x-api-key": b"X-Api-Key",
-    b"x-mcp-token": b"X-Mcp-Token",
-}
 
 
 @lru_cache(maxsize=64)
@@ -33,7 +28,7 @@ def cache_headers(credentials: frozenset[bytes], *, is_page: bool, is_negotiated
         is_page: Whether the client may store the response and must revalidate it.
         is_negotiated: Whether its coding depends on ``Accept-Encoding``.
     """
-    varies = [shown for name, shown in _SHOWN.items() if name in credentials]
+    varies = [name.title() for name in sorted(credentials)]
     # One header: the CORS middleware extends the first ``Vary`` and drops any other.
     varies += [ACCEPT_ENCODING] if is_negotiated else []
     vary: Headers = [(b"vary", b", ".join(varies))] if varies else []

@@ -6,7 +6,6 @@ from uuid import UUID
 
 from msgspec import field
 
-from tenantry.catalog.drift import Drifted
 from tenantry.fleet.drift import DriftReport
 from tenantry.schemas.backups import TenantFailure
 from tenantry.schemas.base import PageResponse, Schema
@@ -59,8 +58,3 @@ class TenantDriftResponse(Schema, frozen=True):
     """What has drifted of one customer: ``drift`` is null if the last check found nothing."""
 
     drift: DriftedTenantResponse | None
-
-    @classmethod
-    def of_found(cls, found: Drifted | None) -> Self:
-        """Return the representation of what was *found*."""
-        return cls(None if found is None else DriftedTenantResponse.of(found))

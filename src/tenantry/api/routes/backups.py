@@ -6,8 +6,6 @@ copy is not accepted over HTTP: it would run with the privileges of Tenantry's d
 
 from uuid import UUID
 
-from msgspec import UNSET
-
 from tenantry.access.principal import AdminContext
 from tenantry.api.access_levels import ADMIN
 from tenantry.api.endpoints import ACCEPTED, CONFLICT, NOT_FOUND, endpoint
@@ -40,7 +38,7 @@ async def back_up_tenants(
     ctx: AdminContext, services: Services, request: BackUpRequest
 ) -> QueuedJobs:
     """Back up tenants; by default all of them, and the catalog."""
-    tenant_ids = None if request.tenant_ids is UNSET else request.tenant_ids
+    tenant_ids = sent_members(request).get("tenant_ids")
     return QueuedJobs(await services.queueing.back_up(ctx, tenant_ids))
 
 

@@ -9,7 +9,7 @@ from tenantry.api.envelope import Reply
 from tenantry.api.routes.jobs import queued, queues
 from tenantry.catalog import drift, tenants
 from tenantry.schemas.base import Nothing, PageRequest
-from tenantry.schemas.drift import DriftPage, TenantDriftResponse
+from tenantry.schemas.drift import DriftedTenantResponse, DriftPage, TenantDriftResponse
 from tenantry.services import Services
 
 
@@ -31,7 +31,8 @@ async def show_drift(
 ) -> TenantDriftResponse:
     """Show what has drifted of a tenant."""
     tenant = await tenants.get(services.catalog, tenant_id)
-    return TenantDriftResponse.of_found(await drift.find(services.catalog, tenant.id))
+    found = await drift.find(services.catalog, tenant.id)
+    return TenantDriftResponse(None if found is None else DriftedTenantResponse.of(found))
 
 
 @queues("/api/admin/tenants/{tenantId}/drift/check", errors=[CONFLICT])
