@@ -12,93 +12,64 @@ from tenantry.catalog.tables import tenant as table
 from tenantry.catalog.tenants import Tenant, TenantState
 from tenantry.db.statements import Statement, columns_of
 
-_MOVE = Statement(
-    sa.update(table)
-    .values(
-        server_name=sa.bindparam("server"),
-        database_name=sa.bindparam("database"),
-        schema_revision=sa.bindparam("revision"),
-        is_active=sa.bindparam("is_active", type_=sa.Boolean),
-        # The failed attempt, and the drift, were of the old database.
-        failing_run_id=None,
-        drifted_at=None,
-        drift=None,
-    )
-    .where(
-        table.c.id == sa.bindparam("tenant"),
-        table.c.state == TenantState.READY.value,
-        ~table.c.is_active,
-        table.c.server_name == sa.bindparam("old_server"),
-        table.c.database_name == sa.bindparam("old_database"),
-    )
-    .returning(*columns_of(table, Tenant)),
-    Tenant,
-)
+_by_id = table.c.id == sa.bindparam("tenant")
+_is_ready = table.c.state == TenantState.READY.value
+_new_place: dict[str, sa.BindParameter[str]] = {
+    "server_name": sa.bindparam("server"),
+    "database_name": sa.bindparam("database"),
+}
 
-_SUSPEND = Statement(
-    sa.update(table)
-    .values(is_active=False)
-    .where(
-        table.c.id == sa.bindparam("tenant"),
-        table.c.state == TenantState.READY.value,
-        table.c.is_active,
-        table.c.server_name == sa.bindparam("old_server"),
-        table.c.database_name == sa.bindparam("old_database"),
-    )
-    .returning(*columns_of(table, Tenant)),
-    Tenant,
-)
-_FREEZE = Statement(
-    sa.update(table)
-    .values(is_read_only=True)
-    .where(
-        table.c.id == sa.bindparam("tenant"),
-        table.c.state == TenantState.READY.value,
-        ~table.c.is_read_only,
-        table.c.server_name == sa.bindparam("old_server"),
-        table.c.database_name == sa.bindparam("old_database"),
-    )
-    .returning(*columns_of(table, Tenant)),
-    Tenant,
-)
-_UNFREEZE = Statement(
-    sa.update(table)
-    .values(is_read_only=False)
-    .where(
-        table.c.id == sa.bindparam("tenant"),
-        sa.or_(
-            table.c.state == TenantState.READY.value, table.c.state == TenantState.DELETED.value
-        ),
-        table.c.is_read_only,
-    )
-    .returning(*columns_of(table, Tenant)),
-    Tenant,
-)
-_RELOCATE = Statement(
-    sa.update(table)
-    .values(
-        server_name=sa.bindparam("server"),
-        database_name=sa.bindparam("database"),
-        is_read_only=sa.bindparam("is_read_only", type_=sa.Boolean),
-        drifted_at=None,
-        drift=None,
-    )
-    .where(
-        table.c.id == sa.bindparam("tenant"),
-        table.c.state == TenantState.READY.value,
-        table.c.is_read_only,
-        table.c.server_name == sa.bindparam("old_server"),
-        table.c.database_name == sa.bindparam("old_database"),
-    )
-    .returning(*columns_of(table, Tenant)),
-    Tenant,
-)
 
+def _update(*conditions: sa.ColumnElement[bool], **values: object) -> Statement[Tenant]:
+    return Statement(
+        sa.update(table)
+        .values(values)
+        .where(_by_id, *conditions)
+        .returning(*columns_of(table, Tenant)),
+        Tenant,
+    )
+
+
+def _swap(condition: sa.ColumnElement[bool], **values: object) -> Statement[Tenant]:
+    """Return the statement that changes a ready tenant, if it still has its old database."""
+    return _update(
+        _is_ready,
+        condition,
+        table.c.server_name == sa.bindparam("old_server"),
+        table.c.database_name == sa.bindparam("old_database"),
+        **values,
+    )
+
+
+_SUSPEND = _swap(table.c.is_active, is_active=False)
+_FREEZE = _swap(~table.c.is_read_only, is_read_only=True)
+_UNFREEZE = _update(
+    sa.or_(_is_ready, table.c.state == TenantState.DELETED.value),
+    table.c.is_read_only,
+    is_read_only=False,
+)
+_RELOCATE = _swap(
+    table.c.is_read_only,
+    **_new_place,
+    is_read_only=sa.bindparam("is_read_only", type_=sa.Boolean),
+    drifted_at=None,
+    drift=None,
+)
+_MOVE = _swap(
+    ~table.c.is_active,
+    **_new_place,
+    schema_revision=sa.bindparam("revision"),
+    is_active=sa.bindparam("is_active", type_=sa.Boolean),
+    # The failed attempt, and the drift, were of the old database.
+    failing_run_id=None,
+    drifted_at=None,
+    drift=None,
+)
 
 # In a run, an item has its own copy of the place.
 _REDIRECT = Statement[Any](
     sa.update(tenant_migration)
-    .values(server_name=sa.bindparam("server"), database_name=sa.bindparam("database"))
+    .values(_new_place)
     .where(
         tenant_migration.c.tenant_id == sa.bindparam("tenant"),
         tenant_migration.c.run_id.in_(
@@ -117,37 +88,19 @@ _REDIRECT = Statement[Any](
 async def suspend(session: CatalogChange, tenant: Tenant) -> Tenant | None:
     """Suspend an active tenant.
 
-    Args:
-        session: A change of the catalog.
-        tenant: With its current database.
-
     Returns:
         None if it is suspended or missing, or no longer has the database in *tenant*.
     """
-    return await session.fetch_one(
-        _SUSPEND,
-        tenant=tenant.id,
-        old_server=tenant.server_name,
-        old_database=tenant.database_name,
-    )
+    return await _change(session, _SUSPEND, tenant)
 
 
 async def freeze(session: CatalogChange, tenant: Tenant) -> Tenant | None:
     """Make a writable tenant read-only.
 
-    Args:
-        session: A change of the catalog.
-        tenant: With its current database.
-
     Returns:
         None if it is read-only or missing, or no longer has the database in *tenant*.
     """
-    return await session.fetch_one(
-        _FREEZE,
-        tenant=tenant.id,
-        old_server=tenant.server_name,
-        old_database=tenant.database_name,
-    )
+    return await _change(session, _FREEZE, tenant)
 
 
 async def unfreeze(session: CatalogChange, tenant_id: UUID) -> Tenant | None:
@@ -165,29 +118,15 @@ async def relocate(
 ) -> Tenant | None:
     """Give a read-only tenant, and its items in unfinished runs, a copy of its database.
 
-    Args:
-        session: A change of the catalog.
-        tenant: With its current database.
-        server_name: The tenant server of the copy.
-        database_name: The name of the copy.
-        is_read_only: Whether the tenant stays read-only.
+    *is_read_only* is whether the tenant stays read-only.
 
     Returns:
         None if the tenant is writable or missing, or no longer has the database in *tenant*.
     """
-    moved = await session.fetch_one(
-        _RELOCATE,
-        tenant=tenant.id,
-        server=server_name,
-        database=database_name,
-        is_read_only=is_read_only,
-        old_server=tenant.server_name,
-        old_database=tenant.database_name,
-    )
+    place = {"server": server_name, "database": database_name}
+    moved = await _change(session, _RELOCATE, tenant, **place, is_read_only=is_read_only)
     if moved is not None:
-        await session.execute(
-            _REDIRECT, tenant=tenant.id, server=server_name, database=database_name
-        )
+        await session.execute(_REDIRECT, tenant=tenant.id, **place)
     return moved
 
 
@@ -202,29 +141,25 @@ async def move(
 ) -> Tenant | None:
     """Give a suspended tenant, and its items in unfinished runs, another database.
 
-    Args:
-        session: A change of the catalog.
-        tenant: With its current database.
-        server_name: The tenant server of the new database.
-        database_name: The name of the new database.
-        revision: The revision of the new database.
-        is_active: Whether the tenant becomes active.
+    The new database is at *revision*; *is_active* is whether the tenant becomes active.
 
     Returns:
         None if the tenant is active or missing, or no longer has the database in *tenant*.
     """
-    moved = await session.fetch_one(
-        _MOVE,
+    place = {"server": server_name, "database": database_name}
+    moved = await _change(session, _MOVE, tenant, **place, revision=revision, is_active=is_active)
+    if moved is not None:
+        await session.execute(_REDIRECT, tenant=tenant.id, **place)
+    return moved
+
+
+async def _change(
+    session: CatalogChange, statement: Statement[Tenant], tenant: Tenant, **values: object
+) -> Tenant | None:
+    return await session.fetch_one(
+        statement,
         tenant=tenant.id,
-        server=server_name,
-        database=database_name,
-        revision=revision,
-        is_active=is_active,
         old_server=tenant.server_name,
         old_database=tenant.database_name,
+        **values,
     )
-    if moved is not None:
-        await session.execute(
-            _REDIRECT, tenant=tenant.id, server=server_name, database=database_name
-        )
-    return moved
