@@ -64,7 +64,6 @@ class Passwords:
         self._chars_min = chars_min
         self._pool = ThreadPoolExecutor(threads, "passwords", initializer=_lower_priority)
         self._queue = FairQueue(self._pool, threads)
-        self._decoy = _decoy()
 
     @property
     def pending_count(self) -> int:
@@ -103,57 +102,28 @@ class Passwords:
             TooManyLogins: The queue is full.
         """
         with self._queue.place(address):
-            yield Place(self, address)
+            yield Place(self._queue, self._hasher, address)
 
-    async def hash(self, password: str, *, address: str = NO_ADDRESS) -> str:
-        """Return the hash of *password*, to be stored.
+    async def hash(self, password: str) -> str:
+        """Hash a password as `Place.hash` does, in its own place in the queue.
 
         Raises:
             TooManyLogins: The queue is full.
         """
-        with self._queue.place(address):
-            return await self._hash(password, address)
-
-    async def verify(
-        self, stored: str | None, password: str, *, address: str = NO_ADDRESS
-    ) -> str | None:
-        """Check a password as `Place.verify` does, in its own place in the queue.
-
-        Raises:
-            WrongPassword: It does not match.
-            TooManyLogins: The queue is full.
-        """
-        with self._queue.place(address):
-            return await self._verify(stored, password, address)
+        with self.place(NO_ADDRESS) as place:
+            return await place.hash(password)
 
     def close(self) -> None:
         """Stop the threads."""
         self._pool.shutdown(cancel_futures=True)
 
-    def _matches(self, stored: str, password: str) -> bool:
-        try:
-            return self._hasher.verify(stored, password)
-        except (VerificationError, InvalidHashError, UnicodeEncodeError):
-            return False
-
-    async def _hash(self, password: str, address: str) -> str:
-        return await self._queue.run(address, self._hasher.hash, password)
-
-    async def _verify(self, stored: str | None, password: str, address: str) -> str | None:
-        usable = stored if stored is not None and _is_sane(stored) else None
-        matches = await self._queue.run(address, self._matches, usable or self._decoy, password)
-        if usable is None or not matches:
-            raise WrongPassword
-        if self._hasher.check_needs_rehash(usable):
-            return await self._hash(password, address)
-        return None
-
 
 class Place:
     """A place in the queue; valid inside the block of `Passwords.place`."""
 
-    def __init__(self, passwords: Passwords, address: str) -> None:
-        self._passwords = passwords
+    def __init__(self, queue: FairQueue, hasher: PasswordHasher, address: str) -> None:
+        self._queue = queue
+        self._hasher = hasher
         self._address = address
 
     async def hash(self, password: str) -> str:
@@ -162,7 +132,7 @@ class Place:
         Raises:
             TooManyLogins: The place was given to another address.
         """
-        return await self._passwords._hash(password, self._address)  # noqa: SLF001 - one module
+        return await self._queue.run(self._address, self._hasher.hash, password)
 
     async def verify(self, stored: str | None, password: str) -> str | None:
         """Check *password* against the *stored* hash.
@@ -177,9 +147,22 @@ class Place:
             WrongPassword: It does not match.
             TooManyLogins: The place was given to another address.
         """
-        return await self._passwords._verify(stored, password, self._address)  # noqa: SLF001
+        usable = stored if stored is not None and _is_sane(stored) else None
+        matches = await self._queue.run(self._address, self._matches, usable or _decoy(), password)
+        if usable is None or not matches:
+            raise WrongPassword
+        if self._hasher.check_needs_rehash(usable):
+            return await self.hash(password)
+        return None
+
+    def _matches(self, stored: str, password: str) -> bool:
+        try:
+            return self._hasher.verify(stored, password)
+        except (VerificationError, InvalidHashError, UnicodeEncodeError):
+            return False
 
 
+@cache
 def _decoy() -> str:
     """Return a hash of no known password; verifying it costs as much as any other."""
     salt, digest = (_base64(os.urandom(size)) for size in (SALT_BYTES, HASH_BYTES))
