@@ -221,6 +221,6 @@ class TestActiveRuns:
         assert known.known == {run_id}
 
         await services.fleet.wait(run_id)
-        known.update(await run_tenants.progress_of(services.catalog, run_id))
+        known.update(await runs.get(services.catalog, run_id))
 
         assert known.known == frozenset()

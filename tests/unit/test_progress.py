@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
-from tenantry.catalog.progress import CANCELLED, LEFT_OUT, Progress, advance
+from tenantry.catalog.progress import LEFT_OUT, advance
+from tenantry.catalog.runs import CANCELLED, Progress
 from tenantry.kit.ids import new_id
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -17,6 +18,8 @@ def run_of(
 ) -> Progress:
     return Progress(
         id=new_id(),
+        started_at=NOW,
+        triggered_by="ada@example.com",
         total_count=total,
         success_count=0,
         failed_count=0,

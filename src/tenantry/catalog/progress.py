@@ -7,66 +7,34 @@ stops: items that have not started end as not attempted.
 """
 
 from datetime import datetime
-from uuid import UUID
 
 import msgspec
 
-NOT_ATTEMPTED = "not attempted: "
-"""The prefix of the error of a tenant that was not started; the reason follows."""
-CANCELLED = f"{NOT_ATTEMPTED}run cancelled"
+from tenantry.catalog.runs import NOT_ATTEMPTED, Progress
+
 LEFT_OUT = f"{NOT_ATTEMPTED}left out by the last wave"
 
 
-class Progress(msgspec.Struct, frozen=True):
-    """The counts and the options of a run.
-
-    Attributes:
-        total_count: The number of items.
-        finished_at: When the last item ended; None before that.
-        waves: The cumulative number of items up to each wave; None without waves.
-        max_failures: The failure budget; None without a limit.
-        stop_reason: Why no more items start; it is the error of those that have not started.
-            None while items may start.
-        last_sequence: The sequence of the item that ended last; None before the first.
-        unopened_count: Of the waves that have begun, how many items still wait; they are opened
-            in batches.
-    """
-
-    id: UUID
-    total_count: int
-    success_count: int
-    failed_count: int
-    finished_at: datetime | None
-    waves: list[int] | None
-    max_failures: int | None
-    stop_reason: str | None
-    last_sequence: int | None
-    unopened_count: int = 0
-
-    @property
-    def ended_count(self) -> int:
-        """How many items have ended."""
-        return self.success_count + self.failed_count
-
-    @property
-    def opened_count(self) -> int:
-        """The number of items that may have started."""
-        sizes = (size for size in self.waves or () if size > self.ended_count)
-        return next(sizes, self.total_count)
-
-
 def advance(
-    before: Progress, *, successes: int, failures: int, last_sequence: int, now: datetime
+    before: Progress,
+    *,
+    successes: int,
+    failures: int,
+    not_attempted: int = 0,
+    last_sequence: int,
+    now: datetime,
 ) -> Progress:
-    """Return the progress after some more items have ended."""
+    """Return the progress after some more items have ended; *failures* includes *not_attempted*."""
     after = msgspec.structs.replace(
         before,
         success_count=before.success_count + successes,
         failed_count=before.failed_count + failures,
+        not_attempted_count=before.not_attempted_count + not_attempted,
         last_sequence=last_sequence,
     )
     if after.ended_count >= after.total_count:
-        return msgspec.structs.replace(after, finished_at=now)
+        # The run was started by another process, perhaps with another clock.
+        return msgspec.structs.replace(after, finished_at=max(now, before.started_at))
     if after.stop_reason is not None:
         return after
     if after.max_failures is not None and after.failed_count > after.max_failures:

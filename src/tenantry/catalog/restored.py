@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from tenantry.catalog.database import CatalogChange
 from tenantry.catalog.jobs import JobState
-from tenantry.catalog.progress import NOT_ATTEMPTED
+from tenantry.catalog.runs import NOT_ATTEMPTED
 from tenantry.catalog.tables import api_key, job, mcp_token, migration_run, tenant
 from tenantry.catalog.tenants import TenantState
 from tenantry.db.statements import Statement

@@ -18,11 +18,12 @@ import sqlalchemy as sa
 from tenantry.catalog import latest_attempts, progress
 from tenantry.catalog.latest_attempts import Attempt
 from tenantry.catalog.pace import PACE
-from tenantry.catalog.progress import CANCELLED, Progress
 from tenantry.catalog.runs import (
+    CANCELLED,
     MigrationRunNotFound,
     MigrationState,
     Outcome,
+    Progress,
 )
 from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.tables import migration_run, tenant_migration
@@ -58,32 +59,23 @@ _is_open = _item.finished_at.is_(None)
 _is_waiting = _item.state == MigrationState.WAITING.value
 _worker = sa.bindparam("worker", type_=sa.Uuid)
 _limit = sa.bindparam("limit", type_=sa.BigInteger)
-_FIND = Statement(
-    sa.select(*columns_of(migration_run, Progress)).where(_run.id == sa.bindparam("run")), Progress
-)
 _LOCK = Statement(
     sa.select(*columns_of(migration_run, Progress))
     .where(_run.id == sa.bindparam("run"))
     .with_for_update(),
     Progress,
 )
-_finished_at = sa.bindparam("finished_at", type_=_run.finished_at.type)
+_MOVED = (
+    "success_count",
+    "failed_count",
+    "not_attempted_count",
+    "finished_at",
+    "stop_reason",
+    "last_sequence",
+    "unopened_count",
+)
 _MOVE = Statement[Any](
-    sa.update(migration_run)
-    .values(
-        {
-            **parameters(
-                "success_count", "failed_count", "stop_reason", "last_sequence", "unopened_count"
-            ),
-            "not_attempted_count": _run.not_attempted_count
-            + sa.bindparam("not_attempted", type_=sa.Integer),
-            # The item was started by another process, perhaps with another clock.
-            "finished_at": sa.case(
-                (_run.started_at > _finished_at, _run.started_at), else_=_finished_at
-            ),
-        }
-    )
-    .where(_run.id == sa.bindparam("run"))
+    sa.update(migration_run).values(parameters(*_MOVED)).where(_run.id == sa.bindparam("run"))
 )
 _END = Statement[Any](
     sa.update(tenant_migration)
@@ -145,18 +137,6 @@ _CLOSE = Statement(
     .returning(_item.sequence),
     _Number,
 )
-
-
-async def progress_of(session: CatalogSession, run_id: UUID) -> Progress:
-    """Return the progress of a run.
-
-    Raises:
-        MigrationRunNotFound: No run has this id.
-    """
-    found = await session.fetch_one(_FIND, run=run_id)
-    if found is None:
-        raise MigrationRunNotFound
-    return found
 
 
 async def open_first_wave(
@@ -270,9 +250,14 @@ async def close_batch(
     if not count:
         return Recorded([], [before], [])
     after = progress.advance(
-        before, successes=0, failures=count, last_sequence=last + count, now=now
+        before,
+        successes=0,
+        failures=count,
+        not_attempted=count,
+        last_sequence=last + count,
+        now=now,
     )
-    await _move(session, after, not_attempted=count)
+    await _move(session, after)
     ended = [] if after.finished_at is None else [after]
     return Recorded([MigrationState.FAILED.value] * count, [after], ended)
 
@@ -308,13 +293,13 @@ async def _end(
         before,
         successes=len(written) - failures,
         failures=failures,
+        not_attempted=sum(not one.item.is_attempted for one in written),
         last_sequence=last + len(outcomes),
         now=max(one.item.finished_at for one in written if one.item.finished_at),
     )
-    skipped = sum(not one.item.is_attempted for one in written)
     if after.unopened_count > before.unopened_count:  # a wave begins
         after = await _open_batch(session, after, opened_max)
-    await _move(session, after, not_attempted=skipped)
+    await _move(session, after)
     return written, after
 
 
@@ -346,15 +331,5 @@ def _attempt(outcome: Outcome) -> Attempt:
     return Attempt(outcome.schema_revision, item.run_id if is_failed else None)
 
 
-async def _move(session: CatalogSession, after: Progress, *, not_attempted: int = 0) -> None:
-    await session.execute(
-        _MOVE,
-        run=after.id,
-        success_count=after.success_count,
-        failed_count=after.failed_count,
-        finished_at=after.finished_at,
-        stop_reason=after.stop_reason,
-        last_sequence=after.last_sequence,
-        unopened_count=after.unopened_count,
-        not_attempted=not_attempted,
-    )
+async def _move(session: CatalogSession, after: Progress) -> None:
+    await session.execute(_MOVE, run=after.id, **{name: getattr(after, name) for name in _MOVED})

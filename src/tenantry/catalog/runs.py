@@ -13,13 +13,15 @@ from uuid import UUID
 import msgspec
 import sqlalchemy as sa
 
-from tenantry.catalog.progress import CANCELLED, NOT_ATTEMPTED
 from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.tables import migration_run, tenant, tenant_migration
 from tenantry.db.statements import Count, Statement, columns_of
 from tenantry.kit.errors import NotFound
 from tenantry.kit.pages import Page, Window
 
+NOT_ATTEMPTED = "not attempted: "
+"""The prefix of the error of a tenant that was not started; the reason follows."""
+CANCELLED = f"{NOT_ATTEMPTED}run cancelled"
 UNFINISHED_MAX = 100
 ENDED_READ_MAX = 500
 CAUSES_MAX = 1_000
@@ -56,14 +58,15 @@ class MigrationRun(msgspec.Struct, frozen=True):
     """A migration run: one call to migrate active tenants to the head revision.
 
     Attributes:
+        finished_at: When the last item ended; None before that.
         total_count: The number of tenants, fixed at the start.
         failed_count: The tenants that failed, or were not attempted.
         last_sequence: The sequence of the item that ended last; None before the first.
         head: The position that its tenants must reach; None if its planner could not read it.
-        waves: How many items may have started when each wave has begun; None when all may
-            start at once.
+        waves: The cumulative number of items up to each wave; None without waves.
         max_failures: The failure budget; None without a limit.
-        stop_reason: Why no more tenants are started; None if they are.
+        stop_reason: Why no more items start; it is the error of those that have not started.
+            None while items may start.
         retry_of: The earlier run of which it retries the failures.
         not_attempted_count: Tenants that were never started.
     """
@@ -99,6 +102,28 @@ class MigrationRun(msgspec.Struct, frozen=True):
     def counts(self, item: "RunTenant") -> bool:
         """Return whether the counts include *item*, which may have ended after they were read."""
         return (item.sequence or 0) <= (self.last_sequence or 0)
+
+
+class Progress(MigrationRun, frozen=True):
+    """A run, and how far the workers have come with its waves.
+
+    Attributes:
+        unopened_count: Of the waves that have begun, how many items still wait; they are opened
+            in batches.
+    """
+
+    unopened_count: int = 0
+
+    @property
+    def ended_count(self) -> int:
+        """How many items have ended."""
+        return self.success_count + self.failed_count
+
+    @property
+    def opened_count(self) -> int:
+        """The number of items that may have started."""
+        sizes = (size for size in self.waves or () if size > self.ended_count)
+        return next(sizes, self.total_count)
 
 
 class RunTenant(msgspec.Struct, frozen=True):
@@ -140,25 +165,6 @@ class Outcome(msgspec.Struct, frozen=True):
 
     item: RunTenant
     schema_revision: str | None = None
-
-
-class UnfinishedRun(msgspec.Struct, frozen=True):
-    """A run that has not ended.
-
-    Attributes:
-        head: The position that its tenants must reach; None if its planner could not read it.
-        max_failures: The failure budget; None without a limit.
-        stop_reason: Why no more tenants are started; None if they are.
-        unopened_count: Of the waves that have begun, how many tenants still wait.
-    """
-
-    id: UUID
-    head: str | None
-    started_at: datetime
-    failed_count: int
-    max_failures: int | None
-    stop_reason: str | None
-    unopened_count: int
 
 
 class Cause(msgspec.Struct, frozen=True):
@@ -205,11 +211,11 @@ _COUNT = Statement(
     Count,
 )
 _UNFINISHED = Statement(
-    sa.select(*columns_of(migration_run, UnfinishedRun))
+    sa.select(*columns_of(migration_run, Progress))
     .where(_is_planned, _run.finished_at.is_(None))
     .order_by(_run.id)
     .limit(UNFINISHED_MAX),
-    UnfinishedRun,
+    Progress,
 )
 
 
@@ -297,7 +303,7 @@ async def page(
     return Page(items, window, total.count if total else 0)
 
 
-async def unfinished(session: CatalogSession) -> list[UnfinishedRun]:
+async def unfinished(session: CatalogSession) -> list[Progress]:
     """Return the runs that have not ended, the oldest first."""
     return await session.fetch_all(_UNFINISHED)
 

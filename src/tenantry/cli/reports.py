@@ -9,8 +9,7 @@ from rich.table import Column
 from rich.text import Text
 
 from tenantry.catalog.activity import Activity
-from tenantry.catalog.progress import NOT_ATTEMPTED
-from tenantry.catalog.runs import MigrationRun, MigrationState, RunTenant
+from tenantry.catalog.runs import NOT_ATTEMPTED, MigrationRun, MigrationState, RunTenant
 from tenantry.cli import output
 from tenantry.cli.progress import Found, waiting_text
 from tenantry.fleet.dry_run import Preview, TenantPreview

@@ -11,12 +11,11 @@ from collections import OrderedDict
 from collections.abc import Callable
 from uuid import UUID
 
-from tenantry.catalog import run_tenants, workers
+from tenantry.catalog import run_tenants, runs, workers
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.pace import PACE, Pace
-from tenantry.catalog.progress import NOT_ATTEMPTED, Progress
 from tenantry.catalog.run_tenants import MigrationRunEnded
-from tenantry.catalog.runs import UnfinishedRun
+from tenantry.catalog.runs import NOT_ATTEMPTED, MigrationRun, Progress
 from tenantry.fleet.in_flight import InFlight
 from tenantry.kit.clock import monotonic_seconds
 from tenantry.migration.run_scripts import RunScripts
@@ -58,7 +57,7 @@ class ActiveRun:
         self._updated = asyncio.Event()
         self._reading = asyncio.Lock()
 
-    def update(self, run: Progress | UnfinishedRun) -> None:
+    def update(self, run: MigrationRun) -> None:
         """Store the state of the run, as just read or written. A stop is final."""
         self.stop_reason = self.stop_reason or run.stop_reason
         self._max_failures = run.max_failures
@@ -103,7 +102,7 @@ class ActiveRun:
     async def _read_state(self, catalog: Catalog) -> None:
         async with self._reading:  # one read for all tasks that are about to start a tenant
             if monotonic_seconds() - self._updated_at >= STATE_SECONDS_MAX:
-                self.update(await run_tenants.progress_of(catalog, self.run_id))
+                self.update(await runs.get(catalog, self.run_id))
 
 
 class ActiveRuns:
@@ -155,7 +154,7 @@ class ActiveRuns:
         """Restart the time limits of unknown runs: no process could write a heartbeat."""
         self._unknown.clear()
 
-    async def of(self, run: UnfinishedRun, catalog: Catalog) -> ActiveRun | None:
+    async def of(self, run: Progress, catalog: Catalog) -> ActiveRun | None:
         """Return the active run, or None if this process does not have its revisions.
 
         An older release, or a process that is configured without the user's revisions, would find
@@ -172,7 +171,7 @@ class ActiveRuns:
             active.update(run)
         return active
 
-    async def _join(self, run: UnfinishedRun, catalog: Catalog) -> ActiveRun | None:
+    async def _join(self, run: Progress, catalog: Catalog) -> ActiveRun | None:
         now = monotonic_seconds()
         first_seen, check_again_at = self._unknown.get(run.id, (now, now))
         if check_again_at > now:

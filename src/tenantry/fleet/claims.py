@@ -17,7 +17,7 @@ from tenantry.catalog import plans, run_claims, run_tenants, runs, waiting, work
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.pace import Pace
 from tenantry.catalog.run_tenants import Recorded
-from tenantry.catalog.runs import RunTenant, UnfinishedRun
+from tenantry.catalog.runs import Progress, RunTenant
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.fleet.active_runs import ActiveRun, ActiveRuns
 from tenantry.fleet.heartbeat import Heartbeat
@@ -192,10 +192,10 @@ class Claims:
         return count
 
     async def _pending_by_server(
-        self, unfinished: list[UnfinishedRun]
-    ) -> dict[str, list[tuple[UnfinishedRun, ActiveRun]]]:
+        self, unfinished: list[Progress]
+    ) -> dict[str, list[tuple[Progress, ActiveRun]]]:
         """Return the runs that have pending tenants on each server that is not away."""
-        found: dict[str, list[tuple[UnfinishedRun, ActiveRun]]] = {}
+        found: dict[str, list[tuple[Progress, ActiveRun]]] = {}
         unknown: set[str] = set()
         for run in unfinished:
             if run.stop_reason is not None:
@@ -215,9 +215,7 @@ class Claims:
         self.unknown_servers = frozenset(unknown)
         return found
 
-    async def _claim_on(
-        self, server_name: str, runs_of: list[tuple[UnfinishedRun, ActiveRun]]
-    ) -> int:
+    async def _claim_on(self, server_name: str, runs_of: list[tuple[Progress, ActiveRun]]) -> int:
         """Claim tenants of a server: of the next run, in turn; or a few of each new run."""
         queue = self._queue_of(server_name)
         if not queue.is_short:
@@ -248,7 +246,7 @@ class Claims:
             self._is_unconfirmed = False
 
     async def _claim_of(
-        self, run: UnfinishedRun, active: ActiveRun, server_name: str, limit: int
+        self, run: Progress, active: ActiveRun, server_name: str, limit: int
     ) -> int:
         was_unconfirmed, self._is_unconfirmed = self._is_unconfirmed, True
         holder = self._heartbeat.worker_id
@@ -277,7 +275,7 @@ class Claims:
         return len(found)
 
     async def _servers_left_out(
-        self, run: UnfinishedRun, active: ActiveRun, unknown: set[str]
+        self, run: Progress, active: ActiveRun, unknown: set[str]
     ) -> Collection[str]:
         """Return the servers of which no tenants are claimed.
 
