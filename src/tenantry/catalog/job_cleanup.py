@@ -7,11 +7,11 @@ from uuid import UUID
 import msgspec
 import sqlalchemy as sa
 
-from tenantry.catalog.jobs import Job, JobState
+from tenantry.catalog.jobs import Job, JobState, is_open, is_running, updating
 from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.tables import job
 from tenantry.catalog.workers import is_abandoned, living
-from tenantry.db.statements import Statement, columns_of
+from tenantry.db.statements import Statement
 
 PRUNED_MAX = 1_000
 """Jobs that one call of `prune` removes."""
@@ -33,53 +33,30 @@ class Left(msgspec.Struct, frozen=True):
     kept: int
 
 
-_COLUMNS = columns_of(job, Job)
-_is_open = sa.or_(job.c.state == JobState.RUNNING.value, job.c.state == JobState.DROPPING.value)
+_worker = sa.bindparam("worker", type_=sa.Uuid)
 _ABANDON = Statement[Any](
     sa.update(job)
     .values(worker_id=None)
-    .where(job.c.id == sa.bindparam("job"), job.c.worker_id == sa.bindparam("worker"), _is_open)
+    .where(job.c.id == sa.bindparam("job"), job.c.worker_id == sa.bindparam("worker"), is_open)
 )
-_worker = sa.bindparam("worker", type_=sa.Uuid)
-_TAKE_ABANDONED = Statement(
-    sa.update(job)
-    .values(
-        worker_id=_worker,
-        error=sa.case((job.c.state == JobState.RUNNING.value, INTERRUPTED), else_=job.c.error),
-        state=JobState.DROPPING.value,
-    )
-    .where(
-        _is_open,
-        sa.or_(job.c.worker_id.is_(None), is_abandoned(job.c.worker_id, _worker)),
-    )
-    .returning(*_COLUMNS),
-    Job,
+_TAKE_ABANDONED = updating(
+    is_open,
+    sa.or_(job.c.worker_id.is_(None), is_abandoned(job.c.worker_id, _worker)),
+    worker_id=_worker,
+    error=sa.case((is_running, INTERRUPTED), else_=job.c.error),
+    state=JobState.DROPPING.value,
 )
-_TAKE_KEPT = Statement(
-    sa.update(job)
-    .values(worker_id=_worker, state=JobState.DROPPING.value)
-    .where(job.c.state == JobState.KEPT.value, job.c.tenant_id == sa.bindparam("tenant"))
-    .returning(*_COLUMNS),
-    Job,
-)
+_is_kept = job.c.state == JobState.KEPT.value
+_is_kept_of_tenant = sa.and_(_is_kept, job.c.tenant_id == sa.bindparam("tenant"))
+_TAKE_KEPT = updating(_is_kept_of_tenant, worker_id=_worker, state=JobState.DROPPING.value)
 _RELEASE_KEPT = Statement[Any](
-    sa.update(job)
-    .values(state=JobState.DROPPING.value, worker_id=None)
-    .where(job.c.state == JobState.KEPT.value, job.c.tenant_id == sa.bindparam("tenant"))
+    sa.update(job).values(state=JobState.DROPPING.value, worker_id=None).where(_is_kept_of_tenant)
 )
+_is_left = sa.and_(is_open, sa.or_(job.c.worker_id.is_(None), ~job.c.worker_id.in_(living)))
 _LEFT = Statement(
     sa.select(
-        sa.func.count(
-            sa.case(
-                (
-                    sa.and_(
-                        _is_open, sa.or_(job.c.worker_id.is_(None), ~job.c.worker_id.in_(living))
-                    ),
-                    1,
-                )
-            )
-        ).label("abandoned"),
-        sa.func.count(sa.case((job.c.state == JobState.KEPT.value, 1))).label("kept"),
+        sa.func.count(sa.case((_is_left, 1))).label("abandoned"),
+        sa.func.count(sa.case((_is_kept, 1))).label("kept"),
     ),
     Left,
 )

@@ -8,11 +8,11 @@ from uuid import UUID
 import msgspec
 import sqlalchemy as sa
 
-from tenantry.catalog.jobs import ADD, Job, JobState
+from tenantry.catalog.jobs import ADD, Job, JobState, is_dropping, is_running, updating
 from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.tables import job, tenant
 from tenantry.catalog.tenants import TenantState
-from tenantry.db.statements import Count, Statement, columns_of
+from tenantry.db.statements import Count, Statement, columns_of, parameters
 from tenantry.db.types import Ids, is_listed
 from tenantry.kit.errors import Conflict
 
@@ -66,7 +66,6 @@ _worker = sa.bindparam("worker", type_=sa.Uuid)
 _is_held = job.c.worker_id == _worker
 # Not as a parameter, which would match no partial index.
 _is_queued = job.c.state == sa.literal_column(f"'{JobState.QUEUED.value}'")
-_is_running = job.c.state == JobState.RUNNING.value
 _is_backup, _is_move = job.c.kind == BACKUP, job.c.kind == MOVE
 _IN_LANE = {
     BACKUP: _is_backup,
@@ -116,7 +115,7 @@ _TO_MOVE = Statement(
         tenant.c.server_name == sa.bindparam("server"),
         ~sa.exists().where(
             _is_move,
-            sa.or_(_is_queued, _is_running, job.c.state == JobState.DROPPING.value),
+            sa.or_(_is_queued, is_running, is_dropping),
             job.c.tenant_id == tenant.c.id,
         ),
     )
@@ -139,12 +138,12 @@ def _claim_of(is_in_lane: sa.ColumnElement[bool]) -> Statement[Job]:
         .with_for_update(skip_locked=True)
         .scalar_subquery()
     )
-    return Statement(
-        sa.update(job)
-        .values(state=JobState.RUNNING.value, worker_id=_worker, started_at=_at)
-        .where(job.c.id == following, _is_queued)
-        .returning(*_COLUMNS),
-        Job,
+    return updating(
+        job.c.id == following,
+        _is_queued,
+        state=JobState.RUNNING.value,
+        worker_id=_worker,
+        started_at=_at,
     )
 
 
@@ -163,8 +162,8 @@ _BEGUN = (
 )
 _BEGIN = Statement(
     sa.update(job)
-    .values({name: sa.bindparam(name, type_=job.c[name].type) for name in _BEGUN})
-    .where(_by_id, _is_held, _is_running)
+    .values(parameters(*_BEGUN))
+    .where(_by_id, _is_held, is_running)
     .returning(job.c.id),
     _Id,
 )
@@ -182,9 +181,9 @@ _QUEUE_AGAIN = Statement[Any](
         note=None,
         bytes_done=0,
     )
-    .where(_by_id, _is_held, job.c.state == JobState.DROPPING.value)
+    .where(_by_id, _is_held, is_dropping)
 )
-_is_claimed = sa.and_(_is_running, job.c.options.is_not(None))
+_is_claimed = sa.and_(is_running, job.c.options.is_not(None))
 # Queued again, its next attempt would forget the database, and what it has done to its tenant.
 _has_begun = job.c.database_name.is_not(None)
 _GIVE_BACK = Statement[Any](
@@ -197,7 +196,7 @@ _ABANDON = Statement[Any](
     .values(worker_id=None)
     .where(
         _is_held,
-        sa.or_(job.c.state == JobState.DROPPING.value, sa.and_(_is_claimed, _has_begun)),
+        sa.or_(is_dropping, sa.and_(_is_claimed, _has_begun)),
         ~is_listed(job.c.id, _ids),
     )
 )
@@ -205,17 +204,13 @@ _ended = {"state": JobState.FAILED.value, "error": CANCELLED, "finished_at": _at
 _FAIL = Statement(
     sa.update(job)
     .values({**_ended, "error": sa.bindparam("error", type_=sa.String), "worker_id": None})
-    .where(_by_id, _is_held, _is_running, ~_has_begun)
+    .where(_by_id, _is_held, is_running, ~_has_begun)
     .returning(job.c.id),
     _Id,
 )
-_CANCEL_QUEUED = Statement(
-    sa.update(job).values(_ended).where(_by_id, _is_queued).returning(*_COLUMNS), Job
-)
+_CANCEL_QUEUED = updating(_by_id, _is_queued, **_ended)
 _CANCEL_EVERY = Statement(sa.update(job).values(_ended).where(_is_queued).returning(job.c.id), _Id)
-_CANCEL_RUNNING = Statement(
-    sa.update(job).values(is_cancelled=True).where(_by_id, _is_running).returning(*_COLUMNS), Job
-)
+_CANCEL_RUNNING = updating(_by_id, is_running, is_cancelled=True)
 
 
 async def add(session: CatalogSession, queued: Sequence[Job]) -> None:

@@ -85,9 +85,17 @@ class _Noted(msgspec.Struct, frozen=True):
 _COLUMNS = columns_of(job, Job)
 _by_id = job.c.id == sa.bindparam("job")
 _is_held = sa.and_(_by_id, job.c.worker_id == sa.bindparam("worker"))
-_is_open = sa.or_(job.c.state == JobState.RUNNING.value, job.c.state == JobState.DROPPING.value)
-_is_frozen = sa.and_(job.c.has_made_read_only, _is_open)
-_at = sa.bindparam("at", type_=job.c.finished_at.type)
+is_running = job.c.state == JobState.RUNNING.value
+is_dropping = job.c.state == JobState.DROPPING.value
+is_open = sa.or_(is_running, is_dropping)
+_is_frozen = sa.and_(job.c.has_made_read_only, is_open)
+_error = sa.bindparam("error", type_=sa.String)
+
+
+def updating(*conditions: sa.ColumnElement[bool], **values: object) -> Statement[Job]:
+    """Return the statement that updates the jobs that meet all *conditions*, and returns them."""
+    return Statement(sa.update(job).values(values).where(*conditions).returning(*_COLUMNS), Job)
+
 
 ADD = Statement[Any](sa.insert(job), conflicts={"uq_job_tenant_id": TenantMoving})
 _NOTE = Statement(
@@ -100,37 +108,19 @@ _NOTE = Statement(
     .returning(job.c.is_cancelled),
     _Noted,
 )
-_FINISH = Statement(
-    sa.update(job)
-    .values(
-        state=sa.bindparam("state"),
-        error=sa.bindparam("error", type_=sa.String),
-        server_name=sa.bindparam("server", type_=sa.String),
-        database_name=sa.bindparam("database", type_=sa.String),
-        finished_at=_at,
-        worker_id=None,
-    )
-    .where(_is_held, _is_open)
-    .returning(*_COLUMNS),
-    Job,
+_FINISH = updating(
+    _is_held,
+    is_open,
+    state=sa.bindparam("state"),
+    error=_error,
+    server_name=sa.bindparam("server", type_=sa.String),
+    database_name=sa.bindparam("database", type_=sa.String),
+    finished_at=sa.bindparam("at", type_=job.c.finished_at.type),
+    worker_id=None,
 )
-_NOTE_READ_ONLY, _NOTE_SUSPENDED = (
-    Statement(
-        sa.update(job)
-        .values({name: True})
-        .where(_is_held, job.c.state == JobState.RUNNING.value)
-        .returning(*_COLUMNS),
-        Job,
-    )
-    for name in ("has_made_read_only", "has_suspended")
-)
-_NOTE_ACTIVATED = Statement(
-    sa.update(job)
-    .values(has_suspended=False)
-    .where(_is_held, job.c.state == JobState.DROPPING.value, job.c.has_suspended)
-    .returning(*_COLUMNS),
-    Job,
-)
+_NOTE_READ_ONLY = updating(_is_held, is_running, has_made_read_only=True)
+_NOTE_SUSPENDED = updating(_is_held, is_running, has_suspended=True)
+_NOTE_ACTIVATED = updating(_is_held, is_dropping, job.c.has_suspended, has_suspended=False)
 _NOTE_UNDONE = Statement[Any](
     sa.update(job)
     .values(
@@ -139,24 +129,17 @@ _NOTE_UNDONE = Statement[Any](
         source_server_name=None,
         source_database_name=None,
     )
-    .where(_is_held, job.c.state == JobState.DROPPING.value)
+    .where(_is_held, is_dropping)
 )
-_HAND_OVER = Statement(
-    sa.update(job)
-    .values(
-        state=JobState.DROPPING.value,
-        server_name=job.c.source_server_name,
-        database_name=job.c.source_database_name,
-        has_made_read_only=False,
-    )
-    .where(_is_held, job.c.state == JobState.RUNNING.value)
-    .returning(*_COLUMNS),
-    Job,
+_HAND_OVER = updating(
+    _is_held,
+    is_running,
+    state=JobState.DROPPING.value,
+    server_name=job.c.source_server_name,
+    database_name=job.c.source_database_name,
+    has_made_read_only=False,
 )
-_LOCK = Statement(
-    sa.select(*_COLUMNS).where(_is_held, job.c.state == JobState.RUNNING.value).with_for_update(),
-    Job,
-)
+_LOCK = Statement(sa.select(*_COLUMNS).where(_is_held, is_running).with_for_update(), Job)
 _KEEP = Statement[Any](
     sa.update(job)
     .values(
@@ -165,21 +148,14 @@ _KEEP = Statement[Any](
             for name in ("has_made_read_only", "has_suspended")
         }
     )
-    .where(job.c.tenant_id == sa.bindparam("tenant"), _is_open)
+    .where(job.c.tenant_id == sa.bindparam("tenant"), is_open)
 )
-_CONDEMN = Statement(
-    sa.update(job)
-    .values(
-        state=JobState.DROPPING.value,
-        # A job that is dropping has ended otherwise: the response to its COMMIT was lost.
-        error=sa.case(
-            (job.c.state == JobState.RUNNING.value, sa.bindparam("error", type_=sa.String)),
-            else_=job.c.error,
-        ),
-    )
-    .where(_is_held, _is_open)
-    .returning(*_COLUMNS),
-    Job,
+_CONDEMN = updating(
+    _is_held,
+    is_open,
+    state=JobState.DROPPING.value,
+    # A job that is dropping has ended otherwise: the response to its COMMIT was lost.
+    error=sa.case((is_running, _error), else_=job.c.error),
 )
 _FIND = Statement(sa.select(*_COLUMNS).where(_by_id), Job)
 _tenant = sa.bindparam("tenant", type_=sa.Uuid)
@@ -205,7 +181,7 @@ def is_moving(tenant_id: sa.ColumnElement[Any]) -> sa.ColumnElement[bool]:
     """Return the condition that a tenant is being moved; its migrations wait until that ends."""
     return sa.exists().where(
         job.c.kind == "move",
-        sa.or_(job.c.state == JobState.RUNNING.value, _is_frozen),
+        sa.or_(is_running, _is_frozen),
         job.c.tenant_id == tenant_id,
     )
 

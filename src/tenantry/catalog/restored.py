@@ -12,7 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from tenantry.catalog.database import CatalogChange
-from tenantry.catalog.jobs import JobState
+from tenantry.catalog.jobs import JobState, is_dropping, is_open, is_running
 from tenantry.catalog.runs import NOT_ATTEMPTED
 from tenantry.catalog.tables import api_key, job, mcp_token, migration_run, tenant
 from tenantry.catalog.tenants import TenantState
@@ -28,10 +28,7 @@ _unsettled = sa.select(tenant.c.id).where(_is_unsettled)
 
 _is_unfinished_move = sa.and_(
     job.c.source_database_name.is_not(None),
-    sa.or_(
-        job.c.state == JobState.RUNNING.value,
-        sa.and_(job.c.state == JobState.DROPPING.value, job.c.error.is_not(None)),
-    ),
+    sa.or_(is_running, sa.and_(is_dropping, job.c.error.is_not(None))),
 )
 _NO_DATABASE = {"server_name": None, "database_name": None, "worker_id": None}
 # Any process undoes it, as it does for the jobs of dead processes.
@@ -42,21 +39,8 @@ _UNDO_MOVES = Statement[Any](
 )
 _END_JOBS = Statement[Any](
     sa.update(job)
-    .values(
-        state=JobState.FAILED.value,
-        error=RESTORED,
-        finished_at=_now,
-        **_NO_DATABASE,
-    )
-    .where(
-        ~_is_unfinished_move,
-        sa.or_(
-            *(
-                job.c.state == one.value
-                for one in (JobState.QUEUED, JobState.RUNNING, JobState.DROPPING)
-            )
-        ),
-    )
+    .values(state=JobState.FAILED.value, error=RESTORED, finished_at=_now, **_NO_DATABASE)
+    .where(~_is_unfinished_move, sa.or_(job.c.state == JobState.QUEUED.value, is_open))
 )
 # The workers end the tenants that are left, as in any stopped run.
 _STOP_RUNS = Statement[Any](
