@@ -13,7 +13,7 @@ from tenantry.catalog import tenant_counts
 from tenantry.catalog.database import CatalogChange
 from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.tables import tenant
-from tenantry.catalog.tenants import Tenant, TenantNameInUse, TenantState
+from tenantry.catalog.tenants import Tenant, TenantState, by_id, is_ready, updating
 from tenantry.db.statements import Statement, columns_of
 from tenantry.kit.errors import NotFound
 from tenantry.kit.pages import Page, Window
@@ -25,40 +25,31 @@ class DeletedTenantNotFound(NotFound):
 
 
 _COLUMNS = columns_of(tenant, Tenant)
-_by_id = tenant.c.id == sa.bindparam("tenant")
 _is_deleted = tenant.c.state == TenantState.DELETED.value
 _limit = sa.bindparam("limit", type_=sa.BigInteger)
 _name = sa.bindparam("name", type_=sa.String)
 
-_ADD = Statement(
-    sa.update(tenant)
-    .values(
-        state=TenantState.DELETED.value,
-        # A unique value: the name becomes available.
-        canonical_name=sa.cast(tenant.c.id, sa.String),
-        deleted_at=sa.bindparam("now", type_=tenant.c.deleted_at.type),
-    )
-    .where(_by_id, tenant.c.state == TenantState.READY.value, ~tenant.c.is_active)
-    .returning(*_COLUMNS),
-    Tenant,
+_ADD = updating(
+    by_id,
+    is_ready,
+    ~tenant.c.is_active,
+    state=TenantState.DELETED.value,
+    # A unique value: the name becomes available.
+    canonical_name=sa.cast(tenant.c.id, sa.String),
+    deleted_at=sa.bindparam("now", type_=tenant.c.deleted_at.type),
 )
-_FIND = Statement(sa.select(*_COLUMNS).where(_by_id, _is_deleted), Tenant)
+_FIND = Statement(sa.select(*_COLUMNS).where(by_id, _is_deleted), Tenant)
 _NAMED = Statement(
     sa.select(*_COLUMNS).where(_is_deleted, tenant.c.name == _name).order_by(tenant.c.id).limit(2),
     Tenant,
 )
-_RESTORE = Statement(
-    sa.update(tenant)
-    .values(
-        state=TenantState.READY.value,
-        name=_name,
-        canonical_name=sa.bindparam("canonical_name"),
-        deleted_at=None,
-    )
-    .where(_by_id, _is_deleted)
-    .returning(*_COLUMNS),
-    Tenant,
-    conflicts={"uq_tenant_canonical_name": TenantNameInUse},
+_RESTORE = updating(
+    by_id,
+    _is_deleted,
+    state=TenantState.READY.value,
+    name=_name,
+    canonical_name=sa.bindparam("canonical_name"),
+    deleted_at=None,
 )
 _PAGE = Statement(
     sa.select(*_COLUMNS)
@@ -78,12 +69,8 @@ _EXPIRED = Statement(
     .limit(_limit),
     Tenant,
 )
-_TAKE = Statement(
-    sa.update(tenant)
-    .values(state=TenantState.DELETING.value, worker_id=sa.bindparam("worker"))
-    .where(_by_id, _is_deleted)
-    .returning(*_COLUMNS),
-    Tenant,
+_TAKE = updating(
+    by_id, _is_deleted, state=TenantState.DELETING.value, worker_id=sa.bindparam("worker")
 )
 
 

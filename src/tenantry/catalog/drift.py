@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.tables import tenant
-from tenantry.catalog.tenants import Tenant, TenantState, is_migrated
+from tenantry.catalog.tenants import Tenant, is_migrated, is_ready
 from tenantry.db.schema_listing import Difference
 from tenantry.db.statements import Count, Statement, columns_of
 from tenantry.kit.pages import Page, Window
@@ -63,7 +63,7 @@ _SET = Statement[Any](
         sa.or_(_c.drifted_at.is_not(None), _at.is_not(None)),  # else there is nothing to write
     )
 )
-_has_drifted = sa.and_(_c.state == TenantState.READY.value, _c.drifted_at.is_not(None))
+_has_drifted = sa.and_(is_ready, _c.drifted_at.is_not(None))
 _PAGE = Statement(
     sa.select(*columns_of(tenant, Drifted))
     .where(_has_drifted)

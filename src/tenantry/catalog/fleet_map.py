@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.tables import tenant, tenant_migration
-from tenantry.catalog.tenants import TenantState
+from tenantry.catalog.tenants import is_ready
 from tenantry.db.statements import Statement
 
 MAP_MAX = 5_000
@@ -33,7 +33,6 @@ class MapTenant(msgspec.Struct, frozen=True):
     cause: str | None
 
 
-_is_ready = tenant.c.state == TenantState.READY.value
 _attempt = tenant_migration.c
 _MAP = Statement(
     sa.select(
@@ -53,7 +52,7 @@ _MAP = Statement(
             sa.and_(_attempt.run_id == tenant.c.failing_run_id, _attempt.tenant_id == tenant.c.id),
         )
     )
-    .where(_is_ready, tenant.c.id > sa.bindparam("after"))
+    .where(is_ready, tenant.c.id > sa.bindparam("after"))
     .order_by(tenant.c.id)
     .limit(sa.bindparam("limit", type_=sa.BigInteger)),
     MapTenant,

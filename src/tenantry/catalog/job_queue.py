@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from tenantry.catalog.jobs import ADD, Job, JobState, is_dropping, is_running, updating
 from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.tables import job, tenant
-from tenantry.catalog.tenants import TenantState
+from tenantry.catalog.tenants import is_ready
 from tenantry.db.statements import Count, Statement, columns_of, parameters
 from tenantry.db.types import Ids, is_listed
 from tenantry.kit.errors import Conflict
@@ -100,7 +100,7 @@ _TO_BACK_UP = Statement(
     sa.select(*columns_of(tenant, Queued))
     .select_from(tenant.outerjoin(_queued, _queued.c.tenant_id == tenant.c.id))
     .where(
-        tenant.c.state == TenantState.READY.value,
+        is_ready,
         sa.or_(_ids.is_(None), is_listed(tenant.c.id, _ids)),
         _queued.c.tenant_id.is_(None),
     )
@@ -111,7 +111,7 @@ _TO_BACK_UP = Statement(
 _TO_MOVE = Statement(
     sa.select(*columns_of(tenant, Queued))
     .where(
-        tenant.c.state == TenantState.READY.value,
+        is_ready,
         tenant.c.server_name == sa.bindparam("server"),
         ~sa.exists().where(
             _is_move,

@@ -93,7 +93,7 @@ _error = sa.bindparam("error", type_=sa.String)
 
 
 def updating(*conditions: sa.ColumnElement[bool], **values: object) -> Statement[Job]:
-    """Return the statement that updates the jobs that meet all *conditions*, and returns them."""
+    """Return a statement that updates the jobs that meet all *conditions*, and returns them."""
     return Statement(sa.update(job).values(values).where(*conditions).returning(*_COLUMNS), Job)
 
 

@@ -9,31 +9,20 @@ from tenantry.catalog.database import CatalogChange
 from tenantry.catalog.runs import MigrationState
 from tenantry.catalog.tables import migration_run, tenant_migration
 from tenantry.catalog.tables import tenant as table
-from tenantry.catalog.tenants import Tenant, TenantState
-from tenantry.db.statements import Statement, columns_of
+from tenantry.catalog.tenants import Tenant, TenantState, by_id, is_ready, updating
+from tenantry.db.statements import Statement
 
-_by_id = table.c.id == sa.bindparam("tenant")
-_is_ready = table.c.state == TenantState.READY.value
 _new_place: dict[str, sa.BindParameter[str]] = {
     "server_name": sa.bindparam("server"),
     "database_name": sa.bindparam("database"),
 }
 
 
-def _update(*conditions: sa.ColumnElement[bool], **values: object) -> Statement[Tenant]:
-    return Statement(
-        sa.update(table)
-        .values(values)
-        .where(_by_id, *conditions)
-        .returning(*columns_of(table, Tenant)),
-        Tenant,
-    )
-
-
 def _swap(condition: sa.ColumnElement[bool], **values: object) -> Statement[Tenant]:
     """Return the statement that changes a ready tenant, if it still has its old database."""
-    return _update(
-        _is_ready,
+    return updating(
+        by_id,
+        is_ready,
         condition,
         table.c.server_name == sa.bindparam("old_server"),
         table.c.database_name == sa.bindparam("old_database"),
@@ -43,8 +32,9 @@ def _swap(condition: sa.ColumnElement[bool], **values: object) -> Statement[Tena
 
 _SUSPEND = _swap(table.c.is_active, is_active=False)
 _FREEZE = _swap(~table.c.is_read_only, is_read_only=True)
-_UNFREEZE = _update(
-    sa.or_(_is_ready, table.c.state == TenantState.DELETED.value),
+_UNFREEZE = updating(
+    by_id,
+    sa.or_(is_ready, table.c.state == TenantState.DELETED.value),
     table.c.is_read_only,
     is_read_only=False,
 )

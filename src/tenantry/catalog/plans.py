@@ -19,7 +19,7 @@ from tenantry.catalog.pace import PACE
 from tenantry.catalog.runs import MigrationState
 from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.tables import migration_run, tenant, tenant_migration
-from tenantry.catalog.tenants import TenantState, is_migrated
+from tenantry.catalog.tenants import TenantState, is_migrated, is_ready
 from tenantry.catalog.workers import is_abandoned
 from tenantry.db.statements import Statement, columns_of, parameters
 from tenantry.db.types import Ids, is_listed
@@ -94,7 +94,7 @@ _failed_before = sa.select(_item.tenant_id).where(
 _is_selected = sa.or_(
     is_migrated,
     sa.and_(
-        tenant.c.state == TenantState.READY.value,
+        is_ready,
         tenant.c.is_active,
         tenant.c.is_read_only,
         is_frozen(tenant.c.id),
@@ -193,7 +193,7 @@ _WITHHELD = Statement(
     .where(
         _item.run_id == sa.bindparam("run"),
         is_listed(_item.tenant_id, _ids),
-        sa.or_(tenant.c.state != TenantState.READY.value, _is_withheld, _is_moved),
+        sa.or_(~is_ready, _is_withheld, _is_moved),
     ),
     _State,
 )

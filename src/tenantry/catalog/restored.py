@@ -15,7 +15,7 @@ from tenantry.catalog.database import CatalogChange
 from tenantry.catalog.jobs import JobState, is_dropping, is_open, is_running
 from tenantry.catalog.runs import NOT_ATTEMPTED
 from tenantry.catalog.tables import api_key, job, mcp_token, migration_run, tenant
-from tenantry.catalog.tenants import TenantState
+from tenantry.catalog.tenants import TenantState, is_ready
 from tenantry.db.statements import Statement
 
 RESTORED = "The catalog was restored from a backup that was made before the job ended."
@@ -23,7 +23,7 @@ RUN_STOPPED = f"{NOT_ATTEMPTED}the catalog was restored"
 
 _now = sa.bindparam("now", type_=job.c.finished_at.type)
 _is_deleted = tenant.c.state == TenantState.DELETED.value
-_is_unsettled = sa.and_(tenant.c.state != TenantState.READY.value, ~_is_deleted)
+_is_unsettled = sa.and_(~is_ready, ~_is_deleted)
 _unsettled = sa.select(tenant.c.id).where(_is_unsettled)
 
 _is_unfinished_move = sa.and_(

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.tables import tenant, tenant_count, tenant_name
-from tenantry.catalog.tenants import TenantState
+from tenantry.catalog.tenants import TenantState, is_ready
 from tenantry.db.statements import Count, Statement
 
 MERGED_FROM = 1_000
@@ -129,15 +129,14 @@ def _number(rows: sa.FromClause, *conditions: sa.ColumnElement[bool]) -> Any:
     return sa.select(sa.func.count()).select_from(rows).where(*conditions).scalar_subquery()
 
 
-_is_listed = tenant.c.state == TenantState.READY.value
 # In one statement, so in one snapshot.
 _COUNT_WRONG = Statement(
     sa.select(
         (
             _number(_wrong_counts)
             + _number(tenant_name)
-            + _number(tenant, _is_listed)
-            - 2 * _number(tenant.join(tenant_name, _is_named), _is_listed)
+            + _number(tenant, is_ready)
+            - 2 * _number(tenant.join(tenant_name, _is_named), is_ready)
         ).label("count")
     ),
     Count,

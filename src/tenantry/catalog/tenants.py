@@ -88,117 +88,99 @@ _IN_USE = {
     "tenant_pkey": TenantIdInUse,
     "uq_tenant_id": TenantIdInUse,
 }
-_is_ready = tenant.c.state == TenantState.READY.value
-is_migrated = sa.and_(_is_ready, tenant.c.is_active, ~tenant.c.is_read_only)
+by_id = tenant.c.id == sa.bindparam("tenant")
+is_ready = tenant.c.state == TenantState.READY.value
+is_migrated = sa.and_(is_ready, tenant.c.is_active, ~tenant.c.is_read_only)
 """Whether migration runs include the tenant."""
-_is_adopting = tenant.c.state == TenantState.ADOPTING.value
-_by_id = tenant.c.id == sa.bindparam("tenant")
+
+
+def updating(*conditions: sa.ColumnElement[bool], **values: object) -> Statement[Tenant]:
+    """Return a statement that updates the tenants that meet all *conditions*, and returns them."""
+    clause = sa.update(tenant).values(values).where(*conditions).returning(*_COLUMNS)
+    return Statement(clause, Tenant, conflicts=_NAME_IN_USE)
+
+
 _DATABASES = Statement(
     sa.select(tenant.c.database_name).where(
-        tenant.c.server_name == sa.bindparam("server"), _is_ready
+        tenant.c.server_name == sa.bindparam("server"), is_ready
     ),
     _Database,
 )
 
 _ADD = Statement[Any](sa.insert(tenant), conflicts=_IN_USE)
-_FIND = Statement(sa.select(*_COLUMNS).where(_by_id, _is_ready), Tenant)
+_FIND = Statement(sa.select(*_COLUMNS).where(by_id, is_ready), Tenant)
 _AFTER = Statement(
     sa.select(*_COLUMNS)
-    .where(_is_ready, tenant.c.id > sa.bindparam("after"))
+    .where(is_ready, tenant.c.id > sa.bindparam("after"))
     .order_by(tenant.c.id)
     .limit(sa.bindparam("limit", type_=sa.BigInteger)),
     Tenant,
 )
 _LOCK = Statement(
-    sa.select(*_COLUMNS).where(_by_id, _is_ready).with_for_update(key_share=True), Tenant
+    sa.select(*_COLUMNS).where(by_id, is_ready).with_for_update(key_share=True), Tenant
 )
 _FIND_BY_NAME = Statement(
-    sa.select(*_COLUMNS).where(tenant.c.canonical_name == sa.bindparam("name"), _is_ready), Tenant
+    sa.select(*_COLUMNS).where(tenant.c.canonical_name == sa.bindparam("name"), is_ready), Tenant
+)
+_UPDATED = (
+    "name",
+    "canonical_name",
+    "is_active",
+    "is_read_only",
+    "modules",
+    "requests_per_minute",
 )
 # None keeps the current value of the row, not the value that was read before.
-_UPDATE = Statement(
-    sa.update(tenant)
-    .values(
-        {
-            name: sa.func.coalesce(sa.bindparam(name, type_=tenant.c[name].type), tenant.c[name])
-            for name in (
-                "name",
-                "canonical_name",
-                "is_active",
-                "is_read_only",
-                "modules",
-                "requests_per_minute",
-            )
-        }
-    )
-    .where(_by_id, _is_ready)
-    .returning(*_COLUMNS),
-    Tenant,
-    conflicts=_NAME_IN_USE,
-)
-_SET_READY = Statement(
-    sa.update(tenant)
-    .values(state=TenantState.READY.value, worker_id=None, schema_revision=sa.bindparam("revision"))
-    .where(
-        _by_id,
-        sa.or_(tenant.c.state == TenantState.PROVISIONING.value, _is_adopting),
-        tenant.c.worker_id == sa.bindparam("worker"),
-    )
-    .returning(*_COLUMNS),
-    Tenant,
-)
-_SET_DELETING = Statement(
-    sa.update(tenant)
-    .values(state=TenantState.DELETING.value, worker_id=sa.bindparam("worker"))
-    .where(_by_id, _is_ready, ~tenant.c.is_active)
-    .returning(*_COLUMNS),
-    Tenant,
+_UPDATE = updating(
+    by_id,
+    is_ready,
+    **{
+        name: sa.func.coalesce(sa.bindparam(name, type_=tenant.c[name].type), tenant.c[name])
+        for name in _UPDATED
+    },
 )
 _worker = sa.bindparam("worker", type_=sa.Uuid)
+_is_adopting = tenant.c.state == TenantState.ADOPTING.value
+_SET_READY = updating(
+    by_id,
+    sa.or_(tenant.c.state == TenantState.PROVISIONING.value, _is_adopting),
+    tenant.c.worker_id == _worker,
+    state=TenantState.READY.value,
+    worker_id=None,
+    schema_revision=sa.bindparam("revision"),
+)
+_SET_DELETING = updating(
+    by_id, is_ready, ~tenant.c.is_active, state=TenantState.DELETING.value, worker_id=_worker
+)
 # Not as a parameter, which would match no partial index.
 _is_unready = tenant.c.state != sa.literal_column(f"'{TenantState.READY.value}'")
-_TAKE_ABANDONED = Statement(
-    sa.update(tenant)
-    .values(
-        worker_id=_worker,
-        state=sa.case(
-            (_is_adopting, TenantState.ADOPTING.value),
-            else_=TenantState.DELETING.value,
-        ),
-    )
-    .where(
-        _is_unready,
-        tenant.c.state != TenantState.DELETED.value,
-        sa.or_(tenant.c.worker_id.is_(None), is_abandoned(tenant.c.worker_id, _worker)),
-    )
-    .returning(*_COLUMNS),
-    Tenant,
+_state_of_removed = sa.case(
+    (_is_adopting, TenantState.ADOPTING.value), else_=TenantState.DELETING.value
+)
+_TAKE_ABANDONED = updating(
+    _is_unready,
+    tenant.c.state != TenantState.DELETED.value,
+    sa.or_(tenant.c.worker_id.is_(None), is_abandoned(tenant.c.worker_id, _worker)),
+    worker_id=_worker,
+    state=_state_of_removed,
 )
 # Most tenants are where they were, and then there is nothing to write.
 _SET_REVISION = Statement[Any](
     sa.update(tenant)
     .values(schema_revision=sa.bindparam("revision"))
-    .where(_by_id, tenant.c.schema_revision.is_distinct_from(sa.bindparam("revision")))
+    .where(by_id, tenant.c.schema_revision.is_distinct_from(sa.bindparam("revision")))
 )
 _is_held = sa.and_(
-    _by_id,
-    ~_is_ready,
-    tenant.c.worker_id == sa.bindparam("worker"),
+    by_id,
+    ~is_ready,
+    tenant.c.worker_id == _worker,
     # The same process may restore a tenant twice, and it may have moved before its removal.
     sa.or_(
         tenant.c.state == TenantState.DELETING.value,
         tenant.c.database_name == sa.bindparam("database"),
     ),
 )
-_CONDEMN = Statement(
-    sa.update(tenant)
-    .values(
-        state=sa.case((_is_adopting, TenantState.ADOPTING.value), else_=TenantState.DELETING.value)
-    )
-    .where(_is_held)
-    .returning(*_COLUMNS),
-    Tenant,
-)
+_CONDEMN = updating(_is_held, state=_state_of_removed)
 _REMOVE = Statement[Any](sa.delete(tenant).where(_is_held))
 _ABANDON = Statement[Any](
     sa.update(tenant)
