@@ -105,7 +105,7 @@ async def add_key(
         last_used_at=None,
         replaced_at=None,
     )
-    await credentials.add_key(session, key, digest=digest(secret))
+    await credentials.add(session, key, digest=digest(secret))
     return IssuedKey(key, secret)
 
 
@@ -143,7 +143,8 @@ async def _make_room_for_key(
 ) -> None:
     # The lock: two concurrent requests must not both take the last place.
     await tenants.lock(session, tenant_id)
-    await credentials.remove_expired_keys(session, tenant_id, before=ctx.now - EXPIRED_KEY_KEPT)
+    before = ctx.now - EXPIRED_KEY_KEPT
+    await credentials.remove_expired(session, ApiKey, tenant_id, before=before)
     if len(await credentials.keys(session, tenant_id)) >= KEYS_PER_TENANT_MAX:
         raise TooManyApiKeys(
             f"The tenant has {KEYS_PER_TENANT_MAX:,} API keys; revoke one before you issue another."
@@ -219,13 +220,13 @@ async def issue_mcp_token(
         ctx, "mcp-token.issue", token.id, tenant_id=tenant_id, changes=changes
     ) as session:
         await _make_room(ctx, session, token)
-        await credentials.add_token(session, token, digest=digest(secret))
+        await credentials.add(session, token, digest=digest(secret))
     return IssuedMcpToken(token, secret)
 
 
 async def _make_room(ctx: OperationContext, session: CatalogChange, added: McpToken) -> None:
     await tenants.lock(session, added.tenant_id)  # see `_make_room_for_key`
-    await credentials.remove_expired_tokens(session, added.tenant_id, now=ctx.now)
+    await credentials.remove_expired(session, McpToken, added.tenant_id, before=ctx.now)
     counts = await credentials.count_tokens(session, added.tenant_id, user_id=added.user_id)
     if counts.of_user >= TOKENS_PER_USER_MAX:
         raise TooManyMcpTokens(
@@ -256,26 +257,22 @@ async def revoke_mcp_token(
 
 
 async def remove_tokens(
-    ctx: OperationContext, catalog: Catalog, tenant_id: UUID, user_id: UUID
+    ctx: OperationContext,
+    catalog: Catalog,
+    tenant_id: UUID,
+    user_id: UUID,
+    *,
+    generation: int | None = None,
 ) -> None:
-    """Remove the McpTokens of a user. Call it last before the user's deletion is committed."""
-    if await credentials.tokens(catalog, tenant_id, user_id=user_id):
-        async with catalog.change(ctx, "mcp-token.end", user_id, tenant_id=tenant_id) as session:
-            await credentials.remove_tokens_of_user(session, tenant_id, user_id)
+    """Remove the McpTokens of a user, except those of the user's current *generation*, if any.
 
-
-async def remove_invalid_tokens(
-    ctx: OperationContext, catalog: Catalog, tenant_id: UUID, user_id: UUID, *, generation: int
-) -> None:
-    """Remove the McpTokens of a user that are not of *generation*.
-
-    Their old generation already makes them invalid; this removes them from the lists. Call it
-    last before the change of the user is committed.
+    The end of the user, or of their generation, makes them invalid; this removes them from the
+    lists. Call it last before the change of the user is committed.
     """
     found = await credentials.tokens(catalog, tenant_id, user_id=user_id)
     if any(token.user_generation != generation for token in found):
         async with catalog.change(ctx, "mcp-token.end", user_id, tenant_id=tenant_id) as session:
-            await credentials.remove_invalid_tokens(
+            await credentials.remove_tokens_of_user(
                 session, tenant_id, user_id, generation=generation
             )
 

@@ -216,7 +216,7 @@ class Identifier:
         found = await self._find_key(presented, now)
         if found is None:
             raise BadKey
-        self._usage.note_key(found.key.id, now)
+        self._usage.note(found.key, now)
         return found
 
     async def _find_key(self, presented: str | None, now: datetime) -> _CachedKey | None:
@@ -240,7 +240,7 @@ class Identifier:
         key = await self._find_key(presented.api_key, ctx.now)
         if key is not None and key.tenant.id != found.tenant.id:
             raise OtherTenant
-        self._usage.note_token(found.token.id, ctx.now)
+        self._usage.note(found.token, ctx.now)
         return Identity(found.tenant, mcp_token=found.token)
 
     async def _find_token(self, presented: str) -> _CachedToken | None:

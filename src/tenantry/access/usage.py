@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from tenantry.catalog import credentials
+from tenantry.catalog.credentials import ApiKey, McpToken
 from tenantry.catalog.database import Catalog
 from tenantry.db.sessions import DatabaseUnavailable
 
@@ -20,33 +21,23 @@ class Usage:
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
         self._written: dict[UUID, datetime] = {}
-        self._keys: dict[UUID, datetime] = {}
-        self._tokens: dict[UUID, datetime] = {}
+        self._noted: dict[UUID, tuple[ApiKey | McpToken, datetime]] = {}
 
-    def note_key(self, key_id: UUID, now: datetime) -> None:
-        """Record the use of an API key, in memory."""
-        self._note(self._keys, key_id, now)
-
-    def note_token(self, token_id: UUID, now: datetime) -> None:
-        """Record the use of an McpToken, in memory."""
-        self._note(self._tokens, token_id, now)
-
-    async def write(self) -> None:
-        """Write the recorded times. If the catalog is unavailable, they are dropped."""
-        keys, self._keys = self._keys, {}
-        tokens, self._tokens = self._tokens, {}
-        try:
-            for key_id, used_at in keys.items():
-                await credentials.note_key_use(self._catalog, key_id, used_at)
-            for token_id, used_at in tokens.items():
-                await credentials.note_token_use(self._catalog, token_id, used_at)
-        except DatabaseUnavailable:
-            self._written.clear()
-
-    def _note(self, noted: dict[UUID, datetime], credential_id: UUID, now: datetime) -> None:
-        written = self._written.get(credential_id)
+    def note(self, used: ApiKey | McpToken, now: datetime) -> None:
+        """Record the use of a credential, in memory."""
+        written = self._written.get(used.id)
         if written is not None and now - written < WRITTEN_EVERY:
             return
         if len(self._written) >= NOTED_MAX:
             self._written.clear()
-        self._written[credential_id] = noted[credential_id] = now
+        self._written[used.id] = now
+        self._noted[used.id] = used, now
+
+    async def write(self) -> None:
+        """Write the recorded times. If the catalog is unavailable, they are dropped."""
+        noted, self._noted = self._noted, {}
+        try:
+            for used, used_at in noted.values():
+                await credentials.note_use(self._catalog, used, used_at)
+        except DatabaseUnavailable:
+            self._written.clear()

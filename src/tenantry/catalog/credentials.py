@@ -87,8 +87,8 @@ _of_digest = sa.bindparam("digest", type_=sa.String)
 _of_tenant = sa.bindparam("tenant", type_=sa.Uuid)
 _of_id = sa.bindparam("credential", type_=sa.Uuid)
 
-_ADD_KEY = Statement[Any](sa.insert(api_key))
-_ADD_TOKEN = Statement[Any](sa.insert(mcp_token))
+_TABLES = {ApiKey: api_key, McpToken: mcp_token}
+_ADD = {kind: Statement[Any](sa.insert(table)) for kind, table in _TABLES.items()}
 _FIND_KEY = Statement(sa.select(*_KEY_COLUMNS).where(api_key.c.digest == _of_digest), ApiKey)
 _FIND_TOKEN = Statement(
     sa.select(*_TOKEN_COLUMNS).where(mcp_token.c.digest == _of_digest), McpToken
@@ -124,8 +124,7 @@ def _remove_expired(table: sa.Table) -> Statement[Any]:
     return Statement(sa.delete(table).where(table.c.tenant_id == _of_tenant, has_expired))
 
 
-_REMOVE_EXPIRED_KEYS = _remove_expired(api_key)
-_REMOVE_EXPIRED_TOKENS = _remove_expired(mcp_token)
+_REMOVE_EXPIRED = {kind: _remove_expired(table) for kind, table in _TABLES.items()}
 _uses = sa.union_all(
     sa.select(api_key.c.last_used_at).where(api_key.c.tenant_id == _of_tenant),
     sa.select(mcp_token.c.last_used_at).where(mcp_token.c.tenant_id == _of_tenant),
@@ -166,15 +165,13 @@ _REMOVE_TOKEN = Statement(
     .returning(mcp_token.c.id),
     _Id,
 )
-_REMOVE_INVALID_TOKENS = Statement[Any](
+_generation = sa.bindparam("generation", type_=sa.Integer)
+_REMOVE_TOKENS_OF_USER = Statement[Any](
     sa.delete(mcp_token).where(
         mcp_token.c.tenant_id == _of_tenant,
         mcp_token.c.user_id == _user,
-        mcp_token.c.user_generation != sa.bindparam("generation", type_=sa.Integer),
+        mcp_token.c.user_generation.is_distinct_from(_generation),
     )
-)
-_REMOVE_TOKENS_OF_USER = Statement[Any](
-    sa.delete(mcp_token).where(mcp_token.c.tenant_id == _of_tenant, mcp_token.c.user_id == _user)
 )
 
 
@@ -185,18 +182,12 @@ def _note_use(table: sa.Table) -> Statement[Any]:
     return Statement(changed.where(table.c.id == _of_id, is_later))
 
 
-_NOTE_KEY_USE = _note_use(api_key)
-_NOTE_TOKEN_USE = _note_use(mcp_token)
+_NOTE_USE = {kind: _note_use(table) for kind, table in _TABLES.items()}
 
 
-async def add_key(session: CatalogChange, added: ApiKey, *, digest: str) -> None:
-    """Insert an API key."""
-    await session.execute(_ADD_KEY, digest=digest, **msgspec.structs.asdict(added))
-
-
-async def add_token(session: CatalogChange, added: McpToken, *, digest: str) -> None:
-    """Insert an McpToken."""
-    await session.execute(_ADD_TOKEN, digest=digest, **msgspec.structs.asdict(added))
+async def add(session: CatalogChange, added: ApiKey | McpToken, *, digest: str) -> None:
+    """Insert a credential."""
+    await session.execute(_ADD[type(added)], digest=digest, **msgspec.structs.asdict(added))
 
 
 async def find_key(session: CatalogSession, digest: str) -> ApiKey | None:
@@ -230,14 +221,15 @@ async def count_tokens(
     return found
 
 
-async def remove_expired_keys(session: CatalogChange, tenant_id: UUID, *, before: datetime) -> None:
-    """Remove the API keys of a tenant that expired *before* an instant."""
-    await session.execute(_REMOVE_EXPIRED_KEYS, tenant=tenant_id, before=before)
-
-
-async def remove_expired_tokens(session: CatalogChange, tenant_id: UUID, *, now: datetime) -> None:
-    """Remove the McpTokens of a tenant that have expired."""
-    await session.execute(_REMOVE_EXPIRED_TOKENS, tenant=tenant_id, before=now)
+async def remove_expired(
+    session: CatalogChange,
+    kind: type[ApiKey | McpToken],
+    tenant_id: UUID,
+    *,
+    before: datetime,
+) -> None:
+    """Remove the credentials of this *kind* of a tenant that expired *before* an instant."""
+    await session.execute(_REMOVE_EXPIRED[kind], tenant=tenant_id, before=before)
 
 
 async def last_use(session: CatalogSession, tenant_id: UUID) -> datetime | None:
@@ -316,25 +308,15 @@ async def remove_token(
         raise McpTokenNotFound
 
 
-async def remove_invalid_tokens(
-    session: CatalogChange, tenant_id: UUID, user_id: UUID, *, generation: int
+async def remove_tokens_of_user(
+    session: CatalogChange, tenant_id: UUID, user_id: UUID, *, generation: int | None
 ) -> None:
-    """Remove the McpTokens of a user that are not of this *generation*."""
+    """Revoke the McpTokens that are bound to a user, except those of this *generation*."""
     await session.execute(
-        _REMOVE_INVALID_TOKENS, tenant=tenant_id, user=user_id, generation=generation
+        _REMOVE_TOKENS_OF_USER, tenant=tenant_id, user=user_id, generation=generation
     )
 
 
-async def remove_tokens_of_user(session: CatalogChange, tenant_id: UUID, user_id: UUID) -> None:
-    """Revoke every McpToken that is bound to a user."""
-    await session.execute(_REMOVE_TOKENS_OF_USER, tenant=tenant_id, user=user_id)
-
-
-async def note_key_use(session: CatalogSession, key_id: UUID, used_at: datetime) -> None:
-    """Store when an API key was last used."""
-    await session.execute(_NOTE_KEY_USE, credential=key_id, used_at=used_at)
-
-
-async def note_token_use(session: CatalogSession, token_id: UUID, used_at: datetime) -> None:
-    """Store when an McpToken was last used."""
-    await session.execute(_NOTE_TOKEN_USE, credential=token_id, used_at=used_at)
+async def note_use(session: CatalogSession, used: ApiKey | McpToken, used_at: datetime) -> None:
+    """Store when a credential was last used."""
+    await session.execute(_NOTE_USE[type(used)], credential=used.id, used_at=used_at)

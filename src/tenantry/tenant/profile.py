@@ -12,7 +12,7 @@ import msgspec
 import sqlalchemy as sa
 
 from tenantry.access.addresses import network_of
-from tenantry.access.credentials import remove_invalid_tokens
+from tenantry.access.credentials import remove_tokens
 from tenantry.access.emails import canonical_email, checked_email
 from tenantry.access.login import check_login
 from tenantry.access.passwords import BadPassword, Passwords, Place, WrongPassword
@@ -293,7 +293,7 @@ async def change_password(
         if changed is not None:
             changes = audit_log.named_change("password")
             await LOG.add(session, ctx, "password.change", account.id, changes=changes)
-            await remove_invalid_tokens(
+            await remove_tokens(
                 ctx, catalog, ctx.tenant.id, account.id, generation=changed.token_generation
             )
     if changed is None:

@@ -10,7 +10,7 @@ from uuid import UUID
 import msgspec
 import sqlalchemy as sa
 
-from tenantry.access.credentials import remove_invalid_tokens, remove_tokens
+from tenantry.access.credentials import remove_tokens
 from tenantry.access.emails import canonical_email, checked_email
 from tenantry.access.passwords import Passwords
 from tenantry.access.throttle import Throttle
@@ -263,9 +263,7 @@ async def update(
         await audit.LOG.add(session, ctx, "user.update", user_id, changes=changes)
         # An inactive user keeps them, so that the log shows why a request is rejected.
         if user.is_active:
-            await remove_invalid_tokens(
-                ctx, catalog, tenant_id, user_id, generation=user.token_generation
-            )
+            await remove_tokens(ctx, catalog, tenant_id, user_id, generation=user.token_generation)
     if hashed is not None:
         await throttle.lift(realm=str(tenant_id), account=str(user_id))
     return user
