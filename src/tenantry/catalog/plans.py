@@ -3,6 +3,8 @@
 The items are added in batches, each in its own transaction, so that other writers of the catalog
 do not wait for a million rows. The run is hidden until it is complete. If its planner dies,
 another process removes it.
+
+The functions that write take a transaction on the catalog.
 """
 
 import functools
@@ -114,7 +116,14 @@ _SELECTED_COLUMNS = (
     tenant.c.server_name,
 )
 
-_ADD = Statement[Any](sa.insert(migration_run))
+_ADD = Statement[Any](
+    sa.insert(migration_run).values(
+        total_count=0,
+        success_count=0,
+        failed_count=0,
+        **parameters("id", "planner_id", "started_at", "triggered_by", "head", "label", "retry_of"),
+    )
+)
 
 
 @functools.cache  # at most 8 choices, and a statement for each
@@ -214,37 +223,16 @@ async def add(
     label: str | None = None,
     retry_of: UUID | None = None,
 ) -> None:
-    """Insert a run without items. It is hidden until `begin`.
-
-    Args:
-        session: A transaction on the catalog.
-        run_id: The id of the new run.
-        planner_id: The worker that adds its items.
-        now: When it starts.
-        triggered_by: The actor, as shown in the history.
-        head: The position that its tenants must reach.
-        label: Its label, if any.
-        retry_of: The earlier run of which it retries the failures.
-    """
+    """Insert a run without items, which *planner_id* adds. It is hidden until `begin`."""
     await session.execute(
         _ADD,
         id=run_id,
+        planner_id=planner_id,
         started_at=now,
-        finished_at=None,
         triggered_by=triggered_by,
-        total_count=0,
-        success_count=0,
-        failed_count=0,
         head=head,
         label=label,
-        waves=None,
-        max_failures=None,
-        stop_reason=None,
-        last_sequence=None,
         retry_of=retry_of,
-        not_attempted_count=0,
-        unopened_count=0,
-        planner_id=planner_id,
     )
 
 
@@ -257,15 +245,10 @@ async def add_items(
     waits: bool = False,
     limit: int = PACE.added_max,
 ) -> list[UUID]:
-    """Add some items to a run that has not begun; return their tenants, in order.
+    """Add up to *limit* items to a run that has not begun; return their tenants, in order.
 
-    Args:
-        session: A transaction on the catalog.
-        run_id: The id of the run.
-        selection: The selected tenants.
-        after: The last tenant that was added before; None for the first ones.
-        waits: Whether they wait for their wave; else all of them may start.
-        limit: How many at most.
+    They follow the tenant *after*, the last one that was added. With *waits*, they wait for their
+    wave; else all of them may start.
     """
     if selection.is_empty:
         return []
@@ -300,15 +283,9 @@ async def begin(
     waves: Sequence[int] = (),
     max_failures: int | None = None,
 ) -> None:
-    """Show a run, with its number of tenants and its options; one without tenants has ended.
+    """Show a run after its last `add_items`; one without tenants has ended.
 
-    Args:
-        session: A transaction on the catalog, after the last `add_items`.
-        run_id: The id of the run.
-        now: When it starts.
-        total: The number of tenants.
-        waves: The cumulative number of tenants up to each wave.
-        max_failures: The failure budget; None without a limit.
+    The options are as in `MigrationRun`; *total* is the number of its tenants.
     """
     await session.execute(
         _BEGIN,
@@ -336,13 +313,9 @@ async def abandoned(session: CatalogSession, planner_id: UUID) -> list[UUID]:
 async def remove_some(
     session: CatalogSession, run_id: UUID, planner_id: UUID, *, limit: int = PACE.added_max
 ) -> bool:
-    """Remove some items of an abandoned run; return whether nothing is left to remove.
+    """Remove up to *limit* items of an abandoned run; return whether nothing is left to remove.
 
-    Args:
-        session: A transaction on the catalog.
-        run_id: The id of the run.
-        planner_id: The worker that removes it; its planner can no longer begin it then.
-        limit: How many at most.
+    *planner_id* is the worker that removes it; its planner can no longer begin it then.
     """
     if await session.fetch_one(_TAKE, run=run_id, planner=planner_id) is None:
         return True  # its planner lives, and continues; or another process has removed it

@@ -50,12 +50,9 @@ def _claim_of(*conditions: sa.ColumnElement[bool]) -> Statement[RunTenant]:
 _on_server = _item.server_name == sa.bindparam("server_name", type_=sa.String)
 _CLAIM = _claim_of(_on_server, _item.worker_id.is_(None), _goes_on)
 _CLAIM_ABANDONED = _claim_of(_on_server, is_abandoned(_item.worker_id, _worker))
-_RELEASE = Statement[Any](
-    sa.update(tenant_migration).values(worker_id=None).where(_item.worker_id == _worker, _is_open)
-)
-_ABANDON = Statement[Any](
+_GIVE_UP = Statement[Any](
     sa.update(tenant_migration)
-    .values(worker_id=sa.bindparam("no_worker", type_=sa.Uuid))
+    .values(worker_id=sa.bindparam("holder", type_=sa.Uuid))
     .where(_item.worker_id == _worker, _is_open)
 )
 
@@ -68,14 +65,9 @@ async def claim(
     server_name: str,
     limit: int,
 ) -> list[RunTenant]:
-    """Claim up to *limit* unclaimed items that may start; none if the run is stopped.
+    """Claim the first *limit* unclaimed items that may start; none if the run is stopped.
 
-    Args:
-        session: A session of the catalog.
-        run_id: The id of the run.
-        worker_id: The worker that claims.
-        server_name: The server of the tenants.
-        limit: The most items, in the order in which the tenants were created.
+    They are in the order in which the tenants were created.
     """
     found = await session.fetch_all(
         _CLAIM, run=run_id, worker=worker_id, server_name=server_name, limit=limit
@@ -93,7 +85,7 @@ async def claim_abandoned(
 ) -> list[RunTenant]:
     """Claim up to *limit* items that another worker returned, or a dead worker held.
 
-    They may have been started. The arguments are those of `claim`.
+    They may have been started.
     """
     return await session.fetch_all(
         _CLAIM_ABANDONED, run=run_id, worker=worker_id, server_name=server_name, limit=limit
@@ -102,9 +94,9 @@ async def claim_abandoned(
 
 async def release(session: CatalogSession, worker_id: UUID) -> None:
     """Release all items that *worker_id* holds: it has started none of them."""
-    await session.execute(_RELEASE, worker=worker_id)
+    await session.execute(_GIVE_UP, worker=worker_id, holder=None)
 
 
 async def abandon(session: CatalogSession, worker_id: UUID) -> None:
     """Give up the items that *worker_id* holds and may have started, for other workers."""
-    await session.execute(_ABANDON, worker=worker_id, no_worker=NO_WORKER)
+    await session.execute(_GIVE_UP, worker=worker_id, holder=NO_WORKER)

@@ -4,7 +4,8 @@ Only the worker that holds an item may write its outcome: see `run_claims`.
 
 A transaction that ends items first locks the row of their run, so these transactions are
 serialized: the counts are exact, each item gets the next number of the run's sequence, and
-exactly one transaction starts the next wave, stops the run, or ends it.
+exactly one transaction starts the next wave, stops the run, or ends it. The functions take such a
+transaction.
 """
 
 from collections.abc import Sequence
@@ -77,14 +78,10 @@ _MOVED = (
 _MOVE = Statement[Any](
     sa.update(migration_run).values(parameters(*_MOVED)).where(_run.id == sa.bindparam("run"))
 )
+_ENDED = ("state", "applied", "error", "cause", "started_at", "finished_at")
 _END = Statement[Any](
     sa.update(tenant_migration)
-    .values(
-        {
-            **parameters("state", "applied", "error", "cause", "started_at", "finished_at"),
-            "sequence": sa.bindparam("number"),
-        }
-    )
+    .values(sequence=sa.bindparam("number"), **parameters(*_ENDED))
     .where(
         _of_run,
         _item.tenant_id == sa.bindparam("tenant"),
@@ -151,13 +148,7 @@ async def open_first_wave(
 async def open_batch(
     session: CatalogSession, run_id: UUID, *, limit: int = PACE.opened_max
 ) -> None:
-    """Allow more items of the waves that have begun to start.
-
-    Args:
-        session: A transaction on the catalog.
-        run_id: The id of the run.
-        limit: How many at most.
-    """
+    """Allow up to *limit* more items of the waves that have begun to start."""
     before = await _lock(session, run_id)
     if before.unopened_count and before.stop_reason is None:
         await _move(session, await _open_batch(session, before, limit))
@@ -172,11 +163,7 @@ async def record(
 ) -> Recorded:
     """Write the outcomes of those items that *worker_id* still holds.
 
-    Args:
-        session: A transaction on the catalog.
-        outcomes: The outcomes to write.
-        worker_id: The worker.
-        opened_max: How many items may start at once if a wave begins.
+    If a wave begins, up to *opened_max* of its items may start at once.
     """
     by_run: dict[UUID, list[Outcome]] = {}
     for outcome in outcomes:
@@ -198,12 +185,7 @@ async def record(
 
 
 async def stop(session: CatalogSession, run_id: UUID, *, reason: str = CANCELLED) -> bool:
-    """Stop a run: tenants that have not started are not attempted.
-
-    Args:
-        session: A transaction on the catalog.
-        run_id: The id of the run.
-        reason: The error of the tenants that are not attempted.
+    """Stop a run: tenants that have not started are not attempted, with *reason* as the error.
 
     Returns:
         False if it was already stopped.
@@ -224,14 +206,7 @@ async def stop(session: CatalogSession, run_id: UUID, *, reason: str = CANCELLED
 async def close_batch(
     session: CatalogSession, run_id: UUID, *, now: datetime, limit: int = PACE.closed_max
 ) -> Recorded:
-    """End some unclaimed items of a stopped run.
-
-    Args:
-        session: A transaction on the catalog.
-        run_id: The id of the run.
-        now: When they end.
-        limit: How many at most.
-    """
+    """End up to *limit* unclaimed items of a stopped run."""
     before = await _lock(session, run_id)
     if before.stop_reason is None or before.finished_at is not None:
         return Recorded([], [before], [])
@@ -311,18 +286,8 @@ async def _open_batch(session: CatalogSession, run: Progress, limit: int) -> Pro
 
 def _row(outcome: Outcome, number: int, holder: UUID) -> dict[str, object]:
     item = outcome.item
-    return {
-        "run": item.run_id,
-        "tenant": item.tenant_id,
-        "worker": holder,
-        "number": number,
-        "state": item.state,
-        "applied": item.applied,
-        "error": item.error,
-        "cause": item.cause,
-        "started_at": item.started_at,
-        "finished_at": item.finished_at,
-    }
+    keys = {"run": item.run_id, "tenant": item.tenant_id, "worker": holder, "number": number}
+    return keys | {name: getattr(item, name) for name in _ENDED}
 
 
 def _attempt(outcome: Outcome) -> Attempt:
