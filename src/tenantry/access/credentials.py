@@ -176,18 +176,13 @@ async def issue_mcp_token(
 ) -> IssuedMcpToken:
     """Return a new McpToken of a tenant, and remove those that have expired.
 
-    Args:
-        ctx: The context of the issuer.
-        catalog: Stores the token.
-        tenant_id: The tenant that it gives access to.
-        name: A label, for people.
-        user_id: The user that it acts as, or None. The caller has checked that the user exists.
-        user_generation: The current generation of that user's McpTokens.
-        scopes: The scopes that it allows; all by default.
-        expires_at: After `TOKEN_LIFETIME_DEFAULT` by default, at most `TOKEN_LIFETIME_MAX`.
+    It acts as the user *user_id*, if any: the caller has checked that the user exists, and that
+    *user_generation* is the current one of the user's McpTokens. It allows all scopes by default,
+    and expires after `TOKEN_LIFETIME_DEFAULT`.
 
     Raises:
-        BadText, BadScopes, BadExpiry: A rule is broken.
+        BadText, BadScopes: A rule is broken.
+        BadExpiry: *expires_at* is not in the future, or after more than `TOKEN_LIFETIME_MAX`.
         TooManyMcpTokens: The user has `TOKENS_PER_USER_MAX`, or the tenant
             `TOKENS_PER_TENANT_MAX`.
         TenantNotFound: The tenant was deleted at the same time.

@@ -26,17 +26,8 @@ async def check_login(
 ) -> str | None:
     """Check the password of a login. Every outcome costs one hash and counts as one attempt.
 
-    Args:
-        ctx: The context of the request; its address is counted.
-        passwords: Verifies the hash.
-        throttle: Counts the attempt.
-        sign_ins: Records the result.
-        realm: A tenant's id, or `admins.REALM`.
-        counted_as: The account that failures are counted for: its id or address, or the address
-            that was entered if there is no such account.
-        account: The account, for the audit log.
-        stored: The stored hash; None if there is no such account, or it may not log in.
-        password: The password that was entered.
+    Failures are counted for the account *counted_as*, as by `Throttle.guess`, and recorded for
+    *account*. The *stored* hash is None if there is no such account, or it may not log in.
 
     Returns:
         The hash to store instead, if the cost parameters have been raised; else None.

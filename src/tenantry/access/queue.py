@@ -21,12 +21,7 @@ class TooManyLogins(Unavailable):
 
 
 class FairQueue:
-    """Runs work in a thread pool, round-robin over the addresses that submit it.
-
-    Args:
-        pool: The threads.
-        threads: The number of threads in *pool*.
-    """
+    """Runs work in a pool of *threads* threads, round-robin over the addresses that submit it."""
 
     def __init__(self, pool: ThreadPoolExecutor, threads: int) -> None:
         self._pool = pool

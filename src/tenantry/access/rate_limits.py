@@ -61,27 +61,17 @@ class RateLimits:
         self._empty_at: OrderedDict[object, float] = OrderedDict()
 
     def take(self, caller: UUID | str) -> Quota:
-        """Count one request of *caller*, unless it is over the limit.
+        """Count one request of *caller*, unless it is over the limit; return the quota then.
 
-        Args:
-            caller: The id of a key, a user or an McpToken, or an admin's e-mail address.
-
-        Returns:
-            The quota after this request.
+        The caller is the id of a key, a user or an McpToken, or an admin's e-mail address.
         """
         key = caller.int if isinstance(caller, UUID) else caller
         return self._take(key, self._per_minute, POLICY_OF_CALLER)
 
     def take_shared(self, tenant_id: UUID, kind: str, per_minute: int) -> Quota:
-        """Count one request of a tenant with a limit of its own.
+        """Count one request of a tenant with a limit of its own, as `take` does.
 
-        Args:
-            tenant_id: The tenant.
-            kind: The group of its credentials that share the limit.
-            per_minute: The limit.
-
-        Returns:
-            The quota after this request.
+        The credentials of a *kind* share the limit.
         """
         return self._take((tenant_id.int, kind), per_minute, POLICY_OF_TENANT)
 

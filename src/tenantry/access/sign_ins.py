@@ -95,10 +95,7 @@ class SignIns:
     def recording(self, ctx: OperationContext, kind: str, account: Account) -> Iterator[None]:
         """Count a `WrongPassword` or `TooManyAttempts` that the block raises.
 
-        Args:
-            ctx: The context of the request.
-            kind: `LOGIN`, or `PASSWORD` for the current password in a password change.
-            account: The account of the password.
+        The *kind* is `LOGIN`, or `PASSWORD` for the current password in a password change.
         """
         try:
             yield

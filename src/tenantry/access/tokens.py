@@ -84,12 +84,7 @@ class Session(msgspec.Struct, frozen=True):
 
 
 class Tokens:
-    """Issues and verifies bearer tokens.
-
-    Args:
-        keys: The keys that sign and verify.
-        lifetime: How long a token is valid.
-    """
+    """Issues bearer tokens of a *lifetime*, and verifies them."""
 
     def __init__(self, keys: SigningKeys, *, lifetime: timedelta) -> None:
         self.lifetime = lifetime

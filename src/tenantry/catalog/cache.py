@@ -39,10 +39,6 @@ READ_EPOCH = Statement(sa.select(catalog), CatalogRow)
 class CatalogCache:
     """Values of the catalog that this process has read.
 
-    Args:
-        session: Reads the catalog.
-        pace: How often the epoch is checked.
-
     Attributes:
         generation: Changes whenever the cache is cleared.
     """

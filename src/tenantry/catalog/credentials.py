@@ -290,13 +290,7 @@ async def remove_key(session: CatalogChange, tenant_id: UUID, key_id: UUID) -> N
 async def remove_token(
     session: CatalogChange, tenant_id: UUID, token_id: UUID, *, user_id: UUID | None = None
 ) -> None:
-    """Revoke an McpToken.
-
-    Args:
-        session: A change of the catalog.
-        tenant_id: The tenant.
-        token_id: The token.
-        user_id: Only if it is bound to this user.
+    """Revoke an McpToken; with *user_id*, only one that is bound to that user.
 
     Raises:
         McpTokenNotFound: The tenant, or the user, has no such token.

@@ -95,13 +95,9 @@ async def store(
     *,
     at: datetime,
 ) -> None:
-    """Store what a check has found.
+    """Store what a check has found: tenants as they were read, each with what differs.
 
-    Args:
-        session: Of the catalog.
-        checked: Tenants as they were read, each with what differs; those without a difference
-            have not drifted.
-        at: Now.
+    A tenant without a difference has not drifted.
     """
     rows = [
         {

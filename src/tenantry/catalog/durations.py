@@ -57,12 +57,8 @@ _TOOK = Statement(
 async def typical(session: CatalogSession, paths: Collection[str]) -> list[Duration]:
     """Return the durations of tenants to which exactly these revisions were applied.
 
-    Only the last `RUNS_READ_MAX` runs are read, and the first `PATHS_READ_MAX` *paths*. A path
-    without an earlier tenant is left out.
-
-    Args:
-        session: The catalog.
-        paths: Each the names of revisions, separated by commas.
+    Each path is the names of revisions, separated by commas. Only the last `RUNS_READ_MAX` runs
+    are read, and the first `PATHS_READ_MAX` *paths*. A path without an earlier tenant is left out.
     """
     found = []
     for path in list(paths)[:PATHS_READ_MAX]:

@@ -238,12 +238,7 @@ async def to_back_up(session: CatalogSession, tenant_ids: Sequence[UUID] | None)
 
 
 async def queued_backup(session: CatalogSession, tenant_id: UUID | None) -> Job | None:
-    """Return a backup that is queued, and has not begun; None if there is none.
-
-    Args:
-        session: Of the catalog.
-        tenant_id: Whose backup; None for that of the catalog.
-    """
+    """Return a queued backup of a tenant, or of the catalog if *tenant_id* is None."""
     return await session.fetch_one(_QUEUED_BACKUP, tenant=tenant_id)
 
 

@@ -219,14 +219,7 @@ async def page(
     tenant_id: UUID | None = None,
     is_finished: bool | None = None,
 ) -> Page[Job]:
-    """Return some jobs, the newest first.
-
-    Args:
-        session: Of the catalog.
-        window: Which of them.
-        tenant_id: Only those of this tenant.
-        is_finished: Only those that have finished, or have not.
-    """
+    """Return some jobs, the newest first: all, or those of a tenant, or those (not) finished."""
     wanted = {"tenant": tenant_id, "is_finished": is_finished}
     items = await session.fetch_all(_PAGE, limit=window.size, offset=window.offset, **wanted)
     total = await session.fetch_one(_COUNT, **wanted)
@@ -236,14 +229,7 @@ async def page(
 async def note(
     session: CatalogSession, job_id: UUID, *, bytes_done: int, note: str | None = None
 ) -> bool:
-    """Store the progress of a job; return whether an admin has cancelled it.
-
-    Args:
-        session: Of the catalog.
-        job_id: The job.
-        bytes_done: How much was copied.
-        note: What else is to be said; None leaves it as it is.
-    """
+    """Store the progress of a job, and a *note* if given; return whether an admin cancelled it."""
     noted = await session.fetch_one(_NOTE, job=job_id, bytes_done=bytes_done, note=note)
     return noted is not None and noted.is_cancelled
 
@@ -259,13 +245,8 @@ async def finish(
 ) -> Job | None:
     """End a job; return None if *worker_id* does not hold it.
 
-    Args:
-        session: Of the catalog.
-        job_id: The job.
-        worker_id: The process that runs it.
-        at: Now.
-        error: Why it failed; None if it has succeeded.
-        kept: The server and the name of a database that is kept.
+    It has failed if there is an *error*; *kept* is the server and the name of a database that is
+    kept.
     """
     state = JobState.FAILED if error else JobState.KEPT if kept else JobState.DONE
     server_name, database_name = kept or (None, None)

@@ -318,12 +318,8 @@ async def ended_batch(
 ) -> list[RunTenant]:
     """Return a batch of the ended items of a run, in the order of the tenants' creation.
 
-    Args:
-        session: A session of the catalog.
-        run_id: The id of the run.
-        after: The tenant of the last item of the previous batch; None for the first batch.
-        limit: The size of a batch; fewer items are the last batch.
-        state: Only items in this state: `SUCCESS` or `FAILED`.
+    It follows the item of the tenant *after*. Fewer than *limit* items are the last batch. With a
+    *state*, it has only items in this state: `SUCCESS` or `FAILED`.
     """
     values: dict[str, object] = {"run": run_id, "after": after or _FIRST, "limit": limit}
     if state is None:

@@ -190,13 +190,8 @@ async def page(
 ) -> Page[Tenant]:
     """Return a page of the ready tenants, by name.
 
-    Args:
-        session: Of the catalog.
-        window: Which ones.
-        search: Part of their names, in any case; or their id, the name of their database, or the
-            address of their first user when they were created.
-        filters: Which of them.
-        limits: Whether an index is used, which changes the duration alone.
+    *search* is part of their names, in any case; or their id, the name of their database, or the
+    address of their first user when they were created. *limits* change the duration alone.
     """
     given = {name: one for name, one in msgspec.structs.asdict(filters).items() if one is not None}
     values: dict[str, object] = {name: one for name, one in given.items() if name not in _FLAGS}

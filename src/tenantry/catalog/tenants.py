@@ -323,10 +323,7 @@ async def set_revision(session: CatalogSession, tenant_id: UUID, revision: str) 
 async def condemn(session: CatalogSession, held: Tenant, *, worker_id: UUID) -> Tenant | None:
     """Prevent a tenant from becoming ready, if *worker_id* holds it; return it as it is now.
 
-    Args:
-        session: Of the catalog.
-        held: With its database, unless it is being removed.
-        worker_id: The process that creates or removes it.
+    *held* is with its database, unless it is being removed.
 
     Returns:
         None if it is not listed, or already ready because a COMMIT without a received
