@@ -5,6 +5,7 @@ of access, and the tenant must be active (403). No tenant database is opened her
 """
 
 from datetime import UTC, datetime
+from typing import Generic
 from uuid import UUID
 
 import msgspec
@@ -14,7 +15,7 @@ from tenantry.access.tokens import Claims, Tokens
 from tenantry.access.usage import Usage
 from tenantry.catalog import admins, credentials, tenants
 from tenantry.catalog.admins import Admin
-from tenantry.catalog.credentials import ApiKey, McpToken
+from tenantry.catalog.credentials import ApiKey, Credential, McpToken
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.tenants import Tenant
@@ -24,6 +25,7 @@ from tenantry.kit.secrets import digest, is_well_formed
 
 API_KEY_KIND = "tnk_"
 MCP_TOKEN_KIND = "tnm_"  # noqa: S105 - a prefix, not a secret
+_PREFIXES: dict[type, str] = {ApiKey: API_KEY_KIND, McpToken: MCP_TOKEN_KIND}
 
 
 class BadKey(Unauthenticated):
@@ -110,13 +112,8 @@ class _CachedAdmin(msgspec.Struct, frozen=True):
     ended: frozenset[str]
 
 
-class _CachedKey(msgspec.Struct, frozen=True):
-    key: ApiKey
-    tenant: Tenant
-
-
-class _CachedToken(msgspec.Struct, frozen=True):
-    token: McpToken
+class _Cached(msgspec.Struct, Generic[Credential], frozen=True):
+    credential: Credential
     tenant: Tenant
 
 
@@ -170,7 +167,7 @@ class Identifier:
             TenantInactive: The tenant is suspended.
         """
         found = await self._require_key(presented.api_key, ctx.now)
-        return _active(Identity(found.tenant, api_key=found.key))
+        return _active(Identity(found.tenant, api_key=found.credential))
 
     async def public(self, ctx: OperationContext, presented: Credentials) -> Identity:
         """Return the tenant of the McpToken if there is one, else of the API key.
@@ -199,7 +196,7 @@ class Identifier:
         # A token without a tenant matches no tenant: None is never a tenant's id.
         if claims.tenant_id != found.tenant.id:
             raise OtherTenant
-        return _active(Identity(found.tenant, claims, api_key=found.key))
+        return _active(Identity(found.tenant, claims, api_key=found.credential))
 
     async def assistant(self, ctx: OperationContext, presented: Credentials) -> Identity:
         """Return the tenant of an McpToken, sent in its own header or as a bearer token.
@@ -212,44 +209,40 @@ class Identifier:
         with_token = Credentials(api_key=presented.api_key, mcp_token=token)
         return _active(await self._by_mcp_token(ctx, with_token))
 
-    async def _require_key(self, presented: str | None, now: datetime) -> _CachedKey:
-        found = await self._find_key(presented, now)
+    async def _require_key(self, presented: str | None, now: datetime) -> _Cached[ApiKey]:
+        found = await self._find(ApiKey, presented, now)
         if found is None:
             raise BadKey
-        self._usage.note(found.key, now)
-        return found
-
-    async def _find_key(self, presented: str | None, now: datetime) -> _CachedKey | None:
-        if presented is None:
-            return None
-        by_digest = digest(presented)
-        found: _CachedKey | None = self._cache.find(("key", by_digest))
-        if found is None and is_well_formed(API_KEY_KIND, presented):
-            found = await self._cache.get(
-                ("key", by_digest), lambda session: _read_key(session, by_digest)
-            )
-        if found is None or (found.key.expires_at is not None and found.key.expires_at <= now):
-            return None
+        self._usage.note(found.credential, now)
         return found
 
     async def _by_mcp_token(self, ctx: OperationContext, presented: Credentials) -> Identity:
-        found = await self._find_token(presented.mcp_token or "")
-        if found is None or found.token.expires_at <= ctx.now:
+        found = await self._find(McpToken, presented.mcp_token, ctx.now)
+        if found is None:
             raise BadMcpToken
         # A valid key of another tenant is rejected; an invalid key is ignored.
-        key = await self._find_key(presented.api_key, ctx.now)
+        key = await self._find(ApiKey, presented.api_key, ctx.now)
         if key is not None and key.tenant.id != found.tenant.id:
             raise OtherTenant
-        self._usage.note(found.token, ctx.now)
-        return Identity(found.tenant, mcp_token=found.token)
+        self._usage.note(found.credential, ctx.now)
+        return Identity(found.tenant, mcp_token=found.credential)
 
-    async def _find_token(self, presented: str) -> _CachedToken | None:
-        if not is_well_formed(MCP_TOKEN_KIND, presented):
+    async def _find(
+        self, kind: type[Credential], presented: str | None, now: datetime
+    ) -> _Cached[Credential] | None:
+        """Return a credential of a *kind*, and its tenant; None if it is not valid."""
+        if presented is None:
             return None
         by_digest = digest(presented)
-        return await self._cache.get(
-            ("token", by_digest), lambda session: _read_token(session, by_digest)
-        )
+        found: _Cached[Credential] | None = self._cache.find((kind, by_digest))
+        if found is None and is_well_formed(_PREFIXES[kind], presented):
+            found = await self._cache.get(
+                (kind, by_digest), lambda session: _read(session, kind, by_digest)
+            )
+        if found is None:
+            return None
+        expires_at = found.credential.expires_at
+        return found if expires_at is None or expires_at > now else None
 
 
 def _bearer(authorization: str | None) -> str | None:
@@ -270,13 +263,9 @@ async def _read_admin(session: CatalogSession, admin_id: UUID) -> _CachedAdmin |
     return None if admin is None else _CachedAdmin(admin, ended)
 
 
-async def _read_key(session: CatalogSession, by_digest: str) -> _CachedKey | None:
-    key = await credentials.find_key(session, by_digest)
-    tenant = None if key is None else await tenants.find(session, key.tenant_id)
-    return None if key is None or tenant is None else _CachedKey(key, tenant)
-
-
-async def _read_token(session: CatalogSession, by_digest: str) -> _CachedToken | None:
-    token = await credentials.find_token(session, by_digest)
-    tenant = None if token is None else await tenants.find(session, token.tenant_id)
-    return None if token is None or tenant is None else _CachedToken(token, tenant)
+async def _read(
+    session: CatalogSession, kind: type[Credential], by_digest: str
+) -> _Cached[Credential] | None:
+    found = await credentials.find(session, kind, by_digest)
+    tenant = None if found is None else await tenants.find(session, found.tenant_id)
+    return None if found is None or tenant is None else _Cached(found, tenant)

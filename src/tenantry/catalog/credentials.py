@@ -1,7 +1,7 @@
 """API keys and McpTokens, as stored: identified by the digest of the secret."""
 
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -66,6 +66,9 @@ class McpToken(msgspec.Struct, frozen=True):
     last_used_at: datetime | None
 
 
+Credential = TypeVar("Credential", bound=ApiKey | McpToken)
+
+
 class TokenCounts(msgspec.Struct, frozen=True):
     """How many McpTokens a tenant has, and how many of them are bound to one user."""
 
@@ -89,10 +92,10 @@ _of_id = sa.bindparam("credential", type_=sa.Uuid)
 
 _TABLES = {ApiKey: api_key, McpToken: mcp_token}
 _ADD = {kind: Statement[Any](sa.insert(table)) for kind, table in _TABLES.items()}
-_FIND_KEY = Statement(sa.select(*_KEY_COLUMNS).where(api_key.c.digest == _of_digest), ApiKey)
-_FIND_TOKEN = Statement(
-    sa.select(*_TOKEN_COLUMNS).where(mcp_token.c.digest == _of_digest), McpToken
-)
+_FIND: dict[type, Statement[Any]] = {
+    kind: Statement(sa.select(*columns_of(table, kind)).where(table.c.digest == _of_digest), kind)
+    for kind, table in _TABLES.items()
+}
 _KEYS = Statement(
     sa.select(*_KEY_COLUMNS)
     .where(api_key.c.tenant_id == _of_tenant)
@@ -190,14 +193,9 @@ async def add(session: CatalogChange, added: ApiKey | McpToken, *, digest: str) 
     await session.execute(_ADD[type(added)], digest=digest, **msgspec.structs.asdict(added))
 
 
-async def find_key(session: CatalogSession, digest: str) -> ApiKey | None:
-    """Return the API key with this digest, if there is one, valid or expired."""
-    return await session.fetch_one(_FIND_KEY, digest=digest)
-
-
-async def find_token(session: CatalogSession, digest: str) -> McpToken | None:
-    """Return the McpToken with this digest, if there is one, valid or expired."""
-    return await session.fetch_one(_FIND_TOKEN, digest=digest)
+async def find(session: CatalogSession, kind: type[Credential], digest: str) -> Credential | None:
+    """Return the credential of a *kind* with this digest, if there is one, valid or expired."""
+    return await session.fetch_one(_FIND[kind], digest=digest)
 
 
 async def keys(session: CatalogSession, tenant_id: UUID) -> list[ApiKey]:
