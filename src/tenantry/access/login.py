@@ -2,7 +2,7 @@
 
 from tenantry.access.addresses import network_of
 from tenantry.access.passwords import Passwords, WrongPassword
-from tenantry.access.sign_ins import LOGIN, Account, SignIns
+from tenantry.access.sign_ins import LOGIN, SUCCESS, Account, SignIns
 from tenantry.access.throttle import Throttle
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Unauthenticated
@@ -45,5 +45,5 @@ async def check_login(
                     rehashed = await place.verify(stored, password)
         except WrongPassword as error:
             raise LoginRefused from error
-    await sign_ins.succeeded(ctx, account)
+    await sign_ins.record(ctx, SUCCESS, account)
     return rehashed

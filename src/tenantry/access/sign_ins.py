@@ -30,6 +30,7 @@ from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.kit.context import OperationContext
 
 LOGIN = "login"
+SUCCESS = f"{LOGIN}.success"
 PASSWORD = "password"  # noqa: S105 - the kind of check, not a secret
 LOGOUT = "logout"
 UNKNOWN = "unknown"
@@ -75,21 +76,15 @@ class SignIns:
         self._keys: set[str] = set()
         self._key_counts: Counter[UUID | None] = Counter()
 
-    async def succeeded(self, ctx: OperationContext, account: Account) -> None:
-        """Write a successful login to the audit log.
+    async def record(self, ctx: OperationContext, action: str, account: Account) -> None:
+        """Write a `SUCCESS`, or a `LOGOUT`, to the audit log.
 
         Raises:
             DatabaseUnavailable: It may not have been written: issue no token.
         """
-        await self._record(ctx, f"{LOGIN}.success", account)
-
-    async def signed_out(self, ctx: OperationContext, account: Account) -> None:
-        """Write a logout to the audit log.
-
-        Raises:
-            DatabaseUnavailable: It may not have been written.
-        """
-        await self._record(ctx, LOGOUT, account)
+        entry = _entry(ctx, action, account)
+        key = _merge_key(_hour(ctx), entry, network_of(ctx.address))
+        await audit.merge_all(self._catalog, {key: entry})
 
     @contextmanager
     def recording(self, ctx: OperationContext, kind: str, account: Account) -> Iterator[None]:
@@ -117,11 +112,6 @@ class SignIns:
         except DatabaseUnavailable:
             for key, entry in pending.items():
                 self._merge(key, entry)
-
-    async def _record(self, ctx: OperationContext, action: str, account: Account) -> None:
-        entry = _entry(ctx, action, account)
-        key = _merge_key(_hour(ctx), entry, network_of(ctx.address))
-        await audit.merge_all(self._catalog, {key: entry})
 
     def _count(self, ctx: OperationContext, action: str, account: Account) -> None:
         hour = _hour(ctx)
@@ -157,7 +147,7 @@ def _entry(ctx: OperationContext, action: str, account: Account) -> AuditEntry:
     entry = audit_log.new_entry(
         ctx, action=action, target=str(account.id or UNKNOWN), tenant_id=account.tenant_id
     )
-    is_known = action in {f"{LOGIN}.success", LOGOUT} and account.actor is not None
+    is_known = action in {SUCCESS, LOGOUT} and account.actor is not None
     return msgspec.structs.replace(entry, actor=account.actor) if is_known else entry
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tenantry.access.sign_ins import Account, SignIns
+from tenantry.access.sign_ins import LOGOUT, Account, SignIns
 from tenantry.db.statements import Count, Statement, insert
 from tenantry.kit.errors import Forbidden
 from tenantry.tenant.databases import TenantSession
@@ -60,7 +60,7 @@ async def end(ctx: PersonContext, sign_ins: SignIns, *, everywhere: bool) -> Non
     claims = ctx.identity.claims
     if claims is None:
         raise NoSession
-    await sign_ins.signed_out(ctx, Account(ctx.tenant.id, ctx.user_id, ctx.actor))
+    await sign_ins.record(ctx, LOGOUT, Account(ctx.tenant.id, ctx.user_id, ctx.actor))
     async with ctx.database.begin() as session:
         if everywhere:
             await _end_all(session, ctx)
