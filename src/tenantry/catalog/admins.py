@@ -40,13 +40,9 @@ class Admin(msgspec.Struct, frozen=True):
     created_at: datetime
 
 
-class AdminAccount(msgspec.Struct, frozen=True):
-    """An admin with the values that a login needs."""
+class AdminAccount(Admin, frozen=True):
+    """An admin, with the hash of the password."""
 
-    id: UUID
-    email: str
-    is_active: bool
-    generation: int
     password_hash: str
 
 
@@ -65,15 +61,14 @@ _ACTIVE = Statement(
 )
 _UPDATE = Statement(
     sa.update(admin)
-    .values(is_active=sa.bindparam("active"), generation=admin.c.generation + 1)
+    .values(
+        is_active=sa.bindparam("active"),
+        password_hash=sa.func.coalesce(sa.bindparam("new", type_=sa.String), admin.c.password_hash),
+        generation=admin.c.generation + 1,
+    )
     .where(admin.c.id == sa.bindparam("admin"))
     .returning(*_COLUMNS),
     Admin,
-)
-_RESET_PASSWORD = Statement[Any](
-    sa.update(admin)
-    .values(password_hash=sa.bindparam("new"))
-    .where(admin.c.id == sa.bindparam("admin"))
 )
 _SET_PASSWORD_HASH = Statement[Any](
     sa.update(admin)
@@ -160,9 +155,7 @@ async def update(
     Raises:
         AdminNotFound: There is no such admin.
     """
-    if password_hash is not None:
-        await session.execute(_RESET_PASSWORD, admin=admin_id, new=password_hash)
-    changed = await session.fetch_one(_UPDATE, admin=admin_id, active=is_active)
+    changed = await session.fetch_one(_UPDATE, admin=admin_id, active=is_active, new=password_hash)
     if changed is None:
         raise AdminNotFound
     return changed

@@ -12,8 +12,6 @@ What changes inside a tenant's database is in the log of that database: `tenant.
 from collections.abc import Mapping
 from typing import Any
 
-import sqlalchemy as sa
-
 from tenantry.catalog.session import CatalogKind, CatalogSession
 from tenantry.catalog.tables import audit_entry
 from tenantry.db.audit_log import AuditEntry, AuditLog
@@ -24,9 +22,7 @@ LOG: AuditLog[CatalogKind] = AuditLog(audit_entry)
 _entry = audit_entry.c
 _insert = insert(audit_entry)
 _MERGE = Statement[Any](
-    _insert.values(
-        {column.name: sa.bindparam(column.name) for column in audit_entry.columns}
-    ).on_conflict_do_update(
+    _insert.on_conflict_do_update(
         index_elements=[_entry.merge_key],
         set_={
             "count": _entry.count + _insert.excluded.count,

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.tables import worker
-from tenantry.db.statements import Statement, columns_of, insert
+from tenantry.db.statements import Statement, columns_of, insert, parameters
 from tenantry.db.types import database_clock_ms
 
 SILENCE_MS = 5_000
@@ -86,13 +86,7 @@ class Published(msgspec.Struct, frozen=True):
 
 
 _now = database_clock_ms()
-_reported = {
-    "seen_at_ms": _now,
-    "runs": sa.bindparam("runs", type_=worker.c.runs.type),
-    "away": sa.bindparam("away", type_=worker.c.away.type),
-    "in_work": sa.bindparam("in_work", type_=worker.c.in_work.type),
-    "program": sa.bindparam("program", type_=sa.String),
-}
+_reported = {"seen_at_ms": _now, **parameters("runs", "away", "in_work", "program")}
 _BEAT = Statement[Any](
     insert(worker)
     .values(id=sa.bindparam("id"), **_reported)
