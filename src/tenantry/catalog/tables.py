@@ -1,19 +1,18 @@
 """Tables of the catalog."""
 
-from typing import Any
-
 import sqlalchemy as sa
 
 from tenantry.db.types import Canonical, Instant, Numbers, Records, Words
 
 
 def _index_of_some(
-    name: str, condition: str, *, column: str = "canonical_name", on_sqlite: str | None = None
+    name: str, condition: str, *columns: str, on_sqlite: str | None = None, unique: bool = False
 ) -> sa.Index:
-    """Return an index of the few tenants that meet a condition; by default, in a list's order."""
+    """Return an index of the few rows that meet a condition; by default, in the order of a list."""
     return sa.Index(
         name,
-        column,
+        *(columns or ["canonical_name"]),
+        unique=unique,
         postgresql_where=sa.text(condition),
         sqlite_where=sa.text(on_sqlite or condition),
     )
@@ -76,9 +75,9 @@ tenant = sa.Table(
     _index_of_some("ix_tenant_drifted", "drifted_at IS NOT NULL"),
     _index_of_some("ix_tenant_suspended", "NOT is_active", on_sqlite="is_active = 0"),
     _index_of_some("ix_tenant_read_only", "is_read_only", on_sqlite="is_read_only = 1"),
-    _index_of_some("ix_tenant_owner_email", "owner_email IS NOT NULL", column="owner_email"),
-    _index_of_some("ix_tenant_deleted_at", "deleted_at IS NOT NULL", column="deleted_at"),
-    _index_of_some("ix_tenant_unready", "state <> 'ready'", column="state"),
+    _index_of_some("ix_tenant_owner_email", "owner_email IS NOT NULL", "owner_email"),
+    _index_of_some("ix_tenant_deleted_at", "deleted_at IS NOT NULL", "deleted_at"),
+    _index_of_some("ix_tenant_unready", "state <> 'ready'", "state"),
 )
 
 # The names of the ready tenants, for lists and searches: a narrow table that is read instead of
@@ -260,20 +259,14 @@ tenant_migration = sa.Table(
     sa.Column("cause", sa.String, nullable=True),
     # In the order in which items are claimed, and in the order in which they have ended.
     sa.Index("ix_tenant_migration_state", "run_id", "state", "tenant_id"),
-    sa.Index(
-        "ix_tenant_migration_server_name",
-        "run_id",
-        "server_name",
-        "tenant_id",
-        postgresql_where=sa.text("state = 'Pending'"),
-        sqlite_where=sa.text("state = 'Pending'"),
+    _index_of_some(
+        "ix_tenant_migration_server_name", "state = 'Pending'", "run_id", "server_name", "tenant_id"
     ),
     sa.Index("ix_tenant_migration_sequence", "run_id", "sequence", unique=True),
     sa.Index("ix_tenant_migration_worker_id", "worker_id"),
 )
 
-_MOVING = sa.text("kind = 'move' AND state IN ('queued', 'running', 'dropping')")
-_IS_MOVING: dict[str, Any] = {"sqlite_where": _MOVING, "postgresql_where": _MOVING}
+_IS_MOVING = "kind = 'move' AND state IN ('queued', 'running', 'dropping')"
 
 # A backup, a restore, a copy or a move. `database_name` is a database that no tenant has: the one
 # that is being filled, or the old one of a tenant that was replaced or moved.
@@ -304,20 +297,14 @@ job = sa.Table(
     # How a move is done, and why.
     sa.Column("note", sa.String, nullable=True),
     # Two moves of a tenant at the same time would undo each other's write fence.
-    sa.Index("uq_job_tenant_id", "tenant_id", unique=True, **_IS_MOVING),
+    _index_of_some("uq_job_tenant_id", _IS_MOVING, "tenant_id", unique=True),
     # Of a job that was queued: see `catalog.job_queue`.
     sa.Column("options", sa.String, nullable=True),
     # Whether an admin has cancelled it, for the process that runs it.
     sa.Column("is_cancelled", sa.Boolean, nullable=False),
     sa.Index("ix_job_state", "state"),
     # In the order of the claims: a backup of a large fleet is as many queued jobs.
-    sa.Index(
-        "ix_job_queued",
-        "kind",
-        "id",
-        postgresql_where=sa.text("state = 'queued'"),
-        sqlite_where=sa.text("state = 'queued'"),
-    ),
+    _index_of_some("ix_job_queued", "state = 'queued'", "kind", "id"),
     sa.Index("ix_job_finished_at", "finished_at"),
     sa.Index("ix_job_tenant_id", "tenant_id", "id"),
 )
