@@ -16,8 +16,7 @@ from uuid import UUID
 import msgspec
 import sqlalchemy as sa
 
-from tenantry.catalog import latest_attempts, progress
-from tenantry.catalog.latest_attempts import Attempt
+from tenantry.catalog import progress
 from tenantry.catalog.pace import PACE
 from tenantry.catalog.runs import (
     CANCELLED,
@@ -27,7 +26,7 @@ from tenantry.catalog.runs import (
     Progress,
 )
 from tenantry.catalog.session import CatalogSession
-from tenantry.catalog.tables import migration_run, tenant_migration
+from tenantry.catalog.tables import migration_run, tenant, tenant_migration
 from tenantry.db.statements import Statement, columns_of, parameters
 from tenantry.kit.errors import Conflict
 
@@ -136,6 +135,22 @@ _CLOSE = Statement(
 )
 
 
+# What the latest attempt has shown: the revision, if it is known, and the run if it failed.
+_seen = sa.func.coalesce(sa.bindparam("revision", type_=sa.String), tenant.c.schema_revision)
+_failing = sa.bindparam("failing_run_id", type_=sa.Uuid)
+_SET_ATTEMPT = Statement[Any](
+    sa.update(tenant)
+    .values(schema_revision=_seen, failing_run_id=_failing)
+    .where(
+        tenant.c.id == sa.bindparam("tenant"),
+        sa.or_(
+            tenant.c.schema_revision.is_distinct_from(_seen),
+            tenant.c.failing_run_id.is_distinct_from(_failing),
+        ),
+    )
+)
+
+
 async def open_first_wave(
     session: CatalogSession, run_id: UUID, *, count: int, limit: int = PACE.opened_max
 ) -> None:
@@ -180,7 +195,7 @@ async def record(
         if own and after.finished_at is not None:
             ended.append(after)
     attempts = {one.item.tenant_id: _attempt(one) for one in written if one.item.is_attempted}
-    await latest_attempts.set_attempts(session, attempts)
+    await session.execute_many(_SET_ATTEMPT, [attempts[one] for one in sorted(attempts)])
     return Recorded([one.item.state for one in written], moved, ended)
 
 
@@ -290,10 +305,14 @@ def _row(outcome: Outcome, number: int, holder: UUID) -> dict[str, object]:
     return keys | {name: getattr(item, name) for name in _ENDED}
 
 
-def _attempt(outcome: Outcome) -> Attempt:
+def _attempt(outcome: Outcome) -> dict[str, object]:
     item = outcome.item
     is_failed = item.state == MigrationState.FAILED.value
-    return Attempt(outcome.schema_revision, item.run_id if is_failed else None)
+    return {
+        "tenant": item.tenant_id,
+        "revision": outcome.schema_revision,
+        "failing_run_id": item.run_id if is_failed else None,
+    }
 
 
 async def _move(session: CatalogSession, after: Progress) -> None:
