@@ -8,7 +8,7 @@ import msgspec
 import sqlalchemy as sa
 
 from tenantry.catalog.database import CatalogChange
-from tenantry.catalog.session import CatalogSession
+from tenantry.catalog.session import CatalogSession, fetch_or_raise
 from tenantry.catalog.tables import admin, ended_session
 from tenantry.db.statements import Statement, columns_of, insert
 from tenantry.kit.errors import Conflict, NotFound
@@ -126,10 +126,7 @@ async def get(session: CatalogSession, admin_id: UUID) -> Admin:
     Raises:
         AdminNotFound: There is none.
     """
-    found = await find(session, admin_id)
-    if found is None:
-        raise AdminNotFound
-    return found
+    return await fetch_or_raise(session, _FIND, AdminNotFound, id=admin_id)
 
 
 async def find_account(session: CatalogSession, canonical_email: str) -> AdminAccount | None:
@@ -155,10 +152,9 @@ async def update(
     Raises:
         AdminNotFound: There is no such admin.
     """
-    changed = await session.fetch_one(_UPDATE, admin=admin_id, active=is_active, new=password_hash)
-    if changed is None:
-        raise AdminNotFound
-    return changed
+    return await fetch_or_raise(
+        session, _UPDATE, AdminNotFound, admin=admin_id, active=is_active, new=password_hash
+    )
 
 
 async def ended_sessions(session: CatalogSession, admin_id: UUID) -> frozenset[str]:

@@ -8,7 +8,7 @@ import msgspec
 import sqlalchemy as sa
 
 from tenantry.catalog.database import CatalogChange
-from tenantry.catalog.session import CatalogSession
+from tenantry.catalog.session import CatalogSession, fetch_or_raise
 from tenantry.catalog.tables import api_key, mcp_token
 from tenantry.db.statements import Statement, columns_of
 from tenantry.kit.errors import Conflict, NotFound
@@ -253,9 +253,9 @@ async def replace_key(
         ApiKeyNotFound: The tenant has no such key.
         ApiKeyEnding: It was replaced before, or has expired.
     """
-    before = await session.fetch_one(_LOCK_KEY, tenant=tenant_id, credential=key_id)
-    if before is None:
-        raise ApiKeyNotFound
+    before = await fetch_or_raise(
+        session, _LOCK_KEY, ApiKeyNotFound, tenant=tenant_id, credential=key_id
+    )
     has_expired = before.expires_at is not None and before.expires_at <= replaced_at
     if has_expired or before.replaced_at is not None:
         raise ApiKeyEnding
@@ -281,8 +281,7 @@ async def remove_key(session: CatalogChange, tenant_id: UUID, key_id: UUID) -> N
     Raises:
         ApiKeyNotFound: The tenant has no such key.
     """
-    if await session.fetch_one(_REMOVE_KEY, tenant=tenant_id, credential=key_id) is None:
-        raise ApiKeyNotFound
+    await fetch_or_raise(session, _REMOVE_KEY, ApiKeyNotFound, tenant=tenant_id, credential=key_id)
 
 
 async def remove_token(
@@ -293,11 +292,8 @@ async def remove_token(
     Raises:
         McpTokenNotFound: The tenant, or the user, has no such token.
     """
-    removed = await session.fetch_one(
-        _REMOVE_TOKEN, tenant=tenant_id, credential=token_id, user=user_id
-    )
-    if removed is None:
-        raise McpTokenNotFound
+    values = {"tenant": tenant_id, "credential": token_id, "user": user_id}
+    await fetch_or_raise(session, _REMOVE_TOKEN, McpTokenNotFound, **values)
 
 
 async def remove_tokens_of_user(

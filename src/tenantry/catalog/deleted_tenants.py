@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from tenantry.catalog import tenant_counts
 from tenantry.catalog.database import CatalogChange
-from tenantry.catalog.session import CatalogSession
+from tenantry.catalog.session import CatalogSession, fetch_or_raise
 from tenantry.catalog.tables import tenant
 from tenantry.catalog.tenants import Tenant, TenantState, by_id, is_ready, updating
 from tenantry.db.statements import Statement, columns_of
@@ -85,8 +85,7 @@ async def get(session: CatalogSession, tenant_id: UUID) -> Tenant:
     Raises:
         DeletedTenantNotFound: There is none with this id.
     """
-    found = await session.fetch_one(_FIND, tenant=tenant_id)
-    return _found(found)
+    return await fetch_or_raise(session, _FIND, DeletedTenantNotFound, tenant=tenant_id)
 
 
 async def get_by_name(session: CatalogSession, name: str) -> Tenant:
@@ -96,7 +95,9 @@ async def get_by_name(session: CatalogSession, name: str) -> Tenant:
         DeletedTenantNotFound: There is none, or there are several.
     """
     found = await session.fetch_all(_NAMED, name=name)
-    return _found(found[0] if len(found) == 1 else None)
+    if len(found) != 1:
+        raise DeletedTenantNotFound
+    return found[0]
 
 
 async def page(session: CatalogSession, window: Window) -> Page[Tenant]:
@@ -113,10 +114,8 @@ async def restore(session: CatalogChange, tenant_id: UUID, *, name: str) -> Tena
         DeletedTenantNotFound: There is none with this id.
         TenantNameInUse: Another tenant has the name.
     """
-    restored = await session.fetch_one(
-        _RESTORE, tenant=tenant_id, name=name, canonical_name=canonical(name)
-    )
-    return _found(restored)
+    values = {"tenant": tenant_id, "name": name, "canonical_name": canonical(name)}
+    return await fetch_or_raise(session, _RESTORE, DeletedTenantNotFound, **values)
 
 
 async def expired(session: CatalogSession, *, before: datetime, limit: int) -> list[Tenant]:
@@ -130,11 +129,5 @@ async def take(session: CatalogChange, tenant_id: UUID, *, worker_id: UUID) -> T
     Raises:
         DeletedTenantNotFound: There is none with this id.
     """
-    taken = await session.fetch_one(_TAKE, tenant=tenant_id, worker=worker_id)
-    return _found(taken)
-
-
-def _found(tenant: Tenant | None) -> Tenant:
-    if tenant is None:
-        raise DeletedTenantNotFound
-    return tenant
+    values = {"tenant": tenant_id, "worker": worker_id}
+    return await fetch_or_raise(session, _TAKE, DeletedTenantNotFound, **values)

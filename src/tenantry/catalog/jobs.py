@@ -13,7 +13,7 @@ from uuid import UUID
 import msgspec
 import sqlalchemy as sa
 
-from tenantry.catalog.session import CatalogSession
+from tenantry.catalog.session import CatalogSession, fetch_or_raise
 from tenantry.catalog.tables import job
 from tenantry.db.statements import Count, Statement, columns_of
 from tenantry.kit.errors import Conflict, NotFound
@@ -206,10 +206,7 @@ async def get(session: CatalogSession, job_id: UUID) -> Job:
     Raises:
         JobNotFound: There is none.
     """
-    found = await session.fetch_one(_FIND, job=job_id)
-    if found is None:
-        raise JobNotFound
-    return found
+    return await fetch_or_raise(session, _FIND, JobNotFound, job=job_id)
 
 
 async def page(

@@ -19,7 +19,7 @@ import sqlalchemy as sa
 from tenantry.catalog.jobs import is_frozen
 from tenantry.catalog.pace import PACE
 from tenantry.catalog.runs import MigrationState
-from tenantry.catalog.session import CatalogSession
+from tenantry.catalog.session import CatalogSession, fetch_or_raise
 from tenantry.catalog.tables import migration_run, tenant, tenant_migration
 from tenantry.catalog.tenants import TenantState, is_migrated, is_ready
 from tenantry.catalog.workers import is_abandoned
@@ -270,8 +270,7 @@ async def hold(session: CatalogSession, run_id: UUID, planner_id: UUID) -> None:
     Raises:
         PlanLost: Another process removes it.
     """
-    if await session.fetch_one(_HOLD, run=run_id, planner=planner_id) is None:
-        raise PlanLost
+    await fetch_or_raise(session, _HOLD, PlanLost, run=run_id, planner=planner_id)
 
 
 async def begin(

@@ -25,7 +25,7 @@ from tenantry.catalog.runs import (
     Outcome,
     Progress,
 )
-from tenantry.catalog.session import CatalogSession
+from tenantry.catalog.session import CatalogSession, fetch_or_raise
 from tenantry.catalog.tables import migration_run, tenant, tenant_migration
 from tenantry.db.statements import Statement, columns_of, parameters
 from tenantry.kit.errors import Conflict
@@ -253,10 +253,7 @@ async def close_batch(
 
 
 async def _lock(session: CatalogSession, run_id: UUID) -> Progress:
-    found = await session.fetch_one(_LOCK, run=run_id)
-    if found is None:
-        raise MigrationRunNotFound
-    return found
+    return await fetch_or_raise(session, _LOCK, MigrationRunNotFound, run=run_id)
 
 
 async def _end(

@@ -13,7 +13,7 @@ from uuid import UUID
 import msgspec
 import sqlalchemy as sa
 
-from tenantry.catalog.session import CatalogSession
+from tenantry.catalog.session import CatalogSession, fetch_or_raise
 from tenantry.catalog.tables import migration_run, tenant, tenant_migration
 from tenantry.db.statements import Count, Statement, columns_of
 from tenantry.kit.errors import NotFound
@@ -281,10 +281,7 @@ async def get(session: CatalogSession, run_id: UUID) -> MigrationRun:
     Raises:
         MigrationRunNotFound: No run has this id.
     """
-    run = await session.fetch_one(_FIND, run=run_id)
-    if run is None:
-        raise MigrationRunNotFound
-    return run
+    return await fetch_or_raise(session, _FIND, MigrationRunNotFound, run=run_id)
 
 
 async def find_item(session: CatalogSession, run_id: UUID, tenant_id: UUID) -> RunTenant | None:

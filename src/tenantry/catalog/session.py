@@ -1,6 +1,8 @@
-"""The session type of the catalog."""
+"""The session type of the catalog, and how to fetch a row that must exist."""
 
 from tenantry.db.sessions import Session
+from tenantry.db.statements import Row, Statement
+from tenantry.kit.errors import TenantryError
 
 
 class CatalogKind:
@@ -8,3 +10,17 @@ class CatalogKind:
 
 
 CatalogSession = Session[CatalogKind]
+
+
+async def fetch_or_raise(
+    session: CatalogSession,
+    statement: Statement[Row],
+    error: type[TenantryError],
+    /,
+    **values: object,
+) -> Row:
+    """Return the first row of a statement; raise *error* if there is none."""
+    found = await session.fetch_one(statement, **values)
+    if found is None:
+        raise error
+    return found

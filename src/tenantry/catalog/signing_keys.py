@@ -9,7 +9,7 @@ import msgspec
 import sqlalchemy as sa
 
 from tenantry.catalog.database import CatalogChange
-from tenantry.catalog.session import CatalogSession
+from tenantry.catalog.session import CatalogSession, fetch_or_raise
 from tenantry.catalog.tables import catalog, signing_key
 from tenantry.db.statements import Statement, columns_of
 from tenantry.kit.errors import NotFound
@@ -101,8 +101,7 @@ async def remove(session: CatalogChange, key_id: UUID) -> None:
     Raises:
         SigningKeyNotFound: No key has this id.
     """
-    if await session.fetch_one(_REMOVE, id=key_id) is None:
-        raise SigningKeyNotFound
+    await fetch_or_raise(session, _REMOVE, SigningKeyNotFound, id=key_id)
 
 
 async def remove_all(session: CatalogChange) -> None:

@@ -9,7 +9,7 @@ import msgspec
 import sqlalchemy as sa
 
 from tenantry.catalog.database import CatalogChange
-from tenantry.catalog.session import CatalogSession
+from tenantry.catalog.session import CatalogSession, fetch_or_raise
 from tenantry.catalog.tables import tenant
 from tenantry.catalog.workers import is_abandoned
 from tenantry.db.statements import Statement, columns_of
@@ -221,10 +221,7 @@ async def get(session: CatalogSession, tenant_id: UUID) -> Tenant:
     Raises:
         TenantNotFound: There is none.
     """
-    found = await find(session, tenant_id)
-    if found is None:
-        raise TenantNotFound
-    return found
+    return await fetch_or_raise(session, _FIND, TenantNotFound, tenant=tenant_id)
 
 
 async def lock(session: CatalogChange, tenant_id: UUID) -> None:
@@ -233,8 +230,7 @@ async def lock(session: CatalogChange, tenant_id: UUID) -> None:
     Raises:
         TenantNotFound: There is none.
     """
-    if await session.fetch_one(_LOCK, tenant=tenant_id) is None:
-        raise TenantNotFound
+    await fetch_or_raise(session, _LOCK, TenantNotFound, tenant=tenant_id)
 
 
 async def get_by_name(session: CatalogSession, name: str) -> Tenant:
@@ -243,10 +239,7 @@ async def get_by_name(session: CatalogSession, name: str) -> Tenant:
     Raises:
         TenantNotFound: There is none.
     """
-    found = await session.fetch_one(_FIND_BY_NAME, name=canonical(name))
-    if found is None:
-        raise TenantNotFound
-    return found
+    return await fetch_or_raise(session, _FIND_BY_NAME, TenantNotFound, name=canonical(name))
 
 
 async def after(session: CatalogSession, after_id: UUID | None, *, limit: int) -> list[Tenant]:
@@ -275,8 +268,10 @@ async def update(
         TenantNotFound: There is no such tenant.
         TenantNameInUse: The name is taken.
     """
-    changed = await session.fetch_one(
+    return await fetch_or_raise(
+        session,
         _UPDATE,
+        TenantNotFound,
         tenant=tenant_id,
         name=name,
         canonical_name=None if name is None else canonical(name),
@@ -285,9 +280,6 @@ async def update(
         modules=modules,
         requests_per_minute=requests_per_minute,
     )
-    if changed is None:
-        raise TenantNotFound
-    return changed
 
 
 async def set_ready(
