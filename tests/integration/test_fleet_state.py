@@ -9,7 +9,7 @@ import pytest
 from tenantry.catalog import runs, tenant_list
 from tenantry.catalog.activity import activity_of
 from tenantry.catalog.runs import MigrationRun, RunState
-from tenantry.catalog.tenant_list import Filters
+from tenantry.catalog.tenant_counts import Filters
 from tenantry.catalog.tenants import Tenant
 from tenantry.fleet.run_options import EVERY_ACTIVE_TENANT, BadRunOptions, RunOptions
 from tenantry.fleet.status import SchemaStatus, schema_status, tenant_map

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from tenantry.catalog import deleted_tenants, tenant_counts, tenant_list, tenants
 from tenantry.catalog.tables import tenant, tenant_count
-from tenantry.catalog.tenant_list import Filters
+from tenantry.catalog.tenant_counts import Filters
 from tenantry.catalog.tenants import TenantState
 from tenantry.cli.findings import Finding, State
 from tenantry.cli.leftovers import check_leftovers
@@ -140,7 +140,7 @@ class TestCounts:
             assert before == Counter({next(iter(before)): 1})
             assert by_counts(services) == by_rows(services)
             assert merged == Count(1)
-            assert await tenant_counts.total(services.catalog, is_read_only=True) == 1
+            assert await tenant_counts.total(services.catalog, Filters(is_read_only=True)) == 1
             assert await tenant_counts.total(services.catalog, state=TenantState.DELETED) == 0
 
 

@@ -3,7 +3,8 @@
 import pytest
 
 from tenantry.catalog import deleted_tenants, tenant_list
-from tenantry.catalog.tenant_list import Filters, TrigramLimits
+from tenantry.catalog.tenant_counts import Filters
+from tenantry.catalog.tenant_list import TrigramLimits
 from tenantry.catalog.tenants import Tenant
 from tenantry.fleet.lifecycle import Owner
 from tenantry.kit.pages import Window

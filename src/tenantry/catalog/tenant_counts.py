@@ -24,6 +24,27 @@ REBUILD = (
 """Statements that correct what `count_wrong` finds."""
 
 
+class Filters(msgspec.Struct, frozen=True, kw_only=True):
+    """Which tenants are counted or listed: those with every value that is not None.
+
+    Attributes:
+        is_active: Only active, or only suspended ones.
+        is_read_only: Only read-only, or only writable ones.
+        schema_revision: Only those with this last seen revision.
+        server_name: Only those on this tenant server.
+        is_failing: Only those that failed in their latest attempt, or only the others.
+    """
+
+    is_active: bool | None = None
+    is_read_only: bool | None = None
+    schema_revision: str | None = None
+    server_name: str | None = None
+    is_failing: bool | None = None
+
+
+ANY = Filters()
+
+
 class RevisionCount(msgspec.Struct, frozen=True):
     """How many tenants were last seen at a revision, and for how many the last attempt failed."""
 
@@ -62,10 +83,9 @@ def _is(name: str) -> sa.ColumnElement[bool]:
     return sa.or_(wanted.is_(None), _c[name] == wanted)
 
 
-_FILTERS = ("is_active", "is_read_only", "schema_revision", "server_name", "is_failing")
 _TOTAL = Statement(
     sa.select(_sum().label("count")).where(
-        _c.state == sa.bindparam("state", type_=sa.String), *map(_is, _FILTERS)
+        _c.state == sa.bindparam("state", type_=sa.String), *map(_is, Filters.__struct_fields__)
     ),
     Count,
 )
@@ -151,25 +171,11 @@ _MERGE = Statement[Any](
 
 
 async def total(
-    session: CatalogSession,
-    *,
-    state: TenantState = TenantState.READY,
-    is_active: bool | None = None,
-    is_read_only: bool | None = None,
-    schema_revision: str | None = None,
-    server_name: str | None = None,
-    is_failing: bool | None = None,
+    session: CatalogSession, filters: Filters = ANY, *, state: TenantState = TenantState.READY
 ) -> int:
-    """Return the number of tenants in *state* with the values that are not None."""
-    found = await session.fetch_one(
-        _TOTAL,
-        state=state.value,
-        is_active=is_active,
-        is_read_only=is_read_only,
-        schema_revision=schema_revision,
-        server_name=server_name,
-        is_failing=is_failing,
-    )
+    """Return the number of tenants in *state* that the *filters* select."""
+    values = msgspec.structs.asdict(filters)
+    found = await session.fetch_one(_TOTAL, state=state.value, **values)
     return found.count if found else 0
 
 

@@ -19,6 +19,7 @@ from sqlalchemy.sql.functions import FunctionElement
 from tenantry.catalog import tenant_counts
 from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.tables import tenant, tenant_name
+from tenantry.catalog.tenant_counts import ANY, Filters
 from tenantry.catalog.tenants import Tenant, TenantState
 from tenantry.db.statements import Count, Statement, columns_of
 from tenantry.db.types import Ids, is_listed
@@ -44,24 +45,6 @@ class TrigramLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 TRIGRAM_LIMITS = TrigramLimits()
-
-
-class Filters(msgspec.Struct, frozen=True, kw_only=True):
-    """Which tenants are listed: those with every value that is not None.
-
-    Attributes:
-        is_active: Only active, or only suspended ones.
-        is_read_only: Only read-only, or only writable ones.
-        schema_revision: Only those with this last seen revision.
-        server_name: Only those on this tenant server.
-        is_failing: Only those that failed in their latest attempt, or only the others.
-    """
-
-    is_active: bool | None = None
-    is_read_only: bool | None = None
-    schema_revision: str | None = None
-    server_name: str | None = None
-    is_failing: bool | None = None
 
 
 class _Search(Enum):
@@ -104,7 +87,6 @@ def _is_true(table: sa.FromClause) -> dict[str, sa.ColumnElement[bool]]:
     }
 
 
-_FLAGS = frozenset(_is_true(tenant))
 _text = sa.bindparam("text", type_=sa.String)
 _pattern = sa.bindparam("pattern", type_=sa.String)
 _ids = sa.bindparam("ids", type_=Ids)
@@ -185,7 +167,7 @@ async def page(
     window: Window,
     *,
     search: str | None = None,
-    filters: Filters = Filters(),  # noqa: B008 - it is frozen
+    filters: Filters = ANY,
     limits: TrigramLimits = TRIGRAM_LIMITS,
 ) -> Page[Tenant]:
     """Return a page of the ready tenants, by name.
@@ -193,14 +175,13 @@ async def page(
     *search* is part of their names, in any case; or their id, the name of their database, or the
     address of their first user when they were created. *limits* change the duration alone.
     """
-    given = {name: one for name, one in msgspec.structs.asdict(filters).items() if one is not None}
-    values: dict[str, object] = {name: one for name, one in given.items() if name not in _FLAGS}
+    values = {name: one for name, one in msgspec.structs.asdict(filters).items() if one is not None}
     choice = _Choice(
-        frozenset((name, one if isinstance(one, bool) else None) for name, one in given.items()),
+        frozenset((name, one if isinstance(one, bool) else None) for name, one in values.items()),
         _Search.ALL,
     )
     if search is None:
-        total = await tenant_counts.total(session, **given)
+        total = await tenant_counts.total(session, filters)
     else:
         choice, found = await _find(session, search, choice, limits)
         values |= found

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 from tenantry.catalog import deleted_tenants, job_cleanup, tenant_counts, tenant_list
 from tenantry.catalog.database import Catalog
-from tenantry.catalog.tenant_list import Filters
+from tenantry.catalog.tenant_counts import Filters
 from tenantry.cli import output
 from tenantry.cli.findings import Finding, State
 from tenantry.kit.pages import Window

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType, field
 
 from tenantry.catalog.fleet_map import MAP_MAX
-from tenantry.catalog.tenant_list import Filters
+from tenantry.catalog.tenant_counts import Filters
 from tenantry.catalog.tenants import REQUESTS_PER_MINUTE_MAX, Tenant
 from tenantry.db.row_formats import RowFormat
 from tenantry.fleet.lifecycle import Provisioned
