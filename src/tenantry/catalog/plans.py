@@ -153,7 +153,10 @@ class _Statements(NamedTuple):
 
 _BEGIN = Statement[Any](
     sa.update(migration_run)
-    .values(planner_id=None, **parameters("total_count", "finished_at", "waves", "max_failures"))
+    .values(
+        planner_id=None,
+        **parameters("total_count", "finished_at", "waves", "max_failures", "unopened_count"),
+    )
     .where(_run.id == sa.bindparam("run"))
 )
 _planner = sa.bindparam("planner", type_=sa.Uuid)
@@ -284,7 +287,8 @@ async def begin(
 ) -> None:
     """Show a run after its last `add_items`; one without tenants has ended.
 
-    The options are as in `MigrationRun`; *total* is the number of its tenants.
+    The options are as in `MigrationRun`; *total* is the number of its tenants. The first wave
+    begins, and `run_tenants.open_batch` opens it.
     """
     await session.execute(
         _BEGIN,
@@ -293,6 +297,7 @@ async def begin(
         finished_at=None if total else now,
         waves=list(waves) or None,
         max_failures=max_failures,
+        unopened_count=waves[0] if waves else 0,
     )
 
 

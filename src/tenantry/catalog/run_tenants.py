@@ -133,8 +133,6 @@ _CLOSE = Statement(
     .returning(_item.sequence),
     _Number,
 )
-
-
 # What the latest attempt has shown: the revision, if it is known, and the run if it failed.
 _seen = sa.func.coalesce(sa.bindparam("revision", type_=sa.String), tenant.c.schema_revision)
 _failing = sa.bindparam("failing_run_id", type_=sa.Uuid)
@@ -149,15 +147,6 @@ _SET_ATTEMPT = Statement[Any](
         ),
     )
 )
-
-
-async def open_first_wave(
-    session: CatalogSession, run_id: UUID, *, count: int, limit: int = PACE.opened_max
-) -> None:
-    """Begin the first wave, of *count* items, and allow up to *limit* of them to start."""
-    before = await _lock(session, run_id)
-    after = msgspec.structs.replace(before, unopened_count=count)
-    await _move(session, await _open_batch(session, after, limit))
 
 
 async def open_batch(

@@ -163,8 +163,7 @@ class Fleet:
             max_failures=options.failures_max(total),
         )
         if waves:
-            limit = self._pace.opened_max
-            await run_tenants.open_first_wave(session, run_id, count=waves[0], limit=limit)
+            await run_tenants.open_batch(session, run_id, limit=self._pace.opened_max)
         target = f"{run_id} {options.label}" if options.label else str(run_id)
         await audit.LOG.add(session, ctx, "migration-run.start", target)
 
