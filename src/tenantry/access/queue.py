@@ -27,13 +27,12 @@ class FairQueue:
         self._pool = pool
         self._idle = threads
         self._held: Counter[str] = Counter()
-        self._count = 0
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
 
     @property
     def count(self) -> int:
         """How many places are held: work that runs, is queued, or will be submitted."""
-        return self._count
+        return self._held.total()
 
     @contextmanager
     def place(self, address: str) -> Iterator[None]:
@@ -47,14 +46,12 @@ class FairQueue:
         """
         if self._held[address] >= PLACES_OF_ADDRESS_MAX:
             raise TooManyLogins
-        if self._count >= PLACES_MAX and not self._displace(self._held[address]):
+        if self.count >= PLACES_MAX and not self._displace(self._held[address]):
             raise TooManyLogins
         self._held[address] += 1
-        self._count += 1
         try:
             yield
         finally:
-            self._count -= 1
             self._held[address] -= 1
             if not self._held[address]:
                 del self._held[address]

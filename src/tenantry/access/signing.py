@@ -95,14 +95,6 @@ class KeyRing:
         # No key has begun if the clock was set back to before the first one.
         return begun[-1] if begun else keys[0]
 
-    def retired(self, now: datetime, lifetime: timedelta) -> list[UUID]:
-        """Return the keys that can be removed: all their tokens, of this *lifetime*, expired."""
-        return [
-            key.id
-            for key in self.keys.values()
-            if key.signs_until is not None and key.signs_until + lifetime + RETIRED_AFTER < now
-        ]
-
 
 class SigningKeys:
     """Reads the signing keys of a catalog, and creates new ones.
@@ -199,11 +191,14 @@ class SigningKeys:
 
     async def retire(self, ctx: OperationContext, *, token_lifetime: timedelta) -> None:
         """Remove the keys of which all tokens have expired."""
-        for key_id in (await self.ring()).retired(ctx.now, token_lifetime):
+        ended_before = ctx.now - token_lifetime - RETIRED_AFTER
+        for key in (await self.ring()).keys.values():
+            if key.signs_until is None or key.signs_until >= ended_before:
+                continue
             # Another process may have removed it first.
             with contextlib.suppress(SigningKeyNotFound):
-                async with self._catalog.change(ctx, "signing-key.retire", key_id) as session:
-                    await signing_keys.remove(session, key_id)
+                async with self._catalog.change(ctx, "signing-key.retire", key.id) as session:
+                    await signing_keys.remove(session, key.id)
 
     async def _add(
         self, ctx: OperationContext, *, signs_from: datetime, is_first: bool = False
