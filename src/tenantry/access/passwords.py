@@ -71,12 +71,9 @@ class Passwords:
         return self._queue.count
 
     def check_new(self, password: str, *, email: str, name: str = "password") -> None:
-        """Check that *password* is an acceptable new password for *email*.
+        """Check that *password* is an acceptable one for the account *email*, and not that address.
 
-        Args:
-            password: The new password.
-            email: The account's address, which the password must not be.
-            name: The name of the member of the request, for the message.
+        The *name* is that of the member of the request, for the message.
 
         Raises:
             BadPassword: It breaks a rule.

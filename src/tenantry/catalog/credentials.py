@@ -8,7 +8,7 @@ import msgspec
 import sqlalchemy as sa
 
 from tenantry.catalog.database import CatalogChange
-from tenantry.catalog.session import CatalogSession, fetch_or_raise
+from tenantry.catalog.session import CatalogSession, RowId, fetch_or_raise
 from tenantry.catalog.tables import api_key, mcp_token
 from tenantry.db.statements import Statement, columns_of
 from tenantry.kit.errors import Conflict, NotFound
@@ -74,10 +74,6 @@ class TokenCounts(msgspec.Struct, frozen=True):
 
     of_tenant: int
     of_user: int
-
-
-class _Id(msgspec.Struct, frozen=True):
-    id: UUID
 
 
 class _LastUse(msgspec.Struct, frozen=True):
@@ -156,7 +152,7 @@ _REMOVE_KEY = Statement(
     sa.delete(api_key)
     .where(api_key.c.id == _of_id, api_key.c.tenant_id == _of_tenant)
     .returning(api_key.c.id),
-    _Id,
+    RowId,
 )
 _REMOVE_TOKEN = Statement(
     sa.delete(mcp_token)
@@ -166,7 +162,7 @@ _REMOVE_TOKEN = Statement(
         sa.or_(_user.is_(None), mcp_token.c.user_id == _user),
     )
     .returning(mcp_token.c.id),
-    _Id,
+    RowId,
 )
 _generation = sa.bindparam("generation", type_=sa.Integer)
 _REMOVE_TOKENS_OF_USER = Statement[Any](

@@ -24,8 +24,8 @@ class DeletedTenantNotFound(NotFound):
     """There is no such deleted tenant: it was purged, or never deleted."""
 
 
-_COLUMNS = columns_of(tenant, Tenant)
 _is_deleted = tenant.c.state == TenantState.DELETED.value
+_deleted = sa.select(*columns_of(tenant, Tenant)).where(_is_deleted)
 _limit = sa.bindparam("limit", type_=sa.BigInteger)
 _name = sa.bindparam("name", type_=sa.String)
 
@@ -38,11 +38,8 @@ _ADD = updating(
     canonical_name=sa.cast(tenant.c.id, sa.String),
     deleted_at=sa.bindparam("now", type_=tenant.c.deleted_at.type),
 )
-_FIND = Statement(sa.select(*_COLUMNS).where(by_id, _is_deleted), Tenant)
-_NAMED = Statement(
-    sa.select(*_COLUMNS).where(_is_deleted, tenant.c.name == _name).order_by(tenant.c.id).limit(2),
-    Tenant,
-)
+_FIND = Statement(_deleted.where(by_id), Tenant)
+_NAMED = Statement(_deleted.where(tenant.c.name == _name).order_by(tenant.c.id).limit(2), Tenant)
 _RESTORE = updating(
     by_id,
     _is_deleted,
@@ -52,19 +49,14 @@ _RESTORE = updating(
     deleted_at=None,
 )
 _PAGE = Statement(
-    sa.select(*_COLUMNS)
-    .where(_is_deleted, tenant.c.deleted_at.is_not(None))  # as its index
+    _deleted.where(tenant.c.deleted_at.is_not(None))  # as its index
     .order_by(tenant.c.deleted_at.desc(), tenant.c.id)
     .limit(_limit)
     .offset(sa.bindparam("offset", type_=sa.BigInteger)),
     Tenant,
 )
 _EXPIRED = Statement(
-    sa.select(*_COLUMNS)
-    .where(
-        _is_deleted,
-        tenant.c.deleted_at <= sa.bindparam("before", type_=tenant.c.deleted_at.type),
-    )
+    _deleted.where(tenant.c.deleted_at <= sa.bindparam("before", type_=tenant.c.deleted_at.type))
     .order_by(tenant.c.deleted_at)
     .limit(_limit),
     Tenant,

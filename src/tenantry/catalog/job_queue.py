@@ -9,7 +9,7 @@ import msgspec
 import sqlalchemy as sa
 
 from tenantry.catalog.jobs import ADD, Job, JobState, is_dropping, is_running, updating
-from tenantry.catalog.session import CatalogSession
+from tenantry.catalog.session import CatalogSession, RowId
 from tenantry.catalog.tables import job, tenant
 from tenantry.catalog.tenants import is_ready
 from tenantry.db.statements import Count, Statement, columns_of, parameters
@@ -54,10 +54,6 @@ class Queued(msgspec.Struct, frozen=True):
 
     id: UUID
     name: str
-
-
-class _Id(msgspec.Struct, frozen=True):
-    id: UUID
 
 
 _COLUMNS = columns_of(job, Job)
@@ -124,7 +120,7 @@ _TO_MOVE = Statement(
 )
 _WAITING = {
     # In this order, so that SQLite uses the index of the queue.
-    lane: Statement(sa.select(job.c.id).where(_is_queued, is_in).order_by(job.c.id).limit(1), _Id)
+    lane: Statement(sa.select(job.c.id).where(_is_queued, is_in).order_by(job.c.id).limit(1), RowId)
     for lane, is_in in _IN_LANE.items()
 }
 
@@ -165,7 +161,7 @@ _BEGIN = Statement(
     .values(parameters(*_BEGUN))
     .where(_by_id, _is_held, is_running)
     .returning(job.c.id),
-    _Id,
+    RowId,
 )
 _QUEUE_AGAIN = Statement[Any](
     sa.update(job)
@@ -206,10 +202,12 @@ _FAIL = Statement(
     .values({**_ended, "error": sa.bindparam("error", type_=sa.String), "worker_id": None})
     .where(_by_id, _is_held, is_running, ~_has_begun)
     .returning(job.c.id),
-    _Id,
+    RowId,
 )
 _CANCEL_QUEUED = updating(_by_id, _is_queued, **_ended)
-_CANCEL_EVERY = Statement(sa.update(job).values(_ended).where(_is_queued).returning(job.c.id), _Id)
+_CANCEL_EVERY = Statement(
+    sa.update(job).values(_ended).where(_is_queued).returning(job.c.id), RowId
+)
 _CANCEL_RUNNING = updating(_by_id, is_running, is_cancelled=True)
 
 

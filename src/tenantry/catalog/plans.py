@@ -19,11 +19,11 @@ import sqlalchemy as sa
 from tenantry.catalog.jobs import is_frozen
 from tenantry.catalog.pace import PACE
 from tenantry.catalog.runs import MigrationState
-from tenantry.catalog.session import CatalogSession, fetch_or_raise
+from tenantry.catalog.session import CatalogSession, RowId, fetch_or_raise
 from tenantry.catalog.tables import migration_run, tenant, tenant_migration
 from tenantry.catalog.tenants import TenantState, is_migrated, is_ready
 from tenantry.catalog.workers import is_abandoned
-from tenantry.db.statements import Statement, columns_of, parameters
+from tenantry.db.statements import Statement, parameters
 from tenantry.db.types import Ids, is_listed
 from tenantry.kit.errors import Unavailable
 
@@ -68,10 +68,6 @@ class Selected(msgspec.Struct, frozen=True):
     tenant_name: str
     database_name: str
     server_name: str
-
-
-class _Id(msgspec.Struct, frozen=True):
-    id: UUID
 
 
 class _State(msgspec.Struct, frozen=True):
@@ -138,17 +134,17 @@ def _statements(choice: frozenset[str]) -> "_Statements":
     some = some.add_columns(
         sa.bindparam("run", type_=sa.Uuid), sa.bindparam("state", type_=sa.String)
     )
-    names = [*(one.name for one in columns_of(tenant_migration, Selected)), "run_id", "state"]
+    names = [*Selected.__struct_fields__, "run_id", "state"]
     items = sa.insert(tenant_migration).from_select(names, some)
     return _Statements(
         Statement(found.limit(_limit), Selected),
-        Statement(items.returning(_item.tenant_id.label("id")), _Id),
+        Statement(items.returning(_item.tenant_id.label("id")), RowId),
     )
 
 
 class _Statements(NamedTuple):
     select: Statement[Selected]
-    add: Statement[_Id]
+    add: Statement[RowId]
 
 
 _BEGIN = Statement[Any](
@@ -164,14 +160,14 @@ _is_abandoned = sa.and_(
     _run.planner_id.is_not(None),
     sa.or_(_run.planner_id == _planner, is_abandoned(_run.planner_id, _planner)),
 )
-_ABANDONED = Statement(sa.select(_run.id).where(_is_abandoned), _Id)
+_ABANDONED = Statement(sa.select(_run.id).where(_is_abandoned), RowId)
 _HOLD, _TAKE = (
     Statement(
         sa.update(migration_run)
         .values(planner_id=_planner)
         .where(_run.id == sa.bindparam("run"), condition)
         .returning(_run.id),
-        _Id,
+        RowId,
     )
     for condition in (_run.planner_id == _planner, _is_abandoned)
 )
@@ -187,10 +183,12 @@ _REMOVE_ITEMS = Statement(
         ),
     )
     .returning(_item.tenant_id.label("id")),
-    _Id,
+    RowId,
 )
 _REMOVE = Statement[Any](sa.delete(migration_run).where(_run.id == sa.bindparam("run")))
-_MIGRATED = Statement(sa.select(tenant.c.id).where(_is_selected, is_listed(tenant.c.id, _ids)), _Id)
+_MIGRATED = Statement(
+    sa.select(tenant.c.id).where(_is_selected, is_listed(tenant.c.id, _ids)), RowId
+)
 
 # One that was frozen after its claim goes back to the queue: see `fleet.worker`.
 _is_withheld = sa.and_(tenant.c.is_read_only, ~is_frozen(tenant.c.id))

@@ -1,4 +1,8 @@
-"""The session type of the catalog, and how to fetch a row that must exist."""
+"""The session type of the catalog, and what several modules fetch with it."""
+
+from uuid import UUID
+
+import msgspec
 
 from tenantry.db.sessions import Session
 from tenantry.db.statements import Row, Statement
@@ -10,6 +14,12 @@ class CatalogKind:
 
 
 CatalogSession = Session[CatalogKind]
+
+
+class RowId(msgspec.Struct, frozen=True):
+    """The id of a row that a statement has found or changed."""
+
+    id: UUID
 
 
 async def fetch_or_raise(

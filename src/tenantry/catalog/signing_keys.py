@@ -9,7 +9,7 @@ import msgspec
 import sqlalchemy as sa
 
 from tenantry.catalog.database import CatalogChange
-from tenantry.catalog.session import CatalogSession, fetch_or_raise
+from tenantry.catalog.session import CatalogSession, RowId, fetch_or_raise
 from tenantry.catalog.tables import catalog, signing_key
 from tenantry.db.statements import Statement, columns_of
 from tenantry.kit.errors import NotFound
@@ -39,12 +39,8 @@ class SigningKey(msgspec.Struct, frozen=True):
     signs_until: datetime | None
 
 
-class _Id(msgspec.Struct, frozen=True):
-    id: UUID
-
-
 # SQLite has no row locks; there, a transaction that writes locks the database from its start.
-_LOCK = Statement(sa.select(catalog.c.id).with_for_update(), _Id)
+_LOCK = Statement(sa.select(catalog.c.id).with_for_update(), RowId)
 _ADD = Statement[Any](sa.insert(signing_key))
 _ALL = Statement(
     sa.select(*columns_of(signing_key, SigningKey))
@@ -66,7 +62,7 @@ _REMOVE = Statement(
     sa.delete(signing_key)
     .where(signing_key.c.id == sa.bindparam("id"))
     .returning(signing_key.c.id),
-    _Id,
+    RowId,
 )
 _REMOVE_ALL = Statement[Any](sa.delete(signing_key))
 

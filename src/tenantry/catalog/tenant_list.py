@@ -8,7 +8,6 @@ import functools
 from collections.abc import Mapping
 from enum import Enum, auto
 from typing import Any, NamedTuple
-from uuid import UUID
 
 import msgspec
 import sqlalchemy as sa
@@ -17,7 +16,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
 from tenantry.catalog import tenant_counts
-from tenantry.catalog.session import CatalogSession
+from tenantry.catalog.session import CatalogSession, RowId
 from tenantry.catalog.tables import tenant, tenant_name
 from tenantry.catalog.tenant_counts import ANY, Filters
 from tenantry.catalog.tenants import Tenant, TenantState
@@ -70,10 +69,6 @@ class _Choice(NamedTuple):
     filters: frozenset[tuple[str, bool | None]]
     search: _Search
     has_exact: bool = False
-
-
-class _Id(msgspec.Struct, frozen=True):
-    id: UUID
 
 
 _t, _n = tenant.c, tenant_name.c
@@ -158,7 +153,7 @@ _EXACT = Statement(
         ),
         _n.canonical_name.not_like(_pattern, escape="\\"),
     ),
-    _Id,
+    RowId,
 )
 
 

@@ -108,20 +108,16 @@ _DATABASES = Statement(
 )
 
 _ADD = Statement[Any](sa.insert(tenant), conflicts=_IN_USE)
-_FIND = Statement(sa.select(*_COLUMNS).where(by_id, is_ready), Tenant)
+_ready = sa.select(*_COLUMNS).where(is_ready)
+_FIND = Statement(_ready.where(by_id), Tenant)
 _AFTER = Statement(
-    sa.select(*_COLUMNS)
-    .where(is_ready, tenant.c.id > sa.bindparam("after"))
+    _ready.where(tenant.c.id > sa.bindparam("after"))
     .order_by(tenant.c.id)
     .limit(sa.bindparam("limit", type_=sa.BigInteger)),
     Tenant,
 )
-_LOCK = Statement(
-    sa.select(*_COLUMNS).where(by_id, is_ready).with_for_update(key_share=True), Tenant
-)
-_FIND_BY_NAME = Statement(
-    sa.select(*_COLUMNS).where(tenant.c.canonical_name == sa.bindparam("name"), is_ready), Tenant
-)
+_LOCK = Statement(_ready.where(by_id).with_for_update(key_share=True), Tenant)
+_FIND_BY_NAME = Statement(_ready.where(tenant.c.canonical_name == sa.bindparam("name")), Tenant)
 _UPDATED = (
     "name",
     "canonical_name",
