@@ -10,7 +10,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from tenantry.catalog.jobs import is_moving
-from tenantry.catalog.runs import MigrationState, RunTenant
+from tenantry.catalog.runs import RunTenant, is_open, is_pending, of_run
 from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.tables import migration_run, tenant_migration
 from tenantry.catalog.workers import NO_WORKER, is_abandoned
@@ -18,10 +18,6 @@ from tenantry.db.statements import Statement, columns_of
 
 _run, _item = migration_run.c, tenant_migration.c
 _ITEM_COLUMNS = columns_of(tenant_migration, RunTenant)
-_of_run = _item.run_id == sa.bindparam("run")
-_is_open = _item.finished_at.is_(None)
-# Not as a parameter, which would match no partial index.
-_is_pending = _item.state == sa.literal_column(f"'{MigrationState.PENDING.value}'")
 _worker = sa.bindparam("worker", type_=sa.Uuid)
 _limit = sa.bindparam("limit", type_=sa.BigInteger)
 _goes_on = sa.exists().where(_run.id == sa.bindparam("run"), _run.stop_reason.is_(None))
@@ -32,7 +28,7 @@ def _claim_of(*conditions: sa.ColumnElement[bool]) -> Statement[RunTenant]:
     # SQLite has one writer, and ignores the locking.
     found = (
         sa.select(_item.run_id, _item.tenant_id)
-        .where(_of_run, _is_pending, ~is_moving(_item.tenant_id), *conditions)
+        .where(of_run, is_pending, ~is_moving(_item.tenant_id), *conditions)
         .order_by(_item.tenant_id)
         .limit(_limit)
         .with_for_update(skip_locked=True)
@@ -53,7 +49,7 @@ _CLAIM_ABANDONED = _claim_of(_on_server, is_abandoned(_item.worker_id, _worker))
 _GIVE_UP = Statement[Any](
     sa.update(tenant_migration)
     .values(worker_id=sa.bindparam("holder", type_=sa.Uuid))
-    .where(_item.worker_id == _worker, _is_open)
+    .where(_item.worker_id == _worker, is_open)
 )
 
 

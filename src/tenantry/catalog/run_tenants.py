@@ -24,6 +24,8 @@ from tenantry.catalog.runs import (
     MigrationState,
     Outcome,
     Progress,
+    is_open,
+    of_run,
 )
 from tenantry.catalog.session import CatalogSession, fetch_or_raise
 from tenantry.catalog.tables import migration_run, tenant, tenant_migration
@@ -54,8 +56,6 @@ class _Number(msgspec.Struct, frozen=True):
 
 
 _run, _item = migration_run.c, tenant_migration.c
-_of_run = _item.run_id == sa.bindparam("run")
-_is_open = _item.finished_at.is_(None)
 _is_waiting = _item.state == MigrationState.WAITING.value
 _worker = sa.bindparam("worker", type_=sa.Uuid)
 _limit = sa.bindparam("limit", type_=sa.BigInteger)
@@ -82,14 +82,14 @@ _END = Statement[Any](
     sa.update(tenant_migration)
     .values(sequence=sa.bindparam("number"), **parameters(*_ENDED))
     .where(
-        _of_run,
+        of_run,
         _item.tenant_id == sa.bindparam("tenant"),
         _item.worker_id == _worker,
-        _is_open,
+        is_open,
     )
 )
 _ENDED_NOW = Statement(
-    sa.select(_item.sequence).where(_of_run, _item.sequence > sa.bindparam("number")), _Number
+    sa.select(_item.sequence).where(of_run, _item.sequence > sa.bindparam("number")), _Number
 )
 _OPEN = Statement[Any](
     sa.update(tenant_migration)
@@ -97,7 +97,7 @@ _OPEN = Statement[Any](
     .where(
         sa.tuple_(_item.run_id, _item.tenant_id).in_(
             sa.select(_item.run_id, _item.tenant_id)
-            .where(_of_run, _is_waiting)
+            .where(of_run, _is_waiting)
             .order_by(_item.tenant_id)
             .limit(_limit)
         )
@@ -106,7 +106,7 @@ _OPEN = Statement[Any](
 # One state, so that the index returns them in order: ended items are not read again.
 _never_claimed = (
     sa.select(_item.run_id, _item.tenant_id)
-    .where(_of_run, _item.state == sa.bindparam("before"), _item.worker_id.is_(None))
+    .where(of_run, _item.state == sa.bindparam("before"), _item.worker_id.is_(None))
     .order_by(_item.tenant_id)
     .limit(_limit)
     .with_for_update(skip_locked=True)

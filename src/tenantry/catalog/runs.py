@@ -186,11 +186,13 @@ class Cause(msgspec.Struct, frozen=True):
 _run, _item = migration_run.c, tenant_migration.c
 _RUN_COLUMNS = columns_of(migration_run, MigrationRun)
 _ITEM_COLUMNS = columns_of(tenant_migration, RunTenant)
-_of_run = _item.run_id == sa.bindparam("run")
-_has_ended = _item.finished_at.is_not(None)
+of_run = _item.run_id == sa.bindparam("run")
+# Not as a parameter, which would match no partial index.
+is_pending = _item.state == sa.literal_column(f"'{MigrationState.PENDING.value}'")
+is_open = _item.finished_at.is_(None)
 _limit = sa.bindparam("limit", type_=sa.BigInteger)
 _FIND_ITEM = Statement(
-    sa.select(*_ITEM_COLUMNS).where(_of_run, _item.tenant_id == sa.bindparam("tenant")), RunTenant
+    sa.select(*_ITEM_COLUMNS).where(of_run, _item.tenant_id == sa.bindparam("tenant")), RunTenant
 )
 _FIND = Statement(sa.select(*_RUN_COLUMNS).where(_run.id == sa.bindparam("run")), MigrationRun)
 _is_planned = _run.planner_id.is_(None)
@@ -223,7 +225,7 @@ def _ended_as(state: object) -> sa.Select[Any]:
     """Return the query of items in a final state, in the order of an index."""
     return (
         sa.select(*_ITEM_COLUMNS)
-        .where(_of_run, _item.state == state, _item.tenant_id > sa.bindparam("after"))
+        .where(of_run, _item.state == state, _item.tenant_id > sa.bindparam("after"))
         .order_by(_item.tenant_id)
         .limit(_limit)
     )
@@ -242,7 +244,7 @@ _ENDED_SOME = Statement(_ended(), RunTenant)
 _ENDED_AS = Statement(_ended_as(sa.bindparam("state")), RunTenant)
 _ENDED_AFTER = Statement(
     sa.select(*_ITEM_COLUMNS)
-    .where(_of_run, _has_ended, _item.sequence > sa.bindparam("number"))
+    .where(of_run, ~is_open, _item.sequence > sa.bindparam("number"))
     .order_by(_item.sequence)
     .limit(_limit),
     RunTenant,
@@ -267,7 +269,7 @@ _FAILURES = Statement(
             tenant, tenant.c.id == _item.tenant_id
         )
     )
-    .where(_of_run, _item.state == MigrationState.FAILED.value)
+    .where(of_run, _item.state == MigrationState.FAILED.value)
     .group_by(_item.cause)
     .order_by(_count.desc(), _item.cause)
     .limit(CAUSES_MAX),

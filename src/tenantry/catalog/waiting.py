@@ -8,7 +8,7 @@ import msgspec
 import sqlalchemy as sa
 
 from tenantry.catalog.jobs import is_moving
-from tenantry.catalog.runs import MigrationState, RunTenant
+from tenantry.catalog.runs import RunTenant, is_open, is_pending, of_run
 from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.tables import tenant, tenant_migration
 from tenantry.catalog.workers import NO_WORKER
@@ -33,25 +33,21 @@ class _ServerName(msgspec.Struct, frozen=True):
 
 
 _item = tenant_migration.c
-_of_run = _item.run_id == sa.bindparam("run")
-# Not as a parameter, which would match no partial index.
-_is_pending = _item.state == sa.literal_column(f"'{MigrationState.PENDING.value}'")
-_is_open = _item.finished_at.is_(None)
 _RETURN = Statement[Any](
     sa.update(tenant_migration)
     .values(worker_id=sa.bindparam("holder", type_=sa.Uuid))
     .where(
-        _item.run_id == sa.bindparam("run"),
+        of_run,
         _item.tenant_id == sa.bindparam("tenant"),
         _item.worker_id == sa.bindparam("worker", type_=sa.Uuid),
-        _is_open,
+        is_open,
     )
 )
 
 
 _FIND_ELSEWHERE = Statement(
     sa.select(_item.server_name).where(
-        _of_run,
+        of_run,
         _item.tenant_id == sa.bindparam("tenant"),
         sa.or_(
             _item.server_name != sa.bindparam("server_name"),
@@ -72,17 +68,17 @@ _FOLLOW = Statement[Any](
         worker_id=NO_WORKER,
     )
     .where(
-        _of_run,
+        of_run,
         is_listed(_item.tenant_id, sa.bindparam("tenant_ids", type_=Ids)),
         _item.worker_id == sa.bindparam("worker", type_=sa.Uuid),
-        _is_open,
+        is_open,
     )
 )
 
 
 def _pending_servers() -> Statement[_ServerName]:
     """Return the statement that finds the servers of pending items, with a probe for each."""
-    least = sa.select(sa.func.min(_item.server_name)).where(_of_run, _is_pending)
+    least = sa.select(sa.func.min(_item.server_name)).where(of_run, is_pending)
     found = least.cte("found", recursive=True)
     name = found.c[0]
     following = least.where(_item.server_name > name).scalar_subquery()
