@@ -502,9 +502,9 @@ class TestBudget:
     async def test_passes_a_place_on_when_its_waiter_was_cancelled(self):
         """The place and the cancellation arrive at the same moment."""
         budget = Budget(1)
-        await budget.reserve()
-        leaving = asyncio.create_task(budget.reserve())
-        staying = asyncio.create_task(budget.reserve())
+        await budget.take()
+        leaving = asyncio.create_task(budget.take())
+        staying = asyncio.create_task(budget.take())
         await asyncio.sleep(0)
 
         budget.give_back()

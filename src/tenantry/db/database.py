@@ -29,57 +29,94 @@ CLOSE_SECONDS_MAX = 2.0
 DROP_SECONDS_MAX = 0.25
 
 
-class Budget:
-    """The limit of connections from this process to one server.
+class Places:
+    """A number of places: at the limit, a task waits until one is given back, in its turn.
+
+    Attributes:
+        free: The number of free places.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.free = count
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    @property
+    def is_short(self) -> bool:
+        """Whether a task is waiting for a place."""
+        return bool(self._waiting)
+
+    async def take(self) -> None:
+        """Take a place.
+
+        Raises:
+            DatabaseUnavailable: There was none for `WAIT_SECONDS_MAX`.
+        """
+        if self.free:
+            self.free -= 1
+            return
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            async with asyncio.timeout(WAIT_SECONDS_MAX):
+                await turn
+        except BaseException as error:
+            if turn.done() and not turn.cancelled():
+                self.give_back()
+            elif turn in self._waiting:
+                self._waiting.remove(turn)
+            if isinstance(error, TimeoutError):
+                raise DatabaseUnavailable from error
+            raise
+
+    def give_back(self) -> None:
+        """Return a place: it goes to the task that has waited longest, if there is one."""
+        while self._waiting:
+            first = self._waiting.popleft()
+            if not first.done():
+                first.set_result(None)
+                return
+        self.free += 1
+
+
+class Budget(Places):
+    """The limit of connections from this process to one server: a place for each.
 
     Args:
         connections_max: Open at the same time, over all databases.
     """
 
     def __init__(self, connections_max: int) -> None:
-        self._most = self._left = connections_max
+        super().__init__(connections_max)
+        self._most = connections_max
         self._idle: dict[Connection, list[Connection]] = {}  # the longest idle first
-        self._waiting: deque[asyncio.Future[None]] = deque()
-
-    @property
-    def is_short(self) -> bool:
-        """Whether a task is waiting for a connection."""
-        return bool(self._waiting)
 
     @property
     def open_count(self) -> int:
         """The number of connections that are open or being opened."""
-        return self._most - self._left
+        return self._most - self.free
 
     @property
     def idle_count(self) -> int:
         """The number of connections that are open and unused."""
         return len(self._idle)
 
-    async def reserve(self) -> None:
-        """Reserve the right to open one connection.
+    async def take(self) -> None:
+        """Take the place of a connection that is to be opened; close an idle one if necessary.
 
         Raises:
             DatabaseUnavailable: Every connection was in use for `WAIT_SECONDS_MAX`.
         """
-        if self._left:
-            self._left -= 1
-        elif self._idle:
-            connection, pool = next(iter(self._idle.items()))
-            self.unpark(connection)
-            pool.remove(connection)
-            try:
-                await connection.close()
-            except BaseException:
-                self.give_back()
-                raise
-        else:
-            await self._wait()
-
-    def give_back(self) -> None:
-        """Return the right: it goes to the task that has waited longest, if there is one."""
-        if not wake_first(self._waiting):
-            self._left += 1
+        if self.free or not self._idle:
+            await super().take()
+            return
+        connection, pool = next(iter(self._idle.items()))
+        self.unpark(connection)
+        pool.remove(connection)
+        try:
+            await connection.close()
+        except BaseException:
+            self.give_back()
+            raise
 
     def park(self, connection: Connection, pool: list[Connection]) -> None:
         """Register *connection*, which is now in *pool*, as idle: it may be closed."""
@@ -93,49 +130,6 @@ class Budget:
         """Make every idle connection unusable: the server has stopped answering."""
         for connection in self._idle:
             connection.retire()
-
-    async def _wait(self) -> None:
-        waiting = asyncio.get_running_loop().create_future()
-        self._waiting.append(waiting)
-        await wait_for_turn(waiting, self._waiting, self.give_back)
-
-
-def wake_first(waiting: deque[asyncio.Future[None]]) -> bool:
-    """Wake the first task in *waiting*; return False if there is none."""
-    while waiting:
-        first = waiting.popleft()
-        if not first.done():
-            first.set_result(None)
-            return True
-    return False
-
-
-async def wait_for_turn(
-    turn: asyncio.Future[None],
-    waiting: deque[asyncio.Future[None]],
-    pass_on: Callable[[], None],
-) -> None:
-    """Wait for *turn*, a future in the queue *waiting*.
-
-    Args:
-        turn: `wake_first` sets its result.
-        waiting: The future is removed from it if the wait fails.
-        pass_on: Called if the wait fails after the result was set.
-
-    Raises:
-        DatabaseUnavailable: The result was not set within `WAIT_SECONDS_MAX`.
-    """
-    try:
-        async with asyncio.timeout(WAIT_SECONDS_MAX):
-            await turn
-    except BaseException as error:
-        if turn.done() and not turn.cancelled():
-            pass_on()
-        elif turn in waiting:
-            waiting.remove(turn)
-        if isinstance(error, TimeoutError):
-            raise DatabaseUnavailable from error
-        raise
 
 
 class Database(Session[Kind]):
@@ -163,8 +157,7 @@ class Database(Session[Kind]):
         self._connect = connect
         self._wait_seconds_max = wait_seconds_max
         self._budget = budget
-        self._free = connections_max
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._places = Places(connections_max)
         self._idle: list[Connection] = []
         self._closed = False
         self._closing: set[asyncio.Task[None]] = set()
@@ -177,10 +170,6 @@ class Database(Session[Kind]):
         except DatabaseReplaced:
             self._detach()
             return await self._run(statement, values)
-
-    async def execute(self, statement: Statement[Any], **values: object) -> None:
-        """Run a statement that returns nothing."""
-        await self.fetch_all(statement, **values)
 
     async def execute_many(
         self, statement: Statement[Any], rows: Sequence[Mapping[str, object]]
@@ -258,11 +247,11 @@ class Database(Session[Kind]):
 
     def _take_idle(self) -> Connection | None:
         """Return an idle connection if one is usable: the fast path of nearly every request."""
-        if not self._free or not self._idle:
+        if not self._places.free or not self._idle:
             return None
         if not self._idle[-1].is_reusable:
             return None
-        self._free -= 1
+        self._places.free -= 1
         connection = self._idle.pop()
         self._budget.unpark(connection)
         return connection
@@ -275,10 +264,7 @@ class Database(Session[Kind]):
             raise DatabaseUnavailable from error
 
     async def _take_slowly(self) -> Connection:
-        if self._free:
-            self._free -= 1
-        else:
-            await self._wait()
+        await self._places.take()
         try:
             while self._idle:
                 connection = self._idle.pop()
@@ -286,20 +272,15 @@ class Database(Session[Kind]):
                 if connection.is_reusable:
                     return connection
                 await self._close(connection)  # it was lost while it was idle
-            await self._budget.reserve()
+            await self._budget.take()
             try:
                 return await self._connect()
             except BaseException:
                 self._budget.give_back()
                 raise
         except BaseException:
-            self._release()
+            self._places.give_back()
             raise
-
-    async def _wait(self) -> None:
-        waiting = asyncio.get_running_loop().create_future()
-        self._waiting.append(waiting)
-        await wait_for_turn(waiting, self._waiting, self._release)
 
     def _keep(self, connection: Connection) -> bool:
         """Keep *connection* idle if it is reusable and no task waits for the budget."""
@@ -307,7 +288,7 @@ class Database(Session[Kind]):
             return False
         self._idle.append(connection)
         self._budget.park(connection, self._idle)
-        self._release()
+        self._places.give_back()
         return True
 
     async def _drop(self, connection: Connection) -> None:
@@ -324,17 +305,13 @@ class Database(Session[Kind]):
         try:
             await self._close(connection)
         finally:
-            self._release()
+            self._places.give_back()
 
     def _begin_to_close(self, closing: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(closing)
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
         return task
-
-    def _release(self) -> None:
-        if not wake_first(self._waiting):
-            self._free += 1
 
     async def _close(self, connection: Connection) -> None:
         try:

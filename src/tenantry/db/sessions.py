@@ -93,9 +93,9 @@ class Session(ABC, Generic[Kind]):
     async def fetch_all(self, statement: Statement[Row], **values: object) -> list[Row]:
         """Return every row."""
 
-    @abstractmethod
     async def execute(self, statement: Statement[Any], **values: object) -> None:
         """Run a statement that returns nothing."""
+        await self.fetch_all(statement, **values)
 
     @abstractmethod
     async def execute_many(
@@ -148,10 +148,6 @@ class Connection(Session[Any]):
     async def fetch_all(self, statement: Statement[Row], **values: object) -> list[Row]:
         """Return every row."""
         return await self.run(statement, values)
-
-    async def execute(self, statement: Statement[Any], **values: object) -> None:
-        """Run a statement that returns nothing."""
-        await self.run(statement, values)
 
     async def execute_many(
         self, statement: Statement[Any], rows: Sequence[Mapping[str, object]]
