@@ -9,7 +9,6 @@ from uuid import UUID
 import msgspec
 import sqlalchemy as sa
 from sqlalchemy.ext.compiler import compiles
-from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.types import TypeEngine
 
@@ -90,7 +89,7 @@ Canonical = sa.String().with_variant(sa.String(collation="C"), "postgresql")
 def sql_function(
     kind: TypeEngine[Any], *, sqlite: str, postgresql: str
 ) -> type[FunctionElement[Any]]:
-    """Return a function of SQL, from its texts on each engine, with ``{}`` for the arguments."""
+    """Return a function of SQL, from its texts on each engine, with ``{}`` for each argument."""
 
     class Function(FunctionElement[Any]):
         type = kind
@@ -98,7 +97,7 @@ def sql_function(
 
     def compile_as(text: str) -> Callable[..., str]:
         return lambda element, compiler, **options: text.format(
-            compiler.process(element.clauses, **options)
+            *(compiler.process(one, **options) for one in element.clauses)
         )
 
     compiles(Function, "sqlite")(compile_as(sqlite))
@@ -138,21 +137,9 @@ class Ids(sa.TypeDecorator[Sequence[UUID]]):
         return json.dumps([one.hex for one in value])
 
 
-class is_listed(FunctionElement[Any]):  # noqa: N801 - reads like the SQL condition it is
-    """Whether a column holds one of the values in a parameter of the type `Ids`."""
-
-    type = sa.types.NullType()  # SQLite would use no index for a Boolean, "IN (…) = 1"
-    inherit_cache = True
-
-
-@compiles(is_listed, "postgresql")
-def _listed_on_postgresql(element: is_listed, compiler: SQLCompiler, **kw: Any) -> str:
-    column, ids = element.clauses
-    return f"{compiler.process(column, **kw)} = ANY({compiler.process(ids, **kw)})"
-
-
-@compiles(is_listed, "sqlite")
-def _listed_on_sqlite(element: is_listed, compiler: SQLCompiler, **kw: Any) -> str:
-    column, ids = element.clauses
-    read = f"SELECT value FROM json_each({compiler.process(ids, **kw)})"  # noqa: S608 - our own
-    return f"{compiler.process(column, **kw)} IN ({read})"
+is_listed = sql_function(
+    sa.types.NullType(),  # SQLite would use no index for a Boolean, "IN (…) = 1"
+    sqlite="{} IN (SELECT value FROM json_each({}))",
+    postgresql="{} = ANY({})",
+)
+"""Whether a column holds one of the values in a parameter of the type `Ids`."""

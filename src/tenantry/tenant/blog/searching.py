@@ -33,7 +33,7 @@ class BadSearch(Invalid):
     """`search` must not be blank."""
 
 
-position = sql_function(sa.Integer(), sqlite="instr({})", postgresql="strpos({})")
+position = sql_function(sa.Integer(), sqlite="instr({}, {})", postgresql="strpos({}, {})")
 """The position of the second argument in the first, from 1; 0 if it does not occur.
 
 LIKE needs quadratic time if text and pattern repeat one letter (44 s for a text of 1,000,000
