@@ -4,13 +4,11 @@ Two databases of the same engine are compared by these. Each row is hashed, and 
 table are added.
 """
 
-import contextlib
-import sqlite3
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from tenantry.db.sessions import DatabaseUnavailable
+from tenantry.db import sqlite, survey
 from tenantry.db.survey import POSTGRES_TABLES, SQLITE_TABLES
 from tenantry.kit.stopping import Stop
 
@@ -40,35 +38,19 @@ def row_hash(encoded: bytes) -> int:
 
 
 def checksums_sqlite(path: Path, stop: Stop, *, is_private: bool) -> dict[str, str]:
-    """Return the checksum of each table of a file, in one snapshot. Blocks.
-
-    Args:
-        path: The file.
-        stop: Ends it early.
-        is_private: Whether no other process has the file open; then no files are added to it.
-
-    Raises:
-        DatabaseUnavailable: It cannot be read.
-    """
+    """Return the checksum of each table of a file, in one snapshot; see `survey.reading`."""
     sums = {}
-    option = "&immutable=1" if is_private else ""
-    uri = f"{path.absolute().as_uri()}?mode=ro{option}"
-    try:
-        with contextlib.closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as raw:
-            raw.text_factory = bytes  # text may be no valid UTF-8
-            raw.execute("PRAGMA trusted_schema = OFF")
-            raw.execute("BEGIN")
-            for (name,) in raw.execute(SQLITE_TABLES).fetchall():
-                quoted = name.decode().replace('"', '""')
-                rows = raw.execute(f'SELECT * FROM "{quoted}"')  # noqa: S608 - a quoted name
-                total = 0
-                for number, row in enumerate(rows):
-                    if not number % CHECKED_ROWS:
-                        stop.check()
-                    total += row_hash(encode_row(row))
-                sums[name.decode()] = str(total)
-    except sqlite3.Error as error:
-        raise DatabaseUnavailable from error
+    with survey.reading(path, is_private=is_private) as raw:
+        names = [str(row[0]) for row in raw.execute(SQLITE_TABLES)]
+        raw.text_factory = bytes  # text may be no valid UTF-8
+        for name in names:
+            rows = raw.execute(f"SELECT * FROM {sqlite.quoted(name)}")  # noqa: S608 - a quoted name
+            total = 0
+            for number, row in enumerate(rows):
+                if not number % CHECKED_ROWS:
+                    stop.check()
+                total += row_hash(encode_row(row))
+            sums[name] = str(total)
     return sums
 
 

@@ -213,9 +213,15 @@ class SqliteConnection(Connection):
             self._raw.interrupt()
 
 
-def file_uri(path: Path) -> str:
+def file_uri(path: Path, options: str = "mode=rw") -> str:
     """Return the URI of a database file; opening it never creates a file."""
-    return f"{path.absolute().as_uri()}?mode=rw"
+    return f"{path.absolute().as_uri()}?{options}"
+
+
+def quoted(name: str) -> str:
+    """Return *name* as an identifier in SQL."""
+    escaped = name.replace('"', '""')
+    return f'"{escaped}"'
 
 
 class SqliteFile:

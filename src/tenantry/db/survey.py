@@ -7,6 +7,8 @@ because a server writes some of them differently after a restore.
 import contextlib
 import hashlib
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -77,28 +79,34 @@ class Survey:
     schema_fingerprint: str
 
 
-def survey_sqlite(path: Path, *, is_private: bool) -> Survey:
-    """Count the rows of a file in one snapshot.
+@contextmanager
+def reading(path: Path, *, is_private: bool) -> Iterator[sqlite3.Connection]:
+    """Read one snapshot of a file, which can come from elsewhere. Blocks.
 
     Args:
         path: The file.
         is_private: Whether no other process has the file open; then no files are added to it.
 
     Raises:
-        DatabaseUnavailable: It is not readable.
+        DatabaseUnavailable: It cannot be read.
     """
-    option = "&immutable=1" if is_private else ""
-    uri = f"{path.absolute().as_uri()}?mode=ro{option}"
+    uri = sqlite.file_uri(path, "mode=ro&immutable=1" if is_private else "mode=ro")
     try:
         with contextlib.closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as raw:
             # Functions and virtual tables in the schema of the file run nothing unsafe.
             raw.execute("PRAGMA trusted_schema = OFF")
             raw.execute("BEGIN")
-            names = [str(row[0]) for row in raw.execute(SQLITE_TABLES)]
-            counts = {name: _count(raw, name) for name in names}
-            return Survey(counts, _fingerprint(raw.execute(_SQLITE_SCHEMA).fetchall()))
+            yield raw
     except sqlite3.Error as error:
         raise DatabaseUnavailable from error
+
+
+def survey_sqlite(path: Path, *, is_private: bool) -> Survey:
+    """Count the rows of a file in one snapshot; see `reading`."""
+    with reading(path, is_private=is_private) as raw:
+        names = [str(row[0]) for row in raw.execute(SQLITE_TABLES)]
+        counts = {name: _count(raw, name) for name in names}
+        return Survey(counts, _fingerprint(raw.execute(_SQLITE_SCHEMA).fetchall()))
 
 
 async def survey_postgres(raw: "asyncpg.Connection[asyncpg.Record]") -> Survey:
@@ -132,8 +140,8 @@ def explain_difference(found: Survey, expected: Survey) -> str:
 
 
 def _count(raw: sqlite3.Connection, table: str) -> int:
-    quoted = table.replace('"', '""')
-    return int(raw.execute(f'SELECT count(*) FROM "{quoted}"').fetchone()[0])  # noqa: S608
+    query = f"SELECT count(*) FROM {sqlite.quoted(table)}"  # noqa: S608 - a quoted name
+    return int(raw.execute(query).fetchone()[0])
 
 
 def _fingerprint(rows: object) -> str:
@@ -141,16 +149,11 @@ def _fingerprint(rows: object) -> str:
 
 
 def check_sqlite(path: Path) -> None:
-    """Check the structure of a file that comes from elsewhere.
+    """Check the structure of a file that comes from elsewhere, and that no process has open.
 
     Raises:
         DatabaseUnavailable: It is damaged, or not a SQLite file.
     """
-    try:
-        with contextlib.closing(sqlite3.connect(sqlite.file_uri(path), uri=True)) as raw:
-            raw.execute("PRAGMA trusted_schema = OFF")
-            found = raw.execute("PRAGMA quick_check(1)").fetchone()
-    except sqlite3.Error as error:
-        raise DatabaseUnavailable from error
-    if found != ("ok",):
-        raise DatabaseUnavailable
+    with reading(path, is_private=True) as raw:
+        if raw.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
+            raise DatabaseUnavailable

@@ -188,9 +188,9 @@ def _opened(url: str, connect_seconds: float, stop: Stop, *, is_read_only: bool)
             raw.read_only = is_read_only
             begin = _POSTGRES_BEGIN
         else:
-            mode = f"{path.absolute().as_uri()}?mode=ro" if is_read_only else sqlite.file_uri(path)
+            uri = sqlite.file_uri(path, "mode=ro" if is_read_only else "mode=rw")
             raw = sqlite3.connect(
-                mode, uri=True, isolation_level=None, timeout=LOCK_SECONDS, check_same_thread=False
+                uri, uri=True, isolation_level=None, timeout=LOCK_SECONDS, check_same_thread=False
             )
             stack.enter_context(contextlib.closing(raw))
             begin = "BEGIN" if is_read_only else "BEGIN IMMEDIATE"
@@ -244,8 +244,8 @@ def _sum_of(there: _Side, here: _Side, table: PlannedTable, stop: Stop) -> _Sum:
 
 def _rows(side: _Side, table: PlannedTable) -> Iterator[Any]:
     if side.is_file:
-        columns = ", ".join(map(_quoted, table.columns))
-        yield from side.raw.execute(f"SELECT {columns} FROM {_quoted(table.name)}")  # noqa: S608
+        columns = ", ".join(map(sqlite.quoted, table.columns))
+        yield from side.raw.execute(f"SELECT {columns} FROM {sqlite.quoted(table.name)}")  # noqa: S608
         return
     query = sql.SQL("SELECT {} FROM {}").format(
         sql.SQL(", ").join(
@@ -263,20 +263,20 @@ def _fill_file(side: _Side, tables: list[PlannedTable]) -> Iterator[Callable[...
     raw = side.raw
     triggers = raw.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
     for name, _ in triggers:
-        raw.execute(f"DROP TRIGGER {_quoted(name)}")
+        raw.execute(f"DROP TRIGGER {sqlite.quoted(name)}")
     for table in tables:
-        raw.execute(f"DELETE FROM {_quoted(table.name)}")  # noqa: S608 - quoted
+        raw.execute(f"DELETE FROM {sqlite.quoted(table.name)}")  # noqa: S608 - quoted
 
     def insert(table: PlannedTable, rows: Iterator[tuple[Any, ...]]) -> None:
-        columns = ", ".join(map(_quoted, table.columns))
+        columns = ", ".join(map(sqlite.quoted, table.columns))
         places = ", ".join("?" * len(table.columns))
         raw.executemany(
-            f"INSERT INTO {_quoted(table.name)} ({columns}) VALUES ({places})",  # noqa: S608
+            f"INSERT INTO {sqlite.quoted(table.name)} ({columns}) VALUES ({places})",  # noqa: S608
             rows,
         )
 
     yield insert
-    for name in map(_quoted, full_text_indexes(side.connection)):
+    for name in map(sqlite.quoted, full_text_indexes(side.connection)):
         raw.execute(f"INSERT INTO {name} ({name}) VALUES ('rebuild')")  # noqa: S608 - quoted
     for _, text in triggers:
         raw.execute(text)
@@ -369,8 +369,3 @@ def _sequences(side: _Side, tables: list[PlannedTable]) -> Iterator[tuple[Planne
                 ).fetchone()
                 if name is not None:
                     yield table, column, str(name)
-
-
-def _quoted(name: str) -> str:
-    escaped = name.replace('"', '""')
-    return f'"{escaped}"'

@@ -21,6 +21,7 @@ from psycopg.conninfo import make_conninfo
 from psycopg.types import datetime as times
 from sqlalchemy.pool import NullPool
 
+from tenantry.db import sqlite
 from tenantry.db.row_formats import RowFormat, encoder_of, head_of
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.time_limits import LIFT_IN_TRANSACTION
@@ -151,7 +152,7 @@ def _snapshot(url: str, connect_seconds: float) -> Iterator[sa.Connection]:
         )
         options: Mapping[str, object] = {"postgresql_readonly": True}
     else:
-        address = f"{path.absolute().as_uri()}?mode=ro"
+        address = sqlite.file_uri(path, "mode=ro")
         engine = sa.create_engine(
             "sqlite://",
             creator=lambda: _opened(address),

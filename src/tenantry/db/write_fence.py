@@ -148,11 +148,10 @@ def fence_sqlite(path: Path, *, wait_seconds: float = WAIT_SECONDS_MAX) -> None:
     with _changing(path, wait_seconds=wait_seconds) as raw:
         _drop_triggers(raw)
         for number, (table,) in enumerate(raw.execute(_SQLITE_TABLES).fetchall()):
-            quoted = table.replace('"', '""')
             for event in _EVENTS:
                 raw.execute(
                     f'CREATE TRIGGER "{_PREFIX}{number}_{event.lower()}" '
-                    f'BEFORE {event} ON "{quoted}" '
+                    f"BEFORE {event} ON {sqlite.quoted(table)} "
                     f"BEGIN SELECT RAISE(ABORT, '{sqlite.FENCED}'); END"
                 )
 
