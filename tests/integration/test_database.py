@@ -152,6 +152,11 @@ class TestAutocommit:
 
 REFERRING = "CREATE TABLE referring (sample_id {id} REFERENCES sample (id) {more})"
 REFER = "INSERT INTO referring SELECT id FROM sample"
+UNIQUE = {
+    "unique": "CREATE UNIQUE INDEX of_operator ON sample (number)",
+    # SQLite defers foreign keys only.
+    "deferred unique": "ALTER TABLE sample ADD UNIQUE (number) DEFERRABLE INITIALLY DEFERRED",
+}
 REFUSING = {
     "sqlite": "CREATE TRIGGER refusing BEFORE DELETE ON sample "
     "BEGIN SELECT RAISE(ABORT, 'row of a customer'); END",
@@ -164,7 +169,7 @@ REFUSING = {
 class TestRejected:
     """By what the operator's own revisions have added to a table of Tenantry."""
 
-    @pytest.fixture(name="filled", params=["foreign key", "deferred", "unique", "trigger"])
+    @pytest.fixture(name="filled", params=["foreign key", "deferred", *UNIQUE, "trigger"])
     async def _filled(
         self, request: pytest.FixtureRequest, database: Database[Any], url: str, engine: str
     ) -> Statement[Any]:
@@ -175,8 +180,8 @@ class TestRejected:
         if request.param == "trigger":
             raw_sql.run(url, REFUSING[engine])
             return removing
-        if request.param == "unique":
-            raw_sql.run(url, "CREATE UNIQUE INDEX of_operator ON sample (number)")
+        if request.param in UNIQUE:
+            raw_sql.run(url, UNIQUE[request.param] if engine == "postgresql" else UNIQUE["unique"])
             return Statement(sa.update(sample).values(number=1))
         more = "DEFERRABLE INITIALLY DEFERRED" if request.param == "deferred" else ""
         id_type = "text" if engine == "sqlite" else "uuid"

@@ -216,7 +216,7 @@ class Database(Session[Kind]):
     async def _run(self, statement: Statement[Row], values: dict[str, object]) -> list[Row]:
         connection = self._take_idle() or await self._take()
         try:
-            return await connection.run(statement, values)
+            return await connection.fetch_all(statement, **values)
         finally:
             if not self._keep(connection):
                 await self._drop(connection)

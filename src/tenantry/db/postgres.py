@@ -18,7 +18,8 @@ from tenantry.db.sessions import (
     TransactionLost,
     WritesRejected,
 )
-from tenantry.db.statements import Statement
+from tenantry.db.statements import Conflicts, Row, Statement
+from tenantry.kit.errors import Conflict
 from tenantry.kit.ids import new_id
 
 CLOSE_SECONDS_MAX = 2.0
@@ -72,34 +73,27 @@ class PostgresConnection(Connection):
         self._is_spent = False
         self._is_stale = False
 
-    async def run(self, statement: Statement[Any], values: dict[str, object]) -> list[Any]:
-        """Run *statement* and return its rows."""
+    async def fetch_all(self, statement: Statement[Row], **values: object) -> list[Row]:
+        """Return every row."""
         compiled = statement.postgresql
-        try:
-            records = await self._within_deadline(
-                self._fetch(compiled.sql, compiled.arguments(values))
-            )
-        except asyncpg.UniqueViolationError as error:
-            raise _conflict(statement, error) from error
+        fetching = self._fetch(compiled.sql, compiled.arguments(values))
+        records = await self._within_deadline(fetching, statement.conflicts)
         row, fields = statement.row, compiled.fields
         return [] if row is None else [row(*fields(record)) for record in records]
 
-    async def run_many(
+    async def execute_many(
         self, statement: Statement[Any], rows: Sequence[Mapping[str, object]]
     ) -> None:
-        """Run *statement* once for each of *rows*, in a transaction that has begun."""
-        compiled = statement.postgresql
-        arguments = [compiled.arguments(values) for values in rows]
-        try:
-            await self._within_deadline(
-                self._raw.executemany(compiled.sql, arguments), len(arguments) * ROW_SECONDS
-            )
-        except asyncpg.UniqueViolationError as error:
-            raise _conflict(statement, error) from error
+        """Run a statement that returns nothing, once for each of *rows*."""
+        if rows:
+            compiled = statement.postgresql
+            arguments = [compiled.arguments(values) for values in rows]
+            executing = self._raw.executemany(compiled.sql, arguments)
+            await self._within_deadline(executing, statement.conflicts, len(rows) * ROW_SECONDS)
 
     async def command(self, sql: str) -> None:
         """Run *sql* unchanged, without parameters."""
-        await self._within_deadline(self._raw.execute(sql))
+        await self._within_deadline(self._raw.execute(sql), {})
 
     @property
     def is_reusable(self) -> bool:
@@ -124,7 +118,9 @@ class PostgresConnection(Connection):
             self._raw.terminate()
             raise
 
-    async def _within_deadline(self, sent: Awaitable[Answer], seconds_more: float = 0) -> Answer:
+    async def _within_deadline(
+        self, sent: Awaitable[Answer], conflicts: Conflicts, seconds_more: float = 0
+    ) -> Answer:
         self._deadline.begin(seconds_more)
         try:
             if self._seconds_pooled is None:
@@ -133,8 +129,6 @@ class PostgresConnection(Connection):
         except asyncio.CancelledError:
             self._is_spent = True
             raise
-        except asyncpg.UniqueViolationError:
-            raise
         except (asyncpg.DeadlockDetectedError, asyncpg.SerializationError) as error:
             raise TransactionLost from error
         except asyncpg.ReadOnlySQLTransactionError as error:
@@ -142,7 +136,7 @@ class PostgresConnection(Connection):
             self._is_spent = True
             raise WritesRejected from error
         except (asyncpg.IntegrityConstraintViolationError, asyncpg.RaiseError) as error:
-            raise _rejected(error) from error
+            raise _conflict(conflicts, error) from error
         except UNAVAILABLE as error:
             raise DatabaseUnavailable from error
         finally:
@@ -218,12 +212,11 @@ def _ms(seconds: float) -> int:
     return max(1, round(seconds * 1000))
 
 
-def _conflict(statement: Statement[Any], error: asyncpg.UniqueViolationError) -> Exception:
-    conflict = statement.conflicts.get(error.constraint_name or "")
-    return _rejected(error) if conflict is None else conflict()
-
-
-def _rejected(error: asyncpg.PostgresError) -> RejectedByDatabase:
+def _conflict(conflicts: Conflicts, error: asyncpg.PostgresError) -> Conflict:
+    if isinstance(error, asyncpg.UniqueViolationError):
+        conflict = conflicts.get(error.constraint_name or "")
+        if conflict is not None:
+            return conflict()
     # Without its message, which can contain values of the row.
     _log.warning(
         "change rejected by the database",

@@ -91,7 +91,7 @@ class Session(ABC, Generic[Kind]):
 
     @abstractmethod
     async def fetch_all(self, statement: Statement[Row], **values: object) -> list[Row]:
-        """Return every row."""
+        """Return every row as a Struct; an empty list if the statement has no row type."""
 
     async def execute(self, statement: Statement[Any], **values: object) -> None:
         """Run a statement that returns nothing."""
@@ -110,6 +110,8 @@ class Session(ABC, Generic[Kind]):
 class Connection(Session[Any]):
     """One connection of a driver. It begins a transaction only with `begin_sql`.
 
+    `execute_many` needs a transaction that has begun.
+
     Outside a transaction, each method raises `DatabaseReplaced` if another database has taken the
     place of the one that is open.
     """
@@ -117,16 +119,6 @@ class Connection(Session[Any]):
     begin_sql = "BEGIN"
     is_silent = False
     """Whether the server did not answer a statement before its deadline."""
-
-    @abstractmethod
-    async def run(self, statement: Statement[Any], values: dict[str, object]) -> list[Any]:
-        """Run *statement* and return its rows as Structs; an empty list if it has no row type."""
-
-    @abstractmethod
-    async def run_many(
-        self, statement: Statement[Any], rows: Sequence[Mapping[str, object]]
-    ) -> None:
-        """Run *statement* once for each of *rows*, in a transaction that has begun."""
 
     @abstractmethod
     async def command(self, sql: str) -> None:
@@ -144,14 +136,3 @@ class Connection(Session[Any]):
     @abstractmethod
     async def close(self) -> None:
         """Close the connection."""
-
-    async def fetch_all(self, statement: Statement[Row], **values: object) -> list[Row]:
-        """Return every row."""
-        return await self.run(statement, values)
-
-    async def execute_many(
-        self, statement: Statement[Any], rows: Sequence[Mapping[str, object]]
-    ) -> None:
-        """Run a statement that returns nothing, once for each of *rows*."""
-        if rows:
-            await self.run_many(statement, rows)

@@ -23,7 +23,7 @@ from tenantry.db.sessions import (
     RejectedByDatabase,
     WritesRejected,
 )
-from tenantry.db.statements import Statement
+from tenantry.db.statements import Conflicts, Row, Statement
 from tenantry.kit.clock import monotonic_seconds
 
 BUSY_TIMEOUT_SECONDS = 5.0
@@ -73,43 +73,32 @@ class SqliteConnection(Connection):
         self._is_open = True
         self.left_log: LeftLog | None = None
 
-    async def run(self, statement: Statement[Any], values: dict[str, object]) -> list[Any]:
-        """Run *statement* and return its rows."""
+    async def fetch_all(self, statement: Statement[Row], **values: object) -> list[Row]:
+        """Return every row."""
         compiled, first = statement.sqlite, statement.sqlite_first
         arguments = compiled.arguments(values)
-        try:
-            if first is None:
-                rows = await self._in_thread(partial(self._run, compiled.sql, arguments))
-            else:
-                first_arguments = first.arguments(values)
-                rows = await self._in_thread(
-                    partial(self._run_both, first.sql, first_arguments, compiled.sql, arguments)
-                )
-        except sqlite3.IntegrityError as error:
-            raise _conflict(statement, error) from error
+        if first is None:
+            work = partial(self._run, compiled.sql, arguments)
+        else:
+            first_arguments = first.arguments(values)
+            work = partial(self._run_both, first.sql, first_arguments, compiled.sql, arguments)
+        found = await self._in_thread(work, statement.conflicts)
         row, fields = statement.row, compiled.fields
-        return [] if row is None else [row(*fields(values)) for values in rows]
+        return [] if row is None else [row(*fields(one)) for one in found]
 
-    async def run_many(
+    async def execute_many(
         self, statement: Statement[Any], rows: Sequence[Mapping[str, object]]
     ) -> None:
-        """Run *statement* once for each of *rows*, in a transaction that has begun."""
-        compiled = statement.sqlite
-        arguments = [compiled.arguments(values) for values in rows]
-        try:
-            await self._in_thread(
-                partial(self._run_many, compiled.sql, arguments),
-                len(arguments) * ROW_SECONDS,
-            )
-        except sqlite3.IntegrityError as error:
-            raise _conflict(statement, error) from error
+        """Run a statement that returns nothing, once for each of *rows*."""
+        if rows:
+            compiled = statement.sqlite
+            arguments = [compiled.arguments(values) for values in rows]
+            work = partial(self._run_many, compiled.sql, arguments)
+            await self._in_thread(work, statement.conflicts, len(rows) * ROW_SECONDS)
 
     async def command(self, sql: str) -> None:
         """Run *sql* unchanged, without parameters."""
-        try:
-            await self._in_thread(partial(self._run, sql, []))
-        except sqlite3.IntegrityError as error:  # a deferred constraint, at a COMMIT
-            raise _rejected(error) from error
+        await self._in_thread(partial(self._run, sql, []), {})
 
     @property
     def is_reusable(self) -> bool:
@@ -132,13 +121,15 @@ class SqliteConnection(Connection):
         with contextlib.suppress(sqlite3.Error):
             closing.result()
 
-    async def _in_thread(self, work: Callable[[], Answer], seconds_more: float = 0.0) -> Answer:
+    async def _in_thread(
+        self, work: Callable[[], Answer], conflicts: Conflicts, seconds_more: float = 0.0
+    ) -> Answer:
         """Run *work* in the thread of the connection, and return its result.
 
         Raises:
             DatabaseUnavailable: It failed, or did not end in time.
             DatabaseReplaced: The file at the path is another one; nothing was run.
-            sqlite3.IntegrityError: It violates a constraint.
+            Conflict: It violates a constraint: one of *conflicts*, or `RejectedByDatabase`.
         """
         # The queue of the driver is private. The driver's methods would need one switch to the
         # thread for each statement, and a switch costs as much as ten statements. Also, our own
@@ -149,8 +140,8 @@ class SqliteConnection(Connection):
         self._deadline.begin(seconds_more)
         try:
             return await answer
-        except sqlite3.IntegrityError:
-            raise
+        except sqlite3.IntegrityError as error:
+            raise _conflict(conflicts, error) from error
         except asyncio.CancelledError:
             self._is_open = False  # its thread may still be running the statement
             raise
@@ -311,7 +302,7 @@ def pragmas(synchronous: str) -> str:
     )
 
 
-def _conflict(statement: Statement[Any], error: sqlite3.IntegrityError) -> Exception:
+def _conflict(conflicts: Conflicts, error: sqlite3.IntegrityError) -> Exception:
     # SQLite names the columns ("UNIQUE constraint failed: t.a, t.b"), not the constraint. The
     # naming convention of our tables derives the name of the constraint from the columns.
     if str(error) == FENCED:
@@ -319,11 +310,9 @@ def _conflict(statement: Statement[Any], error: sqlite3.IntegrityError) -> Excep
     _, _, columns = str(error).partition("UNIQUE constraint failed: ")
     table = columns.partition(".")[0]
     names = [column.partition(".")[2] for column in columns.split(", ")]
-    conflict = statement.conflicts.get("_".join(["uq", table, *names]))
-    return _rejected(error) if conflict is None else conflict()
-
-
-def _rejected(error: sqlite3.IntegrityError) -> RejectedByDatabase:
+    conflict = conflicts.get("_".join(["uq", table, *names]))
+    if conflict is not None:
+        return conflict()
     # Without its message: that of a trigger can contain values of the row.
     _log.warning("change rejected by the database", kind=error.sqlite_errorname)
     return RejectedByDatabase()

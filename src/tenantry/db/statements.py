@@ -29,6 +29,8 @@ insert = postgresql.insert
 
 Convert = Callable[[Any], Any]
 Row = TypeVar("Row")
+Conflicts = Mapping[str, type[Conflict]]
+"""The error to raise for each unique constraint, by the constraint's name."""
 
 
 class Count(msgspec.Struct, frozen=True):
@@ -70,7 +72,7 @@ class Statement(Generic[Row]):
     Args:
         clause: The statement. Its ``bindparam`` are the keyword arguments of a session's methods.
         row: A Struct. Its fields are the statement's columns, in the same order.
-        conflicts: The error to raise for each unique constraint, by the constraint's name.
+        conflicts: The error to raise for some unique constraints.
         on_sqlite: Two statements that SQLite runs instead, in one transaction; the rows are those
             of the second. SQLite has no data-modifying CTE.
     """
@@ -80,11 +82,11 @@ class Statement(Generic[Row]):
         clause: Executable,
         row: type[Row] | None = None,
         *,
-        conflicts: Mapping[str, type[Conflict]] | None = None,
+        conflicts: Conflicts | None = None,
         on_sqlite: tuple[Executable, Executable] | None = None,
     ) -> None:
         self.row = row
-        self.conflicts = conflicts or {}
+        self.conflicts: Conflicts = conflicts or {}
         self._clause = clause
         self._columns = _columns(clause, row)
         self._on_sqlite: tuple[Executable, ...] = on_sqlite or (clause,)
