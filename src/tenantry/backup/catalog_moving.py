@@ -16,7 +16,6 @@ from tenantry.catalog import database as catalog_database
 from tenantry.catalog.cache import READ_EPOCH, CatalogRow
 from tenantry.catalog.database import Catalog
 from tenantry.db import files, survey, table_copy, write_fence
-from tenantry.db.servers import quoted
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.statements import Count, Statement
 from tenantry.db.urls import sqlite_path
@@ -187,7 +186,7 @@ async def accept_writes(url: str) -> None:
         return
     async with dumps.connected(url) as raw:
         name = str(await raw.fetchval("SELECT current_database()"))
-        await write_fence.lift_postgres(raw, name, quoted(name))
+        await write_fence.lift_postgres(raw, name)
 
 
 async def _reject_writes(url: str) -> None:
@@ -197,9 +196,7 @@ async def _reject_writes(url: str) -> None:
         return
     async with dumps.connected(url) as raw:
         name = str(await raw.fetchval("SELECT current_database()"))
-        await write_fence.fence_postgres(
-            raw, name, quoted(name), wait_seconds=write_fence.WAIT_SECONDS_MAX
-        )
+        await write_fence.fence_postgres(raw, name)
     async with dumps.connected(url) as raw:
         await write_fence.check_fence(raw)
 

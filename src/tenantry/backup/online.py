@@ -17,11 +17,11 @@ from tenantry.backup import dumps, same_engine
 from tenantry.backup.dumps import CONNECT_SECONDS, POSTGRESQL
 from tenantry.backup.jobs import Progress
 from tenantry.catalog.tenants import Tenant
-from tenantry.db import checksums, move_obstacles, replication, schema_signature, write_fence
+from tenantry.db import checksums, move_obstacles, replication, schema_signature
 from tenantry.db.change_copy import HELD_BYTES_MAX, ChangeCopy
 from tenantry.db.postgres_connector import Raw
 from tenantry.db.postgres_tools import PostgresTools
-from tenantry.db.servers import Server
+from tenantry.db.servers import FENCE_SECONDS_MAX, Server
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.visibility import CURRENT, Snapshot
 from tenantry.kit.clock import monotonic_seconds
@@ -62,7 +62,7 @@ class MoveLimits:
 
     begin_seconds: float = replication.BEGIN_SECONDS_MAX
     catch_up_seconds: float = 600.0
-    fence_seconds: float = write_fence.WAIT_SECONDS_MAX
+    fence_seconds: float = FENCE_SECONDS_MAX
     online_fence_seconds: float = 5.0
     finish_seconds: float = 5.0
     held_bytes: int = HELD_BYTES_MAX

@@ -6,15 +6,15 @@ production, and may be rejected.
 
 import contextlib
 import sqlite3
-from functools import partial
 from pathlib import Path
 
 import asyncpg
 
 from tenantry.kit import private
 from tenantry.kit.errors import Conflict, Invalid
-from tenantry.kit.stopping import Stop, run_in_thread
+from tenantry.kit.stopping import Stop
 
+# SQLite's online backup copies so many pages between two checks for a stop: 16 MiB.
 PAGES_COPIED_AT_ONCE = 4_096
 
 _FACTS = """
@@ -78,11 +78,6 @@ def open_to_read(path: Path) -> sqlite3.Connection:
     )
 
 
-async def copy_in_thread(source: Path, target: Path) -> None:
-    """Run `copy_sqlite` in a thread; stop it on cancellation, and wait for its end."""
-    await run_in_thread(partial(copy_sqlite, source, target))
-
-
 def copy_sqlite(source: Path, target: Path, stop: Stop) -> None:
     """Copy a snapshot of *source* to *target*.
 
@@ -103,14 +98,19 @@ def copy_sqlite(source: Path, target: Path, stop: Stop) -> None:
         contextlib.closing(open_to_read(source)) as read,
         contextlib.closing(sqlite3.connect(target, isolation_level=None)) as written,
     ):
-        # Without a read transaction, a write between two steps would restart the backup.
-        read.execute("BEGIN")
-        read.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        read.backup(written, pages=PAGES_COPIED_AT_ONCE, progress=stop.check)
+        back_up(read, written, stop)
     after = source.stat()
     is_same = (after.st_mtime_ns, after.st_size) == (before.st_mtime_ns, before.st_size)
     if is_unused and not (is_same and _is_unused_wal(source)):
         raise SourceChanged
+
+
+def back_up(read: sqlite3.Connection, written: sqlite3.Connection, stop: Stop) -> None:
+    """Copy a snapshot of an open database to another one."""
+    # Without a read transaction, a write between two steps would restart the backup.
+    read.execute("BEGIN")
+    read.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    read.backup(written, pages=PAGES_COPIED_AT_ONCE, progress=stop.check)
 
 
 def _is_unused_wal(path: Path) -> bool:

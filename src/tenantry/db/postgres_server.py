@@ -12,7 +12,13 @@ from tenantry.db import inspection, move_obstacles, outages, postgres, replicati
 from tenantry.db.database import Budget, Database
 from tenantry.db.outages import ServerAway
 from tenantry.db.postgres_connector import PostgresConnector, Raw, is_behind_pooler
-from tenantry.db.servers import PROBE_SECONDS_MAX, Server, checked_name, quoted
+from tenantry.db.servers import (
+    FENCE_SECONDS_MAX,
+    PROBE_SECONDS_MAX,
+    Server,
+    checked_name,
+    quoted,
+)
 from tenantry.db.sessions import (
     STATEMENT_SECONDS_DEFAULT,
     Connection,
@@ -20,7 +26,6 @@ from tenantry.db.sessions import (
     Session,
 )
 from tenantry.db.urls import with_database
-from tenantry.db.write_fence import WAIT_SECONDS_MAX
 from tenantry.kit.errors import Unavailable
 
 POSTGRESQL_CONNECTIONS_MAX = 4
@@ -200,17 +205,17 @@ class PostgresServer(Server):
         async with self._maintenance() as raw:
             await raw.execute(f"DROP DATABASE IF EXISTS {quoted(name)} WITH (FORCE)")
 
-    async def reject_writes(self, name: str, *, wait_seconds: float = WAIT_SECONDS_MAX) -> None:
+    async def reject_writes(self, name: str, *, wait_seconds: float = FENCE_SECONDS_MAX) -> None:
         """Make the database *name* reject every write."""
         async with self._maintenance() as raw:
-            await write_fence.fence_postgres(raw, name, quoted(name), wait_seconds=wait_seconds)
+            await write_fence.fence_postgres(raw, name, wait_seconds=wait_seconds)
         async with self._connected(name) as raw:
             await write_fence.check_fence(raw)
 
     async def accept_writes(self, name: str) -> None:
         """Let the database *name* accept writes again."""
         async with self._maintenance() as raw:
-            await write_fence.lift_postgres(raw, name, quoted(name))
+            await write_fence.lift_postgres(raw, name)
 
     async def obstacle_to_following(self) -> str | None:
         """Return why a database on this server cannot follow another one; None if it can."""

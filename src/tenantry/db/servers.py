@@ -13,9 +13,10 @@ from typing import Any
 
 from tenantry.db.database import Budget, Database
 from tenantry.db.sessions import Session
-from tenantry.db.write_fence import WAIT_SECONDS_MAX
 
 PROBE_SECONDS_MAX = 2.0
+# How long a write fence waits for transactions that have begun before.
+FENCE_SECONDS_MAX = 30.0
 # PostgreSQL truncates a longer name, with only a notice.
 NAME_BYTES_MAX = 63
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
@@ -118,7 +119,7 @@ class Server(ABC):
         """Drop the database *name* if it exists, even if there are connections to it."""
 
     @abstractmethod
-    async def reject_writes(self, name: str, *, wait_seconds: float = WAIT_SECONDS_MAX) -> None:
+    async def reject_writes(self, name: str, *, wait_seconds: float = FENCE_SECONDS_MAX) -> None:
         """Make the database *name* reject every write, by any process, until `accept_writes`.
 
         When this returns, no transaction that could write is left. Reads continue.

@@ -19,8 +19,6 @@ from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.kit import private
 from tenantry.kit.stopping import Stop
 
-# SQLite's online backup copies so many pages between two checks for a stop: 16 MiB.
-PAGES_COPIED_AT_ONCE = 4_096
 PREFIX = "copy-"
 COPIES = re.compile(f"{PREFIX}.*")
 
@@ -47,11 +45,8 @@ def copy_live(source: Path, target: Path, stop: Stop) -> None:
         ):
             # The caller syncs the file.
             written.execute("PRAGMA synchronous = OFF")
-            # Without a read transaction, a write between two steps would restart the backup.
-            read.execute("BEGIN")
-            read.execute("SELECT count(*) FROM sqlite_master").fetchone()
-            read.backup(written, pages=PAGES_COPIED_AT_ONCE, progress=stop.check)
-            write_fence.lift_copy(written)
+            inspection.back_up(read, written, stop)
+            write_fence.lift_open(written)
     except sqlite3.Error as error:
         raise DatabaseUnavailable from error
 
@@ -68,7 +63,7 @@ def copy_foreign(source: Path, target: Path, stop: Stop) -> None:
     try:
         inspection.copy_sqlite(source, target, stop)
         with contextlib.closing(sqlite3.connect(target, isolation_level=None)) as written:
-            write_fence.lift_copy(written)
+            write_fence.lift_open(written)
     except sqlite3.Error as error:
         raise DatabaseUnavailable from error
 

@@ -11,12 +11,11 @@ from typing import Any, TypeVar
 from tenantry.db import files, inspection, move_obstacles, write_fence
 from tenantry.db.database import Budget, Database
 from tenantry.db.outages import ServerAway
-from tenantry.db.servers import PROBE_SECONDS_MAX, Server, checked_name
+from tenantry.db.servers import FENCE_SECONDS_MAX, PROBE_SECONDS_MAX, Server, checked_name
 from tenantry.db.sessions import STATEMENT_SECONDS_DEFAULT, Session
 from tenantry.db.sqlite import BUSY_TIMEOUT_SECONDS, SqliteFile
 from tenantry.db.urls import SQLITE_PREFIX
-from tenantry.db.write_fence import WAIT_SECONDS_MAX
-from tenantry.kit.stopping import start_thread
+from tenantry.kit.stopping import run_in_thread, start_thread
 
 # One for each file: SQLite has one writer, so more threads would only wait for its lock.
 SQLITE_CONNECTIONS_MAX = 1
@@ -136,7 +135,7 @@ class SqliteFolder(Server):
         """Drop the database *name*."""
         await asyncio.to_thread(files.remove, self.path(name))
 
-    async def reject_writes(self, name: str, *, wait_seconds: float = WAIT_SECONDS_MAX) -> None:
+    async def reject_writes(self, name: str, *, wait_seconds: float = FENCE_SECONDS_MAX) -> None:
         """Make the database *name* reject every write."""
         fence = partial(write_fence.fence_sqlite, wait_seconds=wait_seconds)
         await _in_thread(fence, self.path(name))
@@ -171,7 +170,7 @@ class SqliteFolder(Server):
     async def adopt_database(self, database: str, name: str) -> None:
         """Copy the file at the path *database*."""
         path = self.path(name)
-        await inspection.copy_in_thread(Path(database), path)
+        await run_in_thread(partial(inspection.copy_sqlite, Path(database), path))
         await asyncio.to_thread(files.sync_folder, path.parent)
 
 

@@ -15,12 +15,11 @@ from typing import Any
 import asyncpg
 
 from tenantry.db import sqlite
+from tenantry.db.servers import FENCE_SECONDS_MAX, quoted
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.kit.clock import monotonic_seconds
 from tenantry.kit.errors import Conflict, Unavailable
 
-# How long to wait for transactions that have begun before the fence.
-WAIT_SECONDS_MAX = 30.0
 POLL_SECONDS = 0.05
 # A session reads its settings a moment before it is listed, so the list must be empty twice.
 EMPTY_LISTS = 2
@@ -72,21 +71,20 @@ class FenceIneffective(Conflict):
 
 
 async def fence_postgres(
-    maintenance: Any, name: str, quoted_name: str, *, wait_seconds: float
+    maintenance: Any, name: str, *, wait_seconds: float = FENCE_SECONDS_MAX
 ) -> None:
     """Make a PostgreSQL database reject writes.
 
     Args:
         maintenance: A connection to the server; also one to the database itself.
         name: The database.
-        quoted_name: Its name as an identifier.
         wait_seconds: How long to wait for transactions that have begun.
 
     Raises:
         DatabaseBusy: A session is in a transaction, or belongs to a role with other rights.
     """
     await maintenance.execute(_WRITABLE)
-    await maintenance.execute(_SET.format(quoted_name))
+    await maintenance.execute(_SET.format(quoted(name)))
     if not await _end_sessions(maintenance, name, wait_seconds=wait_seconds):
         raise DatabaseBusy
 
@@ -106,14 +104,14 @@ async def check_fence(raw: Any) -> None:
         raise FenceIneffective
 
 
-async def lift_postgres(maintenance: Any, name: str, quoted_name: str) -> None:
+async def lift_postgres(maintenance: Any, name: str) -> None:
     """Let a PostgreSQL database accept writes again, if it exists.
 
     Idle sessions have read the setting, so they are ended. A busy one rejects its next write.
     """
     await maintenance.execute(_WRITABLE)
     try:
-        await maintenance.execute(_RESET.format(quoted_name))
+        await maintenance.execute(_RESET.format(quoted(name)))
     except asyncpg.InvalidCatalogNameError:
         return
     await _end_sessions(maintenance, name, wait_seconds=0)
@@ -134,7 +132,7 @@ async def _end_sessions(maintenance: Any, name: str, *, wait_seconds: float) -> 
         await asyncio.sleep(POLL_SECONDS)
 
 
-def fence_sqlite(path: Path, *, wait_seconds: float = WAIT_SECONDS_MAX) -> None:
+def fence_sqlite(path: Path, *, wait_seconds: float = FENCE_SECONDS_MAX) -> None:
     """Make a SQLite file reject writes. Blocks: call it in a thread.
 
     Args:
@@ -146,7 +144,7 @@ def fence_sqlite(path: Path, *, wait_seconds: float = WAIT_SECONDS_MAX) -> None:
         DatabaseUnavailable: The file cannot be written.
     """
     with _changing(path, wait_seconds=wait_seconds) as raw:
-        _drop_triggers(raw)
+        lift_open(raw)
         for number, (table,) in enumerate(raw.execute(_SQLITE_TABLES).fetchall()):
             for event in _EVENTS:
                 raw.execute(
@@ -179,16 +177,11 @@ def lift_sqlite(path: Path) -> None:
     if not path.exists() or not is_fenced_sqlite(path):
         return
     with _changing(path) as raw:
-        _drop_triggers(raw)
-
-
-def lift_copy(raw: sqlite3.Connection) -> None:
-    """Let a copy of a SQLite file accept writes."""
-    _drop_triggers(raw)
+        lift_open(raw)
 
 
 @contextlib.contextmanager
-def _changing(path: Path, *, wait_seconds: float = WAIT_SECONDS_MAX) -> Any:
+def _changing(path: Path, *, wait_seconds: float = FENCE_SECONDS_MAX) -> Any:
     """Open a transaction with the write lock of the file."""
     try:
         with contextlib.closing(
@@ -209,6 +202,7 @@ def _triggers(raw: sqlite3.Connection) -> list[tuple[str]]:
     return raw.execute(_SQLITE_TRIGGERS).fetchall()
 
 
-def _drop_triggers(raw: sqlite3.Connection) -> None:
+def lift_open(raw: sqlite3.Connection) -> None:
+    """Let an open SQLite file accept writes."""
     for (name,) in _triggers(raw):
         raw.execute(f'DROP TRIGGER "{name}"')
