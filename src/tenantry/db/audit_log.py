@@ -236,24 +236,12 @@ class AuditLog(Generic[Kind]):
             .offset(sa.bindparam("offset", type_=sa.BigInteger))
             .subquery()
         )
-        page = (
-            sa.select(*self._selected)
-            .select_from(self._table)
-            .join(ids, ids.c.id == columns.id)
-            .order_by(columns.id.desc())
-        )
-        count = (
-            sa.select(sa.func.count().label("count")).select_from(self._table).where(*conditions)
-        )
-        older = (
-            sa.select(*self._selected)
-            .select_from(self._table)
-            .where(*conditions)
-            .order_by(columns.id.desc())
-            .limit(limit)
-        )
+        entries = sa.select(*self._selected).select_from(self._table).order_by(columns.id.desc())
+        count = sa.select(sa.func.count().label("count")).select_from(self._table)
         return Statements(
-            Statement(page, AuditEntry), Statement(count, Count), Statement(older, AuditEntry)
+            Statement(entries.join(ids, ids.c.id == columns.id), AuditEntry),
+            Statement(count.where(*conditions), Count),
+            Statement(entries.where(*conditions).limit(limit), AuditEntry),
         )
 
 
