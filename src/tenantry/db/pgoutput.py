@@ -91,22 +91,17 @@ def decode(data: bytes) -> Relation | Change | Marker | None:
     Raises:
         BadMessage: It is not understood.
     """
-    reader = _Reader(data)
-    try:
-        message = _decode(reader)
-    except (KeyError, ValueError) as error:
-        raise BadMessage(f"A message of type {data[:1]!r} cannot be decoded.") from error
-    if not reader.is_at_end:
-        raise BadMessage(f"A message of type {data[:1]!r} is too long.")
-    return message
-
-
-def _decode(reader: "_Reader") -> Relation | Change | Marker | None:
-    kind = reader.take(1)
+    kind = data[:1]
     if kind in _WITHOUT_CHANGE:
-        reader.skip_rest()
         return None
-    return _DECODERS[kind](reader)
+    reader = _Reader(data[1:])
+    try:
+        message = _DECODERS[kind](reader)
+    except (KeyError, ValueError) as error:
+        raise BadMessage(f"A message of type {kind!r} cannot be decoded.") from error
+    if not reader.is_at_end:
+        raise BadMessage(f"A message of type {kind!r} is too long.")
+    return message
 
 
 def _insert(reader: "_Reader") -> Insert:
@@ -172,9 +167,6 @@ class _Reader:
         if found not in expected:
             raise ValueError(found)
         return found
-
-    def skip_rest(self) -> None:
-        self._at = len(self._data)
 
     def int16(self) -> int:
         return int.from_bytes(self.take(2))
