@@ -5,7 +5,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from tenantry.db.row_values import ColumnKind, Kind
-from tenantry.db.table_plan import NotCarried, PlannedTable, converters
+from tenantry.db.table_plan import NotCarried, PlannedTable, converter
 
 DEEP = "[" * 100_000 + "]" * 100_000
 FILE, SERVER = sqlite.dialect(), postgresql.dialect()
@@ -34,7 +34,7 @@ class TestConverted:
 
 
 def refuse(kind: ColumnKind, value: object, source: sa.Dialect, target: sa.Dialect) -> None:
-    row, _ = converters(PlannedTable("note", ["body"], [kind]), source, target)
+    row = converter(PlannedTable("note", ["body"], [kind]), source, target)
 
     with pytest.raises(NotCarried, match=r"note\.body has a value that is out of range, which"):
         row.converted((value,))

@@ -26,7 +26,8 @@ from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.table_plan import (
     NotCarried,
     PlannedTable,
-    converters,
+    Row,
+    converter,
     full_text_indexes,
     plan_tables,
 )
@@ -123,18 +124,16 @@ def copy_rows(
         with write(there, tables) as insert:
             numbers = _last_numbers(here, tables)
             for table in tables:
+                row_kind = converter(table, here.connection.dialect, there.connection.dialect)
                 with _naming(table):
-                    expected = _copy_table(
-                        here, there, table, insert=insert, count=count, stop=stop
-                    )
-                    found = _sum_of(there, here, table, stop)
+                    expected = _copy_table(here, row_kind, insert=insert, count=count, stop=stop)
+                    found = _sum_of(there, row_kind, stop)
                 if (found.count, found.total) != (expected.count, expected.total):
                     raise RowsDiffer(
                         f"The copy of {table.name} differs: it has {found.count} rows, and the "
                         f"original {expected.count}."
                     )
             _set_last_numbers(there, tables, numbers)
-        _finish(there)
 
 
 @contextmanager
@@ -206,19 +205,17 @@ def _opened(url: str, connect_seconds: float, stop: Stop, *, is_read_only: bool)
 
 def _copy_table(
     here: _Side,
-    there: _Side,
-    table: PlannedTable,
+    row_kind: Row,
     *,
     insert: Callable[[PlannedTable, Iterator[tuple[Any, ...]]], None],
     count: Callable[[int], None],
     stop: Stop,
 ) -> _Sum:
-    row_kind, _ = converters(table, here.connection.dialect, there.connection.dialect)
     found = _Sum()
 
     def converted() -> Iterator[tuple[Any, ...]]:
         counted = 0
-        for row in _rows(here, table):
+        for row in _rows(here, row_kind.table):
             values, compared = row_kind.converted(row)
             found.add(compared)
             yield values
@@ -228,17 +225,16 @@ def _copy_table(
                 counted = found.size
         count(found.size - counted)
 
-    insert(table, converted())
+    insert(row_kind.table, converted())
     return found
 
 
-def _sum_of(there: _Side, here: _Side, table: PlannedTable, stop: Stop) -> _Sum:
-    _, kind = converters(table, here.connection.dialect, there.connection.dialect)
+def _sum_of(there: _Side, row_kind: Row, stop: Stop) -> _Sum:
     found = _Sum()
-    for row in _rows(there, table):
+    for row in _rows(there, row_kind.table):
         if not found.count % COUNTED_ROWS:
             stop.check()
-        found.add(kind.compared(row))
+        found.add(row_kind.compared(row))
     return found
 
 
@@ -307,12 +303,8 @@ def _fill_server(side: _Side, tables: list[PlannedTable]) -> Iterator[Callable[.
     for name in names:
         raw.execute(sql.SQL("ALTER TABLE {} ENABLE TRIGGER USER").format(name))
     raw.commit()
-
-
-def _finish(side: _Side) -> None:
-    if not side.is_file:
-        side.raw.execute(f"{LIFT_IN_TRANSACTION}; ANALYZE")
-        side.raw.commit()
+    raw.execute(f"{LIFT_IN_TRANSACTION}; ANALYZE")
+    raw.commit()
 
 
 def _last_numbers(side: _Side, tables: list[PlannedTable]) -> dict[str, int]:

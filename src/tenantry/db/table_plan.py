@@ -50,12 +50,14 @@ class Row:
     Attributes:
         read: For each column, from the driver of the source.
         write: For each column, for the driver of the target.
+        read_back: For each column, from the driver of the target.
         comparable: For each column.
     """
 
     table: PlannedTable
     read: list[Convert]
     write: list[Convert]
+    read_back: list[Convert]
     comparable: list[Convert]
 
     def converted(self, row: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
@@ -87,7 +89,7 @@ class Row:
         """Return a row of the target as it is compared."""
         return tuple(
             compare(read(value))
-            for read, compare, value in zip(self.read, self.comparable, row, strict=True)
+            for read, compare, value in zip(self.read_back, self.comparable, row, strict=True)
         )
 
 
@@ -129,13 +131,15 @@ def _of_indexes(connection: sa.Connection) -> set[str]:
     return {*indexes, *(f"{one}_{part}" for one in indexes for part in _OF_FULL_TEXT_INDEX)}
 
 
-def converters(table: PlannedTable, source: sa.Dialect, target: sa.Dialect) -> tuple[Row, Row]:
+def converter(table: PlannedTable, source: sa.Dialect, target: sa.Dialect) -> Row:
     """Return how rows are converted on the way, and how those of the target are compared."""
     to = row_values.to_sqlite if target.name == "sqlite" else (lambda _kind: _same)
-    comparable = [row_values.comparable(kind) for kind in table.kinds]
-    return (
-        Row(table, _readers(table, source), [to(kind) for kind in table.kinds], comparable),
-        Row(table, _readers(table, target), [], comparable),
+    return Row(
+        table,
+        read=_readers(table, source),
+        write=[to(kind) for kind in table.kinds],
+        read_back=_readers(table, target),
+        comparable=[row_values.comparable(kind) for kind in table.kinds],
     )
 
 
