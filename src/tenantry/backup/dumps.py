@@ -21,14 +21,14 @@ from tenantry.backup.archive import CHUNK_BYTES
 from tenantry.db import (
     database_options,
     files,
-    postgres_connector,
     postgres_tools,
     snapshots,
     sqlite,
     survey,
     time_limits,
 )
-from tenantry.db.postgres import CLOSE_SECONDS_MAX, UNAVAILABLE
+from tenantry.db.postgres import UNAVAILABLE
+from tenantry.db.postgres_connector import PostgresConnector, closing, is_behind_pooler
 from tenantry.db.postgres_roles import read_role
 from tenantry.db.postgres_tools import DUMP, RESTORE, PostgresTools
 from tenantry.db.sessions import DatabaseUnavailable
@@ -257,19 +257,14 @@ async def connected(url: str) -> AsyncIterator[Any]:
         NotPermitted: The role lacks a right.
         DatabaseUnavailable: It cannot be reached, or returns another error.
     """
+    connecting = PostgresConnector(url, timeout_seconds=CONNECT_SECONDS).connect(
+        application="tenantry-backup", command_seconds=STATEMENT_SECONDS_MAX
+    )
     try:
-        raw = await postgres_connector.connect(
-            url,
-            timeout_seconds=CONNECT_SECONDS,
-            application="tenantry-backup",
-            command_seconds=STATEMENT_SECONDS_MAX,
-        )
-        try:
-            if not await postgres_connector.is_behind_pooler(raw):
+        async with closing(connecting) as raw:
+            if not await is_behind_pooler(raw):
                 await raw.execute(time_limits.LIFT_IN_SESSION)
             yield raw
-        finally:
-            await raw.close(timeout=CLOSE_SECONDS_MAX)
     except asyncpg.InsufficientPrivilegeError as error:
         raise NotPermitted(f"Tenantry's role lacks a right: {error.message}.") from error
     except (asyncpg.PostgresError, *UNAVAILABLE) as error:

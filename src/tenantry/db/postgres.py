@@ -9,7 +9,7 @@ import structlog
 from asyncpg.prepared_stmt import PreparedStatement
 
 from tenantry.db.deadline import Deadline
-from tenantry.db.postgres_connector import PostgresConnector, Raw
+from tenantry.db.postgres_connector import CLOSE_SECONDS_MAX, PostgresConnector, Raw
 from tenantry.db.sessions import (
     ROW_SECONDS,
     Connection,
@@ -22,7 +22,6 @@ from tenantry.db.statements import Conflicts, Row, Statement
 from tenantry.kit.errors import Conflict
 from tenantry.kit.ids import new_id
 
-CLOSE_SECONDS_MAX = 2.0
 # The server ends a statement at its deadline. If no response has arrived this much later, the
 # server or the network is down, and the connection is aborted.
 SILENCE_SECONDS = 1.0

@@ -1,6 +1,7 @@
 """Open connections of asyncpg: to one of several hosts, and behind a connection pooler."""
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Awaitable, Mapping
+from contextlib import asynccontextmanager
 from typing import TypeAlias
 
 import asyncpg
@@ -10,6 +11,7 @@ from tenantry.kit import postgres_urls
 Raw: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 
 APPLICATION = "tenantry"
+CLOSE_SECONDS_MAX = 2.0
 # A pooler names a startup parameter that it does not accept.
 # Source: PgBouncer's src/client.c; its SQLSTATE is that of any protocol violation.
 REFUSED_PARAMETER = "unsupported startup parameter"
@@ -112,23 +114,14 @@ async def is_behind_pooler(raw: Raw) -> bool:
         return True  # in transaction mode, without prepared statements
 
 
-async def connect(
-    url: str,
-    *,
-    timeout_seconds: float,
-    application: str = APPLICATION,
-    session: Mapping[str, str] | None = None,
-    command_seconds: float | None = None,
-) -> Raw:
-    """Open one connection to *url*; see `PostgresConnector`.
-
-    Raises:
-        Exception: Any error of the driver.
-    """
-    connector = PostgresConnector(url, timeout_seconds=timeout_seconds)
-    return await connector.connect(
-        application=application, session=session, command_seconds=command_seconds
-    )
+@asynccontextmanager
+async def closing(connecting: Awaitable[Raw]) -> AsyncIterator[Raw]:
+    """Open a connection, and close it after the block."""
+    raw = await connecting
+    try:
+        yield raw
+    finally:
+        await raw.close(timeout=CLOSE_SECONDS_MAX)
 
 
 def _is_refused(error: asyncpg.PostgresError, session: Mapping[str, str]) -> bool:

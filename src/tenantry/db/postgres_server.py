@@ -11,7 +11,7 @@ import asyncpg
 from tenantry.db import inspection, move_obstacles, outages, postgres, replication, write_fence
 from tenantry.db.database import Budget, Database
 from tenantry.db.outages import ServerAway
-from tenantry.db.postgres_connector import PostgresConnector, Raw, is_behind_pooler
+from tenantry.db.postgres_connector import PostgresConnector, Raw, closing, is_behind_pooler
 from tenantry.db.servers import (
     FENCE_SECONDS_MAX,
     PROBE_SECONDS_MAX,
@@ -272,16 +272,14 @@ class PostgresServer(Server):
 
     @contextlib.asynccontextmanager
     async def _connected(self, database: str | None = None) -> AsyncIterator[Raw]:
+        connecting = self._administration.connect(
+            session={"client_min_messages": "warning"},
+            command_seconds=CREATE_SECONDS_MAX,
+            database=database,
+        )
         try:
-            raw = await self._administration.connect(
-                session={"client_min_messages": "warning"},
-                command_seconds=CREATE_SECONDS_MAX,
-                database=database,
-            )
-            try:
+            async with closing(connecting) as raw:
                 yield raw
-            finally:
-                await raw.close(timeout=postgres.CLOSE_SECONDS_MAX)
         except (asyncpg.PostgresError, *postgres.UNAVAILABLE) as error:
             raise DatabaseUnavailable from error
 

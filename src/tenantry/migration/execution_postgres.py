@@ -10,9 +10,8 @@ from typing import Any
 import psycopg
 import sqlalchemy as sa
 
-from tenantry.db import postgres_connector
 from tenantry.db.outages import ConnectTimeout
-from tenantry.db.postgres import CLOSE_SECONDS_MAX
+from tenantry.db.postgres_connector import PostgresConnector, closing
 from tenantry.kit.errors import Unavailable
 from tenantry.migration import dialects, live
 from tenantry.migration.execution import Execution
@@ -214,8 +213,8 @@ def _refusal(url: str, timeout_seconds: float) -> Exception | None:
     """Return the server's error on connecting, with its SQLSTATE, which libpq does not provide."""
 
     async def connect() -> None:
-        raw = await postgres_connector.connect(url, timeout_seconds=timeout_seconds)
-        await raw.close(timeout=CLOSE_SECONDS_MAX)
+        async with closing(PostgresConnector(url, timeout_seconds=timeout_seconds).connect()):
+            pass
 
     try:
         asyncio.run(connect())

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,9 +11,9 @@ from uuid import UUID
 import asyncpg
 import sqlalchemy as sa
 
-from tenantry.db import postgres_connector
 from tenantry.db.inspection import DatabaseMissing, open_to_read
-from tenantry.db.postgres import CLOSE_SECONDS_MAX, UNAVAILABLE
+from tenantry.db.postgres import UNAVAILABLE
+from tenantry.db.postgres_connector import PostgresConnector, Raw, closing
 from tenantry.db.servers import Server
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.urls import sqlite_path
@@ -189,21 +189,13 @@ async def undo_adoption(server: Server, name: str, run_id: UUID) -> None:
         raise DatabaseUnavailable from error
 
 
-@contextlib.asynccontextmanager
-async def _connected(
+def _connected(
     url: str, timeout_seconds: float, **session: str
-) -> AsyncIterator["asyncpg.Connection[asyncpg.Record]"]:
-    raw = await postgres_connector.connect(
-        url,
-        timeout_seconds=timeout_seconds,
-        application=APPLICATION,
-        session=session,
-        command_seconds=timeout_seconds,
+) -> contextlib.AbstractAsyncContextManager[Raw]:
+    connector = PostgresConnector(url, timeout_seconds=timeout_seconds)
+    return closing(
+        connector.connect(application=APPLICATION, session=session, command_seconds=timeout_seconds)
     )
-    try:
-        yield raw
-    finally:
-        await raw.close(timeout=CLOSE_SECONDS_MAX)
 
 
 def _read_versions(table: str) -> str:
