@@ -43,10 +43,8 @@ class AuditEntry(msgspec.Struct, frozen=True):
     Attributes:
         at: When it happened; for a merged entry, the first time.
         last_at: For a merged entry, the last time; otherwise the same as `at`.
-        count: How often it happened.
         actor: An admin's e-mail address, ``user:ID``, ``mcp-token:ID``, ``cli:USER@HOST``.
         target: The id of what was changed.
-        tenant_id: The tenant concerned, if any.
         address: The client's address; ``local`` on the command line.
         command: The command on the command line, without arguments.
         changes: One object for each field: ``field``, and ``old`` and ``new`` unless secret.
@@ -150,15 +148,9 @@ class AuditLog(Generic[Kind]):
         tenant_id: UUID | None = None,
         changes: Sequence[Mapping[str, object]] = (),
     ) -> None:
-        """Add an entry, in the transaction of the change itself.
+        """Add an entry of *action*, as ``noun.verb``, in the transaction of the change itself.
 
-        Args:
-            session: In the transaction of the change.
-            ctx: Identifies the actor.
-            action: The action, as ``noun.verb``.
-            target: The id of what is changed.
-            tenant_id: The tenant concerned, if any.
-            changes: The changed fields (`changes_between`).
+        The *target* is the id of what is changed, and `changes_between` returns the *changes*.
         """
         entry = new_entry(
             ctx, action=action, target=str(target), tenant_id=tenant_id, changes=changes

@@ -65,9 +65,6 @@ class ChangeCopy:
         connect_seconds: How long to wait for a connection.
         count: Called with the bytes of a change.
         held_bytes_max: Changes in memory that are later than a snapshot.
-
-    Attributes:
-        slot: As above.
     """
 
     def __init__(

@@ -110,11 +110,7 @@ class ChangeWriter:
         )
 
     def write(self, change: Change, size: int) -> None:
-        """Write a change; `flush` completes it.
-
-        Args:
-            change: The change.
-            size: Of its message, in bytes.
+        """Write a change, whose message has *size* bytes; `flush` completes it.
 
         Raises:
             ChangeDiffers: An earlier one had another result.

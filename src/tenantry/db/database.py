@@ -30,11 +30,7 @@ DROP_SECONDS_MAX = 0.25
 
 
 class Places:
-    """A number of places: at the limit, a task waits until one is given back, in its turn.
-
-    Attributes:
-        free: The number of free places.
-    """
+    """A number of places: at the limit, a task waits until one is given back, in its turn."""
 
     def __init__(self, count: int) -> None:
         self.free = count
@@ -79,11 +75,7 @@ class Places:
 
 
 class Budget(Places):
-    """The limit of connections from this process to one server: a place for each.
-
-    Args:
-        connections_max: Open at the same time, over all databases.
-    """
+    """The places of all connections from this process to one server, over all its databases."""
 
     def __init__(self, connections_max: int) -> None:
         super().__init__(connections_max)

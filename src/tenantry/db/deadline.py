@@ -12,12 +12,7 @@ from tenantry.kit.clock import monotonic_seconds
 
 
 class Deadline:
-    """Calls a function when a statement has run for too long; one statement runs at a time.
-
-    Args:
-        seconds: The time that each statement may take.
-        on_passed: Called once for each statement that has not ended by then.
-    """
+    """Calls a function once when a statement has run for too long; one runs at a time."""
 
     def __init__(self, seconds: float, on_passed: Callable[[], None]) -> None:
         self._seconds = seconds
@@ -27,11 +22,7 @@ class Deadline:
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, seconds_more: float = 0.0) -> None:
-        """Begin a statement.
-
-        Args:
-            seconds_more: Additional time for this statement.
-        """
+        """Begin a statement, which may take *seconds_more* than others."""
         self._due = monotonic_seconds() + self._seconds + seconds_more
         # A timer that is already set fires before this deadline, because no timer is set for
         # more than `seconds`.

@@ -23,16 +23,7 @@ def open_server(
     statement_seconds: float = STATEMENT_SECONDS_DEFAULT,
     admin_url: str = "",
 ) -> Server:
-    """Return the server, or the folder, at *url*.
-
-    Args:
-        url: Its URL.
-        connections_max: The budget of connections for requests.
-        timeout_seconds: How long to wait for a connection.
-        synchronous: ``FULL`` or ``NORMAL``, on SQLite.
-        statement_seconds: The deadline of each statement of a request.
-        admin_url: The URL of a PostgreSQL server without a pooler, if *url* has one.
-    """
+    """Return the server, or the folder, at *url*; see `PostgresServer` and `SqliteFolder`."""
     folder = sqlite_path(url)
     budget = Budget(connections_max)
     if folder is not None:

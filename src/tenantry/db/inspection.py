@@ -79,12 +79,7 @@ def open_to_read(path: Path) -> sqlite3.Connection:
 
 
 def copy_sqlite(source: Path, target: Path, stop: Stop) -> None:
-    """Copy a snapshot of *source* to *target*.
-
-    Args:
-        source: It is not changed.
-        target: Must not exist.
-        stop: Stops the copy.
+    """Copy a snapshot of *source*, which is not changed, to the new file *target*.
 
     Raises:
         SourceChanged: Another process wrote to *source* during the copy, which is no snapshot.

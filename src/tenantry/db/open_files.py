@@ -36,13 +36,7 @@ class LogLeftBehind(FileReplaced):
 
 @dataclass(frozen=True, slots=True)
 class OpenFile:
-    """A database file as it was when it was opened.
-
-    Attributes:
-        path: The path that it was opened by.
-        identity: The identity of the file.
-        log: The identity of its write-ahead log, or None.
-    """
+    """A database file, and its write-ahead log, as they were when *path* was opened."""
 
     path: str
     identity: Identity
@@ -82,7 +76,6 @@ class LeftLog:
     SQLite would apply it to the new file, and corrupt that file.
 
     Attributes:
-        file: The database that the log belongs to.
         header: The first `LOG_HEADER_BYTES` of the log.
     """
 

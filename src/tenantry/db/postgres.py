@@ -189,12 +189,7 @@ class PostgresConnection(Connection):
 async def connect(
     connector: PostgresConnector, *, statement_seconds: float, database: str | None = None
 ) -> PostgresConnection:
-    """Open a connection for requests.
-
-    Args:
-        connector: Opens the driver's connection.
-        statement_seconds: The deadline of each statement.
-        database: The name of the database; that of the connector's URL if not given.
+    """Open a connection for requests to *database*, or to that of the connector's URL.
 
     Raises:
         DatabaseUnavailable: The server or the database does not exist, or does not answer.

@@ -58,11 +58,7 @@ class PostgresTools:
     folder: Path | None
 
     def find(self, name: str, *, server_major: int) -> Path:
-        """Return the path of a program that is not older than the server.
-
-        Args:
-            name: ``pg_dump`` or ``pg_restore``.
-            server_major: The major version of the server.
+        """Return the path of `DUMP` or `RESTORE`, if it is not older than the server.
 
         Raises:
             ToolMissing, ToolTooOld: It cannot be used.

@@ -122,11 +122,8 @@ class Server(ABC):
     async def reject_writes(self, name: str, *, wait_seconds: float = FENCE_SECONDS_MAX) -> None:
         """Make the database *name* reject every write, by any process, until `accept_writes`.
 
-        When this returns, no transaction that could write is left. Reads continue.
-
-        Args:
-            name: The database.
-            wait_seconds: How long to wait for transactions that have begun.
+        When this returns, no transaction that could write is left: it waits for those that have
+        begun. Reads continue.
 
         Raises:
             DatabaseBusy, FenceIneffective: A transaction did not end in time, or the fence has no
@@ -164,10 +161,7 @@ class Server(ABC):
 
     @abstractmethod
     async def check_listed(self, database: str) -> None:
-        """Check the properties of a database that Tenantry did not create.
-
-        Args:
-            database: Its name, or the path of its file.
+        """Check the properties of a database that Tenantry did not create: by name, or by path.
 
         Raises:
             DatabaseMissing, DatabaseReserved, NotUtf8, NotOwner: It cannot be adopted.

@@ -115,9 +115,7 @@ def _lock(folder: Path) -> int | None:
 def remove_left(parent: Path, names: "re.Pattern[str]" = COPIES) -> None:
     """Remove the temporary folders of processes that were killed, except those of other users.
 
-    Args:
-        parent: The folder with them.
-        names: Matches their whole names.
+    The pattern *names* matches their whole names.
     """
     found: list[Path] = []
     with contextlib.suppress(FileNotFoundError, PermissionError):

@@ -30,13 +30,7 @@ class NotCarried(Conflict):
 
 @dataclass(frozen=True, slots=True)
 class PlannedTable:
-    """A table that both databases have.
-
-    Attributes:
-        name: Its name, in the default schema.
-        columns: Their names.
-        kinds: Of the columns.
-    """
+    """A table of the default schema that both databases have."""
 
     name: str
     columns: list[str]

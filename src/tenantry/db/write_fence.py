@@ -73,12 +73,7 @@ class FenceIneffective(Conflict):
 async def fence_postgres(
     maintenance: Any, name: str, *, wait_seconds: float = FENCE_SECONDS_MAX
 ) -> None:
-    """Make a PostgreSQL database reject writes.
-
-    Args:
-        maintenance: A connection to the server; also one to the database itself.
-        name: The database.
-        wait_seconds: How long to wait for transactions that have begun.
+    """Make a PostgreSQL database reject writes, through its server or a connection to itself.
 
     Raises:
         DatabaseBusy: A session is in a transaction, or belongs to a role with other rights.
@@ -134,10 +129,6 @@ async def _end_sessions(maintenance: Any, name: str, *, wait_seconds: float) -> 
 
 def fence_sqlite(path: Path, *, wait_seconds: float = FENCE_SECONDS_MAX) -> None:
     """Make a SQLite file reject writes. Blocks: call it in a thread.
-
-    Args:
-        path: The file.
-        wait_seconds: How long to wait for a transaction that has begun.
 
     Raises:
         DatabaseBusy: Another connection did not end its transaction in time.

@@ -45,12 +45,7 @@ class AccessEntry(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class AccessLog:
-    """Writes the access log of one process.
-
-    Args:
-        stream: The output; standard error by default.
-        as_json: Whether a line is JSON, or text for people.
-    """
+    """Writes the access log of one process, as lines of JSON or as text for people."""
 
     def __init__(self, stream: TextIO | None = None, *, as_json: bool) -> None:
         self._stream = sys.stderr if stream is None else stream

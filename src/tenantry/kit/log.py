@@ -21,12 +21,7 @@ FRAMES_MAX = 12
 
 
 def configure(*, log_format: LogFormat, level: str) -> None:
-    """Set up the logs of this process, including those of libraries.
-
-    Args:
-        log_format: ``auto`` is text on a terminal, and JSON elsewhere.
-        level: The lowest level that is logged.
-    """
+    """Set up the logs of this process, including those of libraries, from *level* upwards."""
     as_json = writes_json(log_format)
     # What cannot be logged would else be printed, with everything it holds.
     logging.raiseExceptions = False

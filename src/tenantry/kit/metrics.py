@@ -86,13 +86,9 @@ class Metrics(Collector):
         ProcessCollector(registry=self.registry)
 
     def count_request(self, method: str, route: str, status: int, ms: float) -> None:
-        """Count one request.
+        """Count one request, by the path template of its endpoint.
 
-        Args:
-            method: The method of the request.
-            route: The path template of the endpoint; one constant for all unknown paths.
-            status: The status of the response.
-            ms: How long it took.
+        The *route* of all unknown paths is one constant.
         """
         requests = self._requests.get((method, route, status))
         if requests is None:

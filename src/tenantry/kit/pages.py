@@ -13,12 +13,7 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A requested part of a list, limited to `PAGE_MAX` and `PAGE_SIZE_MAX`.
-
-    Attributes:
-        page: From 1.
-        size: Items on a page, from 1.
-    """
+    """A page of a list, from 1, and its size: limited to `PAGE_MAX` and `PAGE_SIZE_MAX`."""
 
     page: int = 1
     size: int = PAGE_SIZE_DEFAULT

@@ -107,14 +107,11 @@ class BadPostgresUrl(ValueError):
 
 @dataclass(frozen=True)
 class PostgresUrl:
-    """The parts of a URL.
+    """The parts of a URL; None for a part that is not given.
 
     Attributes:
         hosts: Hosts and ports in the order of the URL; a host that begins with a slash is the
             folder of a socket. Empty without a host: each driver uses its default.
-        user: The role; None if it is not given.
-        password: None if it is not given.
-        database: The name of the database; None if it is not given.
         parameters: The parameters of the connection, by their names in libpq.
         settings: The settings of the server, such as ``search_path``.
     """

@@ -72,8 +72,7 @@ class Stop:
     def disconnecting(self, handle: int) -> Iterator[None]:
         """Shut down a socket if the work is stopped in the block: waiting for it ends at once.
 
-        Args:
-            handle: The file descriptor of the socket, which stays open in the block.
+        The file descriptor stays open in the block.
         """
         with self._lock:
             self.check()

@@ -14,12 +14,7 @@ Answer = TypeVar("Answer")
 
 
 class DaemonThreads(Executor):
-    """A pool of daemon threads.
-
-    Args:
-        threads_max: The most threads; they are started on demand, and kept.
-        name: The name of the threads.
-    """
+    """A pool of at most *threads_max* daemon threads: started on demand, and kept."""
 
     def __init__(self, threads_max: int, name: str) -> None:
         self._threads_max = threads_max
