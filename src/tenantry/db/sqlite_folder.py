@@ -3,10 +3,10 @@
 import asyncio
 import contextlib
 import sys
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Collection
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from tenantry.db import files, inspection, move_obstacles, write_fence
 from tenantry.db.database import Budget, Database
@@ -19,8 +19,6 @@ from tenantry.kit.stopping import run_in_thread, start_thread
 
 # One for each file: SQLite has one writer, so more threads would only wait for its lock.
 SQLITE_CONNECTIONS_MAX = 1
-
-Result = TypeVar("Result")
 
 
 class SqliteFolder(Server):
@@ -90,11 +88,12 @@ class SqliteFolder(Server):
 
     async def create(self, name: str) -> None:
         """Create the empty database *name*."""
-        await _in_thread(files.create, self.path(name))
+        # A thread that is not awaited could create the file after it was removed.
+        await run_in_thread(lambda _stop: files.create(self.path(name)))
 
     async def copy(self, template: str, name: str) -> bool:
         """Create the database *name* as a copy of *template*; return False if that is missing."""
-        return await _in_thread(files.copy, self.path(template), self.path(name))
+        return await run_in_thread(lambda _stop: files.copy(self.path(template), self.path(name)))
 
     @contextlib.asynccontextmanager
     async def filling(self, name: str) -> AsyncIterator[Session[Any]]:
@@ -137,12 +136,12 @@ class SqliteFolder(Server):
 
     async def reject_writes(self, name: str, *, wait_seconds: float = FENCE_SECONDS_MAX) -> None:
         """Make the database *name* reject every write."""
-        fence = partial(write_fence.fence_sqlite, wait_seconds=wait_seconds)
-        await _in_thread(fence, self.path(name))
+        path = self.path(name)
+        await run_in_thread(lambda _stop: write_fence.fence_sqlite(path, wait_seconds=wait_seconds))
 
     async def accept_writes(self, name: str) -> None:
         """Let the database *name* accept writes again."""
-        await _in_thread(write_fence.lift_sqlite, self.path(name))
+        await run_in_thread(lambda _stop: write_fence.lift_sqlite(self.path(name)))
 
     async def obstacle_to_following(self) -> str | None:
         """Return the reason: it is no PostgreSQL."""
@@ -178,16 +177,3 @@ def _retrieve(probing: "asyncio.Future[None]") -> None:
     """Retrieve the error of a probe that nothing awaits any longer: else asyncio logs it."""
     if not probing.cancelled():
         probing.exception()
-
-
-async def _in_thread(work: Callable[..., Result], *arguments: Path) -> Result:
-    """Run *work* in a thread and return its result. On cancellation, wait until it has ended.
-
-    The thread continues after a cancellation, and could create the file after it was removed.
-    """
-    running = asyncio.ensure_future(asyncio.to_thread(work, *arguments))
-    try:
-        return await asyncio.shield(running)
-    except asyncio.CancelledError:
-        await asyncio.wait([running])
-        raise

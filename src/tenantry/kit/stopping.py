@@ -95,7 +95,7 @@ def start_thread(work: Callable[[], Result]) -> "asyncio.Future[Result]":
 
     For work that can take long: the pool of `asyncio.to_thread` has few threads, and requests need
     them. The callers bound the number of these threads: each belongs to a job, to a command, to a
-    list of archives, or to the probe of a server.
+    list of archives, to a new tenant, or to the probe of a server.
     """
     thread = DaemonThreads(1, "work")
     running = asyncio.get_running_loop().run_in_executor(thread, copy_context().run, work)
