@@ -1,18 +1,14 @@
 """Back up one tenant, or the catalog, into one archive."""
 
-from collections.abc import Callable
-from uuid import UUID
-
 import msgspec
 
 from tenantry.backup import dumps
 from tenantry.backup.archive import ArchiveWriter, Header, Manifest
-from tenantry.backup.jobs import Copying, JobLost, Progress, new_job, running
+from tenantry.backup.jobs import Copying, Progress, finish_audited, new_job, running
 from tenantry.backup.targets import Destination, archive_name
-from tenantry.catalog import audit, jobs, records
+from tenantry.catalog import records
 from tenantry.catalog.jobs import Job
 from tenantry.catalog.tenants import Tenant
-from tenantry.kit.clock import utc_now
 from tenantry.kit.context import OperationContext
 from tenantry.kit.ids import new_id
 from tenantry.kit.release import VERSION
@@ -108,17 +104,15 @@ async def _back_up(
         async with entered_in_thread(target.writing(name)) as sink:
             writer = await run_in_thread(lambda _stop: ArchiveWriter(sink, copying.keys, header))
             await run_in_thread(lambda _stop: writer.add_record(record))
-            await _write(copying, writer, url=url, count=progress.add)
-        return await _finish(ctx, copying, job, tenant_id=header.tenant_id, progress=progress)
+            await _write(copying, writer, url=url, progress=progress)
+        return await finish_audited(ctx, copying, job, progress, "backup.create")
 
 
-async def _write(
-    copying: Copying, writer: ArchiveWriter, *, url: str, count: Callable[[bytes], None]
-) -> None:
+async def _write(copying: Copying, writer: ArchiveWriter, *, url: str, progress: Progress) -> None:
 
     def write(data: bytes) -> None:
         writer.add_chunk(data)
-        count(data)
+        progress.add(len(data))
 
     contents = await dumps.dump(url, write, tools=copying.tools, scratch=copying.scratch)
     manifest = Manifest(
@@ -130,25 +124,3 @@ async def _write(
         search_path=contents.search_path,
     )
     await run_in_thread(lambda _stop: writer.finish(manifest))
-
-
-async def _finish(
-    ctx: OperationContext,
-    copying: Copying,
-    job: Job,
-    *,
-    tenant_id: UUID | None,
-    progress: Progress,
-) -> Job:
-    async with copying.catalog.begin() as session:
-        await jobs.note(session, job.id, bytes_done=progress.bytes_done)
-        done = await jobs.finish(
-            session,
-            job.id,
-            worker_id=copying.heartbeat.worker_id,
-            at=utc_now(),
-        )
-        if done is None:
-            raise JobLost
-        await audit.LOG.add(session, ctx, "backup.create", job.id, tenant_id=tenant_id, changes=[])
-    return done

@@ -126,7 +126,7 @@ async def load(url: str, chunks: Iterator[bytes], *, tools: PostgresTools) -> No
 async def copy(
     source: str,
     target: str,
-    count: Write,
+    count: Callable[[int], None],
     *,
     tools: PostgresTools,
     is_whole: bool = False,
@@ -137,7 +137,7 @@ async def copy(
     Args:
         source: The URL of the live database.
         target: As for `load`.
-        count: Called in a thread with each part.
+        count: Called in a thread with the bytes of each part.
         tools: The programs of PostgreSQL.
         is_whole: Whether comments, privileges and settings are copied, too: for a move.
         is_foreign: Whether another program has made *source*, which is then only read.
@@ -162,7 +162,7 @@ async def copy_snapshot(
     snapshot: str,
     source: str,
     target: str,
-    count: Write,
+    count: Callable[[int], None],
     *,
     tools: PostgresTools,
     is_whole: bool,
@@ -175,7 +175,7 @@ async def copy_snapshot(
 
             def forward(data: bytes) -> None:
                 sink.write(data)
-                count(data)
+                count(len(data))
 
             _dump_postgres(dumper, source, snapshot, forward, stop, is_whole=is_whole)
 

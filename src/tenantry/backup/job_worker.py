@@ -16,7 +16,7 @@ import structlog
 from tenantry.backup import cloning, creating, moving, pruning, restoring, verifying
 from tenantry.backup.archives import Archives
 from tenantry.backup.drift_check import check_drift
-from tenantry.backup.jobs import ERROR_CHARS_MAX, Copying, Progress, reason_of
+from tenantry.backup.jobs import Copying, Progress, reason_of
 from tenantry.catalog import job_cleanup, job_queue, tenants
 from tenantry.catalog.job_queue import (
     BACKUP,
@@ -80,7 +80,7 @@ class JobWorker:
                 for lane in LANES:
                     tasks.create_task(self._serve(tasks, lane))
         finally:
-            worker_id = self._copying.heartbeat.worker_id
+            worker_id = self._copying.worker_id
             with contextlib.suppress(DatabaseUnavailable):
                 await job_queue.give_back(self._copying.catalog, worker_id=worker_id, running=[])
 
@@ -106,7 +106,7 @@ class JobWorker:
                     await hinted.wait()
 
     async def _claim(self, lane: str) -> Job | None:
-        catalog, worker_id = self._copying.catalog, self._copying.heartbeat.worker_id
+        catalog, worker_id = self._copying.catalog, self._copying.worker_id
         async with self._claiming:
             if self._is_unsure:
                 await job_queue.give_back(catalog, worker_id=worker_id, running=self._running)
@@ -164,11 +164,10 @@ class JobWorker:
 
         One that has begun and could not be cleaned up is left to any process.
         """
-        catalog, worker_id = self._copying.catalog, self._copying.heartbeat.worker_id
-        reason = error[:ERROR_CHARS_MAX]
+        catalog, worker_id = self._copying.catalog, self._copying.worker_id
         try:
             if not await job_queue.fail(
-                catalog, job.id, worker_id=worker_id, now=utc_now(), error=reason
+                catalog, job.id, worker_id=worker_id, now=utc_now(), error=error
             ):
                 await job_cleanup.abandon(catalog, job.id, worker_id=worker_id)
         except DatabaseUnavailable:

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,12 +14,13 @@ import msgspec
 import structlog
 
 from tenantry.backup.archive import Keys
-from tenantry.catalog import job_cleanup, job_queue, jobs, moves, tenants
+from tenantry.catalog import audit, job_cleanup, job_queue, jobs, moves, tenants
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.job_queue import CANCELLED
 from tenantry.catalog.jobs import Job, TenantMoving
+from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.tenants import TenantNotFound
-from tenantry.db import audit_log, replication
+from tenantry.db import replication
 from tenantry.db.files import FILE_ERRORS
 from tenantry.db.postgres_tools import PostgresTools
 from tenantry.db.sessions import DatabaseUnavailable
@@ -34,11 +35,13 @@ from tenantry.migration.errors import explain
 from tenantry.tenant.databases import TenantDatabases
 
 PROGRESS_SECONDS = 1.0
-ERROR_CHARS_MAX = 1_000
 REPEATABLE = {"backup", "verify", "move", "prune", "drift"}
 """Jobs that are queued again when their process is stopped: what they have begun is undone."""
 STOPPED = "The process was stopped. What the job had begun was removed."
 LIFTING = "Lifts the write fence of a move that another process had ended before."
+# Changes in the audit log.
+ACTIVATED = [{"field": "isActive", "old": False, "new": True}]
+MADE_WRITABLE = [{"field": "isReadOnly", "old": True, "new": False}]
 
 _log = structlog.get_logger(__name__)
 
@@ -61,6 +64,11 @@ class Copying:
     keys: Keys
     scratch: Path
 
+    @property
+    def worker_id(self) -> UUID:
+        """The id of this process, which holds the jobs that it runs."""
+        return self.heartbeat.worker_id
+
 
 class JobCancelled(Conflict):
     """The job was cancelled."""
@@ -78,10 +86,8 @@ class Progress:
         total: Also counts them: of several jobs together.
 
     Attributes:
-        job_id: The id of the job.
-        is_queued: Whether it was queued.
-        bytes_done: So far.
         is_final: Whether the job has begun what it must not report as cancelled.
+        is_cancelled: Whether an admin has cancelled it.
         report: What the job has found so far; its text becomes the note of the job.
     """
 
@@ -90,23 +96,25 @@ class Progress:
         self.is_queued = queued_id is not None
         self.bytes_done = 0
         self.is_final = False
+        self.is_cancelled = False
         self.report: object = None
         self._total = total
 
-    def add(self, data: bytes) -> None:
-        """Count *data*."""
-        self.add_bytes(len(data))
+    @property
+    def note(self) -> str | None:
+        """The text of the report, if there is one."""
+        return None if self.report is None else str(self.report)
 
-    def add_bytes(self, count: int) -> None:
+    def add(self, count: int) -> None:
         """Count so many bytes."""
         self.bytes_done += count
         if self._total is not None:
-            self._total.add_bytes(count)
+            self._total.add(count)
 
 
 @asynccontextmanager
-async def running(copying: Copying, job: Job, progress: Progress) -> AsyncIterator[Job]:
-    """Run *job* in the block, which must end it with `jobs.finish`.
+async def running(copying: Copying, job: Job, progress: Progress) -> AsyncIterator[None]:
+    """Run *job* in the block, which must end it with `finish`.
 
     If the block raises, the database of the job is dropped, and the job has failed.
 
@@ -117,27 +125,56 @@ async def running(copying: Copying, job: Job, progress: Progress) -> AsyncIterat
     task = asyncio.current_task()
     assert task is not None
     before = task.cancelling()
-    noting: asyncio.Task[bool] | None = None
     try:
         await _begin(copying, job, progress)
         noting = asyncio.create_task(_note(copying, job, progress, task))
         try:
-            yield job
+            yield
         finally:
             noting.cancel()
             await asyncio.gather(noting, return_exceptions=True)
             await _note_once(copying, job, progress)
     except BaseException as error:
-        message = CANCELLED if _is_done(noting) or not progress.is_queued else STOPPED
+        message = CANCELLED if progress.is_cancelled or not progress.is_queued else STOPPED
         if isinstance(error, Exception):
             message = reason_of(error)
-        # Shielded: a second cancellation must not keep the database from being dropped.
         again = message is STOPPED and job.kind in REPEATABLE
-        error_text = message[:ERROR_CHARS_MAX]
-        await asyncio.shield(_clear(copying, job.id, error=error_text, again=again))
-        if _is_done(noting) and task.uncancel() <= before:
+        # Shielded: a second cancellation must not keep the database from being dropped.
+        await asyncio.shield(_clear(copying, job.id, error=message, again=again))
+        if progress.is_cancelled and task.uncancel() <= before:
             raise JobCancelled from error
         raise
+
+
+async def finish(
+    session: CatalogSession, copying: Copying, job: Job, *, kept: tuple[str, str] | None = None
+) -> Job:
+    """End a job that has succeeded, in the block of `running`; see `catalog.jobs.finish`.
+
+    Raises:
+        JobLost: This process does not hold it any longer.
+    """
+    done = await jobs.finish(session, job.id, worker_id=copying.worker_id, at=utc_now(), kept=kept)
+    if done is None:
+        raise JobLost
+    return done
+
+
+async def finish_audited(
+    ctx: OperationContext,
+    copying: Copying,
+    job: Job,
+    progress: Progress,
+    action: str,
+    *,
+    changes: Sequence[Mapping[str, object]] = (),
+) -> Job:
+    """Do the same as `finish`, with the last progress and an entry in the audit log."""
+    async with copying.catalog.begin() as session:
+        await jobs.note(session, job.id, bytes_done=progress.bytes_done, note=progress.note)
+        done = await finish(session, copying, job)
+        await audit.LOG.add(session, ctx, action, job.id, tenant_id=job.tenant_id, changes=changes)
+    return done
 
 
 def reason_of(error: Exception) -> str:
@@ -158,17 +195,9 @@ def new_job(
     source: tuple[str | None, str | None] = (None, None),
     note: str | None = None,
 ) -> Job:
-    """Return a job that begins now.
+    """Return a job that begins now, with the id of *progress*.
 
-    Args:
-        ctx: Who begins it.
-        kind: What it does.
-        progress: With its id.
-        tenant: The id and the name of the tenant.
-        archive: Where the archive is.
-        database: The server and the name of the database that it fills.
-        source: The server and the name of the database that a move copies.
-        note: How it works, and why.
+    It fills *database*; a move copies *source*. Both are a server and the name of a database.
     """
     return Job(
         id=progress.job_id,
@@ -197,8 +226,7 @@ async def reap(copying: Copying) -> None:
         DatabaseUnavailable: The catalog cannot be reached.
     """
     await asyncio.to_thread(remove_left, copying.scratch)
-    worker_id = copying.heartbeat.worker_id
-    taken = await job_cleanup.take_abandoned(copying.catalog, worker_id=worker_id)
+    taken = await job_cleanup.take_abandoned(copying.catalog, worker_id=copying.worker_id)
     failing: set[str] = set()
     for drops in (False, True):
         for job in taken:
@@ -220,25 +248,21 @@ async def lift_if_lost(copying: Copying, job: Job) -> bool:
 
     The process that has ended the job did so before, so nothing else would lift it. A job of its
     own does, unless the tenant is moved again: that move needs the fence. While a job is held when
-    its fence is set, the process that ends it lifts the fence.
-
-    Returns:
-        Whether the job was lost.
+    its fence is set, the process that ends it lifts the fence. Return whether the job was lost.
 
     Raises:
         DatabaseUnavailable: The catalog cannot be reached. The fence is lifted.
     """
     assert job.source_server_name is not None
     assert job.source_database_name is not None
-    worker_id = copying.heartbeat.worker_id
     try:
-        if await jobs.lock(copying.catalog, job.id, worker_id=worker_id) is not None:
+        if await jobs.lock(copying.catalog, job.id, worker_id=copying.worker_id) is not None:
             return False
         lifting = msgspec.structs.replace(
             job, id=new_id(), server_name=None, database_name=None, note=LIFTING, options=None
         )
         with contextlib.suppress(TenantMoving):
-            await jobs.add(copying.catalog, lifting, worker_id=worker_id)
+            await jobs.add(copying.catalog, lifting, worker_id=copying.worker_id)
             await _clear(copying, lifting.id, error=JobLost().message)
     except DatabaseUnavailable:
         source = copying.databases.server(job.source_server_name)
@@ -255,40 +279,30 @@ async def _clear(
     again: bool = False,
     drops: bool = True,
 ) -> bool:
-    """Drop the database of a job and end the job; if that fails, leave it to any process.
+    """Drop the database of a job that this process holds, and end it; return False after a failure.
 
-    Args:
-        copying: The services.
-        job_id: The job, which this process holds.
-        error: Why it has failed.
-        again: Whether it is queued again instead.
-        drops: Whether its database is dropped, and the job ended; else it is only undone.
-
-    Returns:
-        False if it failed.
+    Then any process tries again. *error* is why the job has failed. With *again* it is queued again
+    instead; without *drops* it is only undone.
     """
-    worker_id = copying.heartbeat.worker_id
+    catalog, worker_id = copying.catalog, copying.worker_id
     try:
         # The database is read from the row: after a lost COMMIT it can be another one.
-        job = await jobs.condemn(copying.catalog, job_id, worker_id=worker_id, error=error)
+        job = await jobs.condemn(catalog, job_id, worker_id=worker_id, error=error)
         if job is None:  # another process has ended it
             return True
         if job.error is not None:
             # First: the tenant must not wait for the server of the new database. And only once: if
             # that is away, another process tries again later, when an admin may have changed it.
             await _undo(copying, job)
-            await _stop_following(copying, job)
-            await jobs.note_undone(copying.catalog, job_id, worker_id=worker_id)
+            await jobs.note_undone(catalog, job_id, worker_id=worker_id)
         if not drops:
             return True
         if job.server_name is not None and job.database_name is not None:
             await copying.databases.server(job.server_name).drop(job.database_name)
         if again and job.error is not None:
-            await job_queue.queue_again(copying.catalog, job.id, worker_id=worker_id)
-            return True
-        await jobs.finish(
-            copying.catalog, job.id, worker_id=worker_id, at=utc_now(), error=job.error
-        )
+            await job_queue.queue_again(catalog, job.id, worker_id=worker_id)
+        else:
+            await jobs.finish(catalog, job.id, worker_id=worker_id, at=utc_now(), error=job.error)
     except (Unavailable, OSError):
         _log.warning("job not cleaned up yet", job=str(job_id), exc_info=True)
         await _leave(copying, job_id)
@@ -299,43 +313,38 @@ async def _clear(
 async def _leave(copying: Copying, job_id: UUID) -> None:
     """Let any process clean up a job later."""
     with contextlib.suppress(DatabaseUnavailable):
-        await job_cleanup.abandon(copying.catalog, job_id, worker_id=copying.heartbeat.worker_id)
+        await job_cleanup.abandon(copying.catalog, job_id, worker_id=copying.worker_id)
 
 
 async def _undo(copying: Copying, job: Job) -> None:
-    """Undo what a failed job has done to its tenant."""
-    if job.source_server_name is not None and job.source_database_name is not None:
-        source = copying.databases.server(job.source_server_name)
-        await source.accept_writes(job.source_database_name)
-    if job.tenant_id is None:
+    """Undo what a failed job has done; last the slot of a move, for which no tenant waits."""
+    server_name, database_name = job.source_server_name, job.source_database_name
+    if server_name is None or database_name is None:
+        await _give_back(copying, job)
+        return
+    source = copying.databases.server(server_name)
+    await source.accept_writes(database_name)
+    await _give_back(copying, job)
+    await source.stop_following(database_name, replication.name_of(job.id))
+
+
+async def _give_back(copying: Copying, job: Job) -> None:
+    """Let the tenant of a failed job be active and writable, as it was before."""
+    tenant_id = job.tenant_id
+    if tenant_id is None:
         return
     ctx = OperationContext(
         request_id=str(new_id()), now=utc_now(), actor="housekeeping", address="local"
     )
     if job.has_suspended:
-        await _activate(ctx, copying, job, job.tenant_id)
+        await _activate(ctx, copying, job, tenant_id)
     if job.has_made_read_only:
         with contextlib.suppress(TenantNotFound):  # it is writable, or was purged
-            await _make_writable(ctx, copying, job.tenant_id)
-
-
-async def _stop_following(copying: Copying, job: Job) -> None:
-    """Drop the replication slot of a move: last, because the tenant does not wait for it."""
-    if job.source_server_name is not None and job.source_database_name is not None:
-        source = copying.databases.server(job.source_server_name)
-        await source.stop_following(job.source_database_name, replication.name_of(job.id))
-
-
-async def _make_writable(ctx: OperationContext, copying: Copying, tenant_id: UUID) -> None:
-    changes: audit_log.Changes = []
-    async with copying.catalog.change(
-        ctx, "tenant.update", tenant_id, tenant_id=tenant_id, changes=changes
-    ) as session:
-        changed = await moves.unfreeze(session, tenant_id)
-        if changed is None:
-            raise TenantNotFound
-        before = msgspec.structs.replace(changed, is_read_only=True)
-        changes += audit_log.changes_between(before, changed, "is_read_only")
+            async with copying.catalog.change(
+                ctx, "tenant.update", tenant_id, tenant_id=tenant_id, changes=MADE_WRITABLE
+            ) as session:
+                if await moves.unfreeze(session, tenant_id) is None:
+                    raise TenantNotFound
 
 
 async def _activate(ctx: OperationContext, copying: Copying, job: Job, tenant_id: UUID) -> None:
@@ -351,50 +360,41 @@ async def _activate(ctx: OperationContext, copying: Copying, job: Job, tenant_id
         return
     try:
         await copying.lifecycle.bring_to_head(tenant)
-    except Unavailable:
-        raise
-    except Exception:  # noqa: BLE001 - the tenant stays suspended
+    except Exception as error:
+        if isinstance(error, Unavailable):
+            raise
         _log.warning("tenant stays suspended", tenant=str(tenant_id), exc_info=True)
         return
-    changes: audit_log.Changes = []
     with contextlib.suppress(TenantNotFound):  # or it was deleted
         async with copying.catalog.change(
-            ctx, "tenant.update", tenant_id, tenant_id=tenant_id, changes=changes
+            ctx, "tenant.update", tenant_id, tenant_id=tenant_id, changes=ACTIVATED
         ) as session:
             # First, because an admin's change locks the job first, too.
-            if not await jobs.note_activated(
-                session, job.id, worker_id=copying.heartbeat.worker_id
-            ):
+            if not await jobs.note_activated(session, job.id, worker_id=copying.worker_id):
                 raise TenantNotFound
-            changed = await tenants.update(
-                session, tenant_id, name=None, is_active=True, modules=None
-            )
-            changes += audit_log.changes_between(tenant, changed, "is_active")
+            await tenants.update(session, tenant_id, name=None, is_active=True, modules=None)
 
 
 async def _begin(copying: Copying, job: Job, progress: Progress) -> None:
-    worker_id = copying.heartbeat.worker_id
     if not progress.is_queued:
-        await jobs.add(copying.catalog, job, worker_id=worker_id)
-    elif not await job_queue.begin(copying.catalog, job, worker_id=worker_id):
+        await jobs.add(copying.catalog, job, worker_id=copying.worker_id)
+    elif not await job_queue.begin(copying.catalog, job, worker_id=copying.worker_id):
         raise JobLost
 
 
-async def _note(copying: Copying, job: Job, progress: Progress, task: "asyncio.Task[Any]") -> bool:
+async def _note(copying: Copying, job: Job, progress: Progress, task: "asyncio.Task[Any]") -> None:
     """Store the progress until cancelled; if an admin cancels the job, cancel *task*."""
     while True:
         await asyncio.sleep(PROGRESS_SECONDS)
         if await _note_once(copying, job, progress) and not progress.is_final:
+            progress.is_cancelled = True
             task.cancel()
-            return True
+            return
 
 
 async def _note_once(copying: Copying, job: Job, progress: Progress) -> bool:
     with contextlib.suppress(DatabaseUnavailable):
-        note = None if progress.report is None else str(progress.report)
-        return await jobs.note(copying.catalog, job.id, bytes_done=progress.bytes_done, note=note)
+        return await jobs.note(
+            copying.catalog, job.id, bytes_done=progress.bytes_done, note=progress.note
+        )
     return False
-
-
-def _is_done(noting: "asyncio.Task[bool] | None") -> bool:
-    return noting is not None and not noting.cancelled() and noting.result()

@@ -170,5 +170,5 @@ def _engine(server: Server) -> str:
 
 def _counted(chunks: Iterator[bytes], progress: Progress) -> Iterator[bytes]:
     for data in chunks:
-        progress.add(data)
+        progress.add(len(data))
         yield data

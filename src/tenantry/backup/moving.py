@@ -43,6 +43,8 @@ MOVED_AT_ONCE = 64
 """Including those that only wait until every process knows the new database."""
 # Every process has read the epoch again, or bypasses its cache.
 KNOWN_SECONDS = PACE.known_seconds
+MADE_READ_ONLY = [{"field": "isReadOnly", "old": False, "new": True}]
+"""The change in the audit log."""
 
 
 class SameServer(Invalid):
@@ -331,17 +333,13 @@ async def _prepared(
 
 async def _freeze(ctx: OperationContext, copying: Copying, job: Job, tenant: Tenant) -> None:
     """Make the tenant read-only, and note that in the job: both, or neither."""
-    changes: audit_log.Changes = []
     async with copying.catalog.change(
-        ctx, "tenant.update", tenant.id, tenant_id=tenant.id, changes=changes
+        ctx, "tenant.update", tenant.id, tenant_id=tenant.id, changes=MADE_READ_ONLY
     ) as session:
-        worker_id = copying.heartbeat.worker_id
-        if await jobs.note_read_only(session, job.id, worker_id=worker_id) is None:
+        if await jobs.note_read_only(session, job.id, worker_id=copying.worker_id) is None:
             raise MoveLost
-        frozen = await moves.freeze(session, tenant)
-        if frozen is None:
+        if await moves.freeze(session, tenant) is None:
             raise TenantChanged
-        changes += audit_log.changes_between(tenant, frozen, "is_read_only")
 
 
 async def _fence(copying: Copying, job: Job, tenant: Tenant, *, wait_seconds: float) -> None:
@@ -365,8 +363,7 @@ async def _cut_over(
     async with copying.catalog.change(
         ctx, "tenant.move", tenant.id, tenant_id=tenant.id, changes=changes
     ) as session:
-        worker_id = copying.heartbeat.worker_id
-        locked = await jobs.lock(session, job.id, worker_id=worker_id)
+        locked = await jobs.lock(session, job.id, worker_id=copying.worker_id)
         if locked is None:
             raise MoveLost
         moved = await moves.relocate(
@@ -378,7 +375,7 @@ async def _cut_over(
         )
         if moved is None:
             raise TenantChanged
-        held = await jobs.hand_over(session, job.id, worker_id=worker_id)
+        held = await jobs.hand_over(session, job.id, worker_id=copying.worker_id)
         if held is None:
             raise MoveLost
         changes += audit_log.changes_between(tenant, moved, "server_name", "database_name")

@@ -226,7 +226,7 @@ async def following(
             slot,
             snapshot,
             connect_seconds=CONNECT_SECONDS,
-            count=progress.add_bytes,
+            count=progress.add,
             held_bytes_max=limits.held_bytes,
         )
         try:

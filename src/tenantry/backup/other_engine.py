@@ -80,6 +80,6 @@ async def copy(source: str, target: str, progress: Progress) -> None:
     """
     await run_in_thread(
         lambda stop: table_copy.copy_rows(
-            source, target, connect_seconds=CONNECT_SECONDS, count=progress.add_bytes, stop=stop
+            source, target, connect_seconds=CONNECT_SECONDS, count=progress.add, stop=stop
         )
     )

@@ -6,11 +6,9 @@ from functools import partial
 
 from tenantry.backup import targets
 from tenantry.backup.archive import Keys
-from tenantry.backup.jobs import Copying, JobLost, Progress, new_job, running
+from tenantry.backup.jobs import Copying, Progress, finish_audited, new_job, running
 from tenantry.backup.targets import Stored, Target
-from tenantry.catalog import audit, jobs
 from tenantry.db import audit_log
-from tenantry.kit.clock import utc_now
 from tenantry.kit.context import OperationContext
 from tenantry.kit.stopping import Stop, run_in_thread
 
@@ -57,13 +55,7 @@ async def prune(
         await run_in_thread(partial(_remove, target, pruned, progress))
         left = pruned.total_count - len(pruned.removed)
         changes: audit_log.Changes = [{"field": "archives", "old": pruned.total_count, "new": left}]
-        async with copying.catalog.begin() as session:
-            await jobs.note(session, job.id, bytes_done=progress.bytes_done)
-            worker_id = copying.heartbeat.worker_id
-            done = await jobs.finish(session, job.id, worker_id=worker_id, at=utc_now())
-            if done is None:
-                raise JobLost
-            await audit.LOG.add(session, ctx, "backup.prune", job.id, changes=changes)
+        await finish_audited(ctx, copying, job, progress, "backup.prune", changes=changes)
     return pruned
 
 
@@ -82,5 +74,5 @@ def _remove(target: Target, old: Pruned, progress: Progress, stop: Stop) -> None
     for one in old.removed:
         stop.check()
         target.remove(one.name)
-        progress.add_bytes(one.size)
+        progress.add(one.size)
     target.remove_partial()

@@ -16,7 +16,7 @@ from tenantry.access import credentials
 from tenantry.access.credentials import IssuedKey
 from tenantry.backup import loading
 from tenantry.backup.archive import ArchiveForeign, ArchiveReader
-from tenantry.backup.jobs import Copying, JobLost, Progress, drop_old, new_job, running
+from tenantry.backup.jobs import Copying, JobLost, Progress, drop_old, finish, new_job, running
 from tenantry.backup.loading import Revised
 from tenantry.catalog import audit, deleted_tenants, job_cleanup, jobs, moves, records, tenants
 from tenantry.catalog.deleted_tenants import DeletedTenantNotFound
@@ -26,12 +26,13 @@ from tenantry.catalog.tenants import Tenant
 from tenantry.db import audit_log
 from tenantry.db.sessions import retry_deadlock
 from tenantry.fleet.lifecycle import new_tenant
-from tenantry.kit.clock import utc_now
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Conflict, NotFound
 from tenantry.kit.ids import new_id
 from tenantry.tenant.modules import ALL_KEYS
 
+SUSPENDED = [{"field": "isActive", "old": True, "new": False}]
+"""The change in the audit log."""
 Fill = Callable[[], Awaitable[None]]
 """Creates and fills the database of a new tenant."""
 
@@ -185,13 +186,12 @@ async def create_tenant(
         record: Its credentials; None for new ones.
         with_key: Whether it gets one new API key, without a record.
     """
-    worker_id = copying.heartbeat.worker_id
     server = copying.databases.server(tenant.server_name)
     job = new_job(ctx, kind, progress, tenant=(tenant.id, tenant.name))
     async with running(copying, job, progress):
         try:
             # As in provisioning: if this process dies, another one drops the database.
-            await tenants.add(copying.catalog, tenant, worker_id=worker_id)
+            await tenants.add(copying.catalog, tenant, worker_id=copying.worker_id)
             await fill()
             await loading.end_sessions(server, tenant.database_name)
             revised = await loading.bring_to_head(copying, server, tenant.database_name)
@@ -263,9 +263,7 @@ async def confirm(ctx: OperationContext, copying: Copying, tenant_id: UUID) -> i
         NothingKept: There is none.
     """
     async with copying.catalog.begin() as session:
-        taken = await job_cleanup.take_kept(
-            session, tenant_id, worker_id=copying.heartbeat.worker_id
-        )
+        taken = await job_cleanup.take_kept(session, tenant_id, worker_id=copying.worker_id)
         if not taken:
             raise NothingKept
         await audit.LOG.add(session, ctx, "backup.confirm", tenant_id, tenant_id=tenant_id)
@@ -278,17 +276,14 @@ async def _suspend(ctx: OperationContext, copying: Copying, job: Job, tenant: Te
 
     So a tenant that an admin has suspended before stays suspended when the job ends.
     """
-    changes: audit_log.Changes = []
     async with copying.catalog.change(
-        ctx, "tenant.update", tenant.id, tenant_id=tenant.id, changes=changes
+        ctx, "tenant.update", tenant.id, tenant_id=tenant.id, changes=SUSPENDED
     ) as session:
-        worker_id = copying.heartbeat.worker_id
-        if await jobs.note_suspended(session, job.id, worker_id=worker_id) is None:
+        if await jobs.note_suspended(session, job.id, worker_id=copying.worker_id) is None:
             raise JobLost
         suspended = await moves.suspend(session, tenant)
         if suspended is None:
             raise TenantChanged
-        changes += audit_log.changes_between(tenant, suspended, "is_active")
     return suspended
 
 
@@ -303,13 +298,12 @@ async def _publish(
     with_key: bool,
 ) -> Restored:
     """Make a new tenant visible, with its credentials, and end the job: all, or nothing."""
-    worker_id = copying.heartbeat.worker_id
     changes = audit_log.changes_between(None, tenant, "name", "server_name", "modules")
     async with copying.catalog.change(
         ctx, f"tenant.{job.kind}", tenant.id, tenant_id=tenant.id, changes=changes
     ) as session:
         ready = await tenants.set_ready(
-            session, tenant.id, worker_id=worker_id, revision=revised.revision
+            session, tenant.id, worker_id=copying.worker_id, revision=revised.revision
         )
         if ready is None:
             raise JobLost
@@ -322,8 +316,7 @@ async def _publish(
             await records.add_credentials(session, record)
         elif with_key:
             key = await credentials.add_key(ctx, session, tenant.id, expires_at=None)
-        if await jobs.finish(session, job.id, worker_id=worker_id, at=utc_now()) is None:
-            raise JobLost
+        await finish(session, copying, job)
     return Restored(tenant=ready, key=key, behind=revised.behind)
 
 
@@ -333,12 +326,11 @@ async def _swap(
     """Give the tenant the job's database, and let the job keep the old one: both, or neither."""
     assert job.server_name is not None
     assert job.database_name is not None
-    worker_id = copying.heartbeat.worker_id
     changes: audit_log.Changes = []
     async with copying.catalog.change(
         ctx, "tenant.replace", tenant.id, tenant_id=tenant.id, changes=changes
     ) as session:
-        locked = await jobs.lock(session, job.id, worker_id=worker_id)
+        locked = await jobs.lock(session, job.id, worker_id=copying.worker_id)
         if locked is None:
             raise JobLost
         moved = await moves.move(
@@ -352,9 +344,7 @@ async def _swap(
         if moved is None:
             raise TenantChanged
         kept = (tenant.server_name, tenant.database_name)
-        done = await jobs.finish(session, job.id, worker_id=worker_id, at=utc_now(), kept=kept)
-        if done is None:
-            raise JobLost
+        await finish(session, copying, job, kept=kept)
         changes += audit_log.changes_between(
             tenant, moved, "server_name", "database_name", "is_active"
         )

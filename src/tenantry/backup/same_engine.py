@@ -69,7 +69,7 @@ async def copy(source: str, target: str, progress: Progress, *, tools: PostgresT
     contents = await dumps.copy(source, target, progress.add, tools=tools, is_whole=True)
     path, new = sqlite_path(source), sqlite_path(target)
     if path is not None and new is not None:
-        progress.add_bytes((await asyncio.to_thread(new.stat)).st_size)
+        progress.add((await asyncio.to_thread(new.stat)).st_size)
         found = await run_in_thread(lambda stop: _contents(new, stop, is_private=True))
         expected = await run_in_thread(lambda stop: _contents(path, stop, is_private=False))
         if found[0] != expected[0]:

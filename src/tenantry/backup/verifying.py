@@ -3,10 +3,8 @@
 from tenantry.backup import loading
 from tenantry.backup.archive import ArchiveReader, Manifest
 from tenantry.backup.creating import TENANT, CatalogRecord
-from tenantry.backup.jobs import Copying, JobLost, Progress, new_job, running
-from tenantry.catalog import jobs
+from tenantry.backup.jobs import Copying, Progress, finish, new_job, running
 from tenantry.catalog.records import TenantRecord
-from tenantry.kit.clock import utc_now
 from tenantry.kit.context import OperationContext
 from tenantry.kit.ids import new_id
 from tenantry.kit.stopping import run_in_thread
@@ -47,12 +45,5 @@ async def verify(
             progress=progress,
         )
         await copying.databases.server(server_name).drop(database_name)
-        done = await jobs.finish(
-            copying.catalog,
-            job.id,
-            worker_id=copying.heartbeat.worker_id,
-            at=utc_now(),
-        )
-        if done is None:
-            raise JobLost
+        await finish(copying.catalog, copying, job)
     return reader.manifest

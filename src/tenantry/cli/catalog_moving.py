@@ -87,4 +87,4 @@ async def _move(settings: Settings, target: str) -> None:
         )
         progress = Progress()
         with transfer.cancelled_by_signals(), transfer.shown(progress):
-            await catalog_moving.move_catalog(session.context(), work, count=progress.add_bytes)
+            await catalog_moving.move_catalog(session.context(), work, count=progress.add)
