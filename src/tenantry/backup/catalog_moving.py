@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -13,7 +13,7 @@ from tenantry.backup.dumps import CONNECT_SECONDS
 from tenantry.backup.recovery import CatalogExists
 from tenantry.catalog import audit, tables, workers
 from tenantry.catalog import database as catalog_database
-from tenantry.catalog.cache import READ_EPOCH, CatalogRow
+from tenantry.catalog.cache import READ_EPOCH
 from tenantry.catalog.database import Catalog
 from tenantry.db import files, survey, table_copy, write_fence
 from tenantry.db.sessions import DatabaseUnavailable
@@ -86,7 +86,6 @@ class CatalogMove:
     Attributes:
         source: The URL of the catalog.
         target: The URL of the new one: an empty database, or a file that does not exist.
-        migrator: Creates the tables of the new one.
         synchronous: As in the settings, for SQLite.
     """
 
@@ -106,10 +105,7 @@ async def move_catalog(
     the two has all rows and accepts writes. After an interruption, repeat this, or call
     `accept_writes`.
 
-    Args:
-        ctx: Who moves it.
-        work: From where to where.
-        count: Called with the bytes of some rows.
+    *count* is called with the bytes of some rows.
 
     Raises:
         SameCatalog, NoCatalog, CatalogBehind: It cannot be moved.
@@ -215,11 +211,8 @@ async def _check_source(work: CatalogMove) -> None:
 
 async def _check_unused(work: CatalogMove, url: str) -> None:
     """Check that no process has had a heartbeat lately."""
-    catalog = _open(work, url)
-    try:
+    async with _opened(work, url) as catalog:
         found = await workers.published(catalog)
-    finally:
-        await catalog.close()
     if found:
         names = ", ".join(sorted(one.program or str(one.id) for one in found))
         which = "old" if url == work.source else "new"
@@ -242,15 +235,15 @@ async def _inspect_target(work: CatalogMove) -> Found:
         return Found.NOTHING
     if names <= _BEGUN:
         return Found.TABLES
-    catalog = _open(work, work.target)
     try:
-        found, used = await catalog.fetch_one(READ_EPOCH), await catalog.fetch_one(_USES)
+        async with _opened(work, work.target) as catalog:
+            found, used = await catalog.fetch_one(READ_EPOCH), await catalog.fetch_one(_USES)
     except DatabaseUnavailable:  # it has other tables
         return Found.OTHER
-    finally:
-        await catalog.close()
-    if found is not None and found == await _row(work, work.source):
-        return Found.COPY
+    if found is not None:
+        async with _opened(work, work.source) as catalog:
+            if found == await catalog.fetch_one(READ_EPOCH):
+                return Found.COPY
     return Found.OTHER if used is None or used.count else Found.TABLES
 
 
@@ -277,23 +270,17 @@ async def _check_not_copied(work: CatalogMove, error: BaseException) -> None:
 
 
 async def _note(ctx: OperationContext, work: CatalogMove) -> None:
-    catalog = _open(work, work.target)
-    try:
+    async with _opened(work, work.target) as catalog:
         await catalog.cache.check_epoch()
         await audit.LOG.add(catalog, ctx, "catalog.move", catalog.cache.catalog_id)
-    finally:
-        await catalog.close()
 
 
-async def _row(work: CatalogMove, url: str) -> CatalogRow | None:
-    catalog = _open(work, url)
-    try:
-        return await catalog.fetch_one(READ_EPOCH)
-    finally:
-        await catalog.close()
-
-
-def _open(work: CatalogMove, url: str) -> Catalog:
-    return Catalog(
+@contextlib.asynccontextmanager
+async def _opened(work: CatalogMove, url: str) -> AsyncIterator[Catalog]:
+    catalog = Catalog(
         url, connections_max=1, timeout_seconds=CONNECT_SECONDS, synchronous=work.synchronous
     )
+    try:
+        yield catalog
+    finally:
+        await catalog.close()

@@ -29,14 +29,7 @@ async def back_up_tenant(
     *,
     progress: Progress,
 ) -> Job:
-    """Write an archive of a tenant.
-
-    Args:
-        ctx: Who backs up.
-        copying: The services.
-        tenant: The tenant; it is served during the backup.
-        target: Where it is written to.
-        progress: Counts the bytes.
+    """Write an archive of a tenant, which is served during the backup.
 
     Raises:
         DatabaseUnavailable: Its database cannot be read.
@@ -45,10 +38,7 @@ async def back_up_tenant(
     """
     record = await records.read(copying.catalog, tenant)
     url = copying.databases.server(tenant.server_name).url(tenant.database_name)
-    header = _header(ctx, copying, TENANT, url, tenant=tenant)
-    return await _back_up(
-        ctx, copying, header=header, record=record, url=url, target=target, progress=progress
-    )
+    return await _back_up(ctx, copying, target, progress, url=url, record=record, tenant=tenant)
 
 
 async def back_up_catalog(
@@ -59,47 +49,34 @@ async def back_up_catalog(
     Raises:
         Exception: As for `back_up_tenant`.
     """
-    header = _header(ctx, copying, CATALOG, copying.catalog_url, tenant=None)
-    return await _back_up(
-        ctx,
-        copying,
-        header=header,
-        record=CatalogRecord(),
-        url=copying.catalog_url,
-        target=target,
-        progress=progress,
-    )
-
-
-def _header(
-    ctx: OperationContext, copying: Copying, kind: str, url: str, *, tenant: Tenant | None
-) -> Header:
-    return Header(
-        id=new_id(),
-        key_id=copying.keys.current_id,
-        release=VERSION,
-        created_at=ctx.now,
-        kind=kind,
-        engine=dumps.engine_of(url),
-        tenant_id=None if tenant is None else tenant.id,
-        tenant_name=None if tenant is None else tenant.name,
-        revision=None if tenant is None else tenant.schema_revision,
-    )
+    url, record = copying.catalog_url, CatalogRecord()
+    return await _back_up(ctx, copying, target, progress, url=url, record=record, tenant=None)
 
 
 async def _back_up(
     ctx: OperationContext,
     copying: Copying,
-    *,
-    header: Header,
-    record: msgspec.Struct,
-    url: str,
     target: Destination,
     progress: Progress,
+    *,
+    url: str,
+    record: msgspec.Struct,
+    tenant: Tenant | None,
 ) -> Job:
+    header = Header(
+        id=new_id(),
+        key_id=copying.keys.current_id,
+        release=VERSION,
+        created_at=ctx.now,
+        kind=CATALOG if tenant is None else TENANT,
+        engine=dumps.engine_of(url),
+        tenant_id=None if tenant is None else tenant.id,
+        tenant_name=None if tenant is None else tenant.name,
+        revision=None if tenant is None else tenant.schema_revision,
+    )
     name = archive_name(header)
-    tenant = (header.tenant_id, header.tenant_name)
-    job = new_job(ctx, "backup", progress, tenant=tenant, archive=target.place(name))
+    of = (header.tenant_id, header.tenant_name)
+    job = new_job(ctx, "backup", progress, tenant=of, archive=target.place(name))
     async with running(copying, job, progress):
         async with entered_in_thread(target.writing(name)) as sink:
             writer = await run_in_thread(lambda _stop: ArchiveWriter(sink, copying.keys, header))

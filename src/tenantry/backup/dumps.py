@@ -226,16 +226,6 @@ async def execute(url: str, sql: str) -> None:
         await raw.execute(sql, timeout=None)
 
 
-async def has_tables(url: str) -> bool:
-    """Return whether a PostgreSQL database has any tables.
-
-    Raises:
-        DatabaseUnavailable: It cannot be reached.
-    """
-    async with connected(url) as raw:
-        return bool((await survey.survey_postgres(raw)).row_counts)
-
-
 async def check_role(url: str) -> None:
     """Check that the role of a server may be given the SQL of a foreign archive.
 

@@ -8,6 +8,7 @@ from tenantry.backup.archive import ArchiveReader
 from tenantry.backup.dumps import POSTGRESQL, Contents
 from tenantry.backup.jobs import Copying, Progress
 from tenantry.catalog.records import TenantRecord
+from tenantry.db.postgres_tools import PostgresTools
 from tenantry.db.servers import Server
 from tenantry.db.survey import Survey
 from tenantry.fleet.lifecycle import UnknownServer
@@ -53,31 +54,16 @@ async def read_record(reader: ArchiveReader) -> TenantRecord:
     return await run_in_thread(lambda _stop: reader.record(TenantRecord))
 
 
-def server_for(
-    copying: Copying, reader: ArchiveReader, wanted: str | None, *, preferred: str = SERVER_DEFAULT
+def server_of_engine(
+    copying: Copying, engine: str, wanted: str | None, *, preferred: str = SERVER_DEFAULT
 ) -> str:
-    """Return the name of a tenant server for an archive.
+    """Return the name of a tenant server for data of an engine: *wanted*, if that is not None.
 
-    Args:
-        copying: The services.
-        reader: The archive.
-        wanted: The server to use; None for one of the right engine.
-        preferred: The first choice then, if it is in the settings; the default server is next.
+    Else it is *preferred*, the default server, or another one: the first that is of the engine.
 
     Raises:
         UnknownServer: There is no server with the name *wanted*.
         WrongEngine: The server, or every server, is of the other engine.
-    """
-    return server_of_engine(copying, reader.header.engine, wanted, preferred=preferred)
-
-
-def server_of_engine(
-    copying: Copying, engine: str, wanted: str | None, *, preferred: str = SERVER_DEFAULT
-) -> str:
-    """Return the name of a tenant server for data of an engine; see `server_for`.
-
-    Raises:
-        UnknownServer, WrongEngine: As for `server_for`.
     """
     names = copying.databases.server_names
     if wanted is not None and wanted not in names:
@@ -126,7 +112,14 @@ async def fill(
     await create_empty(server, database_name)
     if reader.is_foreign:
         await dumps.check_role(url)
-    await dumps.load(url, _counted(reader.chunks(), progress), tools=copying.tools)
+    await load(url, reader, _counted(reader.chunks(), progress), tools=copying.tools)
+
+
+async def load(
+    url: str, reader: ArchiveReader, chunks: Iterator[bytes], *, tools: PostgresTools
+) -> None:
+    """Fill an empty database with the *chunks* of an archive, and compare it with the manifest."""
+    await dumps.load(url, chunks, tools=tools)
     manifest = reader.manifest
     expected = Contents(
         Survey(manifest.row_counts, manifest.schema_fingerprint), manifest.search_path
@@ -140,18 +133,14 @@ async def create_empty(server: Server, database_name: str) -> None:
         await server.create(database_name)
 
 
-async def end_sessions(server: Server, database_name: str) -> None:
-    """End every session and McpToken of the users of a filled database."""
-    async with server.filling(database_name) as session:
-        await sessions.end_every(session)
-
-
 async def bring_to_head(copying: Copying, server: Server, database_name: str) -> Revised:
-    """Migrate a filled database, to which the catalog does not refer yet.
+    """End every session in a filled database, to which the catalog does not refer yet; migrate it.
 
     Raises:
         Exception: Its revision cannot be read: it is no tenant database.
     """
+    async with server.filling(database_name) as session:
+        await sessions.end_every(session)
     lifecycle, url = copying.lifecycle, server.url(database_name)
     streams = lifecycle.streams()
     revision = (await lifecycle.migrator.read_state(url, streams)).revision

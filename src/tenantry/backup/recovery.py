@@ -9,9 +9,8 @@ from uuid import UUID
 from tenantry.backup import dumps
 from tenantry.backup.archive import ArchiveDamaged, ArchiveReader
 from tenantry.backup.creating import CATALOG, CatalogRecord
-from tenantry.backup.dumps import Contents
 from tenantry.backup.jobs import Copying
-from tenantry.backup.loading import WrongEngine
+from tenantry.backup.loading import WrongEngine, load
 from tenantry.backup.targets import ArchiveNotFound, Stored, Target
 from tenantry.catalog import restored, signing_keys, tenants
 from tenantry.catalog.database import Catalog
@@ -19,7 +18,7 @@ from tenantry.catalog.records import TenantRecord
 from tenantry.catalog.tenants import Tenant
 from tenantry.db import files
 from tenantry.db.postgres_tools import PostgresTools
-from tenantry.db.survey import Survey
+from tenantry.db.survey import survey_postgres
 from tenantry.db.urls import SQLITE_PREFIX, sqlite_path
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Conflict, Invalid
@@ -66,8 +65,9 @@ async def restore_catalog(
     await run_in_thread(lambda _stop: reader.record(CatalogRecord))
     path = sqlite_path(url)
     if path is None:
-        if await dumps.has_tables(url):
-            raise CatalogExists
+        async with dumps.connected(url) as raw:
+            if (await survey_postgres(raw)).row_counts:
+                raise CatalogExists
         await _load(ctx, url, reader, tools)
     else:
         await _load_file(ctx, path, reader, tools)
@@ -156,12 +156,7 @@ async def _load_file(
 async def _load(
     ctx: OperationContext, url: str, reader: ArchiveReader, tools: PostgresTools
 ) -> None:
-    await dumps.load(url, reader.chunks(), tools=tools)
-    manifest = reader.manifest
-    expected = Contents(
-        Survey(manifest.row_counts, manifest.schema_fingerprint), manifest.search_path
-    )
-    await dumps.check_loaded(url, expected, is_foreign=False)
+    await load(url, reader, reader.chunks(), tools=tools)
     catalog = Catalog(
         url, connections_max=1, timeout_seconds=dumps.CONNECT_SECONDS, synchronous="FULL"
     )

@@ -99,7 +99,7 @@ async def restore_as(
         ArchiveDamaged, CopyDiffers, RoleTooPowerful: The archive is not used.
     """
     record = await loading.read_record(reader)
-    server = loading.server_for(copying, reader, server_name)
+    server = loading.server_of_engine(copying, reader.header.engine, server_name)
     # A module that this release does not have is left out.
     tenant = msgspec.structs.replace(
         new_tenant(ctx, name, sorted(record.modules & ALL_KEYS), server),
@@ -137,7 +137,7 @@ async def restore_back(
     with suppress(DeletedTenantNotFound):
         await deleted_tenants.get(copying.catalog, record.id)
         raise TenantKept
-    server = loading.server_for(copying, reader, server_name)
+    server = loading.server_of_engine(copying, reader.header.engine, server_name)
     tenant = msgspec.structs.replace(
         new_tenant(ctx, record.name, sorted(record.modules & ALL_KEYS), server),
         id=record.id,
@@ -193,7 +193,6 @@ async def create_tenant(
             # As in provisioning: if this process dies, another one drops the database.
             await tenants.add(copying.catalog, tenant, worker_id=copying.worker_id)
             await fill()
-            await loading.end_sessions(server, tenant.database_name)
             revised = await loading.bring_to_head(copying, server, tenant.database_name)
             return await _publish(
                 ctx, copying, job, tenant, revised=revised, record=record, with_key=with_key
@@ -229,7 +228,9 @@ async def replace(
     record = await loading.read_record(reader)
     if record.id != tenant.id:
         raise ArchiveOfOther
-    server_name = loading.server_for(copying, reader, server_name, preferred=tenant.server_name)
+    server_name = loading.server_of_engine(
+        copying, reader.header.engine, server_name, preferred=tenant.server_name
+    )
     server = copying.databases.server(server_name)
     database_name = f"tenantry_{new_id().hex}"
     job = new_job(
@@ -249,7 +250,6 @@ async def replace(
             database_name=database_name,
             progress=progress,
         )
-        await loading.end_sessions(server, database_name)
         revised = await loading.bring_to_head(copying, server, database_name)
         swapping = partial(_swap, ctx, copying, job, tenant, revised=revised)
         replaced = await retry_deadlock(swapping)

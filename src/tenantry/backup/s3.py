@@ -36,7 +36,7 @@ class S3Unavailable(Unavailable):
 
 
 class S3Target:
-    """A prefix in a bucket. An archive appears there when it is complete.
+    """A `Target`: a prefix in a bucket. An archive appears there when it is complete.
 
     Args:
         url: ``s3://bucket/prefix``.
@@ -65,11 +65,7 @@ class S3Target:
 
     @contextmanager
     def writing(self, name: str) -> Iterator[Sink]:
-        """Yield a sink, which becomes the archive *name* when the block ends without error.
-
-        Raises:
-            S3Unavailable: The storage cannot be reached.
-        """
+        """Yield an upload, which is completed when the block ends without error."""
         with _errors():
             # Without the context manager of the library, which would also complete the upload
             # after an error.
@@ -87,32 +83,20 @@ class S3Target:
         return sorted(path for path in paths if is_name(path))
 
     def size(self, name: str) -> int:
-        """Return the size of an archive in bytes.
-
-        Raises:
-            ArchiveNotFound: There is none of this name.
-        """
+        """Return the size of an archive in bytes."""
         with _errors(missing=ArchiveNotFound):
             return int(self._s3.head(self._store, name)["size"])
 
     @contextmanager
     def reading(self, name: str, *, buffer_bytes: int = READ_BYTES) -> Iterator[BinaryIO]:
-        """Open an archive.
-
-        Raises:
-            ArchiveNotFound: There is none of this name.
-        """
+        """Open an archive."""
         with _errors(missing=ArchiveNotFound):
             file = self._s3.open_reader(self._store, checked_name(name), buffer_size=buffer_bytes)
         with io.BufferedReader(_Reader(file), buffer_bytes) as stream:
             yield stream
 
     def tail(self, name: str, size: int) -> bytes:
-        """Return the last `TAIL_BYTES` of an archive of *size* bytes.
-
-        Raises:
-            ArchiveNotFound: There is none of this name.
-        """
+        """Return the end of an archive."""
         start = max(size - TAIL_BYTES, 0)
         with _errors(missing=ArchiveNotFound):
             return bytes(self._s3.get_range(self._store, name, start=start, end=size))

@@ -99,7 +99,11 @@ class Destination(Protocol):
         ...
 
     def writing(self, name: str) -> AbstractContextManager[Sink]:
-        """Yield a sink, which becomes the archive *name* when the block ends without error."""
+        """Yield a sink, which becomes the archive *name* when the block ends without error.
+
+        Raises:
+            OSError, S3Unavailable: It cannot be written.
+        """
         ...
 
 
@@ -111,17 +115,17 @@ class Target(Destination, Protocol):
         ...
 
     def size(self, name: str) -> int:
-        """Return the size of an archive in bytes."""
+        """Return the size of an archive in bytes.
+
+        Raises:
+            ArchiveNotFound: There is none of this name.
+        """
         ...
 
     def reading(
         self, name: str, *, buffer_bytes: int = BUFFER_BYTES
     ) -> AbstractContextManager[BinaryIO]:
-        """Open an archive.
-
-        Args:
-            name: Of the target, and never a path.
-            buffer_bytes: How much is read at once.
+        """Open an archive. *name* is never a path; *buffer_bytes* are read at once.
 
         Raises:
             ArchiveNotFound: There is none of this name.
@@ -146,7 +150,7 @@ class Target(Destination, Protocol):
 
 
 class StreamTarget:
-    """A stream, which gets one archive.
+    """A `Destination`: a stream, which gets one archive.
 
     Args:
         stream: Standard output, for example.
@@ -169,7 +173,7 @@ class StreamTarget:
 
 
 class FolderTarget:
-    """A folder of archives. Only complete archives have a name that ends in `SUFFIX`.
+    """A `Target`: a folder of archives. Only complete archives have a name that ends in `SUFFIX`.
 
     Args:
         folder: Created when it is needed; files in it have the mode 0600.
@@ -179,16 +183,12 @@ class FolderTarget:
         self._folder = folder
 
     def place(self, name: str) -> str:
-        """Return where the archive *name* is, for people."""
+        """Return its path."""
         return str(self._folder / name)
 
     @contextmanager
     def writing(self, name: str) -> Iterator[BinaryIO]:
-        """Yield a new file, which becomes the archive *name* when the block ends without error.
-
-        Raises:
-            OSError: The disk is full, or rejects the file.
-        """
+        """Yield a new file, which gets its name when the block ends without error."""
         private.make_folder(self._folder)
         self.remove_partial()
         partial = self._folder / f".{name}{PARTIAL}"
@@ -209,11 +209,7 @@ class FolderTarget:
         return sorted(one.name for one in paths if is_name(one.name) and one.is_file())
 
     def size(self, name: str) -> int:
-        """Return the size of an archive in bytes.
-
-        Raises:
-            ArchiveNotFound: There is none of this name.
-        """
+        """Return the size of an archive in bytes."""
         try:
             return (self._folder / name).stat().st_size
         except FileNotFoundError as error:
@@ -221,11 +217,7 @@ class FolderTarget:
 
     @contextmanager
     def reading(self, name: str, *, buffer_bytes: int = BUFFER_BYTES) -> Iterator[BinaryIO]:
-        """Open an archive of this folder.
-
-        Raises:
-            ArchiveNotFound: There is none of this name.
-        """
+        """Open an archive of this folder."""
         path = self._folder / checked_name(name)
         if not path.is_file():
             raise ArchiveNotFound
@@ -233,11 +225,7 @@ class FolderTarget:
             yield file
 
     def tail(self, name: str, size: int) -> bytes:
-        """Return the last `TAIL_BYTES` of an archive of *size* bytes.
-
-        Raises:
-            ArchiveNotFound: There is none of this name.
-        """
+        """Return the end of an archive."""
         with self.reading(name, buffer_bytes=TAIL_BYTES) as file:
             file.seek(max(size - TAIL_BYTES, 0))
             return file.read(TAIL_BYTES)

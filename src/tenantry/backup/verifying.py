@@ -27,7 +27,7 @@ async def verify(
     is_tenant = reader.header.kind == TENANT
     kind = TenantRecord if is_tenant else CatalogRecord
     await run_in_thread(lambda _stop: reader.record(kind))
-    server_name = loading.server_for(copying, reader, server_name)
+    server_name = loading.server_of_engine(copying, reader.header.engine, server_name)
     database_name = f"tenantry_{new_id().hex}"
     job = new_job(
         ctx,
