@@ -1,6 +1,8 @@
 """Delete tenants: keep them for some days, undelete them, and then remove them for good."""
 
+import asyncio
 import contextlib
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -8,12 +10,13 @@ import structlog
 
 from tenantry.catalog import credentials as stored
 from tenantry.catalog import deleted_tenants, job_cleanup, tenants
+from tenantry.catalog.database import CatalogChange
 from tenantry.catalog.deleted_tenants import DeletedTenantNotFound
 from tenantry.catalog.tenants import Tenant
 from tenantry.db import audit_log
 from tenantry.fleet.lifecycle import Lifecycle, checked_name
 from tenantry.kit.context import OperationContext
-from tenantry.kit.errors import Conflict, Invalid
+from tenantry.kit.errors import Conflict, Invalid, Unavailable
 from tenantry.tenant import sessions
 from tenantry.tenant.databases import TenantDatabase
 
@@ -48,22 +51,20 @@ class Deletion:
     async def delete(self, ctx: OperationContext, tenant: Tenant, *, name: str) -> datetime | None:
         """Delete a suspended tenant: its credentials are rejected, and it is not listed.
 
-        Args:
-            ctx: Identifies the actor.
-            tenant: The tenant.
-            name: Its exact name.
-
         Returns:
             Until when it can be undeleted; None if it was removed at once.
 
         Raises:
-            WrongName: It has another name.
+            WrongName: *name* is not its exact name.
             TenantActive: It must be suspended first.
         """
         if name != tenant.name:
             raise WrongName
         if not self.kept:
-            await self._remove(ctx, tenant)
+            async with self._removing(ctx, tenant, "tenant.delete") as session:
+                worker_id = self.lifecycle.heartbeat.worker_id
+                if await tenants.set_deleting(session, tenant.id, worker_id=worker_id) is None:
+                    raise TenantActive
             return None
         catalog = self.lifecycle.catalog
         changes = audit_log.changes_between(tenant, None, *_LOGGED)
@@ -81,12 +82,7 @@ class Deletion:
         """Undo the deletion of a tenant; return it, suspended, with its API keys and McpTokens.
 
         The sessions of its users have ended: keys and tokens can be listed and revoked before
-        the tenant is activated, and sessions cannot.
-
-        Args:
-            ctx: Identifies the actor.
-            deleted: The tenant.
-            name: Its new name; None for the one that it had.
+        the tenant is activated, and sessions cannot. Without a new *name*, it has the old one.
 
         Raises:
             BadText: The name breaks a rule.
@@ -107,13 +103,8 @@ class Deletion:
     async def purge(self, ctx: OperationContext, deleted: Tenant, *, name: str) -> None:
         """Remove a deleted tenant and its database now. This cannot be undone.
 
-        Args:
-            ctx: Identifies the actor.
-            deleted: The tenant.
-            name: Its exact name.
-
         Raises:
-            WrongName: It has another name.
+            WrongName: *name* is not its exact name.
             DeletedTenantNotFound: It was purged, or undeleted, at the same time.
         """
         if name != deleted.name:
@@ -148,28 +139,24 @@ class Deletion:
             await database.close()
 
     async def _purge(self, ctx: OperationContext, deleted: Tenant) -> None:
-        lifecycle = self.lifecycle
-        changes = audit_log.changes_between(deleted, None, *_LOGGED)
-        with lifecycle.clearing_if_interrupted(deleted):
-            async with lifecycle.catalog.change(
-                ctx, "tenant.purge", deleted.id, tenant_id=deleted.id, changes=changes
-            ) as session:
-                worker_id = lifecycle.heartbeat.worker_id
-                await deleted_tenants.take(session, deleted.id, worker_id=worker_id)
-                await stored.remove_all(session, deleted.id)
-                await job_cleanup.release_kept(session, deleted.id)
-        await lifecycle.clear(deleted)
+        worker_id = self.lifecycle.heartbeat.worker_id
+        async with self._removing(ctx, deleted, "tenant.purge") as session:
+            await deleted_tenants.take(session, deleted.id, worker_id=worker_id)
 
-    async def _remove(self, ctx: OperationContext, tenant: Tenant) -> None:
-        lifecycle = self.lifecycle
-        changes = audit_log.changes_between(tenant, None, *_LOGGED)
-        with lifecycle.clearing_if_interrupted(tenant):
+    @contextlib.asynccontextmanager
+    async def _removing(
+        self, ctx: OperationContext, tenant: Tenant, action: str
+    ) -> AsyncIterator[CatalogChange]:
+        """Remove the tenant that the block takes for that; clear it later if it is interrupted."""
+        lifecycle, changes = self.lifecycle, audit_log.changes_between(tenant, None, *_LOGGED)
+        try:
             async with lifecycle.catalog.change(
-                ctx, "tenant.delete", tenant.id, tenant_id=tenant.id, changes=changes
+                ctx, action, tenant.id, tenant_id=tenant.id, changes=changes
             ) as session:
-                worker_id = lifecycle.heartbeat.worker_id
-                if await tenants.set_deleting(session, tenant.id, worker_id=worker_id) is None:
-                    raise TenantActive
+                yield session
                 await stored.remove_all(session, tenant.id)
                 await job_cleanup.release_kept(session, tenant.id)
+        except (Unavailable, asyncio.CancelledError):
+            lifecycle.uncleared[tenant.id] = tenant  # the COMMIT may have succeeded
+            raise
         await lifecycle.clear(tenant)

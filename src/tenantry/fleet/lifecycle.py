@@ -1,8 +1,8 @@
 """Create tenants, change them, and clean up what an interrupted operation has left."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from uuid import UUID
@@ -211,15 +211,6 @@ class Lifecycle:
         for tenant in list(self.uncleared.values()):
             if tenant.server_name not in failing and not await self.clear(tenant):
                 failing.add(tenant.server_name)
-
-    @contextmanager
-    def clearing_if_interrupted(self, tenant: Tenant) -> Iterator[None]:
-        """Clear a tenant later, if the block that takes it for its removal is interrupted."""
-        try:
-            yield
-        except (Unavailable, asyncio.CancelledError):
-            self.uncleared[tenant.id] = tenant  # the COMMIT may have succeeded
-            raise
 
     async def clear(self, tenant: Tenant) -> bool:
         """Remove the database and the row of a tenant that is not listed; retry later if it fails.

@@ -1,8 +1,11 @@
 """The tenants of one server that this process has claimed and not started."""
 
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import Collection
+from typing import Generic, TypeVar
 from uuid import UUID
 
-from tenantry.fleet.run_queue import Item, RunQueue
 from tenantry.kit.clock import monotonic_seconds
 
 # A claim is a transaction, so tenants that migrate fast are claimed in large batches: as many as
@@ -11,11 +14,14 @@ CLAIM_MIN = 8
 CLAIM_MAX = 256
 CLAIM_SECONDS = 0.25
 
+Item = TypeVar("Item")
 
-class ServerQueue(RunQueue[Item]):
-    """A queue of the tenants of one server, which adapts the size of claims to its speed.
 
-    It has at most a claim and a quarter, and `CLAIM_MIN` more of each other unfinished run.
+class ServerQueue(Generic[Item]):
+    """A queue in which runs take turns, and which adapts the size of claims to its speed.
+
+    It is unbounded. `Claims` adds at most a claim and a quarter, and `CLAIM_MIN` more of each other
+    unfinished run.
 
     Attributes:
         size: How many tenants the next claim is of.
@@ -23,16 +29,42 @@ class ServerQueue(RunQueue[Item]):
     """
 
     def __init__(self) -> None:
-        super().__init__()
         self.size = CLAIM_MIN
         self.last_run = UUID(int=0)
+        self._items: OrderedDict[UUID, deque[Item]] = OrderedDict()
+        self._some = asyncio.Event()
         # When the last claim of full size began.
         self._began_at: float | None = None
+
+    def __len__(self) -> int:
+        """Return the number of items."""
+        return sum(map(len, self._items.values()))
+
+    @property
+    def runs(self) -> Collection[UUID]:
+        """The runs that have items."""
+        return frozenset(self._items)
 
     @property
     def is_short(self) -> bool:
         """Whether it is time for the next claim."""
         return len(self) <= self.size // 4
+
+    def put(self, run_id: UUID, item: Item) -> None:
+        """Add an item of a run."""
+        self._items.setdefault(run_id, deque()).append(item)
+        self._some.set()
+
+    async def get(self) -> Item:
+        """Remove and return the next item; wait until there is one."""
+        while not self._items:
+            self._some.clear()
+            await self._some.wait()
+        run_id, items = self._items.popitem(last=False)
+        item = items.popleft()
+        if items:
+            self._items[run_id] = items  # after the other runs
+        return item
 
     def resize(self) -> None:
         """Set the size of the next claim, by the time since the last one of full size."""

@@ -82,10 +82,6 @@ class Watchers:
             sequence = after if after <= (run.last_sequence or 0) else 0
             activity = await activity_of(self._catalog, run)
             yield RunUpdate(sequence, run=run, activity=activity)
-            if run.last_sequence is None and run.finished_at is not None:
-                # An older release ended it, and has left no order.
-                async for items in runs.each_ended(self._catalog, run_id):
-                    yield RunUpdate(sequence, items)
             async with contextlib.aclosing(self._follow(run, activity, sequence)) as updates:
                 async for update in updates:
                     yield update

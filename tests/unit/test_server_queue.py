@@ -2,13 +2,13 @@
 
 import asyncio
 
-from tenantry.fleet.run_queue import RunQueue
+from tenantry.fleet.server_queue import ServerQueue
 from tenantry.kit.ids import new_id
 
 
 class TestGet:
     async def test_returns_items_of_another_run_each_time(self):
-        queue: RunQueue[str] = RunQueue()
+        queue: ServerQueue[str] = ServerQueue()
         large, urgent = new_id(), new_id()
         for item in ("a1", "a2", "a3"):
             queue.put(large, item)
@@ -18,7 +18,7 @@ class TestGet:
         assert (len(queue), set(queue.runs)) == (0, set())
 
     async def test_waits_for_an_item(self):
-        queue: RunQueue[str] = RunQueue()
+        queue: ServerQueue[str] = ServerQueue()
         waiting = [asyncio.create_task(queue.get()) for _ in range(2)]
         await asyncio.sleep(0)
 
