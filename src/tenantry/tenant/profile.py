@@ -44,6 +44,7 @@ from tenantry.tenant.users import (
 )
 
 _FIELDS = {"email": "email", "fullName": "full_name"}
+_ENTRY = ("id", "at", "actor", "action", "target", "address", "command", "request_id")
 
 
 def _logged(before: sa.FromClause, source: sa.FromClause) -> sa.Insert:
@@ -66,8 +67,7 @@ def _logged(before: sa.FromClause, source: sa.FromClause) -> sa.Insert:
         changes += sa.case((differs, change), else_=sa.literal_column("''", sa.String))
         differences.append(differs)
     values: dict[str, sa.ColumnElement[Any]] = {
-        name: sa.bindparam(f"audit_{name}", type_=audit.c[name].type)
-        for name in ("id", "at", "actor", "action", "target", "address", "command", "request_id")
+        name: sa.bindparam(f"audit_{name}", type_=audit.c[name].type) for name in _ENTRY
     }
     values["changes"] = (
         sa.literal_column("'['", sa.String)
@@ -143,14 +143,7 @@ async def update_profile(claimant: Claimant, *, full_name: str, email: str) -> U
         full_name=full_name,
         email=email,
         canonical_email=canonical_email(email),
-        audit_id=entry.id,
-        audit_at=entry.at,
-        audit_actor=entry.actor,
-        audit_action=entry.action,
-        audit_target=entry.target,
-        audit_address=entry.address,
-        audit_command=entry.command,
-        audit_request_id=entry.request_id,
+        **{f"audit_{name}": getattr(entry, name) for name in _ENTRY},
     )
     if changed is None:
         await confirm_claimant(claimant)

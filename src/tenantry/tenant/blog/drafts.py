@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from tenantry.kit.text import checked_line, checked_text
 from tenantry.tenant.blog.content import Post
 from tenantry.tenant.blog.slugs import checked_slug
@@ -16,8 +18,7 @@ MADE_EXCERPT_CHARS = 200
 _ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
+class Draft(msgspec.Struct, frozen=True):
     """The validated content of a new post.
 
     Attributes:

@@ -1,41 +1,73 @@
 """Pages of posts: one statement reads a page, the length of the list, and the blog's version.
 
 So the three are consistent despite concurrent writes. The length is stored when a post is
-written; counting would read every post of the blog for every page.
+written; counting would read every post of the blog for every page. Only a search is counted.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeVar
 
+import msgspec
 import sqlalchemy as sa
 
-from tenantry.tenant.tables import blog_state, tag
+from tenantry.db.statements import Statement
+from tenantry.tenant.blog import searching
+from tenantry.tenant.blog.content import PostStatus
+from tenantry.tenant.tables import blog_state, post, post_tag, post_text, published_tag, tag
+
+Listed = TypeVar("Listed", bound=msgspec.Struct)
 
 _a_post = sa.literal_column("1", sa.Integer).label("has_post")
-wanted_tag = sa.bindparam("tag", type_=sa.String)
+_wanted_tag = sa.bindparam("tag", type_=sa.String)
+_STATUS = {
+    PostStatus.ALL: [],
+    PostStatus.DRAFT: [post.c.published_at.is_(None)],
+    PostStatus.PUBLISHED: [post.c.published_at.is_not(None)],
+}
 
 
-def page(
+def statement(
     columns: Sequence[sa.ColumnElement[Any]],
+    row: type[Listed],
+    status: PostStatus,
     *,
-    source: sa.FromClause,
-    conditions: Sequence[sa.ColumnElement[bool]],
-    order: Mapping[str, sa.ColumnElement[Any]],
-    counted: sa.Select[Any],
-) -> sa.Select[Any]:
-    """Return the statement of one page. An empty page has one row, without a post.
+    tagged: bool,
+    searched: bool = False,
+) -> Statement[Listed]:
+    """Return the statement of one page of a kind of list. An empty page has one row.
+
+    Posts are in descending order: published ones by the time of publication, others by creation.
 
     Args:
         columns: The columns of the posts.
-        source: The tables that they are read from.
-        conditions: The filters of the list.
-        order: The columns to order by, in descending order, by the names of *columns*.
-        counted: One row: ``version`` and ``total_count``.
-
-    Returns:
-        *columns*, then ``has_post``, which is None in the row without a post, then the columns
-        of *counted*.
+        row: *columns*, then ``has_post``, which is None in the row without a post, then
+            ``version`` and ``total_count``.
+        status: Of the posts.
+        tagged: Whether they have the tag in the parameter ``tag``.
+        searched: Whether they contain the parameter ``search``.
     """
+    counts = tag if tagged else blog_state
+    number = {
+        PostStatus.ALL: counts.c.post_count,
+        PostStatus.DRAFT: counts.c.post_count - counts.c.published_count,
+        PostStatus.PUBLISHED: counts.c.published_count,
+    }[status]
+    is_published = status is PostStatus.PUBLISHED
+    tags = published_tag if is_published else post_tag
+    order = {"id": tags.c.post_id if tagged else post.c.id}
+    if is_published:
+        order = {"published_at": (tags if tagged else post).c.published_at, **order}
+    source: sa.FromClause = tags.join(post) if tagged else post
+    conditions: list[sa.ColumnElement[bool]] = [*_STATUS[status]]
+    if tagged:
+        # In addition to the status, unless the tags are only those of published posts.
+        conditions = [*([] if is_published else conditions), tags.c.tag == _wanted_tag]
+    counted = _of_tag(number) if tagged else _of_all(number)
+    if searched:
+        source = source.join(post_text, post_text.c.post_id == post.c.id)
+        wanted = sa.bindparam("search", type_=sa.String)
+        conditions.append(searching.position(post_text.c.text, wanted) > 0)
+        counted = _by_counting(source, conditions)
     listed = (
         sa.select(*columns, _a_post)
         .select_from(source)
@@ -46,28 +78,27 @@ def page(
         .subquery("listed")
     )
     count = counted.subquery("counted")
-    return (
+    return Statement(
         sa.select(*listed.c, *count.c)
         .select_from(count.outerjoin(listed, sa.true()))
-        .order_by(*(listed.c[name].desc() for name in order))
+        .order_by(*(listed.c[name].desc() for name in order)),
+        row,
     )
 
 
-def of_all(number: sa.ColumnElement[int]) -> sa.Select[Any]:
-    """Return the version, and the stored *number* of the whole blog."""
+def _of_all(number: sa.ColumnElement[int]) -> sa.Select[Any]:
     return sa.select(blog_state.c.version, number.label("total_count"))
 
 
-def of_tag(number: sa.ColumnElement[int]) -> sa.Select[Any]:
-    """Return the version, and the stored *number* of the wanted tag; 0 if no post has it."""
+def _of_tag(number: sa.ColumnElement[int]) -> sa.Select[Any]:
+    """Return the stored *number* of the wanted tag; 0 if no post has it."""
     return sa.select(
         blog_state.c.version, sa.func.coalesce(number, 0).label("total_count")
-    ).select_from(blog_state.outerjoin(tag, tag.c.tag == wanted_tag))
+    ).select_from(blog_state.outerjoin(tag, tag.c.tag == _wanted_tag))
 
 
-def by_counting(
+def _by_counting(
     source: sa.FromClause, conditions: Sequence[sa.ColumnElement[bool]]
 ) -> sa.Select[Any]:
-    """Return the version and a counted number of posts, for filters without a stored count."""
     count = sa.select(sa.func.count()).select_from(source).where(*conditions)
     return sa.select(blog_state.c.version, count.scalar_subquery().label("total_count"))

@@ -23,7 +23,7 @@ from tenantry.tenant.blog.folding import Folding
 from tenantry.tenant.blog.writing import Author
 from tenantry.tenant.databases import TenantDatabase, TenantSession
 from tenantry.tenant.entry import TenantContext, acting_user
-from tenantry.tenant.tables import blog_state, post, post_tag, post_text, published_tag, tag
+from tenantry.tenant.tables import post
 
 
 class _Listed(PostSummary, frozen=True):
@@ -33,42 +33,10 @@ class _Listed(PostSummary, frozen=True):
 
 
 _COLUMNS = columns_of(post, PostSummary)
-_STATUS = {
-    PostStatus.ALL: [],
-    PostStatus.DRAFT: [post.c.published_at.is_(None)],
-    PostStatus.PUBLISHED: [post.c.published_at.is_not(None)],
-}
-
-
-def _page(status: PostStatus, *, tagged: bool, searched: bool) -> Statement[_Listed]:
-    """Return the statement of one kind of list."""
-    counts = tag if tagged else blog_state
-    number = {
-        PostStatus.ALL: counts.c.post_count,
-        PostStatus.DRAFT: counts.c.post_count - counts.c.published_count,
-        PostStatus.PUBLISHED: counts.c.published_count,
-    }[status]
-    is_published = status is PostStatus.PUBLISHED
-    tags = published_tag if is_published else post_tag
-    order = {"id": tags.c.post_id if tagged else post.c.id}
-    if is_published:
-        order = {"published_at": (tags if tagged else post).c.published_at, **order}
-    source: sa.FromClause = tags.join(post) if tagged else post
-    conditions = [*_STATUS[status], *([tags.c.tag == listing.wanted_tag] if tagged else [])]
-    counted = listing.of_tag(number) if tagged else listing.of_all(number)
-    if searched:
-        source = source.join(post_text, post_text.c.post_id == post.c.id)
-        wanted = sa.bindparam("search", type_=sa.String)
-        conditions.append(searching.position(post_text.c.text, wanted) > 0)
-        counted = listing.by_counting(source, conditions)
-    statement = listing.page(
-        _COLUMNS, source=source, conditions=conditions, order=order, counted=counted
-    )
-    return Statement(statement, _Listed)
-
-
 _PAGES = {
-    (status, tagged, searched): _page(status, tagged=tagged, searched=searched)
+    (status, tagged, searched): listing.statement(
+        _COLUMNS, _Listed, status, tagged=tagged, searched=searched
+    )
     for status, tagged, searched in product(PostStatus, (False, True), (False, True))
 }
 _FIND = Statement(

@@ -10,9 +10,9 @@ from tenantry.db.statements import Statement, columns_of
 from tenantry.kit.pages import Page, Window
 from tenantry.kit.text import canonical
 from tenantry.tenant.blog import listing, tagging
-from tenantry.tenant.blog.content import PostNotFound, PublicPost, PublicPostSummary
+from tenantry.tenant.blog.content import PostNotFound, PostStatus, PublicPost, PublicPostSummary
 from tenantry.tenant.databases import TenantDatabase
-from tenantry.tenant.tables import blog_state, post, published_tag, tag
+from tenantry.tenant.tables import blog_state, post
 
 Content = TypeVar("Content")
 
@@ -36,29 +36,10 @@ class _Found(PublicPost, frozen=True):
 
 
 _COLUMNS = columns_of(post, PublicPostSummary)
-_ORDER = {"published_at": post.c.published_at, "id": post.c.id}
-_is_published = post.c.published_at.is_not(None)
-_is_found = sa.and_(_is_published, post.c.slug == sa.bindparam("slug", type_=post.c.slug.type))
-
-_PAGE = Statement(
-    listing.page(
-        _COLUMNS,
-        source=post,
-        conditions=[_is_published],
-        order=_ORDER,
-        counted=listing.of_all(blog_state.c.published_count),
-    ),
-    _Listed,
-)
-_PAGE_OF_TAG = Statement(
-    listing.page(
-        _COLUMNS,
-        source=published_tag.join(post),
-        conditions=[published_tag.c.tag == listing.wanted_tag],
-        order={"published_at": published_tag.c.published_at, "id": published_tag.c.post_id},
-        counted=listing.of_tag(tag.c.published_count),
-    ),
-    _Listed,
+_PAGE = listing.statement(_COLUMNS, _Listed, PostStatus.PUBLISHED, tagged=False)
+_PAGE_OF_TAG = listing.statement(_COLUMNS, _Listed, PostStatus.PUBLISHED, tagged=True)
+_is_found = sa.and_(
+    post.c.published_at.is_not(None), post.c.slug == sa.bindparam("slug", type_=post.c.slug.type)
 )
 _FIND = Statement(
     sa.select(*columns_of(post, PublicPost), blog_state.c.version).where(_is_found), _Found

@@ -115,14 +115,7 @@ async def change(
     Raises:
         SlugInUse: Another post has the slug.
     """
-    says = {
-        "title": draft.title,
-        "content": draft.content,
-        "slug": draft.slug,
-        "excerpt": draft.excerpt,
-        "tags": draft.tags,
-        "updated_at": now,
-    }
+    says = {**msgspec.structs.asdict(draft), "updated_at": now}
     await session.execute(_CHANGE, post=before.id, **says)
     if (draft.title, draft.content) != (before.title, before.content):
         await session.execute(
@@ -167,15 +160,11 @@ async def _add_under_free_slug(
     for slug in wanted:
         written = Post(
             id=post_id,
-            title=draft.title,
-            slug=slug,
-            excerpt=draft.excerpt,
             author_name=author.name,
-            tags=draft.tags,
             created_at=now,
             published_at=published_at,
             updated_at=now,
-            content=draft.content,
+            **{**msgspec.structs.asdict(draft), "slug": slug},
         )
         values = msgspec.structs.asdict(written)
         if await session.fetch_one(_ADD, author_id=author.id, **values) is not None:
