@@ -33,17 +33,12 @@ async def adopt_copy(
 ) -> Restored:
     """Make a new tenant from a copy of a tenant's database, of any moment.
 
-    It has another id, one new API key and no sessions, and is migrated to the head. Its modules
-    and its limit of requests are the defaults: they are in the catalog, not in the copy.
+    It has another id, one new API key and no sessions, and is migrated to the head. Its modules and
+    its limit of requests are the defaults: they are in the catalog, not in the copy.
 
-    Args:
-        ctx: Who adopts.
-        copying: The services.
-        database: The URL of the copy; or the path of a file, or the name of a database on the
-            server *server_name*.
-        name: The name of the new tenant.
-        server_name: Its tenant server; None for the default one, or else one of the copy's engine.
-        progress: Counts the bytes.
+    The copy is *database*: a URL; or the path of a file, or the name of a database on the server
+    *server_name*. The tenant is on that server; if it is None, on the default one, or else on one
+    of the copy's engine.
 
     Raises:
         TenantNameInUse, BadText: The name cannot be used.

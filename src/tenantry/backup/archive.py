@@ -129,9 +129,7 @@ class ArchiveWriter:
     """Writes an archive; `finish` must be the last call.
 
     Args:
-        sink: Where it is written to.
         keys: The current one is used.
-        header: What the archive is of.
     """
 
     def __init__(self, sink: Sink, keys: Keys, header: Header) -> None:

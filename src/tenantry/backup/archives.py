@@ -53,7 +53,6 @@ class Archives:
 
     Attributes:
         place: The target: a folder, or a URL of S3.
-        keys: Of the authentication codes.
     """
 
     place: str

@@ -35,17 +35,10 @@ async def clone(
 ) -> Restored:
     """Copy a tenant, which is served during the copy, to a new one.
 
-    The clone has another id, one new API key and no sessions, and is at the head.
-
-    Args:
-        ctx: Who clones.
-        copying: The services.
-        source: The tenant.
-        name: The name of the clone.
-        server_name: Its tenant server, of the same engine; None for that of *source*.
-        anonymise: SQL that is executed in the clone before it is listed.
-        progress: Counts the bytes.
-        with_key: Whether it gets an API key; else an admin adds one later.
+    The clone has another id, one new API key and no sessions, and is at the head. It is on the
+    server *server_name*, of the same engine; None for that of *source*. The SQL *anonymise* is
+    executed in it before it is listed. Without *with_key*, it has no API key: an admin adds one
+    later.
 
     Raises:
         TenantNameInUse, BadText: The name cannot be used.

@@ -64,7 +64,6 @@ class Contents:
     """What a dump contains.
 
     Attributes:
-        survey: Its tables and rows.
         search_path: The search path of the database; None on SQLite.
     """
 
@@ -80,11 +79,8 @@ def engine_of(url: str) -> str:
 async def dump(url: str, write: Write, *, tools: PostgresTools, scratch: Path) -> Contents:
     """Read one snapshot of a live database.
 
-    Args:
-        url: The database.
-        write: Called in a thread with each part, of at most `CHUNK_BYTES`.
-        tools: The programs of PostgreSQL.
-        scratch: A folder for the copy of a SQLite file.
+    *write* is called in a thread with each part, of at most `CHUNK_BYTES`. *scratch* is a folder
+    for the copy of a SQLite file.
 
     Raises:
         DatabaseUnavailable: It cannot be read.
@@ -102,12 +98,9 @@ async def dump(url: str, write: Write, *, tools: PostgresTools, scratch: Path) -
 
 
 async def load(url: str, chunks: Iterator[bytes], *, tools: PostgresTools) -> None:
-    """Write the contents of a dump to a new database.
+    """Write the contents of a dump to a new database; the parts are read in a thread.
 
-    Args:
-        url: An empty PostgreSQL database, or the path of a SQLite file that does not exist.
-        chunks: The parts; they are read in a thread.
-        tools: The programs of PostgreSQL.
+    *url* is an empty PostgreSQL database, or the path of a SQLite file that does not exist.
 
     Raises:
         DatabaseUnavailable: The server cannot be reached.
@@ -132,15 +125,11 @@ async def copy(
     is_whole: bool = False,
     is_foreign: bool = False,
 ) -> Contents:
-    """Write one snapshot of a live database to a new one of the same engine.
+    """Write one snapshot of a live database to a new one of the same engine, as `load` needs it.
 
-    Args:
-        source: The URL of the live database.
-        target: As for `load`.
-        count: Called in a thread with the bytes of each part.
-        tools: The programs of PostgreSQL.
-        is_whole: Whether comments, privileges and settings are copied, too: for a move.
-        is_foreign: Whether another program has made *source*, which is then only read.
+    *count* is called in a thread with the bytes of each part. With *is_whole*, comments, privileges
+    and settings are copied, too: for a move. If *is_foreign*, another program has made *source*,
+    which is then only read.
 
     Raises:
         SourceChanged: A foreign file was written to.

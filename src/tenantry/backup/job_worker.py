@@ -45,9 +45,7 @@ class JobWorker:
     """Claims queued jobs and runs them.
 
     Args:
-        copying: The services.
         archives: Of the target that the settings name.
-        drift: Compares the schemas of tenants.
         concurrency: Jobs of each lane at the same time; 0 for none.
     """
 

@@ -64,7 +64,6 @@ class Moved:
     """A moved tenant.
 
     Attributes:
-        tenant: As it is now.
         rejected_seconds: How long its writes were rejected.
         obstacle: Why it was read-only during the copy; None if it was moved online.
     """
@@ -104,20 +103,10 @@ async def move(
     way: Way = Way.AUTO,
     limits: MoveLimits = MOVE_LIMITS,
 ) -> Moved:
-    """Move a tenant to another tenant server.
+    """Move a tenant, active or not, to another tenant server.
 
-    It is read-only while it is copied, or only at the end if it is moved online.
-
-    It can be cancelled until the tenant is given the new database; then it ends as if it was not.
-
-    Args:
-        ctx: Who moves it.
-        copying: The services.
-        tenant: The tenant, active or not.
-        server_name: The new tenant server.
-        progress: Counts the bytes.
-        way: Whether it is moved online.
-        limits: How long each step may take.
+    It is read-only while it is copied, or only at the end if it is moved online. It can be
+    cancelled until the tenant is given the new database; then it ends as if it was not.
 
     Raises:
         UnknownServer, SameServer, NoSpace, ServerTooOld, RoleMissing, SettingNotCarried: The server

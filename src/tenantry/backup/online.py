@@ -88,13 +88,7 @@ class SchemaChanged(Conflict):
 
 
 async def find_obstacle(tenant: Tenant, source: Server, target: Server, *, way: Way) -> str | None:
-    """Return why a tenant is not moved online; None if it is.
-
-    Args:
-        tenant: The tenant.
-        source: The server of its database.
-        target: The new server.
-        way: What the operator wants.
+    """Return why a tenant is not moved online from *source* to *target*; None if it is.
 
     Raises:
         OnlineImpossible: The operator wants nothing else.
@@ -138,9 +132,7 @@ class Following:
     Attributes:
         source: The URL of the original.
         target: The URL of the copy.
-        changes: Copies the changes.
         signature: Of the schema, when the copy was begun.
-        limits: How long each step may take.
     """
 
     source: str
@@ -196,16 +188,8 @@ async def following(
     """Copy a database that is written to, compare the copy, and follow the changes in the block.
 
     When the block begins, the copy is as old as the last changes take to be copied. After the
-    block, the original is not followed any longer.
-
-    Args:
-        server: The server of the database.
-        database_name: The database.
-        target: The URL of an empty database.
-        job_id: The job, for which any process can clean up.
-        progress: Counts the bytes.
-        tools: The programs of PostgreSQL.
-        limits: How long each step may take.
+    block, the original is not followed any longer. The database at the URL *target* must be empty.
+    Any process can clean up for the job.
 
     Raises:
         TransactionsTooLong, NotCaughtUp, TooManyChanges: The server or the tenant is too busy.

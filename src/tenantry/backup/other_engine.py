@@ -43,13 +43,7 @@ async def prepare(
 ) -> None:
     """Create a database with the tables of a tenant, and check that they can hold its rows.
 
-    Args:
-        ctx: Who moves it.
-        copying: The services.
-        source: The URL of the tenant's database, which must be at the head.
-        target: The server of the new one.
-        server_name: Its name.
-        database_name: The name of the new database.
+    The tenant's database, at the URL *source*, must be at the head.
 
     Raises:
         TenantBehind: The tenant is not at the head.

@@ -35,13 +35,8 @@ async def prune(
 ) -> Pruned:
     """Remove old archives, and incomplete ones of processes that were killed, as a job.
 
-    Args:
-        ctx: Who removes them.
-        copying: The services.
-        target: Where they are.
-        keep_days: Every archive of so many days is kept.
-        keep_last: So many archives of each tenant, and of the catalog, are kept anyway.
-        progress: Counts the bytes of the removed archives.
+    Every archive of the last *keep_days* days is kept, and so are the newest *keep_last* archives
+    of each tenant, and of the catalog. *progress* counts the bytes of the removed archives.
 
     Raises:
         S3Missing, S3Unavailable, OSError: The target cannot be used.

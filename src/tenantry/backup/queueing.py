@@ -55,12 +55,9 @@ class Queueing:
     hint: Callable[[], None]
 
     async def back_up(self, ctx: OperationContext, tenant_ids: Sequence[UUID] | None) -> int:
-        """Queue backups; return how many.
+        """Queue backups of these tenants, or of every tenant and the catalog; return how many.
 
-        Args:
-            ctx: Who requests them.
-            tenant_ids: Of these tenants; None for every tenant, and the catalog. What is queued
-                already is left out.
+        What is queued already is left out.
         """
         async with self.copying.catalog.begin() as session:
             found = await job_queue.to_back_up(session, tenant_ids)

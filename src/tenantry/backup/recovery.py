@@ -44,11 +44,8 @@ async def restore_catalog(
     that were being created or removed are not listed, and deleted ones are kept as long as if they
     were deleted now. Unfinished migration runs are stopped.
 
-    Args:
-        ctx: Who restores it.
-        url: Where it will be: an empty PostgreSQL database, or a file that does not exist.
-        reader: An archive of the catalog, of this installation's secret key.
-        tools: The programs of PostgreSQL.
+    *url* is an empty PostgreSQL database, or a file that does not exist. The archive must be of
+    this installation's secret key.
 
     Raises:
         NotACatalog, CatalogExists, WrongEngine: It cannot be restored there.

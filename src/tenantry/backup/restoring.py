@@ -62,7 +62,6 @@ class Restored:
     """A restored or copied tenant.
 
     Attributes:
-        tenant: As it is now.
         key: Its new API key, if it is a new tenant; its secret is known only now.
         behind: Why it could not be migrated to the head, and so is suspended; None if it was.
     """
@@ -84,14 +83,8 @@ async def restore_as(
 ) -> Restored:
     """Restore an archive as a new tenant: another id, one new API key, no sessions.
 
-    Args:
-        ctx: Who restores.
-        copying: The services.
-        reader: The archive.
-        name: The name of the tenant.
-        server_name: Its tenant server; None for one of the archive's engine.
-        progress: Counts the bytes.
-        with_key: Whether it gets an API key; else an admin adds one later.
+    It is on the server *server_name*; None for one of the archive's engine. Without *with_key*, it
+    has no API key: an admin adds one later.
 
     Raises:
         TenantNameInUse, BadText: The name cannot be used.
@@ -174,17 +167,10 @@ async def create_tenant(
     record: TenantRecord | None = None,
     with_key: bool = True,
 ) -> Restored:
-    """List a new tenant with a database that *fill* has filled, and migrate it to the head.
+    """List a new tenant with a database that *fill* has created and filled, migrated to the head.
 
-    Args:
-        ctx: Who creates it.
-        copying: The services.
-        tenant: The new tenant.
-        fill: Creates and fills its database.
-        kind: ``restore``, ``clone`` or ``adopt``: the action in the audit log.
-        progress: Counts the bytes.
-        record: Its credentials; None for new ones.
-        with_key: Whether it gets one new API key, without a record.
+    *kind* is the action in the audit log: ``restore``, ``clone`` or ``adopt``. The tenant gets the
+    credentials of *record*; without one, a new API key if *with_key*.
     """
     server = copying.databases.server(tenant.server_name)
     job = new_job(ctx, kind, progress, tenant=(tenant.id, tenant.name))

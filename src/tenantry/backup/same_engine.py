@@ -55,11 +55,7 @@ async def check_server(source: str, target: str) -> None:
 async def copy(source: str, target: str, progress: Progress, *, tools: PostgresTools) -> None:
     """Copy a database that rejects writes, and compare the schema and every row.
 
-    Args:
-        source: The URL of the database.
-        target: An empty PostgreSQL database, or the path of a SQLite file that does not exist.
-        progress: Counts the bytes.
-        tools: The programs of PostgreSQL.
+    *target* is an empty PostgreSQL database, or the path of a SQLite file that does not exist.
 
     Raises:
         CopyDiffers: The copy is not the same.

@@ -150,11 +150,7 @@ class Target(Destination, Protocol):
 
 
 class StreamTarget:
-    """A `Destination`: a stream, which gets one archive.
-
-    Args:
-        stream: Standard output, for example.
-    """
+    """A `Destination`: a stream, which gets one archive."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream

@@ -81,9 +81,7 @@ class Adoption:
     """Makes existing databases tenants.
 
     Attributes:
-        lifecycle: Creates and removes tenants.
         threads: The threads in which SQLite runs.
-        connect_seconds: How long to wait for a connection.
     """
 
     lifecycle: Lifecycle
@@ -103,16 +101,9 @@ class Adoption:
         """Make an existing database that of a new tenant, or change nothing.
 
         The user's revisions are not applied; the next run applies those that are pending.
-
-        Args:
-            ctx: The context of the caller.
-            name: The name of the tenant.
-            database: The name of a database on the server, which is used in place; or the path of
-                a SQLite file, which is copied.
-            owner: The tenant's first user.
-            server_name: The tenant server of the database, or of the copy.
-            stamp: The id of the user revision that the database is at, or `STAMP_BASE`. Required
-                if the database has no version table.
+        *database* is the name of a database on the server, which is used in place; or the path of a
+        SQLite file, which is copied to it. *stamp* is the id of the user revision that the database
+        is at, or `STAMP_BASE`: required if the database has no version table.
 
         Raises:
             UnknownServer: There is no server of this name.

@@ -57,12 +57,9 @@ class Claims:
     """Claims tenants for this process, and queues them.
 
     Args:
-        catalog: Holds the runs.
-        heartbeat: Holds the id of this process.
         active_runs: The runs that this process works on.
         outages: The servers that are away; their tenants are not claimed.
         in_flight: Counts the claimed tenants.
-        server_names: The tenant servers of this process.
         closed: Called with tenants that were ended without a claim.
         pace: How many items one transaction opens, or ends.
 
@@ -100,11 +97,7 @@ class Claims:
         self._has_taken_over = False
 
     async def next(self, server_name: str) -> Claimed:
-        """Return the next claimed tenant of a server, of another run than before if possible.
-
-        Args:
-            server_name: The server; `OTHER` for the tenants of servers that are not configured.
-        """
+        """Return the next claimed tenant of a server, or of `OTHER`: of another run if possible."""
         queue = self._queues[server_name]
         claimed = await queue.get()
         if len(queue) == queue.size // 4:

@@ -41,7 +41,6 @@ class Deletion:
     """Deletes tenants.
 
     Attributes:
-        lifecycle: Of all tenants.
         kept: How long a deleted tenant can be undeleted; zero if it is removed at once.
     """
 

@@ -88,7 +88,6 @@ class DriftCheck:
     """Compares the schemas of tenants.
 
     Attributes:
-        lifecycle: Of all tenants.
         concurrency: How many databases are read concurrently.
     """
 
@@ -98,12 +97,7 @@ class DriftCheck:
     async def check(
         self, ctx: OperationContext, report: DriftReport, *, only: Tenant | None = None
     ) -> None:
-        """Compare the tenants, and store which have drifted.
-
-        Args:
-            ctx: Who checks.
-            report: It is filled while tenants are compared.
-            only: The only tenant to compare; None for all.
+        """Compare all tenants, or *only* one, and store which have drifted; *report* counts them.
 
         Raises:
             BadStream: The directory of revisions cannot be read.

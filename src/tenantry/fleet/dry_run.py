@@ -73,7 +73,6 @@ class Previewer:
     """Inspects or rehearses tenants' databases.
 
     Attributes:
-        databases: Returns the servers of the databases.
         migrator: Inspects or rehearses one database, within the deadline of a migration.
         concurrency: How many databases are inspected concurrently.
     """
@@ -87,11 +86,8 @@ class Previewer:
     ) -> Preview:
         """Return the preview of the *selected* tenants.
 
-        Args:
-            selected: The tenants.
-            scripts: The migration scripts.
-            rehearse: Whether pending revisions are executed and rolled back. This takes the locks
-                of a real run.
+        With *rehearse*, pending revisions are executed and rolled back. This takes the locks of a
+        real run.
         """
         details: dict[UUID, TenantPreview] = {}
         pending: dict[sa.Dialect, set[Applied]] = defaultdict(set)

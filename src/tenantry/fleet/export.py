@@ -85,7 +85,6 @@ class Export:
 
     Attributes:
         catalog: Its audit log records each export.
-        databases: Returns the address of each tenant's database.
         connect_seconds: How long to wait for the connection.
     """
 
@@ -128,11 +127,6 @@ class Export:
         row_format: RowFormat,
     ) -> AsyncGenerator[bytes, None]:
         """Yield a ZIP file with the files that `write` makes; empty chunks while it waits.
-
-        Args:
-            ctx: Who exports.
-            tenant: The tenant.
-            row_format: Of the files.
 
         Raises:
             TooManyExports: `DOWNLOADS_MAX` are in work.

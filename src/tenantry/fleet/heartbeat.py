@@ -18,15 +18,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Heartbeat:
-    """Writes the heartbeat of this process into the catalog.
-
-    Args:
-        catalog: The catalog.
-        pace: How often it is written.
-
-    Attributes:
-        worker_id: The id of this process in the catalog.
-    """
+    """Writes the heartbeat of this process into the catalog."""
 
     def __init__(self, catalog: Catalog, pace: Pace = PACE) -> None:
         self.worker_id: UUID = new_id()

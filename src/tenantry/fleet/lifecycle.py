@@ -78,14 +78,8 @@ class Lifecycle:
     """Creates, updates and deletes tenants.
 
     Attributes:
-        catalog: Lists the tenants.
-        databases: Opens their databases.
-        migrator: Migrates a database to the head.
         templates: Creates databases as copies of a template.
-        passwords: Hashes the owner's password.
-        placement: Chooses the server of a new tenant.
         heartbeat: Holds the id of this process, which owns the tenants that it creates.
-        streams: Reads the current revisions.
         uncleared: Tenants that could neither be removed nor left to other processes. This process
             retries them, because others do not remove what a live process owns.
     """
@@ -111,12 +105,8 @@ class Lifecycle:
     ) -> Provisioned:
         """Create a tenant at the head revision, or change nothing.
 
-        Args:
-            ctx: The context of the caller.
-            name: The name of the tenant.
-            owner: Its first user.
-            module_keys: The modules that are on for it; all by default.
-            server_name: The tenant server of its database; None for one by weight, with room.
+        All modules are on for it by default. Without *server_name*, its server is one with room, by
+        weight.
 
         Raises:
             UnknownServer: There is no server of this name.

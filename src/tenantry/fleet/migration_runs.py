@@ -52,10 +52,6 @@ class Fleet:
     """Plans, previews and cancels migration runs, and waits for their end.
 
     Args:
-        catalog: Holds the runs.
-        worker: Migrates tenants in this process.
-        previewer: Reads what is pending in tenants' databases.
-        streams: Reads the current revisions.
         metrics: Counts runs without tenants, which end immediately.
         pace: How many items one transaction adds.
     """
@@ -84,10 +80,7 @@ class Fleet:
     ) -> UUID:
         """Record a run in the catalog, before any tenant is migrated, and return its id.
 
-        Args:
-            ctx: The context of the caller.
-            triggered_by: The name of the caller, for the migration history.
-            options: The tenants of the run, its waves and limits. A run without tenants has ended.
+        *triggered_by* is the caller in the migration history. A run without tenants has ended.
 
         Raises:
             BadRunOptions, BadText: An option breaks a rule.
@@ -187,12 +180,9 @@ class Fleet:
     ) -> Preview:
         """Return what a run with these options would do. No run is recorded.
 
-        The database of every selected tenant is opened, a few concurrently.
-
-        Args:
-            ctx: The context of the caller; a rehearsal is audited.
-            options: The options of the run. Waves and the limit of failures are only validated.
-            rehearse: Whether pending revisions are executed and rolled back, with the same locks.
+        The database of every selected tenant is opened, a few concurrently. Waves and the limit of
+        failures are only validated. With *rehearse*, pending revisions are executed and rolled
+        back, with the same locks; that is audited.
 
         Raises:
             BadRunOptions: An option breaks a rule, or there are more than `PREVIEWED_MAX` tenants.
@@ -230,12 +220,8 @@ class Fleet:
 
         Tenants that have not started end as failed, "not attempted: run cancelled": up to
         `Pace.closed_max` of them before this returns, the others soon after, and the claimed ones
-        by the workers that claimed them. Cancelling again has no effect.
-
-        Args:
-            ctx: The context of the caller.
-            run_id: The id of the run.
-            ends_all: Whether to return only when all of them have ended, except the claimed ones.
+        by the workers that claimed them. With *ends_all*, it returns only when all but the claimed
+        ones have ended. Cancelling again has no effect.
 
         Raises:
             MigrationRunNotFound: There is no run with this id.

@@ -55,7 +55,6 @@ class Outages:
     """The tenant servers that are away.
 
     Args:
-        databases: Returns the servers.
         patience_seconds: How long the tenants of a server that is away wait.
         returned: Called when a server answers again.
     """

@@ -33,8 +33,6 @@ class OutcomeWriter:
     """Writes the outcomes of this process, and returns tenants of unreachable servers to the queue.
 
     Args:
-        catalog: Stores the outcomes.
-        heartbeat: Holds the id of this process.
         in_flight: Counts the tenants without a written outcome, which bounds this queue.
         written: Called with the recorded outcomes, without those of tenants that another process
             has taken over.

@@ -48,12 +48,7 @@ class PendingRevision:
 async def sql_of(
     scripts: RunScripts, pending: Mapping[sa.Dialect, Collection[Applied]]
 ) -> list[PendingRevision]:
-    """Return the first `REVISIONS_SHOWN_MAX` pending revisions for each engine, in order.
-
-    Args:
-        scripts: The migration scripts.
-        pending: The revisions that are pending, by engine.
-    """
+    """Return the first `REVISIONS_SHOWN_MAX` *pending* revisions for each engine, in order."""
     return await asyncio.to_thread(
         lambda: [
             found

@@ -16,11 +16,7 @@ class NoServerHasRoom(Conflict):
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Chooses the tenant server of a new tenant.
-
-    Attributes:
-        servers: The servers in the settings, by name.
-    """
+    """Chooses the tenant server of a new tenant."""
 
     servers: Mapping[str, TenantServer]
 

@@ -94,10 +94,7 @@ EVERY_ACTIVE_TENANT = RunOptions()
 async def select(session: CatalogSession, options: RunOptions, *, head: str | None) -> Selection:
     """Return the selection of tenants for *options*.
 
-    Args:
-        session: A session of the catalog.
-        options: The options of the run.
-        head: The position that its tenants must reach; None if it cannot be read.
+    *head* is the position that its tenants must reach; None if it cannot be read.
 
     Raises:
         MigrationRunNotFound: There is no run with the id in `retry_of`.

@@ -45,9 +45,7 @@ class Watchers:
     """The watchers of runs in this process.
 
     Args:
-        catalog: Holds the runs.
         worker: Signals when this process has written outcomes, and when it stops.
-        watchers_max: How many watchers there may be.
     """
 
     def __init__(
@@ -61,13 +59,9 @@ class Watchers:
     async def watch(self, run_id: UUID, *, after: int = 0) -> AsyncGenerator[RunUpdate, None]:
         """Yield the current state of the run, the items that have ended, and then each change.
 
-        It ends after the last update of the run, or when this process stops. There is an update
-        for each poll, at least every `POLL_SECONDS`.
-
-        Args:
-            run_id: The id of the run.
-            after: The sequence of an update, to continue after it. A sequence that the run has
-                not reached counts as 0.
+        It ends after the last update of the run, or when this process stops. There is an update for
+        each poll, at least every `POLL_SECONDS`. It continues after the update with the sequence
+        *after*; a sequence that the run has not reached counts as 0.
 
         Raises:
             MigrationRunNotFound: No run has this id.

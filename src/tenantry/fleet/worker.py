@@ -48,18 +48,12 @@ class Worker:
     """Migrates the tenants of every unfinished run, until it is stopped.
 
     Args:
-        catalog: Holds the runs.
-        databases: Returns the address of each tenant's database.
-        migrator: Migrates one database.
-        heartbeat: Holds the id of this process.
-        streams: Reads the current revisions.
         metrics: Counts finished tenants and runs.
         concurrency: How many tenants are migrated concurrently on each server, by its name.
         patience_seconds: How long the tenants of a server that is away wait.
         pace: How often it writes to the catalog, and how much at once.
 
     Attributes:
-        worker_id: The id of this process in the catalog.
         written: Set when this process next writes outcomes to the catalog, and then replaced.
         run_ended: Set when this process next ends a run, or has stopped, and then replaced.
     """

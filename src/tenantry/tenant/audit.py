@@ -36,7 +36,6 @@ class Retention:
     """Removes expired entries from the tenant databases that this process has open.
 
     Args:
-        catalog: Lists the tenants.
         databases: The open ones.
     """
 

@@ -75,11 +75,7 @@ class TenantDatabases:
         return dict(self._opened)
 
     async def open(self, tenant: Tenant, *, writes: bool) -> TenantDatabase:
-        """Return the database of *tenant*.
-
-        Args:
-            tenant: As the catalog lists it.
-            writes: Whether the caller may write to it.
+        """Return the database of *tenant*, as the catalog lists it; with *writes*, to write to it.
 
         Raises:
             TenantReadOnly: The caller may write, and the tenant is read-only.

@@ -63,7 +63,6 @@ class TenantContext(OperationContext, frozen=True, kw_only=True):
 
     Attributes:
         identity: The verified credentials.
-        database: The tenant's database.
     """
 
     identity: Identity
@@ -149,11 +148,7 @@ class Entry:
     ) -> Ctx:
         """Return the context of a caller who may use a level of access.
 
-        Args:
-            admission: The rules of the level.
-            ctx: The context of the request.
-            identity: The result of `Admission.identify`.
-            demand: The requirements of the operation.
+        *identity* is the result of `Admission.identify`; *demand* is what the operation requires.
 
         Raises:
             Unauthenticated: The session has ended, or the user was deleted.

@@ -248,15 +248,7 @@ async def change_password(
 ) -> None:
     """Change the caller's password, and end the caller's other sessions.
 
-    Args:
-        ctx: The caller.
-        catalog: Holds the McpTokens.
-        passwords: Verifies and hashes.
-        throttle: Counts the attempt.
-        sign_ins: Records a failure.
-        current_password: The current password.
-        new_password: The new password.
-        keep_mcp_tokens: Whether the McpTokens that are bound to the caller stay valid.
+    With *keep_mcp_tokens*, the McpTokens that are bound to the caller stay valid.
 
     Raises:
         UserNotFound: The caller was deleted.

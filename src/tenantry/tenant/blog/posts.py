@@ -61,12 +61,8 @@ async def page(
 ) -> Page[PostSummary]:
     """Return a page of posts, newest first; published ones by the time of publication.
 
-    Args:
-        ctx: The caller.
-        window: The page.
-        status: Drafts, published posts, or both.
-        tag: Only posts with this tag, ignoring case.
-        search: Only posts with this text in the title or content, ignoring case.
+    Only posts with this status, with *tag*, and with *search* in the title or content, both
+    ignoring case.
 
     Raises:
         BadText, BadSearch: *tag* or *search* breaks a rule.
@@ -122,14 +118,9 @@ async def create(
 ) -> Post:
     """Create a draft. Its author is the caller: a user, or the user that the McpToken is bound to.
 
-    Args:
-        ctx: The caller.
-        folding: Folds the text for the search.
-        title: One line.
-        content: Any text; stored unchanged.
-        slug: By default derived from the title, and unique.
-        excerpt: By default derived from the content.
-        tags: Tags that differ only in case or width are stored once.
+    The title is one line; the content is any text, and stored unchanged. By default, the slug is a
+    free one of the title, and the excerpt is the beginning of the content. Tags that differ only in
+    case or width are stored once.
 
     Raises:
         BadText, BadSlug, BadTags: A rule is broken; the message names the member.

@@ -80,15 +80,7 @@ async def add(
     now: datetime,
     published_at: datetime | None = None,
 ) -> Post:
-    """Insert a post.
-
-    Args:
-        session: The transaction.
-        draft: The validated content.
-        folded: The folded title and content.
-        author: The author.
-        now: When it is created.
-        published_at: When it was published; None for a draft.
+    """Insert a post; *published_at* is None for a draft.
 
     Raises:
         SlugInUse: Another post has the slug of *draft*.
@@ -103,14 +95,7 @@ async def add(
 async def change(
     session: TenantSession, before: Post, draft: Draft, folded: Folded, *, now: datetime
 ) -> Post:
-    """Replace the content of a post.
-
-    Args:
-        session: The transaction.
-        before: The post.
-        draft: The new content.
-        folded: The folded title and content, if they may have changed.
-        now: When it is changed.
+    """Replace the content of a post; *folded* is complete for what may have changed.
 
     Raises:
         SlugInUse: Another post has the slug.
