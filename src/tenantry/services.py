@@ -202,7 +202,7 @@ def _build(settings: Settings, threads: Executor, pace: Pace) -> Services:
         catalog=catalog,
         databases=databases,
         migrator=migrator,
-        templates=Templates(catalog, migrator, heartbeat.worker_id),
+        templates=Templates(catalog, databases, migrator, heartbeat.worker_id),
         passwords=passwords,
         placement=Placement(settings.servers),
         heartbeat=heartbeat,

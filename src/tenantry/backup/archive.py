@@ -140,11 +140,11 @@ class ArchiveWriter:
         self._mtime = int(header.created_at.timestamp())
         self.chunk_count = 0
         self.database_bytes = 0
-        self._add(HEADER, _encode(header))
+        self._add(HEADER, msgspec.json.encode(header))
 
     def add_record(self, record: msgspec.Struct) -> None:
         """Write the rows of the catalog."""
-        self._add(RECORD, _encode(record))
+        self._add(RECORD, msgspec.json.encode(record))
 
     def add_chunk(self, data: bytes) -> None:
         """Write the next part of the database."""
@@ -154,7 +154,7 @@ class ArchiveWriter:
 
     def finish(self, manifest: Manifest) -> None:
         """Write the manifest and the end of the archive."""
-        self._add(MANIFEST, _encode(manifest))
+        self._add(MANIFEST, msgspec.json.encode(manifest))
         self._sink.write(_END)
 
     @property
@@ -210,7 +210,9 @@ class ArchiveReader:
         Raises:
             ArchiveDamaged: They cannot be read.
         """
-        return _decode(self._checked(RECORD, RECORD_BYTES_MAX), content)
+        data = self._read(RECORD, RECORD_BYTES_MAX)
+        self._check(RECORD, data)
+        return _decode(data, content)
 
     def chunks(self) -> Iterator[bytes]:
         """Yield the parts of the database, then read the manifest.
@@ -246,11 +248,6 @@ class ArchiveReader:
         """The end of the archive, once `chunks` is exhausted."""
         assert self._manifest is not None, "chunks() is exhausted"
         return self._manifest
-
-    def _checked(self, name: str, bytes_max: int) -> bytes:
-        data = self._read(name, bytes_max)
-        self._check(name, data)
-        return data
 
     def _check(self, name: str, data: bytes) -> None:
         """Read the code of a member and compare it; the digest is counted in any case."""
@@ -310,10 +307,6 @@ class _Members:
 
 def _chunk_name(number: int) -> str:
     return f"database/{number:012}"
-
-
-def _encode(content: msgspec.Struct) -> bytes:
-    return msgspec.json.encode(content)
 
 
 def _decode(data: bytes, content: type[Content]) -> Content:

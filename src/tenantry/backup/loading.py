@@ -92,12 +92,7 @@ def check_engine(server: Server, engine: str) -> None:
 
 
 async def fill(
-    copying: Copying,
-    reader: ArchiveReader,
-    *,
-    server_name: str,
-    database_name: str,
-    progress: Progress,
+    copying: Copying, reader: ArchiveReader, server: Server, database_name: str, progress: Progress
 ) -> None:
     """Create a database on a tenant server and fill it from an archive.
 
@@ -107,7 +102,6 @@ async def fill(
         DatabaseUnavailable: The server cannot be reached.
         OSError: The disk is full.
     """
-    server = copying.databases.server(server_name)
     url = server.url(database_name)
     await create_empty(server, database_name)
     if reader.is_foreign:

@@ -300,7 +300,7 @@ async def _prepared(
     urls = source.url(tenant.database_name), target.url(name)
     if dumps.engine_of(urls[0]) != dumps.engine_of(urls[1]):
         await other_engine.prepare(
-            ctx, copying, urls[0], target, server_name=job.server_name, database_name=name
+            ctx, copying, urls[0], server_name=job.server_name, database_name=name
         )
         yield lambda: other_engine.copy(*urls, progress)
         return

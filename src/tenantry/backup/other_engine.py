@@ -5,10 +5,8 @@ import asyncio
 from tenantry.backup.dumps import CONNECT_SECONDS
 from tenantry.backup.jobs import Copying, Progress
 from tenantry.db import table_copy
-from tenantry.db.servers import Server
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Conflict
-from tenantry.kit.ids import new_id
 from tenantry.kit.stopping import run_in_thread
 from tenantry.migration.run_scripts import RunScripts
 
@@ -36,7 +34,6 @@ async def prepare(
     ctx: OperationContext,
     copying: Copying,
     source: str,
-    target: Server,
     *,
     server_name: str,
     database_name: str,
@@ -51,16 +48,9 @@ async def prepare(
         DatabaseUnavailable: A database cannot be reached.
         Exception: Any error of the drivers and the revisions.
     """
-    lifecycle = copying.lifecycle
     scripts = await checked_scripts(copying, source)
-    await lifecycle.templates.copy(
-        ctx, target, server_name=server_name, scripts=scripts, to=database_name
-    )
-    url = target.url(database_name)
-    if scripts.streams.user is not None:  # revisions that the template does not contain
-        migrated = await lifecycle.migrator.migrate(url, scripts, run_id=new_id())
-        if migrated.error is not None:
-            raise migrated.error
+    await copying.lifecycle.create_database(ctx, server_name, scripts=scripts, name=database_name)
+    url = copying.databases.server(server_name).url(database_name)
     await asyncio.to_thread(table_copy.check, source, url, connect_seconds=CONNECT_SECONDS)
 
 

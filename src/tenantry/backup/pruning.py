@@ -42,11 +42,11 @@ async def prune(
         S3Missing, S3Unavailable, OSError: The target cannot be used.
     """
     job = new_job(ctx, "prune", progress)
-    find = partial(
-        find_old, target, copying.keys, now=ctx.now, keep_days=keep_days, keep_last=keep_last
-    )
+    rule = {"keep_days": keep_days, "keep_last": keep_last}
     async with running(copying, job, progress):
-        pruned = await run_in_thread(lambda _stop: find())
+        pruned = await run_in_thread(
+            lambda _stop: find_old(target, copying.keys, now=ctx.now, **rule)
+        )
         await run_in_thread(partial(_remove, target, pruned, progress))
         left = pruned.total_count - len(pruned.removed)
         changes: audit_log.Changes = [{"field": "archives", "old": pruned.total_count, "new": left}]

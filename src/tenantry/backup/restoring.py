@@ -146,14 +146,8 @@ async def restore_back(
 
 
 def _filling(copying: Copying, reader: ArchiveReader, tenant: Tenant, progress: Progress) -> Fill:
-    return partial(
-        loading.fill,
-        copying,
-        reader,
-        server_name=tenant.server_name,
-        database_name=tenant.database_name,
-        progress=progress,
-    )
+    server = copying.databases.server(tenant.server_name)
+    return partial(loading.fill, copying, reader, server, tenant.database_name, progress)
 
 
 async def create_tenant(
@@ -229,13 +223,7 @@ async def replace(
     async with running(copying, job, progress):
         if tenant.is_active:
             tenant = await retry_deadlock(partial(_suspend, ctx, copying, job, tenant))
-        await loading.fill(
-            copying,
-            reader,
-            server_name=server_name,
-            database_name=database_name,
-            progress=progress,
-        )
+        await loading.fill(copying, reader, server, database_name, progress)
         revised = await loading.bring_to_head(copying, server, database_name)
         swapping = partial(_swap, ctx, copying, job, tenant, revised=revised)
         replaced = await retry_deadlock(swapping)

@@ -37,13 +37,8 @@ async def verify(
         database=(server_name, database_name),
     )
     async with running(copying, job, progress):
-        await loading.fill(
-            copying,
-            reader,
-            server_name=server_name,
-            database_name=database_name,
-            progress=progress,
-        )
-        await copying.databases.server(server_name).drop(database_name)
+        server = copying.databases.server(server_name)
+        await loading.fill(copying, reader, server, database_name, progress)
+        await server.drop(database_name)
         await finish(copying.catalog, copying, job)
     return reader.manifest

@@ -123,10 +123,7 @@ class DriftCheck:
         self, ctx: OperationContext, server_name: str, streams: Streams
     ) -> Expected:
         try:
-            server = self.lifecycle.databases.server(server_name)
-            return await self.lifecycle.templates.read_schema(
-                ctx, server, server_name=server_name, streams=streams
-            )
+            return await self.lifecycle.templates.read_schema(ctx, server_name, streams=streams)
         except Exception as error:  # noqa: BLE001 - the tenants of other servers are compared
             return error
 

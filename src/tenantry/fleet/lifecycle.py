@@ -28,6 +28,7 @@ from tenantry.migration import inspection
 from tenantry.migration.errors import explain, reason_of
 from tenantry.migration.migrator import Migrator
 from tenantry.migration.run_scripts import RunScripts
+from tenantry.migration.schema_state import SchemaState
 from tenantry.migration.streams import Streams
 from tenantry.tenant import modules, users
 from tenantry.tenant.databases import TenantDatabases
@@ -182,7 +183,21 @@ class Lifecycle:
         Raises:
             Exception: It cannot be migrated.
         """
-        await self._migrate(tenant, RunScripts(self.streams()))
+        url = self.databases.server(tenant.server_name).url(tenant.database_name)
+        migrated = await self._migrate(url, RunScripts(self.streams()))
+        await tenants.set_revision(self.catalog, tenant.id, str(migrated.revision))
+
+    async def create_database(
+        self, ctx: OperationContext, server_name: str, *, scripts: RunScripts, name: str
+    ) -> None:
+        """Create the database *name* at the head: a copy of the template, migrated.
+
+        Raises:
+            Exception: Any error of the drivers and the revisions.
+        """
+        await self.templates.copy(ctx, server_name, scripts=scripts, to=name)
+        if scripts.streams.user is not None:  # revisions that the template does not contain
+            await self._migrate(self.databases.server(server_name).url(name), scripts)
 
     async def reap(self) -> None:
         """Remove tenants that a dead process left unfinished while creating or deleting them.
@@ -258,7 +273,9 @@ class Lifecycle:
         self, ctx: OperationContext, tenant: Tenant, owner: Owner, password_hash: Awaitable[str]
     ) -> Provisioned:
         scripts = RunScripts(self.streams())
-        await self._create_database(ctx, tenant, scripts)
+        await self.create_database(
+            ctx, tenant.server_name, scripts=scripts, name=tenant.database_name
+        )
         hashed = await password_hash
         server = self.databases.server(tenant.server_name)
         async with server.filling(tenant.database_name) as fresh:
@@ -284,17 +301,6 @@ class Lifecycle:
             key = await credentials.add_key(ctx, session, tenant.id, expires_at=None)
         return Provisioned(tenant=ready, owner=user, key=key)
 
-    async def _create_database(
-        self, ctx: OperationContext, tenant: Tenant, scripts: RunScripts
-    ) -> None:
-        server = self.databases.server(tenant.server_name)
-        name = tenant.database_name
-        await self.templates.copy(
-            ctx, server, server_name=tenant.server_name, scripts=scripts, to=name
-        )
-        if scripts.streams.user is not None:  # revisions that the template does not contain
-            await self._migrate(tenant, scripts)
-
     async def _bring_to_head(self, tenant: Tenant) -> None:
         try:
             await self.bring_to_head(tenant)
@@ -304,12 +310,11 @@ class Lifecycle:
                 f"The tenant stays {state}, because it cannot be migrated: {explain(error)}"
             ) from error
 
-    async def _migrate(self, tenant: Tenant, scripts: RunScripts) -> None:
-        url = self.databases.server(tenant.server_name).url(tenant.database_name)
+    async def _migrate(self, url: str, scripts: RunScripts) -> SchemaState:
         migrated = await self.migrator.migrate(url, scripts, run_id=new_id())
         if migrated.error is not None:
             raise migrated.error
-        await tenants.set_revision(self.catalog, tenant.id, str(migrated.revision))
+        return migrated
 
     async def _remove_database(self, tenant: Tenant) -> None:
         server = self.databases.server(tenant.server_name)

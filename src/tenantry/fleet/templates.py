@@ -25,6 +25,7 @@ from tenantry.migration.migrator import Migrator
 from tenantry.migration.run_scripts import RunScripts
 from tenantry.migration.schema_state import Schema
 from tenantry.migration.streams import Streams
+from tenantry.tenant.databases import TenantDatabases
 
 CATALOG_CHARS = 12
 FINGERPRINT_CHARS = 16
@@ -42,20 +43,17 @@ class Templates:
     catalog like a tenant in provisioning, so that it is removed in the same way after a crash.
     """
 
-    def __init__(self, catalog: Catalog, migrator: Migrator, worker_id: UUID) -> None:
+    def __init__(
+        self, catalog: Catalog, databases: TenantDatabases, migrator: Migrator, worker_id: UUID
+    ) -> None:
         self._catalog = catalog
+        self._databases = databases
         self._migrator = migrator
         self._worker_id = worker_id
         self._creating: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def copy(
-        self,
-        ctx: OperationContext,
-        server: Server,
-        *,
-        server_name: str,
-        scripts: RunScripts,
-        to: str,
+        self, ctx: OperationContext, server_name: str, *, scripts: RunScripts, to: str
     ) -> None:
         """Create the database *to* as a copy of the current template.
 
@@ -64,7 +62,7 @@ class Templates:
             Exception: Any error of the drivers and the revisions.
         """
         prefix = f"tenantry_template_{self._catalog.cache.catalog_id.hex[-CATALOG_CHARS:]}_"
-        streams = scripts.streams
+        streams, server = scripts.streams, self._databases.server(server_name)
         fingerprint = await asyncio.to_thread(lambda: streams.fingerprint)
         template = prefix + fingerprint[:FINGERPRINT_CHARS]
         if await server.copy(template, to):
@@ -72,7 +70,7 @@ class Templates:
         async with self._creating[server_name]:
             if await server.copy(template, to):
                 return
-            await self._create(ctx, server, server_name, streams, template)
+            await self._create(ctx, server_name, streams, template)
             for name in await server.names(prefix):
                 if name != template:
                     await server.drop(name)
@@ -80,14 +78,9 @@ class Templates:
                 raise TemplateReplaced
 
     async def _create(
-        self,
-        ctx: OperationContext,
-        server: Server,
-        server_name: str,
-        streams: Streams,
-        template: str,
+        self, ctx: OperationContext, server_name: str, streams: Streams, template: str
     ) -> None:
-        async with self._draft(ctx, server, server_name) as draft:
+        async with self._draft(ctx, server_name) as (draft, server):
             url = server.url(draft.database_name)
             dialect = await self._migrator.read_dialect(url, streams)
             scripts = RunScripts(await asyncio.to_thread(_shared, streams, dialect))
@@ -95,14 +88,14 @@ class Templates:
             await server.publish(draft.database_name, template)
 
     async def read_schema(
-        self, ctx: OperationContext, server: Server, *, server_name: str, streams: Streams
+        self, ctx: OperationContext, server_name: str, *, streams: Streams
     ) -> Schema:
         """Return the schema that all revisions define, from a database that is dropped again.
 
         Raises:
             Exception: Any error of the drivers and the revisions.
         """
-        async with self._draft(ctx, server, server_name) as draft:
+        async with self._draft(ctx, server_name) as (draft, server):
             url = server.url(draft.database_name)
             await self._migrator.initialise(url, RunScripts(streams), run_id=draft.id)
             schema = await self._migrator.read_schema(url, streams)
@@ -111,17 +104,18 @@ class Templates:
 
     @contextlib.asynccontextmanager
     async def _draft(
-        self, ctx: OperationContext, server: Server, server_name: str
-    ) -> AsyncIterator[Tenant]:
+        self, ctx: OperationContext, server_name: str
+    ) -> AsyncIterator[tuple[Tenant, Server]]:
         """Create an empty database, which the block renames or drops; it is listed until then.
 
         After an error it stays listed, and any process drops it.
         """
         draft, worker_id = _new_draft(ctx, server_name), self._worker_id
+        server = self._databases.server(server_name)
         try:
             await tenants.add(self._catalog, draft, worker_id=worker_id)
             await server.create(draft.database_name)
-            yield draft
+            yield draft, server
         except BaseException:
             with contextlib.suppress(DatabaseUnavailable):
                 await tenants.abandon(self._catalog, draft, worker_id=worker_id)

@@ -151,12 +151,7 @@ async def update_profile(claimant: Claimant, *, full_name: str, email: str) -> U
     return changed
 
 
-class _Account(msgspec.Struct, frozen=True):
-    id: UUID
-    email: str
-    is_active: bool
-    generation: int
-    token_generation: int
+class _Account(User, frozen=True):
     password_hash: str
 
 

@@ -37,14 +37,9 @@ _generation = sa.bindparam("generation", type_=sa.Integer)
 _END_EVERY = Statement[Any](
     sa.update(user).values(generation=_generation, token_generation=_generation, spared_jti=None)
 )
-_END_SESSIONS = Statement[Any](
-    sa.update(user).values(generation=user.c.generation + 1, spared_jti=None)
-)
-_END_ALL = Statement[Any](
-    sa.update(user)
-    .values(generation=user.c.generation + 1, spared_jti=None)
-    .where(user.c.id == sa.bindparam("user"))
-)
+_end_sessions = sa.update(user).values(generation=user.c.generation + 1, spared_jti=None)
+_END_SESSIONS = Statement[Any](_end_sessions)
+_END_ALL = Statement[Any](_end_sessions.where(user.c.id == sa.bindparam("user")))
 
 
 class NoSession(Forbidden):
