@@ -21,10 +21,10 @@ from tenantry.backup.online import Way
 from tenantry.catalog import tenants
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.statements import Statement
-from tenantry.fleet.lifecycle import Owner
 from tenantry.services import open_services, system_context
 from tenantry.settings import Settings
 from tenantry.tenant.databases import TenantReadOnly
+from tenantry.tenant.users import NewUser
 from testkit import raw_sql
 from testkit.postgres import find_binaries, own_server
 
@@ -68,7 +68,7 @@ def _folder(parent: str, name: str) -> Path:
 
 async def _measure(settings: Settings, megabytes: int, way: Way) -> None:
     async with open_services(settings) as services:
-        owner = Owner(email="a@example.com", full_name="A", password="a long password")
+        owner = NewUser(email="a@example.com", full_name="A", password="a long password")
         ctx = system_context("benchmark")
         shop = (await services.lifecycle.provision(ctx, name="Shop", owner=owner)).tenant
         url = services.databases.server(shop.server_name).url(shop.database_name)

@@ -10,11 +10,12 @@ from tenantry.access import admins
 from tenantry.access.passwords import NO_ADDRESS, Passwords
 from tenantry.access.principal import Person, Role
 from tenantry.access.tokens import ALGORITHM, AUDIENCES, ISSUER
-from tenantry.fleet.lifecycle import Lifecycle, Owner, Provisioned
+from tenantry.fleet.lifecycle import Lifecycle, Provisioned
 from tenantry.kit.clock import utc_now
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
 from tenantry.tenant import users
+from tenantry.tenant.users import NewUser
 
 PASSWORD = "correct horse battery staple"
 SECRET_KEY = "a secret key that is used in benchmarks alone"
@@ -160,7 +161,7 @@ async def _add_tenant(services: Services, lifecycle: Lifecycle, number: int, siz
     made = await lifecycle.provision(
         system_context("bench"),
         name=f"Tenant {number}",
-        owner=Owner(email=_email(number, 0), full_name="Owner", password=PASSWORD),
+        owner=NewUser(email=_email(number, 0), full_name="Owner", password=PASSWORD),
         module_keys=None,
         server_name=names[number % len(names)],
     )
@@ -171,9 +172,7 @@ async def _add_tenant(services: Services, lifecycle: Lifecycle, number: int, siz
             system_context("bench"),
             database,
             lifecycle.passwords,
-            email=_email(number, one),
-            full_name=f"User {one}",
-            password=PASSWORD,
+            NewUser(email=_email(number, one), full_name=f"User {one}", password=PASSWORD),
         )
         for one in range(1, size.users)
     ]

@@ -21,7 +21,7 @@ from tenantry.access import admins
 from tenantry.access.principal import Person, Role
 from tenantry.app import app_over
 from tenantry.catalog.admins import Admin
-from tenantry.fleet.lifecycle import Owner, Provisioned
+from tenantry.fleet.lifecycle import Provisioned
 from tenantry.kit import log
 from tenantry.kit.clock import utc_now
 from tenantry.services import Services, open_services, system_context
@@ -30,6 +30,7 @@ from tenantry.tenant import tables as tenant_tables
 from tenantry.tenant import tokens
 from tenantry.tenant.blog import posts
 from tenantry.tenant.blog.writing import Author
+from tenantry.tenant.users import NewUser
 from testkit.postgres import create_database, find_binaries, memory, postgres
 from testkit.request_samples import PASSWORD
 from tests.originals import Content, FileOriginal, Original, ServerOriginal
@@ -159,7 +160,7 @@ async def provision(services: Services, name: str, **owner: str) -> Provisioned:
         **owner,
     }
     return await services.lifecycle.provision(
-        system_context("test"), name=name, owner=Owner(**details), module_keys=None
+        system_context("test"), name=name, owner=NewUser(**details), module_keys=None
     )
 
 

@@ -228,7 +228,7 @@ def _build(settings: Settings, threads: Executor, pace: Pace) -> Services:
         lifecycle=lifecycle,
         deletion=Deletion(lifecycle=lifecycle, kept=timedelta(days=settings.deleted_days)),
         export=Export(catalog=catalog, databases=databases, connect_seconds=connect_seconds),
-        adoption=Adoption(lifecycle=lifecycle, threads=threads, connect_seconds=connect_seconds),
+        adoption=Adoption(lifecycle=lifecycle),
         drift=drift,
         copying=copying,
         queueing=queueing,

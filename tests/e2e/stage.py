@@ -10,10 +10,10 @@ from uuid import UUID
 from tenantry.access import admins
 from tenantry.cli.demo.samples import SampleTenant, sample_tenants
 from tenantry.db.urls import sqlite_path
-from tenantry.fleet.lifecycle import Owner
 from tenantry.kit.ids import new_id
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
+from tenantry.tenant.users import NewUser
 
 TENANTS = 200
 ADMIN = "ada@example.com"
@@ -98,7 +98,7 @@ async def create_admin(services: Services) -> None:
 
 
 async def _seed(services: Services, sample: SampleTenant) -> Seeded:
-    owner = Owner(email=sample.email, full_name=sample.owner, password=PASSWORD)
+    owner = NewUser(email=sample.email, full_name=sample.owner, password=PASSWORD)
     made = await services.lifecycle.provision(
         system_context("test"), name=sample.name, owner=owner, module_keys=None
     )

@@ -15,14 +15,14 @@ from types import FrameType
 
 from pydantic import SecretStr
 
-from tenantry.fleet.lifecycle import Owner
 from tenantry.services import open_services, system_context
 from tenantry.settings import Settings
+from tenantry.tenant.users import NewUser
 
 ROOT = Path(__file__).parents[2]
 SOURCE = str(ROOT / "src" / "tenantry")
 PASSWORD = "correct horse battery staple"
-OWNER = Owner(email="owner@example.com", full_name="The Owner", password=PASSWORD)
+OWNER = NewUser(email="owner@example.com", full_name="The Owner", password=PASSWORD)
 
 
 class Steps:

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from tenantry.fleet.lifecycle import Owner
 from tenantry.kit import log
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
+from tenantry.tenant.users import NewUser
 
 ROOT = Path(__file__).parents[2]
 LINE_SECONDS_MAX = 30
@@ -113,7 +113,7 @@ async def _provision(services: Services, *names: str) -> None:
     """Make tenants, one after the other."""
     _write_line("ready")
     for name in names:
-        owner = Owner(
+        owner = NewUser(
             email="owner@example.com", full_name="Owner", password="correct horse battery"
         )
         await services.lifecycle.provision(

@@ -19,11 +19,11 @@ from tenantry.catalog.runs import MigrationRun, MigrationState, RunTenant
 from tenantry.catalog.tenants import Tenant
 from tenantry.db.sessions import DatabaseUnavailable, retry_deadlock
 from tenantry.db.urls import sqlite_path, with_database
-from tenantry.fleet.lifecycle import Owner
 from tenantry.fleet.run_options import RunOptions
 from tenantry.kit.ids import new_id
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
+from tenantry.tenant.users import NewUser
 from testkit import raw_sql
 from testkit.postgres import Server, own_server
 from testkit.revisions import AlembicFolder
@@ -127,7 +127,7 @@ async def _provision(services: Services, name: str, server_name: str) -> Tenant:
     provisioned = await services.lifecycle.provision(
         system_context("test"),
         name=name,
-        owner=Owner(email=f"owner@{name}.example.com", full_name="Owner", password=PASSWORD),
+        owner=NewUser(email=f"owner@{name}.example.com", full_name="Owner", password=PASSWORD),
         module_keys=None,
         server_name=server_name,
     )

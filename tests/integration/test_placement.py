@@ -9,11 +9,11 @@ import pytest
 from tenantry.catalog import tenant_counts
 from tenantry.cli.capacity import check_fill
 from tenantry.cli.findings import State
-from tenantry.fleet.lifecycle import Owner
 from tenantry.fleet.placement import NoServerHasRoom
 from tenantry.kit.server_settings import TenantServer
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
+from tenantry.tenant.users import NewUser
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -29,7 +29,7 @@ def with_servers(settings: Settings, folder: Path, **servers: dict[str, int]) ->
 
 async def create(services: Services, name: str, server: str | None = None) -> str:
     """Create a tenant, and return the name of its server."""
-    owner = Owner(email="o@example.com", full_name="Owner", password="correct horse battery")
+    owner = NewUser(email="o@example.com", full_name="Owner", password="correct horse battery")
     made = await services.lifecycle.provision(
         system_context("ada"), name=name, owner=owner, server_name=server
     )
@@ -59,7 +59,7 @@ class TestNewTenant:
         servers = {"a": {"weight": 9, "max_tenants": 1}, "b": {"weight": 1, "max_tenants": 1}}
         ctx = system_context("ada")
         async with open_services(with_servers(settings, tmp_path, **servers)) as services:
-            owner = Owner(
+            owner = NewUser(
                 email="o@example.com", full_name="Owner", password="correct horse battery"
             )
             first = await services.lifecycle.provision(ctx, name="first", owner=owner)

@@ -6,10 +6,10 @@ from tenantry.catalog import deleted_tenants, tenant_list
 from tenantry.catalog.tenant_counts import Filters
 from tenantry.catalog.tenant_list import TrigramLimits
 from tenantry.catalog.tenants import Tenant
-from tenantry.fleet.lifecycle import Owner
 from tenantry.kit.pages import Window
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
+from tenantry.tenant.users import NewUser
 from tests.conftest import PASSWORD
 
 pytestmark = pytest.mark.timeout(120)
@@ -26,7 +26,7 @@ NAMES = (
 
 
 async def create(services: Services, name: str, email: str = "o@example.com") -> Tenant:
-    owner = Owner(email=email, full_name="Owner", password=PASSWORD)
+    owner = NewUser(email=email, full_name="Owner", password=PASSWORD)
     made = await services.lifecycle.provision(system_context("ada"), name=name, owner=owner)
     return made.tenant
 

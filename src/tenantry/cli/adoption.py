@@ -12,11 +12,12 @@ from tenantry.cli import options, output, session, transfer
 from tenantry.cli.database_urls import STANDARD_INPUT, read_url
 from tenantry.cli.new_tenant import OwnerName, read_owner, show_created
 from tenantry.cli.restored import show_restored
-from tenantry.fleet.lifecycle import Owner, Provisioned
+from tenantry.fleet.lifecycle import Provisioned
 from tenantry.kit.errors import Invalid
 from tenantry.migration.environment import read_environment
 from tenantry.services import Services
 from tenantry.settings import SERVER_DEFAULT, Settings
+from tenantry.tenant.users import NewUser
 
 PENDING = "The next `tenantry migrate all` applies your pending revisions."
 NO_DIRECTORY = (
@@ -131,7 +132,7 @@ def _warn_of_environment(settings: Settings) -> None:
 
 
 async def _adopt(
-    settings: Settings, name: str, database: str, owner: Owner, server: str, *, stamp: str | None
+    settings: Settings, name: str, database: str, owner: NewUser, server: str, *, stamp: str | None
 ) -> Provisioned:
     async with session.opened(settings) as services:
         return await services.adoption.adopt(

@@ -8,10 +8,11 @@ from msgspec import UNSET, UnsetType
 
 from tenantry.cli import output
 from tenantry.cli.passwords import read_or_generate_password
-from tenantry.fleet.lifecycle import Owner, Provisioned
+from tenantry.fleet.lifecycle import Provisioned
 from tenantry.schemas.tenants import CreatedTenantResponse
 from tenantry.schemas.users import TenantUserProfile
 from tenantry.settings import Settings
+from tenantry.tenant.users import NewUser
 
 OwnerEmail = Annotated[str, typer.Option(help="The e-mail address of the first user.")]
 OwnerName = Annotated[
@@ -30,7 +31,7 @@ class CreatedTenant(CreatedTenantResponse, frozen=True):
 class NewOwner:
     """The first user, and whether their password was generated."""
 
-    owner: Owner
+    owner: NewUser
     is_generated: bool
 
 
@@ -46,7 +47,7 @@ def read_owner(settings: Settings, email: str, name: str | None, *, from_stdin: 
         from_stdin=from_stdin, chars_min=settings.password_min_length
     )
     name = email.rpartition("@")[0] if name is None else name
-    return NewOwner(Owner(email=email, full_name=name, password=password), is_generated)
+    return NewOwner(NewUser(email=email, full_name=name, password=password), is_generated)
 
 
 def show_created(created: Provisioned, new: NewOwner, *, as_json: bool) -> None:

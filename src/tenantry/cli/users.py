@@ -18,7 +18,7 @@ from tenantry.schemas.users import TenantUserPage, TenantUserProfile
 from tenantry.settings import Settings
 from tenantry.tenant import users
 from tenantry.tenant.databases import TenantSession
-from tenantry.tenant.users import User, UserNotFound
+from tenantry.tenant.users import NewUser, User, UserNotFound
 
 group = new_group("Manage the users of a tenant.")
 
@@ -46,9 +46,7 @@ async def create(
             session.context(),
             await services.databases.open(found, writes=True),
             services.passwords,
-            email=email,
-            full_name=full_name,
-            password=password,
+            NewUser(email=email, full_name=full_name, password=password),
         )
     _show(user, as_json=as_json)
 

@@ -8,7 +8,6 @@ the adoption that they belong to.
 
 import asyncio
 from collections.abc import Coroutine
-from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +18,7 @@ from tenantry.catalog import tenants
 from tenantry.catalog.tenants import DatabaseInUse, Tenant, TenantNameInUse, TenantState
 from tenantry.db import audit_log
 from tenantry.db.servers import Server
-from tenantry.fleet.lifecycle import Lifecycle, Owner, Provisioned, UnknownServer, new_tenant
+from tenantry.fleet.lifecycle import Lifecycle, Provisioned, UnknownServer, new_tenant
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Conflict, Invalid, TenantryError, Unavailable
 from tenantry.migration import inspection
@@ -30,6 +29,7 @@ from tenantry.migration.statements import SchemaMoved
 from tenantry.migration.streams import Streams, UnknownRevision
 from tenantry.settings import SERVER_DEFAULT
 from tenantry.tenant import users
+from tenantry.tenant.users import NewUser
 
 INSPECT_SECONDS_MAX = 60.0
 ADOPT_SECONDS_MAX = 3_600.0  # a SQLite file is copied
@@ -78,15 +78,9 @@ class TakenOver(Unavailable):
 
 @dataclass(frozen=True, kw_only=True)
 class Adoption:
-    """Makes existing databases tenants.
-
-    Attributes:
-        threads: The threads in which SQLite runs.
-    """
+    """Makes existing databases tenants."""
 
     lifecycle: Lifecycle
-    threads: Executor
-    connect_seconds: float
 
     async def adopt(
         self,
@@ -94,7 +88,7 @@ class Adoption:
         *,
         name: str,
         database: str,
-        owner: Owner,
+        owner: NewUser,
         server_name: str = SERVER_DEFAULT,
         stamp: str | None = None,
     ) -> Provisioned:
@@ -119,12 +113,7 @@ class Adoption:
             AdoptionFailed: Any other error.
         """
         lifecycle = self.lifecycle
-        users.check_new(
-            lifecycle.passwords,
-            email=owner.email,
-            full_name=owner.full_name,
-            password=owner.password,
-        )
+        users.check_new(lifecycle.passwords, owner)
         if server_name not in lifecycle.databases.server_names:
             raise UnknownServer
         new = new_tenant(ctx, name, None, server_name)
@@ -147,7 +136,7 @@ class Adoption:
         ctx: OperationContext,
         tenant: Tenant,
         database: str,
-        owner: Owner,
+        owner: NewUser,
         streams: Streams,
         *,
         stamp: str | None,
@@ -197,17 +186,11 @@ class Adoption:
             raise AlreadyTenantry from error
 
     async def _finish(
-        self, ctx: OperationContext, tenant: Tenant, owner: Owner, position: SchemaRevision
+        self, ctx: OperationContext, tenant: Tenant, owner: NewUser, position: SchemaRevision
     ) -> Provisioned:
         lifecycle = self.lifecycle
-        user = await users.create(
-            ctx,
-            await lifecycle.databases.open(tenant, writes=True),
-            lifecycle.passwords,
-            email=owner.email,
-            full_name=owner.full_name,
-            password=owner.password,
-        )
+        database = await lifecycle.databases.open(tenant, writes=True)
+        user = await users.create(ctx, database, lifecycle.passwords, owner)
         changes = audit_log.changes_between(None, tenant, "name", "database_name", "server_name")
         async with lifecycle.catalog.change(
             ctx, "tenant.adopt", tenant.id, tenant_id=tenant.id, changes=changes

@@ -32,7 +32,7 @@ from tenantry.migration.schema_state import SchemaState
 from tenantry.migration.streams import Streams
 from tenantry.tenant import modules, users
 from tenantry.tenant.databases import TenantDatabases
-from tenantry.tenant.users import User
+from tenantry.tenant.users import NewUser, User
 
 NAME_CHARS_MAX = 100
 PROVISION_SECONDS_MAX = 120.0
@@ -54,15 +54,6 @@ class UnknownServer(Invalid):
 
 class ActivationFailed(Conflict):
     """The tenant's database could not be migrated, so it stays as it is."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Owner:
-    """The first user of a tenant."""
-
-    email: str
-    full_name: str
-    password: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +91,7 @@ class Lifecycle:
         ctx: OperationContext,
         *,
         name: str,
-        owner: Owner,
+        owner: NewUser,
         module_keys: list[str] | None = None,
         server_name: str | None = None,
     ) -> Provisioned:
@@ -116,9 +107,7 @@ class Lifecycle:
             TenantNameInUse: The name is taken.
             ProvisioningFailed: Its database could not be created.
         """
-        users.check_new(
-            self.passwords, email=owner.email, full_name=owner.full_name, password=owner.password
-        )
+        users.check_new(self.passwords, owner)
         if server_name is None:
             server_name = await self.placement.choose(self.catalog)
         elif server_name not in self.databases.server_names:
@@ -244,7 +233,9 @@ class Lifecycle:
             raise
         return True
 
-    async def _provision(self, ctx: OperationContext, tenant: Tenant, owner: Owner) -> Provisioned:
+    async def _provision(
+        self, ctx: OperationContext, tenant: Tenant, owner: NewUser
+    ) -> Provisioned:
         try:
             # Hashing takes longer than the rest, so it runs concurrently.
             async with _running_task(self.passwords.hash(owner.password)) as password_hash:
@@ -270,7 +261,7 @@ class Lifecycle:
             ) from error
 
     async def _create(
-        self, ctx: OperationContext, tenant: Tenant, owner: Owner, password_hash: Awaitable[str]
+        self, ctx: OperationContext, tenant: Tenant, owner: NewUser, password_hash: Awaitable[str]
     ) -> Provisioned:
         scripts = RunScripts(self.streams())
         await self.create_database(
@@ -279,13 +270,7 @@ class Lifecycle:
         hashed = await password_hash
         server = self.databases.server(tenant.server_name)
         async with server.filling(tenant.database_name) as fresh:
-            user = await users.add(
-                ctx,
-                fresh,
-                email=owner.email,
-                full_name=owner.full_name,
-                password_hash=hashed,
-            )
+            user = await users.add(ctx, fresh, owner, password_hash=hashed)
         changes = audit_log.changes_between(None, tenant, "name", "server_name", "modules")
         async with self.catalog.change(
             ctx, "tenant.create", tenant.id, tenant_id=tenant.id, changes=changes

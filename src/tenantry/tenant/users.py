@@ -3,6 +3,7 @@
 Every change is an entry in the tenant's audit log.
 """
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -35,6 +36,15 @@ class UserNotFound(NotFound):
 
 class EmailInUse(Conflict):
     """This e-mail address is already in use."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewUser:
+    """The values of a user to create."""
+
+    email: str
+    full_name: str
+    password: str
 
 
 class User(msgspec.Struct, frozen=True):
@@ -155,17 +165,17 @@ async def page(session: TenantSession, window: Window) -> Page[User]:
 
 
 async def add(
-    ctx: OperationContext, session: TenantSession, *, email: str, full_name: str, password_hash: str
+    ctx: OperationContext, session: TenantSession, new: NewUser, *, password_hash: str
 ) -> User:
     """Insert a user and an audit entry, and return the user. Call `check_new` first.
 
     Raises:
         EmailInUse: Another user of the tenant has the address.
     """
-    added = User(new_id(), email, full_name, True, ctx.now, 0, None, 0)  # noqa: FBT003
+    added = User(new_id(), new.email, new.full_name, True, ctx.now, 0, None, 0)  # noqa: FBT003
     await session.execute(
         _ADD,
-        canonical_email=canonical_email(email),
+        canonical_email=canonical_email(new.email),
         password_hash=password_hash,
         **msgspec.structs.asdict(added),
     )
@@ -174,15 +184,15 @@ async def add(
     return added
 
 
-def check_new(passwords: Passwords, *, email: str, full_name: str, password: str) -> None:
+def check_new(passwords: Passwords, new: NewUser) -> None:
     """Check the values of a new user.
 
     Raises:
         BadEmail, BadText, BadPassword: A rule is broken.
     """
-    checked_email(email)
-    checked_name(full_name)
-    passwords.check_new(password, email=email)
+    checked_email(new.email)
+    checked_name(new.full_name)
+    passwords.check_new(new.password, email=new.email)
 
 
 def checked_name(full_name: str) -> str:
@@ -195,13 +205,7 @@ def checked_name(full_name: str) -> str:
 
 
 async def create(
-    ctx: OperationContext,
-    database: TenantDatabase,
-    passwords: Passwords,
-    *,
-    email: str,
-    full_name: str,
-    password: str,
+    ctx: OperationContext, database: TenantDatabase, passwords: Passwords, new: NewUser
 ) -> User:
     """Create a user.
 
@@ -209,10 +213,10 @@ async def create(
         BadEmail, BadText, BadPassword: A rule is broken.
         EmailInUse: Another user of the tenant has the address.
     """
-    check_new(passwords, email=email, full_name=full_name, password=password)
-    hashed = await passwords.hash(password)
+    check_new(passwords, new)
+    hashed = await passwords.hash(new.password)
     async with database.begin() as session:
-        return await add(ctx, session, email=email, full_name=full_name, password_hash=hashed)
+        return await add(ctx, session, new, password_hash=hashed)
 
 
 async def update(

@@ -16,6 +16,7 @@ from tenantry.schemas.users import (
 from tenantry.services import Services
 from tenantry.tenant import users
 from tenantry.tenant.databases import TenantDatabase
+from tenantry.tenant.users import NewUser
 
 
 @endpoint("GET", "/api/admin/tenants/{tenantId}/users", ADMIN)
@@ -44,9 +45,7 @@ async def create_user(
         ctx,
         database,
         services.passwords,
-        email=request.email,
-        full_name=request.full_name,
-        password=request.password,
+        NewUser(email=request.email, full_name=request.full_name, password=request.password),
     )
     return TenantUserProfile.of(user)
 

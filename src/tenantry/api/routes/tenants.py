@@ -7,7 +7,6 @@ from tenantry.api.access_levels import ADMIN
 from tenantry.api.endpoints import CONFLICT, CREATED, endpoint
 from tenantry.api.streaming import Source
 from tenantry.catalog import credentials, runs, tenant_list, tenants
-from tenantry.fleet.lifecycle import Owner
 from tenantry.fleet.status import tenant_map
 from tenantry.kit.errors import Unavailable
 from tenantry.schemas.base import Nothing, ZipFile, sent_members
@@ -31,6 +30,7 @@ from tenantry.schemas.tenants import (
 from tenantry.services import Services
 from tenantry.tenant import migrations
 from tenantry.tenant.overview import read_overview
+from tenantry.tenant.users import NewUser
 
 # More time than other requests have: to read the schema, before the first byte.
 EXPORT_SECONDS = 30.0
@@ -53,7 +53,7 @@ async def create_tenant(
     provisioned = await services.lifecycle.provision(
         ctx,
         name=request.name,
-        owner=Owner(email=owner.email, full_name=owner.full_name, password=owner.password),
+        owner=NewUser(email=owner.email, full_name=owner.full_name, password=owner.password),
         module_keys=sent_members(request).get("modules"),
     )
     return CreatedTenantResponse.of_provisioned(provisioned)

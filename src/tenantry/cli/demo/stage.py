@@ -17,13 +17,14 @@ from tenantry.cli import output, session
 from tenantry.cli.demo.samples import SampleTenant, sample_tenants
 from tenantry.cli.progress import Found, migrate_all
 from tenantry.db.urls import sqlite_path
-from tenantry.fleet.lifecycle import Owner, Provisioned
+from tenantry.fleet.lifecycle import Provisioned
 from tenantry.fleet.run_options import EVERY_ACTIVE_TENANT
 from tenantry.kit import private
 from tenantry.services import Services, open_services
 from tenantry.settings import Settings
 from tenantry.tenant.blog import posts
 from tenantry.tenant.blog.writing import Author
+from tenantry.tenant.users import NewUser
 
 ADMIN = "admin@example.com"
 PASSWORD_BYTES = 12
@@ -121,7 +122,7 @@ async def _make_all(
 
 async def _make(services: Services, sample: SampleTenant, login: Login) -> Provisioned:
     ctx = session.context()
-    owner = Owner(email=login.email, full_name=sample.owner, password=login.password)
+    owner = NewUser(email=login.email, full_name=sample.owner, password=login.password)
     made = await services.lifecycle.provision(ctx, name=sample.name, owner=owner, module_keys=None)
     database = await services.databases.open(made.tenant, writes=True)
     # The oldest one first: ids and lists follow the order of writing.
