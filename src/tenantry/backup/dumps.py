@@ -8,12 +8,12 @@ import asyncio
 import contextlib
 import os
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import asyncpg
 
@@ -37,13 +37,13 @@ from tenantry.db.urls import sqlite_path
 from tenantry.kit import private
 from tenantry.kit.errors import Conflict
 from tenantry.kit.stopping import Stop, run_in_thread, start_thread
+from tenantry.kit.tasks import beside
 
 SQLITE, POSTGRESQL = "sqlite", "postgresql"
 CONNECT_SECONDS = 10.0
 # A count of all rows reads each table once: 10 GB take a minute or two.
 STATEMENT_SECONDS_MAX = 3_600.0
 
-Result = TypeVar("Result")
 Write = Callable[[bytes], None]
 
 
@@ -191,7 +191,7 @@ async def check_loaded(url: str, expected: Contents, *, is_foreign: bool) -> Non
         async with (
             connected(url) as raw,
             connected(url) as other,
-            _beside(other.execute("ANALYZE", timeout=None)),
+            beside(other.execute("ANALYZE", timeout=None)),
         ):
             found = await survey.survey_postgres(raw)
             await _set_search_path(raw, expected.search_path)
@@ -267,28 +267,9 @@ async def opened_snapshot(url: str) -> AsyncIterator[tuple[Any, str]]:
 async def _with_survey(raw: Any, work: Callable[[Stop], None]) -> Contents:
     """Run *work* in a thread while the rows are counted in the same snapshot."""
     search_path = str(await raw.fetchval("SHOW search_path"))
-    async with _beside(survey.survey_postgres(raw)) as counting:
+    async with beside(survey.survey_postgres(raw)) as counting:
         await run_in_thread(work)
     return Contents(counting.result(), search_path)
-
-
-@asynccontextmanager
-async def _beside(work: Coroutine[Any, Any, Result]) -> AsyncIterator["asyncio.Task[Result]"]:
-    """Run *work* during the block, and wait for it at the end; cancel it if the block raises.
-
-    If *work* fails, its error is raised: what the block does can fail for that reason.
-    """
-    task = asyncio.create_task(work)
-    try:
-        yield task
-        await task
-    except Exception:
-        if task.done():
-            task.result()
-        raise
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 async def _find(raw: Any, tools: PostgresTools, name: str) -> Path:

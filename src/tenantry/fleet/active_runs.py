@@ -31,10 +31,7 @@ class ActiveRun:
     """One run that this process works on.
 
     Args:
-        run_id: The id of the run.
-        scripts: The migration scripts of the run.
         in_flight: Counts the failures that are not in the catalog's count yet.
-        is_known: Whether the scripts lead to the head of the run.
 
     Attributes:
         is_known: Whether the scripts lead to the head of the run.
@@ -109,7 +106,6 @@ class ActiveRuns:
     """The runs that this process works on.
 
     Args:
-        streams: Reads the current revisions.
         in_flight: Counts the failures that are not in the catalog's count yet.
         pace: How long a run waits for a process that has its revisions.
     """

@@ -38,8 +38,7 @@ class DriftReport:
     """What a check has found.
 
     Attributes:
-        compared: How many tenants were compared.
-        drifted: How many of them have drifted.
+        drifted: How many of the compared ones have drifted.
         not_at_head: How many were left out, because a migration run comes first.
         unreadable_count: How many could not be compared.
         unreadable: The names of the first ones, each with the reason.

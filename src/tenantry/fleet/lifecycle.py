@@ -1,10 +1,8 @@
 """Create tenants, change them, and clean up what an interrupted operation has left."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -23,6 +21,7 @@ from tenantry.fleet.templates import Templates
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Conflict, Invalid, TenantryError, Unavailable
 from tenantry.kit.ids import new_id
+from tenantry.kit.tasks import beside
 from tenantry.kit.text import checked_label
 from tenantry.migration import inspection
 from tenantry.migration.errors import explain, reason_of
@@ -38,8 +37,6 @@ NAME_CHARS_MAX = 100
 PROVISION_SECONDS_MAX = 120.0
 
 _LOGGED = ("name", "is_active", "is_read_only", "modules", "requests_per_minute")
-
-Done = TypeVar("Done")
 
 _log = structlog.get_logger(__name__)
 
@@ -238,7 +235,7 @@ class Lifecycle:
     ) -> Provisioned:
         try:
             # Hashing takes longer than the rest, so it runs concurrently.
-            async with _running_task(self.passwords.hash(owner.password)) as password_hash:
+            async with beside(self.passwords.hash(owner.password)) as password_hash:
                 # Inside the try block, because the commit may succeed although this raises.
                 await tenants.add(
                     self.catalog,
@@ -336,17 +333,6 @@ def new_tenant(
         created_at=ctx.now,
         schema_revision=None,
     )
-
-
-@asynccontextmanager
-async def _running_task(work: Coroutine[Any, Any, Done]) -> AsyncIterator["asyncio.Task[Done]"]:
-    """Run *work* as a task for the duration of the block."""
-    task = asyncio.create_task(work)
-    try:
-        yield task
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 def _is_writable(tenant: Tenant) -> bool:

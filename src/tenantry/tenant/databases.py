@@ -92,7 +92,8 @@ class TenantDatabases:
             await stale.close()
         elif database is None:
             database = self._add(tenant)
-            await self._evict()
+            if len(self._opened) > DATABASES_MAX:
+                await self.forget(next(iter(self._opened)))
         else:
             self._opened.move_to_end(tenant.id)
         if not database.revision:
@@ -117,10 +118,6 @@ class TenantDatabases:
         self._opened[tenant.id] = database
         self._places[tenant.id] = _place(tenant)
         return database
-
-    async def _evict(self) -> None:
-        if len(self._opened) > DATABASES_MAX:
-            await self.forget(next(iter(self._opened)))
 
 
 def _place(tenant: Tenant) -> tuple[str, str]:

@@ -1,6 +1,5 @@
 """What the database of a tenant holds, as the operator sees it: its size and its newest posts."""
 
-from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
@@ -38,17 +37,13 @@ class _Counts(msgspec.Struct, frozen=True):
     published_count: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Overview:
+class Overview(_Counts, frozen=True):
     """The size of a tenant's database, and its posts.
 
     Attributes:
         posts: The newest ones, at most `POSTS_SHOWN_MAX`.
     """
 
-    size_bytes: int
-    post_count: int
-    published_count: int
     posts: list[NewPost]
 
 
