@@ -19,7 +19,7 @@ _ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
 
 
 class Draft(msgspec.Struct, frozen=True):
-    """The validated content of a new post.
+    """The validated content of a post.
 
     Attributes:
         slug: None to derive it from the title.
@@ -32,6 +32,10 @@ class Draft(msgspec.Struct, frozen=True):
     tags: list[str]
 
 
+NOTHING = Draft(title="", content="", slug=None, excerpt="", tags=[])
+"""The content of a new post before its first changes."""
+
+
 @dataclass(frozen=True, slots=True)
 class Revised:
     """The validated changes of a post; None keeps the value."""
@@ -42,8 +46,8 @@ class Revised:
     excerpt: str | None
     tags: list[str] | None
 
-    def of(self, post: Post) -> Draft:
-        """Return the changed content of *post*.
+    def of(self, post: Post | Draft) -> Draft:
+        """Return the changed content of *post*; of `NOTHING` for a new one.
 
         An excerpt that was derived from the content is derived again.
         """
@@ -59,30 +63,6 @@ class Revised:
             excerpt=excerpt if excerpt.strip() else excerpt_of(content),
             tags=post.tags if self.tags is None else self.tags,
         )
-
-
-def draft(
-    *,
-    title: str,
-    content: str,
-    slug: str | None = None,
-    excerpt: str | None = None,
-    tags: Sequence[str] = (),
-) -> Draft:
-    """Return the validated content of a new post.
-
-    Raises:
-        BadText, BadSlug, BadTags: A rule is broken; the message names the member.
-    """
-    checked = revised(title=title, content=content, slug=slug, excerpt=excerpt, tags=tags)
-    assert checked.tags is not None
-    return Draft(
-        title=title,
-        content=content,
-        slug=checked.slug,
-        excerpt=excerpt if excerpt and excerpt.strip() else excerpt_of(content),
-        tags=checked.tags,
-    )
 
 
 def revised(

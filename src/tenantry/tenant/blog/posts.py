@@ -18,7 +18,7 @@ from tenantry.kit.text import canonical
 from tenantry.tenant import audit, users
 from tenantry.tenant.blog import listing, searching, state, tagging, writing
 from tenantry.tenant.blog.content import Post, PostNotFound, PostStatus, PostSummary
-from tenantry.tenant.blog.drafts import draft, revised
+from tenantry.tenant.blog.drafts import NOTHING, revised
 from tenantry.tenant.blog.folding import Folding
 from tenantry.tenant.blog.writing import Author
 from tenantry.tenant.databases import TenantDatabase, TenantSession
@@ -114,7 +114,7 @@ async def create(
     content: str,
     slug: str | None = None,
     excerpt: str | None = None,
-    tags: Sequence[str] = (),
+    tags: Sequence[str] | None = None,
 ) -> Post:
     """Create a draft. Its author is the caller: a user, or the user that the McpToken is bound to.
 
@@ -126,7 +126,8 @@ async def create(
         BadText, BadSlug, BadTags: A rule is broken; the message names the member.
         SlugInUse: Another post has the given slug.
     """
-    says = draft(title=title, content=content, slug=slug, excerpt=excerpt, tags=tags)
+    changes = revised(title=title, content=content, slug=slug, excerpt=excerpt, tags=tags)
+    says = changes.of(NOTHING)
     folded = await folding.fold(ctx.tenant.id, title, content)
     async with state.writing(ctx.database) as session:
         author = await _author(ctx, session)
@@ -152,7 +153,7 @@ async def write_new(
     Raises:
         BadText, BadTags: A rule is broken; the message names the member.
     """
-    says = draft(title=title, content=content, tags=tags)
+    says = revised(title=title, content=content, tags=tags).of(NOTHING)
     folded = searching.fold(title, content)
     async with state.writing(database) as session:
         return await writing.add(
