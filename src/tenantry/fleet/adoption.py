@@ -167,11 +167,7 @@ class Adoption:
             ) from error
 
     async def _add_tables(
-        self,
-        tenant: Tenant,
-        server: Server,
-        streams: Streams,
-        stamp: str | None,
+        self, tenant: Tenant, server: Server, streams: Streams, stamp: str | None
     ) -> SchemaRevision:
         """Add Tenantry's tables and the stamp, and return the resulting revision."""
         try:

@@ -120,11 +120,7 @@ class Export:
             raise ExportFailed(f"The export cannot be written: {error.strerror}.") from error
 
     async def download(
-        self,
-        ctx: OperationContext,
-        tenant: Tenant,
-        *,
-        row_format: RowFormat,
+        self, ctx: OperationContext, tenant: Tenant, *, row_format: RowFormat
     ) -> AsyncGenerator[bytes, None]:
         """Yield a ZIP file with the files that `write` makes; empty chunks while it waits.
 
