@@ -52,7 +52,11 @@ async def clone(
         raise UnknownServer
     server = copying.databases.server(server_name)
     url = copying.databases.server(source.server_name).url(source.database_name)
-    loading.check_engine(server, dumps.engine_of(url))
+    engine = dumps.engine_of(url)
+    if loading.engine_of(server) != engine:
+        raise loading.WrongEngine(
+            f"The data are of {engine}, and the tenant server is of the other engine."
+        )
     tenant = msgspec.structs.replace(
         new_tenant(ctx, name, sorted(source.modules), server_name),
         requests_per_minute=source.requests_per_minute,

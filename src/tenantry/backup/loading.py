@@ -70,25 +70,13 @@ def server_of_engine(
         raise UnknownServer
     candidates = [wanted] if wanted else [preferred, SERVER_DEFAULT, *sorted(names)]
     for name in candidates:
-        if name in names and _engine(copying.databases.server(name)) == engine:
+        if name in names and engine_of(copying.databases.server(name)) == engine:
             return name
     raise WrongEngine(
         f"The data are of {engine}, and "
         f"{f'the tenant server {wanted}' if wanted else 'every tenant server'} is of the other "
         "engine."
     )
-
-
-def check_engine(server: Server, engine: str) -> None:
-    """Check that a server is of this engine.
-
-    Raises:
-        WrongEngine: It is of the other one.
-    """
-    if _engine(server) != engine:
-        raise WrongEngine(
-            f"The data are of {engine}, and the tenant server is of the other engine."
-        )
 
 
 async def fill(
@@ -123,7 +111,7 @@ async def load(
 
 async def create_empty(server: Server, database_name: str) -> None:
     """Create the empty database that a copy is written to; a SQLite file is created by the copy."""
-    if dumps.engine_of(server.url(database_name)) == POSTGRESQL:
+    if engine_of(server) == POSTGRESQL:
         await server.create(database_name)
 
 
@@ -147,7 +135,8 @@ async def bring_to_head(copying: Copying, server: Server, database_name: str) ->
     return Revised(str(migrated.revision), None)
 
 
-def _engine(server: Server) -> str:
+def engine_of(server: Server) -> str:
+    """Return the engine of the databases of a tenant server."""
     return dumps.engine_of(server.url("any"))
 
 

@@ -31,16 +31,11 @@ class Placement:
             NoServerHasRoom: Every server with a weight has reached its limit.
         """
         counts = await tenant_counts.by_server(catalog)
-        fills = {
-            name: Fraction(counts.get(name, 0) + 1, server.weight)
-            for name, server in self.servers.items()
-            if server.weight and has_room(server, counts.get(name, 0))
-        }
+        fills: dict[str, Fraction] = {}
+        for name, server in self.servers.items():
+            count = counts.get(name, 0)
+            if server.weight and (server.max_tenants is None or count < server.max_tenants):
+                fills[name] = Fraction(count + 1, server.weight)
         if not fills:
             raise NoServerHasRoom
         return min(sorted(fills), key=fills.__getitem__)
-
-
-def has_room(server: TenantServer, count: int) -> bool:
-    """Return whether a server with *count* databases may get another one by weight."""
-    return server.max_tenants is None or count < server.max_tenants
