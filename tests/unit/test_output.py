@@ -2,7 +2,6 @@
 
 import msgspec
 import pytest
-from rich.table import Column
 
 from tenantry.cli import commands, output
 
@@ -13,7 +12,7 @@ class TestOutput:
     @pytest.mark.parametrize("kind", ["table", "attributes", "line", "note", "error", "json"])
     def test_has_no_control_characters(self, capsys: pytest.CaptureFixture[str], kind: str):
         shown = {
-            "table": lambda: output.show_table([Column("Tenant")], [(HOSTILE,)]),
+            "table": lambda: output.show_table(["Tenant"], [(HOSTILE,)]),
             "attributes": lambda: output.show_attributes({"tenant": HOSTILE}),
             "line": lambda: output.show_line(HOSTILE),
             "json": lambda: output.show_json({"tenant": HOSTILE}),

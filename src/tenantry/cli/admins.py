@@ -2,8 +2,6 @@
 
 from typing import Any
 
-from rich.table import Column
-
 from tenantry.access import admins
 from tenantry.access.emails import canonical_email
 from tenantry.catalog import admins as catalog_admins
@@ -43,12 +41,7 @@ async def show_all(*, as_json: options.Json = False) -> None:
     if as_json:
         output.show_json(AdminList.of_all(found))
         return
-    columns = [
-        Column("ID", no_wrap=True),
-        Column("E-mail"),
-        Column("Active"),
-        Column("Created, UTC", no_wrap=True),
-    ]
+    columns = [output.unwrapped("ID"), "E-mail", "Active", output.unwrapped("Created, UTC")]
     rows = [
         (admin.id, admin.email, admin.is_active, output.minute(admin.created_at)) for admin in found
     ]

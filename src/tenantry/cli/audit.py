@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 import msgspec
 import typer
-from rich.table import Column
 
 from tenantry.catalog import audit
 from tenantry.cli import options, output, session
@@ -80,13 +79,13 @@ async def show_page(
         output.show_json(AuditPage.of_page(found))
         return
     columns = [
-        Column("At, UTC", no_wrap=True),
-        Column("Times", justify="right"),
-        Column("Who", overflow="fold"),
-        Column("What", no_wrap=True),
-        Column("To what", no_wrap=True),
-        Column("From", overflow="fold"),
-        Column("Changes", overflow="fold"),
+        output.unwrapped("At, UTC"),
+        output.number("Times"),
+        "Who",
+        output.unwrapped("What"),
+        output.unwrapped("To what"),
+        "From",
+        "Changes",
     ]
     rows = [
         (

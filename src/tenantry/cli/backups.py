@@ -5,7 +5,6 @@ from functools import partial
 from typing import Annotated
 
 import typer
-from rich.table import Column
 
 from tenantry.backup import creating, pruning, restoring, targets, verifying
 from tenantry.backup.jobs import Progress
@@ -294,11 +293,11 @@ async def show_jobs(
         output.show_json(JobPage.of_page(found))
         return
     columns = [
-        Column("Started", no_wrap=True),
-        Column("Kind", no_wrap=True),
-        Column("Tenant", overflow="fold"),
-        Column("State", no_wrap=True),
-        Column("Error, kept database or note", overflow="fold"),
+        output.unwrapped("Started"),
+        output.unwrapped("Kind"),
+        "Tenant",
+        output.unwrapped("State"),
+        "Error, kept database or note",
     ]
     rows = [
         (
@@ -364,12 +363,12 @@ def _show_made(made: list[Job], failed: list[tuple[str, str]], *, as_json: bool)
 
 def _show_archives(found: list[Stored]) -> None:
     columns = [
-        Column("Archive", overflow="fold"),
-        Column("Tenant", overflow="fold"),
-        Column("Created", no_wrap=True),
-        Column("Revision", no_wrap=True),
-        Column("MB", no_wrap=True, justify="right"),
-        Column("Fault", no_wrap=True),
+        "Archive",
+        "Tenant",
+        output.unwrapped("Created"),
+        output.unwrapped("Revision"),
+        output.number("MB"),
+        output.unwrapped("Fault"),
     ]
     rows = [
         (

@@ -4,7 +4,6 @@ from datetime import datetime
 from typing import Annotated
 
 import typer
-from rich.table import Column
 
 from tenantry.catalog import deleted_tenants
 from tenantry.catalog.database import Catalog
@@ -77,10 +76,10 @@ async def show_all(window: Window, *, as_json: bool) -> None:
         output.show_json(page)
         return
     columns = [
-        Column("ID", no_wrap=True),
-        Column("Name", overflow="fold"),
-        Column("Deleted", no_wrap=True),
-        Column("Purged after", no_wrap=True),
+        output.unwrapped("ID"),
+        "Name",
+        output.unwrapped("Deleted"),
+        output.unwrapped("Purged after"),
     ]
     rows = [(one.id, one.name, one.deleted_at, one.purged_after) for one in page.items]
     output.show_table(columns, rows)

@@ -3,7 +3,6 @@
 import asyncio
 
 import typer
-from rich.table import Column
 from rich.text import Text
 
 from tenantry.cli import checks, options, output, session
@@ -47,7 +46,7 @@ def doctor(*, as_json: options.Json = False) -> None:
         ]
         output.show_json(Findings(items))
     else:
-        columns = [Column("Check"), Column("State"), Column("Found"), Column("What to do")]
+        columns = ["Check", "State", "Found", "What to do"]
         output.show_table(columns, (_row(one) for one in findings))
     if any(one.state is State.FAILED for one in findings):
         raise typer.Exit(ExitStatus.UNUSABLE)

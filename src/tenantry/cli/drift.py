@@ -4,7 +4,6 @@ from typing import Annotated
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
-from rich.table import Column
 
 from tenantry.backup.drift_check import check_drift
 from tenantry.backup.jobs import Progress
@@ -64,11 +63,7 @@ async def show_drifted(
     if as_json:
         output.show_json(DriftPage.of_page(found))
         return
-    columns = [
-        Column("Tenant", overflow="fold"),
-        Column("Checked", no_wrap=True),
-        Column("Difference", overflow="fold"),
-    ]
+    columns = ["Tenant", output.unwrapped("Checked"), "Difference"]
     rows = [
         (one.name, output.minute(one.drifted_at), _line(difference))
         for one in found.items

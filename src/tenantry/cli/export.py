@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Column
 
 from tenantry.cli import options, output, session
 from tenantry.cli.finding import find_tenant
@@ -31,7 +30,7 @@ def export(
     if as_json:
         output.show_json(manifest)
         return
-    columns = [Column("Table"), Column("Rows", justify="right"), Column("File")]
+    columns = ["Table", output.number("Rows"), "File"]
     rows = [(one.name, f"{one.rows:,}", folder / one.file) for one in manifest.tables]
     output.show_table(columns, rows)
 

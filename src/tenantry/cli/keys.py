@@ -4,7 +4,6 @@ from typing import Annotated
 from uuid import UUID
 
 import typer
-from rich.table import Column
 
 from tenantry.access import credentials
 from tenantry.access.credentials import GRACE_SECONDS_DEFAULT, GRACE_SECONDS_MAX, IssuedKey
@@ -44,12 +43,7 @@ async def show_all(tenant: options.Tenant, *, as_json: options.Json = False) -> 
     if as_json:
         output.show_json(ApiKeyList.of_all(keys))
         return
-    columns = [
-        Column("ID", no_wrap=True),
-        Column("Key", no_wrap=True),
-        Column("Last used, UTC", overflow="fold"),
-        Column("Expires, UTC", overflow="fold"),
-    ]
+    columns = [output.unwrapped("ID"), output.unwrapped("Key"), "Last used, UTC", "Expires, UTC"]
     rows = [
         (key.id, f"{key.prefix}…", output.minute(key.last_used_at), output.minute(key.expires_at))
         for key in keys

@@ -19,6 +19,7 @@ from tenantry.schemas.base import Done
 PIPE_COLUMNS = 120
 """The width of a table that is not printed to a terminal. Programs read --json."""
 NOTHING = "-"
+Header = str | Column
 _UNUSUAL = re.compile(r"[^\n -~]")
 
 
@@ -68,12 +69,22 @@ def show_done(message: str, *, as_json: bool) -> None:
         show_line(message)
 
 
-def show_table(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> None:
+def unwrapped(header: str) -> Header:
+    """Return a column with cells that are not wrapped, such as ids."""
+    return Column(header, no_wrap=True)
+
+
+def number(header: str) -> Header:
+    """Return a column of numbers, aligned on the right."""
+    return Column(header, justify="right", no_wrap=True)
+
+
+def show_table(columns: Sequence[Header], rows: Iterable[Sequence[object]]) -> None:
     """Print a table; nothing if it has no rows."""
-    for column in columns:
+    table = Table(*columns, box=None, pad_edge=False, header_style="bold")
+    for column in table.columns:
         if not column.no_wrap:
             column.overflow = "fold"  # wrap, never truncate
-    table = Table(*columns, box=None, pad_edge=False, header_style="bold")
     for row in rows:
         table.add_row(*(cell(value) for value in row))
     if not table.row_count:

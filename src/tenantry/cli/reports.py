@@ -39,11 +39,7 @@ class StatusResponse(SchemaStatusResponse, frozen=True):
 def show_preview(preview: Preview, *, rehearsed: bool) -> None:
     """Print what a run would do: one line for all tenants at the same revision."""
     alike = Counter((one.current_revision, one.pending_migrations) for one in preview.details)
-    columns = [
-        Column("Tenants", justify="right"),
-        Column("Revision", no_wrap=True),
-        Column("Pending", overflow="fold"),
-    ]
+    columns = [output.number("Tenants"), output.unwrapped("Revision"), "Pending"]
     rows = [
         (f"{count:,}", revision, "nothing" if pending is None else pending.replace(",", ", "))
         for (revision, pending), count in alike.most_common()
@@ -65,11 +61,7 @@ def show_preview(preview: Preview, *, rehearsed: bool) -> None:
 
 def _show_findings(revisions: Sequence[PendingRevision]) -> None:
     """Print the hints about the statements of pending revisions; equal ones of two engines once."""
-    columns = [
-        Column("Warning in", overflow="fold"),
-        Column("Statement", justify="right"),
-        Column("What it does"),
-    ]
+    columns = ["Warning in", output.number("Statement"), "What it does"]
     rows = [
         (one.revision, f"{found.statement_number:,}", found.message)
         for one in revisions
@@ -106,15 +98,11 @@ def _show_causes(found: Found) -> None:
 
 
 def _show_failures(rows: Sequence[tuple[int, str, str | None]], *, heading: str = "Failed") -> None:
-    columns = [
-        Column(heading, justify="right"),
-        Column("For example"),
-        Column("Why", overflow="fold"),
-    ]
+    columns = [output.number(heading), "For example", "Why"]
     _show_table(columns, [(f"{count:,}", name, why) for count, name, why in rows])
 
 
-def _show_table(columns: Sequence[Column], rows: Sequence[Sequence[object]]) -> None:
+def _show_table(columns: Sequence[output.Header], rows: Sequence[Sequence[object]]) -> None:
     """Print up to `ROWS_SHOWN_MAX` rows of a table, and an empty line after it."""
     output.show_table(columns, rows[:ROWS_SHOWN_MAX])
     if len(rows) > ROWS_SHOWN_MAX:
@@ -143,7 +131,7 @@ def _summary(found: Found) -> str:
 
 def show_status(status: StatusResponse) -> None:
     """Print the number of tenants at each revision, and the active runs."""
-    columns = [Column("Revision"), Column("Tenants", justify="right"), Column("")]
+    columns = ["Revision", output.number("Tenants"), ""]
     rows = [
         (
             one.revision or "unknown",
@@ -174,11 +162,11 @@ def show_status(status: StatusResponse) -> None:
 def show_history(page: Page[MigrationRun]) -> None:
     """Print runs, one line each."""
     columns = [
-        Column("ID", no_wrap=True),
-        Column("Started, UTC", no_wrap=True),
-        Column("Tenants", justify="right", no_wrap=True),
-        Column("Failed", justify="right", no_wrap=True),
-        Column("By", overflow="fold", min_width=7),
+        output.unwrapped("ID"),
+        output.unwrapped("Started, UTC"),
+        output.number("Tenants"),
+        output.number("Failed"),
+        Column("By", min_width=7),
     ]
     rows = (
         (
@@ -213,13 +201,7 @@ def show_run(found: Found) -> None:
     output.show_attributes({name: value for name, value in attributes.items() if value is not None})
     output.show_line()
     _show_causes(found)
-    columns = [
-        Column("Tenant"),
-        Column("Status"),
-        Column("Took", justify="right"),
-        Column("Applied", overflow="fold"),
-        Column("Why", overflow="fold"),
-    ]
+    columns = ["Tenant", "Status", output.number("Took"), "Applied", "Why"]
     _show_table(columns, [_row(item) for item in found.items])
 
 

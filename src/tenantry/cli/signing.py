@@ -5,7 +5,6 @@ from typing import Annotated
 from uuid import UUID
 
 import typer
-from rich.table import Column
 
 from tenantry.catalog import signing_keys
 from tenantry.catalog.signing_keys import SigningKeyNotFound
@@ -42,9 +41,9 @@ async def show_all(*, as_json: options.Json = False) -> None:
         output.show_json(SigningKeyList.of_all(found))
         return
     columns = [
-        Column("ID", no_wrap=True),
-        Column("Signs from, UTC", no_wrap=True),
-        Column("Signs until, UTC", no_wrap=True),
+        output.unwrapped("ID"),
+        output.unwrapped("Signs from, UTC"),
+        output.unwrapped("Signs until, UTC"),
     ]
     rows = [
         (key.id, output.minute(key.signs_from), output.minute(key.signs_until)) for key in found

@@ -3,7 +3,6 @@
 from typing import Annotated, Any
 
 import typer
-from rich.table import Column
 
 from tenantry.catalog import tenant_list, tenants
 from tenantry.catalog.tenants import Tenant
@@ -100,10 +99,10 @@ async def show_all(
         output.show_json(TenantPage.of_page(found))
         return
     columns = [
-        Column("ID", no_wrap=True),
-        Column("Name", overflow="fold"),
-        Column("Revision", no_wrap=True),
-        Column("State", no_wrap=True),
+        output.unwrapped("ID"),
+        "Name",
+        output.unwrapped("Revision"),
+        output.unwrapped("State"),
     ]
     rows = [(one.id, one.name, one.schema_revision, _state(one)) for one in found.items]
     output.show_table(columns, rows)

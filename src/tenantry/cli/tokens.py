@@ -3,7 +3,6 @@
 from typing import Annotated
 
 import typer
-from rich.table import Column
 
 from tenantry.access import credentials
 from tenantry.access.principal import ALL_SCOPES, Scope
@@ -74,11 +73,11 @@ async def show_all(tenant: options.Tenant, *, as_json: options.Json = False) -> 
         output.show_json(McpTokenList.of_all(every))
         return
     columns = [
-        Column("ID", no_wrap=True),
-        Column("Name", overflow="fold"),
-        Column("Bound", no_wrap=True),
-        Column("Scopes", overflow="fold"),
-        Column("Expires, UTC", no_wrap=True),
+        output.unwrapped("ID"),
+        "Name",
+        output.unwrapped("Bound"),
+        "Scopes",
+        output.unwrapped("Expires, UTC"),
     ]
     rows = [
         (

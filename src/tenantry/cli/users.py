@@ -3,7 +3,6 @@
 from typing import Annotated, Any
 
 import typer
-from rich.table import Column
 
 from tenantry.access.emails import canonical_email
 from tenantry.cli import options, output, session
@@ -66,12 +65,7 @@ async def show_all(
     if as_json:
         output.show_json(TenantUserPage.of_page(shown))
         return
-    columns = [
-        Column("ID", no_wrap=True),
-        Column("E-mail", overflow="fold"),
-        Column("Name", overflow="fold"),
-        Column("Active", no_wrap=True),
-    ]
+    columns = [output.unwrapped("ID"), "E-mail", "Name", output.unwrapped("Active")]
     rows = [(one.id, one.email, one.full_name, one.is_active) for one in shown.items]
     output.show_table(columns, rows)
     output.note_page(shown, "users")
