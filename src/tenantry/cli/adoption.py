@@ -1,23 +1,17 @@
 """``tenantry tenant adopt``: create a tenant from an existing database."""
 
-import asyncio
 from typing import Annotated
 
 import typer
 
 from tenantry.backup import adopting
-from tenantry.backup.jobs import Progress
-from tenantry.backup.restoring import Restored
 from tenantry.cli import options, output, session, transfer
 from tenantry.cli.database_urls import STANDARD_INPUT, read_url
 from tenantry.cli.new_tenant import OwnerName, read_owner, show_created
 from tenantry.cli.restored import show_restored
-from tenantry.fleet.lifecycle import Provisioned
 from tenantry.kit.errors import Invalid
 from tenantry.migration.environment import read_environment
-from tenantry.services import Services
 from tenantry.settings import SERVER_DEFAULT, Settings
-from tenantry.tenant.users import NewUser
 
 PENDING = "The next `tenantry migrate all` applies your pending revisions."
 NO_DIRECTORY = (
@@ -61,7 +55,7 @@ class NameOrAs(Invalid):
     """Use either NAME with --owner-email, or --as NAME, which takes no owner and no --stamp."""
 
 
-def adopt(
+async def adopt(
     name: Annotated[str | None, typer.Argument(help="The name of the tenant.")] = None,
     *,
     database: Database,
@@ -89,28 +83,33 @@ def adopt(
     if new_name is not None:
         if any((name, owner_email, owner_name, stamp, password_stdin)):
             raise NameOrAs
-        _adopt_copy(settings, database, new_name, server, as_json=as_json)
+        await _adopt_copy(settings, database, new_name, server, as_json=as_json)
         return
     if name is None or owner_email is None:
         raise NameOrAs
     _warn_of_environment(settings)
-    server = server or SERVER_DEFAULT
     new = read_owner(settings, owner_email, owner_name, from_stdin=password_stdin)
-    created = asyncio.run(_adopt(settings, name, database, new.owner, server, stamp=stamp))
+    async with session.opened(settings) as services:
+        created = await services.adoption.adopt(
+            session.context(),
+            name=name,
+            database=database,
+            owner=new.owner,
+            server_name=server or SERVER_DEFAULT,
+            stamp=stamp,
+        )
     show_created(created, new, as_json=as_json)
-    if as_json:
-        return
-    output.note(PENDING if settings.tenant_migrations else NO_DIRECTORY)
+    if not as_json:
+        output.note(PENDING if settings.tenant_migrations else NO_DIRECTORY)
 
 
-def _adopt_copy(
+async def _adopt_copy(
     settings: Settings, database: str, name: str, server: str | None, *, as_json: bool
 ) -> None:
     is_url = database == STANDARD_INPUT or "://" in database
     source = read_url("--database", database) if is_url else database
-
-    async def work(services: Services, progress: Progress) -> Restored:
-        return await adopting.adopt_copy(
+    async with transfer.job(settings) as (services, progress):
+        made = await adopting.adopt_copy(
             session.context(),
             services.copying,
             source,
@@ -118,8 +117,7 @@ def _adopt_copy(
             server_name=server,
             progress=progress,
         )
-
-    show_restored(asyncio.run(transfer.run(settings, work)), as_json=as_json)
+    show_restored(made, as_json=as_json)
 
 
 def _warn_of_environment(settings: Settings) -> None:
@@ -129,17 +127,3 @@ def _warn_of_environment(settings: Settings) -> None:
     table = settings.tenant_version_table
     for one in read_environment(settings.tenant_migrations, table):
         output.note(f"Your env.py is not run. {one.found} {one.consequence}")
-
-
-async def _adopt(
-    settings: Settings, name: str, database: str, owner: NewUser, server: str, *, stamp: str | None
-) -> Provisioned:
-    async with session.opened(settings) as services:
-        return await services.adoption.adopt(
-            session.context(),
-            name=name,
-            database=database,
-            owner=owner,
-            server_name=server,
-            stamp=stamp,
-        )

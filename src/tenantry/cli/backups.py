@@ -1,16 +1,14 @@
 """``tenantry backup``: archives of tenants."""
 
 import asyncio
-from functools import partial
 from typing import Annotated
 
 import typer
 
 from tenantry.backup import creating, pruning, restoring, targets, verifying
 from tenantry.backup.jobs import Progress
-from tenantry.backup.pruning import KEEP_DAYS_MAX, KEEP_LAST_MAX, Pruned
+from tenantry.backup.pruning import KEEP_DAYS_MAX, KEEP_LAST_MAX
 from tenantry.backup.recovery import every_tenant
-from tenantry.backup.restoring import Restored
 from tenantry.backup.targets import Stored, StreamTarget, Target
 from tenantry.catalog import jobs
 from tenantry.catalog.jobs import Job
@@ -106,18 +104,16 @@ async def create(
             raise OneStream
         stream = StreamTarget(transfer.output_stream())
         name = (tenant or [])[0]
-
-        async def work(services: Services, progress: Progress) -> Job:
+        async with transfer.job(settings) as (services, progress):
             found = await find_tenant(services.catalog, name)
-            return await creating.back_up_tenant(
+            await creating.back_up_tenant(
                 session.context(), services.copying, found, stream, progress=progress
             )
-
-        await transfer.run(settings, work)
         return
     target = transfer.target_at(settings, to)
-    made = await transfer.run(settings, partial(_create, target=target, names=tenant or []))
-    _show_made(*made, as_json=as_json)
+    async with transfer.job(settings) as (services, progress):
+        made, failed = await _create(services, progress, target=target, names=tenant or [])
+    _show_made(made, failed, as_json=as_json)
 
 
 @group.command("list")
@@ -144,16 +140,13 @@ async def verify(
 ) -> None:
     """Restore an archive into a scratch database, compare it, and drop the database."""
     settings = session.configure()
-
-    async def work(services: Services, progress: Progress) -> VerifiedResponse:
-        manifest = await verifying.verify(
-            session.context(), services.copying, reader, server_name=server, progress=progress
-        )
-        counts = manifest.row_counts
-        return VerifiedResponse(archive, len(counts), sum(counts.values()), manifest.database_bytes)
-
     with transfer.opened_reader(settings, archive, folder, accepts_foreign=foreign) as reader:
-        verified = await transfer.run(settings, work)
+        async with transfer.job(settings) as (services, progress):
+            manifest = await verifying.verify(
+                session.context(), services.copying, reader, server_name=server, progress=progress
+            )
+    counts = manifest.row_counts
+    verified = VerifiedResponse(archive, len(counts), sum(counts.values()), manifest.database_bytes)
     if as_json:
         output.show_json(verified)
         return
@@ -182,16 +175,15 @@ async def prune(
     """
     settings = session.configure()
     target = transfer.target_at(settings, folder)
-
-    async def work(services: Services, progress: Progress) -> Pruned:
+    rule = {"keep_days": keep_days, "keep_last": keep_last}
+    async with transfer.job(settings) as (services, progress):
         ctx, copying = session.context(), services.copying
-        rule = {"keep_days": keep_days, "keep_last": keep_last}
         if dry_run:
-            find = partial(pruning.find_old, target, copying.keys, now=ctx.now, **rule)
-            return await asyncio.to_thread(find)
-        return await pruning.prune(ctx, copying, target, progress=progress, **rule)
-
-    pruned = await transfer.run(settings, work)
+            pruned = await asyncio.to_thread(
+                pruning.find_old, target, copying.keys, now=ctx.now, **rule
+            )
+        else:
+            pruned = await pruning.prune(ctx, copying, target, progress=progress, **rule)
     if as_json:
         output.show_json(ArchiveList.of_all(pruned.removed))
         return
@@ -239,24 +231,22 @@ async def restore(
     if foreign and name is None:
         raise ForeignNeedsName
     settings = session.configure()
-
-    async def work(services: Services, progress: Progress) -> Restored:
-        ctx, copying = session.context(), services.copying
-        tenant = None if replaced is None else await find_tenant(services.catalog, replaced)
-        if tenant is not None:
-            return await restoring.replace(
-                ctx, copying, reader, tenant, server_name=server, progress=progress
-            )
-        if name is not None:
-            return await restoring.restore_as(
-                ctx, copying, reader, name=name, server_name=server, progress=progress
-            )
-        return await restoring.restore_back(
-            ctx, copying, reader, server_name=server, progress=progress
-        )
-
     with transfer.opened_reader(settings, archive, folder, accepts_foreign=foreign) as reader:
-        restored = await transfer.run(settings, work)
+        async with transfer.job(settings) as (services, progress):
+            ctx, copying = session.context(), services.copying
+            if replaced is not None:
+                tenant = await find_tenant(services.catalog, replaced)
+                restored = await restoring.replace(
+                    ctx, copying, reader, tenant, server_name=server, progress=progress
+                )
+            elif name is not None:
+                restored = await restoring.restore_as(
+                    ctx, copying, reader, name=name, server_name=server, progress=progress
+                )
+            else:
+                restored = await restoring.restore_back(
+                    ctx, copying, reader, server_name=server, progress=progress
+                )
     show_restored(restored, as_json=as_json)
     if replaced is not None and not as_json:
         output.note(
@@ -268,14 +258,9 @@ async def restore(
 async def confirm(tenant: options.Tenant, *, as_json: options.Json = False) -> None:
     """Drop the old database of a tenant that was restored with --replace."""
     settings = session.configure()
-
-    async def work(services: Services, _progress: Progress) -> int:
-        tenant_id = parse_id(tenant)
-        if tenant_id is None:
-            tenant_id = (await find_tenant(services.catalog, tenant)).id
-        return await restoring.confirm(session.context(), services.copying, tenant_id)
-
-    count = await transfer.run(settings, work)
+    async with transfer.job(settings) as (services, _):
+        tenant_id = parse_id(tenant) or (await find_tenant(services.catalog, tenant)).id
+        count = await restoring.confirm(session.context(), services.copying, tenant_id)
     output.show_done(f"Dropped {count} database{'s' * (count > 1)}.", as_json=as_json)
 
 

@@ -1,6 +1,5 @@
 """``tenantry catalog``: the database that lists the tenants."""
 
-import asyncio
 import contextlib
 from typing import Annotated
 
@@ -31,7 +30,7 @@ def manage() -> None:
 
 
 @group.command("move")
-def move(
+async def move(
     *,
     to: Annotated[
         str | None,
@@ -60,10 +59,10 @@ def move(
         raise ToOrCancel
     settings = session.configure()
     if to is None:
-        asyncio.run(catalog_moving.accept_writes(settings.catalog))
+        await catalog_moving.accept_writes(settings.catalog)
         output.show_done("The catalog accepts writes again.", as_json=as_json)
         return
-    asyncio.run(_move(settings, read_url("--to", to)))
+    await _move(settings, read_url("--to", to))
     output.show_done(
         "The catalog was moved. Set TENANTRY_CATALOG_URL to the new URL before you start.",
         as_json=as_json,

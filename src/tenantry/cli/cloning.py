@@ -1,6 +1,5 @@
 """``tenantry tenant clone``: copy a tenant to a new one."""
 
-import asyncio
 from pathlib import Path
 from typing import Annotated
 
@@ -8,15 +7,12 @@ import typer
 
 from tenantry.backup import cloning
 from tenantry.backup.cloning import SQL_BYTES_MAX, BadAnonymisation
-from tenantry.backup.jobs import Progress
-from tenantry.backup.restoring import Restored
 from tenantry.cli import options, session, transfer
 from tenantry.cli.finding import find_tenant
 from tenantry.cli.restored import show_restored
-from tenantry.services import Services
 
 
-def clone(
+async def clone(
     tenant: options.Tenant,
     *,
     name: Annotated[str, typer.Option("--as", metavar="NAME", help="The name of the clone.")],
@@ -40,9 +36,8 @@ def clone(
     """
     settings = session.configure()
     sql = None if anonymise is None else _read(anonymise)
-
-    async def work(services: Services, progress: Progress) -> Restored:
-        return await cloning.clone(
+    async with transfer.job(settings) as (services, progress):
+        made = await cloning.clone(
             session.context(),
             services.copying,
             await find_tenant(services.catalog, tenant),
@@ -51,8 +46,7 @@ def clone(
             anonymise=sql,
             progress=progress,
         )
-
-    show_restored(asyncio.run(transfer.run(settings, work)), as_json=as_json)
+    show_restored(made, as_json=as_json)
 
 
 def _read(path: Path) -> str:

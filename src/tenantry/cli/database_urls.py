@@ -5,6 +5,7 @@ import sys
 
 from pydantic import TypeAdapter, ValidationError
 
+from tenantry.cli.prompts import interruptible
 from tenantry.db.urls import sqlite_path
 from tenantry.kit import postgres_urls
 from tenantry.kit.errors import Invalid
@@ -53,9 +54,10 @@ def read_url(option: str, given: str) -> str:
 def _read_line() -> str:
     if sys.stdin is None:
         return ""
-    if sys.stdin.isatty():
-        return getpass.getpass("URL: ").strip()
-    return sys.stdin.buffer.readline(URL_BYTES_MAX).decode(errors="replace").strip()
+    with interruptible():
+        if sys.stdin.isatty():
+            return getpass.getpass("URL: ").strip()
+        return sys.stdin.buffer.readline(URL_BYTES_MAX).decode(errors="replace").strip()
 
 
 def _has_password(url: str) -> bool:

@@ -6,7 +6,6 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 
 from tenantry.backup.drift_check import check_drift
-from tenantry.backup.jobs import Progress
 from tenantry.catalog import drift, tenant_counts
 from tenantry.cli import options, output, session, transfer
 from tenantry.cli.commands import new_group
@@ -16,8 +15,6 @@ from tenantry.db.schema_listing import Difference
 from tenantry.fleet.drift import DriftReport
 from tenantry.kit.pages import PAGE_SIZE_MAX, Window
 from tenantry.schemas.drift import DriftPage, DriftReportResponse
-from tenantry.services import Services
-from tenantry.settings import Settings
 
 group = new_group("Find tenants with a schema that has drifted.")
 
@@ -37,7 +34,20 @@ async def check(
     expressions are not. Nothing is changed in the databases. Exits with 1 if a tenant has drifted,
     or could not be read.
     """
-    report = await _check(session.configure(), tenant)
+    report = DriftReport()
+    async with transfer.job(session.configure(), shows_bytes=False) as (services, progress):
+        chosen = None if tenant is None else await find_tenant(services.catalog, tenant)
+        total = 1 if chosen else await tenant_counts.total(services.catalog)
+        columns = (TextColumn("Comparing"), BarColumn(), MofNCompleteColumn())
+        with transfer.bar(columns, lambda: report.total, total=total):
+            await check_drift(
+                session.context(),
+                services.copying,
+                services.drift,
+                report,
+                tenant=chosen,
+                progress=progress,
+            )
     if as_json:
         output.show_json(DriftReportResponse.of_report(report))
     else:
@@ -80,24 +90,3 @@ def _line(one: Difference) -> str:
     if one.expected is None:
         return f"not defined: {what}"
     return f"{what}: {one.found or 'nothing'} instead of {one.expected or 'nothing'}"
-
-
-async def _check(settings: Settings, name: str | None) -> DriftReport:
-    report = DriftReport()
-
-    async def work(services: Services, progress: Progress) -> None:
-        tenant = None if name is None else await find_tenant(services.catalog, name)
-        total = 1 if tenant else await tenant_counts.total(services.catalog)
-        columns = (TextColumn("Comparing"), BarColumn(), MofNCompleteColumn())
-        with transfer.bar(columns, lambda: report.total, total=total):
-            await check_drift(
-                session.context(),
-                services.copying,
-                services.drift,
-                report,
-                tenant=tenant,
-                progress=progress,
-            )
-
-    await transfer.run(settings, work, shows_bytes=False)
-    return report

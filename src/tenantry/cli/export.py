@@ -1,19 +1,16 @@
 """``tenantry tenant export``: the data of a tenant as files."""
 
-import asyncio
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from tenantry.cli import options, output, session
-from tenantry.cli.finding import find_tenant
+from tenantry.cli.finding import opened_tenant
 from tenantry.db.row_formats import RowFormat
-from tenantry.fleet.export import Manifest
-from tenantry.settings import Settings
 
 
-def export(
+async def export(
     tenant: options.Tenant,
     folder: Annotated[Path, typer.Argument(help="The new folder for the files.")],
     *,
@@ -26,18 +23,13 @@ def export(
 
     Password hashes and sessions are left out.
     """
-    manifest = asyncio.run(_export(session.configure(), tenant, folder, row_format))
+    async with opened_tenant(tenant) as (services, found):
+        manifest = await services.export.write(
+            session.context(), found, folder, row_format=row_format
+        )
     if as_json:
         output.show_json(manifest)
         return
     columns = ["Table", output.number("Rows"), "File"]
     rows = [(one.name, f"{one.rows:,}", folder / one.file) for one in manifest.tables]
     output.show_table(columns, rows)
-
-
-async def _export(
-    settings: Settings, id_or_name: str, folder: Path, row_format: RowFormat
-) -> Manifest:
-    async with session.opened(settings) as services:
-        found = await find_tenant(services.catalog, id_or_name)
-        return await services.export.write(session.context(), found, folder, row_format=row_format)

@@ -1,12 +1,11 @@
 """``tenantry tenant move``: move tenants to another tenant server."""
 
-import asyncio
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
 
 from tenantry.backup import moving
-from tenantry.backup.jobs import Progress
 from tenantry.backup.moving import Moved, NotMoved, Planned, SameServer
 from tenantry.backup.online import Way, describe
 from tenantry.backup.recovery import every_tenant
@@ -35,7 +34,7 @@ class BothWays(Invalid):
     """Use one of --online and --offline."""
 
 
-def move(
+async def move(
     tenant: Annotated[
         list[str] | None, typer.Argument(metavar="TENANT...", help="The ids or names of tenants.")
     ] = None,
@@ -78,23 +77,23 @@ def move(
         raise SameServer
     settings = session.configure()
     way = Way.ONLINE if is_online else Way.OFFLINE if is_offline else Way.AUTO
-
-    async def work(services: Services, progress: Progress) -> list[Result]:
+    ended: Sequence[Result]
+    async with transfer.job(settings) as (services, progress):
         ctx, copying = session.context(), services.copying
         chosen = await _chosen(services, tenant or [], all_on)
         if dry_run:
-            return [*await moving.plan(copying, chosen, server_name=to, way=way)]
-        if len(chosen) == 1 and tenant:  # its error is the result of the command
-            return [
+            ended = await moving.plan(copying, chosen, server_name=to, way=way)
+        elif len(chosen) == 1 and tenant:  # its error is the result of the command
+            ended = [
                 await moving.move(
                     ctx, copying, chosen[0], server_name=to, progress=progress, way=way
                 )
             ]
-        return [
-            *await moving.move_all(ctx, copying, chosen, server_name=to, progress=progress, way=way)
-        ]
-
-    _show(asyncio.run(transfer.run(settings, work)), as_json=as_json, dry_run=dry_run)
+        else:
+            ended = await moving.move_all(
+                ctx, copying, chosen, server_name=to, progress=progress, way=way
+            )
+    _show(ended, as_json=as_json, dry_run=dry_run)
 
 
 async def _chosen(services: Services, names: list[str], all_on: str | None) -> list[Tenant]:
@@ -106,7 +105,7 @@ async def _chosen(services: Services, names: list[str], all_on: str | None) -> l
     return [one for one in await every_tenant(services.copying) if one.server_name == all_on]
 
 
-def _show(ended: list[Result], *, as_json: bool, dry_run: bool) -> None:
+def _show(ended: Sequence[Result], *, as_json: bool, dry_run: bool) -> None:
     failed = [one for one in ended if isinstance(one, NotMoved)]
     if as_json:
         output.show_json(

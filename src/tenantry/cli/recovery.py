@@ -15,7 +15,6 @@ from tenantry.cli.exit_status import ExitStatus
 from tenantry.db.postgres_tools import PostgresTools
 from tenantry.kit.errors import TenantryError
 from tenantry.schemas.backups import RestoredMissing, TenantFailure
-from tenantry.services import Services
 
 Archive = Annotated[
     str,
@@ -32,7 +31,7 @@ Place = Annotated[
 ]
 
 
-def restore_catalog(
+async def restore_catalog(
     archive: Archive, *, place: Place = None, as_json: options.Json = False
 ) -> None:
     """Restore the catalog where there is none: a new machine, or an empty database.
@@ -40,24 +39,17 @@ def restore_catalog(
     Then `tenantry backup restore-missing` restores the tenants that it lists.
     """
     settings = session.configure()
-
-    async def work() -> None:
-        with transfer.opened_reader(settings, archive, place) as reader:
-            await recovery.restore_catalog(
-                session.context(),
-                settings.catalog,
-                reader,
-                tools=PostgresTools(settings.pg_tools),
-            )
-
-    asyncio.run(work())
+    with transfer.opened_reader(settings, archive, place) as reader:
+        await recovery.restore_catalog(
+            session.context(), settings.catalog, reader, tools=PostgresTools(settings.pg_tools)
+        )
     output.show_done(
         "The catalog was restored. `tenantry backup restore-missing` restores its tenants.",
         as_json=as_json,
     )
 
 
-def restore_missing(*, place: Place = None, as_json: options.Json = False) -> None:
+async def restore_missing(*, place: Place = None, as_json: options.Json = False) -> None:
     """Restore every tenant without a database from its newest archive.
 
     Tenants that have their database are not changed. If a tenant cannot be restored, the others
@@ -66,8 +58,8 @@ def restore_missing(*, place: Place = None, as_json: options.Json = False) -> No
     """
     settings = session.configure()
     target = transfer.target_at(settings, place)
-
-    async def work(services: Services, progress: Progress) -> tuple[int, list[TenantFailure]]:
+    done, failed = 0, []
+    async with transfer.job(settings) as (services, progress):
         copying = services.copying
         stored = await asyncio.to_thread(targets.stored, target, copying.keys)
         archives = recovery.archives_by_tenant(stored)
@@ -78,16 +70,12 @@ def restore_missing(*, place: Place = None, as_json: options.Json = False) -> No
                 f"Unusable archives: {len(unusable)}, such as {first.name} ({first.fault}). "
                 "Older ones of the same tenants are restored."
             )
-        done, failed = 0, []
         for tenant in await recovery.tenants_without_database(copying):
             is_restored, texts = await _restore(
                 copying, tenant, archives.get(tenant.id, []), target, progress
             )
             done += is_restored
             failed += [TenantFailure(tenant.name, text) for text in texts]
-        return done, failed
-
-    done, failed = asyncio.run(transfer.run(settings, work))
     message = f"Restored {done} tenant{'s' * (done != 1)}."
     if as_json:
         output.show_json(RestoredMissing(message, failed))

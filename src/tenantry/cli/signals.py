@@ -34,7 +34,7 @@ class Stop:
 
 
 @contextmanager
-def handled(begin: Callable[[], None]) -> Iterator[Stop]:
+def handled(begin: Callable[[], object]) -> Iterator[Stop]:
     """Call *begin* at the first signal; at the second one, cancel the task of the block.
 
     `INTERRUPT_SECONDS` after a SIGTERM the task is cancelled as by a second signal.

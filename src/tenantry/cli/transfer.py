@@ -2,10 +2,10 @@
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import BinaryIO
 
 from rich.progress import (
     BarColumn,
@@ -30,8 +30,6 @@ from tenantry.settings import Settings
 
 STREAM = "-"
 POLL_SECONDS = 0.2
-
-Result = TypeVar("Result")
 
 
 class TerminalOutput(Invalid):
@@ -97,28 +95,20 @@ def opened_reader(
         yield reader
 
 
-async def run(
-    settings: Settings,
-    work: Callable[[Services, Counter], Awaitable[Result]],
-    *,
-    shows_bytes: bool = True,
-) -> Result:
-    """Run *work* with the services, show its progress, and cancel it at the first signal.
+@asynccontextmanager
+async def job(
+    settings: Settings, *, shows_bytes: bool = True
+) -> AsyncIterator[tuple[Services, Counter]]:
+    """Open the services for a job in the block, and cancel it at the first signal.
 
-    Args:
-        settings: The settings.
-        work: What is run.
-        shows_bytes: Whether its progress is in bytes; else it shows its progress itself.
+    Yields the services, and the progress of the job. It is shown, unless *shows_bytes* is False.
     """
     async with session.opened(settings) as services:
         await services.lifecycle.reap()
         await jobs.reap(services.copying)
         counter = Counter()
-        with cancelled_by_signals():
-            if not shows_bytes:
-                return await work(services, counter)
-            with shown(counter):
-                return await work(services, counter)
+        with cancelled_by_signals(), shown(counter) if shows_bytes else nullcontext():
+            yield services, counter
 
 
 @contextmanager
@@ -126,12 +116,8 @@ def cancelled_by_signals() -> Iterator[None]:
     """Cancel the current task at the first signal to end."""
     task = asyncio.current_task()
     assert task is not None
-    with signals.handled(lambda: _cancel(task)):
+    with signals.handled(task.cancel):
         yield
-
-
-def _cancel(task: "asyncio.Task[Any]") -> None:
-    task.cancel()
 
 
 def shown(counter: Counter) -> AbstractContextManager[None]:
