@@ -323,7 +323,8 @@ def serve_all(
     """
     own = settings.model_copy(update={"metrics_port": 0})
     supervisor = Supervisor(own, groups, on_answering)
-    with _closed_after(groups), server.serving_metrics(settings, AllProcesses(supervisor)):
+    metrics = AllProcesses(supervisor).registry
+    with _closed_after(groups), server.serving_metrics(settings, metrics):
         supervisor.run()
     if supervisor.has_failed:
         raise ProcessNotStarted

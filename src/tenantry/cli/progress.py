@@ -13,7 +13,6 @@ from rich.progress import (
     Progress,
     ProgressColumn,
     Task,
-    TaskID,
     TextColumn,
     TimeRemainingColumn,
 )
@@ -95,15 +94,6 @@ class _Speed(ProgressColumn):
         return Text("" if speed is None else f"{speed:,.0f} tenants/s")
 
 
-class _Failed(ProgressColumn):
-    """Tenants that failed."""
-
-    def render(self, task: Task) -> Text:
-        """Return the failures of *task*."""
-        failed = task.fields["failed"]
-        return Text(f"{failed:,} failed", "red" if failed else "dim")
-
-
 class WatchLeft(RunContinues):
     """This process received a signal to stop watching; the run continues."""
 
@@ -150,9 +140,10 @@ async def watch(catalog: Catalog, run_id: UUID) -> None:
         WatchLeft: This process received a signal to stop.
         DatabaseUnavailable: The catalog has not answered for `CATALOG_LOST_SECONDS_MAX`.
     """
-    asked: list[bool] = []
-    with signals.handled(lambda: asked.append(True)), shown_on(output.progress()) as show:
-        await _follow(catalog, run_id, show=show, left=lambda: WatchLeft() if asked else None)
+    with signals.handled() as stop, shown_on(output.progress()) as show:
+        await _follow(
+            catalog, run_id, show=show, left=lambda: WatchLeft() if stop.received else None
+        )
 
 
 async def _follow(
@@ -193,30 +184,25 @@ def shown_on(console: Console) -> Iterator[Show]:
         TextColumn("Migrating"),
         BarColumn(),
         MofNCompleteColumn(),
-        _Failed(),
+        TextColumn("{task.fields[failed]}"),
         _Speed(),
         TimeRemainingColumn(compact=True),
         TextColumn("{task.fields[waiting]}"),
     )
     with Progress(*columns, console=console) as progress:
-        yield _Bar(progress)
+        bar = progress.add_task("", visible=False)
 
+        def update(run: MigrationRun, away: Sequence[AwayServer]) -> None:
+            progress.update(
+                bar,
+                total=run.total_count,
+                completed=run.success_count + run.failed_count,
+                failed=f"[{'red' if run.failed_count else 'dim'}]{run.failed_count:,} failed",
+                waiting=waiting_text(away),
+                visible=True,
+            )
 
-class _Bar:
-    """A progress bar."""
-
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-        self._task: TaskID | None = None
-
-    def __call__(self, run: MigrationRun, away: Sequence[AwayServer]) -> None:
-        """Update the bar."""
-        if self._task is None:
-            self._task = self._progress.add_task("", total=run.total_count, failed=0, waiting="")
-        done = run.success_count + run.failed_count
-        self._progress.update(
-            self._task, completed=done, failed=run.failed_count, waiting=waiting_text(away)
-        )
+        yield update
 
 
 class _Lines:

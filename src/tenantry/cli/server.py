@@ -12,9 +12,8 @@ import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 import uvicorn
@@ -30,7 +29,7 @@ from tenantry.fleet.worker import Worker
 from tenantry.kit import private, process
 from tenantry.kit.errors import Unavailable
 from tenantry.kit.metrics import Metrics
-from tenantry.services import Services, open_services
+from tenantry.services import open_services
 from tenantry.settings import Settings
 
 LOCK_FILE = "serve.lock"
@@ -53,12 +52,6 @@ NO_SUCH_ADDRESS = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
 _log = structlog.get_logger(__name__)
 
 
-class HasRegistry(Protocol):
-    """Metrics of one process, or of several."""
-
-    registry: CollectorRegistry
-
-
 Publish = Callable[[Metrics], AbstractContextManager[None]]
 
 
@@ -75,12 +68,22 @@ class _Server(uvicorn.Server):
 
     Args:
         config: As for uvicorn.
+        worker: Stopped with the server.
         on_answering: Called when the server accepts requests.
     """
 
-    def __init__(self, config: uvicorn.Config, on_answering: Callable[[], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, worker: Worker, on_answering: Callable[[], None]
+    ) -> None:
         super().__init__(config)
+        self._worker = worker
         self._on_answering = on_answering
+        self._stopping: asyncio.Task[None] | None = None
+
+    def begin_to_stop(self) -> None:
+        """Stop the server, and the worker at once: a request can wait for a migration."""
+        self.should_exit = True
+        self._stopping = asyncio.create_task(self._worker.stop())
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -120,7 +123,7 @@ def serve(
         AddressUnusable: Another process began to listen on the address first.
         CatalogUnusable, WrongSecretKey: As for `open_services`.
     """
-    publish = publish or partial(serving_metrics, settings)
+    publish = publish or (lambda metrics: serving_metrics(settings, metrics.registry))
     return process.run(_serve(settings, sockets, on_answering, grace_seconds, publish))
 
 
@@ -191,8 +194,8 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def serving_metrics(settings: Settings, metrics: HasRegistry) -> Iterator[None]:
-    """Serve the metrics without credentials during the block, if the settings have a port.
+def serving_metrics(settings: Settings, registry: CollectorRegistry) -> Iterator[None]:
+    """Serve metrics without credentials during the block, if the settings have a port.
 
     They are served by threads, so they are available while the event loop is blocked.
 
@@ -204,7 +207,7 @@ def serving_metrics(settings: Settings, metrics: HasRegistry) -> Iterator[None]:
         yield
         return
     try:
-        server = metrics_port.bound(host, port, metrics.registry)
+        server = metrics_port.bound(host, port, registry)
     except OSError as error:
         raise _unusable(host, port, error, "TENANTRY_METRICS_PORT") from error
     thread = threading.Thread(target=server.serve_forever, daemon=True)
@@ -225,43 +228,27 @@ async def _serve(
     publish: Publish,
 ) -> signal.Signals | None:
     logging.getLogger("uvicorn.error").addFilter(is_logged)
-    life = _Life()
-    with signals.handled(life.begin_to_stop) as stop:
+    server: _Server | None = None
+
+    def begin_to_stop() -> None:
+        if server is not None:
+            server.begin_to_stop()
+
+    with signals.handled(begin_to_stop) as stop:
         async with open_services(settings) as services:
             access_log = open_access_log(settings)
             app = app_over(services, access_log)
             process.settle()
             connections = Connections(limits_of(settings), services.metrics)
             config = _config(app, settings, connections, grace_seconds)
-            server = _Server(config, on_answering)
-            life.begin(services, server)
+            server = _Server(config, services.worker, on_answering)
+            if stop.received:
+                server.begin_to_stop()
             with publish(services.metrics), access_log.holding():
                 async with connections.checked():
                     await server.serve(list(sockets))
             _log.info("stopping", tenants_in_work=not services.worker.is_idle)
     return stop.received
-
-
-class _Life:
-    """Stops the parts of the process that have been started, after a signal."""
-
-    def __init__(self) -> None:
-        self._is_ending = False
-        self._worker: Worker | None = None
-        self._server: uvicorn.Server | None = None
-        self._stopping: asyncio.Task[None] | None = None
-
-    def begin(self, services: Services, server: uvicorn.Server) -> None:
-        self._worker, self._server = services.worker, server
-        if self._is_ending:
-            self.begin_to_stop()
-
-    def begin_to_stop(self) -> None:
-        self._is_ending = True
-        if self._server is not None and self._worker is not None:
-            self._server.should_exit = True
-            # Immediately: uvicorn waits for requests, and a request can wait for a migration.
-            self._stopping = asyncio.create_task(self._worker.stop())
 
 
 def is_logged(record: logging.LogRecord) -> bool:

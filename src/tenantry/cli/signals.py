@@ -34,7 +34,7 @@ class Stop:
 
 
 @contextmanager
-def handled(begin: Callable[[], object]) -> Iterator[Stop]:
+def handled(begin: Callable[[], object] = lambda: None) -> Iterator[Stop]:
     """Call *begin* at the first signal; at the second one, cancel the task of the block.
 
     `INTERRUPT_SECONDS` after a SIGTERM the task is cancelled as by a second signal.
@@ -43,6 +43,7 @@ def handled(begin: Callable[[], object]) -> Iterator[Stop]:
     """
     loop, task, stop = asyncio.get_running_loop(), asyncio.current_task(), Stop()
     assert task is not None
+    has_ended = False
 
     def handle(by: signal.Signals) -> None:
         if stop.received is None:
@@ -61,13 +62,12 @@ def handled(begin: Callable[[], object]) -> Iterator[Stop]:
         if not has_ended:
             task.cancel()
 
-    has_ended: list[bool] = []
     for number in STOP_SIGNALS:
         loop.add_signal_handler(number, handle, number)
     try:
         yield stop
     finally:
-        has_ended.append(True)
+        has_ended = True
         for number in STOP_SIGNALS:
             loop.remove_signal_handler(number)
 

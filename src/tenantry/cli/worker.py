@@ -65,7 +65,7 @@ async def _work(settings: Settings, announce: Callable[[Services], None]) -> sig
     with signals.handled(stopped.set) as stop:
         async with open_services(settings) as services:
             process.settle()
-            with server.serving_metrics(settings, services.metrics):
+            with server.serving_metrics(settings, services.metrics.registry):
                 announce(services)
                 await stopped.wait()
             _log.info("stopping", tenants_in_work=not services.worker.is_idle)
