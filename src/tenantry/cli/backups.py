@@ -11,12 +11,12 @@ from tenantry.backup.pruning import KEEP_DAYS_MAX, KEEP_LAST_MAX
 from tenantry.backup.recovery import every_tenant
 from tenantry.backup.targets import Stored, StreamTarget, Target
 from tenantry.catalog import jobs
-from tenantry.catalog.jobs import Job
+from tenantry.catalog.jobs import Job, JobNotFound
 from tenantry.catalog.tenants import Tenant
-from tenantry.cli import cancelling, options, output, recovery, session, transfer
+from tenantry.cli import options, output, recovery, session, transfer
 from tenantry.cli.commands import new_group
 from tenantry.cli.exit_status import ExitStatus
-from tenantry.cli.finding import find_tenant
+from tenantry.cli.finding import find_tenant, read_id
 from tenantry.cli.recovery import Archive, Place
 from tenantry.cli.restored import show_restored
 from tenantry.cli.transfer import STREAM
@@ -38,7 +38,6 @@ CONCURRENT = 4
 
 group = new_group("Back up tenants, and restore them from archives.")
 
-group.command("cancel")(cancelling.cancel)
 group.command("restore-catalog")(recovery.restore_catalog)
 group.command("restore-missing")(recovery.restore_missing)
 
@@ -296,6 +295,19 @@ async def show_jobs(
     ]
     output.show_table(columns, rows)
     output.note_page(found, "jobs")
+
+
+@group.command("cancel")
+async def cancel(
+    job: Annotated[str, typer.Argument(help="The id of a job: see `tenantry backup jobs --json`.")],
+    *,
+    as_json: options.Json = False,
+) -> None:
+    """Cancel a queued or running job of any process: what it has begun is removed."""
+    job_id = read_id(job, JobNotFound)
+    async with session.opened() as services:
+        await services.queueing.cancel(session.context(), job_id)
+    output.show_done("The job is being cancelled.", as_json=as_json)
 
 
 async def _create(

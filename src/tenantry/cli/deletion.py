@@ -1,5 +1,6 @@
 """``tenantry tenant list --deleted``, ``undelete`` and ``purge``: deleted tenants."""
 
+import contextlib
 from datetime import datetime
 from typing import Annotated
 
@@ -101,9 +102,7 @@ def done(kept_until: datetime | None) -> str:
 
 async def _get(catalog: Catalog, id_or_name: str) -> Tenant:
     tenant_id = parse_id(id_or_name)
-    if tenant_id is None:
-        return await deleted_tenants.get_by_name(catalog, id_or_name)
-    try:
-        return await deleted_tenants.get(catalog, tenant_id)
-    except DeletedTenantNotFound:
-        return await deleted_tenants.get_by_name(catalog, id_or_name)
+    if tenant_id is not None:
+        with contextlib.suppress(DeletedTenantNotFound):
+            return await deleted_tenants.get(catalog, tenant_id)
+    return await deleted_tenants.get_by_name(catalog, id_or_name)

@@ -1,12 +1,14 @@
-"""Find a tenant by what an operator types."""
+"""Find a tenant, or an id, by what an operator types."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from uuid import UUID
 
 from tenantry.catalog import tenants
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.tenants import Tenant
 from tenantry.cli import session
+from tenantry.kit.errors import NotFound
 from tenantry.kit.ids import parse_id
 from tenantry.services import Services
 from tenantry.settings import Settings
@@ -35,3 +37,11 @@ async def find_tenant(catalog: Catalog, id_or_name: str) -> Tenant:
     tenant_id = parse_id(id_or_name)
     found = None if tenant_id is None else await tenants.find(catalog, tenant_id)
     return found or await tenants.get_by_name(catalog, id_or_name)
+
+
+def read_id(text: str, missing: type[NotFound]) -> UUID:
+    """Return the id in *text*, or raise the error *missing*."""
+    found = parse_id(text)
+    if found is None:
+        raise missing
+    return found

@@ -1,7 +1,6 @@
 """``tenantry key``: the API keys of a tenant."""
 
 from typing import Annotated
-from uuid import UUID
 
 import typer
 
@@ -11,8 +10,7 @@ from tenantry.catalog import credentials as stored
 from tenantry.catalog.credentials import ApiKeyNotFound
 from tenantry.cli import options, output, session
 from tenantry.cli.commands import new_group
-from tenantry.cli.finding import opened_tenant
-from tenantry.kit.ids import parse_id
+from tenantry.cli.finding import opened_tenant, read_id
 from tenantry.schemas.credentials import ApiKeyList, IssuedApiKeyResponse
 
 KeyId = Annotated[str, typer.Argument(help="The id of the key.")]
@@ -72,7 +70,7 @@ async def rotate(
             session.context(),
             services.catalog,
             found.id,
-            _parse(key_id),
+            read_id(key_id, ApiKeyNotFound),
             grace_seconds=grace_period_seconds,
         )
     _show(issued, as_json=as_json)
@@ -86,7 +84,9 @@ async def rotate(
 async def revoke(tenant: options.Tenant, key_id: KeyId, *, as_json: options.Json = False) -> None:
     """Revoke an API key of a tenant. It is invalid immediately."""
     async with opened_tenant(tenant) as (services, found):
-        await credentials.revoke_key(session.context(), services.catalog, found.id, _parse(key_id))
+        await credentials.revoke_key(
+            session.context(), services.catalog, found.id, read_id(key_id, ApiKeyNotFound)
+        )
     output.show_done("The API key was revoked.", as_json=as_json)
 
 
@@ -97,10 +97,3 @@ def _show(issued: IssuedKey, *, as_json: bool) -> None:
     key = issued.key
     output.show_attributes({"API key": issued.secret, "id": key.id, "expires": key.expires_at})
     output.note("The API key is not shown again.")
-
-
-def _parse(key_id: str) -> UUID:
-    found = parse_id(key_id)
-    if found is None:
-        raise ApiKeyNotFound
-    return found

@@ -11,16 +11,18 @@ from tenantry.catalog import admins, runs
 from tenantry.catalog.activity import activity_of
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.runs import MigrationRun, MigrationRunNotFound, RunTenant
-from tenantry.cli import options, output, progress, reports, revision_template, run_options, session
+from tenantry.cli import options, output, progress, reports, run_options, session
 from tenantry.cli.commands import new_group
 from tenantry.cli.exit_status import ExitStatus
+from tenantry.cli.finding import read_id
 from tenantry.cli.progress import Found
 from tenantry.cli.reports import StatusResponse
 from tenantry.fleet.status import schema_status
 from tenantry.kit import process
 from tenantry.kit.errors import Invalid
-from tenantry.kit.ids import parse_id
 from tenantry.kit.pages import PAGE_SIZE_DEFAULT, Page, Window
+from tenantry.migration import revision_template
+from tenantry.schemas.base import Schema
 from tenantry.schemas.migrations import (
     MigrationDetailResponse,
     MigrationPreviewResponse,
@@ -31,7 +33,6 @@ from tenantry.schemas.migrations import (
 from tenantry.services import open_services
 
 group = new_group("Migrate every tenant database.")
-group.command("new")(revision_template.new)
 
 
 class AdminUnclear(Invalid):
@@ -40,6 +41,18 @@ class AdminUnclear(Invalid):
 
 class NoSuchAdmin(Invalid):
     """--by must be the e-mail address of an active admin; `tenantry admin list` lists them."""
+
+
+class NoMigrations(Invalid):
+    """Set TENANTRY_TENANT_MIGRATIONS to the folder for your revisions, such as `migrations`."""
+
+
+class DraftResponse(Schema, frozen=True):
+    """A new revision."""
+
+    revision: str
+    name: str
+    path: str
 
 
 class RunResult(MigrationResultResponse, frozen=True):
@@ -52,6 +65,24 @@ class RunResult(MigrationResultResponse, frozen=True):
         """Return the representation of a run that has ended."""
         details = [MigrationDetailResponse.of(item) for item in items]
         return cls.of(run, details=details, run_id=run.id)
+
+
+@group.command("new")
+def new(
+    *,
+    message: Annotated[str, typer.Option("--message", "-m", help="What the revision does.")],
+    as_json: options.Json = False,
+) -> None:
+    """Create the file of a new revision, after the newest one."""
+    settings = session.configure()
+    if settings.tenant_migrations is None:
+        raise NoMigrations
+    draft = revision_template.write_draft(settings.tenant_migrations, message)
+    if as_json:
+        output.show_json(DraftResponse(draft.id, draft.name, str(draft.path)))
+        return
+    output.show_line(str(draft.path))
+    output.note("Complete it; `tenantry migrate plan` then shows which tenants would get it.")
 
 
 @group.command("plan")
@@ -178,9 +209,7 @@ async def show(
     """
     async with session.opened() as services:
         catalog = services.catalog
-        run_id = await _newest(catalog) if run is None else parse_id(run)
-        if run_id is None:
-            raise MigrationRunNotFound
+        run_id = await _newest(catalog) if run is None else read_id(run, MigrationRunNotFound)
         if watch:
             await progress.watch(catalog, run_id)
         found = await progress.found(catalog, await runs.get(catalog, run_id))
@@ -197,9 +226,7 @@ async def cancel(
 ) -> None:
     """Cancel a migration run: tenants in work finish, others are not started."""
     async with session.opened() as services:
-        run_id = parse_id(run)
-        if run_id is None:
-            raise MigrationRunNotFound
+        run_id = read_id(run, MigrationRunNotFound)
         await services.fleet.cancel(session.context(), run_id, ends_all=True)
     output.show_done(
         "The run is cancelled: tenants in work finish, others are not started.", as_json=as_json
@@ -238,6 +265,8 @@ async def _with_details(catalog: Catalog, page: Page[MigrationRun]) -> Migration
     return MigrationRunPage(items, window.page, window.size, page.total_count, page.total_pages)
 
 
-async def _newest(catalog: Catalog) -> UUID | None:
+async def _newest(catalog: Catalog) -> UUID:
     newest = (await runs.page(catalog, Window(1, 1))).items
-    return newest[0].id if newest else None
+    if not newest:
+        raise MigrationRunNotFound
+    return newest[0].id

@@ -7,9 +7,8 @@ import typer
 
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.runs import MigrationRunNotFound
-from tenantry.cli.finding import find_tenant
+from tenantry.cli.finding import find_tenant, read_id
 from tenantry.fleet.run_options import Amount, RunOptions
-from tenantry.kit.ids import parse_id
 
 Tenants = Annotated[
     list[str] | None,
@@ -56,13 +55,10 @@ async def options_of(
         TenantNotFound: A tenant in *named* does not exist.
         MigrationRunNotFound: *retry* is not an id.
     """
-    retry_of = None if retry is None else parse_id(retry)
-    if retry is not None and retry_of is None:
-        raise MigrationRunNotFound
     found = [(await find_tenant(catalog, one)).id for one in named] if named else None
     return RunOptions(
         tenant_ids=found,
-        retry_of=retry_of,
+        retry_of=None if retry is None else read_id(retry, MigrationRunNotFound),
         waves=[_amount(one) for one in waves] if waves else None,
         max_failures=None if max_failures is None else _amount(max_failures),
         label=label,

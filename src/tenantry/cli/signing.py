@@ -10,7 +10,7 @@ from tenantry.catalog import signing_keys
 from tenantry.catalog.signing_keys import SigningKeyNotFound
 from tenantry.cli import options, output, session
 from tenantry.cli.commands import new_group
-from tenantry.kit.ids import parse_id
+from tenantry.cli.finding import read_id
 from tenantry.schemas.base import ListResponse, Schema
 
 group = new_group("Manage the keys that sign logins.")
@@ -77,9 +77,7 @@ async def revoke(
     If no other key can sign, a new one is created.
     """
     settings = session.configure()
-    parsed = parse_id(key_id)
-    if parsed is None:
-        raise SigningKeyNotFound
+    found = read_id(key_id, SigningKeyNotFound)
     async with session.opened(settings) as services:
-        await services.signing_keys.revoke(session.context(), parsed)
+        await services.signing_keys.revoke(session.context(), found)
     output.show_done("The signing key was revoked.", as_json=as_json)

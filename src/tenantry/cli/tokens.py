@@ -10,8 +10,7 @@ from tenantry.catalog import credentials as stored
 from tenantry.catalog.credentials import McpToken, McpTokenNotFound
 from tenantry.cli import options, output, session, users
 from tenantry.cli.commands import new_group
-from tenantry.cli.finding import opened_tenant
-from tenantry.kit.ids import parse_id
+from tenantry.cli.finding import opened_tenant, read_id
 from tenantry.schemas.credentials import IssuedMcpTokenResponse, McpTokenList
 from tenantry.tenant import tokens
 
@@ -103,10 +102,9 @@ async def revoke(
 ) -> None:
     """Revoke an McpToken of a tenant. It is invalid immediately."""
     async with opened_tenant(tenant) as (services, found):
-        parsed = parse_id(token_id)
-        if parsed is None:
-            raise McpTokenNotFound
-        await credentials.revoke_mcp_token(session.context(), services.catalog, found.id, parsed)
+        await credentials.revoke_mcp_token(
+            session.context(), services.catalog, found.id, read_id(token_id, McpTokenNotFound)
+        )
     output.show_done("The McpToken was revoked.", as_json=as_json)
 
 
