@@ -88,17 +88,17 @@ async def adopt(
     if name is None or owner_email is None:
         raise NameOrAs
     _warn_of_environment(settings)
-    new = read_owner(settings, owner_email, owner_name, from_stdin=password_stdin)
+    owner, generated = read_owner(settings, owner_email, owner_name, from_stdin=password_stdin)
     async with session.opened(settings) as services:
         created = await services.adoption.adopt(
             session.context(),
             name=name,
             database=database,
-            owner=new.owner,
+            owner=owner,
             server_name=server or SERVER_DEFAULT,
             stamp=stamp,
         )
-    show_created(created, new, as_json=as_json)
+    show_created(created, generated, as_json=as_json)
     if not as_json:
         output.note(PENDING if settings.tenant_migrations else NO_DIRECTORY)
 

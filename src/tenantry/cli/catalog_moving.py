@@ -23,12 +23,6 @@ class ToOrCancel(Invalid):
     """Use either --to URL or --cancel."""
 
 
-@group.callback()
-def manage() -> None:
-    """Move the catalog."""
-    # With a callback, a group of one command is still a group.
-
-
 @group.command("move")
 async def move(
     *,

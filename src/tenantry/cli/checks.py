@@ -2,9 +2,7 @@
 
 import asyncio
 import tempfile
-from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 from tenantry.access.signing import SigningKeys, WrongSecretKey, read_secret_file
@@ -101,7 +99,13 @@ async def _check_catalog(settings: Settings) -> list[Finding]:
     finding = await _check_catalog_revision(settings)
     if finding.state is not State.OK:
         return [finding]
-    async with _opened_catalog(settings) as catalog:
+    catalog = Catalog(
+        settings.catalog,
+        connections_max=1,
+        timeout_seconds=settings.connect_timeout_s,
+        synchronous=settings.sqlite_synchronous,
+    )
+    try:
         return [
             finding,
             await _check_keys(settings, catalog),
@@ -109,16 +113,13 @@ async def _check_catalog(settings: Settings) -> list[Finding]:
             *await check_databases(settings, catalog),
             *await check_fill(settings, catalog),
             *await check_public(settings, catalog),
-            *await _check_leftovers(settings, catalog),
+            *await check_leftovers(settings, catalog),
             *await check_slots(settings, catalog),
         ]
-
-
-async def _check_leftovers(settings: Settings, catalog: Catalog) -> list[Finding]:
-    try:
-        return await check_leftovers(settings, catalog)
     except DatabaseUnavailable as error:
         return [Finding("catalog", State.FAILED, explain(error), CATALOG_ADVICE)]
+    finally:
+        await catalog.close()
 
 
 async def _check_catalog_revision(settings: Settings) -> Finding:
@@ -146,20 +147,6 @@ async def _position(settings: Settings, url: str, streams: Streams) -> str:
         return state.revision.own
 
 
-@asynccontextmanager
-async def _opened_catalog(settings: Settings) -> AsyncIterator[Catalog]:
-    catalog = Catalog(
-        settings.catalog,
-        connections_max=1,
-        timeout_seconds=settings.connect_timeout_s,
-        synchronous=settings.sqlite_synchronous,
-    )
-    try:
-        yield catalog
-    finally:
-        await catalog.close()
-
-
 async def _check_keys(settings: Settings, catalog: Catalog) -> Finding:
     advice = "Set the TENANTRY_SECRET_KEY, or restore the file, that the catalog was created with."
     file = settings.data_dir / "secret-key"
@@ -183,17 +170,11 @@ async def _check_keys(settings: Settings, catalog: Catalog) -> Finding:
 async def _check_clock(path: Path | None, catalog: Catalog) -> list[Finding]:
     if path is not None:  # a file has the clock of this machine
         return []
-    try:
-        difference_ms = await clock.now_ms(catalog) - utc_now().timestamp() * 1000
-    except DatabaseUnavailable as error:
-        return [Finding("clock", State.FAILED, explain(error))]
+    difference_ms = await clock.now_ms(catalog) - utc_now().timestamp() * 1000
     detail = f"{abs(difference_ms) / 1000:.1f} s from the clock of the catalog's server."
     if abs(difference_ms) > CLOCK_DIFFERENCE_MS_MAX:
-        return [
-            Finding(
-                "clock", State.WARNING, detail, "Synchronize the clocks of both machines (NTP)."
-            )
-        ]
+        advice = "Synchronize the clocks of both machines (NTP)."
+        return [Finding("clock", State.WARNING, detail, advice)]
     return [Finding("clock", State.OK, detail)]
 
 

@@ -43,9 +43,14 @@ def _synchronous(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def new_group(description: str = "") -> Commands:
-    """Return an empty group of commands, with plain help texts and plain errors."""
+    """Return an empty group of commands, with plain help texts and plain errors.
+
+    Without a description, it is for a command that is in no group.
+    """
     return Commands(
         help=description,
+        # With a callback, a group of one command is still a group.
+        callback=(lambda: None) if description else None,
         cls=Group,
         add_completion=False,
         rich_markup_mode=None,

@@ -9,25 +9,14 @@ from tenantry.cli import checks, options, output, session
 from tenantry.cli.commands import new_group
 from tenantry.cli.exit_status import ExitStatus
 from tenantry.cli.findings import Finding, State
-from tenantry.schemas.base import Schema
+from tenantry.schemas.base import ListResponse
 from tenantry.settings import BadSettings
 
 STYLES = {State.OK: "green", State.WARNING: "yellow", State.FAILED: "red"}
 
 
-class FindingResponse(Schema, frozen=True):
-    """The finding of one check."""
-
-    check: str
-    state: str
-    detail: str
-    advice: str | None
-
-
-class Findings(Schema, frozen=True):
+class Findings(ListResponse[Finding], frozen=True):
     """The findings of all checks."""
-
-    items: list[FindingResponse]
 
 
 group = new_group()
@@ -41,13 +30,9 @@ def doctor(*, as_json: options.Json = False) -> None:
     """
     findings = _examine()
     if as_json:
-        items = [
-            FindingResponse(one.check, one.state.value, one.detail, one.advice) for one in findings
-        ]
-        output.show_json(Findings(items))
+        output.show_json(Findings(findings))
     else:
-        columns = ["Check", "State", "Found", "What to do"]
-        output.show_table(columns, (_row(one) for one in findings))
+        output.show_table(["Check", "State", "Found", "What to do"], map(_row, findings))
     if any(one.state is State.FAILED for one in findings):
         raise typer.Exit(ExitStatus.UNUSABLE)
 

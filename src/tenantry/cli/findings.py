@@ -1,7 +1,8 @@
 """The result of a check of the doctor."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from tenantry.schemas.base import Schema
 
 
 class State(StrEnum):
@@ -12,8 +13,7 @@ class State(StrEnum):
     FAILED = "failed"
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Schema, frozen=True):
     """The result of a check.
 
     Attributes:

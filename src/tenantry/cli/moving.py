@@ -109,7 +109,7 @@ def _show(ended: Sequence[Result], *, as_json: bool, dry_run: bool) -> None:
     failed = [one for one in ended if isinstance(one, NotMoved)]
     if as_json:
         output.show_json(
-            PlannedMoveList([_planned(one) for one in ended])
+            PlannedMoveList([PlannedMoveResponse(**_members(one)) for one in ended])
             if dry_run
             else MovedList([_response(one) for one in ended])
         )
@@ -134,28 +134,22 @@ def _line(one: Moved | Planned) -> str:
     return f"{name} is on {one.tenant.server_name}; {seconds} ({how})."
 
 
-def _planned(one: Result) -> PlannedMoveResponse:
-    return PlannedMoveResponse(
-        tenant_id=one.tenant.id,
-        tenant_name=one.tenant.name,
-        server_name=one.tenant.server_name,
-        **_way(one),
-    )
-
-
 def _response(one: Result) -> MovedResponse:
-    tenant = one.tenant
     return MovedResponse(
-        tenant_id=tenant.id,
-        tenant_name=tenant.name,
-        server_name=tenant.server_name,
-        database_name=tenant.database_name,
+        database_name=one.tenant.database_name,
         rejected_seconds=round(one.rejected_seconds, 3) if isinstance(one, Moved) else None,
-        **_way(one),
+        **_members(one),
     )
 
 
-def _way(one: Result) -> dict[str, Any]:
-    if isinstance(one, NotMoved):
-        return {"is_online": None, "obstacle": None, "error": one.error.message}
-    return {"is_online": one.obstacle is None, "obstacle": one.obstacle, "error": None}
+def _members(one: Result) -> dict[str, Any]:
+    """Return the members that the responses of a move and of a plan have in common."""
+    obstacle = None if isinstance(one, NotMoved) else one.obstacle
+    return {
+        "tenant_id": one.tenant.id,
+        "tenant_name": one.tenant.name,
+        "server_name": one.tenant.server_name,
+        "is_online": None if isinstance(one, NotMoved) else obstacle is None,
+        "obstacle": obstacle,
+        "error": one.error.message if isinstance(one, NotMoved) else None,
+    }

@@ -45,21 +45,9 @@ def read_password(*, from_stdin: bool) -> str:
         return _first_line() if from_stdin else _ask()
 
 
-def read_or_generate_password(*, from_stdin: bool, chars_min: int) -> tuple[str, bool]:
-    """Return a new password, and whether it was generated.
-
-    It is generated if there is no terminal and *from_stdin* is False.
-
-    Args:
-        from_stdin: As for `read_password`.
-        chars_min: The minimum length of a generated password.
-
-    Raises:
-        PasswordMissing, PasswordUnreadable, PasswordsDiffer: As for `read_password`.
-    """
-    if not from_stdin and (sys.stdin is None or not sys.stdin.isatty()):
-        return secrets.token_urlsafe(max(GENERATED_BYTES_MIN, chars_min)), True
-    return read_password(from_stdin=from_stdin), False
+def generate_password(*, chars_min: int) -> str:
+    """Return a new random password of at least *chars_min* characters."""
+    return secrets.token_urlsafe(max(GENERATED_BYTES_MIN, chars_min))
 
 
 def _first_line() -> str:

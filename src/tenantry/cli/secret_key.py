@@ -13,12 +13,6 @@ class SecretRotation(Schema, frozen=True):
     resealed: int
 
 
-@group.callback()
-def manage() -> None:
-    """Manage the secret key."""
-    # With a callback, a group of one command is still a group.
-
-
 @group.command("rotate")
 async def rotate(*, as_json: options.Json = False) -> None:
     """Encrypt the signing keys with TENANTRY_SECRET_KEY instead of TENANTRY_SECRET_KEY_OLD.

@@ -62,12 +62,12 @@ async def create(
     Without a terminal and without --password-stdin, a password is generated and printed once.
     """
     settings = session.configure()
-    new = read_owner(settings, owner_email, owner_name, from_stdin=password_stdin)
+    owner, generated = read_owner(settings, owner_email, owner_name, from_stdin=password_stdin)
     async with session.opened(settings) as services:
         created = await services.lifecycle.provision(
-            session.context(), name=name, owner=new.owner, server_name=server
+            session.context(), name=name, owner=owner, server_name=server
         )
-    show_created(created, new, as_json=as_json)
+    show_created(created, generated, as_json=as_json)
 
 
 @group.command("list")

@@ -38,22 +38,15 @@ class RealDatabaseNamed(Unavailable):
     """The demo uses only its own folder; the message names the setting with another database."""
 
 
-class Account(Schema, frozen=True):
-    """The e-mail address and the password of an account."""
-
-    email: str
-    password: str
-
-
 class DemoResponse(Schema, frozen=True):
     """A running demo: its URLs, logins and credentials."""
 
     console: str
     url: str
     migration: MigrationResultResponse
-    admin: Account
+    admin: Login
     tenant: str
-    user: Account
+    user: Login
     api_key: str
     mcp_token: str
     requests: list[str]
@@ -128,22 +121,18 @@ def _response(settings: Settings, stage: Stage) -> DemoResponse:
         console=f"{url}/console",
         url=url,
         migration=MigrationResultResponse.of_run(stage.ended.run, stage.ended.items),
-        admin=_account(stage.admin),
+        admin=stage.admin,
         tenant=stage.tenant.tenant.name,
-        user=_account(stage.owner),
+        user=stage.owner,
         api_key=stage.tenant.key.secret,
         mcp_token=stage.mcp_token,
         requests=_requests(url, stage),
     )
 
 
-def _account(login: Login) -> Account:
-    return Account(login.email, login.password)
-
-
 def _requests(url: str, stage: Stage) -> list[str]:
     key = f"X-Api-Key: {stage.tenant.key.secret}"
-    body = msgspec.json.encode(_account(stage.owner)).decode()
+    body = msgspec.json.encode(stage.owner).decode()
     return [
         _curl(f"{url}/api/tenant/auth/login", key, "Content-Type: application/json", body=body),
         _curl(f"{url}/api/public/blog/posts", key),

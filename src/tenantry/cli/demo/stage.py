@@ -10,16 +10,17 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 
 from tenantry.access import admins, credentials
-from tenantry.cli import output, session
+from tenantry.cli import session, transfer
 from tenantry.cli.demo.samples import SampleTenant, sample_tenants
 from tenantry.cli.progress import Found, migrate_all
 from tenantry.db.urls import sqlite_path
 from tenantry.fleet.lifecycle import Provisioned
 from tenantry.fleet.run_options import EVERY_ACTIVE_TENANT
 from tenantry.kit import private
+from tenantry.schemas.base import Schema
 from tenantry.services import Services, open_services
 from tenantry.settings import Settings
 from tenantry.tenant.blog import posts
@@ -38,8 +39,7 @@ BREAKING = "CREATE TABLE invoices (id INTEGER PRIMARY KEY, note TEXT)"
 BROKEN = "Kestrel Cycles"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Login:
+class Login(Schema, frozen=True):
     """The e-mail address and the password of an account."""
 
     email: str
@@ -98,7 +98,7 @@ async def set_stage(settings: Settings, *, tenants_wanted: int) -> Stage:
 
 
 def _login(email: str) -> Login:
-    return Login(email=email, password=secrets.token_urlsafe(PASSWORD_BYTES))
+    return Login(email, secrets.token_urlsafe(PASSWORD_BYTES))
 
 
 def _write_revisions(versions: Path, count: int | None) -> None:
@@ -110,12 +110,10 @@ def _write_revisions(versions: Path, count: int | None) -> None:
 async def _make_all(
     services: Services, samples: Sequence[SampleTenant], logins: Sequence[Login]
 ) -> list[Provisioned]:
-    made = []
-    console = output.progress()
+    made: list[Provisioned] = []
     columns = (TextColumn("Creating tenants"), BarColumn(), MofNCompleteColumn())
-    disable = not console.is_terminal
-    with Progress(*columns, console=console, transient=True, disable=disable) as progress:
-        for sample, login in progress.track(list(zip(samples, logins, strict=True))):
+    with transfer.bar(columns, lambda: len(made), total=len(samples)):
+        for sample, login in zip(samples, logins, strict=True):
             made.append(await _make(services, sample, login))
     return made
 
