@@ -26,15 +26,7 @@ def bound(host: str, port: int, registry: CollectorRegistry) -> HTTPServer:
         OSError: The address cannot be used.
     """
     family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
-    metrics = registry
-
-    class Server(_Server):
-        address_family = family
-
-    class Handler(_Handler):
-        registry = metrics
-
-    return Server((host, port), Handler)
+    return _Server(family, (host, port), _Handler.factory(registry))
 
 
 class _Handler(MetricsHandler):
@@ -63,8 +55,9 @@ class _Server(ThreadingMixIn, HTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def __init__(self, family: socket.AddressFamily, *args: Any) -> None:
+        self.address_family = family
+        super().__init__(*args)
         self._places = threading.BoundedSemaphore(CONNECTIONS_MAX)
 
     def process_request(self, request: Any, client_address: Any) -> None:

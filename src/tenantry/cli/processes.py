@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from multiprocessing import Pipe
 from typing import Any
 
@@ -62,10 +62,7 @@ class ProcessNotStarted(Unavailable):
 class ServingProcess(Process):
     """A process that serves on its own socket.
 
-    Args:
-        settings: The settings of all processes.
-        sockets: The bound sockets of this one.
-        number: Its number, from 1 on; its successor gets the same.
+    Its *number*, from 1 on, is also that of its successor.
     """
 
     def __init__(self, settings: Settings, sockets: list[socket.socket], number: int) -> None:
@@ -139,12 +136,9 @@ class ServingProcess(Process):
 
 
 class Supervisor(Multiprocess):
-    """Starts the processes, replaces those that die, and ends them.
+    """Starts a process for each of *groups* of sockets, replaces those that die, and ends them.
 
-    Args:
-        settings: The settings of all processes.
-        groups: For each process, its bound sockets.
-        on_answering: Called when all processes accept requests for the first time.
+    *on_answering* is called when all processes accept requests for the first time.
     """
 
     def __init__(
@@ -310,12 +304,9 @@ def serve_all(
     *,
     on_answering: Callable[[], None],
 ) -> signal.Signals | None:
-    """Serve with a process for each of *groups* until a signal; return the signal.
+    """Serve with a process for each of *groups* of sockets until a signal; return the signal.
 
-    Args:
-        settings: The settings of all processes.
-        groups: For each process, its bound sockets.
-        on_answering: Called when all processes accept requests.
+    *on_answering* is called when all processes accept requests.
 
     Raises:
         ProcessNotStarted: A process could not start at the beginning; it has printed why.
@@ -324,20 +315,11 @@ def serve_all(
     own = settings.model_copy(update={"metrics_port": 0})
     supervisor = Supervisor(own, groups, on_answering)
     metrics = AllProcesses(supervisor).registry
-    with _closed_after(groups), server.serving_metrics(settings, metrics):
+    with server.serving_metrics(settings, metrics):
         supervisor.run()
     if supervisor.has_failed:
         raise ProcessNotStarted
     return supervisor.ended_by
-
-
-@contextmanager
-def _closed_after(groups: Sequence[list[socket.socket]]) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        for bound in (one for group in groups for one in group):
-            bound.close()
 
 
 def _config() -> uvicorn.Config:

@@ -64,13 +64,7 @@ class FolderInUse(Unavailable):
 
 
 class _Server(uvicorn.Server):
-    """Uvicorn without its signal handlers, and with a callback when it accepts requests.
-
-    Args:
-        config: As for uvicorn.
-        worker: Stopped with the server.
-        on_answering: Called when the server accepts requests.
-    """
+    """Uvicorn without its signal handlers, and with a worker that stops when it does."""
 
     def __init__(
         self, config: uvicorn.Config, worker: Worker, on_answering: Callable[[], None]
@@ -129,12 +123,7 @@ def serve(
 
 @contextmanager
 def listening(host: str, port: int, count: int = 1) -> Iterator[list[list[socket.socket]]]:
-    """Yield sockets that are bound to the address, to reserve it before any other work.
-
-    Args:
-        host: The address.
-        port: Its port.
-        count: The number of processes that listen; each gets sockets of its own.
+    """Yield sockets of *count* processes, bound to the address before any other work.
 
     Raises:
         AddressUnusable: It is in use, or not an address of this machine.

@@ -2,7 +2,6 @@
 
 import asyncio
 import signal
-from collections.abc import Callable
 from uuid import UUID
 
 import structlog
@@ -15,7 +14,7 @@ from tenantry.db.urls import sqlite_path
 from tenantry.kit import process
 from tenantry.kit.errors import Unavailable
 from tenantry.schemas.base import Schema
-from tenantry.services import Services, open_services
+from tenantry.services import open_services
 from tenantry.settings import Settings
 
 _log = structlog.get_logger(__name__)
@@ -46,27 +45,24 @@ def worker(*, as_json: options.Json = False) -> None:
     if sqlite_path(settings.catalog) is not None:
         raise NoWorkToShare
 
-    def announce(services: Services) -> None:
-        working = Working(services.heartbeat.worker_id, settings.migrations_max)
-        if as_json:
-            output.show_json(working)
-        else:
-            count = working.migrate_concurrency
-            output.show_line(f"Tenantry works on migration runs, up to {count} tenants at a time.")
-        _log.info("working", worker=str(working.worker_id))
-
-    ended_by = process.run(_work(settings, announce))
+    ended_by = process.run(_work(settings, as_json=as_json))
     if ended_by is signal.SIGINT:
         raise typer.Exit(ExitStatus.INTERRUPTED)
 
 
-async def _work(settings: Settings, announce: Callable[[Services], None]) -> signal.Signals | None:
+async def _work(settings: Settings, *, as_json: bool) -> signal.Signals | None:
     stopped = asyncio.Event()
     with signals.handled(stopped.set) as stop:
         async with open_services(settings) as services:
             process.settle()
             with server.serving_metrics(settings, services.metrics.registry):
-                announce(services)
+                working = Working(services.heartbeat.worker_id, settings.migrations_max)
+                if as_json:
+                    output.show_json(working)
+                else:
+                    most = f"up to {working.migrate_concurrency} tenants at a time"
+                    output.show_line(f"Tenantry works on migration runs, {most}.")
+                _log.info("working", worker=str(working.worker_id))
                 await stopped.wait()
             _log.info("stopping", tenants_in_work=not services.worker.is_idle)
     return stop.received
