@@ -9,7 +9,7 @@ from tenantry.backup import creating, pruning, restoring, targets, verifying
 from tenantry.backup.jobs import Progress
 from tenantry.backup.pruning import KEEP_DAYS_MAX, KEEP_LAST_MAX
 from tenantry.backup.recovery import every_tenant
-from tenantry.backup.targets import Stored, StreamTarget, Target
+from tenantry.backup.targets import StreamTarget, Target
 from tenantry.catalog import jobs
 from tenantry.catalog.jobs import Job, JobNotFound
 from tenantry.catalog.tenants import Tenant
@@ -95,23 +95,23 @@ async def create(
     Tenants are served during the backup. Each archive is one consistent snapshot. It contains no
     secret, but all data of the tenant. Restoring it needs the same TENANTRY_SECRET_KEY.
     """
-    if bool(tenant) == everything:
+    names = tenant or []
+    if bool(names) == everything:
         raise NothingToBackUp
     settings = session.configure()
     if to == STREAM:
-        if everything or len(tenant or []) != 1:
+        if len(names) != 1:
             raise OneStream
         stream = StreamTarget(transfer.output_stream())
-        name = (tenant or [])[0]
         async with transfer.job(settings) as (services, progress):
-            found = await find_tenant(services.catalog, name)
+            found = await find_tenant(services.catalog, names[0])
             await creating.back_up_tenant(
                 session.context(), services.copying, found, stream, progress=progress
             )
         return
     target = transfer.target_at(settings, to)
     async with transfer.job(settings) as (services, progress):
-        made, failed = await _create(services, progress, target=target, names=tenant or [])
+        made, failed = await _create(services, progress, target=target, names=names)
     _show_made(made, failed, as_json=as_json)
 
 
@@ -122,10 +122,32 @@ async def show_archives(*, folder: Place = None, as_json: options.Json = False) 
     target = transfer.target_at(settings, folder)
     async with session.opened(settings) as services:
         found = await asyncio.to_thread(targets.stored, target, services.copying.keys)
+    archives = ArchiveList.of_all(found)
     if as_json:
-        output.show_json(ArchiveList.of_all(found))
+        output.show_json(archives)
         return
-    _show_archives(found)
+    columns = [
+        "Archive",
+        "Tenant",
+        output.unwrapped("Created"),
+        output.unwrapped("Revision"),
+        output.number("MB"),
+        output.unwrapped("Fault"),
+    ]
+    rows = [
+        (
+            one.name,
+            one.tenant_name or one.kind,
+            output.minute(one.created_at),
+            one.revision,
+            f"{one.size / 1e6:.1f}",
+            one.fault,
+        )
+        for one in archives.items
+    ]
+    output.show_table(columns, rows)
+    if not rows:
+        output.note("No archives.")
 
 
 @group.command("verify")
@@ -256,8 +278,7 @@ async def restore(
 @group.command("confirm")
 async def confirm(tenant: options.Tenant, *, as_json: options.Json = False) -> None:
     """Drop the old database of a tenant that was restored with --replace."""
-    settings = session.configure()
-    async with transfer.job(settings) as (services, _):
+    async with transfer.job(session.configure()) as (services, _):
         tenant_id = parse_id(tenant) or (await find_tenant(services.catalog, tenant)).id
         count = await restoring.confirm(session.context(), services.copying, tenant_id)
     output.show_done(f"Dropped {count} database{'s' * (count > 1)}.", as_json=as_json)
@@ -312,12 +333,12 @@ async def cancel(
 
 async def _create(
     services: Services, progress: Progress, *, target: Target, names: list[str]
-) -> tuple[list[Job], list[tuple[str, str]]]:
+) -> tuple[list[Job], list[TenantFailure]]:
     """Back up the tenants *names*, or everything; return the jobs, and what failed and why."""
     ctx, copying = session.context(), services.copying
     chosen = [await find_tenant(services.catalog, name) for name in names]
     made: list[Job] = []
-    failed: list[tuple[str, str]] = []
+    failed: list[TenantFailure] = []
     places = asyncio.Semaphore(CONCURRENT)
 
     async def back_up(tenant: Tenant) -> None:
@@ -329,7 +350,7 @@ async def _create(
                     )
                 )
             except TenantryError as error:
-                failed.append((tenant.name, error.message))
+                failed.append(TenantFailure(tenant.name, error.message))
 
     if not names:
         catalog = Progress(total=progress)
@@ -345,39 +366,13 @@ async def _create(
     return made, failed
 
 
-def _show_made(made: list[Job], failed: list[tuple[str, str]], *, as_json: bool) -> None:
+def _show_made(made: list[Job], failed: list[TenantFailure], *, as_json: bool) -> None:
     if as_json:
-        failures = [TenantFailure(*one) for one in failed]
-        output.show_json(JobList([JobResponse.of(job) for job in made], failures))
+        output.show_json(JobList([JobResponse.of(job) for job in made], failed))
     else:
         for job in made:
             output.show_line(str(job.archive))
-    for name, message in failed:
-        output.note(f"Not backed up: {name}: {message}")
+    for one in failed:
+        output.note(f"Not backed up: {one.tenant_name}: {one.error}")
     if failed:
         raise typer.Exit(ExitStatus.TENANTS_FAILED)
-
-
-def _show_archives(found: list[Stored]) -> None:
-    columns = [
-        "Archive",
-        "Tenant",
-        output.unwrapped("Created"),
-        output.unwrapped("Revision"),
-        output.number("MB"),
-        output.unwrapped("Fault"),
-    ]
-    rows = [
-        (
-            one.name,
-            None if one.header is None else one.header.tenant_name or one.header.kind,
-            output.minute(None if one.header is None else one.header.created_at),
-            None if one.header is None else one.header.revision,
-            f"{one.size / 1e6:.1f}",
-            one.fault,
-        )
-        for one in found
-    ]
-    output.show_table(columns, rows)
-    if not found:
-        output.note("No archives.")

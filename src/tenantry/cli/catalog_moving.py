@@ -1,6 +1,5 @@
 """``tenantry catalog``: the database that lists the tenants."""
 
-import contextlib
 from typing import Annotated
 
 import typer
@@ -64,9 +63,7 @@ async def move(
 
 
 async def _move(settings: Settings, target: str) -> None:
-    with contextlib.ExitStack() as stack:
-        threads = DaemonThreads(1, "migrate")
-        stack.callback(threads.shutdown)
+    with DaemonThreads(1, "migrate") as threads:
         limits = TimeLimits(
             connect_seconds=settings.connect_timeout_s,
             deadline_seconds=settings.tenant_deadline_s,

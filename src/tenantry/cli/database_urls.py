@@ -26,11 +26,7 @@ class PasswordInArgument(Invalid):
 
 
 def read_url(option: str, given: str) -> str:
-    """Return the URL *given*; `-` reads it from standard input.
-
-    Args:
-        option: The name of the option, for messages.
-        given: Its value.
+    """Return the URL *given* for *option*; `-` reads it from standard input.
 
     Raises:
         BadDatabaseUrl: It is no URL of a database.

@@ -15,15 +15,7 @@ from tenantry.cli.exit_status import ExitStatus
 from tenantry.fleet.deletion import TenantActive, WrongName
 from tenantry.fleet.lifecycle import ActivationFailed, UnknownServer
 from tenantry.fleet.migration_runs import RunContinues
-from tenantry.kit.errors import (
-    Conflict,
-    Forbidden,
-    Invalid,
-    NotFound,
-    TenantryError,
-    Unauthenticated,
-    Unavailable,
-)
+from tenantry.kit.errors import TenantryError, Unavailable
 from tenantry.services import CatalogUnusable
 from tenantry.settings import BadSettings
 from tenantry.tenant.databases import TenantReadOnly
@@ -37,11 +29,7 @@ STATUS: dict[type[TenantryError], ExitStatus] = {
     CopyDiffers: ExitStatus.TENANTS_FAILED,
     RunContinues: ExitStatus.INTERRUPTED,
     Unavailable: ExitStatus.UNUSABLE,
-    Invalid: ExitStatus.USAGE,
-    Unauthenticated: ExitStatus.USAGE,
-    Forbidden: ExitStatus.USAGE,
-    NotFound: ExitStatus.USAGE,
-    Conflict: ExitStatus.USAGE,
+    TenantryError: ExitStatus.USAGE,
 }
 
 # What to do, for errors with a message that does not include it.

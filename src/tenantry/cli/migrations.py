@@ -1,7 +1,6 @@
 """``tenantry migrate``: migration of every tenant database, and its history."""
 
-from collections.abc import Sequence
-from typing import Annotated, Self
+from typing import Annotated
 from uuid import UUID
 
 import typer
@@ -10,7 +9,7 @@ from tenantry.access.emails import canonical_email
 from tenantry.catalog import admins, runs
 from tenantry.catalog.activity import activity_of
 from tenantry.catalog.database import Catalog
-from tenantry.catalog.runs import MigrationRun, MigrationRunNotFound, RunTenant
+from tenantry.catalog.runs import MigrationRun, MigrationRunNotFound
 from tenantry.cli import options, output, progress, reports, run_options, session
 from tenantry.cli.commands import new_group
 from tenantry.cli.exit_status import ExitStatus
@@ -29,6 +28,7 @@ from tenantry.schemas.migrations import (
     MigrationResultResponse,
     MigrationRunPage,
     MigrationRunResponse,
+    MigrationRunStateResponse,
 )
 from tenantry.services import open_services
 
@@ -59,12 +59,6 @@ class RunResult(MigrationResultResponse, frozen=True):
     """The result of a run, with the id for `--retry`."""
 
     run_id: UUID
-
-    @classmethod
-    def of_run(cls, run: MigrationRun, items: Sequence[RunTenant]) -> Self:
-        """Return the representation of a run that has ended."""
-        details = [MigrationDetailResponse.of(item) for item in items]
-        return cls.of(run, details=details, run_id=run.id)
 
 
 @group.command("new")
@@ -151,7 +145,8 @@ def migrate_fleet(
 
     ended = process.run(migrate())
     if as_json:
-        output.show_json(RunResult.of_run(ended.run, ended.items))
+        details = [MigrationDetailResponse.of(item) for item in ended.items]
+        output.show_json(RunResult.of(ended.run, details=details, run_id=ended.run.id))
     else:
         reports.show_outcome(ended)
         output.note(f"Details: `tenantry migrate show {ended.run.id}`.")
@@ -167,8 +162,11 @@ async def status(*, as_json: options.Json = False) -> None:
         catalog = services.catalog
         counts = await schema_status(catalog, services.streams())
         unfinished = [await runs.get(catalog, run.id) for run in await runs.unfinished(catalog)]
-        running = [(run, await activity_of(catalog, run)) for run in unfinished]
-    found = StatusResponse.with_runs(counts, running)
+        running = [
+            MigrationRunStateResponse.of_state(run, await activity_of(catalog, run))
+            for run in unfinished
+        ]
+    found = StatusResponse.of(counts, running=running)
     if as_json:
         output.show_json(found)
     else:

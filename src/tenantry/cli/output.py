@@ -5,7 +5,7 @@ import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TextIO
 
 import msgspec
 from rich.console import Console
@@ -23,14 +23,9 @@ Header = str | Column
 _UNUSUAL = re.compile(r"[^\n -~]")
 
 
-def result() -> Console:
-    """Return the console for results."""
-    return _console(to_stderr=False)
-
-
 def progress() -> Console:
-    """Return the console for everything else."""
-    return _console(to_stderr=True)
+    """Return the console for everything that is no result."""
+    return _console(sys.stderr)
 
 
 def show_json(data: object) -> None:
@@ -52,7 +47,7 @@ def _escaped(found: re.Match[str]) -> str:
 
 def show_line(line: str = "") -> None:
     """Print one line."""
-    result().print(printable(line), soft_wrap=True)
+    _console(sys.stdout).print(printable(line), soft_wrap=True)
 
 
 def show_text(text: str) -> None:
@@ -89,7 +84,7 @@ def show_table(columns: Sequence[Header], rows: Iterable[Sequence[object]]) -> N
         table.add_row(*(cell(value) for value in row))
     if not table.row_count:
         return
-    console = result()
+    console = _console(sys.stdout)
     if console.is_terminal:
         console.print(table)
         return
@@ -103,7 +98,7 @@ def show_attributes(attributes: Mapping[str, object]) -> None:
     width = max(len(name) for name in attributes)
     for name, value in attributes.items():
         line = Text.assemble((name.ljust(width), "bold"), "  ", cell(value))
-        result().print(line, soft_wrap=True)
+        _console(sys.stdout).print(line, soft_wrap=True)
 
 
 def note(line: str) -> None:
@@ -143,9 +138,6 @@ def _plain(value: object) -> str:
     return str(value)
 
 
-def _console(*, to_stderr: bool) -> Console:
-    stream = sys.stderr if to_stderr else sys.stdout
+def _console(stream: TextIO) -> Console:
     width = None if stream.isatty() else PIPE_COLUMNS
-    return Console(
-        stderr=to_stderr, width=width, markup=False, emoji=False, highlight=False, soft_wrap=False
-    )
+    return Console(file=stream, width=width, markup=False, emoji=False, highlight=False)

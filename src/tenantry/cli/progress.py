@@ -72,11 +72,7 @@ async def check_revisions(services: Services) -> None:
 
 
 class RunLeft(RunContinues):
-    """This process received a signal to stop before the run has ended.
-
-    Args:
-        run_id: The id of the run.
-    """
+    """This process received a signal to stop before the run has ended."""
 
     def __init__(self, run_id: UUID) -> None:
         super().__init__(

@@ -4,17 +4,14 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 
-import msgspec
 from rich.table import Column
 from rich.text import Text
 
-from tenantry.catalog.activity import Activity
 from tenantry.catalog.runs import NOT_ATTEMPTED, MigrationRun, MigrationState, RunTenant
 from tenantry.cli import output
 from tenantry.cli.progress import Found, waiting_text
 from tenantry.fleet.dry_run import Preview, TenantPreview
 from tenantry.fleet.pending_sql import PendingRevision
-from tenantry.fleet.status import SchemaStatus
 from tenantry.kit.pages import Page
 from tenantry.schemas.migrations import MigrationRunStateResponse, SchemaStatusResponse
 
@@ -25,15 +22,6 @@ class StatusResponse(SchemaStatusResponse, frozen=True):
     """The last known revisions of the tenant databases, and the active runs."""
 
     running: list[MigrationRunStateResponse]
-
-    @classmethod
-    def with_runs(
-        cls, status: SchemaStatus, running: Sequence[tuple[MigrationRun, Activity]]
-    ) -> "StatusResponse":
-        """Return *status* with the runs that are *running*, and their activity."""
-        seen = msgspec.structs.asdict(SchemaStatusResponse.of(status))
-        runs = [MigrationRunStateResponse.of_state(run, activity) for run, activity in running]
-        return cls(**seen, running=runs)
 
 
 def show_preview(preview: Preview, *, rehearsed: bool) -> None:

@@ -35,8 +35,7 @@ async def issue(
 ) -> None:
     """Create an McpToken of a tenant, valid for 30 days by default. It is shown only once."""
     scopes = frozenset(one.value for one in scope) if scope else None
-    settings = session.configure()
-    async with opened_tenant(tenant, settings) as (services, found):
+    async with opened_tenant(tenant) as (services, found):
         database = await services.databases.open(found, writes=False)
         issued = await tokens.issue(
             session.context(),
@@ -48,7 +47,7 @@ async def issue(
             scopes=scopes,
             expires_at=expires_at,
         )
-    response = IssuedMcpTokenResponse.of_issued(issued, base_url=settings.base_url)
+    response = IssuedMcpTokenResponse.of_issued(issued, base_url=services.settings.base_url)
     if as_json:
         output.show_json(response)
         return

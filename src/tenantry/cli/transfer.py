@@ -130,13 +130,7 @@ def shown(counter: Counter) -> AbstractContextManager[None]:
 def bar(
     columns: Sequence[ProgressColumn], read: Callable[[], int], *, total: int | None = None
 ) -> Iterator[None]:
-    """Show a progress bar while the block runs, on a terminal.
-
-    Args:
-        columns: What it shows.
-        read: Returns how much is done.
-        total: How much there is to do, if that is known.
-    """
+    """Show a progress bar while the block runs, on a terminal; *read* returns how much is done."""
     console = output.progress()
     if not console.is_terminal:
         yield
