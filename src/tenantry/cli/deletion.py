@@ -11,7 +11,7 @@ from tenantry.catalog.database import Catalog
 from tenantry.catalog.deleted_tenants import DeletedTenantNotFound
 from tenantry.catalog.tenants import Tenant
 from tenantry.cli import options, output, session
-from tenantry.cli.prompts import ask_to_confirm
+from tenantry.cli.prompts import confirmation
 from tenantry.kit.ids import parse_id
 from tenantry.kit.pages import Window
 from tenantry.schemas.tenants import DeletedTenantPage, TenantResponse
@@ -47,21 +47,18 @@ async def undelete(
 async def purge(
     tenant: Deleted,
     *,
-    name: Annotated[
-        str | None, typer.Option(help="Its exact name. Without it, the terminal prompts for it.")
-    ] = None,
+    name: options.ExactName = None,
     as_json: options.Json = False,
 ) -> None:
     """Remove a deleted tenant and its database now. This cannot be undone."""
     settings = session.configure()
     async with session.opened(settings) as services:
         found = await _get(services.catalog, tenant)
-    if name is None:
-        question = (
-            "This removes the tenant and its database and cannot be undone. "
-            f"Type `{found.name}` to confirm: "
-        )
-        name = ask_to_confirm(question, option="--name")
+    question = (
+        "This removes the tenant and its database and cannot be undone. "
+        f"Type `{found.name}` to confirm: "
+    )
+    name = confirmation(name, question, option="--name")
     async with session.opened(settings) as services:
         found = await _get(services.catalog, str(found.id))
         await services.deletion.purge(session.context(), found, name=name)

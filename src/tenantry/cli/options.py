@@ -63,6 +63,9 @@ PasswordStdin = Annotated[
         "--password-stdin", help="Read the password from the first line of standard input."
     ),
 ]
+ExactName = Annotated[
+    str | None, typer.Option(help="Its exact name. Without it, the terminal prompts for it.")
+]
 Tenant = Annotated[str, typer.Argument(help="The tenant's id or its name.")]
 ExpiresAt = Annotated[
     datetime | None,

@@ -18,16 +18,14 @@ class ConfirmationMissing(Invalid):
     """Deletion requires a confirmation; the message names the option for it."""
 
 
-def ask_to_confirm(question: str, *, option: str) -> str:
-    """Return the answer to *question* at the terminal.
-
-    Args:
-        question: Printed to stderr.
-        option: The option with the answer, for use without a terminal.
+def confirmation(given: str | None, question: str, *, option: str) -> str:
+    """Return the value *given* of *option*; without one, the answer to *question* at the terminal.
 
     Raises:
         ConfirmationMissing: There is no terminal, or the answer is empty.
     """
+    if given is not None:
+        return given
     missing = ConfirmationMissing(f"Confirm with {option}, or run this at a terminal.")
     if sys.stdin is None or not sys.stdin.isatty():
         raise missing

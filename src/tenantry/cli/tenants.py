@@ -10,7 +10,7 @@ from tenantry.cli import adoption, cloning, deletion, export, moving, options, o
 from tenantry.cli.commands import new_group
 from tenantry.cli.finding import opened_tenant
 from tenantry.cli.new_tenant import OwnerEmail, OwnerName, read_owner, show_created
-from tenantry.cli.prompts import ask_to_confirm
+from tenantry.cli.prompts import confirmation
 from tenantry.fleet.deletion import TenantActive
 from tenantry.kit.errors import Invalid
 from tenantry.kit.pages import PAGE_SIZE_MAX, Window
@@ -186,9 +186,7 @@ async def limit(
 async def delete(
     tenant: options.Tenant,
     *,
-    name: Annotated[
-        str | None, typer.Option(help="Its exact name. Without it, the terminal prompts for it.")
-    ] = None,
+    name: options.ExactName = None,
     as_json: options.Json = False,
 ) -> None:
     """Delete a suspended tenant. It can be undeleted for TENANTRY_DELETED_DAYS."""
@@ -196,9 +194,8 @@ async def delete(
     found = await _find(tenant, settings)
     if found.is_active:
         raise TenantActive
-    if name is None:
-        question = f"{deletion.consequence(settings)} Type `{found.name}` to confirm: "
-        name = ask_to_confirm(question, option="--name")
+    question = f"{deletion.consequence(settings)} Type `{found.name}` to confirm: "
+    name = confirmation(name, question, option="--name")
     async with opened_tenant(str(found.id), settings) as (services, found):
         kept_until = await services.deletion.delete(session.context(), found, name=name)
     output.show_done(deletion.done(kept_until), as_json=as_json)

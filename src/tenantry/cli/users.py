@@ -9,7 +9,7 @@ from tenantry.cli import options, output, session
 from tenantry.cli.commands import new_group
 from tenantry.cli.finding import opened_tenant
 from tenantry.cli.passwords import read_password
-from tenantry.cli.prompts import ask_to_confirm
+from tenantry.cli.prompts import confirmation
 from tenantry.kit.errors import Invalid
 from tenantry.kit.ids import parse_id
 from tenantry.kit.pages import PAGE_SIZE_MAX, Window
@@ -116,9 +116,8 @@ async def delete(
     settings = session.configure()
     async with opened_tenant(tenant, settings) as (services, found):
         account = await find(await services.databases.open(found, writes=False), user)
-    if email is None:
-        question = f"This cannot be undone. Type `{account.email}` to delete the user: "
-        email = ask_to_confirm(question, option="--email")
+    question = f"This cannot be undone. Type `{account.email}` to delete the user: "
+    email = confirmation(email, question, option="--email")
     if canonical_email(email) != canonical_email(account.email):
         raise WrongEmail
     async with opened_tenant(tenant, settings) as (services, found):
