@@ -21,7 +21,7 @@ from tenantry.catalog import tenants
 from tenantry.catalog.tenants import Tenant
 from tenantry.catalog.workers import NO_WORKER
 from tenantry.cli.findings import State
-from tenantry.cli.move_slots import check_slots
+from tenantry.cli.leftovers import check_slots
 from tenantry.db import move_obstacles, replication, schema_signature
 from tenantry.db.change_copy import ChangeCopy, TooManyChanges
 from tenantry.db.change_writer import ChangeDiffers

@@ -19,8 +19,7 @@ from tenantry.cli.capacity import (
 from tenantry.cli.configuration import check_configuration
 from tenantry.cli.exposure import check_modes, check_public, check_roles
 from tenantry.cli.findings import Finding, State
-from tenantry.cli.leftovers import check_leftovers
-from tenantry.cli.move_slots import check_slots
+from tenantry.cli.leftovers import check_leftovers, check_slots
 from tenantry.cli.poolers import check_poolers
 from tenantry.db.postgres_server import BehindPooler
 from tenantry.db.sessions import DatabaseUnavailable

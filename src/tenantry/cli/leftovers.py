@@ -1,16 +1,22 @@
-"""Checks of the doctor: what the catalog has for an operator, or for a process that cleans up."""
+"""Checks of the doctor: what is left for an operator, or for a process that cleans up."""
 
 from datetime import UTC, datetime, timedelta
+from uuid import UUID
 
-from tenantry.catalog import deleted_tenants, job_cleanup, tenant_counts, tenant_list
+from tenantry.catalog import deleted_tenants, job_cleanup, jobs, tenant_counts, tenant_list
 from tenantry.catalog.database import Catalog
+from tenantry.catalog.jobs import JobNotFound, JobState
 from tenantry.catalog.tenant_counts import Filters
 from tenantry.cli import output
 from tenantry.cli.findings import Finding, State
+from tenantry.db.replication import PREFIX
+from tenantry.kit.errors import Unavailable
 from tenantry.kit.pages import Window
+from tenantry.services import open_tenant_server
 from tenantry.settings import Settings
 
 NAMES_SHOWN_MAX = 3
+OPEN = {JobState.QUEUED.value, JobState.RUNNING.value, JobState.DROPPING.value}
 END_OF_TIME = datetime.max.replace(tzinfo=UTC)
 
 
@@ -26,6 +32,20 @@ async def check_leftovers(settings: Settings, catalog: Catalog) -> list[Finding]
         *await _check_deleted(settings, catalog),
         *await _check_counts(catalog),
     ]
+
+
+async def check_slots(settings: Settings, catalog: Catalog) -> list[Finding]:
+    """Return a finding for each slot of a move that does not run."""
+    findings = []
+    for name, server in settings.servers.items():
+        try:
+            followed = await open_tenant_server(settings, server).followed()
+        except Unavailable:
+            continue  # the check of the server reports it
+        for slot, database in followed:
+            if not await _is_open(catalog, slot):
+                findings.append(_slot_finding(name, slot, database))
+    return findings
 
 
 async def _check_jobs(catalog: Catalog) -> list[Finding]:
@@ -75,3 +95,20 @@ async def _check_deleted(settings: Settings, catalog: Catalog) -> list[Finding]:
     ends_at = oldest[0].deleted_at + timedelta(days=settings.deleted_days)
     detail = f"{count:,} can be undeleted; the first one until {output.minute(ends_at)} UTC."
     return [Finding("deleted tenants", State.OK, detail)]
+
+
+async def _is_open(catalog: Catalog, slot: str) -> bool:
+    try:
+        return (await jobs.get(catalog, UUID(slot.removeprefix(PREFIX)))).state in OPEN
+    except (JobNotFound, ValueError):
+        return False
+
+
+def _slot_finding(server: str, slot: str, database: str) -> Finding:
+    return Finding(
+        f"replication slot {server}",
+        State.WARNING,
+        f"{slot} is of a move that has ended: the server keeps its whole log since then.",
+        f"In the database {database}, run: SELECT pg_drop_replication_slot('{slot}'); "
+        f"DROP PUBLICATION IF EXISTS {slot};",
+    )

@@ -1,16 +1,18 @@
 """``tenantry tenant``: the tenants."""
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from tenantry.catalog import tenant_list, tenants
 from tenantry.catalog.tenants import Tenant
-from tenantry.cli import adoption, cloning, deletion, export, moving, options, output, session
+from tenantry.cli import adoption, cloning, deletion, moving, options, output, session
 from tenantry.cli.commands import new_group
 from tenantry.cli.finding import opened_tenant
 from tenantry.cli.new_tenant import OwnerEmail, OwnerName, read_owner, show_created
 from tenantry.cli.prompts import confirmation
+from tenantry.db.row_formats import RowFormat
 from tenantry.fleet.deletion import TenantActive
 from tenantry.kit.errors import Invalid
 from tenantry.kit.pages import PAGE_SIZE_MAX, Window
@@ -22,7 +24,6 @@ group = new_group("Manage tenants.")
 group.command("adopt")(adoption.adopt)
 group.command("undelete")(deletion.undelete)
 group.command("purge")(deletion.purge)
-group.command("export")(export.export)
 group.command("clone")(cloning.clone)
 group.command("move")(moving.move)
 
@@ -199,6 +200,32 @@ async def delete(
     async with opened_tenant(str(found.id), settings) as (services, found):
         kept_until = await services.deletion.delete(session.context(), found, name=name)
     output.show_done(deletion.done(kept_until), as_json=as_json)
+
+
+@group.command("export")
+async def export(
+    tenant: options.Tenant,
+    folder: Annotated[Path, typer.Argument(help="The new folder for the files.")],
+    *,
+    row_format: Annotated[
+        RowFormat, typer.Option("--format", help="The format of the rows.")
+    ] = RowFormat.JSON_LINES,
+    as_json: options.Json = False,
+) -> None:
+    """Export every table of a tenant as JSON lines or CSV, with the schema.
+
+    Password hashes and sessions are left out.
+    """
+    async with opened_tenant(tenant) as (services, found):
+        manifest = await services.export.write(
+            session.context(), found, folder, row_format=row_format
+        )
+    if as_json:
+        output.show_json(manifest)
+        return
+    columns = ["Table", output.number("Rows"), "File"]
+    rows = [(one.name, f"{one.rows:,}", folder / one.file) for one in manifest.tables]
+    output.show_table(columns, rows)
 
 
 async def _find(id_or_name: str, settings: Settings | None = None) -> Tenant:
