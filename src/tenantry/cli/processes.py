@@ -219,10 +219,9 @@ class Supervisor(Multiprocess):
         self._end(signal.SIGTERM)
 
     def handle_ttin(self) -> None:
-        """Do nothing: the number of processes is fixed."""
+        """Do nothing, as at SIGTTOU: the number of processes is fixed."""
 
-    def handle_ttou(self) -> None:
-        """Do nothing: the number of processes is fixed."""
+    handle_ttou = handle_ttin
 
     def _end(self, by: signal.Signals) -> None:
         self.ended_by = by

@@ -1,6 +1,7 @@
 """``tenantry serve``: answer requests, and work on migration runs."""
 
 import signal
+from contextlib import nullcontext
 from typing import Annotated
 
 import structlog
@@ -60,7 +61,8 @@ def serve(
     With several processes, SIGHUP replaces them one after another, without a failed request.
     """
     settings = session.configure(log_level="info", host=host, port=port)
-    if workers > 1 and sqlite_path(settings.catalog) is not None:
+    is_on_sqlite = sqlite_path(settings.catalog) is not None
+    if is_on_sqlite and workers > 1:
         raise OneProcessOnSqlite
 
     def announce() -> None:
@@ -72,7 +74,7 @@ def serve(
         _log.info("serving", url=url)
 
     with (
-        server.sole_server(settings),
+        server.locked(settings.data_dir) if is_on_sqlite else nullcontext(),
         server.listening(settings.host, settings.port, workers) as groups,
     ):
         if workers == 1:

@@ -13,7 +13,6 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
 
 import structlog
 import uvicorn
@@ -24,7 +23,6 @@ from tenantry.api.protocol import protocol_for
 from tenantry.api.streaming import ResponseAborted
 from tenantry.app import app_over, open_access_log
 from tenantry.cli import metrics_port, signals
-from tenantry.db.urls import sqlite_path
 from tenantry.fleet.worker import Worker
 from tenantry.kit import private, process
 from tenantry.kit.errors import Unavailable
@@ -132,29 +130,12 @@ def listening(host: str, port: int, count: int = 1) -> Iterator[list[list[socket
         try:
             if count > 1:
                 # Sockets with SO_REUSEPORT would share the port with another Tenantry.
-                for bound in _bind(host, port):
-                    bound.close()
-            groups = [
-                [stack.enter_context(bound) for bound in _bind(host, port, is_shared=count > 1)]
-                for _ in range(count)
-            ]
+                with contextlib.ExitStack() as alone:
+                    _bind(alone, host, port)
+            groups = [_bind(stack, host, port, is_shared=count > 1) for _ in range(count)]
         except OSError as error:
             raise _unusable(host, port, error, "--port") from error
         yield groups
-
-
-@contextmanager
-def sole_server(settings: Settings) -> Iterator[None]:
-    """Ensure that only one process serves a SQLite catalog; on PostgreSQL, any number may.
-
-    Raises:
-        FolderInUse: Another process serves it.
-    """
-    if sqlite_path(settings.catalog) is None:
-        yield
-        return
-    with locked(settings.data_dir):
-        yield
 
 
 @contextmanager
@@ -289,18 +270,21 @@ def _config(
     )
 
 
-def _bind(host: str, port: int, *, is_shared: bool = False) -> list[socket.socket]:
-    """Return a bound socket for each address of *host* that this machine has."""
+def _bind(
+    stack: contextlib.ExitStack, host: str, port: int, *, is_shared: bool = False
+) -> list[socket.socket]:
+    """Return a bound socket for each address of *host* that this machine has; *stack* closes it."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     sockets: list[socket.socket] = []
     missing: OSError | None = None
     for family, address in dict.fromkeys((one[0], one[4]) for one in found):
         try:
-            sockets.append(_bound(family, address, is_shared=is_shared))
+            bound = stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
+            _set_options(bound, is_shared=is_shared)
+            bound.bind(address)
+            sockets.append(bound)
         except OSError as error:
             if error.errno not in NO_SUCH_ADDRESS:
-                for bound in sockets:
-                    bound.close()
                 raise
             missing = error
     if missing is not None and not sockets:
@@ -308,22 +292,15 @@ def _bind(host: str, port: int, *, is_shared: bool = False) -> list[socket.socke
     return sockets
 
 
-def _bound(family: socket.AddressFamily, address: Any, *, is_shared: bool) -> socket.socket:
-    bound = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        # Ignore connections in TIME_WAIT of an earlier process.
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if is_shared:
-            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        # Inherited by the connections.
-        bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES_MAX)
-        if family is socket.AF_INET6:
-            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        bound.bind(address)
-    except OSError:
-        bound.close()
-        raise
-    return bound
+def _set_options(unbound: socket.socket, *, is_shared: bool) -> None:
+    # Ignore connections in TIME_WAIT of an earlier process.
+    unbound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if is_shared:
+        unbound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    # Inherited by the connections.
+    unbound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES_MAX)
+    if unbound.family is socket.AF_INET6:
+        unbound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
 
 
 def _unusable(host: str, port: int, error: OSError, chosen_by: str) -> AddressUnusable:
