@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from tenantry.backup import creating, pruning, restoring, targets, verifying
+from tenantry.backup.archives import open_target
 from tenantry.backup.jobs import Progress
 from tenantry.backup.pruning import KEEP_DAYS_MAX, KEEP_LAST_MAX
 from tenantry.backup.recovery import every_tenant
@@ -109,7 +110,7 @@ async def create(
                 session.context(), services.copying, found, stream, progress=progress
             )
         return
-    target = transfer.target_at(settings, to)
+    target = open_target(to or settings.archives)
     async with transfer.job(settings) as (services, progress):
         made, failed = await _create(services, progress, target=target, names=names)
     _show_made(made, failed, as_json=as_json)
@@ -119,7 +120,7 @@ async def create(
 async def show_archives(*, folder: Place = None, as_json: options.Json = False) -> None:
     """List archives, the newest first. Only their beginning and their end are read."""
     settings = session.configure()
-    target = transfer.target_at(settings, folder)
+    target = open_target(folder or settings.archives)
     async with session.opened(settings) as services:
         found = await asyncio.to_thread(targets.stored, target, services.copying.keys)
     archives = ArchiveList.of_all(found)
@@ -195,7 +196,7 @@ async def prune(
     do not count.
     """
     settings = session.configure()
-    target = transfer.target_at(settings, folder)
+    target = open_target(folder or settings.archives)
     rule = {"keep_days": keep_days, "keep_last": keep_last}
     async with transfer.job(settings) as (services, progress):
         ctx, copying = session.context(), services.copying

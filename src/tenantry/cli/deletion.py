@@ -37,10 +37,9 @@ async def undelete(
     if as_json:
         output.show_json(TenantResponse.of(restored))
         return
-    output.show_done(
+    output.show_line(
         f"The tenant {restored.name} is suspended: `tenantry tenant activate` migrates and "
-        "activates it.",
-        as_json=False,
+        "activates it."
     )
 
 

@@ -21,7 +21,7 @@ from tenantry.backup.archive import ArchiveReader
 from tenantry.backup.archives import open_target
 from tenantry.backup.jobs import Progress as Counter
 from tenantry.backup.opening import existing_keys
-from tenantry.backup.targets import BUFFER_BYTES, ArchiveNotFound, Target
+from tenantry.backup.targets import BUFFER_BYTES, ArchiveNotFound
 from tenantry.cli import output, session, signals
 from tenantry.cli.prompts import interruptible
 from tenantry.kit.errors import Invalid
@@ -34,15 +34,6 @@ POLL_SECONDS = 0.2
 
 class TerminalOutput(Invalid):
     """An archive is not written to a terminal: redirect standard output, or use --to FOLDER."""
-
-
-def target_at(settings: Settings, place: str | None) -> Target:
-    """Return where archives are: *place*, which is a folder or a URL of S3, or as in the settings.
-
-    Raises:
-        S3Missing: It is a URL, and the library is not installed.
-    """
-    return open_target(place or settings.archives)
 
 
 def output_stream() -> BinaryIO:
@@ -66,7 +57,7 @@ def opened_archive(settings: Settings, archive: str, place: str | None) -> Itera
     if archive == STREAM:
         yield sys.stdin.buffer
         return
-    target, path = target_at(settings, place), Path(archive)
+    target, path = open_target(place or settings.archives), Path(archive)
     if archive in target.names():
         with target.reading(archive) as file:
             yield file
