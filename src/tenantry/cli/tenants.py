@@ -243,22 +243,20 @@ async def _update(id_or_name: str, *, as_json: bool, **changes: Any) -> None:
 def _show(tenant: Tenant, *, as_json: bool) -> None:
     if as_json:
         output.show_json(TenantDetails.of(tenant))
-    else:
-        output.show_attributes(_attributes(tenant))
-
-
-def _attributes(tenant: Tenant) -> dict[str, object]:
-    return {
-        "tenant": tenant.name,
-        "id": tenant.id,
-        "server": tenant.server_name,
-        "database": tenant.database_name,
-        "revision": tenant.schema_revision,
-        "modules": ", ".join(sorted(tenant.modules)),
-        "requests per minute": tenant.requests_per_minute or "as in the settings",
-        "state": _state(tenant),
-        "created": tenant.created_at,
-    }
+        return
+    output.show_attributes(
+        {
+            "tenant": tenant.name,
+            "id": tenant.id,
+            "server": tenant.server_name,
+            "database": tenant.database_name,
+            "revision": tenant.schema_revision,
+            "modules": ", ".join(sorted(tenant.modules)),
+            "requests per minute": tenant.requests_per_minute or "as in the settings",
+            "state": _state(tenant),
+            "created": tenant.created_at,
+        }
+    )
 
 
 def _state(tenant: Tenant) -> str:

@@ -85,16 +85,14 @@ async def set_stage(settings: Settings, *, tenants_wanted: int) -> Stage:
         await asyncio.to_thread(_write_revisions, versions, None)
         await asyncio.to_thread(_break, services, made)
         ended = await migrate_all(services, triggered_by=admin.email, options=EVERY_ACTIVE_TENANT)
-        token = await _admin_token(services, admin)
-        mcp_token = await _mcp_token(services, made[0])
-    return Stage(
-        admin=admin,
-        admin_token=token,
-        mcp_token=mcp_token,
-        tenant=made[0],
-        owner=logins[0],
-        ended=ended,
-    )
+        return Stage(
+            admin=admin,
+            admin_token=await _admin_token(services, admin),
+            mcp_token=await _mcp_token(services, made[0]),
+            tenant=made[0],
+            owner=logins[0],
+            ended=ended,
+        )
 
 
 def _login(email: str) -> Login:
