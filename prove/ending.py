@@ -22,7 +22,7 @@ from prove.calls import (
     percentile,
     signed_in,
 )
-from prove.outages import _is_zombie
+from prove.outages import is_zombie
 from prove.promise import ENGINES, Figure, Promise, Stage
 
 EXIT_SECONDS_MAX = 20.0
@@ -97,7 +97,7 @@ class _Terms:
         await asyncio.sleep(self.stage.chance.uniform(0.2, 0.8))
         sent_at["signal"] = began = time.monotonic()
         os.kill(process.pid, signal.SIGTERM)
-        while not _is_zombie(process.pid):
+        while not is_zombie(process.pid):
             if time.monotonic() - began > EXIT_SECONDS_MAX:
                 self.faults.append(f"still there {EXIT_SECONDS_MAX:g} s after SIGTERM")
                 break

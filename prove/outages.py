@@ -156,7 +156,7 @@ def p30(stage: Stage) -> Figure:
         with stage.serving(world) as process:
             load = _Load(world, process)
             asyncio.run(load.run(catalog, restarts, stage))
-            if not Path(f"/proc/{process.pid}").exists() or _is_zombie(process.pid):
+            if not Path(f"/proc/{process.pid}").exists() or is_zombie(process.pid):
                 load.faults.append("the process has ended")
     counts = ", ".join(f"{number:,} x {status}" for status, number in load.statuses.items())
     return Figure(
@@ -228,7 +228,8 @@ class _Load:
             self.faults.append(f"{path}: {answer.status} before the first restart")
 
 
-def _is_zombie(pid: int) -> bool:
+def is_zombie(pid: int) -> bool:
+    """Return whether a process has ended, and its parent has not noticed."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except FileNotFoundError:
