@@ -54,6 +54,7 @@ class MoveLimits:
     Attributes:
         begin_seconds: For transactions on the server, before an online move can begin.
         catch_up_seconds: Until the changes are followed quickly enough to reject writes.
+        transaction_seconds: Of a transaction in the database when writes are rejected.
         fence_seconds: For transactions of the tenant that have begun before writes are rejected.
         online_fence_seconds: The same in an online move, whose pause is to be short.
         finish_seconds: For the last changes, while writes are rejected.
@@ -62,6 +63,7 @@ class MoveLimits:
 
     begin_seconds: float = replication.BEGIN_SECONDS_MAX
     catch_up_seconds: float = 600.0
+    transaction_seconds: float = TRANSACTION_SECONDS_MAX
     fence_seconds: float = FENCE_SECONDS_MAX
     online_fence_seconds: float = 5.0
     finish_seconds: float = 5.0
@@ -261,7 +263,7 @@ async def catch_up(copy: Following) -> None:
             await run_in_thread(copy.changes.copy_until_now)
             is_quick = monotonic_seconds() - began < CAUGHT_UP_SECONDS
             if is_quick and not await replication.has_long_transactions(
-                raw, seconds=TRANSACTION_SECONDS_MAX
+                raw, seconds=copy.limits.transaction_seconds
             ):
                 break
             if monotonic_seconds() > until:
