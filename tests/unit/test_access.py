@@ -188,12 +188,12 @@ class TestThrottleKeys:
 
     @pytest.mark.parametrize("odd", ["", "unknown", "1.2.3.4:80", "\0", "\ud800", "fe80::1%eth0"])
     def test_exist_for_any_address(self, odd: str):
-        keys = throttle._keys("realm", "\ud800", odd)  # noqa: SLF001
+        keys = throttle.keys_of("realm", "\ud800", odd)
 
         assert len({keys.address, keys.account, keys.pair}) == 3
 
     def test_contain_no_address(self):
-        keys = throttle._keys("realm", "ada@example.com", "192.0.2.1")  # noqa: SLF001
+        keys = throttle.keys_of("realm", "ada@example.com", "192.0.2.1")
 
         for key in (keys.address, keys.account, keys.pair):
             assert len(key) == 64
@@ -201,7 +201,7 @@ class TestThrottleKeys:
 
     def test_differ_between_realms_and_accounts(self):
         def pair(realm: str, account: str) -> str:
-            return throttle._keys(realm, account, "a").pair  # noqa: SLF001
+            return throttle.keys_of(realm, account, "a").pair
 
         assert (
             len({pair("r", "a"), pair("r", "b"), pair("s", "a"), pair("ra", ""), pair("", "ra")})

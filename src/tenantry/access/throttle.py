@@ -47,7 +47,7 @@ class Throttle:
         Raises:
             TooManyAttempts: A limit is reached; the block does not run, and nothing is written.
         """
-        keys = _keys(realm, account, address)
+        keys = keys_of(realm, account, address)
         is_known = await password_attempts.is_known(self._catalog, keys.device)
         guess = keys.guess(is_known=is_known)
         wait_ms = await password_attempts.take(
@@ -77,13 +77,15 @@ class Throttle:
             address: A client's address, which then counts as one that has logged in before:
                 failures from other addresses do not lock it out.
         """
-        keys = _keys(realm, account, address or "")
+        keys = keys_of(realm, account, address or "")
         await password_attempts.lift(self._catalog, owner=keys.account)
         if address is not None:
             await password_attempts.remember(self._catalog, owner=keys.account, device=keys.device)
 
 
-class _Keys(msgspec.Struct, frozen=True):
+class Keys(msgspec.Struct, frozen=True):
+    """The keys of the counters, each a digest: the catalog stores no address of a login."""
+
     address: str
     account: str
     pair: str
@@ -95,9 +97,10 @@ class _Keys(msgspec.Struct, frozen=True):
         return Guess(self.address, self.device_account if is_known else self.account, self.pair)
 
 
-def _keys(realm: str, account: str, address: str) -> _Keys:
+def keys_of(realm: str, account: str, address: str) -> Keys:
+    """Return the keys of an account and of a client's address; see `Throttle.guess`."""
     email, network = canonical_email(account), network_of(address)
-    return _Keys(
+    return Keys(
         address=_digest("address", network),
         account=_digest("account", realm, email),
         pair=_digest("pair", realm, email, network),
