@@ -71,6 +71,21 @@ def run(url: str, *statements: str) -> None:
             query(sql)
 
 
+def refuse_updates(url: str, table: str, condition: str) -> None:
+    """Let a trigger of *table* refuse each update to a row for which *condition* holds."""
+    name = f"refuse_{table}"
+    trigger = f"CREATE TRIGGER {name} BEFORE UPDATE ON {table}"
+    if sqlite_path(url) is not None:
+        run(url, f"{trigger} WHEN {condition} BEGIN SELECT RAISE(ABORT, 'refused'); END")
+        return
+    run(
+        url,
+        f"""CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql
+        AS $$ BEGIN RAISE EXCEPTION 'refused'; END $$""",
+        f"{trigger} FOR EACH ROW WHEN ({condition}) EXECUTE FUNCTION {name}()",
+    )
+
+
 def tables(url: str) -> set[str]:
     """Return the names of the tables."""
     with connected(url) as query:

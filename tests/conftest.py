@@ -31,6 +31,7 @@ from tenantry.tenant import tokens
 from tenantry.tenant.blog import posts
 from tenantry.tenant.blog.writing import Author
 from tenantry.tenant.users import NewUser
+from testkit.faults import Faults
 from testkit.postgres import create_database, find_binaries, memory, postgres
 from testkit.request_samples import PASSWORD
 from tests.originals import Content, FileOriginal, Original, ServerOriginal
@@ -162,6 +163,13 @@ async def provision(services: Services, name: str, **owner: str) -> Provisioned:
     return await services.lifecycle.provision(
         system_context("test"), name=name, owner=NewUser(**details), module_keys=None
     )
+
+
+@pytest.fixture(name="faults")
+def _faults() -> Iterator[Faults]:
+    faults = Faults()
+    yield faults
+    faults.restore()
 
 
 @pytest.fixture(name="server_url", scope="session")

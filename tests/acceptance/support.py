@@ -5,6 +5,7 @@ import contextlib
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import argon2
@@ -17,9 +18,11 @@ from tenantry.app import app_over
 from tenantry.catalog.pace import PACE, Pace
 from tenantry.catalog.password_attempts import Limits
 from tenantry.catalog.tenants import Tenant
+from tenantry.db.urls import sqlite_path
 from tenantry.fleet.lifecycle import Provisioned
 from tenantry.services import open_services
 from tenantry.settings import Settings
+from testkit.faults import Faults
 from testkit.raw_sql import Raw
 from tests.conftest import PASSWORD, World, client_of
 
@@ -228,7 +231,15 @@ def database_of(world: World, tenant: Tenant) -> Raw:
 
 @contextlib.contextmanager
 def lost(raw: Raw) -> Iterator[None]:
-    """Refuse connections to a PostgreSQL database for the block."""
+    """Make a database unavailable for the block: refuse connections, or take its file away."""
+    path = sqlite_path(raw.url)
+    if path is not None:
+        away = path.rename(path.with_suffix(".away"))
+        try:
+            yield
+        finally:
+            away.rename(path)
+        return
     server, _, name = raw.url.rpartition("/")
     with psycopg.connect(f"{server}/postgres", autocommit=True) as connection:
         connection.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false')
@@ -257,32 +268,31 @@ def make_hashing_cheap(raw: Raw) -> None:
     raw.run("UPDATE tenantry_user SET password_hash = ?", hasher.hash(PASSWORD))
 
 
-class CountingHasher:
-    """Argon2 with a count of its calls."""
+@dataclass
+class Hashes:
+    """What Argon2 has computed.
 
-    def __init__(self, hasher: Any) -> None:
-        self._hasher = hasher
-        self.verified: list[str] = []
-        self.hashed = 0
+    Attributes:
+        verified: The stored hashes that a password was compared with.
+        made: How many new ones.
+    """
 
-    def verify(self, stored: str, password: str) -> bool:
+    verified: list[str] = field(default_factory=list)
+    made: int = 0
+
+    def note_verified(self, _hasher: argon2.PasswordHasher, stored: str, _password: str) -> None:
         self.verified.append(stored)
-        return bool(self._hasher.verify(stored, password))
 
-    def hash(self, password: str) -> str:
-        self.hashed += 1
-        return str(self._hasher.hash(password))
-
-    def check_needs_rehash(self, stored: str) -> bool:
-        return bool(self._hasher.check_needs_rehash(stored))
+    def note_made(self, _hasher: argon2.PasswordHasher, _password: str) -> None:
+        self.made += 1
 
 
-def count_hashes(world: World, monkeypatch: pytest.MonkeyPatch) -> CountingHasher:
+def count_hashes(faults: Faults) -> Hashes:
     """Count from now on what is hashed."""
-    passwords = world.services.passwords
-    counting = CountingHasher(vars(passwords)["_hasher"])
-    monkeypatch.setattr(passwords, "_hasher", counting)
-    return counting
+    found = Hashes()
+    faults.before(argon2.PasswordHasher, "verify", found.note_verified)
+    faults.before(argon2.PasswordHasher, "hash", found.note_made)
+    return found
 
 
 def with_long_waits(world: World) -> World:

@@ -5,6 +5,7 @@ import asyncio
 import jwt
 import pytest
 
+from testkit.faults import Faults
 from tests.acceptance.shapes import LOGIN_RESULT, instant, must_be
 from tests.acceptance.support import (
     ADMIN_LOGIN,
@@ -67,11 +68,9 @@ class TestAdminLogin:
 
         ok(await client.post(ADMIN_LOGIN, json={**ADA, "email": "ADA@Example.com"}))
 
-    async def test_answers_every_failure_alike(
-        self, world: World, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_answers_every_failure_alike(self, world: World, faults: Faults) -> None:
         """One response and one verification, also for a tenant's user and an inactive admin."""
-        hasher = count_hashes(world, monkeypatch)
+        hashes = count_hashes(faults)
         client = world.stranger()
         tenants_user = {"email": world.acme.owner.email, "password": PASSWORD}
 
@@ -87,7 +86,7 @@ class TestAdminLogin:
             refused(answer, 401, LOGIN_REFUSED)
         assert len({answer.content for answer in answers}) == 1
         assert len({tuple(answer.headers) for answer in answers}) == 1
-        assert len(hasher.verified) == len(answers)
+        assert len(hashes.verified) == len(answers)
 
     async def test_refuses_a_bad_body(self, world: World) -> None:
         """400, as at the tenants' login."""
@@ -96,17 +95,17 @@ class TestAdminLogin:
         for body in BAD_LOGINS:
             refused(await world.stranger().post(ADMIN_LOGIN, content=encoded(body)), 400)
 
-    async def test_bounds_guessing(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_bounds_guessing(self, world: World, faults: Faults) -> None:
         """Thirty at once reach the hasher five times; another address may still come in."""
         world = with_long_waits(world)
-        hasher = count_hashes(world, monkeypatch)
+        hashes = count_hashes(faults)
         wrong = {**ADA, "password": "wrong"}
 
         answers = await asyncio.gather(
             *(world.stranger().post(ADMIN_LOGIN, json=wrong) for _ in range(30))
         )
 
-        assert 1 <= len(hasher.verified) <= 5
+        assert 1 <= len(hashes.verified) <= 5
         assert {answer.status_code for answer in answers} == {401, 429}
         refused(await world.stranger().post(ADMIN_LOGIN, json=ADA), 429)
         ok(await at(world, "198.51.100.7").post(ADMIN_LOGIN, json=ADA))

@@ -1,22 +1,30 @@
 """``tenantry catalog move``: the catalog in another database."""
 
 import asyncio
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
 from pydantic import SecretStr
 
-from tenantry.backup import catalog_moving
-from tenantry.db import files, table_copy
+from tenantry.db import table_copy
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.urls import sqlite_path
 from tenantry.services import open_services
 from testkit import raw_sql
+from testkit.faults import Faults
+from testkit.programs import START_SECONDS_MAX, environment_of
 from tests.acceptance.commands import Commands, Ended
 
 pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[2]
+KILLED = "tests.acceptance.killed"
 
 HEARTBEAT = (
     "INSERT INTO worker (id, seen_at_ms, program) VALUES ('{id}', {ms}, 'web-1, process 7, 0.1.0')"
@@ -69,7 +77,22 @@ def drop_tables(url: str, names: set[str]) -> None:
     raw_sql.run(url, *statements)
 
 
-async def fail_as_killed(*_arguments: Any) -> None:
+def move_killed(tenantry: Commands, target: str, when: str) -> None:
+    """Move the catalog in a process that is killed before or after it copies the rows."""
+    move_catalog = ("catalog", "move", "--to", "-")
+    ended = subprocess.run(
+        [sys.executable, "-m", KILLED, when, table_copy.__name__, "copy_rows", *move_catalog],
+        cwd=ROOT,
+        env=environment_of(**tenantry.environment),
+        input=f"{target}\n".encode(),
+        capture_output=True,
+        timeout=START_SECONDS_MAX,
+        check=False,
+    )
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+
+
+def lose(*_: Any, **__: Any) -> None:
     raise DatabaseUnavailable
 
 
@@ -177,29 +200,13 @@ class TestCatalogMove:
 
     @pytest.mark.parametrize("is_early", [False, True])
     def test_continues_after_an_interruption(
-        self,
-        tenantry: Commands,
-        shop: Any,
-        target: str,
-        monkeypatch: pytest.MonkeyPatch,
-        *,
-        is_early: bool,
+        self, tenantry: Commands, shop: Any, target: str, *, is_early: bool
     ):
-        """As after a kill: the old catalog rejects writes, and the new one has tables."""
+        """The old catalog rejects writes, and the new one has tables."""
         del shop
         before = everything(tenantry.settings.catalog)
 
-        def fail(*_arguments: Any, **_options: Any) -> None:
-            raise DatabaseUnavailable
-
-        async def do_nothing(_url: str) -> None:
-            return
-
-        with monkeypatch.context() as killed:
-            killed.setattr(table_copy, "copy_rows", fail)
-            killed.setattr(catalog_moving, "accept_writes", do_nothing)
-            killed.setattr(files, "remove", lambda _path: None)
-            assert move(tenantry, target).status == 3
+        move_killed(tenantry, target, "before")
         if is_early:
             others = raw_sql.tables(target) - {"tenantry_version", "tenantry_migration_log"}
             drop_tables(target, others)
@@ -214,14 +221,12 @@ class TestCatalogMove:
         assert everything(target) == before
 
     def test_is_complete_if_it_was_killed_after_the_copy(
-        self, tenantry: Commands, shop: Any, target: str, monkeypatch: pytest.MonkeyPatch
+        self, tenantry: Commands, shop: Any, target: str
     ):
         """Every row is in the new catalog: the old one must not accept writes again."""
         del shop
         before = everything(tenantry.settings.catalog)
-        with monkeypatch.context() as killed:
-            killed.setattr(catalog_moving, "_note", fail_as_killed)
-            move(tenantry, target)
+        move_killed(tenantry, target, "after")
 
         assert tenantry("tenant", "suspend", "Shop").status == 3
         assert move(tenantry, target).status == 0
@@ -247,36 +252,26 @@ class TestCatalogMove:
         assert tenantry("tenant", "suspend", "Shop").status == 3
 
     def test_does_not_accept_writes_if_an_error_comes_after_the_copy(
-        self, tenantry: Commands, shop: Any, new_database: Callable[[], str], monkeypatch: Any
+        self, tenantry: Commands, shop: Any, new_database: Callable[[], str], faults: Faults
     ):
         """As if the response to the last COMMIT was lost."""
         del shop
-        target, copy_rows = new_database(), table_copy.copy_rows
+        target = new_database()
+        faults.after(table_copy, "copy_rows", lose, once=True)
 
-        def copy_and_fail(*arguments: Any, **options: Any) -> None:
-            copy_rows(*arguments, **options)
-            raise DatabaseUnavailable
-
-        with monkeypatch.context() as failing:
-            failing.setattr(table_copy, "copy_rows", copy_and_fail)
-            ended = move(tenantry, target)
+        ended = move(tenantry, target)
 
         assert (ended.status, "repeat the move" in ended.stderr) == (3, True)
         assert tenantry("tenant", "suspend", "Shop").status == 3
         assert move(tenantry, target).status == 0
 
     def test_changes_nothing_if_the_copy_fails(
-        self, tenantry: Commands, shop: Any, target: str, monkeypatch: pytest.MonkeyPatch
+        self, tenantry: Commands, shop: Any, target: str, faults: Faults
     ):
         del shop
+        faults.before(table_copy, "copy_rows", lose, once=True)
 
-        def fail(*_arguments: Any, **_options: Any) -> None:
-            raise DatabaseUnavailable
-
-        with monkeypatch.context() as failing:
-            failing.setattr(table_copy, "copy_rows", fail)
-            assert move(tenantry, target).status == 3
-
+        assert move(tenantry, target).status == 3
         assert tenantry("tenant", "suspend", "Shop").status == 0
 
     @pytest.mark.parametrize(

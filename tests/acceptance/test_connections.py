@@ -20,6 +20,7 @@ from tenantry.app import app_over
 from tenantry.cli.server import UNSENT_BYTES_MAX, listening
 from tenantry.kit.access_log import AccessLog
 from tenantry.services import Services
+from testkit.faults import Faults
 from tests.acceptance.sockets import Line, Served, served
 
 pytestmark = pytest.mark.slow
@@ -286,10 +287,14 @@ class TestPipelining:
 
                 assert statuses_in(raw) == [200, 404, 405, 405, 404], size
 
-    async def test_reads_no_more_than_one_request(self, services: Services) -> None:
+    async def test_reads_no_more_than_one_request(self, services: Services, faults: Faults) -> None:
         """What comes after it stays in the socket: no request is made of it yet."""
         running = asyncio.Event()
         made: list[Any] = []
+        read: list[int] = []
+
+        def count(_protocol: BoundedProtocol, data: bytes) -> None:
+            read.append(len(data))
 
         async def app(scope: Any, _receive: Any, send: Any) -> None:
             made.append(scope)
@@ -298,15 +303,15 @@ class TestPipelining:
             await send({"type": "http.response.body", "body": b""})
 
         del services
+        faults.before(BoundedProtocol, "data_received", count)
         limits = ConnectionLimits()
         async with served(app, limits=limits) as at, at.line() as line:
             writing = asyncio.create_task(_flood(line, LIVE * 1_000_000))
             await asyncio.sleep(0.5)
             [connection] = at.server.server_state.connections
-            held = len(connection._held)  # type: ignore[union-attr]  # noqa: SLF001
 
             assert len(made) == len(at.server.server_state.tasks) == 1
-            assert 0 < held <= 2 * 262_144
+            assert 0 < sum(read) <= 2 * 262_144
             assert not connection.pipeline  # type: ignore[union-attr]
             assert not writing.done()
             writing.cancel()
@@ -531,17 +536,15 @@ class TestFraming:
                 assert (await line.head()).status == status
 
     async def test_of_content_that_looks_like_the_end_of_a_body_is_not_parsed_in_pieces(
-        self, services: Services, monkeypatch: pytest.MonkeyPatch
+        self, services: Services, faults: Faults
     ) -> None:
         """Each piece costs a call of the parser, and a client could send one every four bytes."""
         parts: list[int] = []
-        parse = BoundedProtocol._parse  # noqa: SLF001
 
-        def and_count(protocol: BoundedProtocol, part: bytes) -> None:
+        def count(_protocol: BoundedProtocol, part: bytes) -> None:
             parts.append(len(part))
-            parse(protocol, part)
 
-        monkeypatch.setattr(BoundedProtocol, "_parse", and_count)
+        faults.before(BoundedProtocol, "on_body", count)
         content = b'{"email": "a@example.com", "password": "b"}' + b"\r\n\r\n" * 10_000
         body = b"%x\r\n%b\r\n0\r\n\r\n" % (len(content), content)
         async with quick(services) as at, at.line() as line:

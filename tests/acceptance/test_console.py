@@ -1,7 +1,6 @@
 """The console's files: public, cached, compressed, with a strict policy."""
 
 import gzip
-import io
 import json
 import re
 
@@ -208,14 +207,14 @@ class TestCompression:
 
 
 class TestAccount:
-    async def test_is_logged_and_counted(self, services: Services, monkeypatch: pytest.MonkeyPatch):
+    async def test_is_logged_and_counted(
+        self, services: Services, capsys: pytest.CaptureFixture[str]
+    ):
         """A request for a file has its line and its number, under one name for all of them."""
-        lines = io.StringIO()
-        monkeypatch.setattr("sys.stderr", lines)
         async with client_of(app_over(services)) as client:
             answer = await client.get(SCRIPT)
 
-        logged = json.loads(lines.getvalue())
+        logged = json.loads(capsys.readouterr().err)
         assert logged["path"] == "/console/{file}"
         assert (logged["method"], logged["status"]) == ("GET", 200)
         assert logged["request_id"] == answer.headers["x-request-id"]

@@ -11,12 +11,11 @@ import mcp_types as types
 import pytest
 
 from tenantry.app import app_over
-from tenantry.mcp import server, tools
-from tenantry.mcp.arguments import NoArguments
-from tenantry.mcp.call import Call
-from tenantry.schemas.assistants import WhoAmI
+from tenantry.mcp import server
 from tenantry.services import open_services
 from tenantry.settings import Settings
+from tenantry.tenant.blog import posts
+from testkit.faults import Faults
 from tests.acceptance.assistants import (
     BEFORE,
     ENVELOPE,
@@ -315,19 +314,16 @@ class TestMessages:
         answer_of(await post(client, large))
         refused(await post(client, large + b" " * 50_000), 413)
 
-    async def test_that_we_cannot_serve_are_logged_and_no_more(
-        self, world: World, monkeypatch: pytest.MonkeyPatch
-    ):
-        @tools.tool("Broken", tools.READS)
-        async def fail(_call: Call, _: NoArguments) -> WhoAmI:
+    async def test_that_we_cannot_serve_are_logged_and_no_more(self, world: World, faults: Faults):
+        def fail(*_: object, **__: object) -> None:
             raise RuntimeError("secret-canary")
 
-        monkeypatch.setitem(vars(tools)["_BY_NAME"], "broken", fail)
+        faults.before(posts, "page", fail)
         token = await world.mcp_token(world.acme)
 
         with everything_logged("json") as logged:
             client = client_of(app_over(world.services), x_mcp_token=token)
-            said = answer_of(await post(client, call("broken")))["result"]
+            said = answer_of(await post(client, call("list_posts")))["result"]
 
         [content] = said["content"]
         assert said["isError"] is True

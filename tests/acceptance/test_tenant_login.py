@@ -16,6 +16,7 @@ from tenantry.access.queue import PLACES_OF_ADDRESS_MAX
 from tenantry.kit.clock import utc_now
 from tenantry.services import open_services
 from tenantry.settings import Settings
+from testkit.faults import Faults
 from tests.acceptance.shapes import LOGIN_RESULT, instant, must_be
 from tests.acceptance.support import (
     BROKEN_JSON,
@@ -215,12 +216,12 @@ class TestLogin:
         ok(await world.public(world.acme).post(LOGIN, content=body))
 
     async def test_costs_one_verification_in_every_branch(
-        self, world: World, monkeypatch: pytest.MonkeyPatch
+        self, world: World, faults: Faults
     ) -> None:
         """So that the response time reveals nothing; the decoy has the current cost."""
         idle = await add_user(world, world.acme, "idle@acme.example.com")
         await patch_user(world, world.acme, idle["id"], isActive=False)
-        hasher = count_hashes(world, monkeypatch)
+        hashes = count_hashes(faults)
 
         costs = []
         for email, password in (
@@ -230,11 +231,11 @@ class TestLogin:
             ("idle@acme.example.com", PASSWORD),
         ):
             await log_in(world, world.acme, password, email=email)
-            costs.append(len(hasher.verified))
+            costs.append(len(hashes.verified))
 
         assert costs == [1, 2, 3, 4]
-        assert hasher.hashed == 0
-        asked = [argon2.extract_parameters(stored) for stored in hasher.verified]
+        assert hashes.made == 0
+        asked = [argon2.extract_parameters(stored) for stored in hashes.verified]
         costs_asked = {(one.memory_cost, one.time_cost, one.parallelism) for one in asked}
         assert costs_asked == {(19_456, 2, 1)}
 
@@ -274,20 +275,20 @@ class TestLogin:
 
 class TestGuessing:
     async def test_lets_five_of_a_burst_reach_the_hasher(
-        self, world: World, monkeypatch: pytest.MonkeyPatch
+        self, world: World, faults: Faults
     ) -> None:
         """Attempts are counted before they are hashed, also when they are simultaneous."""
         world = with_long_waits(world)
-        hasher = count_hashes(world, monkeypatch)
+        hashes = count_hashes(faults)
 
         answers = await asyncio.gather(
             *(log_in(world, world.acme, f"wrong {number}") for number in range(30))
         )
 
-        assert 1 <= len(hasher.verified) <= 5
+        assert 1 <= len(hashes.verified) <= 5
         statuses = [answer.status_code for answer in answers]
-        assert statuses.count(401) == len(hasher.verified)
-        assert statuses.count(429) == 30 - len(hasher.verified)
+        assert statuses.count(401) == len(hashes.verified)
+        assert statuses.count(429) == 30 - len(hashes.verified)
 
     async def test_requires_a_wait_after_five_failures(self, world: World) -> None:
         """Then 429 with Retry-After, for this account only, whether it exists or not."""

@@ -159,7 +159,7 @@ async def repair(settings: Settings) -> None:
             url = url_of(services, tenant)
             if tenant.name == BROKEN:
                 raw_sql.run(url, "DROP TABLE invoices")
-                await services.lifecycle._bring_to_head(tenant)  # noqa: SLF001
+                await services.lifecycle.bring_to_head(tenant)
             raw_sql.run(url, ORDERS)
 
 

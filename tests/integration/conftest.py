@@ -29,7 +29,7 @@ from testkit.postgres import create_database, drop_database
 from testkit.revisions import AlembicFolder
 from tests.integration.gates import Gate
 
-MakeMigrator = Callable[[float], Migrator]
+MakeMigrator = Callable[..., Migrator]
 Keep = Callable[[Database[Any]], Database[Any]]
 
 DEADLINE_SECONDS = 30.0
@@ -87,11 +87,11 @@ def _gated(settings: Settings, gate: Gate) -> Settings:
 
 @pytest.fixture(name="make_migrator")
 def _make_migrator() -> Iterator[MakeMigrator]:
-    """Makes migrators, with a deadline."""
+    """Makes migrators, with a deadline and options."""
     threads = ThreadPoolExecutor(16)
 
-    def make(deadline_seconds: float) -> Migrator:
-        return Migrator(threads, _limits(deadline_seconds))
+    def make(deadline_seconds: float, **options: Any) -> Migrator:
+        return Migrator(threads, _limits(deadline_seconds), **options)
 
     yield make
     threads.shutdown(wait=False, cancel_futures=True)

@@ -11,11 +11,10 @@ import pytest
 
 from tenantry.kit.ids import new_id
 from tenantry.migration.errors import explain
-from tenantry.migration.migrator import Migrator, TimeLimits
 from tenantry.migration.run_scripts import RunScripts
 from testkit import raw_sql
 from testkit.revisions import AlembicFolder
-from tests.integration.conftest import LOCK_MS, MakeMigrator, Rig
+from tests.integration.conftest import MakeMigrator, Rig
 from tests.integration.engines import on_postgresql, on_sqlite
 
 # As in production, where a warning is no error.
@@ -241,10 +240,7 @@ class TestDriver:
         """
         folder.add("u1_note", NOTE)
         folder.add("u2_copy", body, head="import io")
-        threads = make_migrator(20.0)._threads  # noqa: SLF001
-        limits = TimeLimits(connect_seconds=5, deadline_seconds=20, lock_ms=LOCK_MS)
-
-        done = await Rig(Migrator(threads, limits, driver="psycopg2"), folder).migrate(tenant_url)
+        done = await Rig(make_migrator(20.0, driver="psycopg2"), folder).migrate(tenant_url)
 
         assert done.error is None, reason(done.error)
         assert raw_sql.rows(tenant_url, "SELECT text FROM note WHERE id = 9") == [("copied",)]
@@ -264,10 +260,7 @@ class TestDriver:
         folder.add(
             "u5_text", "op.execute(\"INSERT INTO note SELECT 9, current_setting('TimeZone')\")"
         )
-        threads = make_migrator(20.0)._threads  # noqa: SLF001
-        limits = TimeLimits(connect_seconds=5, deadline_seconds=20, lock_ms=LOCK_MS)
-
-        done = await Rig(Migrator(threads, limits, driver="psycopg2"), folder).migrate(tenant_url)
+        done = await Rig(make_migrator(20.0, driver="psycopg2"), folder).migrate(tenant_url)
 
         assert done.error is None, reason(done.error)
         rows = raw_sql.rows(tenant_url, "SELECT text FROM note WHERE id = 9")
@@ -279,10 +272,7 @@ class TestDriver:
         self, folder: AlembicFolder, tenant_url: str, make_migrator: MakeMigrator, name: str
     ):
         folder.add("u1_read", "op.get_bind()")
-        threads = make_migrator(20.0)._threads  # noqa: SLF001
-        limits = TimeLimits(connect_seconds=5, deadline_seconds=20, lock_ms=LOCK_MS)
-
-        done = await Rig(Migrator(threads, limits, driver=name), folder).migrate(tenant_url)
+        done = await Rig(make_migrator(20.0, driver=name), folder).migrate(tenant_url)
 
         assert "TENANTRY_MIGRATION_DRIVER" in reason(done.error)
 

@@ -8,7 +8,6 @@ import pytest
 from tenantry.kit.ids import new_id
 from tenantry.migration.attempts import LOCK_TRIES_MAX
 from tenantry.migration.errors import explain
-from tenantry.migration.migrator import Migrator, TimeLimits
 from tenantry.migration.run_scripts import RunScripts
 from tenantry.migration.schema_state import SchemaState
 from testkit import raw_sql
@@ -519,11 +518,9 @@ class TestStatementOfAutocommitBlock:
         raw_sql.run(tenant_url, WORK)
         raw = "raw = op.get_bind().connection.driver_connection"
         folder.add("u1_block", f"{raw}\n{BLOCK}\n    {lines}", head="import contextlib, io")
-        threads = make_migrator(20.0)._threads  # noqa: SLF001
-        limits = TimeLimits(connect_seconds=5, deadline_seconds=20, lock_ms=LOCK_MS)
         with psycopg.connect(tenant_url) as holder:
             holder.execute("LOCK TABLE busy")
-            done = await Rig(Migrator(threads, limits, driver=driver), folder).migrate(tenant_url)
+            done = await Rig(make_migrator(20.0, driver=driver), folder).migrate(tenant_url)
 
         assert reason(done) == REFUSED
         assert raw_sql.rows(tenant_url, "SELECT count(*) FROM kept") == [(1,)]

@@ -17,6 +17,8 @@ from tenantry.kit.ids import new_id
 from tenantry.migration.run_scripts import RunScripts
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
+from testkit import raw_sql
+from testkit.faults import Faults
 from testkit.revisions import AlembicFolder
 from tests.conftest import provision
 from tests.integration.gates import spoil, tenants
@@ -24,6 +26,7 @@ from tests.integration.gates import spoil, tenants
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(60)]
 
 SECONDS_MAX = 20
+CLAIMED = "SELECT count(*) FROM tenant_migration WHERE worker_id IS NOT NULL"
 IMPATIENT = Pace(retry_seconds=0.01, last_outcomes_seconds=0.5)
 
 
@@ -33,41 +36,34 @@ async def plan(services: Services, options: RunOptions | None = None) -> UUID:
 
 
 class TestClaim:
-    async def test_with_a_lost_response_is_made_again(
-        self, services: Services, monkeypatch: pytest.MonkeyPatch
-    ):
+    async def test_with_a_lost_response_is_made_again(self, services: Services, faults: Faults):
         """The catalog has it, the connection was lost: this process lives, and holds the items."""
         for name in ("acme", "globex"):
             await provision(services, name)
-        claim, lost = run_claims.claim, []
+        lost: list[int] = []
 
-        async def claim_and_lose(*args: Any, **options: Any) -> Any:
-            found = await claim(*args, **options)
-            if found and not lost:
-                lost.append(found)
+        def lose(*_: Any, **__: Any) -> None:
+            [(claimed,)] = raw_sql.rows(services.settings.catalog, CLAIMED)
+            if claimed and not lost:
+                lost.append(claimed)
                 raise DatabaseUnavailable
-            return found
 
-        monkeypatch.setattr(run_claims, "claim", claim_and_lose)
+        faults.after(run_claims, "claim", lose)
         async with asyncio.timeout(SECONDS_MAX):
             run = await services.fleet.wait(await plan(services))
 
         assert lost
         assert (run.success_count, run.failed_count) == (2, 0)
 
-    async def test_that_raises_anything_ends_nothing(
-        self, services: Services, monkeypatch: pytest.MonkeyPatch
-    ):
+    async def test_that_raises_anything_ends_nothing(self, services: Services, faults: Faults):
         await provision(services, "acme")
-        unfinished, raised = runs.unfinished, []
+        raised = []
 
-        async def raise_once(*args: Any) -> Any:
-            if not raised:
-                raised.append(True)
-                raise RuntimeError
-            return await unfinished(*args)
+        def fail(*_: Any) -> None:
+            raised.append(True)
+            raise RuntimeError
 
-        monkeypatch.setattr(runs, "unfinished", raise_once)
+        faults.before(runs, "unfinished", fail, once=True)
         async with asyncio.timeout(SECONDS_MAX):
             run = await services.fleet.wait(await plan(services))
 
@@ -75,21 +71,13 @@ class TestClaim:
 
 
 class TestOutcome:
-    async def test_that_cannot_be_written_does_not_block_others(
-        self, settings: Settings, monkeypatch: pytest.MonkeyPatch
-    ):
+    async def test_that_cannot_be_written_does_not_block_others(self, settings: Settings):
         """Nor does it keep this process from stopping, after a bounded time of retries."""
-        record = run_tenants.record
-
-        async def refuse_one(session: Any, some: Any, worker_id: UUID, **options: Any) -> Any:
-            if "globex" in [one.item.tenant_name for one in some]:
-                raise ValueError
-            return await record(session, some, worker_id, **options)
-
-        monkeypatch.setattr(run_tenants, "record", refuse_one)
         async with open_services(settings, pace=IMPATIENT) as services:
             for name in ("acme", "globex", "initech"):
                 await provision(services, name)
+            of_globex = "NEW.tenant_name = 'globex' AND NEW.state = 'Success'"
+            raw_sql.refuse_updates(settings.catalog, "tenant_migration", of_globex)
             run_id = await plan(services)
             async with asyncio.timeout(SECONDS_MAX):
                 while len(found := await runs.ended(services.catalog, run_id)) < 2:  # noqa: ASYNC110
@@ -101,25 +89,17 @@ class TestOutcome:
         assert [item.tenant_name for item in found] == ["acme", "initech"]
 
     async def test_that_is_written_in_other_words_is_as_true(
-        self, settings: Settings, folder: AlembicFolder, monkeypatch: pytest.MonkeyPatch
+        self, settings: Settings, folder: AlembicFolder
     ):
         """A tenant at the head is a success, with what was applied there; a failure is one."""
-        record = run_tenants.record
-
-        async def refuse_what_is_odd(
-            session: Any, some: Any, worker_id: UUID, **options: Any
-        ) -> Any:
-            for one in some:
-                if one.schema_revision or not f"{one.item.applied}{one.item.error}".isascii():
-                    raise ValueError
-            return await record(session, some, worker_id, **options)
-
-        monkeypatch.setattr(run_tenants, "record", refuse_what_is_odd)
+        odd = "NEW.applied LIKE '%é%' OR NEW.error LIKE '%é%'"
         with_user = settings.model_copy(update={"tenant_migrations": folder.begin()})
         async with open_services(with_user, pace=IMPATIENT) as services:
             made = await tenants(services, 2)
             folder.add("u1_créer", "op.create_table('note', sa.Column('id', sa.Integer))")
             spoil(services, made[1])
+            raw_sql.refuse_updates(settings.catalog, "tenant_migration", odd)
+            raw_sql.refuse_updates(settings.catalog, "tenant", "NEW.schema_revision LIKE '%u1'")
 
             async with asyncio.timeout(SECONDS_MAX):
                 run = await services.fleet.wait(await plan(services))
@@ -134,7 +114,7 @@ class TestOutcome:
 
 class TestStop:
     async def test_ends_while_failures_wait_that_may_be_one_too_many(
-        self, settings: Settings, monkeypatch: pytest.MonkeyPatch
+        self, settings: Settings, faults: Faults
     ):
         """What has not started waits for the catalog to count them, for a bounded time."""
         one_by_one = settings.model_copy(update={"migrate_concurrency": 1})
@@ -144,10 +124,10 @@ class TestStop:
                 await services.databases.forget(tenant.id)
                 await services.databases.server("default").drop(tenant.database_name)
 
-            async def refuse(*_arguments: object, **_options: object) -> Any:
+            def refuse(*_: Any, **__: Any) -> None:
                 raise DatabaseUnavailable
 
-            monkeypatch.setattr(run_tenants, "record", refuse)
+            faults.before(run_tenants, "record", refuse)
             await plan(services, RunOptions(max_failures=0))
             await asyncio.sleep(1)
 
@@ -157,20 +137,18 @@ class TestStop:
 
 class TestWork:
     async def test_that_fails_is_restarted_with_all_that_was_in_flight(
-        self, services: Services, monkeypatch: pytest.MonkeyPatch
+        self, services: Services, faults: Faults
     ):
         """Whatever it was: no item of the run stays with a process that has forgotten it."""
         for name in ("acme", "globex", "initech"):
             await provision(services, name)
-        is_clear, broken = ActiveRun.is_clear, []
+        broken = []
 
-        async def break_once(run: ActiveRun, catalog: Any) -> bool:
-            if not broken:
-                broken.append(True)
-                raise RuntimeError
-            return await is_clear(run, catalog)
+        def fail(*_: Any) -> None:
+            broken.append(True)
+            raise RuntimeError
 
-        monkeypatch.setattr(ActiveRun, "is_clear", break_once)
+        faults.before(ActiveRun, "is_clear", fail, once=True)
         async with asyncio.timeout(SECONDS_MAX):
             run = await services.fleet.wait(await plan(services, RunOptions(max_failures=0)))
 
@@ -178,21 +156,19 @@ class TestWork:
         assert services.worker.is_idle
 
     async def test_that_fails_reports_what_it_had_applied(
-        self, settings: Settings, folder: AlembicFolder, monkeypatch: pytest.MonkeyPatch
+        self, settings: Settings, folder: AlembicFolder, faults: Faults
     ):
-        succeeded, broken = outcomes.succeeded, []
+        broken = []
 
-        def break_once(*args: Any, **options: Any) -> Any:
-            if not broken:
-                broken.append(True)
-                raise RuntimeError
-            return succeeded(*args, **options)
+        def fail(*_: Any, **__: Any) -> None:
+            broken.append(True)
+            raise RuntimeError
 
         with_user = settings.model_copy(update={"tenant_migrations": folder.begin()})
         async with open_services(with_user) as services:
             await tenants(services, 2)
             folder.add("u1_create_note", "op.create_table('note', sa.Column('id', sa.Integer))")
-            monkeypatch.setattr(outcomes, "succeeded", break_once)
+            faults.before(outcomes, "succeeded", fail, once=True)
             async with asyncio.timeout(SECONDS_MAX):
                 run = await services.fleet.wait(run_id := await plan(services))
 

@@ -469,8 +469,8 @@ class TestBudget:
         databases = {}
         for name, counted in counting.items():
             await server.create(prefix + name)
-            databases[name] = keep(server.open(prefix + name))
-            databases[name]._connect = counted.over(databases[name]._connect)  # noqa: SLF001
+            connect = counted.over(connector(server.url(prefix + name)))
+            databases[name] = keep(Database(connect, server.budget, 1))
 
         one = Statement[Any](sa.text("SELECT 1"))
         for name in ("a", "b", "a", "c"):
@@ -561,9 +561,10 @@ class TestBudget:
         await _create(engine, server, names)
         databases = []
         for name in names:
-            database = keep(server.open(name))
-            database._connect = counting.over(database._connect)  # noqa: SLF001
-            databases.append(database)
+            connect, limit = single_connector(
+                server.url(name), connections_max=4, timeout_seconds=5, synchronous="NORMAL"
+            )
+            databases.append(keep(Database(counting.over(connect), server.budget, limit)))
         written: set[tuple[str, str]] = set()
 
         async def work(number: int) -> None:

@@ -20,6 +20,7 @@ from tenantry.kit.pages import Window
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
 from testkit import raw_sql
+from testkit.faults import Faults
 from tests.conftest import PASSWORD, World, provision
 from tests.integration import gates
 from tests.integration.gates import Gate, is_migrated
@@ -272,20 +273,16 @@ class TestPurge:
 
             assert len(listed(settings)) == 1
 
-    async def test_that_is_interrupted_is_completed(
-        self, settings: Settings, monkeypatch: pytest.MonkeyPatch
-    ):
+    async def test_that_is_interrupted_is_completed(self, settings: Settings, faults: Faults):
         async with open_services(settings, works=False) as services:
             deleted = await delete(services, (await provision(services, "acme")).tenant)
-            forget = services.databases.forget
 
-            async def cut_short(_: object) -> None:
+            def cut_short(_: object) -> None:
                 raise asyncio.CancelledError
 
-            monkeypatch.setattr(services.databases, "forget", cut_short)
+            faults.before(services.databases, "forget", cut_short, once=True)
             with pytest.raises(asyncio.CancelledError):
                 await services.deletion.purge(system_context("ada"), deleted, name="acme")
-            monkeypatch.setattr(services.databases, "forget", forget)
             with pytest.raises(DeletedTenantNotFound):
                 await undelete(services, deleted)
 

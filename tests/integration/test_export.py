@@ -10,7 +10,7 @@ import secrets
 import tracemalloc
 from collections.abc import AsyncGenerator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 from zipfile import BadZipFile, ZipFile
 
 import msgspec
@@ -38,6 +38,7 @@ from tenantry.kit.pages import Window
 from tenantry.kit.stopping import Stop, Stopped
 from tenantry.services import Services, system_context
 from testkit import raw_sql
+from testkit.faults import Faults
 from tests.conftest import PASSWORD, World
 from tests.integration.gates import url_of
 
@@ -200,18 +201,17 @@ class TestExport:
         assert names_in(tmp_path) == {"acme", living.name, other.name}
 
     async def test_is_begun_again_if_another_one_removes_its_new_folder(
-        self, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, world: World, tmp_path: Path, faults: Faults
     ):
         """Between its creation and its lock, it looks like that of a killed export."""
-        mkdir, removed = os.mkdir, list[str]()
+        removed = list[str]()
 
-        def and_remove(path: Any, *arguments: Any, **options: Any) -> None:
-            mkdir(path, *arguments, **options)
+        def remove(path: Any, *_: Any, **__: Any) -> None:
             if not removed and str(path).endswith(".unfinished"):
                 removed.append(str(path))
                 Path(path).rmdir()
 
-        monkeypatch.setattr(os, "mkdir", and_remove)
+        faults.after(os, "mkdir", remove)
 
         await export(world.services, world.acme.tenant, tmp_path / "acme")
 
@@ -219,20 +219,18 @@ class TestExport:
         assert names_in(tmp_path) == {"acme"}
 
     async def test_leaves_what_another_user_has_left(
-        self, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, world: World, tmp_path: Path, faults: Faults
     ):
         """A folder that this user may not read, such as one of a command that root has run."""
         theirs, left = (tmp_path / f"acme.{new_id()}.unfinished" for _ in range(2))
         theirs.mkdir()
         left.mkdir()
-        as_root = os.open
 
-        def as_user(path: Any, *arguments: Any, **options: Any) -> int:
+        def deny(path: Any, *_: Any, **__: Any) -> None:
             if path == theirs:
                 raise PermissionError
-            return as_root(path, *arguments, **options)
 
-        monkeypatch.setattr(os, "open", as_user)
+        faults.before(os, "open", deny)
         await export(world.services, world.acme.tenant, tmp_path / "acme")
 
         assert names_in(tmp_path) == {"acme", theirs.name}
@@ -252,20 +250,18 @@ class TestExport:
         assert list(folder.iterdir()) == []
 
     async def test_is_one_snapshot_and_blocks_no_writer(
-        self, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, world: World, tmp_path: Path, faults: Faults
     ):
         """A write between two tables succeeds at once, and is not in the export."""
         services, acme = world.services, world.acme.tenant
         url = url_of(services, acme)
         raw_sql.run(url, "CREATE TABLE z_last (n INTEGER)")
-        open_new = private.open_new
 
-        def with_write(path: Path) -> BinaryIO:
+        def write(path: Path) -> None:
             if "z_last" in path.name:
                 raw_sql.run(url, "INSERT INTO z_last VALUES (1)")
-            return open_new(path)
 
-        monkeypatch.setattr(private, "open_new", with_write)
+        faults.before(private, "open_new", write)
 
         manifest = await export(services, acme, tmp_path / "acme")
 

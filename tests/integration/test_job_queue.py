@@ -20,6 +20,7 @@ from tenantry.catalog import job_cleanup, job_queue, tenants
 from tenantry.catalog import jobs as job_rows
 from tenantry.catalog.job_queue import BACKUP, MOVE, JobEnded
 from tenantry.catalog.jobs import JobState
+from tenantry.db.sessions import Session
 from tenantry.db.statements import Statement
 from tenantry.db.urls import sqlite_path
 from tenantry.kit.clock import utc_now
@@ -28,6 +29,7 @@ from tenantry.kit.pages import Window
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
 from testkit import raw_sql
+from testkit.faults import Faults
 from tests.conftest import World, provision
 from tests.integration.engines import on_sqlite
 from tests.integration.queued import JOBS, TENANTS, WAIT_SECONDS, done, ended
@@ -149,12 +151,12 @@ class TestBackup:
         )
 
     async def test_that_fails_because_the_disk_is_full_does_not_blame_the_database(
-        self, world: World, admin: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+        self, world: World, admin: httpx.AsyncClient, faults: Faults
     ):
         def fill_the_disk(*_: object) -> None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-        monkeypatch.setattr(ArchiveWriter, "add_chunk", fill_the_disk)
+        faults.before(ArchiveWriter, "add_chunk", fill_the_disk)
 
         answer = await admin.post(f"{TENANTS}/{world.acme.tenant.id}/backup", json={})
 
@@ -505,36 +507,54 @@ class TestPlan:
     @on_sqlite
     @pytest.mark.parametrize("lane", [BACKUP, MOVE])
     async def test_of_a_claim_reads_only_the_job_that_it_takes(
-        self, services: Services, settings: Settings, lane: str
+        self, services: Services, faults: Faults, lane: str
     ):
         """There can be a job for every tenant in these two lanes."""
-        del services
-        values = {"worker": new_id(), "at": utc_now()}
-        for statement in (job_queue._WAITING[lane], job_queue._CLAIM[lane]):  # noqa: SLF001
-            steps = _plan(settings, statement, **values)
+        async with services.catalog.begin() as session:
+            plans = _plans_of(services, session, faults)
+            await job_queue.is_waiting(session, lane)
+            await job_queue.claim(session, lane, worker_id=new_id(), now=utc_now())
 
+        assert len(plans) == 2
+        for steps in plans:
             assert any("ix_job_queued (kind=?)" in one for one in steps), steps
             assert not any("SCAN" in one or "TEMP B-TREE" in one for one in steps), steps
 
     @on_sqlite
     async def test_of_a_backup_of_every_tenant_reads_the_queue_once(
-        self, services: Services, settings: Settings
+        self, services: Services, faults: Faults
     ):
-        del services
-        steps = _plan(settings, job_queue._TO_BACK_UP, ids=None)  # noqa: SLF001
+        async with services.catalog.begin() as session:
+            plans = _plans_of(services, session, faults)
+            await job_queue.to_back_up(session, None)
 
+        [steps] = plans
         assert not any("CORRELATED" in one for one in steps), steps
         assert any("queued" in one and "AUTOMATIC" in one for one in steps), steps
 
     @on_sqlite
     async def test_of_a_removal_reads_only_the_jobs_that_it_removes(
-        self, services: Services, settings: Settings
+        self, services: Services, faults: Faults
     ):
-        del services
-        steps = _plan(settings, job_cleanup._PRUNE, before=utc_now())  # noqa: SLF001
+        async with services.catalog.begin() as session:
+            plans = _plans_of(services, session, faults)
+            await job_cleanup.prune(session, before=utc_now())
 
+        [steps] = plans
         assert any("ix_job_finished_at (finished_at<?)" in one for one in steps), steps
         assert not any("ix_job_state" in one for one in steps), steps
+
+
+def _plans_of(services: Services, session: Session[Any], faults: Faults) -> list[list[str]]:
+    """Return a list that gets, for each statement of a session, how SQLite executes it."""
+    plans: list[list[str]] = []
+
+    def explain(statement: Statement[Any], **values: object) -> None:
+        plans.append(_plan(services.settings, statement, **values))
+
+    faults.before(session, "fetch_all", explain)
+    faults.before(session, "execute", explain)
+    return plans
 
 
 def _plan(settings: Settings, statement: Statement[Any], **values: object) -> list[str]:

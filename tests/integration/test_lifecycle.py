@@ -21,6 +21,7 @@ from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
 from tenantry.tenant.modules import UnknownModule
 from testkit import raw_sql
+from testkit.faults import Faults
 from testkit.revisions import AlembicFolder
 from tests.conftest import HEAD, provision
 from tests.integration.engines import on_postgresql
@@ -225,7 +226,7 @@ class TestReap:
 
     @pytest.mark.slow
     async def test_clears_what_this_process_could_not_clear_before(
-        self, settings: Settings, monkeypatch: pytest.MonkeyPatch
+        self, settings: Settings, faults: Faults
     ):
         """The deletion was interrupted: the tenant is invisible, and its database exists."""
         at_once = settings.model_copy(update={"deleted_days": 0})
@@ -233,15 +234,13 @@ class TestReap:
             made = (await provision(services, "acme")).tenant
             ctx = system_context("test")
             suspended = await services.lifecycle.update(ctx, made, is_active=False)
-            forget = services.databases.forget
 
-            async def cut_short(_: object) -> None:
+            def cut_short(_: object) -> None:
                 raise asyncio.CancelledError
 
-            monkeypatch.setattr(services.databases, "forget", cut_short)
+            faults.before(services.databases, "forget", cut_short, once=True)
             with pytest.raises(asyncio.CancelledError):
                 await services.deletion.delete(ctx, suspended, name="acme")
-            monkeypatch.setattr(services.databases, "forget", forget)
             assert made.database_name in await all_names(services)
 
             await services.lifecycle.reap()
@@ -251,7 +250,7 @@ class TestReap:
 
     @pytest.mark.slow
     async def test_tries_one_tenant_of_a_server_that_is_away(
-        self, settings: Settings, monkeypatch: pytest.MonkeyPatch
+        self, settings: Settings, faults: Faults
     ):
         """Each attempt takes as long as a timeout; the others follow when the server is back."""
         async with open_services(settings, works=False) as services:
@@ -259,21 +258,21 @@ class TestReap:
             removed = ("DELETE FROM api_key", "UPDATE tenant SET state = 'deleting'")
             raw_sql.run(settings.catalog, *removed)
             server = services.databases.server("default")
-            drop, tried = server.drop, []
+            tried, is_away = [], True
 
-            async def time_out(name: str) -> None:
-                tried.append(name)
-                raise DatabaseUnavailable
+            def time_out(name: str) -> None:
+                if is_away:
+                    tried.append(name)
+                    raise DatabaseUnavailable
 
-            monkeypatch.setattr(server, "drop", time_out)
+            faults.before(server, "drop", time_out)
             for _ in range(3):
                 await services.lifecycle.reap()
-            while_away = list(tried)
-            monkeypatch.setattr(server, "drop", drop)
+            is_away = False
             await services.lifecycle.reap()
 
-            assert len(while_away) == 3
-            assert set(while_away) == {one.database_name for one in made}
+            assert len(tried) == 3
+            assert set(tried) == {one.database_name for one in made}
             assert listed(settings) == set()
 
 

@@ -1,6 +1,7 @@
 """A move to a tenant server that goes away: the tenant is not affected."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from pathlib import Path
@@ -10,22 +11,23 @@ import msgspec
 import psycopg
 import pytest
 
-from tenantry.backup import jobs, moving, online, same_engine
+from tenantry.backup import jobs, online
 from tenantry.backup.jobs import Progress
 from tenantry.backup.online import PauseTooLong, Way
 from tenantry.catalog import job_cleanup, tenants
 from tenantry.catalog import jobs as job_rows
-from tenantry.catalog.jobs import Job
 from tenantry.catalog.tenants import Tenant
 from tenantry.catalog.workers import NO_WORKER
 from tenantry.db.postgres_server import PostgresServer
-from tenantry.db.urls import sqlite_path
+from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.kit.errors import TenantryError
 from tenantry.kit.pages import Window
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
 from testkit import raw_sql
+from testkit.faults import Faults
 from testkit.postgres import Server, find_binaries
+from tests.acceptance.support import Raw, lost
 from tests.black_hole import black_hole
 from tests.conftest import SECRET_KEY, provision
 from tests.integration.online import (
@@ -134,7 +136,7 @@ class TestOutage:
         self,
         services: Services,
         servers: tuple[Server, Server],
-        monkeypatch: pytest.MonkeyPatch,
+        faults: Faults,
     ):
         """One connection to it is tried: each can wait until it times out."""
         shop = await _new_shop(services)
@@ -142,17 +144,11 @@ class TestOutage:
         called: list[tuple[str, str]] = []
         near = services.databases.server(NEAR)
 
-        def observe(name: str) -> None:
-            original = getattr(PostgresServer, name)
+        def note(name: str, server: PostgresServer, *_: Any) -> None:
+            called.append((name, NEAR if server is near else FAR))
 
-            async def observed(server: PostgresServer, *arguments: Any) -> Any:
-                called.append((name, NEAR if server is near else FAR))
-                return await original(server, *arguments)
-
-            monkeypatch.setattr(PostgresServer, name, observed)
-
-        observe("accept_writes")
-        observe("drop")
+        for name in ("accept_writes", "drop"):
+            faults.before(PostgresServer, name, partial(note, name))
         servers[1].stop("immediate")
         try:
             await jobs.reap(services.copying)
@@ -165,10 +161,9 @@ class TestOutage:
         assert {one.state for one in listed.items} == {"failed"}
 
     async def test_at_the_end_of_an_online_move_ends_the_pause(
-        self, servers: tuple[Server, Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, servers: tuple[Server, Server], tmp_path: Path, faults: Faults
     ):
         """The new server accepts bytes, and answers nothing: no error ends the wait for it."""
-        finish = online.Following.finish
         async with (
             black_hole(servers[1].url) as far,
             open_services(
@@ -177,12 +172,11 @@ class TestOutage:
         ):
             shop = await _new_shop(services)
 
-            async def and_fall_silent(copy: online.Following) -> None:
+            def fall_silent(copy: online.Following) -> None:
                 raw_sql.run(copy.source, "SET default_transaction_read_only = off", _ADDED)
                 far.fall_silent()
-                await finish(copy)
 
-            monkeypatch.setattr(online.Following, "finish", and_fall_silent)
+            faults.before(online.Following, "finish", fall_silent)
             limits = online.MoveLimits(finish_seconds=1.0)
             running = asyncio.create_task(move(services, shop, limits=limits))
             done, _ = await asyncio.wait({running}, timeout=CLEANUP_SECONDS_MAX)
@@ -211,10 +205,10 @@ class TestOutage:
 
 class TestLoss:
     async def test_of_a_move_before_its_write_fence_leaves_the_tenant_writable(
-        self, services: Services, monkeypatch: pytest.MonkeyPatch
+        self, services: Services, faults: Faults
     ):
         shop = await _new_shop(services)
-        self._lose_before_the_fence(services, monkeypatch)
+        self._lose_before_the_fence(services, faults)
         with pytest.raises(TenantryError):
             await move(services, shop, way=Way.OFFLINE)
 
@@ -223,47 +217,37 @@ class TestLoss:
         listed = await job_rows.page(services.catalog, Window(1, 9), is_finished=True)
         assert [one.state for one in listed.items] == ["failed", "failed"]
 
-    @pytest.mark.parametrize("moment", ["reject_writes", "copy"])
     async def test_of_a_move_and_then_of_the_catalog_leaves_the_tenant_writable(
-        self, services: Services, moment: str, monkeypatch: pytest.MonkeyPatch
+        self, services: Services, faults: Faults
     ):
         """No other process knows that this one has set a write fence."""
         shop = await _new_shop(services)
-        self._lose_before_the_fence(services, monkeypatch)
-        path = sqlite_path(services.settings.catalog)
-        assert path is not None
-        away = path.with_suffix(".away")
-        place = same_engine if moment == "copy" else PostgresServer
-        original = getattr(place, moment)
+        self._lose_before_the_fence(services, faults)
+        near = services.databases.server(NEAR)
+        with contextlib.ExitStack() as outage:
 
-        async def with_an_outage(*arguments: Any, **options: Any) -> None:
-            if moment == "copy":
-                path.rename(away)
-            await original(*arguments, **options)
-            path.rename(away)
+            def lose_the_catalog(*_: Any, **__: Any) -> None:
+                outage.enter_context(lost(Raw(services.settings.catalog)))
 
-        monkeypatch.setattr(place, moment, with_an_outage)
-        with pytest.raises(TenantryError):
-            await move(services, shop, way=Way.OFFLINE)
-        if away.exists():
-            away.rename(path)
+            faults.after(near, "reject_writes", lose_the_catalog, once=True)
+            with pytest.raises(DatabaseUnavailable):
+                await move(services, shop, way=Way.OFFLINE)
 
         await jobs.reap(services.copying)
         assert await is_writable(services, shop)
         assert await left_over(services) == []
 
-    def _lose_before_the_fence(self, services: Services, monkeypatch: pytest.MonkeyPatch) -> None:
+    def _lose_before_the_fence(self, services: Services, faults: Faults) -> None:
         """As if this process had been silent for so long that another one has ended its job."""
-        freeze = moving._freeze  # noqa: SLF001
 
-        async def and_lose(ctx: Any, copying: Any, job: Job, tenant: Tenant) -> None:
-            await freeze(ctx, copying, job, tenant)
+        async def lose(*_: Any, **__: Any) -> None:
+            job_id = (await newest_job(services)).id
             await job_cleanup.abandon(
-                services.catalog, job.id, worker_id=services.heartbeat.worker_id
+                services.catalog, job_id, worker_id=services.heartbeat.worker_id
             )
             await jobs.reap(services.copying)
 
-        monkeypatch.setattr(moving, "_freeze", and_lose)
+        faults.before(services.databases.server(NEAR), "reject_writes", lose, once=True)
 
 
 _ADDED = "INSERT INTO written SELECT generate_series(2000, 2100)"

@@ -3,7 +3,6 @@
 import asyncio
 import io
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import msgspec
 import pytest
 import sqlalchemy as sa
 
-from tenantry.backup import creating, jobs, moving, restoring, same_engine
+from tenantry.backup import creating, dumps, jobs, moving, restoring, same_engine
 from tenantry.backup.archive import ArchiveReader
 from tenantry.backup.dumps import CopyDiffers
 from tenantry.backup.jobs import Progress
@@ -34,6 +33,7 @@ from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
 from tenantry.tenant.tables import user
 from testkit import raw_sql
+from testkit.faults import Faults
 from tests.conftest import World
 from tests.integration import gates
 from tests.integration.engines import on_postgresql
@@ -123,23 +123,21 @@ class TestMove:
         assert await other.databases.open(tenant, writes=False) is not before
 
     async def test_lets_no_write_into_the_old_database_by_a_process_that_does_not_know_it(
-        self, world: World, other: Services, monkeypatch: pytest.MonkeyPatch
+        self, world: World, other: Services, faults: Faults
     ):
         """As if the other process had not read the epoch yet, and had an open connection."""
         acme = world.acme.tenant
         stale = await other.databases.open(acme, writes=True)
         url = url_of(other, acme)
-        copy = same_engine.copy
         caught: list[Exception] = []
 
-        async def and_write(*arguments: Any, **options: Any) -> None:
-            await copy(*arguments, **options)
+        async def write(*_: Any, **__: Any) -> None:
             for _ in range(2):  # with the connection that it has, and with a new one
                 with pytest.raises(DatabaseUnavailable) as found:
                     await stale.execute(WRITE)
                 caught.append(found.value)
 
-        monkeypatch.setattr(same_engine, "copy", and_write)
+        faults.after(same_engine, "copy", write)
         moved = await move(world.services, acme)
 
         assert len(caught) == 2
@@ -147,19 +145,15 @@ class TestMove:
         assert raw_sql.rows(url_of(other, moved.tenant), sql) == [(0,)]
         assert url_of(other, moved.tenant) != url
 
-    async def test_answers_reads_while_it_copies(
-        self, world: World, monkeypatch: pytest.MonkeyPatch
-    ):
-        copy = same_engine.copy
+    async def test_answers_reads_while_it_copies(self, world: World, faults: Faults):
         during: list[int] = []
         async with world.public(world.acme) as reader, await world.owner(world.acme) as writer:
 
-            async def and_read(*arguments: Any, **options: Any) -> None:
-                await copy(*arguments, **options)
+            async def read(*_: Any, **__: Any) -> None:
                 during.append((await reader.get(PUBLIC)).status_code)
                 during.append((await writer.put(PROFILE, json=CHANGED)).status_code)
 
-            monkeypatch.setattr(same_engine, "copy", and_read)
+            faults.after(same_engine, "copy", read)
             await move(world.services, world.acme.tenant)
 
         assert during == [200, 403]
@@ -181,19 +175,14 @@ class TestMove:
         async with await world.owner(world.acme) as client:
             assert (await client.put(PROFILE, json=CHANGED)).status_code == 200
 
-    async def test_changes_nothing_if_the_copy_differs(
-        self, world: World, monkeypatch: pytest.MonkeyPatch
-    ):
+    async def test_changes_nothing_if_the_copy_differs(self, world: World, faults: Faults):
         services, acme = world.services, world.acme.tenant
         before = await databases(services)
-        dumped = same_engine.dumps.copy
 
-        async def and_damage(source: str, target: str, *arguments: Any, **options: Any) -> Any:
-            contents = await dumped(source, target, *arguments, **options)
+        def damage(_source: str, target: str, *_: Any, **__: Any) -> None:
             raw_sql.run(target, "UPDATE tenantry_user SET full_name = 'damaged'")
-            return contents
 
-        monkeypatch.setattr(same_engine.dumps, "copy", and_damage)
+        faults.after(dumps, "copy", damage)
         with pytest.raises(CopyDiffers, match="tenantry_user"):
             await move(services, acme)
 
@@ -204,17 +193,17 @@ class TestMove:
             assert (await client.put(PROFILE, json=CHANGED)).status_code == 200
 
     async def test_leaves_the_tenant_where_it_was_when_it_is_cancelled(
-        self, world: World, monkeypatch: pytest.MonkeyPatch
+        self, world: World, faults: Faults
     ):
         services, acme = world.services, world.acme.tenant
         before = await databases(services)
         reached = asyncio.Event()
 
-        async def forever(*_arguments: Any, **_options: Any) -> None:
+        async def hang(*_: Any, **__: Any) -> None:
             reached.set()
             await asyncio.sleep(60)
 
-        monkeypatch.setattr(same_engine, "copy", forever)
+        faults.before(same_engine, "copy", hang)
         running = asyncio.create_task(move(services, acme))
         await reached.wait()
         running.cancel()
@@ -227,20 +216,18 @@ class TestMove:
             assert (await client.put(PROFILE, json=CHANGED)).status_code == 200
 
     async def test_that_is_cancelled_after_the_cut_over_ends_as_moved(
-        self, world: World, monkeypatch: pytest.MonkeyPatch
+        self, world: World, faults: Faults
     ):
         """The tenant has the new database, so a report of a cancellation would be wrong."""
         services, acme = world.services, world.acme.tenant
         before = await databases(services)
-        relocate, reached = moves.relocate, asyncio.Event()
+        reached = asyncio.Event()
 
-        async def and_wait(*arguments: Any, **options: Any) -> Any:
-            moved = await relocate(*arguments, **options)
+        async def wait(*_: Any, **__: Any) -> None:
             reached.set()
             await asyncio.sleep(0.2)
-            return moved
 
-        monkeypatch.setattr(moves, "relocate", and_wait)
+        faults.after(moves, "relocate", wait)
         running = asyncio.create_task(move(services, acme))
         await reached.wait()
         running.cancel()
@@ -253,22 +240,19 @@ class TestMove:
         assert len(await databases(services)) == len(before)
 
     async def test_that_an_admin_cancels_during_the_cut_over_ends_as_moved(
-        self, world: World, monkeypatch: pytest.MonkeyPatch
+        self, world: World, faults: Faults
     ):
-        services, acme = world.services, world.acme.tenant
-        change = services.catalog.change
+        services, acme, ctx = world.services, world.acme.tenant, system_context("test")
+        copied = asyncio.Event()
 
-        @asynccontextmanager
-        async def when_cancelled(ctx: Any, action: str, *target: Any, **options: Any) -> Any:
-            if action == "tenant.move":
-                await job_queue.cancel(
-                    services.catalog, (await newest_job(services)).id, now=ctx.now
-                )
+        async def cancel(*_: Any) -> None:
+            if copied.is_set():
+                job_id = (await newest_job(services)).id
+                await job_queue.cancel(services.catalog, job_id, now=ctx.now)
                 await asyncio.sleep(jobs.PROGRESS_SECONDS + 0.3)  # it is read by then
-            async with change(ctx, action, *target, **options) as session:
-                yield session
 
-        monkeypatch.setattr(services.catalog, "change", when_cancelled)
+        faults.after(same_engine, "copy", lambda *_, **__: copied.set())
+        faults.before(moving, "retry_deadlock", cancel)
         moved = await move(services, acme)
 
         assert moved.tenant.server_name == FAR
@@ -276,23 +260,17 @@ class TestMove:
         assert (job.state, job.error) == ("done", None)
 
     async def test_of_several_that_is_cancelled_reports_each_of_them(
-        self, world: World, monkeypatch: pytest.MonkeyPatch
+        self, world: World, faults: Faults
     ):
         services, acme, globex = world.services, world.acme.tenant, world.globex.tenant
-        relocate, copy = moves.relocate, same_engine.copy
         reached = asyncio.Event()
 
-        async def and_note(*arguments: Any, **options: Any) -> Any:
-            reached.set()
-            return await relocate(*arguments, **options)
-
-        async def slow_for_globex(source: str, *arguments: Any, **options: Any) -> None:
+        async def hang_for_globex(source: str, *_: Any, **__: Any) -> None:
             if source == url_of(services, globex):
                 await asyncio.sleep(60)
-            await copy(source, *arguments, **options)
 
-        monkeypatch.setattr(moves, "relocate", and_note)
-        monkeypatch.setattr(same_engine, "copy", slow_for_globex)
+        faults.before(moves, "relocate", lambda *_, **__: reached.set())
+        faults.before(same_engine, "copy", hang_for_globex)
         running = asyncio.create_task(
             moving.move_all(
                 system_context("test"),
@@ -313,36 +291,36 @@ class TestMove:
         assert await tenants.get(services.catalog, globex.id) == globex
 
     async def test_rejects_a_second_move_of_the_same_tenant(
-        self, world: World, other: Services, monkeypatch: pytest.MonkeyPatch
+        self, world: World, other: Services, faults: Faults
     ):
-        copy = same_engine.copy
+        refused: list[Exception] = []
 
-        async def and_move(*arguments: Any, **options: Any) -> None:
-            monkeypatch.setattr(same_engine, "copy", copy)
-            with pytest.raises(TenantMoving):
+        async def move_again(*_: Any, **__: Any) -> None:
+            with pytest.raises(TenantMoving) as found:
                 await move(other, world.acme.tenant)
-            await copy(*arguments, **options)
+            refused.append(found.value)
 
-        monkeypatch.setattr(same_engine, "copy", and_move)
+        faults.before(same_engine, "copy", move_again, once=True)
         moved = await move(world.services, world.acme.tenant)
 
+        assert len(refused) == 1
         assert moved.tenant.server_name == FAR
 
     async def test_copies_nothing_if_another_process_has_ended_its_job_before_its_write_fence(
-        self, world: World, other: Services, monkeypatch: pytest.MonkeyPatch
+        self, world: World, other: Services, faults: Faults
     ):
         """This process was silent for too long, and no other one knows of its fence."""
         services, acme = world.services, world.acme.tenant
-        before, freeze = await databases(services), moving._freeze  # noqa: SLF001
+        before = await databases(services)
 
-        async def and_lose(ctx: Any, copying: Any, job: Job, tenant: Tenant) -> None:
-            await freeze(ctx, copying, job, tenant)
+        async def lose(*_: Any, **__: Any) -> None:
+            job_id = (await newest_job(services)).id
             await job_cleanup.abandon(
-                services.catalog, job.id, worker_id=services.heartbeat.worker_id
+                services.catalog, job_id, worker_id=services.heartbeat.worker_id
             )
             await jobs.reap(other.copying)
 
-        monkeypatch.setattr(moving, "_freeze", and_lose)
+        faults.before(services.databases.server(acme.server_name), "reject_writes", lose)
         with pytest.raises(moving.MoveLost):
             await move(services, acme)
 
@@ -351,37 +329,31 @@ class TestMove:
         async with await world.owner(world.acme) as client:
             assert (await client.put(PROFILE, json=CHANGED)).status_code == 200
 
-    async def test_gives_up_if_the_tenant_was_made_writable(
-        self, world: World, monkeypatch: pytest.MonkeyPatch
-    ):
+    async def test_gives_up_if_the_tenant_was_made_writable(self, world: World, faults: Faults):
         services, acme = world.services, world.acme.tenant
-        copy = same_engine.copy
 
-        async def and_activate(*arguments: Any, **options: Any) -> None:
-            await copy(*arguments, **options)
+        async def make_writable(*_: Any, **__: Any) -> None:
             await services.lifecycle.update(system_context("test"), acme, is_read_only=False)
 
-        monkeypatch.setattr(same_engine, "copy", and_activate)
+        faults.after(same_engine, "copy", make_writable)
         with pytest.raises(TenantChanged):
             await move(services, acme)
 
         assert await tenants.get(services.catalog, acme.id) == acme
 
     async def test_keeps_a_tenant_read_only_if_an_admin_wants_that_too(
-        self, world: World, monkeypatch: pytest.MonkeyPatch
+        self, world: World, faults: Faults
     ):
         """As for a dispute: the order was acknowledged while the move had set the mark."""
         services, acme, globex = world.services, world.acme.tenant, world.globex.tenant
-        copy = same_engine.copy
 
-        async def and_order(source: str, *arguments: Any, **options: Any) -> None:
-            await copy(source, *arguments, **options)
+        async def order(source: str, *_: Any, **__: Any) -> None:
             chosen = acme if source == url_of(services, acme) else globex
             await services.lifecycle.update(system_context("ada"), chosen, is_read_only=True)
             if chosen is globex:
                 raise CopyDiffers
 
-        monkeypatch.setattr(same_engine, "copy", and_order)
+        faults.after(same_engine, "copy", order)
         await move(services, acme)
         with pytest.raises(CopyDiffers):
             await move(services, globex)
@@ -392,17 +364,15 @@ class TestMove:
         assert (failed.server_name, failed.is_read_only) == (globex.server_name, True)
 
     async def test_that_fails_because_the_tenant_was_deleted_leaves_it_writable(
-        self, world: World, monkeypatch: pytest.MonkeyPatch
+        self, world: World, faults: Faults
     ):
         services, ctx = world.services, system_context("ada")
         acme = await services.lifecycle.update(ctx, world.acme.tenant, is_active=False)
-        copy = same_engine.copy
 
-        async def and_delete(*arguments: Any, **options: Any) -> None:
-            await copy(*arguments, **options)
+        async def delete(*_: Any, **__: Any) -> None:
             await services.deletion.delete(ctx, acme, name=acme.name)
 
-        monkeypatch.setattr(same_engine, "copy", and_delete)
+        faults.after(same_engine, "copy", delete)
         with pytest.raises(TenantChanged):
             await move(services, acme)
 
@@ -467,17 +437,16 @@ class TestRun:
             assert gates.is_migrated(services, moved)
 
     async def test_migrates_a_tenant_after_its_move_that_was_claimed_before(
-        self, gated: Settings, gate: Gate, monkeypatch: pytest.MonkeyPatch
+        self, gated: Settings, gate: Gate, faults: Faults
     ):
         """It is started while it is copied, and its database rejects writes."""
-        copy = same_engine.copy
         async with open_services(gated) as services:
             made = await gates.tenants(services, 4)
             gate.build()
             run_id = await services.fleet.plan(system_context("ada"), triggered_by="ada")
             await gates.until_held(gated, 4)
 
-            async def and_open(*arguments: Any, **options: Any) -> None:
+            async def start(*_: Any, **__: Any) -> None:
                 gate.open()
                 ended = 0
                 async with asyncio.timeout(CLAIM_SECONDS_MAX):
@@ -485,9 +454,8 @@ class TestRun:
                         await asyncio.sleep(0.05)
                         ended = len(await runs.ended(services.catalog, run_id))
                 await asyncio.sleep(0.5)  # the fourth is started
-                await copy(*arguments, **options)
 
-            monkeypatch.setattr(same_engine, "copy", and_open)
+            faults.before(same_engine, "copy", start)
             moved = (await move(services, made[3])).tenant
             run = await services.fleet.wait(run_id)
 
@@ -498,23 +466,20 @@ class TestRun:
 
     @on_postgresql
     async def test_finds_a_tenant_that_was_moved_while_it_was_planned(
-        self, gated: Settings, gate: Gate, monkeypatch: pytest.MonkeyPatch
+        self, gated: Settings, gate: Gate, faults: Faults
     ):
         """The plan read the old place, and the move did not see the plan's rows."""
-        relocate = moves.relocate
         planned = []
         async with open_services(gated) as services:
             made = await gates.tenants(services, 2)
             gate.build()
             gate.open()
 
-            async def and_plan(*arguments: Any, **options: Any) -> Tenant | None:
-                moved = await relocate(*arguments, **options)
+            async def plan(*_: Any, **__: Any) -> None:
                 run_id = await services.fleet.plan(system_context("ada"), triggered_by="ada")
                 planned.append(run_id)
-                return moved
 
-            monkeypatch.setattr(moves, "relocate", and_plan)
+            faults.after(moves, "relocate", plan)
             moved = (await move(services, made[1])).tenant
             run = await services.fleet.wait(planned[0])
 
@@ -582,17 +547,17 @@ class TestReap:
         assert (ended.state, ended.error) == ("failed", job_cleanup.INTERRUPTED)
 
     async def test_drops_the_old_database_if_the_process_died_after_the_cut_over(
-        self, world: World, other: Services, monkeypatch: pytest.MonkeyPatch
+        self, world: World, other: Services
     ):
         del other
-
-        async def die(*_arguments: Any) -> None:
-            raise asyncio.CancelledError
-
         services, acme = world.services, world.acme.tenant
-        monkeypatch.setattr(moving, "drop_when_known", die)
-        with pytest.raises(asyncio.CancelledError):
-            await move(services, acme)
+        await moving.carry(
+            system_context("test"),
+            services.copying,
+            acme,
+            server_name=FAR,
+            progress=Progress(),
+        )
         assert acme.database_name in await databases(services)
         job = await newest_job(services)
         assert (job.state, job.database_name) == ("dropping", acme.database_name)
@@ -607,18 +572,17 @@ class TestReap:
         assert (await newest_job(services)).state == "done"
 
     async def test_keeps_the_new_database_if_only_the_response_to_the_commit_is_lost(
-        self, world: World, monkeypatch: pytest.MonkeyPatch
+        self, world: World, faults: Faults
     ):
         services, acme = world.services, world.acme.tenant
         before = set(await databases(services))
 
-        async def lost(_self: object, _tenant_id: object) -> None:
+        def lose(_tenant_id: object) -> None:
             raise DatabaseUnavailable  # after the commit
 
-        monkeypatch.setattr(type(services.databases), "forget", lost)
+        faults.before(services.databases, "forget", lose, once=True)
         with pytest.raises(DatabaseUnavailable):
             await move(services, acme)
-        monkeypatch.undo()
 
         found = await tenants.get(services.catalog, acme.id)
         assert found.server_name == FAR

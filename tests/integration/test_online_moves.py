@@ -22,17 +22,17 @@ from tenantry.catalog.tenants import Tenant
 from tenantry.catalog.workers import NO_WORKER
 from tenantry.cli.findings import State
 from tenantry.cli.leftovers import check_slots
-from tenantry.db import move_obstacles, replication, schema_signature
+from tenantry.db import move_obstacles, replication
 from tenantry.db.change_copy import ChangeCopy, TooManyChanges
 from tenantry.db.change_writer import ChangeDiffers
 from tenantry.db.write_fence import DatabaseBusy
 from tenantry.fleet.claims import POLL_SECONDS
 from tenantry.fleet.run_options import RunOptions
 from tenantry.kit.ids import new_id
-from tenantry.kit.stopping import Stop
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
 from testkit import raw_sql
+from testkit.faults import Faults
 from testkit.postgres import Server, find_binaries
 from tests.conftest import SECRET_KEY, provision
 from tests.integration.online import (
@@ -161,16 +161,6 @@ async def _shop(services: Services) -> Tenant:
     return shop
 
 
-@pytest.fixture(name="kept")
-def _kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lets moves keep the old database."""
-
-    async def keep(*_arguments: Any) -> None:
-        return
-
-    monkeypatch.setattr(moving, "drop_when_known", keep)
-
-
 class TestMove:
     async def test_keeps_every_acknowledged_write_and_rejects_writes_for_a_moment(
         self, services: Services, settings: Settings, capsys: pytest.CaptureFixture[str]
@@ -207,24 +197,27 @@ class TestMove:
         assert moved.rejected_seconds < back.rejected_seconds / 2
         assert await left_over(services) == []
 
-    @pytest.mark.usefixtures("kept")
     async def test_copies_every_kind_of_change(
-        self, services: Services, shop: Tenant, monkeypatch: pytest.MonkeyPatch
+        self, services: Services, shop: Tenant, faults: Faults
     ):
-        url, count = url_of(services, shop), 0
-        catch_up = online.catch_up
+        url, near = url_of(services, shop), services.databases.server(NEAR)
 
-        async def and_change(copy: online.Following) -> None:
-            nonlocal count
-            count += 1
-            if count == 1:
-                raw_sql.run(url, *CHANGES)
-            await catch_up(copy)
-            if count == 2:  # these are copied while writes are rejected
-                raw_sql.run(url, *CHANGES[:1], *CHANGES[6:7], "SELECT nextval('numbers')")
+        def change(*_: Any) -> None:
+            raw_sql.run(url, *CHANGES)
 
-        monkeypatch.setattr(online, "catch_up", and_change)
-        moved = await move(services, shop)
+        def change_again(*_: Any, **__: Any) -> None:  # these are copied while writes are rejected
+            raw_sql.run(url, *CHANGES[:1], *CHANGES[6:7], "SELECT nextval('numbers')")
+
+        faults.before(online, "catch_up", change, once=True)
+        faults.before(near, "reject_writes", change_again)
+        _, moved = await moving.carry(  # and keep the old database
+            system_context("test"),
+            services.copying,
+            shop,
+            server_name=FAR,
+            progress=Progress(),
+            way=Way.ONLINE,
+        )
 
         new = url_of(services, moved.tenant)
         assert raw_sql.rows(new, SEQUENCES) == raw_sql.rows(url, SEQUENCES)
@@ -233,11 +226,10 @@ class TestMove:
         raw_sql.run(new, "INSERT INTO parent (name) VALUES ('after the move')")
 
     async def test_copies_each_transaction_once_whenever_it_was_committed(
-        self, services: Services, shop: Tenant, monkeypatch: pytest.MonkeyPatch
+        self, services: Services, shop: Tenant, faults: Faults
     ):
         """In the table without a key, a row that is copied twice would be there twice."""
         url = url_of(services, shop)
-        began, copied, compare = replication.begin, online.copy_snapshot, online.compare_rows
         adding = "INSERT INTO event (line) VALUES ('{}')"
         with (
             psycopg.connect(url) as first,
@@ -245,32 +237,24 @@ class TestMove:
             psycopg.connect(url) as third,
         ):
 
-            async def and_write(*arguments: Any, **options: Any) -> None:
-                await began(*arguments, **options)
+            def write(*_: Any, **__: Any) -> None:
                 first.execute(adding.format("before the snapshot"))
                 first.commit()
                 first.execute(adding.format("during the snapshot"))
 
-            async def and_commit(*arguments: Any) -> Any:
-                result = await copied(*arguments)
+            def commit(*_: Any) -> None:
                 first.commit()
                 second.execute(adding.format("during the comparison"))
-                return result
 
-            async def and_compare(copy: online.Following) -> None:
+            def commit_second(*_: Any) -> None:
                 second.commit()
                 third.execute(adding.format("after the comparison"))
-                await compare(copy)
-                third.commit()
 
-            async def caught_up(copy: online.Following) -> None:
-                await asyncio.to_thread(copy.changes.copy_until_now, Stop())
-
-            monkeypatch.setattr(replication, "begin", and_write)
-            monkeypatch.setattr(online, "copy_snapshot", and_commit)
-            monkeypatch.setattr(online, "compare_rows", and_compare)
-            monkeypatch.setattr(online, "catch_up", caught_up)
-            moved = await move(services, shop)
+            faults.after(replication, "begin", write)
+            faults.after(online, "copy_snapshot", commit)
+            faults.before(online, "compare_rows", commit_second)
+            faults.after(online, "compare_rows", lambda _: third.commit())
+            moved = await move(services, shop, limits=MoveLimits(transaction_seconds=60.0))
 
         sql = "SELECT line FROM event WHERE amount IS NULL ORDER BY 1"
         assert raw_sql.rows(url_of(services, moved.tenant), sql) == [
@@ -281,33 +265,30 @@ class TestMove:
         ]
 
     async def test_is_refused_when_a_table_is_created_after_the_publication(
-        self, services: Services, shop: Tenant, monkeypatch: pytest.MonkeyPatch
+        self, services: Services, shop: Tenant, faults: Faults
     ):
         """It is in the snapshot, and its later rows would be in no change."""
-        url, began = url_of(services, shop), replication.begin
+        url = url_of(services, shop)
 
-        async def and_create(raw: Any, name: str, **limits: Any) -> None:
-            await began(raw, name, **limits)
+        def create(*_: Any, **__: Any) -> None:
             raw_sql.run(url, "CREATE TABLE late (id integer PRIMARY KEY)")
 
-        monkeypatch.setattr(replication, "begin", and_create)
+        faults.after(replication, "begin", create, once=True)
         with pytest.raises(online.SchemaChanged):
             await move(services, shop)
 
-        monkeypatch.undo()
         assert (await move(services, shop)).tenant.server_name == FAR
 
     async def test_holds_back_what_is_committed_during_the_comparison(
-        self, services: Services, shop: Tenant, monkeypatch: pytest.MonkeyPatch
+        self, services: Services, shop: Tenant, faults: Faults
     ):
-        url, copy_until_now = url_of(services, shop), ChangeCopy.copy_until_now
+        url = url_of(services, shop)
 
-        def and_write(self: ChangeCopy, stop: Any, *, within: Any = None) -> None:
+        def write(*_: Any, within: Any = None) -> None:
             if within is not None:  # after its snapshot, and before its marker
                 raw_sql.run(url, "INSERT INTO event (line) VALUES ('later')", "DELETE FROM emptied")
-            copy_until_now(self, stop, within=within)
 
-        monkeypatch.setattr(ChangeCopy, "copy_until_now", and_write)
+        faults.before(ChangeCopy, "copy_until_now", write)
         moved = await move(services, shop)
 
         new = url_of(services, moved.tenant)
@@ -315,19 +296,17 @@ class TestMove:
         assert raw_sql.rows(new, "SELECT * FROM emptied") == []
 
     async def test_is_not_disturbed_by_temporary_tables(
-        self, services: Services, shop: Tenant, monkeypatch: pytest.MonkeyPatch
+        self, services: Services, shop: Tenant, faults: Faults
     ):
         """The first one of a session also creates a schema."""
-        compare = online.compare_rows
 
-        async def and_create(copy: online.Following) -> None:
-            await compare(copy)
+        def create(copy: online.Following) -> None:
             with psycopg.connect(copy.source) as first, psycopg.connect(copy.source) as second:
                 for raw in (first, second):
                     raw.execute("CREATE TEMPORARY TABLE mine (id serial PRIMARY KEY)")
                     raw.commit()
 
-        monkeypatch.setattr(online, "compare_rows", and_create)
+        faults.after(online, "compare_rows", create)
         assert (await move(services, shop)).tenant.server_name == FAR
 
     async def test_is_written_into_the_job(self, services: Services, shop: Tenant):
@@ -374,26 +353,21 @@ class TestObstacle:
         assert await tenants.get(services.catalog, shop.id) == shop
         assert await left_over(services) == []
 
-    @pytest.mark.parametrize(("sql", "reason"), OBSTACLES[5:7])
+    @pytest.mark.parametrize(
+        ("sql", "reason"),
+        [
+            ("SELECT lo_create(0)", "it has 1 large objects"),
+            ("REFRESH MATERIALIZED VIEW sums", "the materialized view public.sums has rows"),
+        ],
+    )
     async def test_is_also_found_at_the_end(
-        self,
-        services: Services,
-        shop: Tenant,
-        monkeypatch: pytest.MonkeyPatch,
-        sql: str,
-        reason: str,
+        self, services: Services, shop: Tenant, faults: Faults, sql: str, reason: str
     ):
-        compare = online.compare_rows
+        """If it is no change of the schema."""
+        url = url_of(services, shop)
+        raw_sql.run(url, "CREATE MATERIALIZED VIEW sums AS SELECT 1 WITH NO DATA")
+        faults.after(online, "compare_rows", lambda _: raw_sql.run(url, sql))
 
-        async def and_create(copy: online.Following) -> None:
-            await compare(copy)
-            raw_sql.run(copy.source, *sql.split(";"))
-
-        async def unchanged(_raw: Any) -> str:
-            return "the same"
-
-        monkeypatch.setattr(online, "compare_rows", and_create)
-        monkeypatch.setattr(schema_signature, "read_signature", unchanged)
         with pytest.raises(online.OnlineImpossible, match=reason):
             await move(services, shop)
 
@@ -486,7 +460,7 @@ class TestFailure:
         "phase", ["copy_snapshot", "catch_up", "compare_rows", "Following.finish"]
     )
     async def test_leaves_nothing_when_it_is_cancelled(
-        self, services: Services, shop: Tenant, monkeypatch: pytest.MonkeyPatch, phase: str
+        self, services: Services, shop: Tenant, faults: Faults, phase: str
     ):
         reached = asyncio.Event()
 
@@ -495,7 +469,7 @@ class TestFailure:
             await asyncio.sleep(60)
 
         owner, _, name = phase.rpartition(".")
-        monkeypatch.setattr(getattr(online, owner) if owner else online, name, hang)
+        faults.before(getattr(online, owner) if owner else online, name, hang)
         running = asyncio.create_task(move(services, shop))
         await reached.wait()
         running.cancel()
@@ -518,6 +492,7 @@ class TestFailure:
             "ALTER SEQUENCE numbers INCREMENT 1",
             "DROP VIEW seen",
             "ALTER TABLE swapped ADD CHECK (id > 0)",
+            "ALTER TABLE parent ENABLE ALWAYS TRIGGER noting",
             "ALTER TYPE mood ADD VALUE 'sad'",
             "ALTER DOMAIN positive ADD CHECK (VALUE > 0)",
             "ALTER TABLE parent SET (fillfactor = 50)",
@@ -534,7 +509,7 @@ class TestFailure:
         ],
     )
     async def test_refuses_a_schema_that_was_changed_meanwhile(
-        self, services: Services, shop: Tenant, monkeypatch: pytest.MonkeyPatch, sql: str
+        self, services: Services, shop: Tenant, faults: Faults, sql: str
     ):
         url = url_of(services, shop)
         raw_sql.run(
@@ -543,13 +518,7 @@ class TestFailure:
             "CREATE TYPE mood AS ENUM ('glad')",
             "CREATE DOMAIN positive AS integer",
         )
-        compare = online.compare_rows
-
-        async def and_change(copy: online.Following) -> None:
-            await compare(copy)
-            raw_sql.run(url, sql)
-
-        monkeypatch.setattr(online, "compare_rows", and_change)
+        faults.after(online, "compare_rows", lambda _: raw_sql.run(url, sql))
         with pytest.raises(SchemaChanged):
             await move(services, shop)
 
@@ -557,49 +526,37 @@ class TestFailure:
         assert await is_writable(services, shop)
 
     async def test_refuses_a_change_with_another_result_in_the_copy(
-        self, services: Services, shop: Tenant, monkeypatch: pytest.MonkeyPatch
+        self, services: Services, shop: Tenant, faults: Faults
     ):
-        copied = online.copy_snapshot
-
-        async def and_damage(source: str, target: str, *arguments: Any) -> Any:
-            result = await copied(source, target, *arguments)
+        def damage(source: str, target: str, *_: Any) -> None:
             raw_sql.run(target, "DELETE FROM child WHERE id = 1")
             raw_sql.run(source, "UPDATE child SET parent_id = 2 WHERE id = 1")
-            return result
 
-        monkeypatch.setattr(online, "copy_snapshot", and_damage)
+        faults.after(online, "copy_snapshot", damage)
         with pytest.raises(ChangeDiffers, match="child"):
             await move(services, shop)
 
         assert await is_writable(services, shop)
 
     async def test_refuses_a_value_that_is_another_one_in_the_copy(
-        self, services: Services, shop: Tenant, monkeypatch: pytest.MonkeyPatch
+        self, services: Services, shop: Tenant, faults: Faults
     ):
-        copied = online.copy_snapshot
-
-        async def and_damage(source: str, target: str, *arguments: Any) -> Any:
-            result = await copied(source, target, *arguments)
+        def damage(source: str, target: str, *_: Any) -> None:
             raw_sql.run(target, "ALTER TABLE parent ALTER price TYPE numeric(12, 2)")
             raw_sql.run(source, "UPDATE parent SET price = 1.2345 WHERE id = 1")
-            return result
 
-        monkeypatch.setattr(online, "copy_snapshot", and_damage)
+        faults.after(online, "copy_snapshot", damage)
         with pytest.raises((ChangeDiffers, MoveFailed)):
             await move(services, shop)
 
     async def test_refuses_a_value_that_the_copy_cannot_have_without_naming_it(
-        self, services: Services, shop: Tenant, monkeypatch: pytest.MonkeyPatch
+        self, services: Services, shop: Tenant, faults: Faults
     ):
-        copied = online.copy_snapshot
-
-        async def and_damage(source: str, target: str, *arguments: Any) -> Any:
-            result = await copied(source, target, *arguments)
+        def damage(source: str, target: str, *_: Any) -> None:
             raw_sql.run(target, "ALTER TABLE parent ALTER name TYPE integer USING 1")
             raw_sql.run(source, "UPDATE parent SET name = 'of a customer' WHERE id = 1")
-            return result
 
-        monkeypatch.setattr(online, "copy_snapshot", and_damage)
+        faults.after(online, "copy_snapshot", damage)
         with pytest.raises(ChangeDiffers) as raised:
             await move(services, shop)
 
@@ -607,30 +564,28 @@ class TestFailure:
         assert "customer" not in raised.value.message
 
     async def test_refuses_a_copy_that_lacks_a_change(
-        self, services: Services, shop: Tenant, monkeypatch: pytest.MonkeyPatch
+        self, services: Services, shop: Tenant, faults: Faults
     ):
-        copied = online.copy_snapshot
+        """Because the publication does not have it."""
 
-        async def and_write(source: str, *arguments: Any) -> Any:
-            result = await copied(source, *arguments)
+        async def publish_no_row(raw: Any, name: str, **_: Any) -> None:
+            await raw.execute(f"ALTER PUBLICATION {name} SET (publish = 'delete')")
+
+        def write(source: str, *_: Any) -> None:
             raw_sql.run(source, "INSERT INTO child (parent_id) VALUES (1)")
-            return result
 
-        monkeypatch.setattr(online, "copy_snapshot", and_write)
-        monkeypatch.setattr(ChangeCopy, "_write", lambda *_arguments: None)
+        faults.after(replication, "begin", publish_no_row)
+        faults.after(online, "copy_snapshot", write)
         with pytest.raises(CopyDiffers, match="child"):
             await move(services, shop)
 
     async def test_leaves_a_tenant_read_only_that_an_admin_has_made_so_meanwhile(
-        self, services: Services, shop: Tenant, monkeypatch: pytest.MonkeyPatch
+        self, services: Services, shop: Tenant, faults: Faults
     ):
-        compare = online.compare_rows
-
-        async def and_freeze(copy: online.Following) -> None:
-            await compare(copy)
+        async def freeze(_: online.Following) -> None:
             await services.lifecycle.update(system_context("test"), shop, is_read_only=True)
 
-        monkeypatch.setattr(online, "compare_rows", and_freeze)
+        faults.after(online, "compare_rows", freeze)
         with pytest.raises(TenantChanged):
             await move(services, shop)
 
@@ -648,39 +603,33 @@ class TestFailure:
         assert await is_writable(services, shop)
 
     async def test_does_not_reject_writes_while_a_transaction_lasts_long(
-        self, services: Services, shop: Tenant, monkeypatch: pytest.MonkeyPatch
+        self, services: Services, shop: Tenant, faults: Faults
     ):
-        compare = online.compare_rows
+        limits = MoveLimits(transaction_seconds=0.1, catch_up_seconds=1.0)
         with psycopg.connect(url_of(services, shop)) as raw:
 
-            async def and_begin(copy: online.Following) -> None:
-                await compare(copy)
+            async def begin(_: online.Following) -> None:
                 raw.execute("SELECT 1")
-                await asyncio.sleep(online.TRANSACTION_SECONDS_MAX)
+                await asyncio.sleep(limits.transaction_seconds)
 
-            monkeypatch.setattr(online, "compare_rows", and_begin)
+            faults.after(online, "compare_rows", begin)
             with pytest.raises(NotCaughtUp):
-                await move(services, shop, limits=MoveLimits(catch_up_seconds=1.0))
+                await move(services, shop, limits=limits)
 
         assert await is_writable(services, shop)
         assert await left_over(services) == []
 
     async def test_gives_up_soon_if_a_transaction_does_not_end(
-        self, services: Services, shop: Tenant, monkeypatch: pytest.MonkeyPatch
+        self, services: Services, shop: Tenant, faults: Faults
     ):
-        finish, connections = online.catch_up, []
+        with psycopg.connect(url_of(services, shop)) as raw:
 
-        async def and_begin(copy: online.Following) -> None:
-            await finish(copy)
-            raw = psycopg.connect(copy.source)
-            raw.execute("SELECT 1")
-            connections.append(raw)
+            def begin(*_: Any, **__: Any) -> None:
+                raw.execute("SELECT 1")
 
-        monkeypatch.setattr(online, "catch_up", and_begin)
-        with pytest.raises((DatabaseBusy, NotCaughtUp)):
-            await move(services, shop, limits=MoveLimits(online_fence_seconds=0.3))
-        for raw in connections:
-            raw.close()
+            faults.before(services.databases.server(NEAR), "reject_writes", begin)
+            with pytest.raises(DatabaseBusy):
+                await move(services, shop, limits=MoveLimits(online_fence_seconds=0.3))
 
         assert await is_writable(services, shop)
 
@@ -696,18 +645,15 @@ class TestFailure:
         assert await left_over(services) == []
 
     async def test_keeps_only_some_changes_in_memory(
-        self, services: Services, shop: Tenant, monkeypatch: pytest.MonkeyPatch
+        self, services: Services, shop: Tenant, faults: Faults
     ):
-        copy_until_now = ChangeCopy.copy_until_now
-
-        def and_write(self: ChangeCopy, stop: Any, *, within: Any = None) -> None:
+        def write(*_: Any, within: Any = None) -> None:
             if within is not None:
                 raw_sql.run(
                     url_of(services, shop), "INSERT INTO emptied SELECT generate_series(10, 99)"
                 )
-            copy_until_now(self, stop, within=within)
 
-        monkeypatch.setattr(ChangeCopy, "copy_until_now", and_write)
+        faults.before(ChangeCopy, "copy_until_now", write)
         with pytest.raises(TooManyChanges):
             await move(services, shop, limits=MoveLimits(held_bytes=100))
 
@@ -768,18 +714,16 @@ class TestRun:
         services: Services,
         settings: Settings,
         shop: Tenant,
-        monkeypatch: pytest.MonkeyPatch,
+        faults: Faults,
     ):
-        compare = online.compare_rows
         sql = "SELECT state, server_name, database_name FROM tenant_migration"
 
-        async def and_plan(copy: online.Following) -> None:
-            await compare(copy)
+        async def plan(_: online.Following) -> None:
             await services.fleet.plan(system_context("test"), triggered_by="test")
             await asyncio.sleep(3 * POLL_SECONDS)
             assert raw_sql.rows(settings.catalog, sql) == [("Pending", NEAR, shop.database_name)]
 
-        monkeypatch.setattr(online, "compare_rows", and_plan)
+        faults.after(online, "compare_rows", plan)
         moved = await move(services, shop)
 
         while (found := raw_sql.rows(settings.catalog, sql))[0][0] == "Pending":  # noqa: ASYNC110

@@ -13,13 +13,13 @@ from tenantry.catalog import plans, run_tenants, runs
 from tenantry.catalog.pace import Pace
 from tenantry.catalog.tables import migration_run, tenant_migration
 from tenantry.db.statements import Count, Statement
-from tenantry.fleet.migration_runs import Fleet
 from tenantry.fleet.run_options import RunOptions
 from tenantry.kit.ids import new_id
 from tenantry.kit.pages import Window
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
 from testkit import raw_sql
+from testkit.faults import Faults
 from tests.integration.gates import Gate, tenants
 
 pytestmark = pytest.mark.timeout(120)
@@ -68,14 +68,14 @@ class TestPlan:
         assert (run.total_count, run.success_count, run.waves) == (count, count, [1, count])
 
     async def test_is_hidden_and_removed_if_it_is_interrupted(
-        self, settings: Settings, monkeypatch: pytest.MonkeyPatch
+        self, settings: Settings, faults: Faults
     ):
-        async def fail(*_: Any) -> None:
+        def fail(*_: Any, **__: Any) -> None:
             raise KeyError("interrupted")
 
         async with open_services(settings, pace=SMALL_BATCHES) as services:
             await tenants(services, 7)
-            monkeypatch.setattr(Fleet, "_begin", fail)
+            faults.before(plans, "begin", fail)
             with pytest.raises(KeyError, match="interrupted"):
                 await plan(services, RunOptions())
 

@@ -12,13 +12,12 @@ import pytest
 
 from tenantry.backup import jobs, same_engine
 from tenantry.backup.job_worker import JobWorker
-from tenantry.catalog import job_cleanup, job_queue, tenants
+from tenantry.catalog import job_queue, tenants
 from tenantry.catalog import jobs as job_rows
 from tenantry.catalog.job_cleanup import INTERRUPTED
 from tenantry.catalog.job_queue import BACKUP, CANCELLED, MOVE, OTHER
 from tenantry.catalog.jobs import Job, JobState, TenantMoving
 from tenantry.catalog.tenants import Tenant
-from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.urls import sqlite_path
 from tenantry.kit.clock import utc_now
 from tenantry.kit.ids import new_id
@@ -26,6 +25,8 @@ from tenantry.kit.pages import Window
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import SERVER_DEFAULT, Settings
 from testkit import raw_sql
+from testkit.faults import Faults
+from tests.acceptance.support import Raw, lost
 from tests.conftest import World, provision
 from tests.integration.queued import JOBS, TENANTS, WAIT_SECONDS, done, ended
 
@@ -61,17 +62,15 @@ async def _idle(settings: Settings) -> AsyncIterator[Services]:
 
 
 @pytest.fixture(name="copied_until")
-def _copied_until(monkeypatch: pytest.MonkeyPatch) -> tuple[asyncio.Event, asyncio.Event]:
+def _copied_until(faults: Faults) -> tuple[asyncio.Event, asyncio.Event]:
     """Each copy sets the first event, and waits for the second."""
     begun, released = asyncio.Event(), asyncio.Event()
-    copy = same_engine.copy
 
-    async def and_wait(*arguments: Any, **options: Any) -> None:
-        await copy(*arguments, **options)
+    async def wait(*_: Any, **__: Any) -> None:
         begun.set()
         await released.wait()
 
-    monkeypatch.setattr(same_engine, "copy", and_wait)
+    faults.after(same_engine, "copy", wait)
     return begun, released
 
 
@@ -102,31 +101,6 @@ async def ended_row(services: Services, job_id: UUID) -> Job:
             if job.finished_at is not None:
                 return job
             await asyncio.sleep(0.05)
-
-
-class Outage:
-    """The catalog of a process, which can go away and come back."""
-
-    def __init__(self, services: Services, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._is_away = False
-        for name in ("_run", "_begin"):
-            self._interrupt(services.catalog, name, monkeypatch)
-
-    def begin(self) -> None:
-        self._is_away = True
-
-    def end(self) -> None:
-        self._is_away = False
-
-    def _interrupt(self, catalog: object, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        work = getattr(catalog, name)
-
-        async def unless_away(*arguments: Any) -> Any:
-            if self._is_away:
-                raise DatabaseUnavailable
-            return await work(*arguments)
-
-        monkeypatch.setattr(catalog, name, unless_away)
 
 
 @asynccontextmanager
@@ -296,35 +270,26 @@ class TestJobWorker:
 
     @pytest.mark.parametrize("is_back_early", [True, False])
     async def test_cleans_up_a_move_that_fails_while_the_catalog_is_away(
-        self, idle: Services, monkeypatch: pytest.MonkeyPatch, *, is_back_early: bool
+        self, idle: Services, faults: Faults, *, is_back_early: bool
     ):
         """Its database is dropped and its tenant writable again, whenever the catalog is back."""
         made = await provision(idle, "acme")
         before = await databases(idle)
         job = await idle.queueing.move(system_context("test"), made.tenant, server_name=FAR)
-        outage, copy, copied = Outage(idle, monkeypatch), same_engine.copy, asyncio.Event()
+        outage, copied = contextlib.ExitStack(), asyncio.Event()
 
-        async def copy_and_lose_the_catalog(*arguments: Any, **options: Any) -> None:
-            await copy(*arguments, **options)
-            monkeypatch.setattr(same_engine, "copy", copy)
-            outage.begin()
+        def lose_the_catalog(*_: Any, **__: Any) -> None:
+            outage.enter_context(lost(Raw(idle.settings.catalog)))
             copied.set()
 
-        async def abandon_and_find_the_catalog(*arguments: Any, **options: Any) -> None:
-            try:
-                await abandon(*arguments, **options)
-            finally:
-                if is_back_early:  # for the end of the job
-                    outage.end()
-
-        abandon = job_cleanup.abandon
-        monkeypatch.setattr(job_cleanup, "abandon", abandon_and_find_the_catalog)
-        monkeypatch.setattr(same_engine, "copy", copy_and_lose_the_catalog)
+        faults.after(same_engine, "copy", lose_the_catalog, once=True)
+        if is_back_early:  # for the end of the job
+            faults.before(job_queue, "fail", lambda *_, **__: outage.close())
         worker = JobWorker(idle.copying, idle.queueing.archives, idle.drift, concurrency=1)
         working = asyncio.create_task(worker.work())
         await asyncio.wait_for(copied.wait(), WAIT_SECONDS)
         await asyncio.sleep(1)  # everything that ends the job fails
-        outage.end()
+        outage.close()
         async with asyncio.timeout(WAIT_SECONDS):
             while (await job_rows.get(idle.catalog, job.id)).finished_at is None:
                 await jobs.reap(idle.copying)

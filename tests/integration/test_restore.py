@@ -32,6 +32,7 @@ from tenantry.kit.pages import Window
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
 from testkit import raw_sql
+from testkit.faults import Faults
 from tests.acceptance.support import (
     CHANGE_PASSWORD,
     NEW_PASSWORD,
@@ -216,19 +217,17 @@ class TestReplace:
         assert (await newest_job(services)).state == "failed"
 
     async def test_changes_nothing_if_another_process_has_taken_the_job_over(
-        self, world: World, archive: bytes, monkeypatch: pytest.MonkeyPatch
+        self, world: World, archive: bytes, faults: Faults
     ):
         """As if this process had been silent for so long that it was declared dead."""
         tenant, services = world.acme.tenant, world.services
         before = await databases(services, tenant)
-        move = moves.move
 
-        async def taken_over(session: Any, *arguments: Any, **values: Any) -> Any:
+        async def take_over(session: Any, *_: Any, **__: Any) -> None:
             job = (await job_rows.page(session, Window(1, 1))).items[0]
             await job_cleanup.abandon(session, job.id, worker_id=services.heartbeat.worker_id)
-            return await move(session, *arguments, **values)
 
-        monkeypatch.setattr(moves, "move", taken_over)
+        faults.before(moves, "move", take_over)
         with pytest.raises(jobs.JobLost):
             await replace(services, tenant, archive)
 
@@ -238,17 +237,15 @@ class TestReplace:
         assert await databases(services, tenant) == before
 
     async def test_leaves_a_tenant_suspended_if_an_admin_wants_that_too(
-        self, world: World, archive: bytes, monkeypatch: pytest.MonkeyPatch
+        self, world: World, archive: bytes, faults: Faults
     ):
         """The order was acknowledged while the restore had suspended the tenant."""
         tenant, services = world.acme.tenant, world.services
-        fill = loading.fill
 
-        async def and_suspend(*arguments: Any, **options: Any) -> None:
-            await fill(*arguments, **options)
+        async def suspend(*_: Any, **__: Any) -> None:
             await services.lifecycle.update(system_context("ada"), tenant, is_active=False)
 
-        monkeypatch.setattr(loading, "fill", and_suspend)
+        faults.after(loading, "fill", suspend)
         restored = await replace(services, tenant, archive)
 
         assert restored.tenant.database_name != tenant.database_name
@@ -294,17 +291,16 @@ class TestReplace:
             assert [gates.is_migrated(services, one) for one in (old, new)] == [False, True]
 
     async def test_keeps_the_new_database_if_only_the_response_to_its_commit_is_lost(
-        self, world: World, archive: bytes, monkeypatch: pytest.MonkeyPatch
+        self, world: World, archive: bytes, faults: Faults
     ):
         tenant, services = world.acme.tenant, world.services
 
-        async def lost(_tenant_id: object) -> None:
+        def lose(_tenant_id: object) -> None:
             raise DatabaseUnavailable  # after the commit
 
-        monkeypatch.setattr(type(services.databases), "forget", lambda _self, one: lost(one))
+        faults.before(services.databases, "forget", lose, once=True)
         with pytest.raises(DatabaseUnavailable):
             await replace(services, tenant, archive)
-        monkeypatch.undo()
 
         await jobs.reap(services.copying)
         found = await tenants.get(services.catalog, tenant.id)
@@ -321,7 +317,7 @@ class TestRestoreBack:
         world: World,
         archive: bytes,
         tmp_path: Path,
-        monkeypatch: pytest.MonkeyPatch,
+        faults: Faults,
         *,
         catalog_is_away: bool,
     ):
@@ -336,19 +332,18 @@ class TestRestoreBack:
         await services.deletion.delete(ctx, renamed, name="renamed")
         deleted = await deleted_tenants.get(services.catalog, acme.id)
         await services.deletion.purge(ctx, deleted, name="renamed")
-        fill, is_filled, may_end = loading.fill, asyncio.Event(), asyncio.Event()
+        is_filled, may_end = asyncio.Event(), asyncio.Event()
 
-        async def and_wait(*arguments: Any, **options: Any) -> None:
-            await fill(*arguments, **options)
+        async def wait(*_: Any, **__: Any) -> None:
             is_filled.set()
             await may_end.wait()
 
-        monkeypatch.setattr(loading, "fill", and_wait)
+        faults.after(loading, "fill", wait)
         first = asyncio.create_task(restore_back(services, archive))
         await is_filled.wait()
 
         if catalog_is_away:
-            monkeypatch.setattr(tenants, "add", away)
+            faults.before(tenants, "add", away)
         with pytest.raises(DatabaseUnavailable if catalog_is_away else tenants.TenantIdInUse):
             await restore_back(services, newer)
         may_end.set()
@@ -429,36 +424,33 @@ class TestReap:
         return job
 
     async def test_leaves_a_tenant_suspended_if_an_admin_wants_that_in_the_meantime(
-        self, world: World, lost: Job, monkeypatch: pytest.MonkeyPatch
+        self, world: World, lost: Job, faults: Faults
     ):
         """Bringing a tenant to the head can take minutes, and an order counts from its answer."""
         services, tenant = world.services, world.acme.tenant
-        bring = Lifecycle.bring_to_head
 
-        async def and_suspend(lifecycle: Lifecycle, one: Tenant) -> None:
-            await bring(lifecycle, one)
+        async def suspend(lifecycle: Lifecycle, one: Tenant) -> None:
             await lifecycle.update(system_context("ada"), one, is_active=False)
 
-        monkeypatch.setattr(Lifecycle, "bring_to_head", and_suspend)
+        faults.after(Lifecycle, "bring_to_head", suspend)
         ended = await self.reaped(services, lost)
 
         assert (ended.state, ended.has_suspended) == ("failed", False)
         assert not (await tenants.get(services.catalog, tenant.id)).is_active
 
     async def test_activates_a_tenant_when_its_server_is_back(
-        self, world: World, lost: Job, monkeypatch: pytest.MonkeyPatch
+        self, world: World, lost: Job, faults: Faults
     ):
         services, tenant = world.services, world.acme.tenant
-        bring, attempts = Lifecycle.bring_to_head, 0
+        attempts = 0
 
-        async def and_fail_once(lifecycle: Lifecycle, one: Tenant) -> None:
+        def fail_once(*_: Any) -> None:
             nonlocal attempts
             attempts += 1
             if attempts == 1:
                 raise DatabaseUnavailable
-            await bring(lifecycle, one)
 
-        monkeypatch.setattr(Lifecycle, "bring_to_head", and_fail_once)
+        faults.before(Lifecycle, "bring_to_head", fail_once)
         ended = await self.reaped(services, lost)
 
         assert (attempts, ended.state) == (2, "failed")
@@ -477,24 +469,20 @@ class TestReap:
 @pytest.mark.slow
 class TestEveryTenant:
     async def test_misses_none_when_an_earlier_one_is_deleted_at_the_same_time(
-        self, services: Services, monkeypatch: pytest.MonkeyPatch
+        self, services: Services, faults: Faults
     ):
         first, *others = await gates.tenants(services, 5)
         ctx = system_context("ada")
         await services.lifecycle.update(ctx, first, is_active=False)
-        fetch_all = type(services.catalog).fetch_all
 
-        async def and_delete(catalog: Any, *arguments: Any, **values: Any) -> list[Any]:
-            found = await fetch_all(catalog, *arguments, **values)
-            if any(isinstance(one, Tenant) for one in found):
-                monkeypatch.setattr(type(services.catalog), "fetch_all", fetch_all)
-                await services.deletion.delete(ctx, first, name=first.name)
-            return found
+        async def delete(*_: Any, **__: Any) -> None:
+            await services.deletion.delete(ctx, first, name=first.name)
 
-        monkeypatch.setattr(type(services.catalog), "fetch_all", and_delete)
+        faults.after(tenants, "after", delete, once=True)
         found = await recovery.every_tenant(services.copying, page_size=2)
 
         assert [one.id for one in found] == [first.id, *(one.id for one in others)]
+        assert await tenants.find(services.catalog, first.id) is None
 
 
 class TestRestoreCatalog:

@@ -12,7 +12,7 @@ import pytest
 from tenantry.catalog import audit, runs
 from tenantry.catalog.runs import MigrationRunNotFound, RunTenant
 from tenantry.catalog.tenants import Tenant
-from tenantry.fleet.dry_run import Preview, Previewer
+from tenantry.fleet.dry_run import Previewer
 from tenantry.fleet.migration_runs import PREVIEWED_MAX, PREVIEWS_MAX
 from tenantry.fleet.run_options import EVERY_ACTIVE_TENANT, BadRunOptions, RunOptions
 from tenantry.fleet.status import SchemaStatus, schema_status
@@ -21,6 +21,7 @@ from tenantry.kit.pages import Window
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
 from testkit import raw_sql
+from testkit.faults import Faults
 from tests.conftest import provision
 from tests.integration.gates import Gate, is_migrated, mend, spoil, tenants, url_of
 from tests.integration.programs import running
@@ -431,21 +432,22 @@ async def _until_claimed(settings: Settings, run_id: UUID, count: int) -> None:
 
 
 class TestDryRuns:
-    async def test_go_on_one_at_a_time(self, services: Services, monkeypatch: pytest.MonkeyPatch):
+    async def test_go_on_one_at_a_time(self, services: Services, faults: Faults):
         """Each uses the connections of a run: many at once would exhaust them."""
         ctx, going_on, most = system_context("ada"), 0, 0
-        preview = Previewer.preview
 
-        async def count(*args: Any, **options: Any) -> Preview:
+        async def begin(*_: Any, **__: Any) -> None:
             nonlocal going_on, most
             going_on += 1
             most = max(most, going_on)
             await asyncio.sleep(0.01)
-            found = await preview(*args, **options)
-            going_on -= 1
-            return found
 
-        monkeypatch.setattr(Previewer, "preview", count)
+        def end(*_: Any, **__: Any) -> None:
+            nonlocal going_on
+            going_on -= 1
+
+        faults.before(Previewer, "preview", begin)
+        faults.after(Previewer, "preview", end)
         await asyncio.gather(*(services.fleet.preview(ctx, rehearse=False) for _ in range(5)))
 
         assert most == PREVIEWS_MAX

@@ -19,6 +19,7 @@ from tenantry.kit.ids import new_id
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import SERVER_DEFAULT, Settings
 from testkit import raw_sql
+from testkit.faults import Faults
 from testkit.revisions import AlembicFolder
 from tests.conftest import HEAD, provision
 
@@ -406,26 +407,22 @@ class TestFailureCauses:
         assert found[0].sample_tenant_id in {one.tenant_id for one in items[:5]}
         assert found[1].sample_tenant_id in {one.tenant_id for one in items[5:7]}
 
-    async def test_have_a_sample_each_while_the_run_goes_on(
-        self, quiet: Services, monkeypatch: pytest.MonkeyPatch
-    ):
+    async def test_have_a_sample_each_while_the_run_goes_on(self, quiet: Services, faults: Faults):
         """A failure between the two reads is in neither, or has its sample."""
         run_id, mine = await planned(quiet), await worker(quiet)
         first, second, *_ = await claimed(quiet, mine)
         await record(quiet, mine, [first], MigrationState.FAILED, "one")
-        ended = runs.ended
 
-        async def ended_before(*args: Any) -> list[RunTenant]:
-            found = await ended(*args)
+        async def fail(*_: Any) -> None:
             await record(quiet, mine, [second], MigrationState.FAILED, "another")
-            return found
 
-        monkeypatch.setattr(runs, "ended", ended_before)
+        faults.after(runs, "ended", fail)
         found = await progress.found(quiet.catalog, await runs.get(quiet.catalog, run_id))
 
         assert {one.sample_tenant_id for one in found.causes} <= {
             one.tenant_id for one in found.items
         }
+        assert len(await runs.failure_causes(quiet.catalog, run_id)) == 2
 
     async def test_are_none_without_failures(self, services: Services):
         run_id = await planned(services)

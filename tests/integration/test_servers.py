@@ -13,7 +13,6 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
-from tenantry.db import files
 from tenantry.db.database import Budget
 from tenantry.db.outages import ServerAway
 from tenantry.db.servers import PROBE_SECONDS_MAX, Server, checked_name
@@ -21,6 +20,7 @@ from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.sqlite_folder import SqliteFolder
 from tenantry.db.statements import Statement
 from testkit import raw_sql
+from testkit.faults import Faults
 from tests.integration.conftest import Keep
 from tests.integration.engines import on_postgresql, on_sqlite
 
@@ -114,18 +114,18 @@ class TestFilling:
 
     @on_sqlite
     async def test_ends_with_one_whole_file_that_is_durable(
-        self, server: SqliteFolder, prefix: str, monkeypatch: pytest.MonkeyPatch
+        self, server: SqliteFolder, prefix: str, faults: Faults
     ):
         """The name of it since the copy; and everything is in it when it is synchronised."""
         await made(server, f"{prefix}a", "CREATE TABLE t (i integer)")
         await server.publish(f"{prefix}a", f"{prefix}template")
         path = server.path(f"{prefix}b")
         seen: list[tuple[int, list[Path]]] = []
-        monkeypatch.setattr(
-            files.os,
-            "fsync",
-            lambda handle: seen.append((os.fstat(handle).st_ino, [*path.parent.iterdir()])),
-        )
+
+        def note(handle: int) -> None:
+            seen.append((os.fstat(handle).st_ino, [*path.parent.iterdir()]))
+
+        faults.before(os, "fsync", note)
 
         await server.copy(f"{prefix}template", f"{prefix}b")
         assert seen == [(path.parent.stat().st_ino, [path])]
@@ -275,18 +275,17 @@ class TestProbe:
     @pytest.mark.slow
     @on_sqlite
     async def test_of_a_disk_that_hangs_ends_and_uses_one_thread(
-        self, server: Server, prefix: str, monkeypatch: pytest.MonkeyPatch
+        self, server: Server, prefix: str, faults: Faults
     ):
         """As on an NFS server that is away: nothing can end the system call."""
         await server.create(f"{prefix}a")
-        fsync, hung, back = os.fsync, threading.Semaphore(0), threading.Event()
+        hung, back = threading.Semaphore(0), threading.Event()
 
-        def hang(handle: int) -> None:
+        def hang(_handle: int) -> None:
             hung.release()
             assert back.wait(WAIT_SECONDS)
-            fsync(handle)
 
-        monkeypatch.setattr(os, "fsync", hang)
+        faults.before(os, "fsync", hang)
         try:
             for _ in range(2):
                 with pytest.raises(ServerAway):

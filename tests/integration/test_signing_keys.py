@@ -24,6 +24,7 @@ from tenantry.kit.clock import utc_now
 from tenantry.kit.errors import Unavailable
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
+from testkit.faults import Faults
 from tests.conftest import World
 
 LIFETIME = timedelta(hours=1)
@@ -229,21 +230,19 @@ class TestReseal:
         assert await signing_keys.every(world.services.catalog) == before
 
     async def test_that_fails_half_way_changes_nothing(
-        self, world: World, settings: Settings, monkeypatch: pytest.MonkeyPatch
+        self, world: World, settings: Settings, faults: Faults
     ):
         services = world.services
         await services.signing_keys.rotate(system_context("test"))
         before = await signing_keys.every(services.catalog)
         keys = SigningKeys(services.catalog, "a" * 40, secret_of(settings))
-        add = catalog_audit.LOG.add
 
-        async def cut_short(*_: object, **__: object) -> None:
+        def cut_short(*_: object, **__: object) -> None:
             raise asyncio.CancelledError
 
-        monkeypatch.setattr(catalog_audit.LOG, "add", cut_short)
+        faults.before(catalog_audit.LOG, "add", cut_short, once=True)
         with pytest.raises(asyncio.CancelledError):
             await keys.reseal(system_context("test"))
-        monkeypatch.setattr(catalog_audit.LOG, "add", add)
 
         assert await signing_keys.every(services.catalog) == before
 

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
-from typing import Any, cast
+from typing import Any
 
 import psycopg
 import pytest
@@ -15,7 +15,7 @@ from tenantry.db import poolers
 from tenantry.db.database import Budget, Database
 from tenantry.db.factory import open_server, single_connector
 from tenantry.db.poolers import Pooler
-from tenantry.db.postgres import SILENCE_SECONDS, PostgresConnection
+from tenantry.db.postgres import SILENCE_SECONDS
 from tenantry.db.postgres_connector import PostgresConnector
 from tenantry.db.postgres_server import BehindPooler
 from tenantry.db.sessions import DatabaseUnavailable
@@ -44,6 +44,12 @@ BLOCK = "with op.get_context().autocommit_block():\n    op.execute('SELECT 1')"
 COUNT = Statement(sa.select(sa.func.count().label("count")).select_from(sa.table("t")), Count)
 ADD = Statement[Any](sa.text("INSERT INTO t VALUES (1)"))
 
+TIMEOUT_MS = Statement(
+    sa.select(sa.cast(sa.column("setting"), sa.Integer).label("count"))
+    .select_from(sa.table("pg_settings"))
+    .where(sa.column("name") == sa.literal_column("'statement_timeout'")),
+    Count,
+)
 SLEEP = Statement[Any](sa.text("SELECT pg_sleep(60)"))
 
 
@@ -151,9 +157,9 @@ class TestStatementTimeout:
         async with opened(bouncer.through(direct)) as database:
             async with database.begin() as session:
                 await session.execute(ADD)
-                raw = cast("PostgresConnection", session)
-                found = await raw._raw.fetchval("SHOW statement_timeout")  # noqa: SLF001
-            assert found == f"{STATEMENT_SECONDS * 1000:.0f}ms"
+                found = await session.fetch_one(TIMEOUT_MS)
+            assert found is not None
+            assert found.count == STATEMENT_SECONDS * 1000
 
             with psycopg.connect(bouncer.through(direct), autocommit=True) as other:
                 assert other.execute("SHOW statement_timeout").fetchone() == ("0",)

@@ -4,25 +4,23 @@ import os
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tenantry.db import snapshots
+from testkit.faults import Faults
 
 
 class TestScratchFolder:
     def test_is_made_again_if_it_is_removed_before_it_is_locked(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, tmp_path: Path, faults: Faults
     ):
         """By another process that removes what is left: it cannot know that this one lives."""
-        mkdir, made = os.mkdir, list[Path]()
+        made = list[Path]()
 
-        def and_remove_left(path: Any, *arguments: Any, **options: Any) -> None:
-            mkdir(path, *arguments, **options)
+        def remove_left(path: Any, *_: Any, **__: Any) -> None:
             made.append(Path(path))
             if len(made) == 1:
                 snapshots.remove_left(tmp_path)
 
-        monkeypatch.setattr(os, "mkdir", and_remove_left)
+        faults.after(os, "mkdir", remove_left)
 
         with snapshots.scratch_folder(tmp_path) as folder:
             (folder / "database").touch()
@@ -33,18 +31,16 @@ class TestScratchFolder:
         assert len(made) == 2
 
     def test_is_made_again_if_it_is_removed_while_it_is_opened(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, tmp_path: Path, faults: Faults
     ):
-        open_, opened = os.open, list[Path]()
+        opened = list[Path]()
 
-        def and_remove(path: Any, *arguments: Any, **options: Any) -> int:
-            handle = open_(path, *arguments, **options)
+        def remove(path: Any, *_: Any, **__: Any) -> None:
             opened.append(Path(path))
             if len(opened) == 1:
                 Path(path).rmdir()
-            return handle
 
-        monkeypatch.setattr(os, "open", and_remove)
+        faults.after(os, "open", remove)
 
         with snapshots.scratch_folder(tmp_path) as folder:
             assert folder.is_dir()

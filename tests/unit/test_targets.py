@@ -7,6 +7,7 @@ import pytest
 
 from tenantry.backup.targets import ArchiveNotFound, FolderTarget
 from tenantry.kit import private
+from testkit.faults import Faults
 
 NAME = "shop-20261122T000000Z-00000000.tar"
 
@@ -39,18 +40,15 @@ class TestFolderTarget:
             pass
 
     def test_creates_a_file_again_that_was_removed_before_it_was_locked(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, tmp_path: Path, faults: Faults
     ):
         """As by the cleanup of another process, between the creation and the lock."""
-        target, open_new, removed = FolderTarget(tmp_path), private.open_new, []
+        target, removed = FolderTarget(tmp_path), []
 
-        def open_and_remove(path: Path) -> object:
-            file = open_new(path)
-            if not removed:
-                removed.extend(FolderTarget(tmp_path).remove_partial())
-            return file
+        def remove(_path: Path) -> None:
+            removed.extend(FolderTarget(tmp_path).remove_partial())
 
-        monkeypatch.setattr(private, "open_new", open_and_remove)
+        faults.after(private, "open_new", remove, once=True)
         with target.writing(NAME) as sink:
             sink.write(b"all")
 
