@@ -14,6 +14,8 @@ from pydantic import (
     Field,
     SecretStr,
     ValidationError,
+    ValidationInfo,
+    field_validator,
     model_validator,
 )
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -246,6 +248,13 @@ class Settings(BaseSettings):
         "info", description="The lowest level of events to log."
     )
 
+    @field_validator("*", mode="before")
+    @classmethod
+    def _empty_is_default(cls, value: object, info: ValidationInfo) -> object:
+        """Return the default for an empty value: an empty path is the working directory."""
+        default = cls.model_fields[info.field_name or ""].get_default(call_default_factory=True)
+        return default if value == "" else value
+
     @model_validator(mode="after")
     def _check_together(self) -> Self:
         secret = self.secret_key.get_secret_value()
@@ -338,8 +347,7 @@ class Settings(BaseSettings):
 def read_settings(**overrides: object) -> Settings:
     """Return the settings of this process.
 
-    Args:
-        overrides: Values from the command line; None if not given.
+    *overrides* are from the command line; None if not given.
 
     Raises:
         BadSettings: A setting is invalid, or a ``TENANTRY_*`` name is unknown: otherwise a
