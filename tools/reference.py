@@ -21,7 +21,7 @@ from pydantic.fields import FieldInfo
 import tenantry
 from tenantry.api.cors import PREFLIGHT_REFUSED
 from tenantry.api.endpoints import Endpoint
-from tenantry.api.envelope import FIXED_MESSAGES, INTERNAL_CODE, STATUS, HttpError, code_of
+from tenantry.api.error_responses import FIXED_MESSAGES, INTERNAL_CODE, STATUS, HttpError, code_of
 from tenantry.api.openapi import statuses, successes
 from tenantry.api.table import ENDPOINTS
 from tenantry.cli import errors as cli_errors

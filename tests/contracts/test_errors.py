@@ -9,7 +9,7 @@ from tools import reference
 
 from tenantry.access.login import LoginRefused
 from tenantry.api.cors import PREFLIGHT_REFUSED
-from tenantry.api.envelope import (
+from tenantry.api.error_responses import (
     FIXED_MESSAGES,
     INTERNAL_CODE,
     STATUS,

@@ -10,7 +10,7 @@ from tenantry.api.endings import (
     ChunkedBody,
     EmptyLine,
 )
-from tenantry.api.envelope import BodyTooLarge, HeadersTooLarge
+from tenantry.api.error_responses import BodyTooLarge, HeadersTooLarge
 from tenantry.api.table import ENDPOINTS
 
 NEXT = b"GET / HTTP/1.1\r\n\r\n"

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tenantry.api.envelope import ClientDisconnected
+from tenantry.api.error_responses import ClientDisconnected
 from tenantry.api.exchange import Scope
 from tenantry.api.held_bodies import UNCOUNTED_BYTES, HeldBodies, HeldBody, TooManyBodies
 from tenantry.api.requests import read_body

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tenantry.api.endpoints import Endpoint, NoSuchPath, Router
-from tenantry.api.envelope import MethodNotAllowed
+from tenantry.api.error_responses import MethodNotAllowed
 from tenantry.api.table import ENDPOINTS
 
 

@@ -17,7 +17,8 @@ from typing import Protocol
 
 import structlog
 
-from tenantry.api.envelope import Headers, HttpError
+from tenantry.api.envelope import Headers
+from tenantry.api.error_responses import HttpError
 from tenantry.kit.clock import monotonic_seconds
 from tenantry.kit.metrics import Metrics
 from tenantry.settings import IpNetwork

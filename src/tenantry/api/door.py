@@ -19,7 +19,7 @@ from tenantry.access.addresses import network_of
 from tenantry.access.identify import Identity
 from tenantry.access.principal import AdminContext
 from tenantry.access.rate_limits import check
-from tenantry.api import envelope
+from tenantry.api import envelope, error_responses
 from tenantry.api.access_levels import TENANT_LOGIN
 from tenantry.api.conditional import conditional_answer
 from tenantry.api.endpoints import Endpoint, Router
@@ -110,7 +110,7 @@ class Api:
         except Exception as error:  # noqa: BLE001 - logged, and returned as 500 in the envelope
             _log.exception("request failed", request_id=exchange.request_id)
             exchange.error = type(error).__name__
-            answer = envelope.internal_error()
+            answer = error_responses.internal_error()
         except asyncio.CancelledError:
             # The server ends, and this request took longer than its grace period.
             await self._finish(send, receive, exchange.refuse(ServerEnding()), exchange)

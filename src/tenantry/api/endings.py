@@ -4,7 +4,7 @@ Only the end is searched here, so that the input of the next request is not pars
 parser reads the same bytes, and rejects what is not valid.
 """
 
-from tenantry.api.envelope import BodyTooLarge, HeadersTooLarge
+from tenantry.api.error_responses import BodyTooLarge, HeadersTooLarge
 
 EMPTY_LINE = b"\r\n\r\n"
 # Lines and line ends of the chunks of one body. Each chunk costs a callback in Python, however

@@ -17,7 +17,7 @@ import msgspec
 
 from tenantry.access.principal import Scope
 from tenantry.api.access_levels import Level
-from tenantry.api.envelope import MethodNotAllowed
+from tenantry.api.error_responses import MethodNotAllowed
 from tenantry.kit.errors import NotFound
 from tenantry.schemas.base import Nothing
 from tenantry.tenant.entry import Demand

@@ -9,7 +9,7 @@ import structlog
 
 from tenantry.access.identify import Credentials, Identity
 from tenantry.access.rate_limits import Quota
-from tenantry.api import envelope
+from tenantry.api import error_responses
 from tenantry.api.access_levels import AUTHORIZATION, MCP_TOKEN, Caller
 from tenantry.api.caching import cache_headers
 from tenantry.api.endpoints import Endpoint
@@ -101,7 +101,7 @@ class Exchange:
             self.log_cause(error)
         tokens = self.endpoint.level.headers & TOKENS if self.endpoint else frozenset()
         token_sent = any(name in tokens and is_token(name, value) for name, value in self.headers)
-        return envelope.failure(error, token_sent=token_sent)
+        return error_responses.failure(error, token_sent=token_sent)
 
     def log_cause(self, error: Unavailable) -> None:
         """Log why a database or another service could not be used."""

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from http import HTTPStatus
 
-from tenantry.api.envelope import HttpError
+from tenantry.api.error_responses import HttpError
 
 # Source: RFC 3986, section 3.2.2, and a port. This checks only the characters.
 _HOST_FORM = re.compile(rb"[A-Za-z0-9._~!$&'()*+,;=%:\[\]-]*")

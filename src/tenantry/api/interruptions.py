@@ -12,7 +12,7 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from tenantry.api.envelope import ClientDisconnected
+from tenantry.api.error_responses import ClientDisconnected
 from tenantry.api.streaming import Receive
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.kit.clock import monotonic_seconds

@@ -36,7 +36,7 @@ from tenantry.api.connection_states import (
 )
 from tenantry.api.connections import Connections
 from tenantry.api.endings import CONTENT_BYTES_MAX, ChunkedBody, EmptyLine
-from tenantry.api.envelope import HeadersTooLarge, HttpError
+from tenantry.api.error_responses import HeadersTooLarge, HttpError
 from tenantry.api.framing import BadFraming, body_length
 from tenantry.api.part_writer import PartWriter
 from tenantry.api.whole_answers import whole_answer

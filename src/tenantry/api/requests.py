@@ -13,7 +13,7 @@ import msgspec
 from tenantry.access.identify import Credentials
 from tenantry.api.access_levels import API_KEY, AUTHORIZATION, MCP_TOKEN
 from tenantry.api.endpoints import Endpoint, NoSuchPath, slug_of
-from tenantry.api.envelope import (
+from tenantry.api.error_responses import (
     BodyTooLarge,
     BodyTooSlow,
     ClientDisconnected,

@@ -2,9 +2,10 @@
 
 from http import HTTPStatus
 
-from tenantry.api import envelope
+from tenantry.api import error_responses
 from tenantry.api.caching import cache_headers
-from tenantry.api.envelope import CLOSE, Headers, HttpError
+from tenantry.api.envelope import CLOSE, Headers
+from tenantry.api.error_responses import HttpError
 from tenantry.kit.ids import new_request_id
 
 
@@ -13,7 +14,7 @@ def whole_answer(refusal: HttpError, default_headers: Headers) -> bytes:
 
     The connection is closed after it.
     """
-    answer = envelope.failure(refusal, token_sent=False)
+    answer = error_responses.failure(refusal, token_sent=False)
     assert isinstance(answer.body, bytes)
     headers = [
         *default_headers,
