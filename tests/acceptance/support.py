@@ -13,7 +13,7 @@ import httpx
 import psycopg
 import pytest
 
-from tenantry.access.throttle import Throttle
+from tenantry.access.login_throttle import Throttle
 from tenantry.app import app_over
 from tenantry.catalog.pace import PACE, Pace
 from tenantry.catalog.password_attempts import Limits

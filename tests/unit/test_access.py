@@ -7,7 +7,7 @@ from contextlib import ExitStack
 import pytest
 from argon2 import PasswordHasher
 
-from tenantry.access import throttle
+from tenantry.access import login_throttle
 from tenantry.access.addresses import network_of
 from tenantry.access.emails import BadEmail, checked_email
 from tenantry.access.passwords import BadPassword, Passwords, WrongPassword
@@ -188,12 +188,12 @@ class TestThrottleKeys:
 
     @pytest.mark.parametrize("odd", ["", "unknown", "1.2.3.4:80", "\0", "\ud800", "fe80::1%eth0"])
     def test_exist_for_any_address(self, odd: str):
-        keys = throttle.keys_of("realm", "\ud800", odd)
+        keys = login_throttle.keys_of("realm", "\ud800", odd)
 
         assert len({keys.address, keys.account, keys.pair}) == 3
 
     def test_contain_no_address(self):
-        keys = throttle.keys_of("realm", "ada@example.com", "192.0.2.1")
+        keys = login_throttle.keys_of("realm", "ada@example.com", "192.0.2.1")
 
         for key in (keys.address, keys.account, keys.pair):
             assert len(key) == 64
@@ -201,7 +201,7 @@ class TestThrottleKeys:
 
     def test_differ_between_realms_and_accounts(self):
         def pair(realm: str, account: str) -> str:
-            return throttle.keys_of(realm, account, "a").pair
+            return login_throttle.keys_of(realm, account, "a").pair
 
         assert (
             len({pair("r", "a"), pair("r", "b"), pair("s", "a"), pair("ra", ""), pair("", "ra")})

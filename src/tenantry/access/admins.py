@@ -7,10 +7,10 @@ import msgspec
 
 from tenantry.access.emails import canonical_email, checked_email
 from tenantry.access.login import check_login
+from tenantry.access.login_throttle import Throttle
 from tenantry.access.passwords import Passwords
 from tenantry.access.principal import AdminContext, Person, Role
 from tenantry.access.sign_ins import LOGOUT, Account, SignIns
-from tenantry.access.throttle import Throttle
 from tenantry.access.tokens import IssuedToken, Session, Tokens
 from tenantry.catalog import admins
 from tenantry.catalog.admins import Admin

@@ -1,9 +1,9 @@
 """The password check that admin and tenant logins share."""
 
 from tenantry.access.addresses import network_of
+from tenantry.access.login_throttle import Throttle
 from tenantry.access.passwords import Passwords, WrongPassword
 from tenantry.access.sign_ins import LOGIN, SUCCESS, Account, SignIns
-from tenantry.access.throttle import Throttle
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Unauthenticated
 

@@ -20,8 +20,8 @@ from uuid import UUID
 import msgspec
 
 from tenantry.access.addresses import network_of
+from tenantry.access.login_throttle import TooManyAttempts
 from tenantry.access.passwords import WrongPassword
-from tenantry.access.throttle import TooManyAttempts
 from tenantry.catalog import audit
 from tenantry.catalog.database import Catalog
 from tenantry.db import audit_log

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from http import HTTPStatus
 
 from tenantry.access.login import LoginRefused
+from tenantry.access.login_throttle import TooManyAttempts
 from tenantry.access.rate_limits import TooManyRequests
-from tenantry.access.throttle import TooManyAttempts
 from tenantry.api.envelope import CLOSE, JSON, Answer, Headers, encode
 from tenantry.kit.errors import (
     Conflict,

@@ -15,10 +15,10 @@ from tenantry.access.addresses import network_of
 from tenantry.access.credentials import remove_tokens
 from tenantry.access.emails import canonical_email, checked_email
 from tenantry.access.login import check_login
+from tenantry.access.login_throttle import Throttle
 from tenantry.access.passwords import BadPassword, Passwords, Place, WrongPassword
 from tenantry.access.principal import Person, Role
 from tenantry.access.sign_ins import PASSWORD, Account, SignIns
-from tenantry.access.throttle import Throttle
 from tenantry.access.tokens import IssuedToken, Tokens
 from tenantry.catalog.database import Catalog
 from tenantry.db import audit_log

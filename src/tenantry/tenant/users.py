@@ -13,8 +13,8 @@ import sqlalchemy as sa
 
 from tenantry.access.credentials import remove_tokens
 from tenantry.access.emails import canonical_email, checked_email
+from tenantry.access.login_throttle import Throttle
 from tenantry.access.passwords import Passwords
-from tenantry.access.throttle import Throttle
 from tenantry.catalog.database import Catalog
 from tenantry.db import audit_log
 from tenantry.db.statements import Count, Statement, columns_of
