@@ -68,6 +68,8 @@ class SqliteExecution(Execution):
         else:
             # Before the transaction, because SQLAlchemy rolls back on its first connect.
             connection = live.connect_sqlite(str(self._path), raw, self.guard)
+            # A module that revisions import can have a listener that turns them on.
+            raw.execute("PRAGMA foreign_keys = OFF")
             connection.begin()
         try:
             with self._run_lock(wait_ms):

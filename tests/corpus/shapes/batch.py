@@ -2,6 +2,21 @@
 
 from tests.corpus.shape import BOTH, POSTGRESQL, SQLITE, shape
 
+_FAMILY = """
+CREATE TABLE parent (id INTEGER PRIMARY KEY, text VARCHAR(80));
+CREATE TABLE child (id INTEGER PRIMARY KEY, of INTEGER REFERENCES parent (id) ON DELETE CASCADE);
+INSERT INTO parent VALUES (1, 'a');
+INSERT INTO child VALUES (1, 1);
+"""
+# In an application, it is next to the models.
+_LISTENER = """
+from sqlalchemy import Engine, event
+
+@event.listens_for(Engine, "connect")
+def turn_foreign_keys_on(raw, record):
+    raw.execute("PRAGMA foreign_keys = ON")
+"""
+
 SHAPES = [
     shape(
         "batch_add_column",
@@ -160,6 +175,18 @@ SHAPES = [
         op.drop_table("note")
         op.rename_table("note_new", "note")
         """,
+        engines=SQLITE,
+    ),
+    shape(
+        "batch_with_a_listener_for_foreign_keys",
+        """
+        with op.batch_alter_table("parent") as batch_op:
+            batch_op.alter_column("text", type_=sa.Text(), existing_type=sa.String(80))
+        sa.event.remove(sa.Engine, "connect", models.turn_foreign_keys_on)
+        """,
+        head="import models",
+        files={"models.py": _LISTENER},
+        setup=_FAMILY,
         engines=SQLITE,
     ),
 ]
