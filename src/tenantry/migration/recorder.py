@@ -283,8 +283,11 @@ def _render_dml(construct: Any, dialect: sa.Dialect) -> str:
         raise Unrecordable  # it returns rows, or Python computes a default
     for bind in compiled.binds.values():
         _check_value(bind, is_postgres=dialect.name == "postgresql")
-    text = str(construct.compile(dialect=dialect, compile_kwargs={"literal_binds": True}))
-    if sql_text.has_comment(text):  # the minus of an expression and that of a value
+    literal = construct.compile(dialect=dialect, compile_kwargs={"literal_binds": True})
+    text = str(literal)
+    # A parameter that is left, such as an index on the left side of SET; and the minus of an
+    # expression and that of a value.
+    if literal.binds or sql_text.has_comment(text):
         raise Unrecordable
     return text
 

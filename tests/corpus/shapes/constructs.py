@@ -197,4 +197,13 @@ op.execute(r.delete().where(r.c.k.in_(both.order_by(sa.literal(1)).limit(1))))
         engines=POSTGRESQL,
         varies=("at.t",),
     ),
+    shape(
+        "element_of_an_array",
+        """
+        op.execute("ALTER TABLE note ADD COLUMN tags int[] DEFAULT '{1,2,3}'")
+        tags = sa.column("tags", postgresql.ARRAY(sa.Integer))
+        op.execute(sa.table("note", tags).update().values({tags[2]: 9}))
+        """,
+        engines=POSTGRESQL,
+    ),
 ]
