@@ -282,7 +282,7 @@ def _render_dml(construct: Any, dialect: sa.Dialect) -> str:
     if construct._returning or compiled.insert_prefetch or compiled.update_prefetch:  # noqa: SLF001
         raise Unrecordable  # it returns rows, or Python computes a default
     for bind in compiled.binds.values():
-        _check_value(bind, is_postgres=dialect.name == "postgresql")
+        _check_value(bind, dialect.name)
     literal = construct.compile(dialect=dialect, compile_kwargs={"literal_binds": True})
     text = str(literal)
     # A parameter that is left, such as an index on the left side of SET; and the minus of an
@@ -306,11 +306,11 @@ def _check_is_known(element: object) -> None:
         raise Unrecordable
 
 
-def _check_value(bind: sa.BindParameter[Any], *, is_postgres: bool) -> None:
+def _check_value(bind: sa.BindParameter[Any], engine: str) -> None:
     """Check that a value has the same meaning as a literal and as a parameter."""
     if bind.required or bind.callable:
         raise Unrecordable
-    type_ = type(bind.type)
+    type_ = type(bind.type._variant_mapping.get(engine, bind.type))  # noqa: SLF001
     values = bind.effective_value if bind.expanding else [bind.effective_value]
     if not isinstance(values, list | tuple):
         raise Unrecordable
@@ -320,7 +320,7 @@ def _check_value(bind: sa.BindParameter[Any], *, is_postgres: bool) -> None:
             (type(value) is bool and type_ in _BOOLEANS)
             or (type(value) is int and _is_integer(type_, value, is_assigned=is_assigned))
             # PostgreSQL compares an untyped literal differently from a VARCHAR.
-            or (type(value) is str and type_ in _TEXTS and (is_assigned or not is_postgres))
+            or (type(value) is str and type_ in _TEXTS and (is_assigned or engine == "sqlite"))
             or (value is None and is_assigned and type_ in _TEXTS | _INTEGERS | _BOOLEANS)
         ):
             raise Unrecordable

@@ -363,6 +363,22 @@ SHAPES = [
         """,
     ),
     shape(
+        "custom_type_as_variant",
+        """
+        class Shout(sa.types.TypeDecorator):
+            impl = sa.String
+            cache_ok = True
+            def process_bind_param(self, value, dialect):
+                return None if value is None else value.upper() + "!"
+            def process_literal_param(self, value, dialect):
+                return "literal " + value
+        loud = sa.String().with_variant(Shout(), "postgresql", "sqlite")
+        table = sa.table("note", sa.column("text", loud))
+        op.bulk_insert(table, [{"text": "bulk"}])
+        op.execute(table.insert().values(text="quiet"))
+        """,
+    ),
+    shape(
         "mutable_rows",
         """
         row = {"text": ""}
