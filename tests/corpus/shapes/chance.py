@@ -153,6 +153,19 @@ SHAPES = [
         },
     ),
     shape(
+        "module_state_by_importlib",
+        """
+        import importlib
+        counting = importlib.import_module("counting_by_name")
+        op.execute(note.insert().values(text=str(counting.next_number())))
+        """,
+        "see(__import__('counting_by_name').next_number())",
+        files={
+            "counting_by_name.py": "numbers = iter(range(1, 100))\ndef next_number():\n"
+            "    return next(numbers)\n"
+        },
+    ),
+    shape(
         "state_across_revisions",
         "import builtins\nbuiltins.corpus_state = 'kept'",
         "import builtins\nsee(getattr(builtins, 'corpus_state', None))\ndel builtins.corpus_state",
