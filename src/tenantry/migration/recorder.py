@@ -32,7 +32,7 @@ from tenantry.migration.revisions import Revision, imported, parse, upgrade
 
 # A revision that computes for longer than this runs live.
 RECORD_SECONDS_MAX = 2.0
-INTEGER_MAX = 2**31 - 1
+INTEGER_MAX, SMALL_INTEGER_MAX = 2**31 - 1, 2**15 - 1
 
 Result = TypeVar("Result")
 
@@ -40,7 +40,8 @@ Result = TypeVar("Result")
 # parameter, with any driver.
 _TEXTS = {sa.String, sa.Text, sa.Unicode, sa.UnicodeText, sa.VARCHAR, sa.TEXT}
 _INTEGERS = {sa.Integer, sa.INTEGER}
-_OTHER_INTEGERS = {sa.BigInteger, sa.SmallInteger, sa.BIGINT, sa.SMALLINT}
+_SMALL_INTEGERS = {sa.SmallInteger, sa.SMALLINT}
+_OTHER_INTEGERS = {sa.BigInteger, sa.BIGINT} | _SMALL_INTEGERS
 _BOOLEANS = {sa.Boolean, sa.BOOLEAN}
 _LIBRARIES = ("sqlalchemy.", "alembic.")
 # A revision that imports anything else is not recorded: it can read the clock, a file or the
@@ -327,6 +328,6 @@ def _check_value(bind: sa.BindParameter[Any], engine: str) -> None:
 
 
 def _is_integer(type_: type[Any], value: int, *, is_assigned: bool) -> bool:
-    if abs(value) > INTEGER_MAX:
+    if abs(value) > (SMALL_INTEGER_MAX if type_ in _SMALL_INTEGERS else INTEGER_MAX):
         return False
     return type_ in _INTEGERS or (is_assigned and type_ in _OTHER_INTEGERS)

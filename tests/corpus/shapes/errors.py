@@ -44,6 +44,14 @@ SHAPES = [
         'op.bulk_insert(person, [{"name": "X", "age": "old"}])',
         engines=SQLITE,
     ),
+    shape(
+        "too_large_for_a_small_integer",
+        """
+        small = sa.table("person", sa.column("name", sa.String), sa.column("age", sa.SmallInteger))
+        op.bulk_insert(small, [{"name": "X", "age": 2**15}])
+        """,
+        fails=POSTGRESQL,
+    ),
     shape("object_as_value", "op.execute(note.insert().values(text=object()))", fails=BOTH),
     shape("dict_as_text", 'op.execute(note.insert().values(text={"a": 1}))', fails=BOTH),
     shape("list_as_text", 'op.bulk_insert(note, [{"text": ["a", "b"]}])', fails=SQLITE),
