@@ -24,6 +24,7 @@ REFUSALS = (
     | _on(POSTGRESQL, _ENDS, "psycopg_composed_commit")
     | _on(POSTGRESQL, "changes autocommit", "psycopg2_isolation_level")
     | _on(POSTGRESQL, "makes a cursor itself", "psycopg_another_cursor_in_block")
+    | _on(POSTGRESQL, "permission denied", "set_role_with_rights_for_the_session")
     | _on(SQLITE, "sets an authorizer", "sqlite_authorizer")
     | _on(SQLITE, "never returns in a write transaction", "sqlite_backup")
     | _on(BOTH, _SECOND, "session_of_a_new_engine", "second_connection")
@@ -46,7 +47,22 @@ REFUSALS = (
 DIFFERENCES = {
     **_on(BOTH, "The list has the tables of Tenantry.", "inspector_lists_every_table"),
     **_on(SQLITE, "The list has the tables of Tenantry.", "analyze_of_sqlite"),
-    **_on(POSTGRESQL, "Recorded statements share a message.", "statement_timestamps"),
+    **_on(
+        POSTGRESQL,
+        "Recorded statements share a message.",
+        *("statement_timestamps", "current_query_in_trigger"),
+    ),
+    **_on(
+        POSTGRESQL,
+        "A revision with a block has its own transactions.",
+        *("set_local_before_block", "set_local_after_block"),
+        "rows_deleted_at_commit_after_block",
+    ),
+    **_on(
+        BOTH,
+        "Each revision has its own context, and a recorded one has no connection.",
+        *("listener_for_later_revisions", "context_options_for_later_revisions"),
+    ),
     **_on(BOTH, "env.py is not run.", "naming_convention_of_env_py"),
     **_on(
         POSTGRESQL,

@@ -79,6 +79,41 @@ SHAPES = [
         engines=POSTGRESQL,
     ),
     shape(
+        "set_local_before_block",
+        _APP_FIRST.replace("SET", "SET LOCAL"),
+        _MAKE + "\n" + _VACUUM,
+        setup=_APP,
+        engines=POSTGRESQL,
+    ),
+    shape(
+        "set_local_after_block",
+        _VACUUM + "\n" + _APP_FIRST.replace("SET", "SET LOCAL"),
+        _MAKE,
+        setup=_APP,
+        engines=POSTGRESQL,
+    ),
+    shape(
+        "rows_deleted_at_commit_after_block",
+        _VACUUM + "\nop.execute('CREATE TEMP TABLE keep (n int) ON COMMIT DELETE ROWS')\n"
+        "op.execute('INSERT INTO keep VALUES (1)')",
+        "op.execute('INSERT INTO seen (text) SELECT count(*) FROM keep')",
+        engines=POSTGRESQL,
+    ),
+    shape(
+        "listener_for_later_revisions",
+        """
+        def change(connection, cursor, sql, parameters, *more):
+            return sql.replace("before", "after"), parameters
+        sa.event.listen(op.get_bind(), "before_cursor_execute", change, retval=True)
+        """,
+        "op.execute(\"INSERT INTO note (text) VALUES ('before')\")",
+    ),
+    shape(
+        "context_options_for_later_revisions",
+        "op.get_context().opts['mine'] = 5",
+        "see(op.get_context().opts.get('mine'))",
+    ),
+    shape(
         "execution_options_for_later_revisions",
         """
         app = {None: "app"}

@@ -206,4 +206,15 @@ op.execute(r.delete().where(r.c.k.in_(both.order_by(sa.literal(1)).limit(1))))
         """,
         engines=POSTGRESQL,
     ),
+    shape(
+        "current_query_in_trigger",
+        """
+        op.execute("INSERT INTO note (text) VALUES ('a')")
+        op.execute("INSERT INTO note (text) VALUES ('b')")
+        """,
+        setup="CREATE FUNCTION audit() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$ BEGIN INSERT INTO seen (text) VALUES (current_query()); RETURN NULL; END $$; "
+        "CREATE TRIGGER audit AFTER INSERT ON note FOR EACH ROW EXECUTE FUNCTION audit();",
+        engines=POSTGRESQL,
+    ),
 ]

@@ -376,6 +376,15 @@ with op.get_bind().begin_nested() as savepoint:
         engines=POSTGRESQL,
     ),
     shape(
+        "set_role_with_rights_for_the_session",
+        """
+        op.execute("GRANT ALL ON note, alembic_version TO pg_monitor")
+        op.execute("SET ROLE pg_monitor")
+        """,
+        "op.execute('RESET ROLE')",
+        engines=POSTGRESQL,
+    ),
+    shape(
         "time_zone",
         """
         op.execute("SET LOCAL TIME ZONE 'Asia/Tokyo'")
