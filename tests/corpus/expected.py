@@ -58,6 +58,7 @@ DIFFERENCES = {
         *("set_local_before_block", "set_local_after_block"),
         "rows_deleted_at_commit_after_block",
     ),
+    **_on(POSTGRESQL, "The module is imported before the connection.", "listener_on_every_engine"),
     **_on(
         BOTH,
         "Each revision has its own context, and a recorded one has no connection.",

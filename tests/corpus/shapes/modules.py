@@ -340,4 +340,24 @@ SHAPES = [
         table.create(op.get_bind())
         """,
     ),
+    shape(
+        "listener_on_every_engine",
+        """
+        see(op.get_bind().scalar(sa.text("SHOW TimeZone")))
+        sa.event.remove(sa.Engine, "connect", listening.set_time_zone)
+        """,
+        head="import listening",
+        files={
+            "listening.py": """
+                from sqlalchemy import Engine, event
+
+                @event.listens_for(Engine, "connect")
+                def set_time_zone(raw, record):
+                    before, raw.autocommit = raw.autocommit, True
+                    raw.cursor().execute("SET TIME ZONE 'Asia/Tokyo'")
+                    raw.autocommit = before
+            """
+        },
+        engines=POSTGRESQL,
+    ),
 ]
