@@ -2,7 +2,7 @@
 
 import pytest
 
-from tenantry.migration.sql_text import has_comment, read
+from tenantry.migration.sql_text import has_comment, outlives_rollback, read
 
 
 class TestEndsTransaction:
@@ -112,3 +112,21 @@ class TestHasComment:
     )
     def test_is_false_of_two_in_a_literal_or_a_name(self, sql: str):
         assert not has_comment(sql)
+
+
+class TestOutlivesRollback:
+    @pytest.mark.parametrize(
+        "sql",
+        [
+            "SELECT setval('s', 9)",
+            """SELECT "setval" ('s', 9)""",
+            "SELECT setval/* c */('s', 9)",
+            "DO $$ BEGIN PERFORM setval('s', 9); END $$",
+        ],
+    )
+    def test_is_true_of_a_function_however_it_is_written(self, sql: str):
+        assert outlives_rollback(sql)
+
+    @pytest.mark.parametrize("sql", ["SELECT nextval('s')", "UPDATE setvalues SET i = 1"])
+    def test_is_false_of_what_a_rollback_undoes(self, sql: str):
+        assert not outlives_rollback(sql)

@@ -70,20 +70,20 @@ drop due duplicate during each either empty enabled end ended ending error event
 exist existing exists expected expression extension failed file find first following for foreign
 format from function functions generate generated given had has have holds identity if ignored
 immutable implemented in index inherit inherited inherits input insert inserting inside instead
-integer into invalid is isolation it its key language least left lock locked long lost many marked
-matching maximum may memory method migration missing more most multiple must name nested new no non
-none nor not nothing null number object objects of old on once one only open operations operator or
-order other out outside over own owned owner parameter parameters part partition partitioned
-partitions pending permission permitted prepared primary raised read recursive refer reference
-referenced references referencing relation request requested require required requires restricted
-result return returned returning returns rewrite role row rows rule run running same savepoint
-savepoints schema select sequence serialize server session set shared should single snapshot
-something space specified SQLite SQLSTATE statement still string subquery such superuser support
-supported supports syntax system table tables tablespace temporary terminating text than that the
-their there these they this time timeout timestamp to too transaction transactions trigger triggers
-twice two type types undefined under unique unknown until update use used user uses using valid
-value values variable varying via view violates wait was were when which while with within without
-write writes
+integer into invalid is isolation it its key language least left level lock locked long lost many
+marked matching maximum may memory method migration missing more most multiple must name nested new
+no non none nor not nothing null number object objects of old on once one only open operations
+operator or order other out outside over own owned owner parameter parameters part partition
+partitioned partitions pending permission permitted prepared primary raised read recursive refer
+reference referenced references referencing relation request requested require required requires
+restricted result return returned returning returns rewrite role row rows rule run running safety
+same savepoint savepoints schema select sequence serialize server session set shared should single
+snapshot something space specified SQLite SQLSTATE statement still string subquery such superuser
+support supported supports syntax system table tables tablespace temporary terminating text than
+that the their there these they this time timeout timestamp to too transaction transactions trigger
+triggers twice two type types undefined under unique unknown until update use used user uses using
+valid value values variable varying via view violates wait was were when which while with within
+without write writes
 """.casefold().split()
 )
 PLACEHOLDER = "…"

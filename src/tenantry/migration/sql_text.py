@@ -40,7 +40,7 @@ _ROUTINE = re.compile(r"CREATE\s+(?:OR\s+REPLACE\s+)?(?:FUNCTION|PROCEDURE)\b", 
 _OUTLIVES_ROLLBACK = re.compile(
     r"""
     \b(?:setval|dblink\w*|pg_terminate_backend|pg_cancel_backend|pg_reload_conf
-        |pg_stat_reset\w*|pg_switch_wal|pg_create_restore_point)\s*\(
+        |pg_stat_reset\w*|pg_switch_wal|pg_create_restore_point)\b
     | \bCONCURRENTLY\b
     | \bCOPY\b .* \bTO\b \s* (?:PROGRAM\b | E?')
     | ^\s* (?:ALTER\s+SYSTEM | VACUUM | (?:CREATE|DROP)\s+(?:DATABASE|TABLESPACE)) \b
@@ -182,7 +182,10 @@ def has_comment(sql: str) -> bool:
 
 
 def outlives_rollback(sql: str) -> bool:
-    """Return whether *sql* changes something that a rollback does not undo."""
+    """Return whether *sql* can change something that a rollback does not undo.
+
+    The name of a function counts wherever it is: it can be quoted, or before a comment.
+    """
     return _OUTLIVES_ROLLBACK.search(sql) is not None
 
 
