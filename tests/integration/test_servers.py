@@ -14,7 +14,7 @@ import pytest
 import sqlalchemy as sa
 
 from tenantry.db.database import Budget
-from tenantry.db.outages import ServerAway
+from tenantry.db.outage_errors import ServerAway
 from tenantry.db.servers import PROBE_SECONDS_MAX, Server, checked_name
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.sqlite_folder import SqliteFolder

@@ -8,7 +8,6 @@ import asyncpg
 import structlog
 from asyncpg.prepared_stmt import PreparedStatement
 
-from tenantry.db.deadline import Deadline
 from tenantry.db.postgres_connector import CLOSE_SECONDS_MAX, PostgresConnector, Raw
 from tenantry.db.sessions import (
     ROW_SECONDS,
@@ -18,6 +17,7 @@ from tenantry.db.sessions import (
     TransactionLost,
     WritesRejected,
 )
+from tenantry.db.statement_deadline import Deadline
 from tenantry.db.statements import Conflicts, Row, Statement
 from tenantry.kit.errors import Conflict
 from tenantry.kit.ids import new_id

@@ -8,9 +8,16 @@ from typing import Any
 
 import asyncpg
 
-from tenantry.db import inspection, move_obstacles, outages, postgres, replication, write_fence
+from tenantry.db import (
+    inspection,
+    move_obstacles,
+    outage_errors,
+    postgres,
+    replication,
+    write_fence,
+)
 from tenantry.db.database import Budget, Database
-from tenantry.db.outages import ServerAway
+from tenantry.db.outage_errors import ServerAway
 from tenantry.db.postgres_connector import PostgresConnector, Raw, closing, is_behind_pooler
 from tenantry.db.servers import (
     FENCE_SECONDS_MAX,
@@ -120,7 +127,7 @@ class PostgresServer(Server):
             raise ServerAway from error
         except DatabaseUnavailable as error:
             cause = error.__cause__
-            if isinstance(cause, OSError) or (cause is not None and outages.is_outage(cause)):
+            if isinstance(cause, OSError) or (cause is not None and outage_errors.is_outage(cause)):
                 raise ServerAway from error
             return  # the server answers; it only rejects this database
         if is_read_only:

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
-from tenantry.db import outages
+from tenantry.db import outage_errors
 from tenantry.db.statements import Row, Statement
 from tenantry.kit.errors import Conflict, Unavailable
 
@@ -67,7 +67,7 @@ async def retry_deadlock(work: Callable[[], Awaitable[Result]], *, is_read: bool
         except TransactionLost:
             continue  # without a pause: the retry waits for the lock of the other transaction
         except DatabaseUnavailable as error:
-            if not is_read or error.__cause__ is None or not outages.is_lost(error.__cause__):
+            if not is_read or error.__cause__ is None or not outage_errors.is_lost(error.__cause__):
                 raise
             pause = RECONNECT_PAUSE_SECONDS * 2**number
             await asyncio.sleep(random.uniform(pause / 2, pause))  # noqa: S311

@@ -12,7 +12,6 @@ import aiosqlite
 import structlog
 
 from tenantry.db import open_files
-from tenantry.db.deadline import Deadline
 from tenantry.db.open_files import FileMissing, LeftLog, LogLeftBehind, OpenFile
 from tenantry.db.sessions import (
     ROW_SECONDS,
@@ -23,6 +22,7 @@ from tenantry.db.sessions import (
     RejectedByDatabase,
     WritesRejected,
 )
+from tenantry.db.statement_deadline import Deadline
 from tenantry.db.statements import Conflicts, Row, Statement
 from tenantry.kit.clock import monotonic_seconds
 

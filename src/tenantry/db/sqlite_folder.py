@@ -10,7 +10,7 @@ from typing import Any
 
 from tenantry.db import files, inspection, move_obstacles, write_fence
 from tenantry.db.database import Budget, Database
-from tenantry.db.outages import ServerAway
+from tenantry.db.outage_errors import ServerAway
 from tenantry.db.servers import FENCE_SECONDS_MAX, PROBE_SECONDS_MAX, Server, checked_name
 from tenantry.db.sessions import STATEMENT_SECONDS_DEFAULT, Session
 from tenantry.db.sqlite import BUSY_TIMEOUT_SECONDS, SqliteFile

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from tenantry.catalog import drift, tenants
 from tenantry.catalog.tenants import Tenant
-from tenantry.db.outages import ServerAway, is_outage
+from tenantry.db.outage_errors import ServerAway, is_outage
 from tenantry.db.schema_listing import Difference, differences
 from tenantry.fleet.lifecycle import Lifecycle
 from tenantry.kit.context import OperationContext

@@ -15,8 +15,8 @@ from enum import Enum, auto
 import structlog
 
 from tenantry.catalog.runs import RunTenant
-from tenantry.db import outages
-from tenantry.db.outages import ServerAway
+from tenantry.db import outage_errors
+from tenantry.db.outage_errors import ServerAway
 from tenantry.kit.clock import monotonic_seconds
 from tenantry.migration import errors
 from tenantry.tenant.databases import TenantDatabases
@@ -112,7 +112,7 @@ class Outages:
 
     async def _judge_outage(self, item: RunTenant, cause: BaseException) -> Verdict:
         losses = self._losses_of(item)
-        if outages.is_full(cause) and monotonic_seconds() - losses.first_at < self._patience:
+        if outage_errors.is_full(cause) and monotonic_seconds() - losses.first_at < self._patience:
             self._mark_away(item.server_name)  # a probe might use the last free connection
             return Verdict.AWAY
         losses.count += 1

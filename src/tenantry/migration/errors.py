@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import asyncpg
 
-from tenantry.db import outages
-from tenantry.db.outages import driver_error, is_of_driver, sqlstate_of
+from tenantry.db import outage_errors
+from tenantry.db.outage_errors import driver_error, is_of_driver, sqlstate_of
 from tenantry.kit.errors import TenantryError, chain_of
 from tenantry.migration.revisions import RevisionFailed, describe
 from tenantry.migration.streams import UnknownRevision
@@ -162,7 +162,7 @@ def is_outage(error: BaseException) -> bool:
     runs_code = isinstance(error, RevisionFailed) and error.source is not None
     if runs_code and isinstance(cause, OSError):
         return False  # an error of a file or another service that the revision uses
-    return outages.is_outage(cause)
+    return outage_errors.is_outage(cause)
 
 
 def cause_of(error: BaseException) -> BaseException:

@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import sqlalchemy as sa
 
-from tenantry.db.outages import ConnectTimeout
+from tenantry.db.outage_errors import ConnectTimeout
 from tenantry.db.postgres_connector import PostgresConnector, closing
 from tenantry.kit.errors import Unavailable
 from tenantry.migration import dialects, live

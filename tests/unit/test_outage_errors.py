@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from tenantry.db.open_files import FileMissing
-from tenantry.db.outages import ConnectTimeout, is_full
+from tenantry.db.outage_errors import ConnectTimeout, is_full
 from tenantry.migration.errors import is_outage
 from tenantry.migration.revisions import RevisionFailed
 
