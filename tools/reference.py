@@ -121,7 +121,7 @@ def _settings_page() -> str:
         "Settings are read once, at the start, from the environment and from a file named `.env` "
         "in the working directory; the environment takes precedence. A name that begins with "
         f"`{PREFIX}` and is not in this table stops the start, so that a mistyped setting is "
-        "noticed. An empty value is the default.",
+        "noticed.",
         _table(("setting", "meaning", "default", "allowed"), rows),
     )
 

@@ -248,12 +248,11 @@ class Settings(BaseSettings):
         "info", description="The lowest level of events to log."
     )
 
-    @field_validator("*", mode="before")
+    @field_validator("data_dir", "tenant_migrations", "pg_tools", mode="before")
     @classmethod
     def _empty_is_default(cls, value: object, info: ValidationInfo) -> object:
         """Return the default for an empty value: an empty path is the working directory."""
-        default = cls.model_fields[info.field_name or ""].get_default(call_default_factory=True)
-        return default if value == "" else value
+        return cls.model_fields[info.field_name or ""].default if value == "" else value
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
