@@ -553,7 +553,6 @@ def _plans_of(services: Services, session: Session[Any], faults: Faults) -> list
         plans.append(_plan(services.settings, statement, **values))
 
     faults.before(session, "fetch_all", explain)
-    faults.before(session, "execute", explain)
     return plans
 
 
