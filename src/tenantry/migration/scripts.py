@@ -135,13 +135,15 @@ class Script:
 
     def _make_steps(self, run_id: UUID, timeouts: LockTimeouts) -> list[Step]:
         body = [step for part in self._parts for step in self._send(*part, run_id)]
-        logs = self._log([one for one, _ in self._parts if self._is_users(one)], run_id)
+        # The log follows all of the user's revisions, because it changes what `lastval()` and
+        # `last_insert_rowid()` return. The guard of the last version update covers it, too.
+        body[-1:-1] = self._log([one for one, _ in self._parts if self._is_users(one)], run_id)
         if not self.is_autocommit:
             settings = _settings(self.dialect, timeouts.swap_ms)
             lock_timeout = Statement(f"SET LOCAL lock_timeout = {timeouts.lock_ms}")
             last = [lock_timeout] if self._postgres else []
             swap, *check = self._swap()
-            return [*settings, swap, *self._creation(), *check, *last, *body, *logs]
+            return [*settings, swap, *self._creation(), *check, *last, *body]
         first, heads = self._parts[0][0], self._heads_before(self._parts[0][0])
         return [
             *_settings(self.dialect, timeouts.lock_ms),
@@ -153,7 +155,6 @@ class Script:
             *self._swap(),
             self._statement(sa.delete(log).where(log.c.stream == BEGUN)),
             *body,
-            *logs,
         ]
 
     def check_can_roll_back(self) -> None:
@@ -186,7 +187,8 @@ class Script:
                 for sql in recording
             ]
         if not self._is_users(revision):
-            return [*steps, *self._log([revision], run_id)]
+            [entry] = self._log([revision], run_id)
+            return [*steps, replace(entry, guard=TransactionEnded)]
         *moves, last = self._move(self._heads_before(revision), revision)
         if not isinstance(recording, Unrecorded):
             return [*steps, *moves, replace(last, guard=TransactionEnded)]
@@ -195,18 +197,11 @@ class Script:
         return [*steps, check, *moves, last]
 
     def _log(self, revisions: Sequence[Revision], run_id: UUID) -> list[Statement]:
-        """Return the inserts of log entries.
-
-        Those of the user's revisions follow the last one, because they change what `lastval()` and
-        `last_insert_rowid()` return. They count as the last revision's, so they share a message.
-        """
+        """Return the inserts of log entries, as statements of the last revision."""
         entries = [
             insert_log(run_id, sa.literal(one.stream), one.name, self._is_ours) for one in revisions
         ]
-        statements = [self._statement(one, revision=revisions[-1].name) for one in entries]
-        # On PostgreSQL, a statement with a guard is the last one in its message.
-        last = [replace(one, guard=TransactionEnded) for one in statements[-1:]]
-        return [*statements[:-1], *last]
+        return [self._statement(one, revision=revisions[-1].name) for one in entries]
 
     def _heads_before(self, revision: Revision) -> tuple[str, ...]:
         """Return the heads of the revision's stream before it runs."""
