@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from tenantry.access import admins
-from tenantry.access.passwords import NO_ADDRESS, Passwords
+from tenantry.access.passwords import Passwords
 from tenantry.access.principal import Person, Role
 from tenantry.access.tokens import ALGORITHM, AUDIENCES, ISSUER
 from tenantry.fleet.lifecycle import Lifecycle, Provisioned
@@ -27,10 +27,10 @@ class _HashedOnce(Passwords):
 
     _hashed: str | None = None
 
-    async def hash(self, password: str, *, address: str = NO_ADDRESS) -> str:
+    async def hash(self, password: str) -> str:
         """Return what to store; all users have the same password."""
         if self._hashed is None:
-            self._hashed = await super().hash(password, address=address)
+            self._hashed = await super().hash(password)
         return self._hashed
 
 
