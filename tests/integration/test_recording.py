@@ -181,6 +181,28 @@ class TestLive:
 
         assert record(one, DIALECTS["postgresql"]) is Unrecorded.LIVE
 
+    @pytest.mark.parametrize(
+        "sql",
+        [
+            "COMMIT",
+            "-- one\nROLLBACK",
+            "; END",
+            "PRAGMA foreign_keys = ON",
+            "ATTACH ':memory:' AS m",
+        ],
+    )
+    def test_is_what_needs_the_guard_of_sqlite(self, folder: AlembicFolder, sql: str):
+        """Recorded statements are sent without it."""
+        one = revision(folder, f"op.execute({sql!r})")
+
+        assert record(one, DIALECTS["sqlite"]) is Unrecorded.LIVE
+
+    def test_is_not_what_has_an_end_in_the_body_of_a_trigger(self, folder: AlembicFolder):
+        sql = "CREATE TRIGGER t AFTER INSERT ON note BEGIN DELETE FROM note; END"
+        one = revision(folder, f"op.execute({sql!r})")
+
+        assert record(one, DIALECTS["sqlite"]) == (sql,)
+
 
 class TestOutside:
     BLOCK = """

@@ -74,7 +74,8 @@ class SqliteExecution(Execution):
         try:
             with self._run_lock(wait_ms):
                 raw.execute("BEGIN IMMEDIATE")
-                raw.set_authorizer(_authorizer(raw, self.guard, _journal_mode(raw)))
+                if connection is not None:  # what is recorded needs no guard: see `recorder`
+                    raw.set_authorizer(_authorizer(raw, self.guard, _journal_mode(raw)))
                 self._transact(raw, steps, connection)
         finally:
             # Both calls fail if the revision has closed the connection of the driver.

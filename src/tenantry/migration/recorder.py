@@ -58,7 +58,9 @@ _LIVE_NAMES = frozenset(
     | {"command", "create_async_engine", "create_engine", "engine_from_config"}
     | {"breakpoint", "eval", "exec", "input", "open", "print"}
     | {"__builtins__", "__file__", "__import__", "__loader__", "__spec__"}
+    | {"datetime", "dt", "os", "sys"}  # reached through another module
 )
+_GUARDED_ON_SQLITE = frozenset({"ATTACH", "BEGIN", "COMMIT", "DETACH", "END", "PRAGMA", "ROLLBACK"})
 # The fields of nodes of `ast` that contain a name.
 _NAME_FIELDS = ("arg", "attr", "id", "name")
 
@@ -206,10 +208,18 @@ class _RecordingImpl(DefaultImpl):
                 text = _render(one, dialect)
             except Unrecordable:
                 self.recording.stop()
-            is_postgres = dialect.name == "postgresql"  # in SQLite, a trigger has an END, too
-            if "\0" in text or (is_postgres and sql_text.read(text).ends_transaction):
+            if "\0" in text or _needs_guard(text, dialect.name):
                 self.recording.stop()
             self.recording.statements.append(text)
+
+
+def _needs_guard(text: str, engine: str) -> bool:
+    """Return whether a statement can end the transaction, or change the connection."""
+    read = sql_text.read(text)
+    if engine == "postgresql":
+        return read.ends_transaction
+    # SQLite takes one command in a statement. More are the body of a trigger, which has an END.
+    return bool(read.commands) and not _GUARDED_ON_SQLITE.isdisjoint(read.commands[0][:1])
 
 
 class _EventConnection:
