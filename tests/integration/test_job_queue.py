@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tenantry.backup import creating, jobs
+from tenantry.backup import creating, dumps, jobs
 from tenantry.backup.archive import ArchiveWriter, Keys
 from tenantry.backup.jobs import JobCancelled, Progress
 from tenantry.backup.targets import FolderTarget
@@ -410,6 +410,28 @@ class TestCancel:
         found = await ended(admin, str(job.id))
         assert (found["state"], found["error"]) == ("failed", job_queue.CANCELLED)
         assert name not in await databases(world)
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("is_named", [False, True], ids=["before", "after"])
+    async def test_of_a_backup_counts_until_its_archive_has_its_name(
+        self, world: World, admin: httpx.AsyncClient, faults: Faults, *, is_named: bool
+    ):
+        """A complete archive has an entry in the audit log, which a cancelled job has not."""
+
+        async def cancel(*_: object, **__: object) -> None:
+            (job,) = (await admin.get(JOBS)).json()["data"]["items"]
+            await admin.post(f"{JOBS}/{job['id']}/cancel", json={})
+            await asyncio.sleep(2 * jobs.PROGRESS_SECONDS)
+
+        if is_named:
+            faults.before(creating, "finish_audited", cancel)
+        else:
+            faults.after(dumps, "dump", cancel)
+        queued = await admin.post(f"{TENANTS}/{world.acme.tenant.id}/backup")
+        job = await ended(admin, queued.json()["data"]["id"])
+
+        archives = (await admin.get(ARCHIVES)).json()["data"]["items"]
+        assert (job["error"] is None, len(archives)) == (is_named, is_named)
 
     async def test_ends_every_queued_job(self, idle: Services):
         ctx = system_context("test")

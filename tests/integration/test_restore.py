@@ -153,6 +153,21 @@ class TestReplace:
         assert after is not before
         assert raw_sql.rows(url_of(other, tenant), COUNT) == [(1,)]
 
+    async def test_dates_each_entry_of_the_audit_log_when_it_is_made(
+        self, world: World, archive: bytes
+    ):
+        """A restore takes minutes; entries of one time would be in any order."""
+        began = utc_now()
+        tenant = world.acme.tenant
+        await replace(world.services, tenant, archive, now=began - timedelta(hours=1))
+
+        async with await world.admin() as admin:
+            page = ok(await admin.get("/api/admin/audit-log", params={"target": str(tenant.id)}))
+        replaced, suspended = page["items"][:2]
+        assert (replaced["action"], suspended["action"]) == ("tenant.replace", "tenant.update")
+        assert began < datetime.fromisoformat(suspended["at"])
+        assert suspended["at"] < replaced["at"]
+
     async def test_ends_the_logins_of_its_users(self, world: World, archive: bytes):
         async with await world.owner(world.acme) as client:
             assert (await client.get("/api/tenant/auth/profile")).status_code == 200

@@ -1,5 +1,7 @@
 """Back up one tenant, or the catalog, into one archive."""
 
+import asyncio
+
 import msgspec
 
 from tenantry.backup import dumps
@@ -82,6 +84,8 @@ async def _back_up(
             writer = await run_in_thread(lambda _stop: ArchiveWriter(sink, copying.keys, header))
             await run_in_thread(lambda _stop: writer.add_record(record))
             await _write(copying, writer, url=url, progress=progress)
+            await asyncio.sleep(0)  # a cancellation from before ends the job here
+            progress.is_final = True  # next, the archive gets its name
         return await finish_audited(ctx, copying, job, progress, "backup.create")
 
 

@@ -170,6 +170,7 @@ async def finish_audited(
     changes: Sequence[Mapping[str, object]] = (),
 ) -> Job:
     """Do the same as `finish`, with the last progress and an entry in the audit log."""
+    ctx = ctx.at(utc_now())
     async with copying.catalog.begin() as session:
         await jobs.note(session, job.id, bytes_done=progress.bytes_done, note=progress.note)
         done = await finish(session, copying, job)
@@ -195,10 +196,7 @@ def new_job(
     source: tuple[str | None, str | None] = (None, None),
     note: str | None = None,
 ) -> Job:
-    """Return a job that begins now, with the id of *progress*.
-
-    It fills *database*; a move copies *source*. Both are a server and the name of a database.
-    """
+    """Return a job that begins now: it fills *database*; a move copies *source* (server, name)."""
     return Job(
         id=progress.job_id,
         kind=kind,

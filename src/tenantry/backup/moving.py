@@ -32,7 +32,7 @@ from tenantry.catalog.tenants import Tenant
 from tenantry.db import audit_log
 from tenantry.db.sessions import retry_deadlock
 from tenantry.fleet.lifecycle import UnknownServer
-from tenantry.kit.clock import monotonic_seconds
+from tenantry.kit.clock import monotonic_seconds, utc_now
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Invalid, TenantryError, Unavailable
 from tenantry.kit.ids import new_id
@@ -323,7 +323,7 @@ async def _prepared(
 async def _freeze(ctx: OperationContext, copying: Copying, job: Job, tenant: Tenant) -> None:
     """Make the tenant read-only, and note that in the job: both, or neither."""
     async with copying.catalog.change(
-        ctx, "tenant.update", tenant.id, tenant_id=tenant.id, changes=MADE_READ_ONLY
+        ctx.at(utc_now()), "tenant.update", tenant.id, tenant_id=tenant.id, changes=MADE_READ_ONLY
     ) as session:
         if await jobs.note_read_only(session, job.id, worker_id=copying.worker_id) is None:
             raise MoveLost
@@ -350,7 +350,7 @@ async def _cut_over(
     assert job.database_name is not None
     changes: audit_log.Changes = []
     async with copying.catalog.change(
-        ctx, "tenant.move", tenant.id, tenant_id=tenant.id, changes=changes
+        ctx.at(utc_now()), "tenant.move", tenant.id, tenant_id=tenant.id, changes=changes
     ) as session:
         locked = await jobs.lock(session, job.id, worker_id=copying.worker_id)
         if locked is None:

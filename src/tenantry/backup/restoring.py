@@ -26,6 +26,7 @@ from tenantry.catalog.tenants import Tenant
 from tenantry.db import audit_log
 from tenantry.db.sessions import retry_deadlock
 from tenantry.fleet.lifecycle import new_tenant
+from tenantry.kit.clock import utc_now
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Conflict, NotFound
 from tenantry.kit.ids import new_id
@@ -251,7 +252,7 @@ async def _suspend(ctx: OperationContext, copying: Copying, job: Job, tenant: Te
     So a tenant that an admin has suspended before stays suspended when the job ends.
     """
     async with copying.catalog.change(
-        ctx, "tenant.update", tenant.id, tenant_id=tenant.id, changes=SUSPENDED
+        ctx.at(utc_now()), "tenant.update", tenant.id, tenant_id=tenant.id, changes=SUSPENDED
     ) as session:
         if await jobs.note_suspended(session, job.id, worker_id=copying.worker_id) is None:
             raise JobLost
@@ -274,7 +275,7 @@ async def _publish(
     """Make a new tenant visible, with its credentials, and end the job: all, or nothing."""
     changes = audit_log.changes_between(None, tenant, "name", "server_name", "modules")
     async with copying.catalog.change(
-        ctx, f"tenant.{job.kind}", tenant.id, tenant_id=tenant.id, changes=changes
+        ctx.at(utc_now()), f"tenant.{job.kind}", tenant.id, tenant_id=tenant.id, changes=changes
     ) as session:
         ready = await tenants.set_ready(
             session, tenant.id, worker_id=copying.worker_id, revision=revised.revision
@@ -302,7 +303,7 @@ async def _swap(
     assert job.database_name is not None
     changes: audit_log.Changes = []
     async with copying.catalog.change(
-        ctx, "tenant.replace", tenant.id, tenant_id=tenant.id, changes=changes
+        ctx.at(utc_now()), "tenant.replace", tenant.id, tenant_id=tenant.id, changes=changes
     ) as session:
         locked = await jobs.lock(session, job.id, worker_id=copying.worker_id)
         if locked is None:

@@ -4,6 +4,7 @@ A Struct, because every request creates two, and a frozen dataclass takes four t
 """
 
 from datetime import datetime
+from typing import Self
 
 import msgspec
 
@@ -24,3 +25,7 @@ class OperationContext(msgspec.Struct, frozen=True, kw_only=True):
     actor: str
     address: str
     command: str | None = None
+
+    def at(self, now: datetime) -> Self:
+        """Return the same context at a later time: a job takes minutes."""
+        return msgspec.structs.replace(self, now=now)
