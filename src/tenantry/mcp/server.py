@@ -127,11 +127,11 @@ async def answer(
         )
     except Exception as raised:  # noqa: BLE001 - the SDK logs internal errors
         error = modern_error_data(_refusal(call, raised))
-        told = McpError(error.code, error.message, UNSET if error.data is None else error.data)
+        failure = McpError(error.code, error.message, UNSET if error.data is None else error.data)
         status = HTTPStatus.OK
         if not _is_before_newest(headers):
             status = HTTPStatus(ERROR_CODE_HTTP_STATUS.get(error.code, status))
-        return status, McpAnswer("2.0", message.id, error=told)
+        return status, McpAnswer("2.0", message.id, error=failure)
     return HTTPStatus.OK, McpAnswer("2.0", message.id, result=result)
 
 
