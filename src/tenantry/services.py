@@ -70,7 +70,6 @@ from tenantry.tenant import databases as tenant_databases
 from tenantry.tenant.audit import Retention
 from tenantry.tenant.blog.folding import Folding
 from tenantry.tenant.databases import TenantDatabases
-from tenantry.tenant.entry import Entry
 
 RESTART_SECONDS = 1.0
 HOUSEKEEPING_SECONDS = 5.0
@@ -95,7 +94,6 @@ class Services:
     catalog: Catalog
     databases: TenantDatabases
     identifier: Identifier
-    entry: Entry
     folding: Folding
     fleet: Fleet
     worker: Worker
@@ -220,7 +218,6 @@ def _build(settings: Settings, threads: Executor, pace: Pace) -> Services:
         catalog=catalog,
         databases=databases,
         identifier=Identifier(catalog, tokens, usage),
-        entry=Entry(databases),
         folding=Folding(),
         fleet=Fleet(catalog, worker, previewer, streams, metrics=metrics, pace=pace),
         worker=worker,

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import re
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 
 import httpx
 import psycopg
@@ -206,14 +206,14 @@ class TestFairShare:
         acme, globex = world.acme.tenant.id.int, world.globex.tenant.id.int
 
         held = [
-            asyncio.create_task(share.run(acme, hold.wait, nothing))
+            asyncio.create_task(in_turn(share, acme, hold.wait))
             for _ in range(fair_share.IN_WORK_MAX)
         ]
         await asyncio.sleep(0)
         with pytest.raises(fair_share.TooManyAtOnce):
-            await share.run(acme, nothing, nothing)
-        await share.run(globex, nothing, nothing)
-        waiting = asyncio.create_task(share.run(acme, nothing, nothing))
+            await in_turn(share, acme, nothing)
+        await in_turn(share, globex, nothing)
+        waiting = asyncio.create_task(in_turn(share, acme, nothing))
         await asyncio.sleep(0)
         hold.set()
 
@@ -264,9 +264,9 @@ class TestFairShare:
             refused(await waiting, 400)
 
     async def test_is_passed_on_by_a_request_that_stops_waiting(self) -> None:
-        hold, share, acme = asyncio.Event(), FairShare(in_work_max=1), new_id()
-        held = asyncio.create_task(share.run(acme, hold.wait, nothing))
-        waiting = [asyncio.create_task(share.run(acme, nothing, nothing)) for _ in range(4)]
+        hold, share, acme = asyncio.Event(), FairShare(in_work_max=1), new_id().int
+        held = asyncio.create_task(in_turn(share, acme, hold.wait))
+        waiting = [asyncio.create_task(in_turn(share, acme, nothing)) for _ in range(4)]
         await asyncio.sleep(0)
 
         waiting[0].cancel()
@@ -294,6 +294,14 @@ def writes_locked(raw: Raw) -> Iterator[None]:
 
 async def nothing() -> None:
     """Do nothing."""
+
+
+async def in_turn(share: FairShare, tenant: int, work: Callable[[], Awaitable[object]]) -> None:
+    await share.enter(tenant)
+    try:
+        await work()
+    finally:
+        share.leave(tenant)
 
 
 def ok_of(answer: httpx.Response) -> httpx.Response:

@@ -90,7 +90,9 @@ async def admitted(world: World, token: str) -> PersonContext:
     services, ctx = world.services, system_context(str(new_id()))
     sent = Credentials(f"Bearer {token}", world.acme.key.secret)
     identity = await services.identifier.tenant(ctx, sent)
-    return await services.entry.admit(entry.SIGNED_IN, ctx, identity, Demand())
+    return await entry.admit(
+        ctx, services.databases, identity, Demand(), kind=PersonContext, requires_session=True
+    )
 
 
 async def change_password(world: World, ctx: PersonContext) -> None:

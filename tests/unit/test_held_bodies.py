@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from tenantry.api.error_responses import ClientDisconnected
-from tenantry.api.exchange import Scope
 from tenantry.api.held_bodies import UNCOUNTED_BYTES, HeldBodies, HeldBody, TooManyBodies
+from tenantry.api.request_state import Scope
 from tenantry.api.requests import read_body
 from tenantry.api.routes.tenant_auth import update_profile
 

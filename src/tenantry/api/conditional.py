@@ -4,7 +4,7 @@ One small statement reads the version of everything that a response is made from
 also covers the tenant, the path and query, and the release.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
@@ -32,21 +32,22 @@ class Versioned:
     version: UUID
 
 
-async def conditional_answer(
-    endpoint: Endpoint,
-    ctx: TenantContext,
-    scope: Mapping[str, Any],
-    handle: Callable[[], Awaitable[Versioned]],
-) -> Answer:
-    """Return the response of *handle*, or 304 if the client has it already."""
-    assert endpoint.version is not None
+async def unchanged_answer(
+    endpoint: Endpoint, ctx: TenantContext, scope: Mapping[str, Any]
+) -> Answer | None:
+    """Return 304 if the client has the current version of the response, else None."""
     known = known_tags(scope["headers"])
-    if known:
-        tag = _tag(await endpoint.version(ctx), ctx, scope)
-        if tag in known:
-            return _not_modified(tag)
-    found = await handle()
-    tag = _tag(found.version, ctx, scope)
+    if not known or endpoint.version is None:
+        return None
+    tag = _tag(await endpoint.version(ctx), ctx, scope)
+    return _not_modified(tag) if tag in known else None
+
+
+def versioned_answer(
+    endpoint: Endpoint, ctx: TenantContext, scope: Mapping[str, Any], found: Versioned
+) -> Answer:
+    """Return the response with *found* and its entity tag, or 304 if the client has it."""
+    known, tag = known_tags(scope["headers"]), _tag(found.version, ctx, scope)
     if tag in known or ANY in known:
         return _not_modified(tag)
     answer = msgspec.structs.replace(represent(endpoint, found.data), is_page=True)

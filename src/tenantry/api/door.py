@@ -7,11 +7,10 @@ credentials (401), their rights (403), and then the body (400).
 import asyncio
 import contextlib
 import math
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Iterable
 from functools import partial
-from http import HTTPStatus
 from types import AsyncGeneratorType
-from typing import Any, TypeVar
+from typing import Any
 
 import structlog
 
@@ -21,14 +20,13 @@ from tenantry.access.principal import AdminContext
 from tenantry.access.rate_limits import check
 from tenantry.api import envelope, error_responses
 from tenantry.api.access_levels import TENANT_LOGIN
-from tenantry.api.conditional import conditional_answer
+from tenantry.api.conditional import unchanged_answer, versioned_answer
+from tenantry.api.deadlines import Deadline, Deadlines
 from tenantry.api.endpoints import Endpoint, Router
-from tenantry.api.envelope import CLOSE, Answer
-from tenantry.api.exchange import Exchange, Scope
-from tenantry.api.fair_share import FairShare
+from tenantry.api.envelope import Answer
+from tenantry.api.fair_share import LONG_WAIT_SECONDS, FairShare
 from tenantry.api.held_bodies import HeldBodies, HeldBody
-from tenantry.api.interruptions import Interruptions
-from tenantry.api.protocol import sent_at_once
+from tenantry.api.request_state import RequestState, Scope
 from tenantry.api.requests import (
     BODY_LIMITS,
     BodyLimits,
@@ -40,30 +38,23 @@ from tenantry.api.requests import (
     read_headers,
     read_parameters,
 )
-from tenantry.api.responses import long_answer, represent, streamed_answer
+from tenantry.api.responses import long_answer, represent, send_answer, streamed_answer
 from tenantry.api.streaming import (
-    ClientHungUp,
     Receive,
-    ResponseAborted,
     Send,
-    StreamedBody,
-    send_body,
     while_admitted,
 )
 from tenantry.db.postgres import SILENCE_SECONDS
-from tenantry.db.sessions import DatabaseUnavailable, retry_deadlock
+from tenantry.db.sessions import DatabaseUnavailable, wait_to_retry
 from tenantry.kit.access_log import AccessLog
 from tenantry.kit.clock import monotonic_seconds
-from tenantry.kit.errors import Forbidden, TenantryError, Unauthenticated, Unavailable
+from tenantry.kit.errors import TenantryError, Unavailable
 from tenantry.services import Services
+from tenantry.tenant.entry import Claimant, admit, confirm_claimant
 
 # A database connection cancels a statement 1 s after its deadline, and reports that the server
 # does not answer. The deadline of a request is later, so that the more precise error comes first.
 DEADLINE_LATER_SECONDS = SILENCE_SECONDS + 0.5
-
-Result = TypeVar("Result")
-Prepared = tuple[Any, Callable[[], Awaitable[Any]]]
-"""The context of an admitted caller, and the handler with its arguments."""
 
 _log = structlog.get_logger(__name__)
 
@@ -89,172 +80,247 @@ class Api:
         self._access_log = access_log
         self._fair_share = fair_share or FairShare()
         self._body_limits = body_limits
-        self._interruptions = Interruptions()
+        self._deadlines = Deadlines()
         self._held_bodies = HeldBodies()
         self._seconds_max = services.settings.statement_timeout_s + DEADLINE_LATER_SECONDS
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request (ASGI)."""
-        held = HeldBody(self._held_bodies)
-        exchange = Exchange(scope, self._interruptions, self._seconds_max, held)
+        deadline = Deadline(self._deadlines, self._seconds_max)
+        request = RequestState(scope, deadline, HeldBody(self._held_bodies))
         try:
             try:
-                answer = await self._answer(exchange, receive)
+                answer = await self._handle(request, receive)
             except DatabaseUnavailable:
-                await self._recheck_access(exchange)
+                await self._recheck_access(request)
                 raise
         except TenantryError as error:
-            answer = exchange.refuse(error)
+            answer = request.refuse(error)
             if isinstance(error, Unavailable):
                 self._services.metrics.count_unavailable(type(error))
         except Exception as error:  # noqa: BLE001 - logged, and returned as 500 in the envelope
-            _log.exception("request failed", request_id=exchange.request_id)
-            exchange.error = type(error).__name__
+            _log.exception("request failed", request_id=request.request_id)
+            request.error = type(error).__name__
             answer = error_responses.internal_error()
         except asyncio.CancelledError:
             # The server ends, and this request took longer than its grace period.
-            await self._finish(send, receive, exchange.refuse(ServerEnding()), exchange)
+            await self._finish(send, receive, request.refuse(ServerEnding()), request)
             raise
-        await self._finish(send, receive, answer, exchange)
+        await self._finish(send, receive, answer, request)
 
     async def _finish(
-        self, send: Send, receive: Receive, answer: Answer, exchange: Exchange
+        self, send: Send, receive: Receive, answer: Answer, request: RequestState
     ) -> None:
         """Send the response, and log and count the request."""
-        answer.headers.extend(exchange.warnings())
-        if exchange.quota is not None:
-            answer.headers.extend(envelope.rate_limit(exchange.quota))
+        answer.headers.extend(request.warnings())
+        if request.quota is not None:
+            answer.headers.extend(envelope.rate_limit(request.quota))
         try:
-            await _send(send, receive, answer, exchange)
+            await send_answer(send, receive, answer, request)
         finally:
-            exchange.held.release()
-            entry = exchange.entry(answer.status)
+            request.held.release()
+            entry = request.entry(answer.status)
             self._access_log.write(entry)
             self._services.recent_errors.note(entry)
             self._services.metrics.count_request(entry.method, entry.path, entry.status, entry.ms)
 
-    async def _answer(self, exchange: Exchange, receive: Receive) -> Answer:
-        headers = exchange.headers
-        path = exchange.scope["raw_path"].decode("latin-1")
-        endpoint, values = self._router.find(exchange.method, path)
-        exchange.endpoint = endpoint
-        exchange.credentials = read_credentials(headers, endpoint.level.headers)
-        exchange.known = self._services.catalog.cache.generation
-        await exchange.in_time(self._identify(endpoint, exchange))
-        self._count(exchange)
-        body_from = monotonic_seconds()
-        if endpoint.reads_body:
-            address = exchange.anonymous.address
-            exchange.held.sender = _fair_key(endpoint, exchange) or network_of(address)
-        try:
-            body = await read_body(endpoint, headers, receive, exchange.held, self._body_limits)
-        except TenantryError:
-            # Only a caller who has access learns what is wrong with the body.
-            checking = self._in_turn(endpoint, exchange, partial(self._confirm, endpoint, exchange))
-            await exchange.in_time(checking)
-            raise
-        if monotonic_seconds() - body_from > self._body_limits.slow_seconds:
-            await exchange.in_time(self._identify(endpoint, exchange))
-        preparing = partial(self._prepare, endpoint, exchange, values, body)
-        readmit = partial(self._admit_again, endpoint, exchange)
-        if endpoint.keep_alive_seconds is not None:
-            _, handle = await exchange.in_time(self._in_turn(endpoint, exchange, preparing))
-            return await long_answer(endpoint, handle(), readmit, keep_alive_of(endpoint, headers))
-        answering = partial(_work, endpoint, exchange.scope, preparing, readmit)
-        work = self._in_turn(endpoint, exchange, answering)
-        more = endpoint.seconds_more
-        exchange.time_left.seconds += math.inf if more is None else more
-        return await exchange.in_time(work, receive if exchange.method == "GET" else None)
+    async def _handle(self, request: RequestState, receive: Receive) -> Answer:
+        """Return the response: the way of a request through the door, in order.
 
-    async def _identify(self, endpoint: Endpoint, exchange: Exchange) -> None:
+        Each use of a database is in a block of the deadline; the wait for the body is in none.
+        """
+        endpoint, values = self._router.find(request.method, request.path)
+        request.endpoint, request.values = endpoint, values
+        request.credentials = read_credentials(request.headers, endpoint.level.headers)
+        request.known = self._services.catalog.cache.generation
+        with request.deadline:
+            await self._identify(endpoint, request)
+        self._count(endpoint, request)
+        body_from = monotonic_seconds()
+        body = await self._read_body(endpoint, request, receive)
+        if endpoint.keep_alive_seconds is None:
+            more = endpoint.seconds_more
+            request.deadline.seconds_left += math.inf if more is None else more
+            request.deadline.receive = receive if request.method == "GET" else None
+        with request.deadline:
+            if monotonic_seconds() - body_from > self._body_limits.slow_seconds:
+                await self._identify(endpoint, request)
+            answer = await self._in_turn(endpoint, request, body)
+        if isinstance(answer, Answer):
+            return answer
+        seconds = keep_alive_of(endpoint, request.headers)
+        readmit = partial(self._admit_again, endpoint, request)
+        return await long_answer(endpoint, answer, readmit, seconds)
+
+    async def _identify(self, endpoint: Endpoint, request: RequestState) -> None:
         """Verify the credentials, without the tenant's database.
 
         Raises:
             Unauthenticated, Forbidden: They are invalid, or do not suffice.
         """
-        exchange.anonymous = ctx = exchange.new_context()
-        identifying = partial(endpoint.level.identify, self._services, ctx, exchange.credentials)
-        exchange.caller = await retry_deadlock(identifying, is_read=True)
+        request.anonymous = ctx = request.new_context()
+        if endpoint.level.identify is None:
+            return
+        identify, identifier = endpoint.level.identify, self._services.identifier
+        tries, is_identified = 0, False
+        while not is_identified:
+            tries += 1
+            try:
+                request.caller = await identify(identifier, ctx, request.credentials)
+                is_identified = True
+            except DatabaseUnavailable as error:
+                await wait_to_retry(error, tries, is_read=True)
 
-    def _admit(self, endpoint: Endpoint, exchange: Exchange) -> Awaitable[Any]:
-        """Admit the caller, and return the context for the handler.
-
-        Raises:
-            Unauthenticated, Forbidden: The credentials do not suffice.
-        """
-        ctx, caller, demand = exchange.anonymous, exchange.caller, endpoint.demand
-        entering = partial(endpoint.level.enter, self._services, ctx, caller, demand)
-        return retry_deadlock(entering, is_read=True)
-
-    async def _confirm(self, endpoint: Endpoint, exchange: Exchange) -> None:
-        exchange.ctx = ctx = await self._admit(endpoint, exchange)
-        await endpoint.level.confirm(ctx)
-
-    async def _prepare(
-        self, endpoint: Endpoint, exchange: Exchange, values: Mapping[str, str], body: bytes
-    ) -> Prepared:
-        """Admit the caller, and return the context and the handler with its arguments.
-
-        It is called in the turn of the request: a decoded body takes up to 25 times its size.
-        """
-        headers = exchange.headers
-        exchange.ctx = ctx = await self._admit(endpoint, exchange)
-        try:
-            if endpoint.reads_body:
-                request = decode_body(endpoint, body)
-            else:
-                request = decode_query(endpoint, exchange.scope["query_string"])
-        except TenantryError:
-            await endpoint.level.confirm(ctx)
-            raise
-        parameters: dict[str, Any] = read_parameters(values) if values else {}
-        if endpoint.headers:
-            parameters |= read_headers(headers, endpoint.headers)
-        if endpoint.is_event_stream:
-            parameters["readmit"] = partial(self._admit_again, endpoint, exchange)
-        return ctx, partial(endpoint.handler, ctx, self._services, request, **parameters)
-
-    async def _admit_again(self, endpoint: Endpoint, exchange: Exchange) -> Any:
-        """Authenticate and admit the caller of an admitted request again."""
-        ctx, services = exchange.new_context(), self._services
-        caller = await endpoint.level.identify(services, ctx, exchange.credentials)
-        return await endpoint.level.enter(services, ctx, caller, endpoint.demand)
-
-    def _in_turn(
-        self, endpoint: Endpoint, exchange: Exchange, work: Callable[[], Awaitable[Result]]
-    ) -> Awaitable[Result]:
-        """Run *work* within the fair share of the caller's tenant, and return its result."""
-        key = _fair_key(endpoint, exchange)
-        if key is None:
-            return work()
-        recheck = partial(self._identify, endpoint, exchange)
-        return self._fair_share.run(key, work, recheck)
-
-    def _count(self, exchange: Exchange) -> None:
+    def _count(self, endpoint: Endpoint, request: RequestState) -> None:
         """Count the request for the rate limit of its caller, or of its tenant.
 
         Raises:
             TooManyRequests: The limit is reached.
         """
-        caller, limits = exchange.caller, self._services.rate_limits
+        caller, limits = request.caller, self._services.rate_limits
         if isinstance(caller, Identity):
             tenant = caller.tenant
-            if exchange.endpoint is not None and exchange.endpoint.level is TENANT_LOGIN:
+            if endpoint.level is TENANT_LOGIN:
                 # Logins have their own quota: a website that uses up the key's does not block them.
-                exchange.quota = limits.take(f"login {caller.caller_id}")
+                request.quota = limits.take(f"login {caller.caller_id}")
             elif tenant.requests_per_minute:
                 # Two quotas: the visitors of a website do not use up that of the users.
                 kind = "keys" if caller.is_by_key else "users"
-                exchange.quota = limits.take_shared(tenant.id, kind, tenant.requests_per_minute)
+                request.quota = limits.take_shared(tenant.id, kind, tenant.requests_per_minute)
             else:
-                exchange.quota = limits.take(caller.caller_id)
+                request.quota = limits.take(caller.caller_id)
         elif isinstance(caller, AdminContext):
-            exchange.quota = limits.take(caller.email)
+            request.quota = limits.take(caller.email)
         else:
             return
-        check(exchange.quota)
+        check(request.quota)
 
-    async def _recheck_access(self, exchange: Exchange) -> None:
+    async def _read_body(
+        self, endpoint: Endpoint, request: RequestState, receive: Receive
+    ) -> bytes | TenantryError:
+        """Return the body, or the error for it: only a caller who has access learns that."""
+        if not endpoint.reads_body:
+            return b""
+        request.held.sender = _fair_key(endpoint, request) or network_of(request.anonymous.address)
+        try:
+            return await read_body(
+                endpoint, request.headers, receive, request.held, self._body_limits
+            )
+        except TenantryError as error:
+            return error
+
+    async def _in_turn(
+        self, endpoint: Endpoint, request: RequestState, body: bytes | TenantryError
+    ) -> Answer | Awaitable[Any]:
+        """Admit the caller and operate, within the fair share of the caller's tenant."""
+        key = _fair_key(endpoint, request)
+        if key is None:
+            return await self._admit_and_operate(endpoint, request, body)
+        waited = await self._fair_share.enter(key)
+        try:
+            if waited > LONG_WAIT_SECONDS:
+                await self._identify(endpoint, request)
+            return await self._admit_and_operate(endpoint, request, body)
+        finally:
+            self._fair_share.leave(key)
+
+    async def _admit_and_operate(
+        self, endpoint: Endpoint, request: RequestState, body: bytes | TenantryError
+    ) -> Answer | Awaitable[Any]:
+        """Return the response, or the handler's work if the response may be slow.
+
+        It is tried again after a deadlock; until the handler was called, also after a lost
+        connection, because nothing was changed.
+        """
+        tries = 0
+        while True:
+            tries += 1
+            try:
+                ctx = await self._admit(endpoint, request)
+                wanted, parameters = await self._decode(endpoint, request, body)
+                if endpoint.keep_alive_seconds is not None:
+                    return endpoint.handler(ctx, self._services, wanted, **parameters)
+                return await self._operate(endpoint, request, wanted, parameters)
+            except DatabaseUnavailable as error:
+                is_read = endpoint.method == "GET" or not request.has_begun
+                await wait_to_retry(error, tries, is_read=is_read)
+
+    async def _admit(self, endpoint: Endpoint, request: RequestState) -> Any:
+        """Return the context for the handler.
+
+        Raises:
+            Unauthenticated, Forbidden: The credentials do not suffice.
+        """
+        level, caller = endpoint.level, request.caller
+        if isinstance(caller, Identity):
+            request.ctx = await admit(
+                request.anonymous,
+                self._services.databases,
+                caller,
+                endpoint.demand,
+                kind=level.context,
+                requires_session=level.requires_session,
+                admits_deleted_user=level.admits_deleted_user,
+            )
+        else:
+            request.ctx = caller or request.anonymous
+        return request.ctx
+
+    async def _decode(
+        self, endpoint: Endpoint, request: RequestState, body: bytes | TenantryError
+    ) -> tuple[Any, dict[str, Any]]:
+        """Return the request of the endpoint, and the other arguments of its handler.
+
+        A decoded body takes up to 25 times its size, so this is done in the turn of the request.
+        """
+        try:
+            if isinstance(body, TenantryError):
+                raise body
+            if endpoint.reads_body:
+                wanted = decode_body(endpoint, body)
+            else:
+                wanted = decode_query(endpoint, request.scope["query_string"])
+        except TenantryError:
+            if isinstance(request.ctx, Claimant):
+                await confirm_claimant(request.ctx)
+            raise
+        parameters: dict[str, Any] = read_parameters(request.values) if request.values else {}
+        if endpoint.headers:
+            parameters |= read_headers(request.headers, endpoint.headers)
+        if endpoint.is_event_stream:
+            parameters["readmit"] = partial(self._admit_again, endpoint, request)
+        return wanted, parameters
+
+    async def _operate(
+        self, endpoint: Endpoint, request: RequestState, wanted: Any, parameters: dict[str, Any]
+    ) -> Answer:
+        """Call the handler, and return the response with its data."""
+        ctx: Any = request.ctx
+        if endpoint.version is not None:
+            unchanged = await unchanged_answer(endpoint, ctx, request.scope)
+            if unchanged is not None:
+                return unchanged
+        request.has_begun = True
+        data = await endpoint.handler(ctx, self._services, wanted, **parameters)
+        if endpoint.version is not None:
+            return versioned_answer(endpoint, ctx, request.scope, data)
+        if isinstance(data, AsyncGeneratorType):
+            # An event stream checks the access itself, because it ends without an error.
+            if not endpoint.is_event_stream:
+                data = while_admitted(data, partial(self._admit_again, endpoint, request))
+            return await streamed_answer(endpoint, data, request.headers)
+        return represent(endpoint, data)
+
+    async def _admit_again(self, endpoint: Endpoint, request: RequestState) -> None:
+        """Authenticate and admit the caller of an admitted request again.
+
+        Raises:
+            Unauthenticated, Forbidden: The caller is no longer admitted.
+        """
+        await self._identify(endpoint, request)
+        await self._admit(endpoint, request)
+
+    async def _recheck_access(self, request: RequestState) -> None:
         """Authenticate again if a tenant database is missing and the epoch has moved.
 
         The tenant may have been deleted after the caller was admitted.
@@ -262,79 +328,23 @@ class Api:
         Raises:
             Unauthenticated, Forbidden: The caller is no longer admitted.
         """
-        cache, endpoint = self._services.catalog.cache, exchange.endpoint
+        cache, endpoint = self._services.catalog.cache, request.endpoint
         # After its deadline, a request does not wait for the catalog again.
-        if endpoint is None or not cache.is_fresh or exchange.time_left.seconds <= 0:
+        if endpoint is None or not cache.is_fresh or request.deadline.seconds_left <= 0:
             return
-        with contextlib.suppress(Unavailable):
-            await exchange.in_time(cache.check_epoch())
-            if cache.generation != exchange.known:
-                await exchange.in_time(self._admit_again(endpoint, exchange))
+        with contextlib.suppress(Unavailable), request.deadline:
+            await cache.check_epoch()
+            if cache.generation != request.known:
+                await self._admit_again(endpoint, request)
 
 
-def _fair_key(endpoint: Endpoint, exchange: Exchange) -> int | None:
+def _fair_key(endpoint: Endpoint, request: RequestState) -> int | None:
     """Return what the tenant of the caller is counted by; None before a login.
 
     A UUID is counted as an integer, because UUID.__hash__ is slow Python code. Logins have a fair
     queue of their own, for password hashing.
     """
-    caller = exchange.caller
+    caller = request.caller
     if isinstance(caller, Identity) and endpoint.level is not TENANT_LOGIN:
         return caller.tenant.id.int
     return None
-
-
-async def _work(
-    endpoint: Endpoint,
-    scope: Scope,
-    preparing: Callable[[], Awaitable[Prepared]],
-    readmit: Callable[[], Awaitable[object]],
-) -> Answer:
-    ctx, handle = await preparing()
-    work = partial(retry_deadlock, handle, is_read=endpoint.method == "GET")
-    if endpoint.version is not None:
-        return await conditional_answer(endpoint, ctx, scope, work)
-    data = await work()
-    if isinstance(data, AsyncGeneratorType):
-        # An event stream checks the access itself, because it ends without an error.
-        chunks = data if endpoint.is_event_stream else while_admitted(data, readmit)
-        return await streamed_answer(endpoint, chunks, scope["headers"])
-    return represent(endpoint, data)
-
-
-async def _send(send: Send, receive: Receive, answer: Answer, exchange: Exchange) -> None:
-    body = answer.body
-    headers = [
-        *answer.headers,
-        *exchange.cache_headers(answer),
-        (b"x-request-id", exchange.request_id.encode()),
-    ]
-    # A 304 has no Content-Length: it would be that of the body that is not sent (RFC 9110, 8.6).
-    if isinstance(body, bytes) and answer.status != HTTPStatus.NOT_MODIFIED:
-        headers.append((b"content-length", str(len(body)).encode()))
-        is_simple = not exchange.is_head and CLOSE not in headers
-        if is_simple and sent_at_once(send, answer.status, headers, body):
-            return
-    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-    if isinstance(body, StreamedBody):
-        if not exchange.is_head:
-            await _send_stream(send, receive, body, exchange)
-            return
-        await body.close()
-    await send({"type": "http.response.body", "body": b"" if exchange.is_head else body})
-
-
-async def _send_stream(
-    send: Send, receive: Receive, body: StreamedBody, exchange: Exchange
-) -> None:
-    try:
-        await send_body(body, receive, send)
-    except ClientHungUp as error:
-        exchange.error = type(error).__name__
-    except Exception as error:  # noqa: BLE001 - logged; the client gets an incomplete response
-        exchange.error = type(error).__name__
-        if isinstance(error, Unavailable):
-            exchange.log_cause(error)
-        elif not isinstance(error, Unauthenticated | Forbidden):
-            _log.exception("response aborted", request_id=exchange.request_id)
-        raise ResponseAborted from None

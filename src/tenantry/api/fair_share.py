@@ -7,8 +7,6 @@ that sends as many requests as it can delays the others by at most `IN_WORK_MAX`
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
 
 from tenantry.access.rate_limits import TooManyRequests
 from tenantry.kit.clock import monotonic_seconds
@@ -19,8 +17,6 @@ WAITING_MAX = 1_000
 WAIT_SECONDS_MAX = 5.0
 # After a longer wait, the caller is authenticated again before the work begins.
 LONG_WAIT_SECONDS = 0.5
-
-Answer = TypeVar("Answer")
 
 
 class TooManyAtOnce(TooManyRequests):
@@ -47,39 +43,28 @@ class FairShare:
         """Whether no request is being processed."""
         return not self._lanes
 
-    async def run(
-        self,
-        key: int,
-        work: Callable[[], Awaitable[Answer]],
-        recheck: Callable[[], Awaitable[object]],
-    ) -> Answer:
-        """Wait for a place among the tenant's requests, run *work*, and return its result.
+    async def enter(self, key: int) -> float:
+        """Wait for a place among the requests of the tenant *key*; return for how many seconds.
 
-        Args:
-            key: Of the tenant.
-            work: Called when it is the request's turn.
-            recheck: Called before *work* after a wait of more than `LONG_WAIT_SECONDS`.
+        `leave` gives the place to the next one.
 
         Raises:
             TooManyAtOnce: Too many requests are waiting, or this one waited too long.
-            Exception: Any error of *recheck* and *work*.
         """
         lane = self._lanes.get(key)
         if lane is None:
             lane = self._lanes[key] = _Lane(self._wait_seconds_max)
-        is_late = False
         if lane.in_work < self._in_work_max:
             lane.in_work += 1
-        else:
-            is_late = await lane.wait() > LONG_WAIT_SECONDS
-        try:
-            if is_late:
-                await recheck()
-            return await work()
-        finally:
-            lane.pass_on()
-            if not lane.in_work:
-                self._lanes.pop(key, None)
+            return 0.0
+        return await lane.wait()
+
+    def leave(self, key: int) -> None:
+        """Give the place to the request that has waited longest."""
+        lane = self._lanes[key]
+        lane.pass_on()
+        if not lane.in_work:
+            del self._lanes[key]
 
 
 class _Lane:

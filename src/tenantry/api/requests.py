@@ -158,7 +158,7 @@ async def read_body(
     held: HeldBody,
     limits: BodyLimits = BODY_LIMITS,
 ) -> bytes:
-    """Return the whole body, which *held* counts; an empty one for an endpoint that reads none.
+    """Return the whole body, which *held* counts.
 
     Raises:
         BodyTooLarge: It is larger than the endpoint accepts.
@@ -167,8 +167,6 @@ async def read_body(
         TooManyBodies: There is no memory for it.
         UnsupportedMediaType: There is a body, and it is not plain JSON by its headers.
     """
-    if not endpoint.reads_body:
-        return b""
     body = received_at_once(receive)
     if body is None:
         # First check the headers: reading the body sends `100 Continue`.

@@ -2,13 +2,17 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from http import HTTPStatus
 from types import AsyncGeneratorType
 from typing import Any
+
+import structlog
 
 from tenantry.api import envelope
 from tenantry.api.endpoints import Endpoint
 from tenantry.api.envelope import (
     ATTACHED,
+    CLOSE,
     EVENT_STREAM,
     GZIP,
     JSON,
@@ -19,17 +23,27 @@ from tenantry.api.envelope import (
     Headers,
     Reply,
 )
+from tenantry.api.protocol import sent_at_once
+from tenantry.api.request_state import RequestState
 from tenantry.api.streaming import (
     LARGE_BYTES,
+    ClientHungUp,
+    Receive,
+    ResponseAborted,
+    Send,
     Source,
     StreamedBody,
     after_spaces,
     begin,
     if_admitted,
+    send_body,
     while_admitted,
 )
+from tenantry.kit.errors import Forbidden, Unauthenticated, Unavailable
 from tenantry.kit.negotiation import accepts_gzip
 from tenantry.schemas.base import ZipFile
+
+_log = structlog.get_logger(__name__)
 
 
 def represent(endpoint: Endpoint, data: Any) -> Answer:
@@ -113,3 +127,46 @@ async def _late(endpoint: Endpoint, working: "asyncio.Task[Answer]") -> Streamed
     answer = await working
     assert answer.status == endpoint.status, "this status was sent before the response"
     return answer.body if isinstance(answer.body, StreamedBody) else StreamedBody(answer.body, None)
+
+
+async def send_answer(send: Send, receive: Receive, answer: Answer, request: RequestState) -> None:
+    """Send a response, with the headers that every response has.
+
+    Raises:
+        ResponseAborted: A streamed body ended with an error, after its head was sent.
+    """
+    body = answer.body
+    headers = [
+        *answer.headers,
+        *request.cache_headers(answer),
+        (b"x-request-id", request.request_id.encode()),
+    ]
+    # A 304 has no Content-Length: it would be that of the body that is not sent (RFC 9110, 8.6).
+    if isinstance(body, bytes) and answer.status != HTTPStatus.NOT_MODIFIED:
+        headers.append((b"content-length", str(len(body)).encode()))
+        is_simple = not request.is_head and CLOSE not in headers
+        if is_simple and sent_at_once(send, answer.status, headers, body):
+            return
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    if isinstance(body, StreamedBody):
+        if not request.is_head:
+            await _send_chunks(send, receive, body, request)
+            return
+        await body.close()
+    await send({"type": "http.response.body", "body": b"" if request.is_head else body})
+
+
+async def _send_chunks(
+    send: Send, receive: Receive, body: StreamedBody, request: RequestState
+) -> None:
+    try:
+        await send_body(body, receive, send)
+    except ClientHungUp as error:
+        request.error = type(error).__name__
+    except Exception as error:  # noqa: BLE001 - logged; the client gets an incomplete response
+        request.error = type(error).__name__
+        if isinstance(error, Unavailable):
+            request.log_cause(error)
+        elif not isinstance(error, Unauthenticated | Forbidden):
+            _log.exception("response aborted", request_id=request.request_id)
+        raise ResponseAborted from None

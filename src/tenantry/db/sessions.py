@@ -61,17 +61,34 @@ async def retry_deadlock(work: Callable[[], Awaitable[Result]], *, is_read: bool
         TransactionLost: The last retry failed, too.
         Exception: Any other error of *work*.
     """
-    for number in range(LOST_MAX):
+    tries = 0
+    while True:
+        tries += 1
         try:
             return await work()
-        except TransactionLost:
-            continue  # without a pause: the retry waits for the lock of the other transaction
         except DatabaseUnavailable as error:
-            if not is_read or error.__cause__ is None or not outage_errors.is_lost(error.__cause__):
-                raise
-            pause = RECONNECT_PAUSE_SECONDS * 2**number
-            await asyncio.sleep(random.uniform(pause / 2, pause))  # noqa: S311
-    return await work()
+            await wait_to_retry(error, tries, is_read=is_read)
+
+
+async def wait_to_retry(error: DatabaseUnavailable, tries: int, *, is_read: bool) -> None:
+    """Return when the work that raised *error* may be tried again; see `retry_deadlock`.
+
+    Args:
+        error: What the last try raised.
+        tries: How often it was tried.
+        is_read: Whether it has changed nothing.
+
+    Raises:
+        DatabaseUnavailable: *error*, because the work must not be tried again.
+    """
+    if tries > LOST_MAX:
+        raise error
+    if isinstance(error, TransactionLost):
+        return  # without a pause: the retry waits for the lock of the other transaction
+    if not is_read or error.__cause__ is None or not outage_errors.is_lost(error.__cause__):
+        raise error
+    pause = RECONNECT_PAUSE_SECONDS * 2 ** (tries - 1)
+    await asyncio.sleep(random.uniform(pause / 2, pause))  # noqa: S311
 
 
 class Session(ABC, Generic[Kind]):

@@ -1,11 +1,10 @@
 """Admit callers to a tenant, for every interface: from verified credentials to a context."""
 
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import TypeVar
 from uuid import UUID
 
-from tenantry.access.identify import Credentials, Identifier, Identity
+from tenantry.access.identify import Identity
 from tenantry.access.principal import Scope
 from tenantry.catalog.tenants import Tenant
 from tenantry.kit.context import OperationContext
@@ -81,7 +80,7 @@ class _UserContext(TenantContext, frozen=True, kw_only=True):
     def user_id(self) -> UUID:
         """The user."""
         user_id = acting_user(self.identity)
-        assert user_id is not None, "checked by `Entry.admit`"
+        assert user_id is not None, "checked by `admit`"
         return user_id
 
 
@@ -106,65 +105,43 @@ class Claimant(_UserContext, frozen=True, kw_only=True):
 Ctx = TypeVar("Ctx", bound=TenantContext)
 
 
-@dataclass(frozen=True, slots=True)
-class Admission(Generic[Ctx]):
-    """How a level of access admits callers to a tenant.
+async def admit(
+    ctx: OperationContext,
+    databases: TenantDatabases,
+    identity: Identity,
+    demand: Demand,
+    *,
+    kind: type[Ctx],
+    requires_session: bool = False,
+    admits_deleted_user: bool = False,
+) -> Ctx:
+    """Return the context of a caller who may perform an operation.
 
-    Attributes:
-        identify: Verifies the credentials of this level.
-        context: The type of the context. `PersonContext` and `Claimant` require a user who
-            acts; `Claimant` leaves the check of the user's row to the operation.
+    Args:
+        ctx: The context without the caller.
+        databases: The tenant databases.
+        identity: The verified credentials.
+        demand: What the operation requires.
+        kind: The type of the context. `PersonContext` and `Claimant` require a user who acts;
+            `Claimant` leaves the check of the user's row to the operation.
         requires_session: Whether an McpToken is rejected.
-        admits_deleted_user: Whether the operation itself reports a deleted user (404).
+        admits_deleted_user: Whether the operation itself reports a deleted user.
+
+    Raises:
+        Unauthenticated: The session has ended, or the user was deleted.
+        Forbidden: The credentials are valid and do not suffice.
+        TenantReadOnly, DatabaseUnavailable, TenantOutdated: See `TenantDatabases.open`.
     """
-
-    identify: Callable[[Identifier, OperationContext, Credentials], Awaitable[Identity]]
-    context: type[Ctx]
-    requires_session: bool = False
-    admits_deleted_user: bool = False
-
-
-LOGIN = Admission(Identifier.key, TenantContext)
-PUBLIC = Admission(Identifier.public, TenantContext)
-TENANT = Admission(Identifier.tenant, TenantContext)
-PERSON = Admission(Identifier.tenant, PersonContext, admits_deleted_user=True)
-CLAIMANT = Admission(Identifier.tenant, Claimant)
-SIGNED_IN = Admission(Identifier.tenant, PersonContext, requires_session=True)
-ASSISTANT = Admission(Identifier.assistant, TenantContext)
-
-
-class Entry:
-    """Admits callers to tenants."""
-
-    def __init__(self, databases: TenantDatabases) -> None:
-        self._databases = databases
-
-    async def admit(
-        self,
-        admission: Admission[Ctx],
-        ctx: OperationContext,
-        identity: Identity,
-        demand: Demand,
-    ) -> Ctx:
-        """Return the context of a caller who may use a level of access.
-
-        *identity* is the result of `Admission.identify`; *demand* is what the operation requires.
-
-        Raises:
-            Unauthenticated: The session has ended, or the user was deleted.
-            Forbidden: The credentials are valid and do not suffice.
-            TenantReadOnly, DatabaseUnavailable, TenantOutdated: See `TenantDatabases.open`.
-        """
-        if admission.requires_session and identity.claims is None:
-            raise SignInRequired
-        if admission.context is not TenantContext and acting_user(identity) is None:
-            raise PersonRequired
-        require(identity, demand)
-        database = await self._databases.open(identity.tenant, writes=demand.writes)
-        if admission.context is not Claimant:
-            is_admitted = admission.admits_deleted_user and identity.claims is not None
-            await _confirm(identity, database, rejects_deleted=not is_admitted)
-        return _context(admission.context, ctx, identity, database)
+    if requires_session and identity.claims is None:
+        raise SignInRequired
+    if kind is not TenantContext and acting_user(identity) is None:
+        raise PersonRequired
+    require(identity, demand)
+    database = await databases.open(identity.tenant, writes=demand.writes)
+    if kind is not Claimant:
+        is_admitted = admits_deleted_user and identity.claims is not None
+        await _confirm(identity, database, rejects_deleted=not is_admitted)
+    return _context(kind, ctx, identity, database)
 
 
 def acting_user(identity: Identity) -> UUID | None:

@@ -1,9 +1,9 @@
 """The state of one request while it is handled, and what is logged of it."""
 
-from collections.abc import Awaitable, MutableMapping
+from collections.abc import Mapping, MutableMapping
 from email.utils import format_datetime
 from http import HTTPStatus
-from typing import Any, TypeVar
+from typing import Any
 
 import structlog
 
@@ -12,12 +12,11 @@ from tenantry.access.rate_limits import Quota
 from tenantry.api import error_responses
 from tenantry.api.access_levels import AUTHORIZATION, MCP_TOKEN, Caller
 from tenantry.api.caching import cache_headers
+from tenantry.api.deadlines import Deadline
 from tenantry.api.endpoints import Endpoint
 from tenantry.api.envelope import Answer, Headers
 from tenantry.api.held_bodies import HeldBody
-from tenantry.api.interruptions import Interruptions, TimeLeft
 from tenantry.api.requests import is_token
-from tenantry.api.streaming import Receive
 from tenantry.kit.access_log import AccessEntry
 from tenantry.kit.clock import monotonic_seconds, utc_now
 from tenantry.kit.context import OperationContext
@@ -31,58 +30,46 @@ Scope = MutableMapping[str, Any]
 TOKENS = frozenset({AUTHORIZATION, MCP_TOKEN})
 UNKNOWN_PATH = "-"
 
-Result = TypeVar("Result")
-
 _log = structlog.get_logger(__name__)
 
 
-class Exchange:
+class RequestState:
     """The state of one request while it is handled.
 
     Attributes:
-        time_left: How long the request may still use databases.
+        deadline: How long the request may still use databases.
         held: The memory of its body.
+        values: The parameters in its path, not decoded.
         credentials: Those that its endpoint reads.
         known: The generation of the cache when the request arrived.
         anonymous: The context without the caller; set when the credentials are verified.
         caller: The caller; None until the credentials are verified.
         quota: The caller's rate limit; None until the caller is known.
         ctx: The context of an admitted caller.
+        has_begun: Whether the handler was called.
     """
 
-    def __init__(
-        self, scope: Scope, interruptions: Interruptions, seconds_max: float, held: HeldBody
-    ) -> None:
+    def __init__(self, scope: Scope, deadline: Deadline, held: HeldBody) -> None:
         self.began = monotonic_seconds()
         self.scope = scope
-        self._interruptions = interruptions
-        self.time_left = TimeLeft(seconds_max)
+        self.deadline = deadline
         self.held = held
         self.request_id = new_request_id()
         self.is_head = scope["method"] == "HEAD"
         # Every GET endpoint also accepts HEAD (RFC 9110, section 9.1).
         self.method: str = "GET" if self.is_head else scope["method"]
         self.headers: list[tuple[bytes, bytes]] = scope["headers"]
+        self.path: str = scope["raw_path"].decode("latin-1")
         self.endpoint: Endpoint | None = None
+        self.values: Mapping[str, str] = {}
         self.credentials = Credentials()
         self.known = 0
         self.anonymous: OperationContext
         self.caller: Caller = None
         self.ctx: OperationContext | None = None
+        self.has_begun = False
         self.error: str | None = None
         self.quota: Quota | None = None
-
-    def in_time(self, work: Awaitable[Result], receive: Receive | None = None) -> Awaitable[Result]:
-        """Await *work* with the deadline of the request, and return its result.
-
-        Every use of a database for a request goes through this method, so waiting for connections,
-        statements and retries share one deadline. For the errors see `Interruptions.run`.
-
-        Args:
-            work: Uses databases.
-            receive: Given if *work* is to be cancelled when the client disconnects.
-        """
-        return self._interruptions.run(work, self.time_left, receive)
 
     def new_context(self) -> OperationContext:
         """Return the context of the request without a caller, at this time."""
