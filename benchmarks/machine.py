@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-PACKAGES = ("uvicorn", "uvloop", "httptools", "asyncpg", "aiosqlite", "fastapi", "sqlalchemy")
+PACKAGES = ("uvicorn", "uvloop", "httptools", "asyncpg", "fastapi", "sqlalchemy")
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 URGENT = "-15"
 # Nothing there survives a power failure, so a durable commit costs nothing.

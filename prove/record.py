@@ -15,7 +15,7 @@ from tenantry.kit.clock import utc_now
 DOCUMENT = ROOT / "docs" / "trust.md"
 HELD, NOT_HELD, NOT_SHOWN = "held", "NOT HELD", "not shown here"
 COLUMNS = ["", "promise", "what was done", "figure", "verdict", "date", "took"]
-PACKAGES = ("uvicorn", "asyncpg", "aiosqlite", "argon2-cffi", "pyjwt")
+PACKAGES = ("uvicorn", "asyncpg", "argon2-cffi", "pyjwt")
 COMMAND = "make prove PROVE=--record"
 
 

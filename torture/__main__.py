@@ -27,7 +27,7 @@ from torture.scale import SHORT, WHOLE, Scale
 
 DOCUMENT = ROOT / "docs" / "reliability.md"
 COLUMNS = ["what is done", "what must hold", "what was found", ""]
-PACKAGES = ("asyncpg", "aiosqlite", "sqlalchemy", "alembic", "uvloop")
+PACKAGES = ("asyncpg", "sqlalchemy", "alembic", "uvloop")
 # A check that hangs is a fault; and one that then cannot be ended is not waited for.
 CHECK_SECONDS_MAX = 1_200
 SECONDS_MAX = 2_700

@@ -1,4 +1,4 @@
-"""Connections for requests on SQLite, over aiosqlite."""
+"""Connections for requests on SQLite."""
 
 import asyncio
 import contextlib
@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-import aiosqlite
 import structlog
 
 from tenantry.db import open_files
@@ -22,6 +21,7 @@ from tenantry.db.sessions import (
     RejectedByDatabase,
     WritesRejected,
 )
+from tenantry.db.sqlite_thread import ConnectionThread
 from tenantry.db.statement_deadline import Deadline
 from tenantry.db.statements import Conflicts, Row, Statement
 from tenantry.kit.clock import monotonic_seconds
@@ -41,11 +41,11 @@ _log = structlog.get_logger(__name__)
 
 
 class SqliteConnection(Connection):
-    """One connection to a SQLite file. Each has its own thread.
+    """One connection to a SQLite file.
 
     Args:
-        driver: Sends statements to the thread.
-        raw: The connection of the driver, for interrupts from this thread.
+        thread: The thread that has opened *raw*, and alone runs statements on it.
+        raw: The connection.
         file: The file that it has open.
         seconds_max: The deadline of each statement.
 
@@ -59,12 +59,12 @@ class SqliteConnection(Connection):
 
     def __init__(
         self,
-        driver: aiosqlite.Connection,
+        thread: ConnectionThread,
         raw: sqlite3.Connection,
         file: OpenFile,
         seconds_max: float,
     ) -> None:
-        self._driver = driver
+        self._thread = thread
         self._raw = raw
         self._file = file
         self._deadline = Deadline(seconds_max, self._begin_to_interrupt)
@@ -115,7 +115,8 @@ class SqliteConnection(Connection):
         self._deadline.close()
         # On close, SQLite does not remove the log if the database file was replaced.
         self.left_log = self._file.log_left_behind()
-        closing = asyncio.create_task(self._driver.close())
+        closing = self._thread.run(self._raw.close)
+        self._thread.end()
         while not (await asyncio.wait({closing}, timeout=INTERRUPT_SECONDS))[0]:
             self._interrupt_once()
         with contextlib.suppress(sqlite3.Error):
@@ -131,12 +132,7 @@ class SqliteConnection(Connection):
             DatabaseReplaced: The file at the path is another one; nothing was run.
             Conflict: It violates a constraint: one of *conflicts*, or `RejectedByDatabase`.
         """
-        # The queue of the driver is private. The driver's methods would need one switch to the
-        # thread for each statement, and a switch costs as much as ten statements. Also, our own
-        # future can be abandoned when the thread is stuck.
-        answer: asyncio.Future[Answer] = self._loop.create_future()
-        self._answer = answer
-        self._driver._tx.put_nowait((answer, work))  # noqa: SLF001
+        self._answer = answer = self._thread.run(work)
         self._deadline.begin(seconds_more)
         try:
             return await answer
@@ -246,7 +242,6 @@ class SqliteFile:
             DatabaseUnavailable: The file is missing, cannot be opened, or is not a database; or
                 it has replaced another file, and the log of that file still exists.
         """
-        # If aiosqlite cannot open a file, its thread remains for a while. So check the file first.
         try:
             file = open_files.find(self._path)
             if self._last is not None and self._last.left_log is not None:
@@ -254,43 +249,39 @@ class SqliteFile:
         except (FileMissing, LogLeftBehind) as error:
             raise DatabaseUnavailable from error
         seconds = self._statement_seconds
-        driver, raw = await _open(self._path, self._synchronous, self._busy_seconds)
-        self._last = SqliteConnection(driver, raw, open_files.with_log(file), seconds)
+        thread, raw = await _open(self._path, self._synchronous, self._busy_seconds)
+        self._last = SqliteConnection(thread, raw, open_files.with_log(file), seconds)
         return self._last
 
 
 async def _open(
     path: Path, synchronous: str, busy_seconds: float
-) -> tuple[aiosqlite.Connection, sqlite3.Connection]:
+) -> tuple[ConnectionThread, sqlite3.Connection]:
+    thread = ConnectionThread()
     opened: list[sqlite3.Connection] = []
 
-    def open_raw(*args: Any, **options: Any) -> sqlite3.Connection:
-        opened.append(sqlite3.Connection(*args, **options))
-        return opened[0]
+    def close_raw() -> None:
+        for raw in opened:
+            raw.close()
 
-    # isolation_level None: otherwise the driver begins transactions by itself, but not before
-    # DDL, so the tables of a failed revision would remain.
-    try:
-        driver = await aiosqlite.connect(
-            file_uri(path),
-            uri=True,
-            isolation_level=None,
-            timeout=busy_seconds,
-            factory=open_raw,
-        )
-    except sqlite3.Error as error:
-        raise DatabaseUnavailable from error
-    try:
+    def open_raw() -> None:
+        # isolation_level None: otherwise the driver begins transactions by itself, but not before
+        # DDL, so the tables of a failed revision would remain.
+        uri = file_uri(path)
+        raw = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=busy_seconds)
+        opened.append(raw)
         # The first read creates the log, which `open_files` compares later.
-        await driver.executescript(f"{pragmas(synchronous)} PRAGMA schema_version;")
+        raw.executescript(f"{pragmas(synchronous)} PRAGMA schema_version;")
+
+    try:
+        await thread.run(open_raw)
     except BaseException as error:  # end the thread on cancellation, too
-        stopping = driver.stop()
-        if stopping is not None:
-            await asyncio.wait({stopping}, timeout=STUCK_SECONDS)
+        thread.run(close_raw)
+        thread.end()
         if isinstance(error, sqlite3.Error):
             raise DatabaseUnavailable from error
         raise
-    return driver, opened[0]
+    return thread, opened[0]
 
 
 def pragmas(synchronous: str) -> str:

@@ -53,7 +53,7 @@ def configure(*, log_format: LogFormat, level: str) -> None:
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
     # They speak of statements and connections, and their text may hold values.
-    for chatty in ("aiosqlite", "alembic", "sqlalchemy"):
+    for chatty in ("alembic", "sqlalchemy"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
     asyncio_log = logging.getLogger("asyncio")
     asyncio_log.filters[:] = [_is_no_cut_connection]
