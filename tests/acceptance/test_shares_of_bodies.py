@@ -1,4 +1,4 @@
-"""Before a login, the bodies of one network have a share of the memory."""
+"""Before a login, bodies have a pool of their own, and each network has a share of it."""
 
 import asyncio
 from typing import Any
@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 
 from tenantry.api.endpoints import BODY_BYTES_MAX
-from tenantry.api.held_bodies import SENDER_BYTES_MAX
-from tests.conftest import HOST, World
+from tenantry.api.held_bodies import HELD_BYTES_MAX, STRANGER_BYTES_MAX, UNCOUNTED_BYTES
+from tests.acceptance.support import OWN_POSTS, TENANTS
+from tests.conftest import HOST, PASSWORD, World
 
 # With so many, the next one is above the share.
-HELD = SENDER_BYTES_MAX // BODY_BYTES_MAX
+HELD = STRANGER_BYTES_MAX // BODY_BYTES_MAX
 
 
 class Slow:
@@ -54,6 +55,39 @@ async def test_many_addresses_of_a_network_have_one_share(world: World) -> None:
     assert status == 503
     assert not other.status.done(), "it waits for the rest of its body"
     assert not any(one.status.done() for one in held)
-    for one in (*held, same, other):
+    await stop([*held, same, other])
+
+
+@pytest.mark.parametrize("engine", ["sqlite"])
+async def test_strangers_fill_no_memory_of_callers_with_a_login(world: World) -> None:
+    networks = [f"198.51.100.{number}" for number in range(1, 9)]
+    bodies = HELD_BYTES_MAX // BODY_BYTES_MAX // len(networks) + 1
+    held = [Slow(world, network) for network in networks for _ in range(bodies)]
+    await asyncio.sleep(0.5)
+    text = "x" * (2 * UNCOUNTED_BYTES)
+
+    async with await world.owner(world.acme) as owner:
+        post = await owner.post(OWN_POSTS, json={"title": "Long", "content": text})
+    async with await world.admin() as admin:
+        created = await admin.post(
+            TENANTS,
+            json={
+                "name": "initech",
+                "owner": {
+                    "email": "owner@initech.example.com",
+                    "fullName": "Owner",
+                    "password": PASSWORD,
+                },
+                "unknown": text,
+            },
+        )
+
+    assert post.status_code == 201, post.text
+    assert created.status_code == 201, created.text
+    await stop(held)
+
+
+async def stop(clients: list[Slow]) -> None:
+    for one in clients:
         one.task.cancel()
-    await asyncio.gather(*(one.task for one in (*held, same, other)), return_exceptions=True)
+    await asyncio.gather(*(one.task for one in clients), return_exceptions=True)

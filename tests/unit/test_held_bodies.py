@@ -19,8 +19,7 @@ class Client:
 
     def __init__(self, held: HeldBodies, sender: str = "acme") -> None:
         self._parts: asyncio.Queue[Scope] = asyncio.Queue()
-        self.body = HeldBody(held)
-        self.body.sender = sender
+        self.body = HeldBody(held, sender)
         reading = read_body(update_profile, JSON, self._parts.get, self.body)
         self.answer = asyncio.create_task(reading)
 

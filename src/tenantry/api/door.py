@@ -25,7 +25,12 @@ from tenantry.api.deadlines import Deadline, Deadlines
 from tenantry.api.endpoints import Endpoint, Router
 from tenantry.api.envelope import Answer
 from tenantry.api.fair_share import LONG_WAIT_SECONDS, FairShare
-from tenantry.api.held_bodies import HeldBodies, HeldBody
+from tenantry.api.held_bodies import (
+    STRANGER_BYTES_MAX,
+    STRANGERS_BYTES_MAX,
+    HeldBodies,
+    HeldBody,
+)
 from tenantry.api.request_state import RequestState, Scope
 from tenantry.api.requests import (
     BODY_LIMITS,
@@ -82,12 +87,12 @@ class Api:
         self._body_limits = body_limits
         self._deadlines = Deadlines()
         self._held_bodies = HeldBodies()
+        self._bodies_of_strangers = HeldBodies(STRANGERS_BYTES_MAX, STRANGER_BYTES_MAX)
         self._seconds_max = services.settings.statement_timeout_s + DEADLINE_LATER_SECONDS
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request (ASGI)."""
-        deadline = Deadline(self._deadlines, self._seconds_max)
-        request = RequestState(scope, deadline, HeldBody(self._held_bodies))
+        request = RequestState(scope, Deadline(self._deadlines, self._seconds_max))
         try:
             try:
                 answer = await self._handle(request, receive)
@@ -118,7 +123,8 @@ class Api:
         try:
             await send_answer(send, receive, answer, request)
         finally:
-            request.held.release()
+            if request.held is not None:
+                request.held.release()
             entry = request.entry(answer.status)
             self._access_log.write(entry)
             self._services.recent_errors.note(entry)
@@ -201,13 +207,21 @@ class Api:
         """Return the body, or the error for it: only a caller who has access learns that."""
         if not endpoint.reads_body:
             return b""
-        request.held.sender = _fair_key(endpoint, request) or network_of(request.anonymous.address)
+        request.held = held = self._body_of(endpoint, request)
         try:
-            return await read_body(
-                endpoint, request.headers, receive, request.held, self._body_limits
-            )
+            return await read_body(endpoint, request.headers, receive, held, self._body_limits)
         except TenantryError as error:
             return error
+
+    def _body_of(self, endpoint: Endpoint, request: RequestState) -> HeldBody:
+        """Return the memory of a request's body: in the pool of strangers before a login."""
+        caller = request.caller
+        if isinstance(caller, AdminContext):
+            return HeldBody(self._held_bodies, caller.admin_id)
+        tenant = _fair_key(endpoint, request)
+        if tenant is not None:
+            return HeldBody(self._held_bodies, tenant)
+        return HeldBody(self._bodies_of_strangers, network_of(request.anonymous.address))
 
     async def _in_turn(
         self, endpoint: Endpoint, request: RequestState, body: bytes | TenantryError

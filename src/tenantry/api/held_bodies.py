@@ -1,7 +1,8 @@
 """Limit the memory for the bodies of all current requests of one process.
 
 A body is held while it arrives, and while its request waits for its turn. Each sender has a share,
-so one that fills its own takes nothing from the others.
+so one that fills its own takes nothing from the others. Senders without a login have a pool of
+their own, so however many they are, they take nothing from those with one.
 """
 
 from tenantry.kit.errors import Unavailable
@@ -9,6 +10,9 @@ from tenantry.kit.errors import Unavailable
 # 64 of the largest.
 HELD_BYTES_MAX = 64 * 1_048_576
 SENDER_BYTES_MAX = HELD_BYTES_MAX // 8
+# Before a login a body has at most 65,536 bytes: this is 16 of the largest for each network.
+STRANGERS_BYTES_MAX = 8 * 1_048_576
+STRANGER_BYTES_MAX = STRANGERS_BYTES_MAX // 8
 # Smaller bodies do not count, so no sender's large ones prevent a login. The number of connections
 # limits them.
 UNCOUNTED_BYTES = 4_096
@@ -19,7 +23,7 @@ class TooManyBodies(Unavailable):
 
 
 class HeldBodies:
-    """Limits the memory for the bodies of all current requests, and for those of each sender."""
+    """A pool of memory: limits the bodies of all its senders, and those of each."""
 
     def __init__(
         self, bytes_max: int = HELD_BYTES_MAX, sender_bytes_max: int = SENDER_BYTES_MAX
@@ -49,17 +53,18 @@ class HeldBodies:
 
 
 class HeldBody:
-    """What the body of one request takes of `HeldBodies`, until the request ends.
+    """What the body of one request takes of a pool, until the request ends.
 
-    Attributes:
-        sender: Whose share it takes; set before the body is read.
+    Args:
+        pool: The pool.
+        sender: Whose share of it is taken.
     """
 
-    __slots__ = ("_all", "_arrived", "_taken", "sender")
+    __slots__ = ("_arrived", "_pool", "_sender", "_taken")
 
-    def __init__(self, all_bodies: HeldBodies) -> None:
-        self.sender: object = None
-        self._all = all_bodies
+    def __init__(self, pool: HeldBodies, sender: object) -> None:
+        self._pool = pool
+        self._sender = sender
         self._arrived = 0
         self._taken = 0
 
@@ -71,11 +76,11 @@ class HeldBody:
         """
         self._arrived += size
         if self._arrived > UNCOUNTED_BYTES:
-            self._all.take(self.sender, self._arrived - self._taken)
+            self._pool.take(self._sender, self._arrived - self._taken)
             self._taken = self._arrived
 
     def release(self) -> None:
         """Give back what was taken."""
         if self._taken:
-            self._all.give_back(self.sender, self._taken)
+            self._pool.give_back(self._sender, self._taken)
             self._taken = 0

@@ -38,7 +38,7 @@ class RequestState:
 
     Attributes:
         deadline: How long the request may still use databases.
-        held: The memory of its body.
+        held: The memory of its body; None until the credentials are verified.
         values: The parameters in its path, not decoded.
         credentials: Those that its endpoint reads.
         known: The generation of the cache when the request arrived.
@@ -49,11 +49,11 @@ class RequestState:
         has_begun: Whether the handler was called.
     """
 
-    def __init__(self, scope: Scope, deadline: Deadline, held: HeldBody) -> None:
+    def __init__(self, scope: Scope, deadline: Deadline) -> None:
         self.began = monotonic_seconds()
         self.scope = scope
         self.deadline = deadline
-        self.held = held
+        self.held: HeldBody | None = None
         self.request_id = new_request_id()
         self.is_head = scope["method"] == "HEAD"
         # Every GET endpoint also accepts HEAD (RFC 9110, section 9.1).
