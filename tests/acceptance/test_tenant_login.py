@@ -239,6 +239,21 @@ class TestLogin:
         costs_asked = {(one.memory_cost, one.time_cost, one.parallelism) for one in asked}
         assert costs_asked == {(19_456, 2, 1)}
 
+    async def test_costs_as_much_without_an_account_in_every_form(
+        self, world: World, faults: Faults
+    ) -> None:
+        """A password that Unicode writes in two ways costs two hashes, for every account."""
+        hashes = count_hashes(faults)
+
+        costs = []
+        for email in (world.acme.owner.email, "nobody@acme.example.com"):
+            for wrong in ("Cafe\u0301 wrong", "Cafe\u0301" + " wrong" * 200):
+                before = len(hashes.verified)
+                await log_in(world, world.acme, wrong, email=email)
+                costs.append(len(hashes.verified) - before)
+
+        assert costs == [2, 1, 2, 1]
+
     @pytest.mark.slow
     async def test_is_not_harmed_by_a_hostile_hash(self, world: World) -> None:
         """A stored hash with absurd parameters is a failed login, and costs no time and memory."""

@@ -30,6 +30,8 @@ INVISIBLE = {
     "blank Braille pattern": "\u2800",
     "grapheme joiner": "\u034f",
     "joiner after a character without a name": "\U00017000\u200d",
+    "joiner after an emoji": "\U0001f468\u200d",
+    "two joiners between emoji": "\U0001f468\u200d\u200d\U0001f469",
 }
 VISIBLE = {
     "Persian": "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",
@@ -37,6 +39,8 @@ VISIBLE = {
     "Japanese": "\u5c71\u7530\u3000\u592a\u90ce",
     "Hebrew": "\u05e2\u05d1\u05e8\u05d9\u05ea",
     "emoji": "\u2764\ufe0f Bakery",
+    "joined emoji": "\U0001f468\u200d\U0001f469\u200d\U0001f467 \U0001f3f3\ufe0f\u200d\U0001f308 "
+    "\U0001f469\U0001f3fd\u200d\U0001f4bb \U0001f642\u200d\u2194\ufe0f \U0001f426\u200d\u2b1b",
 }
 ENDPOINTS_WITH_NAMES = [
     one

@@ -50,6 +50,8 @@ class TestNewPassword:
             "qwertyuiop",
             "ada.lovelace@EXAMPLE.com",
             "half \ud800 of a character",
+            "e\u0301" * 7,
+            "e\u0301" * 513,
         ],
     )
     def test_is_refused_with_the_rule(self, passwords: Passwords, password: str):
@@ -65,6 +67,10 @@ class TestNewPassword:
         strict.close()
 
 
+# One password, as different keyboards and systems enter it.
+FORMS = ("Caf\u00e9 cr\u00e8me 1", "Cafe\u0301 cre\u0300me\u00a01", "Caf\u00e9 cre\u0300me\u30001")
+
+
 async def verify(passwords: Passwords, stored: str | None, password: str) -> str | None:
     with passwords.place("") as place:
         return await place.verify(stored, password)
@@ -78,6 +84,32 @@ class TestVerify:
         for wrong in ("correct horse ", "Correct horse", "", "\ud800"):
             with pytest.raises(WrongPassword):
                 await verify(passwords, stored, wrong)
+
+    @pytest.mark.parametrize("stored", FORMS)
+    @pytest.mark.parametrize("entered", FORMS)
+    async def test_accepts_the_password_in_every_form(
+        self, passwords: Passwords, stored: str, entered: str
+    ):
+        assert await verify(passwords, await passwords.hash(stored), entered) is None
+
+    async def test_accepts_an_older_hash_of_another_form_and_replaces_it(
+        self, passwords: Passwords
+    ):
+        composed, decomposed, _ = FORMS
+        older = PasswordHasher(time_cost=2, memory_cost=19_456, parallelism=1).hash(decomposed)
+
+        again = await verify(passwords, older, decomposed)
+
+        assert again is not None
+        assert await verify(passwords, again, composed) is None
+        assert await verify(passwords, again, decomposed) is None
+
+    async def test_keeps_width_and_case(self, passwords: Passwords):
+        stored = await passwords.hash(FORMS[0])
+
+        for other in (FORMS[0].lower(), FORMS[0].replace("1", "\uff11"), "Cafe creme 1"):
+            with pytest.raises(WrongPassword):
+                await verify(passwords, stored, other)
 
     async def test_rejects_any_password_without_an_account(self, passwords: Passwords):
         with pytest.raises(WrongPassword):

@@ -24,13 +24,13 @@ async def check_login(
     stored: str | None,
     password: str,
 ) -> str | None:
-    """Check the password of a login. Every outcome costs one hash and counts as one attempt.
+    """Check the password of a login. Every outcome counts as one attempt.
 
     Failures are counted for the account *counted_as*, as by `Throttle.guess`, and recorded for
     *account*. The *stored* hash is None if there is no such account, or it may not log in.
 
     Returns:
-        The hash to store instead, if the cost parameters have been raised; else None.
+        The hash to store instead, if the stored one is outdated, as by `Place.verify`; else None.
 
     Raises:
         LoginRefused: The password is wrong, or *stored* is None.

@@ -24,6 +24,9 @@ MARKS_MAX = 30
 _MARKS = re.compile(rf"(?:[^\w\s\x00-\x7f]|[\uff9e\uff9f]){{{MARKS_MAX + 1}}}")
 
 JOINERS = "\u200c\u200d"
+_ZWJ = "\u200d"
+# The blocks with emoji that are joined: arrows, symbols, dingbats and pictographs.
+_EMOJI = re.compile("[\u2190-\u21ff\u2600-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff]\ufe0f?")
 # Characters with a width and no form, and the grapheme joiner; those of the categories C and Z are
 # found by their category.
 _BLANKS = frozenset("\u034f\u115f\u1160\u2800\u3164\uffa0")
@@ -56,9 +59,9 @@ def checked_label(name: str, text: str, *, chars_max: int) -> str:
 
     Two names that look the same must not differ in characters that are not visible. The
     joiners U+200C and U+200D are valid where they change the form of a word, by the rules for
-    domain names: Persian and Indic names need them. Emoji that are joined with U+200D are rejected.
+    domain names: Persian and Indic names need them. U+200D is also valid between two emoji.
 
-    Source: RFC 5892, appendix A.1 and A.2.
+    Source: RFC 5892, appendix A.1 and A.2; Unicode Technical Standard 51, definition ED-16.
 
     Raises:
         BadText: It is no valid line, or contains a character without a visible form.
@@ -75,6 +78,10 @@ def checked_label(name: str, text: str, *, chars_max: int) -> str:
 
 
 def _joins(text: str, at: int) -> bool:
+    if text[at] == _ZWJ and _EMOJI.match(text, at + 1):
+        before = text[max(at - 2, 0) : at]
+        if _EMOJI.fullmatch(before[-1:]) or _EMOJI.fullmatch(before):
+            return True
     try:
         return idna.valid_contextj(text, at)
     except ValueError:  # for a character without a name, such as a Tangut ideograph

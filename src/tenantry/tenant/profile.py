@@ -16,7 +16,13 @@ from tenantry.access.credentials import remove_tokens
 from tenantry.access.emails import canonical_email, checked_email
 from tenantry.access.login import check_login
 from tenantry.access.login_throttle import Throttle
-from tenantry.access.passwords import BadPassword, Passwords, Place, WrongPassword
+from tenantry.access.passwords import (
+    BadPassword,
+    Passwords,
+    Place,
+    WrongPassword,
+    prepared_password,
+)
 from tenantry.access.principal import Person, Role
 from tenantry.access.sign_ins import PASSWORD, Account, SignIns
 from tenantry.access.tokens import IssuedToken, Tokens
@@ -253,7 +259,7 @@ async def change_password(
     """
     account = await _account(ctx)
     passwords.check_new(new_password, email=account.email, name="newPassword")
-    if new_password == current_password:
+    if prepared_password(new_password) == prepared_password(current_password):
         raise BadPassword("`newPassword` must not be the current one.")
     async with _proved(ctx, passwords, throttle, sign_ins, password=current_password) as (
         account,
