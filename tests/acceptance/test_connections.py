@@ -29,6 +29,11 @@ LARGE_BYTES = 16 * 2**20
 LOGIN = "/api/tenant/auth/login"
 HEAD = b"POST %b HTTP/1.1\r\nhost: x\r\n%b\r\n"
 LIVE = b"GET /livez HTTP/1.1\r\nhost: x\r\n\r\n"
+UPGRADE = (
+    "connection: upgrade, http2-settings",
+    "upgrade: h2c",
+    "http2-settings: AAMAAABkAAQAoAAAAAIAAAAA",
+)
 QUICK = ConnectionLimits(
     head_seconds=0.6, idle_seconds=0.4, drain_seconds=0.4, linger_seconds=0.4, stall_seconds=1
 )
@@ -427,14 +432,23 @@ REFUSED: dict[str, tuple[bytes, int, str]] = {
         400,
         "bad_framing",
     ),
-    "an upgrade in chunks": (
-        post(
-            "/livez",
-            "connection: upgrade",
-            "upgrade: h2c",
-            "transfer-encoding: chunked",
-            body=b"0\r\n\r\n",
-        ),
+    "an upgrade with a length and chunks": (
+        post("/livez", *UPGRADE, "content-length: 5", "transfer-encoding: chunked"),
+        400,
+        "bad_framing",
+    ),
+    "an upgrade with another coding": (
+        post("/livez", *UPGRADE, "transfer-encoding: gzip, chunked", body=b"0\r\n\r\n"),
+        501,
+        "coding_not_supported",
+    ),
+    "an upgrade with an invalid chunk": (
+        post("/api/admin/auth/login", *UPGRADE, "transfer-encoding: chunked", body=b"2\r\n{}0\r\n"),
+        400,
+        "bad_framing",
+    ),
+    "a tunnel in chunks": (
+        b"CONNECT a:80 HTTP/1.1\r\nhost: a:80\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
         400,
         "bad_framing",
     ),
@@ -568,20 +582,24 @@ class TestFraming:
 
             assert (await line.head()).status == 408
 
+    @pytest.mark.parametrize("is_chunked", [False, True])
     async def test_of_an_upgrade_that_is_not_taken_is_that_of_a_request(
-        self, services: Services
+        self, services: Services, is_chunked: bool
     ) -> None:
-        """The body is the body, and no request begins in it (RFC 9110, section 7.8)."""
+        """The body is the body, and no request begins in it (RFC 9110, section 7.8).
+
+        Java's HttpClient offers the upgrade, and sends a body of unknown length in chunks.
+        """
         body = b'{"email": "a@example.com", "password": "' + LIVE.replace(b"\r\n", b"  ") + b'"}'
-        upgrade = (
-            "connection: upgrade, http2-settings",
-            "upgrade: h2c",
-            "http2-settings: AAMAAABkAAQAoAAAAAIAAAAA",
-            f"content-length: {len(body)}",
-        )
-        for cut in (0, 5, len(body)):
+        if is_chunked:
+            form = "transfer-encoding: chunked"
+            body = b"%x\r\n%b\r\n%x;a=b\r\n%b\r\n" % (9, body[:9], len(body) - 9, body[9:])
+            body += b"0\r\nx-trailer: 1\r\n\r\n"
+        else:
+            form = f"content-length: {len(body)}"
+        for cut in (0, 1, 5, len(body) - 1, len(body)):
             async with quick(services) as at, at.line() as line:
-                line.writer.write(post("/api/admin/auth/login", *upgrade) + body[:cut])
+                line.writer.write(post("/api/admin/auth/login", *UPGRADE, form) + body[:cut])
                 await asyncio.sleep(0.05)
                 line.writer.write(body[cut:] + LIVE)
                 raw = await all_of(line)

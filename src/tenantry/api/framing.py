@@ -1,8 +1,11 @@
 """Check the framing of a request: its HTTP version, its Host, and the length of its body."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from http import HTTPStatus
+from types import SimpleNamespace
+
+import httptools
 
 from tenantry.api.error_responses import HttpError
 
@@ -41,7 +44,7 @@ class VersionNotSupported(HttpError):
 
 
 def body_length(
-    headers: Iterable[tuple[bytes, bytes]], version: str, target_bytes: int, *, is_upgrade: bool
+    headers: Iterable[tuple[bytes, bytes]], version: str, target_bytes: int, *, is_connect: bool
 ) -> int | None:
     """Return the ``Content-Length`` of a request, 0 without one; None if its body is chunked.
 
@@ -49,7 +52,7 @@ def body_length(
         headers: The headers, accepted by the parser, with names in lower case.
         version: The HTTP version, such as ``1.1``.
         target_bytes: The length of the path with the query.
-        is_upgrade: Whether it asks for another protocol.
+        is_connect: Whether its method is CONNECT, which has no body in chunks.
 
     Raises:
         HttpError: The framing is invalid.
@@ -64,12 +67,31 @@ def body_length(
             length = int(value)
         elif name == b"transfer-encoding":
             codings.append(value.strip().lower())
-    if is_upgrade and codings:
+    if is_connect and codings:
         raise BadFraming
     if target_bytes > TARGET_BYTES_MAX:
         raise TargetTooLong
     _check(version, hosts, codings)
     return None if codings else length
+
+
+def body_parser(
+    length: int | None, on_body: Callable[[bytes], None], on_end: Callable[[], None]
+) -> httptools.HttpRequestParser:
+    """Return a parser of a body alone, which calls *on_body* with its parts and *on_end* after it.
+
+    It reads the body of a request with an ``Upgrade``, where its own parser stops after the head.
+
+    Args:
+        length: As `body_length` returned it.
+        on_body: Takes a part of the content.
+        on_end: Called once.
+    """
+    callbacks = SimpleNamespace(on_body=on_body, on_message_complete=on_end)
+    parser = httptools.HttpRequestParser(callbacks)
+    form = b"transfer-encoding: chunked" if length is None else b"content-length: %d" % length
+    parser.feed_data(b"POST / HTTP/1.1\r\nhost: a\r\n%b\r\n\r\n" % form)
+    return parser
 
 
 def _check(version: str, hosts: list[bytes], codings: list[bytes]) -> None:

@@ -37,7 +37,7 @@ from tenantry.api.connection_states import (
 from tenantry.api.connections import Connections
 from tenantry.api.endings import CONTENT_BYTES_MAX, ChunkedBody, EmptyLine
 from tenantry.api.error_responses import HeadersTooLarge, HttpError
-from tenantry.api.framing import BadFraming, body_length
+from tenantry.api.framing import BadFraming, body_length, body_parser
 from tenantry.api.part_writer import PartWriter
 from tenantry.api.whole_answers import whole_answer
 from tenantry.kit.clock import monotonic_seconds
@@ -127,7 +127,8 @@ class BoundedProtocol(HttpToolsProtocol):
         # The remaining bytes of a body that is not chunked.
         self._left = 0
         self._chunked: ChunkedBody | None = None
-        self._passes_parser = False
+        # Reads the body after an offer to upgrade; else None.
+        self._body_parser: httptools.HttpRequestParser | None = None
         self._held = b""
         self._held_from = 0
         self._stall = Stall()
@@ -147,6 +148,7 @@ class BoundedProtocol(HttpToolsProtocol):
         """Remove the connection from those of the server."""
         self._connections.leave(self)
         self._held = b""
+        self._body_parser = None
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -215,14 +217,15 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Check the framing of the request, and start to handle it."""
-        version, is_upgrade = self.parser.get_http_version(), self.parser.should_upgrade()
-        length = body_length(self.headers, version, len(self.url), is_upgrade=is_upgrade)
+        version, is_connect = self.parser.get_http_version(), self.parser.get_method() == b"CONNECT"
+        length = body_length(self.headers, version, len(self.url), is_connect=is_connect)
         self._head_bytes = 0
         self._left = length or 0
         self._chunked = ChunkedBody() if length is None else None
-        # After an upgrade, the parser passes the input on as another protocol. Upgrades are not
-        # supported, so the input is the body (RFC 9110, section 7.8).
-        self._passes_parser = is_upgrade and self._left > 0
+        # After an upgrade, the parser passes the input on as another protocol. An offer to upgrade is
+        # ignored, so the input is the body (RFC 9110, section 7.8).
+        if length != 0 and self.parser.should_upgrade():
+            self._body_parser = body_parser(length, self.on_body, self._end_body)
         self._enter(BODY)
         if version == "1.0":
             self.expect_100_continue = False  # RFC 9110, section 10.1.1
@@ -237,12 +240,16 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """End the request; after an upgrade, its body follows."""
-        if self._passes_parser:
+        """End the request; after an offer to upgrade, its body follows."""
+        if self._body_parser is not None:
             return
         super().on_message_complete()
         self._left = 0
         self._enter(IDLE if self.cycle.response_complete else ANSWERING)
+
+    def _end_body(self) -> None:
+        self._body_parser = None
+        self.on_message_complete()
 
     def _should_upgrade(self) -> bool:
         """Return False. uvicorn splits the header `Connection` at each part of the body."""
@@ -335,19 +342,13 @@ class BoundedProtocol(HttpToolsProtocol):
         return min(len(data), at + self._left)
 
     def _parse(self, part: bytes) -> None:
-        if self._passes_parser and self._state > HEAD:
-            self.on_body(part)
-            if not self._left:
-                self._passes_parser = False
-                self.on_message_complete()
-            return
         if self._state <= HEAD:
             self._head_bytes += len(part)
             if self._head_bytes > HEAD_BYTES_MAX:
                 self._refuse(HeadersTooLarge())
                 return
         try:
-            self.parser.feed_data(part)
+            (self._body_parser or self.parser).feed_data(part)
         except httptools.HttpParserUpgrade:
             return
         except httptools.HttpParserError as error:
