@@ -5,6 +5,7 @@ import contextlib
 import re
 import sqlite3
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
 
 import httpx
 import psycopg
@@ -14,9 +15,11 @@ from tenantry.api import fair_share
 from tenantry.api.door import Api
 from tenantry.api.fair_share import FairShare
 from tenantry.api.table import ENDPOINTS
+from tenantry.backup.cloning import clone
+from tenantry.backup.jobs import Progress
 from tenantry.kit.access_log import AccessLog
 from tenantry.kit.ids import new_id
-from tenantry.services import open_services
+from tenantry.services import open_services, system_context
 from tenantry.settings import Settings
 from testkit.raw_sql import Raw
 from tests.acceptance.commands import Commands
@@ -185,6 +188,28 @@ class TestRateLimit:
             unbound = await world.mcp_token(world.acme, bound=False)
             async with world.client(x_mcp_token=unbound) as assistant:
                 ok(await assistant.get(MODULES))
+
+
+    @pytest.mark.slow
+    async def test_of_a_user_is_not_used_up_by_the_user_of_a_clone(
+        self, settings: Settings
+    ) -> None:
+        """The users of a clone have the same ids as those of its original."""
+        limited = settings.model_copy(update={"requests_per_minute": 60})
+        async with open_services(limited) as services:
+            world = await make_world(services)
+            ctx, copying = system_context("test"), services.copying
+            made = await clone(
+                ctx, copying, world.acme.tenant, name="Staging", progress=Progress()
+            )
+            assert made.key is not None
+            copied = replace(world.acme, tenant=made.tenant, key=made.key)
+            async with await world.owner(copied) as staging:
+                answers = [await staging.get(PROFILE) for _ in range(62)]
+            refused(answers[-1], 429)
+
+            async with await world.owner(world.acme) as owner:
+                assert left_of(ok_of(await owner.get(PROFILE)))[1] == 59
 
 
 class TestLimitCommand:

@@ -59,6 +59,14 @@ class TestRateLimits:
         assert limits.take(new_id()).remaining == 0
         assert limits.take(CREDENTIAL).remaining == -1
 
+    def test_count_a_user_of_each_tenant_by_itself(self, clock: Clock):
+        limits = RateLimits(1, clock)
+        original, clone = new_id(), new_id()
+
+        assert limits.take(CREDENTIAL, tenant_id=original).remaining == 0
+        assert limits.take(CREDENTIAL, tenant_id=clone).remaining == 0
+        assert limits.take(CREDENTIAL, tenant_id=original).remaining == -1
+
     def test_of_a_tenant_are_shared_by_its_credentials_of_one_kind(self, clock: Clock):
         limits = RateLimits(1, clock)
         tenant = new_id()

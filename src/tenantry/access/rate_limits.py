@@ -60,13 +60,15 @@ class RateLimits:
         # UUIDs are stored as integers, because UUID.__hash__ is slow Python code.
         self._empty_at: OrderedDict[object, float] = OrderedDict()
 
-    def take(self, caller: UUID | str) -> Quota:
+    def take(self, caller: UUID | str, *, tenant_id: UUID | None = None) -> Quota:
         """Count one request of *caller*, unless it is over the limit; return the quota then.
 
-        The caller is the id of a key, a user or an McpToken, or an admin's e-mail address.
+        The caller is the id of a key, a user or an McpToken of the tenant, or an admin's e-mail
+        address. The users of a clone have the ids of those of its original.
         """
+        tenant = None if tenant_id is None else tenant_id.int
         key = caller.int if isinstance(caller, UUID) else caller
-        return self._take(key, self._per_minute, POLICY_OF_CALLER)
+        return self._take((tenant, key), self._per_minute, POLICY_OF_CALLER)
 
     def take_shared(self, tenant_id: UUID, kind: str, per_minute: int) -> Quota:
         """Count one request of a tenant with a limit of its own, as `take` does.

@@ -194,7 +194,7 @@ class Api:
                 kind = "keys" if caller.is_by_key else "users"
                 request.quota = limits.take_shared(tenant.id, kind, tenant.requests_per_minute)
             else:
-                request.quota = limits.take(caller.caller_id)
+                request.quota = limits.take(caller.caller_id, tenant_id=tenant.id)
         elif isinstance(caller, AdminContext):
             request.quota = limits.take(caller.email)
         else:
