@@ -325,8 +325,9 @@ async def _keep(work: Callable[[], Awaitable[None]]) -> None:
 
 
 async def _keep_house(services: Services) -> None:
+    logged = ""
     while True:
-        with contextlib.suppress(DatabaseUnavailable):
+        try:
             # First what tenants wait for; a purge can wait for a server that is away.
             await backup_jobs.reap(services.copying)
             await services.lifecycle.reap()
@@ -342,6 +343,11 @@ async def _keep_house(services: Services) -> None:
             )
             if days := services.settings.audit_days:
                 await audit.LOG.prune(services.catalog, before=utc_now() - timedelta(days=days))
+            logged = ""
+        except DatabaseUnavailable as error:
+            if (cause := explain(error)) != logged:  # not every 5 s
+                _log.warning("housekeeping postponed", cause=cause)
+            logged = cause
         await asyncio.sleep(HOUSEKEEPING_SECONDS)
 
 

@@ -8,6 +8,8 @@ import pytest
 import sqlalchemy as sa
 import sqlalchemy.exc
 
+from tenantry.db.outage_errors import ServerAway
+from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.migration.errors import REASON_CHARS_MAX, explain, is_lock_timeout
 from tenantry.migration.revisions import RevisionFailed
 from tenantry.migration.schema_state import NoVersion
@@ -188,6 +190,17 @@ class TestExplain:
             sqlite3.connect(f"file:/nowhere/{VALUE}?mode=rw", uri=True)
 
         assert explain(caught.value) == "The database file does not exist, or cannot be opened."
+
+    @pytest.mark.parametrize("wrapper", [DatabaseUnavailable, ServerAway])
+    def test_of_a_database_that_is_away_says_why(self, wrapper: type[Exception]):
+        """And without the address, which asyncio adds."""
+        refused = ConnectionRefusedError(111, "Connect call failed ('10.1.2.3', 5432)")
+        both = OSError("Multiple exceptions: [Errno 111] Connect call failed ('::1', 5432), …")
+        for cause in (refused, both):
+            away = wrapper()
+            away.__cause__ = cause
+
+            assert explain(away) == "The database cannot be reached (Connection refused)."
 
     @pytest.mark.timeout(5)
     def test_of_an_error_that_was_raised_again_while_its_successor_was_handled_ends(self):

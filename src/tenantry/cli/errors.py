@@ -12,10 +12,13 @@ from tenantry.catalog.records import CredentialsInUse
 from tenantry.catalog.runs import MigrationRunNotFound
 from tenantry.catalog.tenants import TenantNameInUse, TenantNotFound
 from tenantry.cli.exit_status import ExitStatus
+from tenantry.db.outage_errors import ServerAway
+from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.fleet.deletion import TenantActive, WrongName
 from tenantry.fleet.lifecycle import ActivationFailed, UnknownServer
 from tenantry.fleet.migration_runs import RunContinues
 from tenantry.kit.errors import TenantryError, Unavailable
+from tenantry.migration import errors as causes
 from tenantry.services import CatalogUnusable
 from tenantry.settings import BadSettings
 from tenantry.tenant.databases import TenantReadOnly
@@ -64,5 +67,12 @@ def status_of(error: TenantryError) -> ExitStatus:
 
 
 def explain(error: TenantryError) -> str:
-    """Return the message of *error* and the advice for it, in one line."""
-    return " ".join(f"{error.message} {ADVICE.get(type(error), '')}".split())
+    """Return the message of *error*, its cause and the advice for it, in one line.
+
+    A database that is not available has one message for many causes: the cause replaces it.
+    """
+    message = error.message
+    if isinstance(error, DatabaseUnavailable | ServerAway) and error.__cause__ is not None:
+        cause = causes.explain(error.__cause__)
+        message = cause if type(error) in causes.OF_ANY_CAUSE else f"{message} {cause}"
+    return " ".join(f"{message} {ADVICE.get(type(error), '')}".split())

@@ -4,6 +4,8 @@ An error alone does not decide: one database can be read-only, or one connection
 server decides, when it is probed (`Server.probe`).
 """
 
+import os
+import re
 import sqlite3
 import ssl
 
@@ -42,6 +44,8 @@ _MISTAKES = (
     ssl.SSLCertVerificationError,
 )
 _LIVE_DRIVERS = ("psycopg", "psycopg2")
+# asyncio joins the errors of several addresses into one text.
+_ERRNO = re.compile(r"\[Errno (\d+)\]")
 
 
 class ServerAway(Unavailable):
@@ -79,6 +83,25 @@ def is_lost(error: BaseException) -> bool:
 def is_full(error: BaseException) -> bool:
     """Return whether the server had no connection left."""
     return sqlstate_of(driver_error(error)) == FULL_STATE
+
+
+def reason_of(error: BaseException, *, names_file: bool) -> str:
+    """Return why a client could not connect, in the words of the system; empty if unknown.
+
+    It has no host, user or password, and the name of a file only with *names_file*.
+    """
+    if isinstance(error, asyncpg.ClientConfigurationError) and names_file:
+        return "" if "://" in str(error) else str(error)
+    if isinstance(error, ssl.SSLError):
+        stated = getattr(error, "verify_message", None) if names_file else None
+        return stated or (error.reason or error.strerror or "").replace("_", " ")
+    if not isinstance(error, OSError):
+        return ""
+    found = _ERRNO.search(str(error))
+    number = int(found[1]) if found else error.errno or 0
+    # The text of asyncio has the address; an unknown name has a negative number.
+    reason = os.strerror(number) if number > 0 else error.strerror or ""
+    return f"{reason} ({error.filename})" if names_file and error.filename else reason
 
 
 def driver_error(error: BaseException) -> BaseException:

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TypeAlias
 
 import asyncpg
@@ -15,6 +16,14 @@ CLOSE_SECONDS_MAX = 2.0
 # A pooler names a startup parameter that it does not accept.
 # Source: PgBouncer's src/client.c; its SQLSTATE is that of any protocol violation.
 REFUSED_PARAMETER = "unsupported startup parameter"
+
+# Parameters that name a file, and the file in `~/.postgresql` that both drivers read without them.
+TLS_FILES = {
+    "sslcert": "postgresql.crt",
+    "sslkey": "postgresql.key",
+    "sslrootcert": "root.crt",
+    "sslcrl": "root.crl",
+}
 
 # The next host is tried after these: the host is down, or is not the primary.
 _NEXT_HOST = (
@@ -96,11 +105,25 @@ class PostgresConnector:
                     server_settings=settings,
                 )
             except _NEXT_HOST as error:
+                if isinstance(error, OSError) and error.filename is None:
+                    error.filename = self._unreadable_file()
                 last_error = error
             else:
                 self._first = number
                 return raw
         raise last_error
+
+    def _unreadable_file(self) -> str | None:
+        """Return the file of TLS that cannot be read, if there is one: the ssl module omits it."""
+        folder = Path("~/.postgresql").expanduser()
+        for name, file in TLS_FILES.items():
+            path = Path(self._url.parameters.get(name) or folder / file)
+            try:
+                path.open("rb").close()
+            except OSError as error:
+                if name in self._url.parameters or not isinstance(error, FileNotFoundError):
+                    return str(path)
+        return None
 
 
 async def is_behind_pooler(raw: Raw) -> bool:

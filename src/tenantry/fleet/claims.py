@@ -25,6 +25,7 @@ from tenantry.fleet.in_flight import InFlight
 from tenantry.fleet.outages import Outages
 from tenantry.fleet.server_queue import CLAIM_MIN, ServerQueue
 from tenantry.kit.clock import monotonic_seconds, utc_now
+from tenantry.migration.errors import explain
 
 POLL_SECONDS = 0.5
 # How long the tenants of a server that is not configured here are left to other processes, which
@@ -177,9 +178,9 @@ class Claims:
                 count += await self._claim_on(server_name, runs_of)
             if unfinished and not count and self._in_flight.is_idle:
                 self._is_unconfirmed = True
-        except DatabaseUnavailable:
+        except DatabaseUnavailable as error:
             self._runs.catalog_lost()
-            _log.warning("catalog unavailable, claiming later")
+            _log.warning("catalog unavailable, claiming later", cause=explain(error))
         except Exception:  # noqa: BLE001 - an error here must not stop started migrations
             _log.exception("nothing claimed, claiming later")
         return count

@@ -13,6 +13,7 @@ from tenantry.catalog.pace import PACE, Pace
 from tenantry.catalog.workers import Report
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.kit.ids import new_id
+from tenantry.migration.errors import explain
 
 _log = structlog.get_logger(__name__)
 
@@ -39,8 +40,8 @@ class Heartbeat:
             await asyncio.sleep(self._pace.beat_seconds)
             try:
                 await self.beat(report())
-            except DatabaseUnavailable:
-                _log.warning("heartbeat missed", worker=str(self.worker_id))
+            except DatabaseUnavailable as error:
+                _log.warning("heartbeat missed", worker=str(self.worker_id), cause=explain(error))
 
     async def end(self) -> None:
         """Remove the heartbeat, so that other processes do not wait until it expires."""

@@ -308,9 +308,10 @@ class Lifecycle:
     async def _leave(self, tenant: Tenant) -> None:
         try:
             await tenants.abandon(self.catalog, tenant, worker_id=self.heartbeat.worker_id)
-        except Unavailable:
+        except Unavailable as error:
             self.uncleared[tenant.id] = tenant
-            _log.warning("tenant not left to others", tenant=str(tenant.id))
+            cause = explain(error)
+            _log.warning("tenant not left to others", tenant=str(tenant.id), cause=cause)
 
 
 def new_tenant(

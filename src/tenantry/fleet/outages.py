@@ -98,7 +98,7 @@ class Outages:
     async def has_returned(self, server_name: str) -> bool:
         """Probe a server that is away, and return whether it answers now."""
         async with self._probing[server_name]:
-            if self.is_away(server_name) and await self._answers(server_name):
+            if self.is_away(server_name) and await self._error_of(server_name) is None:
                 self._mark_returned(server_name)
         return not self.is_away(server_name)
 
@@ -113,7 +113,7 @@ class Outages:
     async def _judge_outage(self, item: RunTenant, cause: BaseException) -> Verdict:
         losses = self._losses_of(item)
         if outage_errors.is_full(cause) and monotonic_seconds() - losses.first_at < self._patience:
-            self._mark_away(item.server_name)  # a probe might use the last free connection
+            self._mark_away(item.server_name, cause)  # a probe might use the last free connection
             return Verdict.AWAY
         losses.count += 1
         if losses.count >= LOSSES_MAX:
@@ -140,8 +140,8 @@ class Outages:
     async def _is_found_away(self, item: RunTenant) -> bool:
         name = item.server_name
         async with self._probing[name]:  # one probe for all tenants of the server
-            if not self.is_away(name) and not await self._answers(name):
-                self._mark_away(name)
+            if not self.is_away(name) and (error := await self._error_of(name)) is not None:
+                self._mark_away(name, error)
         return self.is_away(name)
 
     async def _await_return(self, name: str) -> None:
@@ -152,17 +152,19 @@ class Outages:
                 return
             pause = min(pause * 2, PROBE_PAUSE_SECONDS_MAX)
 
-    async def _answers(self, name: str) -> bool:
+    async def _error_of(self, name: str) -> ServerAway | None:
+        """Probe a server; return why it does not answer, or None."""
         try:
             await self._databases.server(name).probe()
-        except ServerAway:
-            return False
-        return True
+        except ServerAway as error:
+            return error
+        return None
 
-    def _mark_away(self, name: str) -> None:
+    def _mark_away(self, name: str, error: BaseException) -> None:
         if name not in self._since:
             self._since[name] = monotonic_seconds()
-            _log.warning("server is away, its tenants wait", server=name)
+            cause = errors.explain(error)
+            _log.warning("server is away, its tenants wait", server=name, cause=cause)
             self._found.set()
 
     def _mark_returned(self, name: str) -> None:

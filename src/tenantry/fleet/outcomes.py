@@ -109,9 +109,13 @@ class OutcomeWriter:
                         session, ended, worker_id, opened_max=self._pace.opened_max
                     )
                     await waiting.give_back(session, returned, worker_id)
-            except DatabaseUnavailable:
+            except DatabaseUnavailable as error:
                 self._blocked_at = self._blocked_at or monotonic_seconds()
-                _log.warning("catalog unavailable, writing later", outcomes=len(outcomes))
+                _log.warning(
+                    "catalog unavailable, writing later",
+                    outcomes=len(outcomes),
+                    cause=explain(error),
+                )
                 await asyncio.sleep(self._pace.retry_seconds)
             except Exception:  # noqa: BLE001 - one bad outcome must not block the others
                 _log.exception("outcomes not written", outcomes=len(outcomes))

@@ -33,6 +33,7 @@ from tenantry.fleet.outcomes import OutcomeWriter
 from tenantry.kit.clock import utc_now
 from tenantry.kit.metrics import FAILED, SUCCESS, Metrics
 from tenantry.kit.release import VERSION
+from tenantry.migration.errors import explain
 from tenantry.migration.migrator import Migrator
 from tenantry.migration.run_scripts import RunScripts
 from tenantry.migration.schema_state import SchemaState
@@ -196,8 +197,8 @@ class Worker:
             try:
                 if await run.is_clear(self._catalog):
                     return run.stop_reason
-            except DatabaseUnavailable:
-                _log.warning("catalog unavailable, starting later")
+            except DatabaseUnavailable as error:
+                _log.warning("catalog unavailable, starting later", cause=explain(error))
                 await asyncio.sleep(POLL_SECONDS)
         return None
 

@@ -11,7 +11,8 @@ from collections.abc import Callable
 import asyncpg
 
 from tenantry.db import outage_errors
-from tenantry.db.outage_errors import driver_error, is_of_driver, sqlstate_of
+from tenantry.db.outage_errors import ServerAway, driver_error, is_of_driver, sqlstate_of
+from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.kit.errors import TenantryError, chain_of
 from tenantry.migration.revisions import RevisionFailed, describe
 from tenantry.migration.streams import UnknownRevision
@@ -89,6 +90,9 @@ without write writes
 PLACEHOLDER = "…"
 # Several names with punctuation between them are one placeholder: `main.note`, `a, b`.
 _REPEATED = re.compile(rf"{PLACEHOLDER}(?:[^\w{PLACEHOLDER}]*{PLACEHOLDER})+")
+
+# Their messages are the same for every cause.
+OF_ANY_CAUSE = (DatabaseUnavailable, ServerAway)
 
 Mask = Callable[[str], str]
 
@@ -175,6 +179,8 @@ def cause_of(error: BaseException) -> BaseException:
 def _explain_cause(cause: BaseException, revision: str | None, mask: Mask) -> str:
     if isinstance(cause, UnknownRevision) and mask is _without_names:
         return cause.cause
+    if type(cause) in OF_ANY_CAUSE and cause.__cause__ is not None:
+        return _explain_cause(cause_of(cause.__cause__), revision, mask)
     if isinstance(cause, TenantryError):
         return cause.message
     if isinstance(cause, sqlite3.Error):
@@ -189,12 +195,19 @@ def _explain_client(error: BaseException, revision: str | None, mask: Mask) -> s
     """Explain an error that was not sent by the server."""
     if isinstance(error, TimeoutError):
         return "The database did not answer in time."
+    because = ""
+    if found := outage_errors.reason_of(
+        error, names_file=not revision and mask is not _without_names
+    ):
+        because = f" ({found})"
     if any(map(_is_of_tls, chain_of(error))):
-        return "The TLS connection to the server failed: see its certificate and `sslmode`."
+        return (
+            f"The TLS connection to the server failed{because}: see its certificate and `sslmode`."
+        )
     if is_of_driver(error, "ProgrammingError", "DataError"):
         return _explain_call(error)
     if isinstance(error, OSError | asyncpg.InterfaceError):
-        return "The database cannot be reached."
+        return f"The database cannot be reached{because}."
     if is_of_driver(error, "OperationalError"):
         return "The connection to the server was lost."
     found = describe(error, lambda file: file.stem == revision) + "."
