@@ -72,13 +72,15 @@ def running(folder: Path, *arguments: str, **environment: str) -> Iterator[Progr
         process.wait()
 
 
-def run(folder: Path, *arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+def run(
+    folder: Path, *arguments: str, stdin: str = "", **environment: str
+) -> "subprocess.CompletedProcess[str]":
     """Run ``tenantry`` with *arguments* in *folder* to its end."""
     return subprocess.run(
         [sys.executable, "-m", "tenantry", *arguments],
         cwd=folder,
         env=environment_of(**environment),
-        stdin=subprocess.DEVNULL,
+        input=stdin,
         capture_output=True,
         encoding="utf-8",
         timeout=START_SECONDS_MAX,

@@ -1,5 +1,6 @@
 """``tenantry migrate``."""
 
+import json
 import re
 import signal
 from pathlib import Path
@@ -7,11 +8,12 @@ from uuid import UUID
 
 import pytest
 
-from testkit.programs import only_line, running
+from testkit.programs import only_line, run, running
 from tests.acceptance.commands import (
     ADA,
     CREATE_WIDGETS,
     PAGE,
+    PASSWORD,
     RUN,
     RUN_DETAIL,
     SLOWLY,
@@ -21,6 +23,19 @@ from tests.acceptance.commands import (
 )
 
 OURS = {"TENANTRY_TENANT_MIGRATIONS": "ours"}
+# It logs, starts a program, and writes to the file descriptor as native code does.
+NOISY = CREATE_WIDGETS.replace(
+    "def upgrade(op):",
+    """import atexit, logging, os, subprocess, sys
+logging.getLogger("noisy").addHandler(logging.StreamHandler(sys.stdout))
+logging.getLogger("noisy").warning("loud at import")
+atexit.register(print, "loud at exit")
+
+def upgrade(op):
+    os.write(1, b"loud natively\\n")
+    subprocess.run(["echo", "loud program"], check=True)
+    print("loud upgrade")""",
+)
 
 
 class TestMigrateAll:
@@ -93,6 +108,23 @@ class TestMigrateAll:
             "failed": 0,
             "details": [],
         }
+
+    def test_leaves_standard_output_to_the_command(self, alone: Commands):
+        alone.create_admin()
+        environment = alone.environment | {"TENANTRY_TENANT_MIGRATIONS": alone.migrations(NOISY)}
+        owner = ("--owner-email", "o@example.com", "--owner-name", "O", "--password-stdin")
+
+        plan = run(alone.folder, "migrate", "plan", "--json", **environment)
+        created = run(
+            alone.folder, "tenant", "create", "a", *owner, "--json", stdin=PASSWORD, **environment
+        )
+        again = run(alone.folder, "migrate", "all", "--json", **environment)
+
+        for ended in (plan, created, again):
+            assert ended.returncode == 0, ended.stderr
+            assert json.loads(ended.stdout)
+        for loud in ("at import", "natively", "program", "upgrade", "at exit"):
+            assert f"loud {loud}" in created.stderr
 
     def test_names_the_only_admin_or_the_one_that_is_named(self, tenantry: Commands):
         tenantry.create_admin()

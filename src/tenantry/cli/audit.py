@@ -1,6 +1,5 @@
 """``tenantry audit``: who did what, when, from where."""
 
-import sys
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -121,8 +120,8 @@ async def export(
     async with session.opened() as services:
         log, database, wanted = await _log(services, wanted, tenant, inside)
         async for entries in log.each(database, wanted):
-            sys.stdout.write(json_lines(entries).decode())
-    sys.stdout.flush()
+            output.results().write(json_lines(entries).decode())
+    output.results().flush()
 
 
 def _changes(entry: AuditEntry) -> str:

@@ -26,18 +26,21 @@ class Commands(typer.Typer):
         add = super().command(*args, **kwargs)
 
         def decorate(function: Command) -> Command:
-            add(_synchronous(function) if inspect.iscoroutinefunction(function) else function)
+            add(_with_reserved_output(function))
             return function
 
         return decorate
 
 
-def _synchronous(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that runs a coroutine function to its end."""
+def _with_reserved_output(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that runs a command to its end, and reserves standard output for it."""
 
     @wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
-        return asyncio.run(function(*args, **kwargs))
+        output = import_module("tenantry.cli.output")  # help needs none of its imports
+        with output.reserved():
+            result = function(*args, **kwargs)
+            return asyncio.run(result) if inspect.iscoroutine(result) else result
 
     return run
 

@@ -1,10 +1,14 @@
 """The output of commands: results on stdout, everything else on stderr."""
 
 import json
+import os
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import UTC, datetime
+from io import TextIOWrapper
 from typing import Any, TextIO
 
 import msgspec
@@ -21,6 +25,47 @@ PIPE_COLUMNS = 120
 NOTHING = "-"
 Header = str | Column
 _UNUSUAL = re.compile(r"[^\n -~]")
+_reserved: ContextVar[TextIO | None] = ContextVar("_reserved", default=None)
+
+
+@contextmanager
+def reserved() -> Iterator[None]:
+    """Reserve standard output for the results of the command that runs in the block.
+
+    Whatever else is printed goes to standard error: by a revision, by a module that it imports, by
+    a program that it starts, or by native code, which writes to the file descriptor. The
+    descriptor stays redirected after the block, for what is printed when the process exits.
+    """
+    stream = sys.stdout
+    is_of_process = stream is sys.__stdout__ and isinstance(stream, TextIOWrapper) and sys.stderr
+    own = _take_descriptor(stream) if is_of_process else stream
+    token = _reserved.set(own)
+    sys.stdout = sys.stderr
+    try:
+        yield
+    finally:
+        sys.stdout = stream
+        _reserved.reset(token)
+        if own is not stream:
+            own.close()
+
+
+def _take_descriptor(stream: TextIO) -> TextIO:
+    """Return a stream to where *stream* has written; it writes to standard error from now on."""
+    stream.flush()
+    own = TextIOWrapper(
+        os.fdopen(os.dup(stream.fileno()), "wb"),
+        encoding=stream.encoding,
+        errors=stream.errors,
+        line_buffering=stream.isatty(),
+    )
+    os.dup2(sys.stderr.fileno(), stream.fileno())
+    return own
+
+
+def results() -> TextIO:
+    """Return the stream for the results of the running command."""
+    return _reserved.get() or sys.stdout
 
 
 def progress() -> Console:
@@ -30,8 +75,8 @@ def progress() -> Console:
 
 def show_json(data: object) -> None:
     """Print *data* as JSON."""
-    sys.stdout.write(json_text(data))
-    sys.stdout.flush()
+    results().write(json_text(data))
+    results().flush()
 
 
 def json_text(data: object) -> str:
@@ -47,13 +92,13 @@ def _escaped(found: re.Match[str]) -> str:
 
 def show_line(line: str = "") -> None:
     """Print one line."""
-    _console(sys.stdout).print(printable(line), soft_wrap=True)
+    _console(results()).print(printable(line), soft_wrap=True)
 
 
 def show_text(text: str) -> None:
     """Print text to be pasted unchanged: a wrapped line would not work."""
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
+    results().write(f"{text}\n")
+    results().flush()
 
 
 def show_done(message: str, *, as_json: bool) -> None:
@@ -84,13 +129,13 @@ def show_table(columns: Sequence[Header], rows: Iterable[Sequence[object]]) -> N
         table.add_row(*(cell(value) for value in row))
     if not table.row_count:
         return
-    console = _console(sys.stdout)
+    console = _console(results())
     if console.is_terminal:
         console.print(table)
         return
     with console.capture() as captured:
         console.print(table)
-    sys.stdout.writelines(f"{line.rstrip()}\n" for line in captured.get().splitlines())
+    results().writelines(f"{line.rstrip()}\n" for line in captured.get().splitlines())
 
 
 def show_attributes(attributes: Mapping[str, object]) -> None:
@@ -98,7 +143,7 @@ def show_attributes(attributes: Mapping[str, object]) -> None:
     width = max(len(name) for name in attributes)
     for name, value in attributes.items():
         line = Text.assemble((name.ljust(width), "bold"), "  ", cell(value))
-        _console(sys.stdout).print(line, soft_wrap=True)
+        _console(results()).print(line, soft_wrap=True)
 
 
 def note(line: str) -> None:

@@ -42,9 +42,9 @@ def output_stream() -> BinaryIO:
     Raises:
         TerminalOutput: It is a terminal.
     """
-    if sys.stdout.isatty():
+    if output.results().isatty():
         raise TerminalOutput
-    return sys.stdout.buffer
+    return output.results().buffer
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 import asyncio
 import secrets
 import shlex
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -79,7 +78,7 @@ def demo(
                 output.show_json(response)
             else:
                 _show(response)
-            sys.stdout.flush()
+            output.results().flush()
 
         if not as_json:
             reports.show_outcome(stage.ended)
@@ -176,6 +175,6 @@ def _show(response: DemoResponse) -> None:
     output.show_line("Log in as the user, read the posts, read the migration history, call a tool:")
     output.show_line()
     # Unwrapped: a line that is broken at the width of the terminal does not work when pasted.
-    sys.stdout.writelines(f"{request}\n" for request in response.requests)
+    output.results().writelines(f"{request}\n" for request in response.requests)
     output.show_line()
     output.show_line("Ctrl-C ends the demo. Each start begins with new data.")
