@@ -21,13 +21,15 @@ from tenantry.backup.targets import (
 )
 from tenantry.kit.errors import Unavailable
 from tenantry.kit.pages import Page, Window
-from tenantry.kit.stopping import entered_in_thread, run_in_thread, start_thread
+from tenantry.kit.stopping import Stop, entered_in_thread, run_in_thread, start_thread
 from tenantry.kit.text import checked_text
 
 Result = TypeVar("Result")
 
-# Each has a thread, which cannot be stopped while a storage is silent.
+# Each has a thread, which cannot be stopped while a network folder is silent.
 LISTINGS_MAX = 2
+# Shorter than the deadline of a request that reads archives.
+LISTING_SECONDS_MAX = 25.0
 # The longest name of an archive, and more than that of a tenant.
 SEARCH_CHARS_MAX = 256
 # The time in the name of an archive.
@@ -44,7 +46,7 @@ def open_target(place: str) -> Target:
 
 
 class TargetUnavailable(Unavailable):
-    """The folder of the archives cannot be read; the message says why."""
+    """The archives cannot be read; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -108,13 +110,20 @@ class Archives:
         return await self._read(lambda: self._header(name))
 
     async def _read(self, work: Callable[[], Result]) -> Result:
-        await self._listing.acquire()
-        reading = start_thread(work)
-        reading.add_done_callback(self._end)  # also if the caller has given up
+        stop = Stop()
         try:
-            return await asyncio.shield(reading)
+            async with asyncio.timeout(LISTING_SECONDS_MAX):
+                await self._listing.acquire()
+                reading = start_thread(work, stop)
+                reading.add_done_callback(self._end)  # also if the caller has given up
+                return await asyncio.shield(reading)
+        except TimeoutError as error:
+            limit = f"{LISTING_SECONDS_MAX:.0f} s"
+            raise TargetUnavailable(f"{self.place} could not be read in {limit}.") from error
         except OSError as error:
             raise TargetUnavailable(f"The archives cannot be read: {error.strerror}.") from error
+        finally:
+            stop.set()
 
     def _end(self, reading: "asyncio.Future[Any]") -> None:
         self._listing.release()

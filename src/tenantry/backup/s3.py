@@ -1,24 +1,36 @@
 """Archives in S3-compatible storage, with the library `obstore`, which is an optional extra.
 
 Endpoint, region and credentials are read from the standard variables of AWS clients.
-These functions block: call them in a thread.
+These functions block: call them in a thread. Each call has a deadline, and ends when the work of
+its thread is stopped.
 """
 
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, BinaryIO
+from datetime import timedelta
+from functools import partial
+from typing import Any, BinaryIO, TypeVar
 
 from tenantry.backup.archive import TAIL_BYTES, Sink
 from tenantry.backup.targets import ArchiveNotFound, checked_name, is_name
-from tenantry.kit.errors import Invalid, Unavailable
+from tenantry.kit.errors import Invalid, TenantryError, Unavailable
+from tenantry.kit.stopping import Stopped, current_stop
+
+Result = TypeVar("Result")
 
 SCHEME = "s3://"
 # With 10,000 parts of an upload, 80 GB.
 PART_BYTES = 8 * 2**20
 READ_BYTES = 4 * 2**20
 UPLOADS_MAX = 2
+ANSWER_SECONDS_MAX = 10.0
+# For one call that sends or returns up to a part: at least 140 kB/s.
+PART_SECONDS_MAX = 60.0
+RETRIES_MAX = 3
+# Objects under the prefix, of which each page of a list has 1,000: 20 MB.
+OBJECTS_MAX = 100_000
 # The user and the password in a URL.
 _USER = re.compile(r"//[^/@\s]*@")
 
@@ -32,7 +44,7 @@ class S3UrlHasCredentials(Invalid):
 
 
 class S3Unavailable(Unavailable):
-    """The S3 storage cannot be reached, or rejects the request; the message says why."""
+    """The backup storage cannot be reached, or rejects the request; the message says why."""
 
 
 class S3Target:
@@ -40,13 +52,14 @@ class S3Target:
 
     Args:
         url: ``s3://bucket/prefix``.
+        answer_seconds: For one call that sends or returns little, with its retries.
 
     Raises:
         S3Missing: The library is not installed.
         S3UrlHasCredentials: It contains a user or a password.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, answer_seconds: float = ANSWER_SECONDS_MAX) -> None:
         try:
             import obstore  # noqa: PLC0415 - optional
             from obstore.store import S3Store  # noqa: PLC0415
@@ -55,9 +68,17 @@ class S3Target:
         if "@" in url.removeprefix(SCHEME).partition("/")[0]:
             raise S3UrlHasCredentials
         self._url = url.rstrip("/")
+        self._answer_seconds = answer_seconds
         self._s3 = obstore
-        with _errors():
-            self._store = S3Store.from_url(self._url, client_options={"allow_http": True})
+        with self._errors():
+            self._store = S3Store.from_url(
+                self._url,
+                client_options={"allow_http": True, "timeout": timedelta(seconds=PART_SECONDS_MAX)},
+                retry_config={
+                    "max_retries": RETRIES_MAX,
+                    "retry_timeout": timedelta(seconds=ANSWER_SECONDS_MAX),
+                },
+            )
 
     def place(self, name: str) -> str:
         """Return the URL of the archive *name*."""
@@ -65,69 +86,150 @@ class S3Target:
 
     @contextmanager
     def writing(self, name: str) -> Iterator[Sink]:
-        """Yield an upload, which is completed when the block ends without error."""
-        with _errors():
+        """Yield an upload, which is completed when the block ends without error.
+
+        Raises:
+            S3Unavailable: Also if the storage does not have all of it then.
+        """
+        with self._errors():
             # Without the context manager of the library, which would also complete the upload
             # after an error.
-            writer = self._s3.open_writer(
+            writer = self._s3.open_writer_async(
                 self._store, name, buffer_size=PART_BYTES, max_concurrency=UPLOADS_MAX
             )
-        yield _Writer(writer)
-        with _errors():
-            writer.close()
+        sink = _Writer(writer, self._call)
+        yield sink
+        self._call(writer.close, seconds=PART_SECONDS_MAX)
+        try:
+            kept = self.size(name)
+        except ArchiveNotFound:
+            kept = 0
+        if kept != sink.size:
+            raise S3Unavailable(
+                f"The backup storage {self._url} accepted {sink.size:,} bytes of {name}, and has "
+                f"{kept:,}: do not use it before that is corrected."
+            )
 
     def names(self) -> list[str]:
-        """Return the names of the archives."""
-        with _errors():
-            paths = [one["path"] for page in self._s3.list(self._store) for one in page]
+        """Return the names of the archives.
+
+        Raises:
+            S3Unavailable: Also if there are more than `OBJECTS_MAX` objects.
+        """
+        pages = self._s3.list(self._store, chunk_size=1_000)
+        paths: list[str] = []
+        while page := self._call(partial(_next_page, pages)):
+            paths += [one["path"] for one in page]
+            if len(paths) > OBJECTS_MAX:
+                raise S3Unavailable(
+                    f"The backup storage {self._url} lists more than {OBJECTS_MAX:,} objects: "
+                    "use a prefix that has only archives."
+                )
         return sorted(path for path in paths if is_name(path))
 
     def size(self, name: str) -> int:
         """Return the size of an archive in bytes."""
-        with _errors(missing=ArchiveNotFound):
-            return int(self._s3.head(self._store, name)["size"])
+        head = self._call(lambda: self._s3.head_async(self._store, name), missing=ArchiveNotFound)
+        return int(head["size"])
 
     @contextmanager
     def reading(self, name: str, *, buffer_bytes: int = READ_BYTES) -> Iterator[BinaryIO]:
         """Open an archive."""
-        with _errors(missing=ArchiveNotFound):
-            file = self._s3.open_reader(self._store, checked_name(name), buffer_size=buffer_bytes)
-        with io.BufferedReader(_Reader(file), buffer_bytes) as stream:
+        name = checked_name(name)
+        file = self._call(
+            lambda: self._s3.open_reader_async(self._store, name, buffer_size=buffer_bytes),
+            missing=ArchiveNotFound,
+        )
+        with io.BufferedReader(_Reader(file, self._call), buffer_bytes) as stream:
             yield stream
 
     def tail(self, name: str, size: int) -> bytes:
         """Return the end of an archive."""
         start = max(size - TAIL_BYTES, 0)
-        with _errors(missing=ArchiveNotFound):
-            return bytes(self._s3.get_range(self._store, name, start=start, end=size))
+        return bytes(
+            self._call(
+                lambda: self._s3.get_range_async(self._store, name, start=start, end=size),
+                missing=ArchiveNotFound,
+            )
+        )
 
     def remove(self, name: str) -> None:
         """Remove an archive."""
-        with _errors():
-            self._s3.delete(self._store, name)
+        self._call(lambda: self._s3.delete_async(self._store, name))
 
     def remove_partial(self) -> list[str]:
         """Return nothing: the storage removes incomplete uploads by its lifecycle rule."""
         return []
 
+    def _call(
+        self,
+        work: Callable[[], Awaitable[Result]],
+        *,
+        seconds: float | None = None,
+        missing: type[TenantryError] | None = None,
+    ) -> Result:
+        """Return the response of one call; raise *missing* if an object is missing.
+
+        Raises:
+            S3Unavailable: There was none in time, or an error.
+            Stopped: The work of this thread was stopped.
+        """
+        seconds = self._answer_seconds if seconds is None else seconds
+        with self._errors(missing=missing):
+            try:
+                return current_stop().call(work, seconds=seconds)
+            except TimeoutError as error:
+                raise S3Unavailable(
+                    f"The backup storage {self._url} did not answer in {seconds:g} s."
+                ) from error
+
+    @contextmanager
+    def _errors(self, *, missing: type[TenantryError] | None = None) -> Iterator[None]:
+        """Raise errors of Tenantry; *missing* if an object is missing."""
+        try:
+            yield
+        except (S3Unavailable, Stopped):
+            raise
+        except Exception as error:
+            if missing is not None and isinstance(error, FileNotFoundError):
+                raise missing from error
+            # The first line names the operation, the URL and the status.
+            reason = _USER.sub("//", str(error).partition("\n")[0])
+            raise S3Unavailable(f"The backup storage {self._url}: {reason[:300]}") from error
+
+
+Call = Callable[..., Any]
+
+
+async def _next_page(pages: Any) -> Any:
+    return await anext(pages, None)
+
 
 class _Writer:
-    """The stream of an upload, with errors of Tenantry."""
+    """The stream of an upload, with deadlines and errors of Tenantry.
 
-    def __init__(self, writer: Any) -> None:
+    Attributes:
+        size: Bytes written.
+    """
+
+    def __init__(self, writer: Any, call: Call) -> None:
         self._writer = writer
+        self._call = call
+        self.size = 0
 
     def write(self, data: bytes) -> int:
         """Upload *data*."""
-        with _errors():
-            return int(self._writer.write(data))
+        self._call(lambda: self._writer.write(data), seconds=PART_SECONDS_MAX)
+        self.size += len(data)
+        return len(data)
 
 
 class _Reader(io.RawIOBase):
-    """The stream of a download, with errors of Tenantry."""
+    """The stream of a download, with deadlines and errors of Tenantry."""
 
-    def __init__(self, file: Any) -> None:
+    def __init__(self, file: Any, call: Call) -> None:
         self._file = file
+        self._call = call
 
     def readable(self) -> bool:
         """Return True."""
@@ -135,22 +237,7 @@ class _Reader(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         """Fill *buffer* with the next bytes."""
-        with _errors():
-            data = bytes(self._file.read(len(buffer)))
+        read = self._call(lambda: self._file.read(len(buffer)), seconds=PART_SECONDS_MAX)
+        data = bytes(read)[: len(buffer)]
         buffer[: len(data)] = data
         return len(data)
-
-
-@contextmanager
-def _errors(*, missing: type[Exception] | None = None) -> Iterator[None]:
-    """Raise errors of Tenantry; *missing* if an object is missing."""
-    try:
-        yield
-    except (Unavailable, ArchiveNotFound):
-        raise
-    except Exception as error:
-        if missing is not None and isinstance(error, FileNotFoundError):
-            raise missing from error
-        # The first line names the operation, the URL and the status.
-        reason = _USER.sub("//", str(error).partition("\n")[0])
-        raise S3Unavailable(f"S3 storage: {reason[:300]}") from error

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
+from contextvars import copy_context
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -274,8 +275,9 @@ def stored(target: Target, keys: Keys) -> list[Stored]:
 
 def read_starts(target: Target, names: Sequence[str], keys: Keys) -> list[Stored]:
     """Return these archives, in their order; up to `READERS` are read at the same time."""
+    context = copy_context()  # with the `Stop` of this work
     with ThreadPoolExecutor(READERS) as threads:
-        found = threads.map(lambda name: _stored(target, name, keys), names)
+        found = threads.map(lambda name: context.copy().run(_stored, target, name, keys), names)
         return [one for one in found if one is not None]
 
 

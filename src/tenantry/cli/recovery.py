@@ -15,6 +15,7 @@ from tenantry.cli import options, output, session, transfer
 from tenantry.cli.exit_status import ExitStatus
 from tenantry.db.postgres_tools import PostgresTools
 from tenantry.kit.errors import TenantryError
+from tenantry.kit.stopping import entered_in_thread, run_in_thread
 from tenantry.schemas.backups import RestoredMissing, TenantFailure
 
 Archive = Annotated[
@@ -94,11 +95,12 @@ async def _restore(
     """Restore a tenant; return whether it was restored, and what the operator must know."""
     try:
         chosen, damaged = await recovery.undamaged(copying, target, archives)
-        with target.reading(chosen.name) as file:
+        async with entered_in_thread(target.reading(chosen.name)) as file:
+            reader = await run_in_thread(lambda _stop: ArchiveReader(file, copying.keys))
             restored = await restoring.replace(
                 session.context(),
                 copying,
-                ArchiveReader(file, copying.keys),
+                reader,
                 tenant,
                 server_name=None,
                 progress=Progress(total=progress),

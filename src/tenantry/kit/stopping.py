@@ -5,9 +5,9 @@ import contextlib
 import os
 import socket
 import subprocess
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 from functools import partial
 from threading import Event, Lock
 from typing import Any, TypeVar
@@ -32,15 +32,18 @@ class Stop:
         self._lock = Lock()
         self._children: set[subprocess.Popen[bytes]] = set()
         self._sockets: set[int] = set()
+        self._calls: set[Callable[[], object]] = set()
 
     def set(self) -> None:
-        """Stop the work, kill its child processes, and shut down its sockets."""
+        """Stop the work, kill its child processes, shut down its sockets, cancel its calls."""
         with self._lock:
             self._event.set()
             for child in self._children:
                 child.kill()
             for handle in self._sockets:
                 _shut_down(handle)
+            for cancel in self._calls:
+                cancel()
 
     def check(self, *_: Any) -> None:
         """Raise an error if the work is to stop.
@@ -83,6 +86,48 @@ class Stop:
             with self._lock:
                 self._sockets.discard(handle)
 
+    def call(self, work: Callable[[], Awaitable[Result]], *, seconds: float) -> Result:
+        """Wait for what *work* returns in an event loop of its own, and a thread of its own.
+
+        For libraries whose blocking calls can neither be cancelled nor given a deadline.
+
+        Raises:
+            Stopped: The work was stopped.
+            TimeoutError: It took longer than *seconds*. *work* was cancelled, as it is if stopped.
+        """
+
+        async def bounded() -> Result:
+            task = asyncio.current_task()
+            assert task is not None
+            cancel = partial(asyncio.get_running_loop().call_soon_threadsafe, task.cancel)
+            with self._lock:
+                self.check()
+                self._calls.add(cancel)
+            try:
+                async with asyncio.timeout(seconds):
+                    return await work()
+            finally:
+                with self._lock:
+                    self._calls.discard(cancel)
+
+        thread = DaemonThreads(1, "call")  # the caller's can have an event loop that runs
+        running = thread.submit(lambda: asyncio.run(bounded()))
+        thread.shutdown()
+        try:
+            return running.result()
+        except asyncio.CancelledError as error:
+            raise Stopped from error
+
+
+# Of the work in this thread: for a stream at the end of a chain of readers or writers, such as
+# those of an archive, which do not pass it on.
+_current: ContextVar[Stop | None] = ContextVar("current_stop", default=None)
+
+
+def current_stop() -> Stop:
+    """Return the `Stop` of the work that runs in this thread; outside of any, a new one."""
+    return _current.get() or Stop()
+
 
 def _shut_down(handle: int) -> None:
     # A copy of the descriptor, because `socket` closes its own.
@@ -90,15 +135,17 @@ def _shut_down(handle: int) -> None:
         copied.shutdown(socket.SHUT_RDWR)
 
 
-def start_thread(work: Callable[[], Result]) -> "asyncio.Future[Result]":
-    """Start *work* in a thread of its own; return its future result.
+def start_thread(work: Callable[[], Result], stop: Stop | None = None) -> "asyncio.Future[Result]":
+    """Start *work* in a thread of its own; return its future result. *stop* stops it.
 
     For work that can take long: the pool of `asyncio.to_thread` has few threads, and requests need
     them. The callers bound the number of these threads: each belongs to a job, to a command, to a
     list of archives, to a new tenant, or to the probe of a server.
     """
     thread = DaemonThreads(1, "work")
-    running = asyncio.get_running_loop().run_in_executor(thread, copy_context().run, work)
+    context = copy_context()
+    context.run(_current.set, stop)
+    running = asyncio.get_running_loop().run_in_executor(thread, context.run, work)
     thread.shutdown()  # it ends after this work
     return running
 
@@ -109,7 +156,7 @@ async def run_in_thread(work: Callable[[Stop], Result]) -> Result:
     It has a thread of its own, see `start_thread`.
     """
     stop = Stop()
-    running = start_thread(partial(work, stop))
+    running = start_thread(partial(work, stop), stop)
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
