@@ -1,7 +1,9 @@
 """A deleted tenant is kept, can be undeleted, and is then removed completely."""
 
 import asyncio
+import secrets
 import signal
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -15,14 +17,17 @@ from tenantry.catalog.tables import tenant as tenant_table
 from tenantry.catalog.tenants import Tenant, TenantNameInUse
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.statements import Statement
-from tenantry.fleet.deletion import PURGED_MAX, TenantActive, WrongName
+from tenantry.db.urls import with_database
+from tenantry.fleet.deletion import PURGED_MAX, DatabaseNotDropped, TenantActive, WrongName
 from tenantry.kit.pages import Window
 from tenantry.services import Services, open_services, system_context
 from tenantry.settings import Settings
 from testkit import raw_sql
 from testkit.faults import Faults
+from testkit.postgres import connected
 from tests.conftest import PASSWORD, World, provision
 from tests.integration import gates
+from tests.integration.engines import on_postgresql
 from tests.integration.gates import Gate, is_migrated
 from tests.integration.programs import running
 from tests.integration.test_lifecycle import all_names, listed
@@ -64,6 +69,23 @@ async def age(services: Services, deleted: Tenant, by: timedelta) -> None:
 
 def states(settings: Settings) -> dict[str, str]:
     return dict(raw_sql.rows(settings.catalog, "SELECT name, state FROM tenant"))
+
+
+@pytest.fixture(name="ordinary")
+def _ordinary(settings: Settings) -> Iterator[Settings]:
+    """Settings with a role on the tenant server that is no superuser."""
+    role, url = f"ordinary_{secrets.token_hex(4)}", settings.tenant_server
+    raw_sql.run(url, f"CREATE ROLE {role} LOGIN CREATEDB")
+    values = settings.model_dump()
+    values["tenant_server_url"] = url.replace("//postgres@", f"//{role}@")
+    yield Settings(**values)
+    with connected(url) as connection:
+        names = connection.execute(
+            "SELECT datname FROM pg_database WHERE pg_get_userbyid(datdba) = %s", [role]
+        ).fetchall()
+        for (name,) in names:
+            connection.execute(f"DROP DATABASE {name}".encode())
+        connection.execute(f"DROP ROLE {role}".encode())
 
 
 class TestDelete:
@@ -261,6 +283,29 @@ class TestPurge:
 
             assert states(settings) == {"new": "deleted"}
             assert old.database_name not in await all_names(services)
+
+    @on_postgresql
+    async def test_says_that_another_session_kept_the_database_and_tries_again(
+        self, settings: Settings, ordinary: Settings
+    ):
+        """The session is a superuser's, which Tenantry's role must not terminate."""
+        async with open_services(ordinary, works=False) as services:
+            deleted = await delete(services, (await provision(services, "acme")).tenant)
+            other = await delete(services, (await provision(services, "other")).tenant)
+            url = with_database(settings.tenant_server, deleted.database_name)
+
+            with connected(url):
+                with pytest.raises(DatabaseNotDropped, match=r"superuser|permission denied"):
+                    await services.deletion.purge(system_context("ada"), deleted, name="acme")
+                assert states(settings)["acme"] == "deleting"
+                await services.lifecycle.reap()
+                assert states(settings)["acme"] == "deleting"
+                await services.deletion.purge(system_context("ada"), other, name="other")
+                assert other.database_name not in await all_names(services)
+            await services.lifecycle.reap()
+
+            assert listed(settings) == set()
+            assert deleted.database_name not in await all_names(services)
 
     @pytest.mark.slow
     async def test_removes_a_bounded_number_at_a_time(self, settings: Settings):

@@ -235,10 +235,9 @@ async def reap(copying: Copying) -> None:
                 failing.add(server_name)
 
 
-async def drop_old(copying: Copying, taken: list[Job]) -> None:
-    """Drop the old databases of *taken* jobs, which this process holds."""
-    for job in taken:
-        await _clear(copying, job.id)
+async def drop_old(copying: Copying, taken: list[Job]) -> int:
+    """Drop the old databases of *taken* jobs, which this process holds; return how many it did."""
+    return sum([await _clear(copying, job.id) for job in taken])
 
 
 async def lift_if_lost(copying: Copying, job: Job) -> bool:

@@ -25,6 +25,7 @@ from tenantry.catalog.records import TenantRecord
 from tenantry.catalog.tenants import Tenant
 from tenantry.db import audit_log
 from tenantry.db.sessions import retry_deadlock
+from tenantry.fleet.deletion import DatabaseNotDropped
 from tenantry.fleet.lifecycle import new_tenant
 from tenantry.kit.clock import utc_now
 from tenantry.kit.context import OperationContext
@@ -236,13 +237,18 @@ async def confirm(ctx: OperationContext, copying: Copying, tenant_id: UUID) -> i
 
     Raises:
         NothingKept: There is none.
+        DatabaseNotDropped: Any process drops those that are left later.
     """
     async with copying.catalog.begin() as session:
         taken = await job_cleanup.take_kept(session, tenant_id, worker_id=copying.worker_id)
         if not taken:
             raise NothingKept
         await audit.LOG.add(session, ctx, "backup.confirm", tenant_id, tenant_id=tenant_id)
-    await drop_old(copying, taken)
+    if (dropped := await drop_old(copying, taken)) < len(taken):
+        raise DatabaseNotDropped(
+            f"{len(taken) - dropped} of {len(taken)} old databases could not be dropped: another "
+            "session may use them. Every serving process tries again until they are dropped."
+        )
     return len(taken)
 
 

@@ -17,6 +17,7 @@ from tenantry.db import audit_log
 from tenantry.fleet.lifecycle import Lifecycle, checked_name
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Conflict, Invalid, Unavailable
+from tenantry.migration.errors import reason_of
 from tenantry.tenant import sessions
 from tenantry.tenant.databases import TenantDatabase
 
@@ -34,6 +35,10 @@ class WrongName(Invalid):
 
 class TenantActive(Conflict):
     """The tenant is active; suspend it before you delete it."""
+
+
+class DatabaseNotDropped(Unavailable):
+    """The tenant is removed, and its database is not dropped yet; the message says why."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +61,7 @@ class Deletion:
         Raises:
             WrongName: *name* is not its exact name.
             TenantActive: It must be suspended first.
+            DatabaseNotDropped: It was to be removed at once. Any process drops its database later.
         """
         if name != tenant.name:
             raise WrongName
@@ -105,6 +111,7 @@ class Deletion:
         Raises:
             WrongName: *name* is not its exact name.
             DeletedTenantNotFound: It was purged, or undeleted, at the same time.
+            DatabaseNotDropped: Any process drops its database later.
         """
         if name != deleted.name:
             raise WrongName
@@ -123,8 +130,8 @@ class Deletion:
         for deleted in await deleted_tenants.expired(
             catalog, before=ctx.now - self.kept, limit=PURGED_MAX
         ):
-            # Another process may have purged or undeleted it.
-            with contextlib.suppress(DeletedTenantNotFound):
+            # Another process may have purged or undeleted it. `reap` drops what is left.
+            with contextlib.suppress(DeletedTenantNotFound, DatabaseNotDropped):
                 await self._purge(ctx, deleted)
                 _log.info("deleted tenant purged", tenant=str(deleted.id))
 
@@ -146,7 +153,11 @@ class Deletion:
     async def _removing(
         self, ctx: OperationContext, tenant: Tenant, action: str
     ) -> AsyncIterator[CatalogChange]:
-        """Remove the tenant that the block takes for that; clear it later if it is interrupted."""
+        """Remove the tenant that the block takes for that; clear it later if it is interrupted.
+
+        Raises:
+            DatabaseNotDropped: It is removed, and its database is not.
+        """
         lifecycle, changes = self.lifecycle, audit_log.changes_between(tenant, None, *_LOGGED)
         try:
             async with lifecycle.catalog.change(
@@ -158,4 +169,10 @@ class Deletion:
         except (Unavailable, asyncio.CancelledError):
             lifecycle.uncleared[tenant.id] = tenant  # the COMMIT may have succeeded
             raise
-        await lifecycle.clear(tenant)
+        error = await lifecycle.clear(tenant)
+        if error is not None:
+            place = f"{tenant.database_name} on the server {tenant.server_name}"
+            raise DatabaseNotDropped(
+                f"The tenant is removed, and its database {place} could not be dropped: "
+                f"{reason_of(error)} Every serving process tries again until it is dropped."
+            ) from error

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from uuid import UUID
 
+import asyncpg
 import msgspec
 import structlog
 
@@ -188,7 +189,7 @@ class Lifecycle:
     async def reap(self) -> None:
         """Remove tenants that a dead process left unfinished while creating or deleting them.
 
-        After a failure, the other tenants of that server wait for the next call: each of them could
+        If a server cannot be reached, its other tenants wait for the next call: each of them could
         wait for a connection that times out, and the rest of the housekeeping with it.
 
         Raises:
@@ -200,16 +201,20 @@ class Lifecycle:
             self.uncleared[tenant.id] = tenant
         failing: set[str] = set()
         for tenant in list(self.uncleared.values()):
-            if tenant.server_name not in failing and not await self.clear(tenant):
+            if tenant.server_name in failing:
+                continue
+            error = await self.clear(tenant)
+            # If the server answers, only this database cannot be dropped.
+            if error is not None and not isinstance(error.__cause__, asyncpg.PostgresError):
                 failing.add(tenant.server_name)
 
-    async def clear(self, tenant: Tenant) -> bool:
+    async def clear(self, tenant: Tenant) -> Unavailable | OSError | None:
         """Remove the database and the row of a tenant that is not listed; retry later if it fails.
 
         A tenant that this process has not taken is left as it is.
 
         Returns:
-            False if it failed.
+            Why it failed; None if nothing is left.
         """
         self.uncleared.pop(tenant.id, None)
         worker_id = self.heartbeat.worker_id
@@ -218,17 +223,17 @@ class Lifecycle:
             # Its database is read from the row: it may have been moved since *tenant* was read.
             held = await tenants.condemn(self.catalog, tenant, worker_id=worker_id)
             if held is None:
-                return True
+                return None
             await self._remove_database(held)
             await tenants.remove_unseen(self.catalog, held, worker_id=worker_id)
-        except (Unavailable, OSError):
+        except (Unavailable, OSError) as error:
             _log.warning("tenant not cleared yet", tenant=str(tenant.id), exc_info=True)
             await self._leave(tenant)
-            return False
+            return error
         except asyncio.CancelledError:
             self.uncleared[tenant.id] = tenant
             raise
-        return True
+        return None
 
     async def _provision(
         self, ctx: OperationContext, tenant: Tenant, owner: NewUser
