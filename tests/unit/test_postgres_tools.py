@@ -1,18 +1,27 @@
 """The command lines of pg_dump and pg_restore."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tenantry.db import postgres_tools
 from tenantry.kit.stopping import Stop
 
-# Prints its arguments, the password that it was given, and a secret that it was not.
+# Begins like a dump. Prints its arguments, the password that it was given, and a secret that it was
+# not.
 PROGRAM = """#!/bin/sh
+printf "\\0\\070\\0\\0\\0SELECT pg_catalog.set_config('search_path', '', false);\\n"
 echo "$@"
 echo "password: $PGPASSWORD"
 echo "secret: $TENANTRY_SECRET_KEY"
 """
+
+
+def dumping(program: Path, url: str, search_path: str = "") -> Any:
+    return postgres_tools.dumping(
+        program, url, snapshot="1", search_path=search_path, chunk_bytes=8_192, stop=Stop()
+    )
 
 
 @pytest.mark.parametrize(
@@ -32,8 +41,8 @@ def test_password_is_not_on_the_command_line(
     program.write_text(PROGRAM)
     program.chmod(0o700)
 
-    with postgres_tools.dumping(program, url, snapshot="1", stop=Stop()) as output:
-        arguments, password, secret = output.read().decode().splitlines()
+    with dumping(program, url) as output:
+        _start, arguments, password, secret = b"".join(output).decode().splitlines()
 
     assert "hunter2" not in arguments
     assert password == "password: hunter2"
@@ -50,6 +59,19 @@ def test_passphrase_is_refused_because_it_would_be_on_the_command_line(tmp_path:
 
     with (
         pytest.raises(postgres_tools.SecretOnCommandLine),
-        postgres_tools.dumping(program, url, snapshot="1", stop=Stop()),
+        dumping(program, url),
     ):
         pass
+
+
+def test_dump_without_a_search_path_is_refused(tmp_path: Path) -> None:
+    """A later pg_dump may write it in another way: a restore would have an empty path."""
+    program = tmp_path / "pg_dump"
+    program.write_text("#!/bin/sh\necho PGDMP")
+    program.chmod(0o700)
+
+    with (
+        pytest.raises(postgres_tools.ToolFailed, match="its output has no search path"),
+        dumping(program, "postgresql://ada@db.example.com/acme") as output,
+    ):
+        b"".join(output)

@@ -22,6 +22,7 @@ from tenantry.db import (
     database_options,
     files,
     postgres_tools,
+    rebuilding,
     snapshots,
     sqlite,
     survey,
@@ -71,6 +72,19 @@ class Contents:
     search_path: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """A snapshot of a PostgreSQL database.
+
+    Attributes:
+        snapshot: Its name, of `pg_export_snapshot`.
+        search_path: The path of a restore.
+    """
+
+    snapshot: str
+    search_path: str
+
+
 def engine_of(url: str) -> str:
     """Return the engine of the database at *url*."""
     return POSTGRESQL if sqlite_path(url) is None else SQLITE
@@ -84,15 +98,16 @@ async def dump(url: str, write: Write, *, tools: PostgresTools, scratch: Path) -
 
     Raises:
         DatabaseUnavailable: It cannot be read.
+        NotRebuilt: A restore could not rebuild it: see `db.rebuilding`.
         ToolMissing, ToolTooOld, ToolFailed: See `db.postgres_tools`.
         OSError: The disk is full.
     """
     path = sqlite_path(url)
     if path is None:
-        async with opened_snapshot(url) as (raw, snapshot):
+        async with opened_snapshot(url) as (raw, exported):
             program = await _find(raw, tools, DUMP)
             return await _with_survey(
-                raw, lambda stop: _dump_postgres(program, url, snapshot, write, stop)
+                raw, lambda stop: _dump_postgres(program, url, exported, write, stop)
             )
     return await run_in_thread(lambda stop: _dump_sqlite(path, scratch, write, stop))
 
@@ -140,15 +155,15 @@ async def copy(
         await run_in_thread(partial(_copy_sqlite, path, new, is_foreign=is_foreign))
         found = await start_thread(partial(survey.survey_sqlite, new, is_private=True))
         return Contents(found, None)
-    async with opened_snapshot(source) as (raw, snapshot):
+    async with opened_snapshot(source) as (raw, exported):
         return await copy_snapshot(
-            raw, snapshot, source, target, count, tools=tools, is_whole=is_whole
+            raw, exported, source, target, count, tools=tools, is_whole=is_whole
         )
 
 
 async def copy_snapshot(
     raw: Any,
-    snapshot: str,
+    exported: Exported,
     source: str,
     target: str,
     count: Callable[[int], None],
@@ -166,7 +181,7 @@ async def copy_snapshot(
                 sink.write(data)
                 count(len(data))
 
-            _dump_postgres(dumper, source, snapshot, forward, stop, is_whole=is_whole)
+            _dump_postgres(dumper, source, exported, forward, stop, is_whole=is_whole)
 
     contents = await _with_survey(raw, work)
     if is_whole:
@@ -188,13 +203,15 @@ async def check_loaded(url: str, expected: Contents, *, is_foreign: bool) -> Non
             await start_thread(partial(survey.check_sqlite, path))
         found = await start_thread(partial(survey.survey_sqlite, path, is_private=True))
     else:
+        async with connected(url) as raw:
+            await _set_search_path(raw, expected.search_path)
+        # Later sessions have that path, as the original had when it was surveyed.
         async with (
             connected(url) as raw,
             connected(url) as other,
             beside(other.execute("ANALYZE", timeout=None)),
         ):
             found = await survey.survey_postgres(raw)
-            await _set_search_path(raw, expected.search_path)
     if found != expected.survey:
         raise CopyDiffers(survey.explain_difference(found, expected.survey))
 
@@ -253,7 +270,7 @@ async def connected(url: str) -> AsyncIterator[Any]:
 
 
 @asynccontextmanager
-async def opened_snapshot(url: str) -> AsyncIterator[tuple[Any, str]]:
+async def opened_snapshot(url: str) -> AsyncIterator[tuple[Any, Exported]]:
     """Open a connection in a transaction, and export its snapshot.
 
     Raises:
@@ -261,12 +278,14 @@ async def opened_snapshot(url: str) -> AsyncIterator[tuple[Any, str]]:
     """
     async with connected(url) as raw, raw.transaction(isolation="repeatable_read", readonly=True):
         await raw.execute(time_limits.LIFT_IN_TRANSACTION)  # behind a pooler, too
-        yield raw, str(await raw.fetchval("SELECT pg_export_snapshot()"))
+        search_path = str(await raw.fetchval(rebuilding.RESTORE_PATH))
+        yield raw, Exported(str(await raw.fetchval("SELECT pg_export_snapshot()")), search_path)
 
 
 async def _with_survey(raw: Any, work: Callable[[Stop], None]) -> Contents:
     """Run *work* in a thread while the rows are counted in the same snapshot."""
     search_path = str(await raw.fetchval("SHOW search_path"))
+    await rebuilding.check_rebuilt(raw)
     async with beside(survey.survey_postgres(raw)) as counting:
         await run_in_thread(work)
     return Contents(counting.result(), search_path)
@@ -300,16 +319,22 @@ def _dump_sqlite(path: Path, scratch: Path, write: Write, stop: Stop) -> Content
 def _dump_postgres(
     program: Path,
     url: str,
-    snapshot: str,
+    exported: Exported,
     write: Write,
     stop: Stop,
     *,
     is_whole: bool = False,
 ) -> None:
     with postgres_tools.dumping(
-        program, url, snapshot=snapshot, stop=stop, is_whole=is_whole
+        program,
+        url,
+        snapshot=exported.snapshot,
+        search_path=exported.search_path,
+        chunk_bytes=CHUNK_BYTES,
+        stop=stop,
+        is_whole=is_whole,
     ) as output:
-        while data := output.read(CHUNK_BYTES):
+        for data in output:
             write(data)
 
 

@@ -12,6 +12,8 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import IO
 
@@ -26,6 +28,10 @@ VERSION_SECONDS_MAX = 10
 # The first lines of a failed program: the later ones repeat them for other objects.
 ERROR_BYTES_MAX = 4_096
 _VERSION = re.compile(r"\) (\d+)")
+# The command that a restore begins with is in the first entries, near the start of a dump. pg_dump
+# writes it with an empty path.
+_START_BYTES = 4_096
+_SET_PATH = "SELECT pg_catalog.set_config('search_path', {}, false);\n"
 
 
 class ToolMissing(Unavailable):
@@ -77,14 +83,23 @@ class PostgresTools:
 
 @contextmanager
 def dumping(
-    program: Path, url: str, *, snapshot: str, stop: Stop, is_whole: bool = False
-) -> Iterator[IO[bytes]]:
-    """Run pg_dump in its custom format; yield its output.
+    program: Path,
+    url: str,
+    *,
+    snapshot: str,
+    search_path: str,
+    chunk_bytes: int,
+    stop: Stop,
+    is_whole: bool = False,
+) -> Iterator[Iterator[bytes]]:
+    """Run pg_dump in its custom format; yield its output, in chunks of at most *chunk_bytes*.
 
     Args:
         program: pg_dump.
         url: The URL of the database.
         snapshot: The snapshot that it exports, of `pg_export_snapshot`.
+        search_path: The path of a restore: functions name others without their schemas.
+        chunk_bytes: The size of a chunk.
         stop: Kills it.
         is_whole: Whether comments and privileges are dumped, too: for a move.
 
@@ -98,8 +113,10 @@ def dumping(
     arguments += [] if is_whole else ["--no-privileges", "--no-comments"]
     with _running(program, url, arguments, stop, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
-        with child.stdout:
-            yield child.stdout
+        with child.stdout as output:
+            start = output.read(min(chunk_bytes, _START_BYTES))
+            rest = iter(partial(output.read, chunk_bytes), b"")
+            yield chain([_with_search_path(start, search_path)] if start else [], rest)
 
 
 @contextmanager
@@ -154,6 +171,28 @@ def _running(
         if child.returncode or broken is not None:
             errors.seek(0)
             raise ToolFailed(_explain(program.name, errors.read(ERROR_BYTES_MAX))) from broken
+
+
+def _with_search_path(start: bytes, search_path: str) -> bytes:
+    """Return the start of a dump, with another path for its restore.
+
+    Raises:
+        ToolFailed: It has none.
+    """
+    quoted = search_path.replace("'", "''")
+    old, new = (_dumped(_SET_PATH.format(f"'{path}'")) for path in ("", quoted))
+    if start.count(old) != 1:
+        raise ToolFailed("pg_dump has failed: its output has no search path.")
+    return start.replace(old, new)
+
+
+def _dumped(text: str) -> bytes:
+    """Return *text* as pg_dump writes it: a sign, the length in four bytes, and the bytes.
+
+    Source: WriteStr in PostgreSQL's src/bin/pg_dump/pg_backup_archiver.c; its `int` has four bytes.
+    """
+    data = text.encode()
+    return b"\0" + len(data).to_bytes(4, "little") + data
 
 
 def _explain(program: str, output: bytes) -> str:
