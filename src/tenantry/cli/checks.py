@@ -33,7 +33,7 @@ from tenantry.migration.errors import explain
 from tenantry.migration.migrator import Migrator, TimeLimits
 from tenantry.migration.project import BadProject, find_project
 from tenantry.migration.schema_state import NoVersion
-from tenantry.migration.streams import BadStream, Stream, Streams
+from tenantry.migration.streams import BadStream, RevisionUnreadable, Stream, Streams
 from tenantry.services import open_tenant_server
 from tenantry.settings import Settings
 from tenantry.tenant import databases as tenant_databases
@@ -230,6 +230,9 @@ def _check_project(folder: Path, version_table: str) -> list[Finding]:
 def _check_stream(check: str, stream: Stream, advice: str) -> Finding:
     try:
         head, count = stream.head, len(stream.revisions)
+    except RevisionUnreadable as error:
+        advice = "Correct the file, or what it needs: see docs/howto/install-your-packages.md."
+        return Finding(check, State.FAILED, error.message, advice)
     except BadStream as error:
         return Finding(check, State.FAILED, error.message, advice)
     return Finding(check, State.OK, f"{count}, the head is {head}.")

@@ -1,4 +1,7 @@
-"""The attempts of one run at one database: retry a lock timeout, or a race with another run."""
+"""The attempts of one run at one database: retry a lock timeout, or a race with another run.
+
+A race can be about objects of the whole server: two tenants change the same role at once.
+"""
 
 import random
 from collections.abc import Sequence
@@ -8,7 +11,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from tenantry.kit.errors import Unavailable
-from tenantry.migration.errors import is_lock_timeout
+from tenantry.migration.errors import is_lock_timeout, is_shared_object_race
 from tenantry.migration.execution import Execution
 from tenantry.migration.guard import NotRehearsable
 from tenantry.migration.revisions import RevisionFailed
@@ -19,6 +22,8 @@ from tenantry.migration.statements import LockTimeouts, SchemaMoved
 
 # About 15 s in all, with the default TENANTRY_LOCK_TIMEOUT_MS of 3 s and the pauses.
 LOCK_TRIES_MAX = 4
+# Of several transactions that change the same role, all but one fail each time.
+RACE_TRIES_MAX = 16
 LOCK_PAUSE_SECONDS_MAX = 1.0
 MOVED_PAUSE_SECONDS = 0.005
 MOVED_PAUSE_SECONDS_MAX = 1.0
@@ -192,10 +197,11 @@ class Attempts:
         return False
 
     def _pause_at_lock(self, execution: Execution, error: Exception) -> None:
-        """Pause before the next attempt if *error* is a lock timeout or deadlock; else raise it."""
+        """Pause before the next attempt if it may succeed after *error*; else raise it."""
         self._lock_timeouts += 1
-        is_last = self._lock_timeouts >= LOCK_TRIES_MAX or execution.guard.is_final
-        if is_last or not is_lock_timeout(error):
+        tries_max = LOCK_TRIES_MAX if is_lock_timeout(error) else 1
+        tries_max = RACE_TRIES_MAX if is_shared_object_race(error) else tries_max
+        if self._lock_timeouts >= tries_max or execution.guard.is_final:
             raise error
         # With jitter, so that two transactions that collided do not collide again.
         execution.guard.sleep(random.uniform(0, self._lock_pause_seconds))  # noqa: S311

@@ -7,6 +7,7 @@ import re
 import sqlite3
 import ssl
 from collections.abc import Callable
+from functools import partial
 
 import asyncpg
 
@@ -14,10 +15,13 @@ from tenantry.db import outage_errors
 from tenantry.db.outage_errors import ServerAway, driver_error, is_of_driver, sqlstate_of
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.kit.errors import TenantryError, chain_of
+from tenantry.migration import sql_text
 from tenantry.migration.revisions import RevisionFailed, describe
 from tenantry.migration.streams import UnknownRevision
 
 REASON_CHARS_MAX = 500
+# Of a statement with a syntax error.
+EXCERPT_CHARS_MAX = 80
 SYNTAX_ERROR = "A statement has a syntax error"
 WRONG_TYPE = "A parameter has a Python type that the driver cannot send"
 REJECTED_CALL = "The driver rejected a call of the revision, or one of its parameters"
@@ -42,6 +46,7 @@ _IN_BLOCK = "inside a transaction block"
 _USE_BLOCK = ": use `autocommit_block()` in a separate revision"
 # A retry may succeed: lock timeout, deadlock, serialization failure.
 _LOCK_STATES = ("55P03", "40")
+_CHANGED_CONCURRENTLY = ("tuple concurrently updated", "tuple concurrently deleted")
 # In these messages SQLite quotes the text, too.
 _SQLITE_SYNTAX = ("syntax error", "unrecognized token")
 _SQLITE_LOCKED = (
@@ -61,30 +66,34 @@ WORD = re.compile(r"\w+")
 SERVER_WORDS = frozenset(
     """
 A aborted about access active administrator after aggregate all allow allowed already ambiguous an
-and another any appear are argument arguments array as assign at be because been before BEGIN below
-block blocks boolean both but by called can canceling cannot cast change changed changes check
-checks circular clause column columns combination command commands compatible concurrent
-concurrently conflict conflicts connection constraint contain contained containing contains context
-could covering create creating current cursor data database date deadlock default defined definition
-deleted denied depend dependency dependent depends detected device different direct do does driver
-drop due duplicate during each either empty enabled end ended ending error events execute executed
-exist existing exists expected expression extension failed file find first following for foreign
-format from function functions generate generated given had has have holds identity if ignored
-immutable implemented in index inherit inherited inherits input insert inserting inside instead
-integer into invalid is isolation it its key language least left level lock locked long lost many
-marked matching maximum may memory method migration missing more most multiple must name nested new
-no non none nor not nothing null number object objects of old on once one only open operations
-operator or order other out outside over own owned owner parameter parameters part partition
-partitioned partitions pending permission permitted prepared primary raised read recursive refer
-reference referenced references referencing relation request requested require required requires
-restricted result return returned returning returns rewrite role row rows rule run running safety
-same savepoint savepoints schema select sequence serialize server session set shared should single
-snapshot something space specified SQLite SQLSTATE statement still string subquery such superuser
-support supported supports syntax system table tables tablespace temporary terminating text than
-that the their there these they this time timeout timestamp to too transaction transactions trigger
-triggers twice two type types undefined under unique unknown until update use used user uses using
-valid value values variable varying via view violates wait was were when which while with within
-without write writes
+and another any appear are argument arguments array as assign at available bad be because been
+before BEGIN below bigint bit block blocks boolean both but by bytea called can canceling cannot
+cast change changed changes char character check checks cidr circular clause collation column
+columns combination command commands compatible composite concurrent concurrently configuration
+conflict conflicts connection constraint contain contained containing contains context could
+covering create creating current cursor data database date deadlock default defined definition
+deleted denied depend dependency dependent depends detected device different direct directory do
+does domain double driver drop due duplicate during each either empty enabled encoding end ended
+ending enum error events execute executed exist existing exists expected expression extend extension
+failed file find first following for foreign format from function functions generate generated given
+had has have holds identity if ignored immutable implemented in incomplete index inet inherit
+inherited inherits input insert inserting inside instead integer interval into invalid is isolation
+it its json JSON jsonb key language least left level libraries library lock locked long lost
+malformed many marked matching maximum may memory method migration missing money more most multiple
+must name near nested new no non none nor not nothing null number numeric object objects of oid old
+on once one only open operations operator or order other out outside over own owned owner parameter
+parameters part partition partitioned partitions path pending permission permitted point precision
+prepared primary pseudo public raised range read real record recursive refer reference referenced
+references referencing relation replica request requested require required requires restricted
+result return returned returning returns rewrite role row rows rule run running safety same
+savepoint savepoints schema select sequence serial serialize server session set shared should single
+smallint snapshot something space specified SQLite SQLSTATE statement still string subquery such
+superuser support supported supports syntax system table tables tablespace temporary terminating
+text than that the their there these they this time timeout timestamp to token too transaction
+transactions trigger triggers twice two type types undefined under unique unknown unrecognized
+unterminated until update updated use used user uses using uuid valid value values varchar variable
+varying via view violates void wait was were when which while with within without write writes xml
+zone
 """.casefold().split()
 )
 PLACEHOLDER = "…"
@@ -94,15 +103,21 @@ _REPEATED = re.compile(rf"{PLACEHOLDER}(?:[^\w{PLACEHOLDER}]*{PLACEHOLDER})+")
 # Their messages are the same for every cause.
 OF_ANY_CAUSE = (DatabaseUnavailable, ServerAway)
 
+# The texts in a message that PostgreSQL or SQLite has quoted.
+_QUOTED = re.compile(r""""[^"]*"|'[^']*'""")
+_ALL = re.compile(r".+", re.DOTALL)
+_NEAR = re.compile(r'near "(.+)"', re.DOTALL)
+
 Mask = Callable[[str], str]
 
 
 def explain(error: BaseException) -> str:
     """Return the reason in a form that may be shown. An unknown error is named by its type only."""
-    source = error.source if isinstance(error, RevisionFailed) else None
-    if _is_of_constraint(cause_of(error)):
-        source = None  # it names constraints and columns, which are in the schema
-    return _explain(error, lambda text: _without_data(text, source))
+    text = _explain(error, partial(_without_data, error))
+    cause = cause_of(error)
+    if _is_syntax_error(cause) and isinstance(error, RevisionFailed):
+        text += _place_of(error, cause)
+    return _storable(text)
 
 
 def failure_cause(error: BaseException) -> str:
@@ -110,7 +125,9 @@ def failure_cause(error: BaseException) -> str:
 
     Errors of one kind (revision, class or SQLSTATE, words of the message) have the same cause.
     """
-    return _explain(error, _without_names)
+    text = _explain(error, _without_names)
+    has_place = _is_syntax_error(cause_of(error)) and isinstance(error, RevisionFailed)
+    return _storable(text + PLACEHOLDER * has_place)
 
 
 def _explain(error: BaseException, mask: Mask) -> str:
@@ -118,20 +135,60 @@ def _explain(error: BaseException, mask: Mask) -> str:
     text = _explain_cause(cause_of(error), name, mask)
     if name is not None:
         text = f"{name}: {text}"
-    # A message can contain text that no database stores: NUL, and lone surrogates.
-    text = text.replace("\0", "")
-    return text.encode(errors="replace").decode()[:REASON_CHARS_MAX]
+    return text
 
 
-def _without_data(text: str, source: str | None) -> str:
+def _storable(text: str) -> str:
+    """Return *text* without what no database stores: NUL, and lone surrogates."""
+    return text.replace("\0", "").encode(errors="replace").decode()[:REASON_CHARS_MAX]
+
+
+def _without_data(error: BaseException, text: str) -> str:
     """Return *text*, with ``?`` for each word that neither the server nor the revision contains.
 
-    A live revision can build a statement from data that it has read. Then a name is a value.
+    A live revision can build a statement from data that it has read: then a name is a value. A
+    recorded one can only pass a value to a function, and the server quotes it, such as the name of
+    a setting. Errors of constraints name constraints and columns, which are in the schema.
     """
-    if source is None:
+    if not isinstance(error, RevisionFailed) or _is_of_constraint(cause_of(error)):
         return text
-    known = SERVER_WORDS | {word.casefold() for word in WORD.findall(source)}
-    return WORD.sub(lambda word: word[0] if word[0].casefold() in known else "?", text)
+    if error.source is None and error.statement is None:
+        return text
+    source = error.statement if error.source is None else error.source
+    known = SERVER_WORDS | {word.casefold() for word in WORD.findall(source or "")}
+
+    def masked(found: re.Match[str]) -> str:
+        return WORD.sub(lambda word: word[0] if word[0].casefold() in known else "?", found[0])
+
+    return (_QUOTED if error.source is None else _ALL).sub(masked, text)
+
+
+def _place_of(error: RevisionFailed, cause: BaseException) -> str:
+    """Return where a statement is wrong: the text up to there, without literals."""
+    sql = error.statement
+    if not sql:
+        return ""
+    place = _index_of(sql, cause)
+    line, text = sql_text.command_until(sql, place)
+    text = " ".join(text.split())
+    if error.source is not None:
+        text = _without_data(error, text)
+    if place is None:
+        return f" It begins: {text[:EXCERPT_CHARS_MAX]}"
+    excerpt = (
+        text if len(text) <= EXCERPT_CHARS_MAX else f"{PLACEHOLDER}{text[-EXCERPT_CHARS_MAX:]}"
+    )
+    return f" Line {line} of the statement, at the end of: {excerpt}"
+
+
+def _index_of(sql: str, cause: BaseException) -> int | None:
+    """Return the index of the character in *sql* at which *cause* says that it is wrong."""
+    position = getattr(getattr(cause, "diag", cause), "statement_position", None)
+    near = _NEAR.search(_message_of(cause))
+    # With parameters, the driver has sent another text than the one that is known.
+    if position and (near is None or sql.startswith(near[1], int(position) - 1)):
+        return int(position) - 1
+    return sql.index(near[1]) if near and sql.count(near[1]) == 1 else None
 
 
 def _without_names(text: str) -> str:
@@ -151,6 +208,20 @@ def is_lock_timeout(error: BaseException) -> bool:
     if isinstance(cause, sqlite3.OperationalError):
         return "locked" in str(cause)
     return (sqlstate_of(cause) or "").startswith(_LOCK_STATES)
+
+
+def is_shared_object_race(error: BaseException) -> bool:
+    """Return whether another transaction has changed the same entry of a system catalog.
+
+    Roles and their settings are objects of the whole server, and PostgreSQL does not lock them: of
+    two transactions that create or change the same one, the second fails. A unique constraint of a
+    user's table is never in the schema of the system catalogs.
+    """
+    cause = cause_of(error)
+    state, diagnosis = sqlstate_of(cause), getattr(cause, "diag", cause)
+    if state == "23505":
+        return getattr(diagnosis, "schema_name", None) == "pg_catalog"
+    return state == "XX000" and _message_of(cause) in _CHANGED_CONCURRENTLY
 
 
 def is_missing_table(error: BaseException) -> bool:
@@ -210,7 +281,7 @@ def _explain_client(error: BaseException, revision: str | None, mask: Mask) -> s
         return f"The database cannot be reached{because}."
     if is_of_driver(error, "OperationalError"):
         return "The connection to the server was lost."
-    found = describe(error, lambda file: file.stem == revision) + "."
+    found = f"{describe(error, lambda file: file.stem == revision)}."
     if revision and mask is _without_names:
         found = f"{type(error).__name__}{PLACEHOLDER}"
     return f"The migration raised {found}"
@@ -243,13 +314,19 @@ def _explain_sqlite(error: sqlite3.Error, mask: Mask) -> str:
         return "The database file does not exist, or cannot be opened."
     if "locked" in message:
         return _SQLITE_TABLE_LOCKED if "table is locked" in message else _SQLITE_LOCKED
-    if any(syntax in message for syntax in _SQLITE_SYNTAX):
+    if _is_syntax_error(error):
         return "SQLite: a statement has a syntax error."
     if getattr(error, "sqlite_errorname", "") == "SQLITE_CONSTRAINT_TRIGGER":
         return "SQLite: a trigger raised an error."
     if isinstance(error, sqlite3.InterfaceError | sqlite3.ProgrammingError):
         return _explain_call(error)
     return f"SQLite: {mask(message)}."
+
+
+def _is_syntax_error(error: BaseException) -> bool:
+    if isinstance(error, sqlite3.Error):
+        return any(syntax in str(error) for syntax in _SQLITE_SYNTAX)
+    return sqlstate_of(error) == "42601"
 
 
 def _explain_call(error: BaseException) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 from tenantry.kit.errors import Unavailable
 from tenantry.migration import sql_text
 from tenantry.migration.revisions import RevisionExited, RevisionFailed
-from tenantry.migration.statements import LiveRevision, Step
+from tenantry.migration.statements import LiveRevision, Statement, Step
 
 
 class EndsTransaction(Unavailable):
@@ -50,6 +50,10 @@ class AuthorizerReplaced(Unavailable):
 
 class BackupInTransaction(Unavailable):
     """`backup()` of sqlite3 never returns in a write transaction: copy the rows with SQL."""
+
+
+class CopyWithoutData(Unavailable):
+    """COPY … FROM STDIN needs a cursor and its `copy()` or `copy_expert()`: or use INSERT."""
 
 
 class TransactionRolledBack(Unavailable):
@@ -110,7 +114,8 @@ class Guard:
                 raise
             raised = RevisionExited() if isinstance(error, SystemExit) else error
             source = step.code.source if isinstance(step, LiveRevision) else None
-            raise RevisionFailed(step.revision, source) from self._refusal or raised
+            sql = step.sql if isinstance(step, Statement) else getattr(error, "statement", None)
+            raise RevisionFailed(step.revision, source, sql) from self._refusal or raised
         finally:
             self.is_watching = False
 
@@ -155,6 +160,18 @@ class Guard:
         if self._before:
             with self.pausing():
                 self._before(text)
+
+    def check_copy(self, sql: Any, cursor: Any) -> None:
+        """Check a text that is sent by another method than the driver's own for COPY.
+
+        The server would wait for rows that nothing sends.
+
+        Raises:
+            CopyWithoutData: It needs that method.
+        """
+        text = _text_of(sql, cursor) if self.is_watching else None
+        if text is not None and sql_text.needs_client(text):
+            self.refuse(CopyWithoutData())
 
     def check_end(self, *_: object) -> None:
         """Check that the engine commits or rolls back, and not the revision.

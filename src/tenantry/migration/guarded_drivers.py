@@ -134,6 +134,8 @@ def _checked(name: str, send: Callable[..., Any]) -> Callable[..., Any]:
             texts = [_WITHOUT_TEXT[name]]
         for text in texts:
             cursor.connection.guard.check_sql(text, cursor)
+            if not name.startswith("copy"):
+                cursor.connection.guard.check_copy(text, cursor)
         return send(cursor, *args, **options)
 
     return checked

@@ -9,6 +9,7 @@ with its own ``op``, so nothing is shared. A helper that imports ``op`` gets tha
 import ast
 import importlib.util
 import inspect
+import os
 import threading
 import traceback
 from collections.abc import Callable, Sequence
@@ -20,6 +21,8 @@ from types import CodeType, ModuleType
 
 from alembic.operations import Operations
 from alembic.runtime.migration import MigrationContext
+from alembic.util import CommandError
+from pydantic import ValidationError
 
 from tenantry.kit.errors import TenantryError, Unavailable
 from tenantry.migration import alembic_modules
@@ -27,8 +30,10 @@ from tenantry.migration import alembic_modules
 # Parameters of an `upgrade` that is written for Tenantry. Alembic itself passes no argument.
 _OP_PARAMETERS = frozenset({"op", "operations"})
 # When an import raises one of these, its text quotes the code, and no values.
-_QUOTE_CODE = (SyntaxError, ImportError, NameError, AttributeError, TypeError)
+_QUOTE_CODE = (CommandError, SyntaxError, ImportError, NameError, AttributeError, TypeError)
 TEXT_CHARS_MAX = 200
+SETTINGS_PACKAGE = "pydantic_settings"
+SETTINGS_SHOWN_MAX = 10
 
 _parsing = threading.Lock()
 
@@ -44,12 +49,14 @@ class RevisionFailed(Exception):
         name: The name of the revision.
         source: The text of a revision that ran live, and so could put data that it has read into
             a statement; None if its statements were recorded.
+        statement: The text that failed, if it is known; recorded statements can share a message.
     """
 
-    def __init__(self, name: str, source: str | None = None) -> None:
+    def __init__(self, name: str, source: str | None = None, statement: str | None = None) -> None:
         super().__init__(name)
         self.name = name
         self.source = source
+        self.statement = statement
 
 
 @dataclass(frozen=True)
@@ -131,12 +138,36 @@ def describe(
         places.append((Path(error.filename), error.lineno or 0))
     found = [f" in {path.name}, line {line}" for path, line in places if is_ours(path)]
     text = f"{type(error).__name__}{found[-1] if found else ''}"
-    names_module = isinstance(error, ImportError) and error.name
-    if names_module or (has_text and isinstance(error, _QUOTE_CODE)):
+    if reason := _explain_surroundings(error):
+        text = f"{text}: {reason}"
+    elif (isinstance(error, ImportError) and error.name) or (
+        has_text and isinstance(error, _QUOTE_CODE)
+    ):
         said = getattr(error, "msg", None) or str(error)
         # An ImportError can end with the path of the other module.
         text = f"{text}: {' '.join(said.partition(' (/')[0].split())[:TEXT_CHARS_MAX]}"
     return text
+
+
+def _explain_surroundings(error: BaseException) -> str | None:
+    """Return what the project needs and does not find, by its name; None for any other error."""
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        return (
+            f"No module named {error.name!r}. Install its package into Tenantry's environment, "
+            "or add its folder to prepend_sys_path in alembic.ini"
+        )
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    files = [frame.f_code.co_filename for frame in frames]
+    if isinstance(error, KeyError) and frames and frames[-1].f_globals is vars(os):
+        return f"the environment variable {error.args[0]!r} is not set"
+    if isinstance(error, ValidationError) and any(SETTINGS_PACKAGE in file for file in files):
+        # A setting's name is in the code of the project, or in its file of settings.
+        places = [str(one["loc"][0]) for one in error.errors(include_input=False) if one["loc"]]
+        names = ", ".join(dict.fromkeys(places[:SETTINGS_SHOWN_MAX]))
+        return f"settings of the project are missing or wrong: {names or 'several together'}"
+    if type(error).__module__.startswith(SETTINGS_PACKAGE):
+        return str(error)  # it names a setting and its source
+    return None
 
 
 def upgrade(

@@ -57,6 +57,10 @@ BOOTSTRAP_LOCK = 0x74656E616E747279  # "tenantry", as eight bytes
 # that waits for them, which would be a deadlock.
 AUTOCOMMIT_LOCK = BOOTSTRAP_LOCK + 1
 
+# Alembic's own length of a version; PostgreSQL stores that of a VARCHAR plus 4.
+VERSION_CHARS = 32
+TYPMOD_OFFSET = 4
+
 # Tenantry's version was written by this transaction. Needs PostgreSQL 13.
 _OURS = (
     sa.exists().select_from(version).where(sa.literal_column("xmin = pg_current_xact_id()::xid"))
@@ -72,6 +76,10 @@ class TransactionEnded(Unavailable):
 
 class VersionWritten(Unavailable):
     """A revision wrote to Alembic's version table."""
+
+
+class VersionTooLong(Unavailable):
+    """The id of the revision is too long for the version table: use at most 32 characters."""
 
 
 class Script:
@@ -222,7 +230,18 @@ class Script:
             inserts = [sa.insert(self._user).from_select(["version_num"], row) for row in rows]
             moves = [*([sa.delete(self._user)] if old else []), *inserts]
         statements = [self._statement(one, revision=revision.name) for one in moves]
-        return [*statements[:-1], replace(statements[-1], guard=VersionWritten)]
+        fits = self._check_length(revision)
+        return [*fits, *statements[:-1], replace(statements[-1], guard=VersionWritten)]
+
+    def _check_length(self, revision: Revision) -> list[Statement]:
+        """Return a check that the version table can store the revision, if it is long."""
+        if len(revision.id) <= VERSION_CHARS or not self._postgres:
+            return []
+        table = render(self.dialect, self._user_class)
+        least = len(revision.id) + TYPMOD_OFFSET
+        sql = "SELECT 1 FROM pg_catalog.pg_attribute WHERE attname = 'version_num' AND attrelid = "
+        sql += f"{table} AND (atttypmod < 0 OR atttypmod >= {least})"
+        return [Statement(sql, VersionTooLong, revision.name)]
 
     def _swap(self) -> list[Statement]:
         """Return the swap of Tenantry's version, and a check of the user's.
@@ -252,11 +271,10 @@ class Script:
         create = render(self.dialect, sa.schema.CreateTable(self._user, if_not_exists=True))
         if not self._postgres:
             return [Statement(create)]
-        name = sa.func.to_regclass(sa.func.quote_ident(self._streams.user_table))
+        table = render(self.dialect, self._user_class)
         return [
             Statement(
-                f"DO $tenantry$ BEGIN IF {render(self.dialect, name)} IS NULL THEN {create};"
-                " END IF; END $tenantry$"
+                f"DO $tenantry$ BEGIN IF {table} IS NULL THEN {create}; END IF; END $tenantry$"
             )
         ]
 
@@ -276,6 +294,11 @@ class Script:
     @cached_property
     def _user(self) -> sa.Table:
         return user_version_table(self._streams.user_table)
+
+    @property
+    def _user_class(self) -> sa.ColumnElement[Any]:
+        """The OID of the user's version table, or NULL."""
+        return sa.func.to_regclass(sa.func.quote_ident(self._streams.user_table))
 
     @property
     def _postgres(self) -> bool:

@@ -47,6 +47,8 @@ _OUTLIVES_ROLLBACK = re.compile(
     """,
     re.VERBOSE | re.DOTALL | re.IGNORECASE,
 )
+# What follows are the rows, which only the driver's own method for COPY sends or receives.
+_COPY_ENDS = frozenset({("FROM", "STDIN"), ("TO", "STDOUT")})
 _ENDINGS = frozenset({"ABORT", "BEGIN", "COMMIT", "END", "ROLLBACK"})
 _TWO_WORD_ENDINGS = frozenset({("START", "TRANSACTION"), ("PREPARE", "TRANSACTION")})
 # Wherever a command can begin: at the beginning, or after a semicolon, a line or a comment.
@@ -164,6 +166,55 @@ def commands(sql: str) -> list[tuple[str, ...]]:
         else:
             found[-1].append(text.lower())
     return [tuple(one) for one in found if one]
+
+
+def command_until(sql: str, place: int | None) -> tuple[int, str]:
+    """Return the command at a place in *sql*, up to the end of the token there; and its line.
+
+    Args:
+        sql: The text.
+        place: The index of a character; None for the whole first command.
+
+    Literals are ``''``, also one that is not closed. The first line of a command is 1.
+    """
+    found, begin, depth, end = "", 0, 0, 0
+    for token in _tokens(sql):
+        kind, text = token.lastgroup, token.group()
+        if kind == "skipped":
+            continue
+        depth += (kind == "open") - (kind == "close")
+        if kind == "end" and depth == 0 and (place is None or token.start() < place):
+            if place is None and found:
+                break
+            found = ""
+            continue
+        is_first = not found
+        begin = token.start() if is_first else begin
+        is_value = kind == "broken" or (kind in {"literal", "tag"} and not text.startswith('"'))
+        found += " " * (token.start() > end and not is_first) + ("''" if is_value else text)
+        end = token.end()
+        if kind == "broken" or (place is not None and end > place):
+            break
+    return 1 + sql.count(
+        "\n", begin, max(begin, min(end, len(sql) if place is None else place))
+    ), found
+
+
+def needs_client(sql: str) -> bool:
+    """Return whether a command in *sql* is ``COPY … FROM STDIN`` or ``COPY … TO STDOUT``."""
+    if "COPY" not in sql.upper():
+        return False
+    words: list[str] = []
+    depth = 0
+    for token in _tokens(sql):
+        depth += (token.lastgroup == "open") - (token.lastgroup == "close")
+        if token.lastgroup == "end" and depth == 0:
+            words = []
+        elif token.lastgroup == "word":
+            words.append(token.group().upper())
+            if words[0] == "COPY" and tuple(words[-2:]) in _COPY_ENDS:
+                return True
+    return False
 
 
 def is_last(sql: str) -> bool:

@@ -1,6 +1,7 @@
 """Streams of Alembic revisions: the revisions that exist, and those that are pending."""
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -25,6 +26,10 @@ class NoRevisions(BadStream):
     """The folder is not an Alembic directory, or has no revisions; the message has the remedy."""
 
 
+class RevisionUnreadable(BadStream):
+    """A file of the revisions cannot be read, or cannot be imported."""
+
+
 class UnknownRevision(Unavailable):
     """The database is at a revision that this code does not know.
 
@@ -36,6 +41,21 @@ class UnknownRevision(Unavailable):
         said = "The database is at revision", f"which is not among the {stream} ones."
         super().__init__(f"{said[0]} {version!r}, {said[1]}")
         self.cause = f"{said[0]} …, {said[1]}"
+
+
+class _Directory(ScriptDirectory):
+    """A folder of revisions; of two with the same id, Alembic would read one."""
+
+    def _load_revisions(self) -> Iterator[Script]:
+        names: dict[str, str] = {}
+        for script in super()._load_revisions():
+            name = os.path.relpath(script.path, self.dir)
+            other = names.setdefault(script.revision, name)
+            if other != name:
+                raise RevisionUnreadable(
+                    f"{other} and {name} are both the revision {script.revision!r}: change one"
+                )
+            yield script
 
 
 class Stream:
@@ -125,7 +145,7 @@ class Stream:
         project.add_import_paths()
         alembic_modules.install()
         try:
-            script = ScriptDirectory(
+            script = _Directory(
                 str(self._folder),
                 version_locations=[str(one) for one in project.version_locations],
                 recursive_version_locations=project.is_recursive,
@@ -133,7 +153,8 @@ class Stream:
             script.revision_map.heads  # noqa: B018 - reads every file, so errors are raised here
         except (Exception, SystemExit) as error:  # a revision file can raise anything
             reason = describe(error, self._is_below, has_text=True)
-            raise BadStream(f"The {self.name} revisions cannot be read: {reason}.") from error
+            message = f"The {self.name} revisions cannot be read: {reason.removesuffix('.')}."
+            raise RevisionUnreadable(message) from error
         return script
 
     def _is_below(self, file: Path) -> bool:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.corpus.shape import POSTGRESQL, SQLITE, Shape, shape
+from tests.corpus.shape import NEITHER, POSTGRESQL, SQLITE, Shape, shape
 
 _TYPED = """
 typed = op.create_table(
@@ -439,6 +439,14 @@ SHAPES = [
             copy.write("71\\tby hand\\n")
         """,
         engines=POSTGRESQL,
+    ),
+    shape(
+        "copy_without_data",
+        """
+        op.execute("COPY note (id, text) FROM STDIN;\\n70\\tby hand\\n")
+        """,
+        engines=NEITHER,
+        fails=POSTGRESQL,
     ),
     shape(
         "copy_to",
