@@ -25,6 +25,7 @@ from tenantry.migration.schema_state import SchemaState
 from tenantry.migration.streams import Stream, Streams
 from tenantry.settings import Settings
 from tenantry.tenant.databases import STREAM
+from testkit import raw_sql
 from testkit.postgres import create_database, drop_database
 from testkit.revisions import AlembicFolder
 from tests.integration.gates import Gate
@@ -83,6 +84,23 @@ def _gated(settings: Settings, gate: Gate) -> Settings:
     return settings.model_copy(
         update={"tenant_migrations": gate.folder.begin(), "migrate_concurrency": 2}
     )
+
+
+@pytest.fixture(name="ordinary")
+def _ordinary(settings: Settings, engine: str) -> Iterator[Settings]:
+    """Settings with a role of its own on the tenant server, which is no superuser."""
+    if engine == "sqlite":
+        yield settings
+        return
+    role, url = f"ordinary_{secrets.token_hex(4)}", settings.tenant_server
+    raw_sql.run(url, f"CREATE ROLE {role} LOGIN CREATEDB")
+    values = settings.model_dump()
+    values["tenant_server_url"] = url.replace("//postgres@", f"//{role}@")
+    yield Settings(**values)
+    owned = f"SELECT datname FROM pg_database WHERE pg_get_userbyid(datdba) = '{role}'"
+    for (name,) in raw_sql.rows(url, owned):
+        drop_database(url, name)
+    raw_sql.run(url, f"DROP ROLE {role}")
 
 
 @pytest.fixture(name="make_migrator")

@@ -1,9 +1,7 @@
 """A deleted tenant is kept, can be undeleted, and is then removed completely."""
 
 import asyncio
-import secrets
 import signal
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -69,23 +67,6 @@ async def age(services: Services, deleted: Tenant, by: timedelta) -> None:
 
 def states(settings: Settings) -> dict[str, str]:
     return dict(raw_sql.rows(settings.catalog, "SELECT name, state FROM tenant"))
-
-
-@pytest.fixture(name="ordinary")
-def _ordinary(settings: Settings) -> Iterator[Settings]:
-    """Settings with a role on the tenant server that is no superuser."""
-    role, url = f"ordinary_{secrets.token_hex(4)}", settings.tenant_server
-    raw_sql.run(url, f"CREATE ROLE {role} LOGIN CREATEDB")
-    values = settings.model_dump()
-    values["tenant_server_url"] = url.replace("//postgres@", f"//{role}@")
-    yield Settings(**values)
-    with connected(url) as connection:
-        names = connection.execute(
-            "SELECT datname FROM pg_database WHERE pg_get_userbyid(datdba) = %s", [role]
-        ).fetchall()
-        for (name,) in names:
-            connection.execute(f"DROP DATABASE {name}".encode())
-        connection.execute(f"DROP ROLE {role}".encode())
 
 
 class TestDelete:

@@ -4,6 +4,7 @@ import asyncio
 import os
 import secrets
 import stat
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,6 +27,17 @@ from tests.integration.engines import on_postgresql, on_sqlite
 
 WAIT_SECONDS = 20
 ONE = Statement[Any](sa.text("SELECT 1"))
+# A program that copies a database: its arguments are a URL and two names.
+COPY = """
+import asyncio, sys
+from tenantry.db.factory import open_server
+server = open_server(sys.argv[1], connections_max=1, timeout_seconds=5.0, synchronous="NORMAL")
+asyncio.run(server.copy(*sys.argv[2:]))
+"""
+_CREATING = (
+    "SELECT 1 FROM pg_stat_activity WHERE state = 'active' AND pid <> pg_backend_pid()"
+    " AND query LIKE '%CREATE DATABASE%{}%'"
+)
 
 
 @pytest.fixture(name="server")
@@ -196,6 +208,59 @@ class TestDrop:
         await server.drop(f"{prefix}a")
 
         assert [path for path in (tmp_path / "server").rglob("*") if path.is_file()] == []
+
+
+@on_postgresql
+class TestDropOfADatabaseInCreation:
+    async def test_leaves_nothing_of_a_process_that_was_killed(
+        self, server: Server, postgres_url: str
+    ):
+        """The server continues a CREATE DATABASE without its client."""
+        template, name = (f"tenantry_{secrets.token_hex(16)}" for _ in range(2))
+        await server.create(template)
+        with psycopg.connect(postgres_url) as holder:
+            # Until its end, the template cannot be copied.
+            holder.execute(f"ALTER DATABASE {template} RENAME TO {template}x".encode())
+            arguments = [sys.executable, "-c", COPY, postgres_url, template, name]
+            process = await asyncio.create_subprocess_exec(*arguments)
+            async with asyncio.timeout(WAIT_SECONDS):
+                while not raw_sql.rows(postgres_url, _CREATING.format(name)):  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
+            process.kill()
+            await process.wait()
+
+            await server.drop(name)
+            holder.rollback()
+
+        async with asyncio.timeout(WAIT_SECONDS):
+            while raw_sql.rows(postgres_url, _CREATING.format(name)):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        assert await server.names(name) == []
+        await server.drop(template)
+
+
+class TestOwnNames:
+    async def test_are_generated_and_of_our_role(
+        self, server: Server, engine: str, request: pytest.FixtureRequest, tmp_path: Path
+    ):
+        ours, stranger = (f"tenantry_{secrets.token_hex(16)}" for _ in range(2))
+        await server.create(ours)
+        await server.create(other := f"tenantry_t{secrets.token_hex(6)}")
+        if engine == "postgresql":
+            role, url = f"owner_{secrets.token_hex(4)}", request.getfixturevalue("postgres_url")
+            raw_sql.run(url, f"CREATE ROLE {role}", f"CREATE DATABASE {stranger} OWNER {role}")
+        else:
+            (folder := tmp_path / "server" / "aa" / "bb").mkdir(parents=True)
+            (folder / "notes.db").touch()
+
+        found = await server.own_names()
+
+        assert ours in found
+        assert not found & {other, stranger, "notes"}
+        for name in (ours, other):
+            await server.drop(name)
+        if engine == "postgresql":
+            raw_sql.run(url, f"DROP DATABASE {stranger}", f"DROP ROLE {role}")
 
 
 class TestNames:

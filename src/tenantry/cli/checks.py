@@ -21,6 +21,7 @@ from tenantry.cli.exposure import check_modes, check_public, check_roles
 from tenantry.cli.findings import Finding, State
 from tenantry.cli.leftovers import check_leftovers, check_slots
 from tenantry.cli.poolers import check_poolers
+from tenantry.cli.unowned import check_unowned
 from tenantry.db.postgres_server import BehindPooler
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.urls import sqlite_path
@@ -114,6 +115,7 @@ async def _check_catalog(settings: Settings) -> list[Finding]:
             *await check_public(settings, catalog),
             *await check_leftovers(settings, catalog),
             *await check_slots(settings, catalog),
+            *await check_unowned(settings, catalog),
         ]
     except DatabaseUnavailable as error:
         return [Finding("catalog", State.FAILED, explain(error), CATALOG_ADVICE)]

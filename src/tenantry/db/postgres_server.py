@@ -21,9 +21,11 @@ from tenantry.db.outage_errors import ServerAway
 from tenantry.db.postgres_connector import PostgresConnector, Raw, closing, is_behind_pooler
 from tenantry.db.servers import (
     FENCE_SECONDS_MAX,
+    PREFIX,
     PROBE_SECONDS_MAX,
     Server,
     checked_name,
+    is_generated,
     quoted,
 )
 from tenantry.db.sessions import (
@@ -38,6 +40,8 @@ from tenantry.kit.errors import Unavailable
 POSTGRESQL_CONNECTIONS_MAX = 4
 
 CREATE_SECONDS_MAX = 60.0
+# How long a terminated CREATE DATABASE may take to end: it removes what it has copied.
+END_PAUSE_SECONDS, END_TRIES_MAX = 0.2, 50
 
 # PostgreSQL logs 32 values of a sequence ahead, and stores in the sequence how many are left.
 # CREATE DATABASE copies that count, but not its place in the log: after a crash of the server
@@ -69,6 +73,22 @@ SELECT current_setting('max_connections')::int
     - current_setting('superuser_reserved_connections')::int
     - coalesce(current_setting('reserved_connections', true)::int, 0)
 """
+
+
+_OWN = """
+SELECT datname FROM pg_database
+WHERE pg_catalog.starts_with(datname, $1) AND pg_get_userbyid(datdba) = current_user
+"""
+# The server continues a CREATE DATABASE whose client was killed. Only sessions of roles that our
+# role belongs to are terminated, and only for a name that Tenantry has made up.
+_END_CREATION = """
+SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+WHERE state = 'active' AND pg_catalog.starts_with(query, $1) AND pg_has_role(usesysid, 'MEMBER')
+"""
+
+
+class StillCreated(Unavailable):
+    """The server is still creating the database."""
 
 
 class BehindPooler(Unavailable):
@@ -146,18 +166,14 @@ class PostgresServer(Server):
         """Create the empty database *name*."""
         # template0, because a single idle session on template1 would block this.
         async with self._maintenance() as raw:
-            await raw.execute(
-                f"CREATE DATABASE {_generated(name)} TEMPLATE template0 ENCODING 'UTF8'"
-            )
+            await raw.execute(f"{_creating(name)}TEMPLATE template0 ENCODING 'UTF8'")
             await _close_to_public(raw, name)
 
     async def copy(self, template: str, name: str) -> bool:
         """Create the database *name* as a copy of *template*; return False if that is missing."""
         async with self._maintenance() as raw:
             try:
-                await raw.execute(
-                    f"CREATE DATABASE {_generated(name)} TEMPLATE {_generated(template)}"
-                )
+                await raw.execute(f"{_creating(name)}TEMPLATE {_generated(template)}")
             except asyncpg.InvalidCatalogNameError:
                 return False
             await _close_to_public(raw, name)
@@ -191,6 +207,16 @@ class PostgresServer(Server):
             sql = "SELECT datname FROM pg_database WHERE pg_catalog.starts_with(datname, $1)"
             return [str(row[0]) for row in await raw.fetch(sql, checked_name(prefix))]
 
+    async def own_names(self) -> set[str]:
+        """Return the generated names of the databases that Tenantry's role owns."""
+        async with self._maintenance() as raw:
+            rows = await raw.fetch(_OWN, PREFIX)
+        return {name for row in rows if is_generated(name := str(row[0]))}
+
+    def removal(self, name: str) -> str:
+        """Return an SQL statement, which fails while there are connections to the database."""
+        return f"DROP DATABASE {quoted(name)};"
+
     async def public_names(self) -> list[str]:
         """Return the names of the databases to which every role of the server may connect."""
         async with self._maintenance() as raw:
@@ -210,6 +236,8 @@ class PostgresServer(Server):
     async def drop(self, name: str) -> None:
         """Drop the database *name*."""
         async with self._maintenance() as raw:
+            if is_generated(name):
+                await _end_creation(raw, name)
             await raw.execute(f"DROP DATABASE IF EXISTS {quoted(name)} WITH (FORCE)")
 
     async def reject_writes(self, name: str, *, wait_seconds: float = FENCE_SECONDS_MAX) -> None:
@@ -291,9 +319,27 @@ class PostgresServer(Server):
             raise DatabaseUnavailable from error
 
 
+async def _end_creation(raw: Raw, name: str) -> None:
+    """Terminate the sessions that create the database *name*, and wait for their end.
+
+    Raises:
+        StillCreated: They have not ended.
+    """
+    for _ in range(END_TRIES_MAX):
+        if not await raw.fetchval(_END_CREATION, _creating(name)):
+            return
+        await asyncio.sleep(END_PAUSE_SECONDS)
+    raise StillCreated
+
+
 async def _close_to_public(raw: Raw, name: str) -> None:
     """Revoke the access of PUBLIC to a new database: a copy does not inherit the ACL."""
     await raw.execute(f"REVOKE CONNECT, TEMPORARY ON DATABASE {_generated(name)} FROM PUBLIC")
+
+
+def _creating(name: str) -> str:
+    """Return the beginning of the statement that creates the database *name*."""
+    return f"CREATE DATABASE {_generated(name)} "
 
 
 def _generated(name: str) -> str:

@@ -20,12 +20,22 @@ FENCE_SECONDS_MAX = 30.0
 # PostgreSQL truncates a longer name, with only a notice.
 NAME_BYTES_MAX = 63
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+PREFIX = "tenantry_"
+# Of tenants, scratch databases, drafts of templates, and probes of the doctor; of templates.
+_GENERATED = re.compile(
+    rf"{PREFIX}(?:(?:draft|doctor)_)?[0-9a-f]{{32}}|{PREFIX}template_[0-9a-f]{{12}}_[0-9a-f]{{16}}"
+)
 
 
 def checked_name(name: str) -> str:
     """Return *name*, which must be a generated name."""
     assert _NAME.fullmatch(name), f"not a generated name: {name!r}"
     return name
+
+
+def is_generated(name: str) -> bool:
+    """Return whether Tenantry can have made up the name of a database."""
+    return _GENERATED.fullmatch(name) is not None
 
 
 def quoted(name: str) -> str:
@@ -103,6 +113,20 @@ class Server(ABC):
         """Return the names of the databases that begin with *prefix*."""
 
     @abstractmethod
+    async def own_names(self) -> set[str]:
+        """Return the generated names of the databases that Tenantry's role owns.
+
+        In a folder, also the names of files that SQLite has left.
+
+        Raises:
+            DatabaseUnavailable: The server cannot be reached.
+        """
+
+    @abstractmethod
+    def removal(self, name: str) -> str:
+        """Return what an operator executes to remove the database *name*, unless it is in use."""
+
+    @abstractmethod
     async def public_names(self) -> list[str]:
         """Return the names of the databases to which every role of the server may connect."""
 
@@ -116,7 +140,13 @@ class Server(ABC):
 
     @abstractmethod
     async def drop(self, name: str) -> None:
-        """Drop the database *name* if it exists, even if there are connections to it."""
+        """Drop the database *name* if it exists, even if there are connections to it.
+
+        A process that was killed can have left a server that still creates it: that is stopped.
+
+        Raises:
+            DatabaseUnavailable: It cannot be dropped: another role uses it, for example.
+        """
 
     @abstractmethod
     async def reject_writes(self, name: str, *, wait_seconds: float = FENCE_SECONDS_MAX) -> None:

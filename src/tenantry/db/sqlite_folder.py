@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import shlex
 import sys
 from collections.abc import AsyncIterator, Collection
 from functools import partial
@@ -11,7 +12,14 @@ from typing import Any
 from tenantry.db import files, inspection, move_obstacles, write_fence
 from tenantry.db.database import Budget, Database
 from tenantry.db.outage_errors import ServerAway
-from tenantry.db.servers import FENCE_SECONDS_MAX, PROBE_SECONDS_MAX, Server, checked_name
+from tenantry.db.servers import (
+    FENCE_SECONDS_MAX,
+    PREFIX,
+    PROBE_SECONDS_MAX,
+    Server,
+    checked_name,
+    is_generated,
+)
 from tenantry.db.sessions import STATEMENT_SECONDS_DEFAULT, Session
 from tenantry.db.sqlite import BUSY_TIMEOUT_SECONDS, SqliteFile
 from tenantry.db.urls import SQLITE_PREFIX
@@ -115,6 +123,16 @@ class SqliteFolder(Server):
         pattern = f"*/*/{checked_name(prefix)}*.db"
         found = await asyncio.to_thread(lambda: list(self._folder.glob(pattern)))
         return [path.stem for path in found]
+
+    async def own_names(self) -> set[str]:
+        """Return the generated names of the files."""
+        pattern = f"*/*/{PREFIX}*.db*"
+        found = await asyncio.to_thread(lambda: list(self._folder.glob(pattern)))
+        return {name for path in found if is_generated(name := path.name.partition(".")[0])}
+
+    def removal(self, name: str) -> str:
+        """Return a command of the shell."""
+        return f"rm -f -- {shlex.quote(str(self.path(name)))}*"
 
     async def public_names(self) -> list[str]:
         """Return nothing: a file has no roles."""

@@ -199,6 +199,8 @@ class Lifecycle:
             self.catalog, worker_id=self.heartbeat.worker_id
         ):
             self.uncleared[tenant.id] = tenant
+        while self.templates.uncleared:
+            self.uncleared.update([self.templates.uncleared.popitem()])
         failing: set[str] = set()
         for tenant in list(self.uncleared.values()):
             if tenant.server_name in failing:

@@ -7,7 +7,7 @@ more than define the schema. That revision and the later ones run on the copy.
 import asyncio
 import contextlib
 from collections import defaultdict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -27,6 +27,7 @@ from tenantry.migration.schema_state import Schema
 from tenantry.migration.streams import Streams
 from tenantry.tenant.databases import TenantDatabases
 
+TEMPLATE = "tenantry_template_"
 CATALOG_CHARS = 12
 FINGERPRINT_CHARS = 16
 
@@ -41,6 +42,10 @@ class Templates:
     The name of a template contains the catalog's id and a fingerprint of the revisions, so that an
     edited revision results in a new template. A template that is being created is listed in the
     catalog like a tenant in provisioning, so that it is removed in the same way after a crash.
+
+    Attributes:
+        uncleared: Templates in creation whose row could not be released. `Lifecycle.reap` removes
+            them, because others do not remove what a live process owns.
     """
 
     def __init__(
@@ -50,6 +55,7 @@ class Templates:
         self._databases = databases
         self._migrator = migrator
         self._worker_id = worker_id
+        self.uncleared: dict[UUID, Tenant] = {}
         self._creating: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def copy(
@@ -61,7 +67,7 @@ class Templates:
             TemplateReplaced: Another release replaced the template at the same time.
             Exception: Any error of the drivers and the revisions.
         """
-        prefix = f"tenantry_template_{self._catalog.cache.catalog_id.hex[-CATALOG_CHARS:]}_"
+        prefix = prefix_of(self._catalog.cache.catalog_id)
         streams, server = scripts.streams, self._databases.server(server_name)
         fingerprint = await asyncio.to_thread(lambda: streams.fingerprint)
         template = prefix + fingerprint[:FINGERPRINT_CHARS]
@@ -117,10 +123,20 @@ class Templates:
             await server.create(draft.database_name)
             yield draft, server
         except BaseException:
-            with contextlib.suppress(DatabaseUnavailable):
-                await tenants.abandon(self._catalog, draft, worker_id=worker_id)
+            await self._end(tenants.abandon, draft)
             raise
-        await tenants.remove_unseen(self._catalog, draft, worker_id=worker_id)
+        await self._end(tenants.remove_unseen, draft)
+
+    async def _end(self, end: Callable[..., Awaitable[None]], draft: Tenant) -> None:
+        self.uncleared[draft.id] = draft
+        with contextlib.suppress(DatabaseUnavailable):
+            await end(self._catalog, draft, worker_id=self._worker_id)
+            del self.uncleared[draft.id]
+
+
+def prefix_of(catalog_id: UUID) -> str:
+    """Return the beginning of the names of a catalog's templates."""
+    return f"{TEMPLATE}{catalog_id.hex[-CATALOG_CHARS:]}_"
 
 
 def _new_draft(ctx: OperationContext, server_name: str) -> Tenant:

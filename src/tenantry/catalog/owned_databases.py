@@ -1,0 +1,58 @@
+"""Which databases of a tenant server this catalog knows, and which it could not remove yet."""
+
+import msgspec
+import sqlalchemy as sa
+
+from tenantry.catalog.session import CatalogSession
+from tenantry.catalog.tables import job, tenant
+from tenantry.catalog.tenants import TenantState, is_ready
+from tenantry.catalog.workers import living
+from tenantry.db.statements import Statement
+
+
+class _Database(msgspec.Struct, frozen=True):
+    database_name: str
+
+
+class Unfinished(msgspec.Struct, frozen=True):
+    """A database that no living process creates or removes, and that is to be removed."""
+
+    server_name: str
+    database_name: str
+
+
+_server = sa.bindparam("server", type_=sa.String)
+# A job names its databases until they are dropped.
+_KNOWN = Statement(
+    sa.union_all(
+        sa.select(tenant.c.database_name).where(tenant.c.server_name == _server),
+        sa.select(job.c.database_name).where(
+            job.c.server_name == _server, job.c.database_name.is_not(None)
+        ),
+        sa.select(job.c.source_database_name).where(
+            job.c.source_server_name == _server, job.c.source_database_name.is_not(None)
+        ),
+    ),
+    _Database,
+)
+_UNFINISHED = Statement(
+    sa.select(tenant.c.server_name, tenant.c.database_name)
+    .where(
+        ~is_ready,
+        tenant.c.state != TenantState.DELETED.value,
+        sa.or_(tenant.c.worker_id.is_(None), ~tenant.c.worker_id.in_(living)),
+    )
+    .order_by(tenant.c.id)
+    .limit(sa.bindparam("limit", type_=sa.BigInteger)),
+    Unfinished,
+)
+
+
+async def names(session: CatalogSession, *, server_name: str) -> set[str]:
+    """Return the names of the databases on a server that a tenant in any state, or a job, has."""
+    return {one.database_name for one in await session.fetch_all(_KNOWN, server=server_name)}
+
+
+async def unfinished(session: CatalogSession, *, limit: int) -> list[Unfinished]:
+    """Return up to *limit* databases of interrupted creations and removals of tenants."""
+    return await session.fetch_all(_UNFINISHED, limit=limit)

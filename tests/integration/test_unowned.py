@@ -1,0 +1,100 @@
+"""Databases of no tenant and no job are found, and named if they can be no other catalog's."""
+
+import contextlib
+
+import pytest
+
+from tenantry.catalog import tenants
+from tenantry.cli.findings import Finding, State
+from tenantry.cli.unowned import check_unowned
+from tenantry.db.sessions import DatabaseUnavailable
+from tenantry.fleet.templates import TEMPLATE
+from tenantry.kit.ids import new_id
+from tenantry.services import Services, open_services
+from tenantry.settings import Settings
+from testkit import raw_sql
+from testkit.faults import Faults
+from tests.conftest import provision
+from tests.integration.test_deletion import delete
+from tests.integration.test_lifecycle import all_names
+
+DRAFTS = "SELECT count(*) FROM tenant WHERE state = 'provisioning'"
+
+
+async def _found(services: Services) -> list[Finding]:
+    return await check_unowned(services.settings, services.catalog)
+
+
+class TestCheckUnowned:
+    async def test_names_what_neither_a_tenant_nor_a_job_has(self, ordinary: Settings):
+        left = f"tenantry_{new_id().hex}"
+        async with open_services(ordinary, works=False) as services:
+            await provision(services, "acme")
+            await delete(services, (await provision(services, "globex")).tenant)
+            assert await _found(services) == []
+            server = services.databases.server("default")
+            await server.create(left)
+
+            (found,) = await _found(services)
+
+            assert (found.check, found.state) == ("unknown databases default", State.WARNING)
+            assert f"1 are of no tenant and no job: {left}." in found.detail
+            assert server.removal(left) in str(found.advice)
+            await server.drop(left)
+
+    async def test_names_nothing_that_another_catalog_can_have(self, ordinary: Settings):
+        foreign = f"{TEMPLATE}{'0' * 12}_{'0' * 16}"
+        async with open_services(ordinary, works=False) as services:
+            await provision(services, "acme")
+            server = services.databases.server("default")
+            names = [foreign, f"tenantry_{new_id().hex}"]
+            for name in names:
+                await server.create(name)
+
+            (found,) = await _found(services)
+
+            assert (found.state, found.advice) == (State.OK, None)
+            assert names[1] not in found.detail
+            for name in names:
+                await server.drop(name)
+
+    async def test_names_what_an_interrupted_creation_has_left(self, ordinary: Settings):
+        async with open_services(ordinary, works=False) as services:
+            made = await provision(services, "acme")
+            raw_sql.run(
+                ordinary.catalog,
+                "DELETE FROM api_key",
+                "UPDATE tenant SET state = 'provisioning', worker_id = NULL",
+            )
+
+            (found,) = await _found(services)
+
+            assert (found.check, found.state) == ("unfinished tenants", State.WARNING)
+            assert made.tenant.database_name in found.detail
+            await services.lifecycle.reap()
+            assert await _found(services) == []
+
+
+class TestDraftOfATemplate:
+    @pytest.mark.parametrize("lost", ["abandon", "remove_unseen"])
+    async def test_is_removed_by_its_own_process(
+        self, ordinary: Settings, faults: Faults, lost: str
+    ):
+        """The catalog is away when the draft is abandoned, or when it was published."""
+        async with open_services(ordinary, works=False) as services:
+
+            def lose(*_: object, **__: object) -> None:
+                raise DatabaseUnavailable
+
+            server = services.databases.server("default")
+            if lost == "abandon":
+                faults.before(server, "publish", lose, once=True)
+            faults.before(tenants, lost, lose, once=True)
+            with contextlib.suppress(Exception):
+                await provision(services, "acme")
+            assert raw_sql.rows(ordinary.catalog, DRAFTS) == [(1,)]
+
+            await services.lifecycle.reap()
+
+            assert raw_sql.rows(ordinary.catalog, DRAFTS) == [(0,)]
+            assert not [one for one in await all_names(services) if "draft" in one]
