@@ -14,7 +14,7 @@ from tenantry.access.sign_ins import LOGOUT, Account, SignIns
 from tenantry.access.tokens import IssuedToken, Session, Tokens
 from tenantry.catalog import admins
 from tenantry.catalog.admins import Admin
-from tenantry.catalog.database import Catalog
+from tenantry.catalog.database import Catalog, Unchanged
 from tenantry.db import audit_log
 from tenantry.kit.context import OperationContext
 from tenantry.kit.errors import Conflict
@@ -61,6 +61,8 @@ async def update(
 ) -> Admin:
     """Set the values that are not None, end all sessions of the admin, and return the admin.
 
+    If that changes nothing, the sessions stay valid.
+
     Raises:
         AdminNotFound: There is no such admin.
         BadPassword: A rule is broken.
@@ -78,13 +80,15 @@ async def update(
         active = {admin.id for admin in await admins.lock_active(session)}
         if is_active is False and active == {admin_id}:
             raise LastAdmin
+        changed = before = msgspec.structs.replace(before, is_active=admin_id in active)
+        if hashed is None and is_active == before.is_active:
+            raise Unchanged
         changed = await admins.update(
             session,
             admin_id,
             is_active=admin_id in active if is_active is None else is_active,
             password_hash=hashed,
         )
-        before = msgspec.structs.replace(before, is_active=admin_id in active)
         changes += audit_log.changes_between(before, changed, "is_active")
     if hashed is not None:
         await throttle.lift(realm=REALM, account=changed.email)

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from tenantry.catalog import signing_keys
-from tenantry.catalog.database import Catalog
+from tenantry.catalog.database import Catalog, Unchanged
 from tenantry.catalog.session import CatalogSession
 from tenantry.catalog.signing_keys import SigningKey, SigningKeyNotFound
 from tenantry.kit.clock import monotonic_seconds
@@ -186,6 +186,8 @@ class SigningKeys:
                 for key in keys
                 if _opened(self._seal, key) is None
             }
+            if not sealed:
+                raise Unchanged
             await signing_keys.reseal(session, sealed)
         return len(sealed)
 

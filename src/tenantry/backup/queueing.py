@@ -193,6 +193,8 @@ class Queueing:
             queued = [
                 _new(ctx, MOVE, tenant=(one.id, one.name), server_name=to_server) for one in found
             ]
+            if not queued:
+                return 0
             await job_queue.add(session, queued)
             changes: audit_log.Changes = [{"field": "jobs", "old": None, "new": len(queued)}]
             changes += _servers(from_server, to_server)
@@ -208,17 +210,19 @@ class Queueing:
             JobEnded: It has ended.
         """
         async with self.copying.catalog.begin() as session:
-            await jobs.get(session, job_id)
+            before = await jobs.get(session, job_id)
             job = await job_queue.cancel(session, job_id, now=ctx.now)
-            await audit.LOG.add(session, ctx, "job.cancel", job.id, tenant_id=job.tenant_id)
+            if not before.is_cancelled:
+                await audit.LOG.add(session, ctx, "job.cancel", job.id, tenant_id=job.tenant_id)
         return job
 
     async def cancel_queued(self, ctx: OperationContext) -> int:
         """Cancel every queued job; return how many."""
         async with self.copying.catalog.begin() as session:
             count = await job_queue.cancel_queued(session, now=ctx.now)
-            changes: audit_log.Changes = [{"field": "jobs", "old": count, "new": None}]
-            await audit.LOG.add(session, ctx, "job.cancel_queued", "jobs", changes=changes)
+            if count:
+                changes: audit_log.Changes = [{"field": "jobs", "old": count, "new": None}]
+                await audit.LOG.add(session, ctx, "job.cancel_queued", "jobs", changes=changes)
         return count
 
     async def _queue(

@@ -28,6 +28,10 @@ CatalogChange = NewType("CatalogChange", CatalogSession)
 _BUMP = Statement[Any](sa.update(catalog).values(epoch=catalog.c.epoch + 1))
 
 
+class Unchanged(Exception):
+    """Raised in the block of `Catalog.change`: nothing is to change."""
+
+
 class Catalog(Database[CatalogKind]):
     """The catalog: a session for reading, and `change` for cached values.
 
@@ -73,6 +77,9 @@ class Catalog(Database[CatalogKind]):
     ) -> AsyncIterator[CatalogChange]:
         """Open an audited transaction that invalidates the caches of all processes.
 
+        If the block raises `Unchanged`, the transaction is rolled back, without an entry, and the
+        code after the block continues.
+
         Args:
             ctx: Identifies the actor.
             action: The action, as ``noun.verb``.
@@ -89,5 +96,7 @@ class Catalog(Database[CatalogKind]):
                 )
                 # Last, because it blocks other changes until this transaction ends.
                 await session.execute(_BUMP)
+        except Unchanged:
+            pass
         finally:
             self.cache.clear()

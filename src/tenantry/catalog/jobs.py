@@ -139,6 +139,12 @@ _HAND_OVER = updating(
     database_name=job.c.source_database_name,
     has_made_read_only=False,
 )
+_LOCK_OPEN = Statement(
+    sa.select(*_COLUMNS)
+    .where(job.c.tenant_id == sa.bindparam("tenant"), is_open)
+    .with_for_update(),
+    Job,
+)
 _LOCK = Statement(sa.select(*_COLUMNS).where(_is_held, is_running).with_for_update(), Job)
 _KEEP = Statement[Any](
     sa.update(job)
@@ -282,17 +288,26 @@ async def note_activated(session: CatalogSession, job_id: UUID, *, worker_id: UU
 
 async def keep(
     session: CatalogSession, tenant_id: UUID, *, read_only: bool, suspended: bool
-) -> None:
+) -> bool:
     """Let no job of a tenant undo that it is read-only, or suspended: an admin wants it, too.
 
     Call it before the row of the tenant is changed: every transaction locks the job first.
+
+    Returns:
+        Whether a job would have undone it.
     """
-    await session.execute(
-        _KEEP,
-        tenant=tenant_id,
-        keeps_has_made_read_only=read_only,
-        keeps_has_suspended=suspended,
+    would_undo = any(
+        (read_only and one.has_made_read_only) or (suspended and one.has_suspended)
+        for one in await session.fetch_all(_LOCK_OPEN, tenant=tenant_id)
     )
+    if would_undo:
+        await session.execute(
+            _KEEP,
+            tenant=tenant_id,
+            keeps_has_made_read_only=read_only,
+            keeps_has_suspended=suspended,
+        )
+    return would_undo
 
 
 async def lock(session: CatalogSession, job_id: UUID, *, worker_id: UUID) -> Job | None:

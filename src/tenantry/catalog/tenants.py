@@ -220,13 +220,13 @@ async def get(session: CatalogSession, tenant_id: UUID) -> Tenant:
     return await fetch_or_raise(session, _FIND, TenantNotFound, tenant=tenant_id)
 
 
-async def lock(session: CatalogChange, tenant_id: UUID) -> None:
-    """Lock a ready tenant until the transaction ends.
+async def lock(session: CatalogChange, tenant_id: UUID) -> Tenant:
+    """Lock a ready tenant until the transaction ends, and return it.
 
     Raises:
         TenantNotFound: There is none.
     """
-    await fetch_or_raise(session, _LOCK, TenantNotFound, tenant=tenant_id)
+    return await fetch_or_raise(session, _LOCK, TenantNotFound, tenant=tenant_id)
 
 
 async def get_by_name(session: CatalogSession, name: str) -> Tenant:

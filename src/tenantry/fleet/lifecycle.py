@@ -13,7 +13,7 @@ from tenantry.access import credentials
 from tenantry.access.credentials import IssuedKey
 from tenantry.access.passwords import Passwords
 from tenantry.catalog import jobs, tenants
-from tenantry.catalog.database import Catalog
+from tenantry.catalog.database import Catalog, Unchanged
 from tenantry.catalog.tenants import Tenant, TenantNameInUse, TenantState
 from tenantry.db import audit_log
 from tenantry.fleet.heartbeat import Heartbeat
@@ -148,10 +148,10 @@ class Lifecycle:
         async with self.catalog.change(
             ctx, "tenant.update", tenant.id, tenant_id=tenant.id, changes=changes
         ) as session:
-            if is_read_only or is_active is False:
-                await jobs.keep(
-                    session, tenant.id, read_only=bool(is_read_only), suspended=is_active is False
-                )
+            is_kept = bool(is_read_only or is_active is False) and await jobs.keep(
+                session, tenant.id, read_only=bool(is_read_only), suspended=is_active is False
+            )
+            before = await tenants.lock(session, tenant.id)
             changed = await tenants.update(
                 session,
                 tenant.id,
@@ -161,7 +161,9 @@ class Lifecycle:
                 modules=keys,
                 requests_per_minute=requests_per_minute,
             )
-            changes += audit_log.changes_between(tenant, changed, *_LOGGED)
+            changes += audit_log.changes_between(before, changed, *_LOGGED)
+            if not changes and not is_kept:
+                raise Unchanged
         return changed
 
     async def bring_to_head(self, tenant: Tenant) -> None:

@@ -235,7 +235,8 @@ async def update(
 ) -> User:
     """Set the values that are not None, and return the user.
 
-    A new password or a deactivation ends every session and McpToken of the user.
+    A new password or a deactivation ends every session and McpToken of the user. Values that the
+    user has already change nothing.
 
     Raises:
         BadEmail, BadText, BadPassword: A rule is broken.
@@ -253,6 +254,13 @@ async def update(
         hashed = await passwords.hash(password)
     async with database.begin() as session:
         locked = await session.fetch_one(_LOCK, user=user_id)
+        if locked is None:
+            raise UserNotFound
+        sent = {"email": email, "full_name": full_name, "is_active": is_active}
+        if hashed is None and all(
+            value in (None, getattr(locked, name)) for name, value in sent.items()
+        ):
+            return locked
         user = await _change(
             session,
             user_id,

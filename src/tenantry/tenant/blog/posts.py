@@ -8,6 +8,7 @@ from datetime import datetime
 from itertools import product
 from uuid import UUID
 
+import msgspec
 import sqlalchemy as sa
 
 from tenantry.access.principal import Scope
@@ -18,7 +19,7 @@ from tenantry.kit.text import canonical
 from tenantry.tenant import audit, users
 from tenantry.tenant.blog import listing, searching, state, tagging, writing
 from tenantry.tenant.blog.content import Post, PostNotFound, PostStatus, PostSummary
-from tenantry.tenant.blog.drafts import NOTHING, revised
+from tenantry.tenant.blog.drafts import NOTHING, Draft, revised
 from tenantry.tenant.blog.folding import Folding
 from tenantry.tenant.blog.writing import Author
 from tenantry.tenant.databases import TenantDatabase, TenantSession
@@ -179,7 +180,8 @@ async def update(
 ) -> Post:
     """Set the values that are not None, and return the post.
 
-    An excerpt that was derived from the content is derived again, and so is a blank *excerpt*.
+    An excerpt that was derived from the content is derived again, and so is a blank *excerpt*. A
+    post that has these values already is not changed.
 
     Raises:
         BadText, BadSlug, BadTags: A rule is broken; the message names the member.
@@ -190,7 +192,10 @@ async def update(
     folded = await folding.fold(ctx.tenant.id, title, content)
     async with state.writing(ctx.database) as session:
         before = await _find(session, post_id)
-        written = await writing.change(session, before, changes.of(before), folded, now=ctx.now)
+        says = changes.of(before)
+        if says == msgspec.convert(before, Draft, from_attributes=True):
+            return before
+        written = await writing.change(session, before, says, folded, now=ctx.now)
         await audit.LOG.add(session, ctx, "post.update", post_id, changes=_changes(before, written))
     return written
 
