@@ -138,7 +138,7 @@ sbom: .supply/.tools .supply/.release ## Write the bill of materials of a releas
 audit: .supply/.tools ## Look up known vulnerabilities of what is locked; status 3 if no index is reachable
 	@.supply/tools/bin/python -m tools.advisories
 
-docs: .venv/.dev ## Write docs/reference, openapi.json, requests.http and .env.example from the code
+docs: .venv/.dev ## Write docs/reference, openapi.json, requests.http, .env.example and commands.json from the code
 	$(BIN)/python -m tools.reference
 
 format: .venv/.dev .node/.javascript ## Format the code

@@ -15,7 +15,8 @@ from pydantic.fields import FieldInfo
 from tenantry.api.endpoints import Endpoint
 from tenantry.api.examples import example_of, example_of_parameter
 from tenantry.api.table import DESCRIPTION, ENDPOINTS
-from tenantry.cli import output
+from tenantry.cli import output, recorded
+from tenantry.cli.main import COMMANDS
 from tenantry.schemas.base import Nothing
 from tenantry.settings import PREFIX, Settings
 
@@ -64,7 +65,13 @@ def files() -> dict[str, str]:
         "openapi.json": output.json_text(DESCRIPTION),
         "requests.http": _collection(),
         ".env.example": _settings(),
+        "src/tenantry/cli/commands.json": _commands(),
     }
+
+
+def _commands() -> str:
+    found = {one.name: recorded.record(one.load()) for one in COMMANDS}
+    return json.dumps(found, indent=1, ensure_ascii=False) + "\n"
 
 
 # The collection

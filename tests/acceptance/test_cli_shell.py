@@ -7,18 +7,34 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+import typer
 
 from tenantry.cli.main import COMMANDS
 from testkit.programs import START_SECONDS_MAX, environment_of, only_line
 from tests.acceptance.commands import Commands, every_command
 
 # Importing any of them takes longer than all that help needs.
-SLOW = {"sqlalchemy", "alembic", "uvicorn", "starlette", "mcp", "asyncpg", "rich"}
+SLOW = {
+    *("sqlalchemy", "alembic", "uvicorn", "starlette", "mcp", "asyncpg", "aiosqlite", "psycopg"),
+    *("rich", "msgspec", "structlog", "cryptography", "argon2", "pydantic_settings"),
+}
 TENANTRY = Path(sys.executable).with_name("tenantry")
 
 
 class TestHelp:
-    @pytest.mark.parametrize("arguments", [("--help",), ("-h",), ("--version",), ("nonsense",)])
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            ("--help",),
+            ("-h",),
+            ("--version",),
+            ("nonsense",),
+            ("migrate",),
+            ("tenant", "--help"),
+            ("tenant", "list", "-h"),
+            ("serve", "--help"),
+        ],
+    )
     def test_imports_nothing_that_only_a_command_needs(
         self, tmp_path: Path, arguments: tuple[str, ...]
     ):
@@ -28,15 +44,28 @@ class TestHelp:
         assert imported & SLOW == set()
 
     @pytest.mark.slow
-    def test_of_a_group_lists_its_commands_without_loading_the_others(self, tmp_path: Path):
-        assert "uvicorn" not in _imported(tmp_path, "tenant", "--help")
-
-    @pytest.mark.slow
     def test_has_a_short_form_everywhere(self, alone: Commands):
         for path, _ in every_command():
             long, short = alone(*path, "--help"), alone(*path, "-h")
 
             assert (short.status, short.stdout) == (0, long.stdout), path
+
+    @pytest.mark.slow
+    def test_is_that_of_the_command_itself_everywhere(self, alone: Commands):
+        """What is recorded for it is not older than the command: otherwise run `make docs`."""
+        for path, command in every_command():
+            name = " ".join(("tenantry", *path))
+            settings = {"help_option_names": ["-h", "--help"]}
+            context = typer.Context(command, info_name=name, terminal_width=80, **settings)
+            own = command.get_help(context)
+
+            assert alone(*path, "--help").stdout == f"{own}\n", path
+
+    def test_as_the_last_value_of_an_option_is_refused(self, alone: Commands):
+        ended = alone("tenant", "list", "--search", "--help")
+
+        assert (ended.status, ended.stdout) == (2, "")
+        assert "the value of an option" in ended.stderr
 
     def test_gives_the_summary_of_each_command_as_the_command_itself(self):
         for deferred in COMMANDS:
@@ -107,12 +136,39 @@ class TestCompletion:
         assert ".bash_completions/tenantry.sh" in (tmp_path / ".bashrc").read_text()
         assert _complete(tmp_path, script, "tenantry", "doc") == ["doctor"]
 
-    def test_of_a_top_level_command_imports_nothing_slow(self, tmp_path: Path):
-        words = {"_TENANTRY_COMPLETE": "complete_bash", "COMP_WORDS": "tenantry t"}
+    @pytest.mark.parametrize(
+        "words", ["tenantry t", "tenantry tenant l", "tenantry tenant export --f"]
+    )
+    def test_imports_nothing_slow(self, tmp_path: Path, words: str):
+        at = str(len(words.split()) - 1)
+        given = {"_TENANTRY_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": at}
 
-        imported = _imported(tmp_path, **words, COMP_CWORD="1")
+        assert _imported(tmp_path, **given) & SLOW == set()
 
-        assert imported & SLOW == set()
+    def test_of_a_tenant_imports_no_more_than_the_settings_need(self, tmp_path: Path):
+        words = {"_TENANTRY_COMPLETE": "complete_bash", "COMP_WORDS": "tenantry tenant show A"}
+
+        assert _imported(tmp_path, **words, COMP_CWORD="3") & SLOW <= {"pydantic_settings"}
+
+    @pytest.mark.slow
+    def test_offers_tenants_and_runs(self, tenantry: Commands):
+        """The id of a tenant with a name that a shell would split."""
+        acme, both = tenantry.create_tenant("Acme"), tenantry.create_tenant("Acme & Sons")
+        tenantry.create_admin()
+        run = tenantry("migrate", "all", "--json").data["runId"]
+
+        def offered(words: str, shell: str = "complete_bash") -> list[str]:
+            given = {"COMP_WORDS": words, "_TYPER_COMPLETE_ARGS": words}
+            given |= {"COMP_CWORD": str(len(words.split()) - 1), "_TENANTRY_COMPLETE": shell}
+            given |= {"_TYPER_COMPLETE_FISH_ACTION": "get-args", **tenantry.environment}
+            return _run(tenantry.folder, str(TENANTRY), **given).stdout.split("\n")[:-1]
+
+        assert offered("tenantry tenant show ac") == [acme["name"], both["id"]]
+        assert offered("tenantry migrate plan --tenant acme") == [acme["name"], both["id"]]
+        assert offered(f"tenantry migrate show {run[:9]}") == [run]
+        assert offered("tenantry user list x") == [""]
+        assert f"{both['id']}\tAcme & Sons" in offered("tenantry tenant show ac", "complete_fish")
+        assert any("Acme" in one for one in offered("tenantry tenant show ac", "complete_zsh"))
 
 
 def _imported(folder: Path, *arguments: str, **environment: str) -> set[str]:

@@ -9,6 +9,7 @@ import typer
 from tenantry.catalog import audit
 from tenantry.cli import options, output, session
 from tenantry.cli.commands import new_group
+from tenantry.cli.completion import tenant_names
 from tenantry.cli.finding import find_tenant
 from tenantry.db.audit_log import AuditEntry, AuditFilter, AuditLog
 from tenantry.db.sessions import Session
@@ -31,12 +32,17 @@ Action = Annotated[str | None, typer.Option(help="What: `login.failure`, `tenant
 Target = Annotated[str | None, typer.Option(help="The id of what was changed.")]
 OfTenant = Annotated[
     str | None,
-    typer.Option("--tenant", help="A tenant's id or name; of a deleted tenant, the id."),
+    typer.Option(
+        "--tenant",
+        help="A tenant's id or name; of a deleted tenant, the id.",
+        autocompletion=tenant_names,
+    ),
 ]
 Inside = Annotated[
     str | None,
     typer.Option(
         metavar="TENANT",
+        autocompletion=tenant_names,
         help="Read the log of this tenant's own database: what was changed in the tenant.",
     ),
 ]

@@ -16,6 +16,7 @@ from tenantry.catalog.jobs import Job, JobNotFound
 from tenantry.catalog.tenants import Tenant
 from tenantry.cli import options, output, recovery, session, transfer
 from tenantry.cli.commands import new_group
+from tenantry.cli.completion import tenant_names
 from tenantry.cli.exit_status import ExitStatus
 from tenantry.cli.finding import find_tenant, read_id
 from tenantry.cli.recovery import Archive, Place
@@ -76,7 +77,10 @@ class ForeignNeedsName(Invalid):
 async def create(
     *,
     tenant: Annotated[
-        list[str] | None, typer.Option(metavar="TENANT", help="An id or a name; repeatable.")
+        list[str] | None,
+        typer.Option(
+            metavar="TENANT", help="An id or a name; repeatable.", autocompletion=tenant_names
+        ),
     ] = None,
     everything: Annotated[
         bool, typer.Option("--all", help="Every tenant, and the catalog.")
@@ -227,6 +231,7 @@ async def restore(
         typer.Option(
             "--replace",
             metavar="TENANT",
+            autocompletion=tenant_names,
             help="Restore in place of this tenant. Its old database is kept until "
             "`tenantry backup confirm`.",
         ),

@@ -15,6 +15,9 @@ from tenantry.cli.exit_status import ExitStatus
 from tenantry.kit.errors import TenantryError
 from tenantry.kit.text import printable
 
+# The last argument of a command that prints a help text.
+HELPS = (["-h"], ["--help"])
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -97,9 +100,21 @@ class DeferredCommand(TyperCommand):
         command.name = self.name
         return command
 
-    def make_context(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the context of the command itself, with its arguments parsed."""
-        return self.load().make_context(*args, **kwargs)
+    def make_context(self, info_name: str, args: list[str], **kwargs: Any) -> Any:
+        """Return the context of the command itself, with its arguments parsed.
+
+        Help and completion take the recorded command.
+        """
+        command = self.recorded()
+        is_without_command = not args and hasattr(command, "commands")
+        if not (kwargs.get("resilient_parsing") or args[-1:] in HELPS or is_without_command):
+            command = self.load()
+        return command.make_context(info_name, args, **kwargs)
+
+    def recorded(self) -> Any:
+        """Return the command without what it does: nothing is imported for it."""
+        recorded = import_module("tenantry.cli.recorded")
+        return recorded.build(self.name, recorded.read()[self.name], Group)
 
 
 class Root(Group):

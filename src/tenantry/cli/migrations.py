@@ -12,6 +12,7 @@ from tenantry.catalog.database import Catalog
 from tenantry.catalog.runs import MigrationRun, MigrationRunNotFound
 from tenantry.cli import options, output, progress, reports, run_options, session
 from tenantry.cli.commands import new_group
+from tenantry.cli.completion import run_ids
 from tenantry.cli.exit_status import ExitStatus
 from tenantry.cli.finding import read_id
 from tenantry.cli.progress import Found
@@ -193,7 +194,8 @@ async def history(
 @group.command("show")
 async def show(
     run: Annotated[
-        str | None, typer.Argument(help="The id of the run. Default: the newest.")
+        str | None,
+        typer.Argument(help="The id of the run. Default: the newest.", autocompletion=run_ids),
     ] = None,
     *,
     watch: Annotated[
@@ -220,7 +222,9 @@ async def show(
 
 @group.command("cancel")
 async def cancel(
-    run: Annotated[str, typer.Argument(help="The id of the run.")], *, as_json: options.Json = False
+    run: Annotated[str, typer.Argument(help="The id of the run.", autocompletion=run_ids)],
+    *,
+    as_json: options.Json = False,
 ) -> None:
     """Cancel a migration run: tenants in work finish, others are not started."""
     async with session.opened() as services:

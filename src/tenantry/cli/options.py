@@ -7,6 +7,7 @@ from typing import Annotated
 import msgspec
 import typer
 
+from tenantry.cli.completion import tenant_names
 from tenantry.kit.errors import Invalid
 from tenantry.schemas.base import Instant
 
@@ -66,7 +67,9 @@ PasswordStdin = Annotated[
 ExactName = Annotated[
     str | None, typer.Option(help="Its exact name. Without it, the terminal prompts for it.")
 ]
-Tenant = Annotated[str, typer.Argument(help="The tenant's id or its name.")]
+Tenant = Annotated[
+    str, typer.Argument(help="The tenant's id or its name.", autocompletion=tenant_names)
+]
 ExpiresAt = Annotated[
     datetime | None,
     typer.Option(

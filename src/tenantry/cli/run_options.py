@@ -7,15 +7,23 @@ import typer
 
 from tenantry.catalog.database import Catalog
 from tenantry.catalog.runs import MigrationRunNotFound
+from tenantry.cli.completion import run_ids, tenant_names
 from tenantry.cli.finding import find_tenant, read_id
 from tenantry.fleet.run_options import Amount, RunOptions
 
 Tenants = Annotated[
     list[str] | None,
-    typer.Option("--tenant", help="Only this tenant, by id or name. Can be repeated."),
+    typer.Option(
+        "--tenant",
+        help="Only this tenant, by id or name. Can be repeated.",
+        autocompletion=tenant_names,
+    ),
 ]
 Retry = Annotated[
-    str | None, typer.Option(metavar="RUN", help="Only the tenants that failed in this run.")
+    str | None,
+    typer.Option(
+        metavar="RUN", help="Only the tenants that failed in this run.", autocompletion=run_ids
+    ),
 ]
 Waves = Annotated[
     list[str] | None,
