@@ -3,12 +3,9 @@
 import ipaddress
 import os
 from collections.abc import Mapping
-from io import StringIO
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from dotenv import dotenv_values
-from dotenv.parser import parse_stream
 from pydantic import (
     AfterValidator,
     Field,
@@ -20,6 +17,8 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from tenantry.kit import env_file
+from tenantry.kit.env_file import BadEnvFile
 from tenantry.kit.errors import Invalid
 from tenantry.kit.secrets import fault_of_secret_key
 from tenantry.kit.server_settings import DatabaseUrl, TenantServer, TenantServers
@@ -28,6 +27,7 @@ PREFIX = "TENANTRY_"
 # Variables of the test suite; processes that it starts inherit them.
 TEST_PREFIX = "TENANTRY_TEST_"
 ENV_FILE = ".env"
+QUOTATION_MARKS = ('"', "'")
 SERVER_DEFAULT = "default"
 # The local address of a server that listens on every address.
 WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - nothing is bound here
@@ -349,10 +349,10 @@ def read_settings(**overrides: object) -> Settings:
     *overrides* are from the command line; None if not given.
 
     Raises:
-        BadSettings: A setting is invalid, or a ``TENANTRY_*`` name is unknown: otherwise a
-            mistyped name would silently have no effect.
+        BadSettings: A setting is invalid or in quotation marks, or a ``TENANTRY_*`` name is
+            unknown: otherwise a mistyped name would silently have no effect.
     """
-    _check_names({**_read_file(), **os.environ})  # noqa: TID251 - here they are read
+    _check_environment({**_read_file(), **os.environ})  # noqa: TID251 - here they are read
     try:
         return Settings(**{k: v for k, v in overrides.items() if v is not None})  # type: ignore[arg-type]
     except ValidationError as error:
@@ -360,35 +360,25 @@ def read_settings(**overrides: object) -> Settings:
 
 
 def _read_file() -> dict[str, str | None]:
-    """Return the settings in the file `ENV_FILE`; empty if there is no file.
-
-    Raises:
-        BadSettings: A line cannot be read: otherwise it would silently have no effect.
-    """
     try:
-        text = Path(ENV_FILE).read_text(encoding="utf-8")
-    except (FileNotFoundError, IsADirectoryError):
-        return {}
-    except OSError as error:
-        raise BadSettings(f"{ENV_FILE} cannot be read ({error.strerror}).") from error
-    except UnicodeDecodeError as error:
-        raise BadSettings(f"{ENV_FILE} must be UTF-8 text.") from error
-    for line in parse_stream(StringIO(text)):
-        if line.error:
-            raise BadSettings(
-                f"Line {line.original.line} of {ENV_FILE} cannot be read: "
-                "write NAME=value, and close every quotation mark."
-            )
-    return dotenv_values(stream=StringIO(text))
+        return env_file.read(Path(ENV_FILE))
+    except BadEnvFile as error:
+        raise BadSettings(str(error)) from error
 
 
-def _check_names(environment: Mapping[str, str | None]) -> None:
+def _check_environment(environment: Mapping[str, str | None]) -> None:
     known = {PREFIX + name.upper() for name in Settings.model_fields}
     for name in sorted(environment):
         upper = name.upper()
         if upper.startswith(PREFIX) and not upper.startswith(TEST_PREFIX) and upper not in known:
             raise BadSettings(
                 f"{name} is not a setting of Tenantry (see docs/reference/settings.md)."
+            )
+        value = environment[name] or ""
+        if upper in known and value[:1] in QUOTATION_MARKS and value[-1:] == value[:1]:
+            raise BadSettings(
+                f"{name} is in quotation marks, which would be part of it: remove them "
+                "(`docker run --env-file` and Kubernetes keep them; a shell and .env do not)."
             )
 
 

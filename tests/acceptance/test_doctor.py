@@ -13,6 +13,7 @@ from tenantry.cli.findings import State
 from tenantry.db.postgres_roles import HARMLESS_CREATEROLE_SINCE, Role, read_role
 from testkit import raw_sql
 from tests.acceptance.commands import OTHER_KEY, Commands
+from tests.integration.engines import on_postgresql
 
 GIB = 2**30
 JOB = (
@@ -239,6 +240,72 @@ def _found(data: Any, check: str) -> Any:
     return next(one for one in data["items"] if one["check"] == check and one["state"] != "ok")
 
 
+def _states(data: Any) -> dict[str, str]:
+    return {one["check"]: one["state"] for one in data["items"]}
+
+
 def _connections(data: Any) -> tuple[str, str]:
     (one,) = [one for one in data["items"] if one["check"].startswith("connections to")]
     return one["state"], one["detail"]
+
+
+class TestClientPrograms:
+    """Without them, or with older ones, no backup on PostgreSQL succeeds."""
+
+    CHECK = "pg_dump, pg_restore"
+
+    @on_postgresql
+    def test_are_found(self, tenantry: Commands):
+        states = _states(tenantry("doctor", "--json").data)
+
+        assert states[self.CHECK] == "ok"
+
+    @on_postgresql
+    def test_that_are_missing_are_reported(self, tenantry: Commands, tmp_path: Path):
+        ended = tenantry("doctor", "--json", TENANTRY_PG_TOOLS=str(tmp_path))
+
+        found = _found(ended.data, self.CHECK)
+        assert (found["state"], ended.status) == ("warning", 0)
+        assert "Not installed" in found["detail"]
+        assert "postgresql-client-" in found["advice"]
+
+    @on_postgresql
+    def test_that_are_too_old_are_reported(self, tenantry: Commands, tmp_path: Path):
+        for name in ("pg_dump", "pg_restore"):
+            program = tmp_path / name
+            program.write_text(f"#!/bin/sh\necho '{name} (PostgreSQL) 9.6'\n")
+            program.chmod(0o755)
+        ended = tenantry("doctor", "--json", TENANTRY_PG_TOOLS=str(tmp_path))
+
+        found = _found(ended.data, self.CHECK)
+        assert found["state"] == "warning"
+        assert "has version 9" in found["detail"]
+
+    def test_are_not_needed_on_sqlite(self, alone: Commands):
+        assert self.CHECK not in _states(alone("doctor", "--json").data)
+
+
+class TestFilesWithSecrets:
+    def test_that_others_can_read_are_reported(self, alone: Commands):
+        """Also the settings, which were not looked at."""
+        alone.create_admin()
+        file = alone.folder / ".env"
+        file.write_text("TENANTRY_LOG_LEVEL=info\n")
+        file.chmod(0o644)
+        before = _found(alone("doctor", "--json").data, "file modes")
+        file.chmod(0o600)
+        after = _states(alone("doctor", "--json").data)
+
+        assert before["state"] == "warning"
+        assert str(file) in before["detail"]
+        assert str(file) in before["advice"]
+        assert after["file modes"] == "ok"
+
+    def test_that_others_can_read_are_reported_of_a_url(self, alone: Commands, tmp_path: Path):
+        key = tmp_path / "client.key"
+        key.write_text("no key\n")
+        key.chmod(0o640)
+        url = f"postgresql://someone@127.0.0.1:1/nowhere?sslkey={key}"
+        ended = alone("doctor", "--json", TENANTRY_TENANT_SERVER_URL=url)
+
+        assert str(key) in _found(ended.data, "file modes")["detail"]

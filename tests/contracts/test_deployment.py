@@ -97,10 +97,22 @@ class TestDockerfile:
     def test_pins_its_images(self):
         """Each stage begins with one release of Python, or with the image that is chosen."""
         images = {rest.split()[0] for rest in of("FROM")}
-        name, _, default = of("ARG")[0].partition("=")
+        defaults = dict(one.split("=") for one in of("ARG") if "_IMAGE=" in one)
 
-        assert images == {f"${{{name}}}"}
-        assert PINNED.fullmatch(default)
+        assert images == {f"${{{name}}}" for name in defaults}
+        assert all(PINNED.fullmatch(default) for default in defaults.values())
+
+    def test_has_the_client_programs_of_the_server(self):
+        """Backups need them, not older than the server that is started beside it."""
+        [major] = [one.partition("=")[2] for one in of("ARG") if one.startswith("POSTGRES_MAJOR")]
+        image = COMPOSE["services"]["postgres"]["image"]
+
+        assert "postgresql-client-${POSTGRES_MAJOR}" in DOCKERFILE
+        assert "TENANTRY_PG_TOOLS=/usr/lib/postgresql/${POSTGRES_MAJOR}/bin" in DOCKERFILE
+        assert f":-postgres:{major}." in image
+        for name in OURS:
+            arguments = COMPOSE["services"][name]["build"]["args"]
+            assert (arguments["POSTGRES_MAJOR"], arguments["POSTGRES_IMAGE"]) == (major, image)
 
     def test_installs_what_is_locked(self):
         """With hashes, from no named index, and Tenantry itself without an index."""
@@ -173,6 +185,21 @@ class TestCompose:
         }
 
         assert Settings(**given).catalog.startswith("postgresql://")
+
+    def test_trusts_the_proxy_of_its_machine(self):
+        """A client's address comes from it; otherwise all clients share one limit on logins."""
+        [network] = COMPOSE["networks"]["default"]["ipam"]["config"]
+
+        for name in OURS:
+            environment = COMPOSE["services"][name]["environment"]
+            assert environment["TENANTRY_TRUSTED_PROXIES"] == network["gateway"]
+
+    def test_keeps_one_folder_of_archives(self):
+        """What one process saves, another one restores."""
+        assert "/data/backups" in DOCKERFILE
+        for name in OURS:
+            assert COMPOSE["services"][name]["volumes"] == ["backups:/data/backups"]
+        assert "backups" in COMPOSE["volumes"]
 
     def test_holds_no_secret(self):
         """Secrets come from the environment, and it does not start without them."""

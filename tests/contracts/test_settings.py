@@ -193,6 +193,14 @@ class TestReadSettings:
 
         assert read_settings().port == 8000
 
+    @pytest.mark.parametrize("value", ['"data"', "'data'", '"', "'{}'"])
+    @pytest.mark.parametrize("name", ["DATA_DIR", "CATALOG_URL", "SECRET_KEY", "TENANT_SERVERS"])
+    def test_refuses_quotation_marks(self, name: str, value: str, monkeypatch: pytest.MonkeyPatch):
+        """`docker run --env-file` keeps them: the data would be in a folder named `"`."""
+        monkeypatch.setenv(f"TENANTRY_{name}", value)
+
+        assert f"TENANTRY_{name} is in quotation marks" in refusal()
+
     @pytest.mark.parametrize(
         ("name", "value"), [(name, value) for name, values in WRONG.items() for value in values]
     )

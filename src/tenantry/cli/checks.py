@@ -16,6 +16,7 @@ from tenantry.cli.capacity import (
     check_space,
     nearest,
 )
+from tenantry.cli.client_programs import check_client_programs
 from tenantry.cli.configuration import check_configuration
 from tenantry.cli.exposure import check_modes, check_public, check_roles
 from tenantry.cli.findings import Finding, State
@@ -66,6 +67,7 @@ async def examine(settings: Settings) -> list[Finding]:
     findings += await _check_tenant_servers(settings)
     findings += await check_poolers(settings)
     findings += await check_roles(settings)
+    findings += await check_client_programs(settings)
     findings += await check_connections(settings)
     findings += await asyncio.to_thread(_check_revisions, settings)
     return findings

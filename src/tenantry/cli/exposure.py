@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
-from tenantry.backup import dumps
+from tenantry.backup import dumps, s3
 from tenantry.catalog import tenants
 from tenantry.catalog.database import Catalog
 from tenantry.cli.findings import Finding, State
@@ -13,23 +13,27 @@ from tenantry.cli.server import LOCK_FILE
 from tenantry.db.files import SIDE_FILES
 from tenantry.db.postgres_roles import read_role
 from tenantry.db.urls import sqlite_path
-from tenantry.kit import private
+from tenantry.kit import postgres_urls, private
 from tenantry.kit.errors import Unavailable
 from tenantry.services import open_tenant_server
-from tenantry.settings import Settings
+from tenantry.settings import ENV_FILE, Settings
 
 ROLE_ADVICE = (
     "Use a role with LOGIN and CREATEDB alone: ALTER ROLE … NOSUPERUSER NOCREATEROLE, and REVOKE "
     "other roles from it."
 )
+# Parameters of a URL that name a file with a secret.
+SECRET_FILES = ("passfile", "sslkey")
 PATHS_MAX = 100_000
 """How many paths below a folder of tenants are checked: this takes about a second."""
 
 
 def check_modes(settings: Settings) -> list[Finding]:
-    """Check that only the owner can open the files that Tenantry has created."""
+    """Check that only the owner can open the files of tenants, and those that have secrets."""
     found = [sqlite_path(server.address) for server in settings.servers.values()]
     folders = [path for path in found if path is not None]
+    if not settings.archives.startswith(s3.SCHEME):
+        folders.append(Path(settings.archives))
     made = [path for path in (*_files(settings), *folders) if path.exists()]
     if not made:
         return []
@@ -84,9 +88,19 @@ async def check_roles(settings: Settings) -> list[Finding]:
 def _files(settings: Settings) -> Iterator[Path]:
     folder = settings.data_dir
     yield from (folder, folder / "secret-key", folder / LOCK_FILE)
+    yield Path(ENV_FILE).resolve()  # the mode of a symbolic link means nothing
+    for url in (settings.catalog, *_urls_of(settings)):
+        if sqlite_path(url) is None:
+            given = postgres_urls.parse(url).parameters
+            yield from (Path(given[name]).resolve() for name in SECRET_FILES if name in given)
     catalog = sqlite_path(settings.catalog)
     if catalog is not None:
         yield from (Path(f"{catalog}{suffix}") for suffix in ("", *SIDE_FILES))
+
+
+def _urls_of(settings: Settings) -> Iterator[str]:
+    for server in settings.servers.values():
+        yield from (server.address, server.admin_address)
 
 
 def _is_exposed(path: Path, *, deep: bool) -> bool:
