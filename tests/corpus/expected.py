@@ -30,14 +30,20 @@ REFUSALS = (
     | _on(BOTH, _SECOND, "session_of_a_new_engine", "second_connection")
     | _on(POSTGRESQL, _SECOND, "second_connection_writes")
     | _on(SQLITE, "cannot VACUUM", "vacuum_of_sqlite")
-    | _on(SQLITE, "PRAGMA journal_mode has no effect", "pragma_journal_mode_changed")
-    | _on(SQLITE, "PRAGMA foreign_keys = ON has no effect", "pragma_foreign_keys_off")
+    | _on(
+        SQLITE,
+        "rows of the table (person|owned) violate a foreign key",
+        *("pragma_foreign_keys_off", "pragma_foreign_keys_cascade_after_on"),
+    )
+    | _on(SQLITE, "keeps SQLite files in WAL mode", "pragma_journal_mode_other_than_wal")
+    | _on(SQLITE, "drops the table note", "pragma_foreign_keys_table_rebuilt_after_on")
     | _on(
         SQLITE,
         "rolled the transaction back",
         *("insert_or_rollback_caught", "insert_or_rollback_caught_and_chained"),
         "raise_rollback_caught",
     )
+    | _on(POSTGRESQL, "sets schema_translate_map", "execution_options_for_later_revisions")
     | _on(BOTH, "reads the -x arguments", "x_argument")
     | _on(BOTH, _NO_ENV, "context_config", "config_of_context", "script_directory")
     | _on(POSTGRESQL, "calls `autocommit_block` indirectly", "block_of_a_helper_caught")
@@ -59,11 +65,6 @@ DIFFERENCES = {
         "rows_deleted_at_commit_after_block",
     ),
     **_on(POSTGRESQL, "The module is imported before the connection.", "listener_on_every_engine"),
-    **_on(
-        BOTH,
-        "Each revision has its own context, and a recorded one has no connection.",
-        *("listener_for_later_revisions", "context_options_for_later_revisions"),
-    ),
     **_on(BOTH, "env.py is not run.", "naming_convention_of_env_py"),
     **_on(
         POSTGRESQL,
@@ -72,11 +73,6 @@ DIFFERENCES = {
         "statement_timeout_lasts_beyond_block",
     ),
     **_on(POSTGRESQL, "The block is expected: what precedes it is committed.", "block_not_entered"),
-    **_on(
-        POSTGRESQL,
-        "A recorded revision has no connection with options.",
-        "execution_options_for_later_revisions",
-    ),
     **_on(
         SQLITE,
         "The transaction was begun before the revision, by hand.",

@@ -359,15 +359,32 @@ class TestTransaction:
         assert raw_sql.dump(tenant_url) == before
 
     @on_sqlite
-    async def test_does_not_turn_foreign_keys_on(
+    async def test_turns_foreign_keys_on_only_after_off(
         self, rig: Rig, folder: AlembicFolder, tenant_url: str
     ):
-        """The pragma has no effect inside a transaction, and raises nothing."""
         folder.add("u1_on", "op.execute('PRAGMA foreign_keys=ON')")
 
         failed = await rig.migrate(tenant_url)
 
-        assert "PRAGMA foreign_keys = ON has no effect" in reason(failed.error)
+        assert "needs PRAGMA foreign_keys = OFF before it" in reason(failed.error)
+        assert reason(failed.error).endswith("(u1_on.py, line 10).")
+
+    @on_sqlite
+    async def test_checks_foreign_keys_that_a_revision_turns_on_again(
+        self, rig: Rig, folder: AlembicFolder, tenant_url: str
+    ):
+        refer = "op.execute('CREATE TABLE more (note INTEGER REFERENCES note)')\n"
+        folder.add("u1_note", NOTE + refer + "op.execute('INSERT INTO more VALUES (1)')")
+        pragmas = "op.execute('PRAGMA foreign_keys={}')\n".format
+        delete = "op.execute('DELETE FROM note')\n"
+        file = folder.add("u2_delete", pragmas("OFF") + delete + pragmas("ON"))
+
+        failed = await rig.migrate(tenant_url)
+        file.write_text(file.read_text().replace("DELETE FROM note", "DELETE FROM more"))
+        done = await rig.migrate(tenant_url)
+
+        assert "rows of the table more violate a foreign key to note" in reason(failed.error)
+        assert done.error is None, reason(done.error)
 
     @on_sqlite
     async def test_that_executescript_ends_is_reported(

@@ -147,6 +147,21 @@ class TestContent:
         assert shared == own | {"begin", "u1_notes", "u2_index"}
         assert set(one) - shared == {"u3_row", "u4_more"}
 
+    @pytest.mark.parametrize("middle", ["pass", "op.get_bind()"], ids=["recorded", "live"])
+    async def test_continues_with_the_types_that_it_has(
+        self, with_user: Settings, folder: AlembicFolder, middle: str
+    ):
+        """With Alembic, the first upgrade of a database creates an enumeration once."""
+        table = "op.create_table('{}', sa.Column('state', sa.Enum('a', 'b', name='state')))".format
+        folder.add("u1_first", table("first"))
+        folder.add("u2_second", table("second"))
+        folder.add("u3_row", f"{middle}\nop.execute(\"INSERT INTO first VALUES ('a')\")")
+        folder.add("u4_third", table("third"))
+
+        [url, _] = await made(with_user)
+
+        assert raw_sql.tables(url) >= {"first", "second", "third"}
+
     async def test_follows_a_file_that_a_revision_reads(
         self, with_user: Settings, folder: AlembicFolder, tmp_path: Path
     ):

@@ -186,7 +186,8 @@ class Lifecycle:
         """
         await self.templates.copy(ctx, server_name, scripts=scripts, to=name)
         if scripts.streams.user is not None:  # revisions that the template does not contain
-            await self._migrate(self.databases.server(server_name).url(name), scripts)
+            rest = RunScripts(scripts.streams, is_of_template=True)
+            await self._migrate(self.databases.server(server_name).url(name), rest)
 
     async def reap(self) -> None:
         """Remove tenants that a dead process left unfinished while creating or deleting them.

@@ -5,8 +5,7 @@ Everything here is synchronous and runs in one thread for each database (`Migrat
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -21,10 +20,13 @@ from tenantry.migration.revisions import upgrade
 from tenantry.migration.schema_state import NoVersion, Schema, SchemaState
 from tenantry.migration.statements import (
     AutocommitRevision,
+    CreatedTypes,
     LiveRevision,
+    RecordedRevision,
     SchemaMoved,
     Statement,
     Step,
+    TypeName,
     messages,
 )
 
@@ -45,6 +47,9 @@ class Execution(ABC):
         self.guard = Guard()
         self._user_table = user_table
         self._raw: Any = None
+        # What an upgrade keeps from one revision to the next: see `live.LiveContext`.
+        self._types: dict[str, set[tuple[str | None, str]]] = {}
+        self._context: live.LiveContext | None = None
 
     @property
     @abstractmethod
@@ -142,16 +147,58 @@ class Execution(ABC):
         *raw*; None if nothing runs live.
         """
         self.guard.is_final = False
+        types = {kind: set(names) for kind, names in self._types.items()}
         try:
-            self._send(raw, messages(steps) if live.takes_several(raw) else steps, connection)
+            sent = self._sent(steps)
+            self._send(raw, messages(sent) if live.takes_several(raw) else sent, connection)
             self._check_commit()
             raw.rollback() if self.guard.rehearses else raw.commit()
         except BaseException:
+            self._types = types
+            if self._context is not None:
+                self._context.impl.memo = types
             with contextlib.suppress(Exception):  # keep the first error
                 raw.rollback()
             raise
 
-    def _send(self, raw: Any, steps: Iterable[Step], connection: sa.Connection | None) -> None:
+    def _sent(self, steps: Iterable[Step]) -> Iterator[Statement | LiveRevision]:
+        """Yield what is sent for *steps*, which depends on the revisions that have run.
+
+        A type that the upgrade has created for a table is not created again. If a live revision has
+        changed the connection or the context, the later revisions run live.
+        """
+        for step in steps:
+            if isinstance(step, CreatedTypes):
+                for name in step.names:
+                    self._is_new_type(name)
+            elif not isinstance(step, RecordedRevision):
+                yield step
+            elif self._is_changed():
+                yield step.live
+            else:
+                yield from (
+                    one
+                    for one in step.statements
+                    if one.named_type is None or self._is_new_type(one.named_type)
+                )
+
+    def _is_new_type(self, name: TypeName) -> bool:
+        """Return whether the upgrade has not created a type for a table yet; remember it."""
+        names = self._types.setdefault(name[0], set())
+        is_new = name[1:] not in names
+        names.add(name[1:])
+        return is_new
+
+    def _is_changed(self) -> bool:
+        """Return whether the upgrade so far requires that recorded revisions run live."""
+        return self._context is not None and self._context.is_changed()
+
+    def _send(
+        self,
+        raw: Any,
+        steps: Iterable[Statement | LiveRevision],
+        connection: sa.Connection | None,
+    ) -> None:
         for step in steps:
             self.guard.check_stopped()
             with self.guard.watching(step):
@@ -163,23 +210,24 @@ class Execution(ABC):
                 if step.revision is not None:
                     self._check_open(raw)
 
-    def _upgrade(self, step: Step, connection: sa.Connection, raw: Any) -> None:
-        assert isinstance(step, LiveRevision)
+    def _upgrade(self, step: LiveRevision, connection: sa.Connection, raw: Any) -> None:
         guard = self.guard
-        context = partial(
-            live.LiveContext,
-            *(connection, step.heads, guard),
-            version_table=self._user_table or alembic_modules.VERSION_TABLE,
-        )
+        if self._context is None or self._context.connection is not connection:
+            table = self._user_table or alembic_modules.VERSION_TABLE
+            self._context = live.LiveContext(connection, guard, self._types, version_table=table)
+        context = self._context
+        context.heads, context.block = step.heads, None
         with alembic_modules.noting(guard.note):
             module = step.code.load()
             if not isinstance(step, AutocommitRevision):
-                upgrade(module, context())
-                return
-            block = AutocommitBlock(step, connection, raw, guard)
-            with guard.calling(block.before):
-                upgrade(module, context(block.enter))
-            block.check_tables()
+                upgrade(module, context)
+            else:
+                block = AutocommitBlock(step, connection, raw, guard)
+                context.block = block.enter
+                with guard.calling(block.before):
+                    upgrade(module, context)
+                block.check_tables()
+            context.is_changed()
 
 
 def _send_statement(raw: Any, statement: Statement) -> None:

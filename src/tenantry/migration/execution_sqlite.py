@@ -19,13 +19,12 @@ from tenantry.migration import dialects, live
 from tenantry.migration.execution import Execution
 from tenantry.migration.guard import (
     EndsTransaction,
-    ForeignKeysOn,
     Guard,
-    JournalModeSet,
     TransactionRolledBack,
 )
 from tenantry.migration.guarded_drivers import SqliteConnection
-from tenantry.migration.statements import Step, is_recorded
+from tenantry.migration.pragmas import ForeignKeysOn, JournalModeSet, Pragmas
+from tenantry.migration.statements import LiveRevision, Step, is_recorded
 
 # A lock file next to the database while a run migrates it. A run waits for another run at this
 # lock without a limit of its own, but only `lock_ms` for any other writer.
@@ -44,6 +43,7 @@ class SqliteExecution(Execution):
         self._path = path
         self._lock_ms = lock_ms
         self._file: OpenFile | None = None
+        self._pragmas = Pragmas("")
 
     @property
     def dialect(self) -> sa.Dialect:
@@ -75,7 +75,8 @@ class SqliteExecution(Execution):
             with self._run_lock(wait_ms):
                 raw.execute("BEGIN IMMEDIATE")
                 if connection is not None:  # what is recorded needs no guard: see `recorder`
-                    raw.set_authorizer(_authorizer(raw, self.guard, _journal_mode(raw)))
+                    self._pragmas = Pragmas(_journal_mode(raw))
+                    raw.set_authorizer(_authorizer(raw, self.guard, self._pragmas))
                 self._transact(raw, steps, connection)
         finally:
             # Both calls fail if the revision has closed the connection of the driver.
@@ -135,6 +136,15 @@ class SqliteExecution(Execution):
                 os.unlink(path)  # noqa: PTH108 - half the time
             os.close(handle)
 
+    def _is_changed(self) -> bool:
+        return self._pragmas.is_on or super()._is_changed()
+
+    def _upgrade(self, step: LiveRevision, connection: sa.Connection, raw: Any) -> None:
+        self._pragmas.begin_revision()
+        super()._upgrade(step, connection, raw)
+        self._check_open(raw)
+        self._pragmas.check_keys(raw)
+
     def _check_open(self, raw: sqlite3.Connection) -> None:
         """Check that SQLite has not rolled the transaction back.
 
@@ -149,11 +159,8 @@ def _journal_mode(raw: sqlite3.Connection) -> str:
     return str(raw.execute("PRAGMA journal_mode").fetchone()[0])
 
 
-def _authorizer(raw: sqlite3.Connection, guard: Guard, mode: str) -> Callable[..., int]:
-    """Return what SQLite calls to prepare a statement: it denies what a revision must not do.
-
-    *mode* is the journal mode of the file, which a transaction cannot change.
-    """
+def _authorizer(raw: sqlite3.Connection, guard: Guard, pragmas: Pragmas) -> Callable[..., int]:
+    """Return what SQLite calls to prepare a statement: it denies what a revision must not do."""
 
     def authorize(action: int, name: str | None, value: str | None, *_: object) -> int:
         if not guard.is_watching:
@@ -164,12 +171,11 @@ def _authorizer(raw: sqlite3.Connection, guard: Guard, mode: str) -> Callable[..
             guard.note(TransactionRolledBack())
         elif action == sqlite3.SQLITE_TRANSACTION:
             guard.note(EndsTransaction())
-        elif action == sqlite3.SQLITE_PRAGMA and _turns_keys_on(name, value):
-            guard.note(ForeignKeysOn())
-        elif action == sqlite3.SQLITE_PRAGMA and _sets_mode(name, value, mode):
-            guard.note(JournalModeSet())
         else:
-            return sqlite3.SQLITE_OK
+            try:
+                return pragmas.authorize(action, name or "", value)
+            except (ForeignKeysOn, JournalModeSet) as refusal:
+                guard.note(refusal)
         return sqlite3.SQLITE_DENY
 
     return authorize
@@ -186,15 +192,3 @@ def _try_lock(path: str) -> int | None:
     finally:
         if not is_locked:
             os.close(handle)
-
-
-def _turns_keys_on(name: str | None, value: str | None) -> bool:
-    return _folded(name) == "foreign_keys" and _folded(value) not in {"", "0", "off", "no", "false"}
-
-
-def _sets_mode(name: str | None, value: str | None, mode: str) -> bool:
-    return _folded(name) == "journal_mode" and _folded(value) not in {"", mode}
-
-
-def _folded(name: str | None) -> str:
-    return (name or "").lower()

@@ -6,11 +6,14 @@ transaction is not the one that the engine began.
 """
 
 import contextlib
+import sys
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
 from typing import Any
 
-from tenantry.kit.errors import Unavailable
+from tenantry.kit.errors import TenantryError, Unavailable
 from tenantry.migration import sql_text
 from tenantry.migration.revisions import RevisionExited, RevisionFailed
 from tenantry.migration.statements import LiveRevision, Statement, Step
@@ -26,14 +29,6 @@ class NotRehearsable(Unavailable):
 
 class SecondConnection(Unavailable):
     """The revision opens a second connection: it must use the one of `op.get_bind()`."""
-
-
-class ForeignKeysOn(Unavailable):
-    """PRAGMA foreign_keys = ON has no effect in a transaction: check with foreign_key_check."""
-
-
-class JournalModeSet(Unavailable):
-    """PRAGMA journal_mode has no effect in a transaction: set it by hand."""
 
 
 class TransactionModeChanged(Unavailable):
@@ -76,6 +71,7 @@ class Guard:
         self.is_watching = self.is_in_block = self.is_final = False
         self.stopped = threading.Event()
         self._refusal: Exception | None = None
+        self._file: Path | None = None  # of the live revision that runs
         self._before: Callable[[str], None] | None = None
 
     @contextlib.contextmanager
@@ -104,6 +100,7 @@ class Guard:
             RevisionFailed: It raised an error, or was rejected, even if it caught the rejection.
         """
         self.is_watching = step.revision is not None
+        self._file = step.code.path if isinstance(step, LiveRevision) else None
         try:
             yield
             if self._refusal:
@@ -196,12 +193,23 @@ class Guard:
 
     def note(self, refusal: Exception) -> None:
         """Store the reason for which the revision fails, even if it catches the error."""
+        if self._refusal is None and self._file and isinstance(refusal, TenantryError):
+            place = _place_in(self._file)
+            refusal.message = f"{refusal.message.removesuffix('.')}{place}."
         self._refusal = self._refusal or refusal
 
     def refuse(self, refusal: Exception) -> None:
         """Raise *refusal*, and store it."""
         self.note(refusal)
         raise refusal
+
+
+def _place_in(file: Path) -> str:
+    """Return the file and the line that is running in it, as text; or nothing."""
+    frame: FrameType | None = sys._getframe()  # noqa: SLF001 - also called by SQLite, without a traceback
+    while frame is not None and frame.f_code.co_filename != str(file):
+        frame = frame.f_back
+    return f" ({file.name}, line {frame.f_lineno})" if frame else ""
 
 
 def _text_of(sql: Any, cursor: Any) -> str | None:

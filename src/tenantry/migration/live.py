@@ -42,38 +42,68 @@ class OutsideTransaction(Unavailable):
     """The revision calls `autocommit_block` indirectly: call it in the file of the revision."""
 
 
+class SchemasTranslated(Unavailable):
+    """The revision sets schema_translate_map on its connection: name the schemas in operations."""
+
+
 class LiveContext(RevisionContext):
-    """Alembic's context of one revision, in the engine's transaction.
+    """Alembic's context of the live revisions of one upgrade, in the engine's transaction.
 
     Args:
+        types: The types that the upgrade has created for tables, as Alembic remembers them.
+
+    Attributes:
         heads: The heads of the stream before the revision.
-        block: The implementation of `autocommit_block`.
+        block: The implementation of `autocommit_block`, if the revision may use it.
     """
 
     def __init__(
         self,
         connection: sa.Connection,
-        heads: tuple[str, ...],
         guard: Guard,
-        block: Callable[[], contextlib.AbstractContextManager[None]] | None = None,
+        types: dict[str, set[tuple[str | None, str]]],
         *,
         version_table: str,
     ) -> None:
         super().__init__(connection.dialect, connection, version_table)
-        self._heads = heads
+        self.heads: tuple[str, ...] = ()
+        self.block: Callable[[], contextlib.AbstractContextManager[None]] | None = None
         self._guard = guard
-        self._block = block
+        self.impl.memo = types
+        self._initial = self._read()
+
+    def is_changed(self) -> bool:
+        """Return whether a revision has changed what later revisions have in common with it.
+
+        Raises:
+            SchemasTranslated: It translates schemas, also that of the version table.
+        """
+        if "schema_translate_map" in self._sql.get_execution_options():
+            self._guard.refuse(SchemasTranslated())
+        return self._read() != self._initial
+
+    @property
+    def _sql(self) -> sa.Connection:
+        connection = self.connection
+        assert connection is not None
+        return connection
+
+    def _read(self) -> tuple[object, ...]:
+        """Return the options of the context and the connection, and the listeners of the latter."""
+        events: Any = self._sql.dispatch
+        listeners = {name: tuple(getattr(events, name)) for name in events.local._event_names}  # noqa: SLF001
+        return dict(self.opts), dict(self._sql.get_execution_options()), listeners
 
     def get_current_heads(self) -> tuple[str, ...]:
         """Return the heads of the stream: the table has them only at the end of the script."""
-        return self._heads
+        return self.heads
 
     @contextlib.contextmanager
     def autocommit_block(self) -> Iterator[None]:
         """Leave the transaction during the block. On SQLite this is not necessary."""
-        if self._block is None and self.dialect.name == "postgresql":
+        if self.block is None and self.dialect.name == "postgresql":
             self._guard.refuse(OutsideTransaction())
-        with self._block() if self._block else contextlib.nullcontext():
+        with self.block() if self.block else contextlib.nullcontext():
             yield
 
     def begin_transaction(self, *_: object) -> contextlib.AbstractContextManager[Any]:

@@ -10,6 +10,7 @@ the database: it is not even executed here. In doubt, a revision runs live.
 
 import ast
 import contextlib
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
@@ -29,6 +30,7 @@ from tenantry.migration import alembic_modules, sql_text
 from tenantry.migration.alembic_modules import VERSION_TABLE, RevisionContext
 from tenantry.migration.dialects import Unrecordable, refuse
 from tenantry.migration.revisions import Revision, imported, parse, upgrade
+from tenantry.migration.statements import TypeName
 
 # A revision that computes for longer than this runs live.
 RECORD_SECONDS_MAX = 2.0
@@ -54,6 +56,7 @@ _PURE_MODULES = frozenset(
 # itself, opens another database, or acts outside the process.
 _LIVE_NAMES = frozenset(
     {"__exit__", "event", "listen", "listens_for", "run_async"}
+    | {"memo", "opts"}  # what an upgrade keeps from one revision to the next
     | {"compile", "compiles", "dialect", "render_ddl_sql_expr"}
     | {"command", "create_async_engine", "create_engine", "engine_from_config"}
     | {"breakpoint", "eval", "exec", "input", "open", "print"}
@@ -61,6 +64,7 @@ _LIVE_NAMES = frozenset(
     | {"datetime", "dt", "os", "sys"}  # reached through another module
 )
 _GUARDED_ON_SQLITE = frozenset({"ATTACH", "BEGIN", "COMMIT", "DETACH", "END", "PRAGMA", "ROLLBACK"})
+_NAMED_TYPE = re.compile("enum|domain", re.IGNORECASE)
 # The fields of nodes of `ast` that contain a name.
 _NAME_FIELDS = ("arg", "attr", "id", "name")
 
@@ -76,8 +80,27 @@ class Unrecorded(Enum):
     AUTOCOMMIT = "autocommit"
 
 
+class TypeStatement(str):  # noqa: SLOT000 - it has an attribute of its own
+    """The statement that creates a named type because a table that is created needs it.
+
+    Alembic sends it once in an upgrade, even if several revisions create such tables.
+    """
+
+    named_type: TypeName
+
+
 Recording = tuple[str, ...] | Unrecorded
 """The statements of a revision; or how it runs if it was not recorded."""
+
+
+def named_type_of(sql: str) -> TypeName | None:
+    """Return the type that a recorded statement creates, unless the upgrade has created it."""
+    return sql.named_type if isinstance(sql, TypeStatement) else None
+
+
+def may_name_type(revision: Revision) -> bool:
+    """Return whether *revision* can have a `TypeStatement`, from its text."""
+    return _NAMED_TYPE.search(revision.source) is not None
 
 
 def record(
@@ -108,6 +131,7 @@ def _in_time(work: Callable[[], Result]) -> Result | None:
 def _record_once(revision: Revision, dialect: sa.Dialect, version_table: str) -> Recording | None:
     """Return the statements of *revision*, or None if it was stopped."""
     context = _RecordingContext(dialect, version_table)
+    attributes = set(vars(context))
     try:
         with alembic_modules.noting(context.stop):
             module = revision.load()
@@ -116,6 +140,8 @@ def _record_once(revision: Revision, dialect: sa.Dialect, version_table: str) ->
             upgrade(module, context, on_shared_op=context.stop)
     except BaseException:  # noqa: BLE001 - the revision runs live, and reports the error there
         context.is_stopped = True
+    if vars(context).keys() != attributes:
+        context.is_stopped = True  # a later revision can read what this one has set
     if context.has_block:
         return Unrecorded.AUTOCOMMIT
     return None if context.is_stopped else tuple(context.statements)
@@ -148,6 +174,7 @@ class _RecordingContext(RevisionContext):
     def __init__(self, dialect: sa.Dialect, version_table: str) -> None:
         super().__init__(dialect, None, version_table)
         self.statements: list[str] = []
+        self.named_type: TypeName | None = None  # that the next statement creates for a table
         self.has_block = self.is_stopped = False
         del self.connection  # see `__getattr__`
         impl: Any = self.impl
@@ -155,8 +182,8 @@ class _RecordingContext(RevisionContext):
         impl.connection, impl.recording = _EventConnection(self), self
 
     def __getattr__(self, name: str) -> Any:
-        """Stop the recording at the connection."""
-        if name == "connection":
+        """Stop the recording at the connection, and at what an earlier revision may have set."""
+        if not name.startswith("__"):
             self.stop()
         return super().__getattr__(name)
 
@@ -210,6 +237,9 @@ class _RecordingImpl(DefaultImpl):
                 self.recording.stop()
             if "\0" in text or _needs_guard(text, dialect.name):
                 self.recording.stop()
+            if self.recording.named_type:
+                text = TypeStatement(text)
+                text.named_type = self.recording.named_type
             self.recording.statements.append(text)
 
 
@@ -242,7 +272,11 @@ class _EventConnection:
     def _run_ddl_visitor(self, visitor: Any, element: Any, **options: Any) -> None:
         if options.get("checkfirst"):
             self._context.stop()
+        # As `NamedType._check_for_name_in_memos` of SQLAlchemy 2.1 writes it.
+        kind = f"pg_{element.__visit_name__}"
+        self._context.named_type = (kind, element.schema, element.name)
         visitor(dialect=self.dialect, connection=self, **options).traverse_single(element)
+        self._context.named_type = None
 
     def __getattr__(self, _name: str) -> Any:
         self._context.stop()

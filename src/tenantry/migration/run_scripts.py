@@ -20,14 +20,16 @@ class RunScripts:
 
     Args:
         streams: The streams when the run begins.
+        is_of_template: See `Script`.
 
     Attributes:
         expected: The engine and the revision of the database that was read last. The next one
             is assumed to be the same; the compare-and-swap verifies it.
     """
 
-    def __init__(self, streams: Streams) -> None:
+    def __init__(self, streams: Streams, *, is_of_template: bool = False) -> None:
         self.streams = streams
+        self._is_of_template = is_of_template
         self.expected: tuple[sa.Dialect, SchemaRevision] | None = None
         self._lock = threading.Lock()  # one thread reads and records, the others wait
         self._scripts: dict[tuple[sa.Dialect, SchemaRevision], Script] = {}
@@ -68,7 +70,10 @@ class RunScripts:
         key = (dialect, start)
         with self._lock:
             if key not in self._scripts:
-                self._scripts[key] = Script(dialect, self.streams, start, self._record)
+                self._scripts[key] = Script(
+                    *(dialect, self.streams, start, self._record),
+                    is_of_template=self._is_of_template,
+                )
             return self._scripts[key]
 
     def recorded(

@@ -11,7 +11,7 @@ The execution sends BEGIN and COMMIT. A script that included its COMMIT would co
 server after the client was killed.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import takewhile
@@ -24,7 +24,7 @@ from sqlalchemy.sql.base import Executable
 from tenantry.kit.errors import Unavailable
 from tenantry.migration import sql_text
 from tenantry.migration.guard import NotRehearsable
-from tenantry.migration.recorder import Recording, Unrecorded
+from tenantry.migration.recorder import Recording, Unrecorded, may_name_type, named_type_of
 from tenantry.migration.revisions import Revision, RevisionFailed, heads_after
 from tenantry.migration.schema_state import (
     BASE,
@@ -42,11 +42,14 @@ from tenantry.migration.schema_state import (
 )
 from tenantry.migration.statements import (
     AutocommitRevision,
+    CreatedTypes,
     LiveRevision,
     LockTimeouts,
+    RecordedRevision,
     SchemaMoved,
     Statement,
     Step,
+    TypeName,
 )
 from tenantry.migration.streams import BadStream, Streams
 
@@ -89,6 +92,10 @@ class Script:
     revisions only if no version identifies the state between them (in the second branch of a
     merge).
 
+    Args:
+        is_of_template: Whether a copy of the template is at *start*, so that the upgrade of the
+            database has begun at the base.
+
     Attributes:
         stop: The revision of the database after the script.
 
@@ -102,6 +109,8 @@ class Script:
         streams: Streams,
         start: SchemaRevision,
         record: Callable[[Revision, sa.Dialect], Recording],
+        *,
+        is_of_template: bool = False,
     ) -> None:
         self.dialect = dialect
         self._streams = streams
@@ -124,6 +133,7 @@ class Script:
         assert stop is not None
         self.stop = stop
         self._steps: tuple[UUID, LockTimeouts, list[Step]] | None = None
+        self._types = frozenset(self._types_of_template(record)) if is_of_template else None
 
     @property
     def is_autocommit(self) -> bool:
@@ -138,7 +148,8 @@ class Script:
     def steps(self, run_id: UUID, timeouts: LockTimeouts) -> list[Step]:
         """Return the steps between BEGIN and COMMIT, for the run *run_id*."""
         if self._steps is None or self._steps[:2] != (run_id, timeouts):
-            self._steps = (run_id, timeouts, self._make_steps(run_id, timeouts))
+            types = [CreatedTypes(self._types)] if self._types else []
+            self._steps = (run_id, timeouts, [*types, *self._make_steps(run_id, timeouts)])
         return self._steps[2]
 
     def _make_steps(self, run_id: UUID, timeouts: LockTimeouts) -> list[Step]:
@@ -177,6 +188,17 @@ class Script:
             if any(map(sql_text.outlives_rollback, recording)):
                 raise RevisionFailed(revision.name) from NotRehearsable()
 
+    def _types_of_template(
+        self, record: Callable[[Revision, sa.Dialect], Recording]
+    ) -> Iterator[TypeName]:
+        """Yield the types that the revisions before the script have created for their tables."""
+        pending = set(self._streams.pending(self._start))
+        for revision in self._streams.revisions:
+            if self._postgres and revision not in pending and may_name_type(revision):
+                recording = record(revision, self.dialect)
+                statements = () if isinstance(recording, Unrecorded) else recording
+                yield from filter(None, map(named_type_of, statements))
+
     def _is_users(self, revision: Revision) -> bool:
         return revision.stream != self._streams.own.name
 
@@ -190,10 +212,17 @@ class Script:
         if recording is Unrecorded.LIVE:
             steps = [LiveRevision(revision, self._heads_before(revision))]
         elif not isinstance(recording, Unrecorded):  # one with an autocommit block was sent already
-            steps = [
-                Statement(sql, revision=revision.name, is_last=sql_text.is_last(sql))
+            live = LiveRevision(revision, self._heads_before(revision))
+            statements = [
+                Statement(
+                    sql,
+                    revision=revision.name,
+                    is_last=sql_text.is_last(sql),
+                    named_type=named_type_of(sql),
+                )
                 for sql in recording
             ]
+            steps = [RecordedRevision(tuple(statements), live)]
         if not self._is_users(revision):
             [entry] = self._log([revision], run_id)
             return [*steps, replace(entry, guard=TransactionEnded)]

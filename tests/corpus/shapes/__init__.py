@@ -16,14 +16,16 @@ from tests.corpus.shapes import (
     history,
     modules,
     orm,
+    pragmas,
     reads,
     text,
     transactions,
+    upgrades,
 )
 
 TOPICS = (
     *(ddl, data, constructs, drivers, text, reads, orm, enums, batch, code),
-    *(history, transactions, blocks, errors, chance, modules, context),
+    *(history, transactions, blocks, errors, chance, modules, context, pragmas, upgrades),
 )
 SHAPES: dict[str, Shape] = {one.name: one for topic in TOPICS for one in topic.SHAPES}
 assert len(SHAPES) == sum(len(topic.SHAPES) for topic in TOPICS), "two shapes have one name"
