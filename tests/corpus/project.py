@@ -42,6 +42,7 @@ def write(shape: Shape, folder: Path) -> Path:
     versions = folder / "migrations" / "versions"
     versions.mkdir(parents=True)
     env = ENV.replace("target_metadata = None", f"target_metadata = {shape.metadata}")
+    env = env.replace("=target_metadata)", f"=target_metadata, {shape.configure})")
     (folder / "migrations" / "env.py").write_text(env)
     ini = folder / "alembic.ini"
     ini.write_text(INI.replace("prepend_sys_path = .", f"prepend_sys_path = {folder}") + shape.ini)

@@ -95,6 +95,7 @@ class Shape:
         signature: The parameters of ``upgrade``.
         decorator: The lines above ``upgrade``.
         metadata: The ``target_metadata`` of ``env.py``.
+        configure: More arguments of ``context.configure`` in ``env.py``.
         driver: Of plain Alembic on PostgreSQL, and of Tenantry.
     """
 
@@ -111,6 +112,7 @@ class Shape:
     signature: str = ""
     decorator: str = ""
     metadata: str = "None"
+    configure: str = ""
     driver: str = "psycopg"
 
     @property
@@ -133,6 +135,7 @@ def shape(
     ini: str = "",
     signature: str = "",
     decorator: str = "",
+    configure: str = "",
     driver: str = "psycopg",
 ) -> Shape:
     """Return a shape; revisions that are given as bodies follow each other."""
@@ -156,5 +159,6 @@ def shape(
         ini=ini,
         signature=signature,
         decorator=decorator,
+        configure=configure,
         driver=driver,
     )

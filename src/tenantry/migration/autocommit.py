@@ -170,7 +170,8 @@ class AutocommitBlock:
                 self._guard.is_final = True
             self._session = self._connection.execute(_READ_SESSION).one()._asdict()
             self._raw.commit()
-            self._raw.autocommit = self._guard.is_in_block = True
+            self._raw.autocommit = True
+            self._guard.enter_block()
             # A role's own limits are for requests. Without a transaction, SET LOCAL has no effect.
             self._command(LIFT_IN_SESSION)
             self._set_lock_timeout(timeouts.lock_ms)

@@ -224,7 +224,7 @@ class Execution(ABC):
             else:
                 block = AutocommitBlock(step, connection, raw, guard)
                 context.block = block.enter
-                with guard.calling(block.before):
+                with guard.calling(block.before, accepts_commit=live.takes_several(raw)):
                     upgrade(module, context)
                 block.check_tables()
             context.is_changed()

@@ -23,6 +23,10 @@ class EndsTransaction(Unavailable):
     """The revision ends its transaction (COMMIT, ROLLBACK, or executescript of sqlite3)."""
 
 
+class CommitApart(EndsTransaction):
+    """commit() must be directly before autocommit_block(): put other statements before it."""
+
+
 class NotRehearsable(Unavailable):
     """A rollback does not undo this revision, so it and the later ones cannot be rehearsed."""
 
@@ -73,15 +77,31 @@ class Guard:
         self._refusal: Exception | None = None
         self._file: Path | None = None  # of the live revision that runs
         self._before: Callable[[str], None] | None = None
+        self._accepts_commit = self._awaits_block = False
 
     @contextlib.contextmanager
-    def calling(self, before: Callable[[str], None]) -> Iterator[None]:
-        """Call *before* with each text that a revision sends."""
-        self._before = before
+    def calling(self, before: Callable[[str], None], *, accepts_commit: bool) -> Iterator[None]:
+        """Call *before* with each text that a revision with an autocommit block sends.
+
+        With *accepts_commit*, its ``commit()`` directly before the block is left to the block.
+
+        Raises:
+            CommitApart: It is not directly before the block.
+        """
+        self._before, self._accepts_commit = before, accepts_commit
         try:
             yield
+            self._check_block()
         finally:
-            self._before = None
+            self._before, self._accepts_commit, self._awaits_block = None, False, False
+
+    def enter_block(self) -> None:
+        """Store that the revision has entered its autocommit block."""
+        self.is_in_block, self._awaits_block = True, False
+
+    def _check_block(self) -> None:
+        if self._awaits_block:
+            self.refuse(CommitApart())
 
     def sleep(self, seconds: float) -> None:
         """Sleep, at most until the work is stopped.
@@ -149,6 +169,7 @@ class Guard:
         text = _text_of(sql, cursor) if self.is_watching else None
         if text is None:
             return
+        self._check_block()
         parsed = sql_text.read(text)
         if parsed.ends_transaction and not (self.is_in_block and parsed.is_transaction):
             self.refuse(EndsTransaction())
@@ -177,6 +198,22 @@ class Guard:
             EndsTransaction: The revision does.
         """
         self.deny(EndsTransaction())
+
+    def check_commit(self, *_: object) -> None:
+        """Check that the engine commits, and not the revision, except directly before its block.
+
+        Raises:
+            EndsTransaction: The revision does.
+        """
+        if self.is_watching and self._accepts_commit and not self.is_in_block:
+            self._awaits_block = True
+        else:
+            self.check_end()
+
+    @property
+    def leaves_commit(self) -> bool:
+        """Whether the revision has committed directly before its block, which will commit."""
+        return self.is_watching and self._awaits_block
 
     def check_mode(self) -> None:
         """Check that the engine changes the transactions of the connection, and not the revision.

@@ -26,7 +26,6 @@ _TEXTS = ("query", "statement", "sql")
 _WITHOUT_TEXT = {"callproc": "SELECT", "copy_from": "COPY", "copy_to": "COPY"}
 # The methods of a connection that change its transactions.
 _CHANGING = ("set_autocommit", "set_isolation_level", "set_session", "reset")
-_ENDING = ("commit", "rollback")
 # As libpq defines it.
 IDLE = 0
 
@@ -120,9 +119,10 @@ def _psycopg2(base: Any, plain_cursor: Any) -> Any:
 
 def _guarded(guarded: Any, base: Any) -> Any:
     """Return a class of connections whose methods do not change the transaction of a revision."""
-    for name in filter(partial(hasattr, base), (*_ENDING, *_CHANGING)):
-        check = _check_end if name in _ENDING else _check_mode
+    for name in filter(partial(hasattr, base), ("rollback", *_CHANGING)):
+        check = _check_end if name == "rollback" else _check_mode
         setattr(guarded, name, _denied(getattr(base, name), check))
+    guarded.commit = _commit(base.commit)
     return update_wrapper(guarded, base, updated=())
 
 
@@ -150,13 +150,28 @@ def _denied(change: Callable[..., Any], check: Callable[[Any], None]) -> Callabl
     return denied
 
 
+def _commit(commit: Callable[[Any], None]) -> Callable[[Any], None]:
+    @wraps(commit)
+    def checked(raw: Any) -> None:
+        if not _is_idle(raw):
+            raw.guard.check_commit()
+        if not raw.guard.leaves_commit:
+            commit(raw)
+
+    return checked
+
+
+def _is_idle(raw: Any) -> bool:
+    return bool(raw.autocommit and raw.info.transaction_status == IDLE)
+
+
 def _check_end(raw: Any) -> None:
     """Check that a revision does not end its transaction.
 
     In an autocommit block there may be none to end: SQLAlchemy rolls such a connection back after
     it has read the isolation level.
     """
-    if not (raw.autocommit and raw.info.transaction_status == IDLE):
+    if not _is_idle(raw):
         raw.guard.check_end()
 
 

@@ -242,7 +242,7 @@ def _connect(engine: sa.Engine, guard: Guard) -> sa.Connection:
         guard.check_sql(sql)
 
     connection = engine.connect()
-    sa.event.listen(engine, "commit", guard.check_end)
+    sa.event.listen(engine, "commit", guard.check_commit)
     sa.event.listen(engine, "rollback", guard.check_end)
     if engine.dialect.name == "postgresql":  # on SQLite, an authorizer checks it
         sa.event.listen(engine, "before_cursor_execute", check_sql)

@@ -6,10 +6,17 @@ from itertools import islice
 
 import sqlalchemy as sa
 
-from tenantry.migration.recorder import Recording, record
+from tenantry.migration.recorder import (
+    Recording,
+    Unrecorded,
+    may_name_type,
+    named_type_of,
+    record,
+)
 from tenantry.migration.revisions import Revision
 from tenantry.migration.schema_state import Applied, SchemaRevision
 from tenantry.migration.scripts import Script
+from tenantry.migration.statements import TypeName
 from tenantry.migration.streams import BadStream, Streams
 
 
@@ -20,7 +27,8 @@ class RunScripts:
 
     Args:
         streams: The streams when the run begins.
-        is_of_template: See `Script`.
+        is_of_template: Whether the databases are copies of the template, so that their upgrade has
+            begun at the base.
 
     Attributes:
         expected: The engine and the revision of the database that was read last. The next one
@@ -65,16 +73,20 @@ class RunScripts:
         """Return the script from *start*.
 
         Raises:
-            BadStream, UnknownRevision: There is no script from *start*.
+            BadStream, UnknownRevision: There is no script from *start*, or none after it.
         """
-        key = (dialect, start)
         with self._lock:
-            if key not in self._scripts:
-                self._scripts[key] = Script(
-                    *(dialect, self.streams, start, self._record),
-                    is_of_template=self._is_of_template,
-                )
-            return self._scripts[key]
+            return self._get(dialect, start)
+
+    def _get(self, dialect: sa.Dialect, start: SchemaRevision) -> Script:
+        key = (dialect, start)
+        if key not in self._scripts:
+            types = self._types_before(dialect, start) if self._is_of_template else frozenset()
+            script = Script(dialect, self.streams, start, self._record, types)
+            if script.stop != self.streams.head:  # or the first would be applied, and the next fail
+                self._get(dialect, script.stop)
+            self._scripts[key] = script
+        return self._scripts[key]
 
     def recorded(
         self, dialect: sa.Dialect, wanted: Collection[Applied], most: int
@@ -88,6 +100,16 @@ class RunScripts:
             every = ((Applied(one.stream, one.name), one) for one in self.streams.revisions)
             found = islice(((key, one) for key, one in every if key in wanted), most)
             return [(key, self._record(one, dialect)) for key, one in found]
+
+    def _types_before(self, dialect: sa.Dialect, start: SchemaRevision) -> frozenset[TypeName]:
+        """Return the types that the revisions before *start* have created for their tables."""
+        if dialect.name != "postgresql":
+            return frozenset()
+        pending = set(self.streams.pending(start))
+        before = [one for one in self.streams.revisions if one not in pending]
+        recordings = [self._record(one, dialect) for one in before if may_name_type(one)]
+        statements = [sql for one in recordings if not isinstance(one, Unrecorded) for sql in one]
+        return frozenset(filter(None, map(named_type_of, statements)))
 
     def _record(self, revision: Revision, dialect: sa.Dialect) -> Recording:
         """Return the recording of a revision, made once."""

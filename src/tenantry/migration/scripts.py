@@ -11,7 +11,7 @@ The execution sends BEGIN and COMMIT. A script that included its COMMIT would co
 server after the client was killed.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import takewhile
@@ -23,8 +23,9 @@ from sqlalchemy.sql.base import Executable
 
 from tenantry.kit.errors import Unavailable
 from tenantry.migration import sql_text
+from tenantry.migration.branches import BlockBetweenBranches
 from tenantry.migration.guard import NotRehearsable
-from tenantry.migration.recorder import Recording, Unrecorded, may_name_type, named_type_of
+from tenantry.migration.recorder import Recording, Unrecorded, named_type_of
 from tenantry.migration.revisions import Revision, RevisionFailed, heads_after
 from tenantry.migration.schema_state import (
     BASE,
@@ -51,7 +52,7 @@ from tenantry.migration.statements import (
     Step,
     TypeName,
 )
-from tenantry.migration.streams import BadStream, Streams
+from tenantry.migration.streams import Streams
 
 BOOTSTRAP_WAIT_MS = 30_000
 BOOTSTRAP_LOCK = 0x74656E616E747279  # "tenantry", as eight bytes
@@ -93,8 +94,7 @@ class Script:
     merge).
 
     Args:
-        is_of_template: Whether a copy of the template is at *start*, so that the upgrade of the
-            database has begun at the base.
+        types: What the upgrade has created for tables before *start*.
 
     Attributes:
         stop: The revision of the database after the script.
@@ -109,8 +109,7 @@ class Script:
         streams: Streams,
         start: SchemaRevision,
         record: Callable[[Revision, sa.Dialect], Recording],
-        *,
-        is_of_template: bool = False,
+        types: frozenset[TypeName] = frozenset(),
     ) -> None:
         self.dialect = dialect
         self._streams = streams
@@ -123,17 +122,14 @@ class Script:
                 if streams.after(start, [one for one, _ in self._parts]):
                     break
                 if is_autocommit:
-                    raise BadStream(
-                        f"{self._parts[-1][0].name} or {revision.name} runs outside a transaction "
-                        "between two branches of the revisions, where no version identifies the "
-                        "state of a database."
-                    )
+                    before = [one for one, _ in self._parts]
+                    raise BlockBetweenBranches(streams, start, before, revision)
             self._parts.append((revision, recording))
         stop = streams.after(start, [one for one, _ in self._parts])
         assert stop is not None
         self.stop = stop
         self._steps: tuple[UUID, LockTimeouts, list[Step]] | None = None
-        self._types = frozenset(self._types_of_template(record)) if is_of_template else None
+        self._types = types
 
     @property
     def is_autocommit(self) -> bool:
@@ -187,17 +183,6 @@ class Script:
                 continue
             if any(map(sql_text.outlives_rollback, recording)):
                 raise RevisionFailed(revision.name) from NotRehearsable()
-
-    def _types_of_template(
-        self, record: Callable[[Revision, sa.Dialect], Recording]
-    ) -> Iterator[TypeName]:
-        """Yield the types that the revisions before the script have created for their tables."""
-        pending = set(self._streams.pending(self._start))
-        for revision in self._streams.revisions:
-            if self._postgres and revision not in pending and may_name_type(revision):
-                recording = record(revision, self.dialect)
-                statements = () if isinstance(recording, Unrecorded) else recording
-                yield from filter(None, map(named_type_of, statements))
 
     def _is_users(self, revision: Revision) -> bool:
         return revision.stream != self._streams.own.name

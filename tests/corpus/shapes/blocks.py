@@ -1,6 +1,6 @@
 """What lasts from one revision to the next where `autocommit_block` divides their transaction."""
 
-from tests.corpus.shape import POSTGRESQL, VERSION_TABLE, shape
+from tests.corpus.shape import POSTGRESQL, VERSION_TABLE, Rev, shape
 
 _APP = "CREATE SCHEMA app;"
 _APP_FIRST = 'op.execute("SET search_path TO app, public")\n'
@@ -208,6 +208,38 @@ SHAPES = [
             "    \"(SELECT id FROM note WHERE text IS DISTINCT FROM 'done' LIMIT 1)\"",
             "while op.get_bind().execute(sa.text(sql)).rowcount: pass",
         ),
+        engines=POSTGRESQL,
+    ),
+    shape(
+        "commit_before_block",
+        *("see(1)", "see(2)\nop.get_bind().commit()\n" + _INDEX, "see(3)"),
+        configure="transaction_per_migration=True",
+        engines=POSTGRESQL,
+    ),
+    shape(
+        "commit_before_two_blocks",
+        "see(1)\nop.get_bind().connection.commit()\n" + _INDEX,
+        "see(2)\nop.get_bind().commit()\n" + _VACUUM + "\nop.get_bind().commit()\n" + _VACUUM,
+        "see(3)",
+        configure="transaction_per_migration=True",
+        engines=POSTGRESQL,
+    ),
+    shape(
+        "block_first_in_a_branch",
+        *(Rev("a"), Rev("b", "see(2)", "a"), Rev("c", _INDEX, "a"), Rev("d", "pass", ("b", "c"))),
+        engines=POSTGRESQL,
+    ),
+    shape(
+        "block_between_branches",
+        *(Rev("a"), Rev("b", "see(2)", "a"), Rev("c", _VACUUM, "b"), Rev("d", "see(4)", "a")),
+        *(Rev("e", _INDEX, "d"), Rev("f", "see(6)", ("c", "e"))),
+        engines=POSTGRESQL,
+    ),
+    shape(
+        "block_between_branches_with_depends_on",
+        *(Rev("a"), Rev("b", "see(2)", "a"), Rev("c", "see(3)", "b")),
+        Rev("d", "see(4)", "a", more='depends_on = "c"'),
+        *(Rev("e", _INDEX, "d"), Rev("f", "see(6)", ("c", "e"))),
         engines=POSTGRESQL,
     ),
     shape(
