@@ -20,6 +20,11 @@ FIND_FIREFOX := { command -v firefox-esr || command -v firefox; } >/dev/null
 # The other modules measure Chromium, or use what Firefox cannot emulate; two kinds of screens suffice.
 IN_FIREFOX := $(patsubst %,tests/e2e/test_%.py,true_at_nervous_moments views session tenant empty) \
 	-k "not dark-wide and not light-medium and not light-narrow"
+# What depends on the version of Alembic and SQLAlchemy: how a revision is read, recorded and executed.
+OF_REVISIONS := tests/corpus $(patsubst %,tests/integration/test_%.py,recording as_alembic live_revisions \
+	projects streams failures_of_projects) \
+	$(patsubst %,tests/unit/test_%.py,sqlalchemy alembic_modules project ddl_only lint)
+LOWEST := alembic==1.16.0 sqlalchemy==2.0.40
 COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 INSTALL := $(UV) pip install --quiet --python $(BIN)/python
 
@@ -37,7 +42,7 @@ export UV_PYTHON_DOWNLOADS := never
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo serve test test-slow test-all test-e2e test-firefox test-edge test-pooler test-recipes pictures check bench bench-fleet torture prove cluster docs format lint types layers words javascript lock wheel sbom audit clean
+.PHONY: help demo serve test test-versions test-slow test-all test-e2e test-firefox test-edge test-pooler test-recipes pictures check bench bench-fleet torture prove cluster docs format lint types layers words javascript lock wheel sbom audit clean
 
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +56,10 @@ serve: .venv/.runtime ## Serve with your settings; without any, SQLite in ./data
 test: .venv/.dev ## Run the quick tests; T="tests/unit -k name" chooses, also among the slow ones
 	$(BIN)/pytest $(if $(T),$(T),$(SIDE_BY_SIDE) -m "not slow")
 	@$(if $(T),,echo "LEFT OUT: slow tests (make test-slow), the console in a browser (make test-e2e and test-firefox), a shared cache in front (make test-edge), PgBouncer (make test-pooler), and going back to a point in time (make test-recipes)." >&2)
+
+# The other ends of both ranges are in requirements-dev.lock: `test` runs them.
+test-versions: .versions/.lowest ## Run the tests of revisions with the lowest supported Alembic and SQLAlchemy
+	.versions/lowest/bin/pytest $(if $(T),$(T),$(SIDE_BY_SIDE) $(OF_REVISIONS))
 
 # The small version of `torture` is among them.
 test-slow: .venv/.dev ## Run the tests that kill, wait, or try thousands of inputs
@@ -166,6 +175,7 @@ javascript: .node/.javascript ## Check format, style and types of the console's 
 lock: $(UV) ## Lock the newest versions that pyproject.toml allows
 	$(COMPILE) --upgrade --group build -o requirements.lock pyproject.toml
 	$(COMPILE) --upgrade --group dev -c requirements.lock -o requirements-dev.lock pyproject.toml
+	printf '%s\n' $(LOWEST) | $(COMPILE) --no-deps -o requirements-lowest.lock -
 	$(COMPILE) --upgrade --group bench -c requirements-dev.lock -o requirements-bench.lock pyproject.toml
 	$(COMPILE) --upgrade --group supply -c requirements-dev.lock -o requirements-supply.lock
 	$(COMPILE) --upgrade --group cluster -c requirements-dev.lock -o requirements-cluster.lock
@@ -197,7 +207,7 @@ lock: $(UV) ## Lock the newest versions that pyproject.toml allows
 	@touch $@
 
 clean: ## Remove everything that make has created
-	rm -rf .venv .uv .node .supply .cluster .recipes .pgbouncer dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv .versions .uv .node .supply .cluster .recipes .pgbouncer dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 
 # Both environments are one: `demo` needs less of it, and takes nothing away from `test`.
 .venv/.runtime: requirements.lock pyproject.toml | .venv/bin/python
@@ -209,6 +219,13 @@ clean: ## Remove everything that make has created
 	$(UV) pip sync --quiet --python $(BIN)/python --require-hashes requirements-dev.lock
 	$(INSTALL) --no-deps --no-build-isolation --editable .
 	@touch .venv/.runtime $@
+
+.versions/.lowest: requirements-dev.lock requirements-lowest.lock pyproject.toml | $(UV)
+	$(UV) venv --quiet --clear --python $(PYTHON) .versions/lowest
+	$(UV) pip sync --quiet --python .versions/lowest/bin/python --require-hashes requirements-dev.lock
+	$(UV) pip install --quiet --python .versions/lowest/bin/python --no-deps --require-hashes -r requirements-lowest.lock
+	$(UV) pip install --quiet --python .versions/lowest/bin/python --no-deps --no-build-isolation --editable .
+	@touch $@
 
 # The versions of `test`, and the peers.
 .venv/.bench: requirements-bench.lock .venv/.dev

@@ -2,6 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.metadata import version
+
+from packaging.version import Version
 
 SQLITE = frozenset({"sqlite"})
 POSTGRESQL = frozenset({"postgresql"})
@@ -97,6 +100,7 @@ class Shape:
         metadata: The ``target_metadata`` of ``env.py``.
         configure: More arguments of ``context.configure`` in ``env.py``.
         driver: Of plain Alembic on PostgreSQL, and of Tenantry.
+        since: The first version of SQLAlchemy on which plain Alembic runs it.
     """
 
     name: str
@@ -114,11 +118,13 @@ class Shape:
     metadata: str = "None"
     configure: str = ""
     driver: str = "psycopg"
+    since: str = "2.0"
 
     @property
     def all_engines(self) -> frozenset[str]:
         """The engines on which it is run."""
-        return self.engines | self.fails | self.loses
+        is_runnable = Version(version("sqlalchemy")) >= Version(self.since)
+        return (self.engines | self.fails | self.loses) if is_runnable else NEITHER
 
 
 def shape(
@@ -137,6 +143,7 @@ def shape(
     decorator: str = "",
     configure: str = "",
     driver: str = "psycopg",
+    since: str = "2.0",
 ) -> Shape:
     """Return a shape; revisions that are given as bodies follow each other."""
     made: list[Rev] = []
@@ -161,4 +168,5 @@ def shape(
         decorator=decorator,
         configure=configure,
         driver=driver,
+        since=since,
     )

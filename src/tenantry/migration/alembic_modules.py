@@ -4,7 +4,8 @@ In Alembic, both modules forward to one `Operations` object of the process. Here
 forwards to an object of the calling thread. So every way to use it works (``import alembic.op``,
 an alias, a helper that imports ``op``), and no revision writes into the database of another.
 
-This replaces the private attribute ``_proxy`` of Alembic's proxy modules, as in Alembic 1.20.
+This replaces the private attribute ``_proxy`` of Alembic's proxy modules, as in Alembic 1.16 to
+1.20: a test checks the bounds of the version.
 """
 
 import threading

@@ -21,6 +21,7 @@ from tenantry.kit.errors import Unavailable
 PARENTS_MAX = 4
 NAMES = ("alembic.ini", "pyproject.toml")
 VERSIONS = "versions"
+RECURSIVE = "recursive_version_locations"
 CANDIDATES_MAX = 100
 READ_BYTES_MAX = 65_536
 
@@ -108,6 +109,8 @@ def _read(file: Path, folder: Path) -> Project | None:
     folders = [one for one in _located(file, location, import_paths) if one.is_dir()]
     if not (folder.is_dir() and any(one.samefile(folder) for one in folders)):
         return None
+    # Alembic 1.16.0 has no method for a boolean.
+    recursive = config.get_main_option(RECURSIVE) or config.toml_alembic_config.get(RECURSIVE)
     locations = [
         found
         for one in config.get_version_locations_list() or ()
@@ -116,7 +119,7 @@ def _read(file: Path, folder: Path) -> Project | None:
     return Project(
         file=file,
         version_locations=locations or [folder / VERSIONS],
-        is_recursive=bool(config.get_alembic_boolean_option("recursive_version_locations")),
+        is_recursive=recursive in (True, "true"),
         import_paths=import_paths,
     )
 

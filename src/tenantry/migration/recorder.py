@@ -286,7 +286,7 @@ def _render(construct: Any, dialect: sa.Dialect) -> str:
     """Return the text of a statement that has the same meaning on every database."""
     if type(construct) is sa.TextClause:
         compiled = construct.compile(dialect=dialect)
-        if compiled.params:
+        if compiled.params or _has_places(compiled):
             raise Unrecordable
         text = str(compiled)
     elif isinstance(construct, ExecutableDDLElement):
@@ -332,9 +332,17 @@ def _render_dml(construct: Any, dialect: sa.Dialect) -> str:
     text = str(literal)
     # A parameter that is left, such as an index on the left side of SET; and the minus of an
     # expression and that of a value.
-    if literal.binds or sql_text.has_comment(text):
+    if literal.binds or _has_places(literal) or sql_text.has_comment(text):
         raise Unrecordable
     return text
+
+
+def _has_places(compiled: Any) -> bool:
+    """Return whether a statement has a place for a parameter.
+
+    SQLAlchemy before 2.0.58 takes the text `%(x)s` for one on SQLite, and replaces it.
+    """
+    return bool(compiled.positiontup)
 
 
 def _check_has_no_positions(select: GenerativeSelect) -> None:

@@ -297,6 +297,7 @@ SHAPES = [
                         prefixes=["UNLOGGED"], postgresql_with={"fillfactor": 70})
         """,
         engines=POSTGRESQL,
+        since="2.1",
     ),
     shape(
         "table_options_of_sqlite",

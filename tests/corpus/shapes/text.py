@@ -13,7 +13,11 @@ _STANDARD_STRINGS = {
 }
 
 SHAPES = [
-    shape("percent", "op.execute(\"INSERT INTO note (text) VALUES ('100%'), ('%s %(a)s %%')\")"),
+    shape(
+        "percent",
+        "op.execute(\"INSERT INTO note (text) VALUES ('100%'), ('%s %(a)s %%')\")",
+        since="2.0.58",
+    ),
     shape("like_percent", "op.execute(\"UPDATE note SET text = 'l' WHERE text LIKE '%n%'\")"),
     shape(
         "percent_as_modulo",
