@@ -16,7 +16,7 @@ from tenantry.db.database import Budget, Database
 from tenantry.db.factory import open_server, single_connector
 from tenantry.db.poolers import Pooler
 from tenantry.db.postgres import SILENCE_SECONDS
-from tenantry.db.postgres_connector import PostgresConnector
+from tenantry.db.postgres_connector import PostgresConnector, SettingMissing
 from tenantry.db.postgres_server import BehindPooler
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.statements import Count, Statement
@@ -131,6 +131,25 @@ class TestRequests:
                 found = await asyncio.gather(*(database.fetch_all(read) for _ in range(8)))
 
                 assert found == [[Count(1)]] * 8
+
+
+class TestSettings:
+    async def test_of_the_role_must_be_those_that_tenantry_needs(
+        self, bouncer: PgBouncer, direct: str
+    ):
+        """The pooler's sessions are shared, so they cannot be set."""
+        name = direct.rpartition("/")[2]
+        raw_sql.run(
+            direct, f"ALTER DATABASE {name} SET default_transaction_isolation = serializable"
+        )
+        async with opened(bouncer.through(direct)) as database:
+            with pytest.raises(DatabaseUnavailable) as raised:
+                await database.fetch_one(COUNT)
+
+        assert isinstance(raised.value.__cause__, SettingMissing)
+        assert "default_transaction_isolation of the role must be read committed" in explain(
+            raised.value.__cause__
+        )
 
 
 class TestStatementTimeout:

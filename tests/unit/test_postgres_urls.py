@@ -5,7 +5,14 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from tenantry.db.urls import with_database
-from tenantry.kit.postgres_urls import KEEPALIVE, REJECTED, SUPPORTED, BadPostgresUrl, parse
+from tenantry.kit.postgres_urls import (
+    ENCODING,
+    KEEPALIVE,
+    REJECTED,
+    SUPPORTED,
+    BadPostgresUrl,
+    parse,
+)
 
 # Every character that has a meaning in a URL, and others.
 PASSWORD = "a%@:/?#[]&=+ ;,'\"\\üñ|<>$!~*"
@@ -37,7 +44,7 @@ class TestParse:
             theirs["port"] = ",".join(
                 one or "5432" for one in str(theirs.get("port", "5432")).split(",")
             )
-        assert ours == theirs | KEEPALIVE
+        assert ours == theirs | KEEPALIVE | ENCODING
 
     def test_gives_both_drivers_the_same_password(self):
         parsed = parse(f"postgresql://tenantry:{QUOTED}@h/x")

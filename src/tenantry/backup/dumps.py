@@ -23,10 +23,10 @@ from tenantry.db import (
     files,
     postgres_tools,
     rebuilding,
+    session_settings,
     snapshots,
     sqlite,
     survey,
-    time_limits,
 )
 from tenantry.db.postgres import UNAVAILABLE
 from tenantry.db.postgres_connector import PostgresConnector, closing, is_behind_pooler
@@ -259,7 +259,7 @@ async def connected(url: str) -> AsyncIterator[Any]:
     try:
         async with closing(connecting) as raw:
             if not await is_behind_pooler(raw):
-                await raw.execute(time_limits.LIFT_IN_SESSION)
+                await raw.execute(session_settings.LIFT_IN_SESSION)
             yield raw
     except asyncpg.InsufficientPrivilegeError as error:
         raise NotPermitted(f"Tenantry's role lacks a right: {error.message}.") from error
@@ -277,7 +277,7 @@ async def opened_snapshot(url: str) -> AsyncIterator[tuple[Any, Exported]]:
         DatabaseUnavailable: The database cannot be reached, or returns an error.
     """
     async with connected(url) as raw, raw.transaction(isolation="repeatable_read", readonly=True):
-        await raw.execute(time_limits.LIFT_IN_TRANSACTION)  # behind a pooler, too
+        await raw.execute(session_settings.LIFT_IN_TRANSACTION)  # behind a pooler, too
         search_path = str(await raw.fetchval(rebuilding.RESTORE_PATH))
         yield raw, Exported(str(await raw.fetchval("SELECT pg_export_snapshot()")), search_path)
 

@@ -17,6 +17,7 @@ from tenantry.cli.capacity import (
     nearest,
 )
 from tenantry.cli.client_programs import check_client_programs
+from tenantry.cli.collation_check import check_collations
 from tenantry.cli.configuration import check_configuration
 from tenantry.cli.exposure import check_modes, check_public, check_roles
 from tenantry.cli.findings import Finding, State
@@ -115,6 +116,7 @@ async def _check_catalog(settings: Settings) -> list[Finding]:
             *await check_databases(settings, catalog),
             *await check_fill(settings, catalog),
             *await check_public(settings, catalog),
+            *await check_collations(settings, catalog),
             *await check_leftovers(settings, catalog),
             *await check_slots(settings, catalog),
             *await check_unowned(settings, catalog),

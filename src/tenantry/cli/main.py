@@ -34,6 +34,11 @@ COMMANDS = (
     ),
     DeferredCommand("catalog", "Move the catalog.", "tenantry.cli.catalog_moving"),
     DeferredCommand("drift", "Find tenants with a schema that has drifted.", "tenantry.cli.drift"),
+    DeferredCommand(
+        "collation",
+        "Rebuild indexes after an upgrade of the libraries that sort text.",
+        "tenantry.cli.collations",
+    ),
     DeferredCommand("migrate", "Migrate every tenant database.", "tenantry.cli.migrations"),
 )
 

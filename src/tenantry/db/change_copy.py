@@ -15,9 +15,8 @@ import psycopg
 from psycopg.conninfo import make_conninfo
 
 from tenantry.db.change_writer import ChangeDiffers, ChangeWriter, Raw
-from tenantry.db.checksums import SETTINGS
 from tenantry.db.pgoutput import PROTOCOL, Change, Marker, Relation, decode
-from tenantry.db.time_limits import LIFT_IN_SESSION
+from tenantry.db.session_settings import COPY_IN_SESSION
 from tenantry.db.visibility import Snapshot
 from tenantry.kit import postgres_urls
 from tenantry.kit.errors import Unavailable
@@ -34,13 +33,13 @@ HELD_BYTES_MAX = 64 * 2**20
 
 # The source rejects writes at the end, and its COMMIT may not be flushed: the marker's is.
 _SOURCE = f"""
-{LIFT_IN_SESSION}; SET statement_timeout = '{READ_SECONDS_MAX}s';
+{COPY_IN_SESSION}; SET statement_timeout = '{READ_SECONDS_MAX}s';
 SET default_transaction_read_only = off; SET synchronous_commit = local;
 """
 # Triggers, rules and foreign keys had their effect where the change was made. The session is idle
 # while the rows are compared.
 _TARGET = f"""
-{LIFT_IN_SESSION};
+{COPY_IN_SESSION};
 SET session_replication_role = replica; SET row_security = off; SET synchronous_commit = on;
 """
 _MARK = "SELECT pg_logical_emit_message(true, $1, $2)"
@@ -179,6 +178,6 @@ def _connect(url: str, seconds: float, settings: str) -> Raw:
         autocommit=True,
         cursor_factory=psycopg.RawCursor,
     )
-    raw.execute((SETTINGS + settings).encode())
+    raw.execute(settings.encode())
     raw.autocommit = False
     return raw

@@ -79,7 +79,7 @@ class ChangeWriter:
 
     Args:
         raw: A connection to the copy with `psycopg.RawCursor`, in a transaction. Its session must
-            execute no triggers, and must have the `SETTINGS` of the session that has read the
+            execute no triggers, and must have the settings of the session that has read the
             values.
     """
 

@@ -8,18 +8,14 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from tenantry.db import sqlite, survey
+from tenantry.db import session_settings, sqlite, survey
 from tenantry.db.survey import POSTGRES_TABLES, SQLITE_TABLES
 from tenantry.kit.stopping import Stop
 
 HASH_BYTES = 8
 CHECKED_ROWS = 1_000
 
-# The text of a value depends on these; a database or a role may have others.
-SETTINGS = """
-SET datestyle = 'ISO'; SET timezone = 'UTC'; SET intervalstyle = 'postgres';
-SET bytea_output = 'hex'; SET extra_float_digits = 1; SET lc_monetary = 'C';
-"""
+_SET_TEXTS = session_settings.setting(session_settings.TEXTS)
 # 60 bits of each MD5, as a positive number; the sum of a bigint is a numeric.
 _SUM = """
 SELECT coalesce(sum(('x' || left(md5((row_of_table.*)::text), 15))::bit(60)::bigint), 0)::text
@@ -60,6 +56,6 @@ async def checksums_postgres(raw: Any) -> dict[str, str]:
     Raises:
         Exception: Any error of the driver.
     """
-    await raw.execute(SETTINGS)
+    await raw.execute(_SET_TEXTS)
     tables = [str(row[0]) for row in await raw.fetch(POSTGRES_TABLES)]
     return {table: str(await raw.fetchval(_SUM.format(table), timeout=None)) for table in tables}

@@ -8,7 +8,7 @@ import asyncpg
 import structlog
 from asyncpg.prepared_stmt import PreparedStatement
 
-from tenantry.db.postgres_connector import CLOSE_SECONDS_MAX, PostgresConnector, Raw
+from tenantry.db.postgres_connector import CLOSE_SECONDS_MAX, PostgresConnector, Raw, SettingMissing
 from tenantry.db.sessions import (
     ROW_SECONDS,
     Connection,
@@ -197,7 +197,7 @@ async def connect(
     session = {"statement_timeout": str(_ms(statement_seconds))}
     try:
         raw = await connector.connect(session=session, database=database)
-    except (asyncpg.PostgresError, *UNAVAILABLE) as error:
+    except (asyncpg.PostgresError, SettingMissing, *UNAVAILABLE) as error:
         raise DatabaseUnavailable from error
     return PostgresConnection(raw, statement_seconds, is_pooled=connector.is_pooled)
 

@@ -1,13 +1,15 @@
 """Open connections of asyncpg: to one of several hosts, and behind a connection pooler."""
 
 from collections.abc import AsyncIterator, Awaitable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TypeAlias
 
 import asyncpg
 
+from tenantry.db.session_settings import ALWAYS, FIND_UNMET, ORIGIN, SET_ORIGIN
 from tenantry.kit import postgres_urls
+from tenantry.kit.errors import Unavailable
 
 Raw: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 
@@ -25,6 +27,8 @@ TLS_FILES = {
     "sslcrl": "root.crl",
 }
 
+# Of a pooler in transaction mode, without prepared statements.
+_NOT_PREPARED = (asyncpg.InvalidSQLStatementNameError, asyncpg.DuplicatePreparedStatementError)
 # The next host is tried after these: the host is down, or is not the primary.
 _NEXT_HOST = (
     OSError,
@@ -32,6 +36,10 @@ _NEXT_HOST = (
     asyncpg.ConnectionDoesNotExistError,
     asyncpg.TargetServerAttributeNotMatched,
 )
+
+
+class SettingMissing(Unavailable):
+    """The role of the pooler's sessions has a setting that Tenantry cannot use; it is named."""
 
 
 class PostgresConnector:
@@ -77,14 +85,18 @@ class PostgresConnector:
             Exception: Any error of the driver.
         """
         settings = {"application_name": application, **self._url.server_settings()}
-        if session and not self.is_pooled:
+        wanted = {**ALWAYS, **(session or {})}
+        if not self.is_pooled:
             try:
-                return await self._connect({**settings, **session}, command_seconds, database)
+                raw = await self._connect({**settings, **wanted}, command_seconds, database)
             except asyncpg.PostgresError as error:
-                if not _is_refused(error, session):
+                if not _is_refused(error, wanted):
                     raise
                 self.is_pooled = True
-        return await self._connect(settings, command_seconds, database)
+            else:
+                return await _prepared(raw, raw.execute(SET_ORIGIN))
+        raw = await self._connect(settings, command_seconds, database)
+        return await _prepared(raw, _check_settings(raw))
 
     async def _connect(
         self, settings: dict[str, str], command_seconds: float | None, database: str | None
@@ -126,6 +138,33 @@ class PostgresConnector:
         return None
 
 
+async def _prepared(raw: Raw, preparing: Awaitable[object]) -> Raw:
+    """Return *raw* after *preparing* it; abort it if that fails."""
+    try:
+        await preparing
+    except BaseException:
+        raw.terminate()
+        raise
+    return raw
+
+
+async def _check_settings(raw: Raw) -> None:
+    """Check the settings of a pooler's session, which other clients share.
+
+    Raises:
+        SettingMissing: A role or a database has another one.
+    """
+    name = None
+    with suppress(*_NOT_PREPARED):  # then each statement of a request fails, too
+        async with raw.transaction():
+            name = await raw.fetchval(FIND_UNMET)
+    if name is not None:
+        value = (ALWAYS | ORIGIN)[name]
+        raise SettingMissing(
+            f"Behind a connection pooler, {name} of the role must be {value}: ALTER ROLE … SET."
+        )
+
+
 async def is_behind_pooler(raw: Raw) -> bool:
     """Return whether *raw* is a connection to a pooler.
 
@@ -133,8 +172,8 @@ async def is_behind_pooler(raw: Raw) -> bool:
     """
     try:
         return bool(await raw.fetchval("SELECT pg_backend_pid()") != raw.get_server_pid())
-    except (asyncpg.InvalidSQLStatementNameError, asyncpg.DuplicatePreparedStatementError):
-        return True  # in transaction mode, without prepared statements
+    except _NOT_PREPARED:
+        return True
 
 
 @asynccontextmanager

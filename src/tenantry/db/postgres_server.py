@@ -9,6 +9,7 @@ from typing import Any
 import asyncpg
 
 from tenantry.db import (
+    collations,
     inspection,
     move_obstacles,
     outage_errors,
@@ -170,11 +171,20 @@ class PostgresServer(Server):
             await _close_to_public(raw, name)
 
     async def copy(self, template: str, name: str) -> bool:
-        """Create the database *name* as a copy of *template*; return False if that is missing."""
+        """Create the database *name* as a copy of *template*; return False if that is missing.
+
+        A template with an outdated version of its collation is dropped, and then missing.
+        """
         async with self._maintenance() as raw:
             try:
                 await raw.execute(f"{_creating(name)}TEMPLATE {_generated(template)}")
             except asyncpg.InvalidCatalogNameError:
+                return False
+            except asyncpg.InternalServerError:
+                # After an upgrade of ICU or libc, the server copies no older database.
+                if not await collations.find_outdated(raw, [template]):
+                    raise
+                await raw.execute(f"DROP DATABASE IF EXISTS {_generated(template)}")
                 return False
             await _close_to_public(raw, name)
         return True

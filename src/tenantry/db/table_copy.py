@@ -22,6 +22,7 @@ from sqlalchemy.pool import NullPool
 from tenantry.db import sqlite
 from tenantry.db.checksums import encode_row, row_hash
 from tenantry.db.row_values import Kind
+from tenantry.db.session_settings import COPY_IN_TRANSACTION
 from tenantry.db.sessions import DatabaseUnavailable
 from tenantry.db.table_plan import (
     NotCarried,
@@ -31,7 +32,6 @@ from tenantry.db.table_plan import (
     full_text_indexes,
     plan_tables,
 )
-from tenantry.db.time_limits import LIFT_IN_TRANSACTION
 from tenantry.db.urls import sqlite_path
 from tenantry.kit import postgres_urls
 from tenantry.kit.errors import Conflict
@@ -39,8 +39,6 @@ from tenantry.kit.stopping import Stop
 
 COUNTED_ROWS = 500
 LOCK_SECONDS = 30.0
-# Without row security, a policy that hides rows is an error.
-_POSTGRES_BEGIN = f"SET LOCAL timezone = 'UTC'; SET LOCAL row_security = off; {LIFT_IN_TRANSACTION}"
 # Errors of rows, and not of a connection.
 _OF_ROWS = (
     psycopg.DataError,
@@ -185,7 +183,7 @@ def _opened(url: str, connect_seconds: float, stop: Stop, *, is_read_only: bool)
             stack.enter_context(stop.disconnecting(raw.fileno()))
             raw.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
             raw.read_only = is_read_only
-            begin = _POSTGRES_BEGIN
+            begin = COPY_IN_TRANSACTION
         else:
             uri = sqlite.file_uri(path, "mode=ro" if is_read_only else "mode=rw")
             raw = sqlite3.connect(
@@ -303,7 +301,7 @@ def _fill_server(side: _Side, tables: list[PlannedTable]) -> Iterator[Callable[.
     for name in names:
         raw.execute(sql.SQL("ALTER TABLE {} ENABLE TRIGGER USER").format(name))
     raw.commit()
-    raw.execute(f"{LIFT_IN_TRANSACTION}; ANALYZE")
+    raw.execute(f"{COPY_IN_TRANSACTION}; ANALYZE")
     raw.commit()
 
 

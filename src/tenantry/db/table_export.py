@@ -23,8 +23,8 @@ from sqlalchemy.pool import NullPool
 
 from tenantry.db import sqlite
 from tenantry.db.row_formats import RowFormat, encoder_of, head_of
+from tenantry.db.session_settings import COPY_IN_TRANSACTION
 from tenantry.db.sessions import DatabaseUnavailable
-from tenantry.db.time_limits import LIFT_IN_TRANSACTION
 from tenantry.db.urls import sqlite_path
 from tenantry.kit import postgres_urls
 from tenantry.kit.errors import Conflict
@@ -37,7 +37,6 @@ BYTES_AT_ONCE = 65_536
 _INVALID = (psycopg.DataError, sqlite3.DataError, UnicodeError, OverflowError, RecursionError)
 # Without row security, a policy that hides rows is an error. Without time limits, because a table
 # is read at the speed of the client.
-_POSTGRES_BEGIN = f"SET LOCAL row_security = off; {LIFT_IN_TRANSACTION}"
 _FILE_NAME = re.compile(r"[A-Za-z0-9_]{1,100}")
 _INTERNAL = re.compile(r"pg_.*|information_schema")
 
@@ -161,7 +160,7 @@ def _snapshot(url: str, connect_seconds: float) -> Iterator[sa.Connection]:
         options = {}
     try:
         with engine.connect().execution_options(**options) as connection:
-            connection.exec_driver_sql("BEGIN" if path else _POSTGRES_BEGIN)
+            connection.exec_driver_sql("BEGIN" if path else COPY_IN_TRANSACTION)
             yield connection
     except (sa.exc.SQLAlchemyError, psycopg.Error, sqlite3.Error) as error:
         raise DatabaseUnavailable from error

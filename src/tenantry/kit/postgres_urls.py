@@ -83,6 +83,8 @@ KEEPALIVE = {
     "keepalives_count": "4",
     "tcp_user_timeout": "40000",
 }
+# The driver's default is that of the environment, or of the role.
+ENCODING = {"client_encoding": "UTF8"}
 # Values that both drivers treat alike: asyncpg has neither GSSAPI encryption nor channel binding.
 _VALUES = {
     "channel_binding": ("disable", "prefer"),
@@ -142,7 +144,7 @@ class PostgresUrl:
             "dbname": self.database,
             "options": " ".join(filter(None, options)),
         }
-        return KEEPALIVE | {name: value for name, value in found.items() if value}
+        return KEEPALIVE | ENCODING | {name: value for name, value in found.items() if value}
 
     def for_asyncpg(self) -> dict[str, Any]:
         """Return the arguments of `asyncpg.connect`, without hosts and server settings."""

@@ -10,6 +10,7 @@ from typing import Any
 import psycopg
 import sqlalchemy as sa
 
+from tenantry.db import session_settings
 from tenantry.db.outage_errors import ConnectTimeout
 from tenantry.db.postgres_connector import PostgresConnector, closing
 from tenantry.kit.errors import Unavailable
@@ -20,7 +21,10 @@ from tenantry.migration.statements import AutocommitRevision, Statement, Step, i
 # Constraints that are only checked at COMMIT must fail in a rehearsal, too.
 _CHECK_DEFERRED = Statement("SET CONSTRAINTS ALL IMMEDIATE")
 _BEGIN = Statement("BEGIN")
-_BEGIN_LISTING = "BEGIN READ ONLY; SET LOCAL search_path = pg_catalog, pg_temp"
+_BEGIN_LISTING = (
+    "BEGIN READ ONLY; SET LOCAL search_path = pg_catalog, pg_temp; "
+    f"{session_settings.setting(session_settings.ALWAYS, is_local=True)}"
+)
 _READ_PID = "SELECT pg_backend_pid()"
 # What decides which tables a name means, and who may use them.
 _READ_SESSION = "SELECT current_setting('search_path'), current_setting('role')"

@@ -267,7 +267,6 @@ def _parameters(url: str, timeout_seconds: float = 0) -> dict[str, Any]:
     seconds = min(timeout_seconds, parsed.connect_seconds or timeout_seconds)
     return {
         "application_name": APPLICATION,
-        "client_encoding": "utf8",
         **parsed.for_libpq(),
         "connect_timeout": max(2, round(seconds)),
     }
